@@ -1,0 +1,63 @@
+"""Discrete-event simulation of private federated and decentralised learning.
+
+    import desim
+    run = desim.run("scenarios/quickstart.yaml")
+    run.metrics                          # a DataFrame
+    run.time_to("accuracy", 0.9)         # virtual seconds
+
+Names are imported when they are first used: `import desim` loads neither numba nor pandas.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from desim.errors import Deadlock, DesimError, Diverged, InputError, RunError
+    from desim.plots import plot
+    from desim.runs.play import run
+    from desim.runs.run import Run
+    from desim.runs.run import open_run as open
+    from desim.scenario.load import load
+    from desim.scenario.schema import Scenario
+
+__all__ = [
+    "Deadlock",
+    "DesimError",
+    "Diverged",
+    "InputError",
+    "Run",
+    "RunError",
+    "Scenario",
+    "__version__",
+    "load",
+    "open",
+    "plot",
+    "run",
+]
+
+_HOMES = {
+    "load": "desim.scenario.load:load",
+    "open": "desim.runs.run:open_run",
+    "plot": "desim.plots:plot",
+    "run": "desim.runs.play:run",
+    "Run": "desim.runs.run:Run",
+    "Scenario": "desim.scenario.schema:Scenario",
+    **{
+        name: f"desim.errors:{name}"
+        for name in ("Deadlock", "DesimError", "Diverged", "InputError", "RunError")
+    },
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return import_module("importlib.metadata").version("desim")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'desim' has no attribute {name!r}")
+    module, _, attribute = _HOMES[name].partition(":")
+    value = globals()[name] = getattr(import_module(module), attribute)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

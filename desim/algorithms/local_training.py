@@ -1,0 +1,167 @@
+"""Local training of federated methods: steps, moduli, privacy terms and the call of the kernel.
+
+An agent minimises d(w) = f_i(w) + (q/2) ||w - v||^2, with q = 1/rho in Fed-PLT (Bastianello, Liu,
+Johansson 2024, eqs. 11-13 with the moduli of d; notes on eq. 12's misprint in the README).
+"""
+
+from typing import Any
+
+import numpy as np
+
+from desim.algorithms.method import Array
+from desim.engine.world import Settings
+from desim.fields import Local
+from desim.kernels.exact import solve_rows
+from desim.kernels.local import Plan, plan_for, train
+from desim.privacy.ledger import Mechanism, Terms, View, plain
+from desim.privacy.mechanisms import DynamicZcdp, Noise
+from desim.problem import Problem
+
+
+class LocalTraining:
+    """The scenario's `local` section on one problem.
+
+    q: weight of the proximal term; sigma: standard deviation of the noise of one local step, the
+    other way to give tau (sigma = sqrt(2 gamma) tau).
+    """
+
+    def __init__(self, local: Local, settings: Settings, q: float, sigma: float | None) -> None:
+        problem = settings.problem
+        self.local, self.problem, self.q, self.seed = local, problem, q, settings.seed
+        n = problem.agents
+        self.warnings: list[str] = []
+        self.solvers = [local.solver] * n if isinstance(local.solver, str) else list(local.solver)
+        noisy = np.array([s == "noisy" for s in self.solvers])
+        self.gamma, beta = self._steps()
+        self.tau = np.where(noisy, local.tau, 0.0)
+        if sigma is not None:
+            self.tau = np.where(noisy, sigma / np.sqrt(2.0 * self.gamma), 0.0)
+        self.noisy = bool(self.tau.any())
+        self.exact = "exact" in self.solvers
+        if not self.exact:
+            self.plan: Plan = plan_for(
+                n,
+                self.solvers,
+                self.gamma,
+                beta=beta,
+                q=np.full(n, q),
+                tau=self.tau,
+                batch=local.batch or 1,
+                printed=local.scaling == "printed",
+            )
+        else:
+            self._factorise()
+        sgd = np.array([s == "sgd" for s in self.solvers])
+        rows = np.where(sgd, np.minimum(local.batch or 0, problem.rows), problem.rows)
+        self.epochs = np.full(n, local.epochs)
+        self.work = (1 if self.exact else local.epochs) * rows.astype(float)
+        self.terms = self._terms() if noisy.any() else plain(n, View.COORDINATOR)
+
+    @staticmethod
+    def problems(local: Local, problem: Problem, noise: Noise | None) -> list[str]:
+        """Return what is wrong with this combination, one line each."""
+        found, n = [], problem.agents
+        for key in ("solver", "step"):
+            given = getattr(local, key)
+            if isinstance(given, tuple) and len(given) != n:
+                found.append(
+                    f"algorithm.local.{key}: found {len(given)} entries; allowed: one, or one for "
+                    f"each of the {n} agents"
+                )
+        if "exact" in local.solvers:
+            if len(local.solvers) > 1:
+                found.append("algorithm.local.solver: exact cannot be mixed with other solvers")
+            if not problem.loss.quadratic or problem.clipped:
+                found.append(
+                    f"algorithm.local.solver: exact solves quadratics only; found loss "
+                    f"{problem.loss.name}{' with clip' if problem.clipped else ''}; allowed: "
+                    "squared without clip, or another solver"
+                )
+        if isinstance(noise, DynamicZcdp):
+            found.append(
+                "privacy.noise: {phi, growth} belongs to zcdp-nfl; give sigma or local.tau"
+            )
+        elif noise is not None and noise.decay != 1.0:
+            found.append("privacy.noise.decay: local steps have constant noise; allowed: 1")
+        if noise is not None and "noisy" not in local.solvers:
+            found.append(
+                "privacy.noise: this method perturbs its local steps; set "
+                "algorithm.local.solver: noisy"
+            )
+        if noise is not None and local.tau > 0.0:
+            found.append(
+                "algorithm.local.tau: found together with privacy.noise; allowed: one of them"
+            )
+        return found
+
+    def _steps(self) -> tuple[Array, Array]:
+        """Steps and momenta (agents,) from the moduli of d, for all agents or each."""
+        lo, hi = self.problem.moduli
+        step = self.local.step
+        if step != "per-agent":
+            lo, hi = np.full_like(lo, lo.min()), np.full_like(hi, hi.max())
+        lo, hi = lo + self.q, hi + self.q
+        accelerated = np.array([s == "accelerated" for s in self.solvers])
+        self.lo, self.hi = lo, hi
+        beta = (np.sqrt(hi) - np.sqrt(lo)) / (np.sqrt(hi) + np.sqrt(lo))
+        if isinstance(step, str):
+            return np.where(accelerated, 1.0 / hi, 2.0 / (lo + hi)), beta
+        gamma = np.broadcast_to(np.asarray(step, float), lo.shape).copy()
+        if (gamma >= 2.0 / hi).any() and "exact" not in self.solvers:
+            self.warnings.append(
+                f"algorithm.local.step: {gamma.max():g} is not below 2/(smoothness + q) = "
+                f"{(2.0 / hi).min():g}; local training may diverge"
+            )
+        return gamma, beta
+
+    def _factorise(self) -> None:
+        """Inverse and linear part of each agent's quadratic: H = 2 s A'A + (ridge + q) I, c = 2 s A'b."""
+        problem, eye = self.problem, np.eye(self.problem.dim)
+        inverse, linear = [], []
+        for (i, j), scale, ridge in zip(problem.spans(), problem.scale, problem.ridge, strict=True):
+            A, b = problem.A[i:j], problem.b[i:j]
+            inverse.append(np.linalg.inv(2.0 * scale * (A.T @ A) + (ridge + self.q) * eye))
+            linear.append(2.0 * scale * (A.T @ b))
+        self.inverse, self.linear = np.array(inverse), np.array(linear)
+
+    def _terms(self) -> Terms:
+        """Privacy of one round of noisy steps of which only the end is seen.
+
+        Shifted divergence over Ne contractions by chi with shift gamma L per step (L = 2 clip
+        scale_i, replace-one) and noise variance 2 gamma tau^2: a Gaussian release of sensitivity
+        gamma L sqrt((1 - chi^Ne)(1 + chi) / ((1 - chi)(1 + chi^Ne))) (Bok, Su, Altschuler 2024).
+        """
+        problem, n_e, gamma = self.problem, self.local.epochs, self.gamma
+        chi = np.maximum(np.abs(1.0 - gamma * self.lo), np.abs(1.0 - gamma * self.hi))
+        power = chi**n_e
+        with np.errstate(divide="ignore", invalid="ignore"):
+            factor = (1.0 - power) * (1.0 + chi) / ((1.0 - chi) * (1.0 + power))
+        factor = np.where(chi < 1.0, factor, float(n_e))
+        reach = 2.0 * problem.clip * problem.scale
+        return Terms(
+            Mechanism.NOISY_GRADIENT,
+            View.COORDINATOR,
+            gamma * reach * np.sqrt(factor),
+            np.sqrt(2.0 * gamma) * self.tau,
+            np.full(problem.agents, np.nan),
+        )
+
+    def train(self, us: Any, x: Array, v: Array, shift: Array | None = None) -> Array:
+        """Train agents `us` from x (n, dim) towards v (n, dim); shift (n, dim): a linear term of d."""
+        if self.exact:
+            right = self.linear[us.who] + self.q * v - (0.0 if shift is None else shift)
+            return np.asarray(solve_rows(us.who, self.inverse, right))
+        seed = us.noise_key if self.noisy else self.seed
+        return np.asarray(
+            train(
+                us.who,
+                x,
+                v,
+                us.round,
+                self.epochs[: len(us.who)],
+                seed,
+                self.plan,
+                self.problem.data,
+                shift,
+            )
+        )

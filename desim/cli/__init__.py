@@ -1,0 +1,200 @@
+"""The command line: each command is one call of the Python interface, and says what came of it.
+
+Exit codes: 0 done, 1 the run failed or was stopped, 2 bad input (nothing has been written then).
+Everything heavy is imported by the command that needs it, so that `desim --help` is instant.
+"""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from desim.errors import DesimError, InputError
+
+app = typer.Typer(
+    name="desim",
+    help="Private federated and decentralised learning in virtual time: seconds, bytes, epsilon.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+ScenarioFile = Annotated[Path, typer.Argument(help="Scenario file (YAML).", metavar="SCENARIO")]
+RunFolder = Annotated[Path, typer.Argument(help="Directory of a run.", metavar="RUN")]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Override, e.g. algorithm.rho=0.1."),
+]
+Force = Annotated[bool, typer.Option("--force", help="Replace the run that the directory holds.")]
+
+
+@app.callback(invoke_without_command=True)
+def options(
+    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
+) -> None:
+    """Answer the options that come before a command."""
+    if version:
+        import desim
+
+        typer.echo(f"desim {desim.__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def run(
+    scenario: ScenarioFile,
+    out: Annotated[
+        Path | None,
+        typer.Option("-o", "--out", metavar="DIR", help="New directory; default: runs/NAME."),
+    ] = None,
+    override: Overrides = None,
+    force: Force = False,
+) -> None:
+    """Play a scenario into a run directory."""
+    import desim
+    from desim.cli.progress import progress_bar
+    from desim.runs.directory import next_free
+
+    loaded = _load(scenario, override)
+    path = out or next_free(Path("runs"), loaded.name)
+    try:
+        with progress_bar(loaded.name) as progress:
+            played = desim.run(loaded, out=path, progress=progress, force=force)
+    except KeyboardInterrupt:
+        _complain("stopped before the run began; nothing was written")
+        raise typer.Exit(1) from None
+    _show(played)
+    if played.status != "done":
+        _complain(f"{played.status}: {played.manifest['reason']}")
+        raise typer.Exit(1)
+
+
+@app.command()
+def check(scenario: ScenarioFile, override: Overrides = None) -> None:
+    """Check a scenario, its data and its network; write nothing."""
+    from desim.scenario import build
+
+    loaded = _load(scenario, override)
+    simulation = build.check(loaded)
+    problem = simulation.problem
+    limits = [
+        *([f"{loaded.stop.rounds} rounds"] if loaded.stop.rounds else []),
+        *([f"{loaded.stop.time:g} s"] if loaded.stop.time else []),
+        *(f"{name} {value:g}" for name, value in loaded.stop.targets.items()),
+    ]
+    typer.echo(
+        f"ok: {loaded.name}: {loaded.algorithm.name}, {problem.agents} agents, "
+        f"{int(problem.start[-1])} rows, {problem.A.shape[1]} features, "
+        f"{loaded.problem.loss.kind} loss, {loaded.network.topology.kind} topology, "
+        f"{simulation.engine} engine ({simulation.why}), until {' or '.join(limits)}"
+    )
+
+
+@app.command("list")
+def list_names(
+    what: Annotated[
+        str, typer.Argument(help="algorithms, losses, ...; default: everything.", metavar="[WHAT]")
+    ] = "",
+) -> None:
+    """List what a scenario can name: algorithms, losses, topologies, networks, ..."""
+    from desim.cli.catalogue import SECTIONS
+    from desim.errors import refusal
+
+    if what and what not in SECTIONS:
+        raise InputError(f"list: {refusal(what, ', '.join(SECTIONS), SECTIONS)}")
+    for number, name in enumerate([what] if what else SECTIONS):
+        if not what:
+            typer.echo(("\n" if number else "") + name)
+        entries = SECTIONS[name]()
+        width = max((len(entry) for entry, _ in entries), default=0)
+        for entry, about in entries:
+            typer.echo(f"  {entry:{width}}  {about}".rstrip())
+
+
+@app.command()
+def show(run: RunFolder) -> None:
+    """Summarise a run: how it ended, time, messages, metrics, whom it waited for."""
+    import desim
+
+    _show(desim.open(run))
+
+
+@app.command()
+def plot(
+    runs: Annotated[list[Path], typer.Argument(help="Directories of runs.", metavar="RUN...")],
+    x: Annotated[
+        Literal["time", "round", "bytes"], typer.Option("--x", help="What to plot against.")
+    ] = "time",
+    metric: Annotated[
+        str | None, typer.Option("--metric", help="Default: accuracy, or the first in common.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "-o", "--out", metavar="FILE", help="png, pdf, svg; default: in the first RUN."
+        ),
+    ] = None,
+) -> None:
+    """Plot a metric of one or more runs against time, rounds or bytes."""
+    import desim
+    from desim.plots import shared_metric
+
+    opened = [desim.open(folder) for folder in runs]
+    metric = metric or shared_metric(opened)
+    path = out or runs[0] / f"{metric}-{x}.png"
+    desim.plot(opened, x=x, metric=metric, out=path)
+    typer.echo(path)
+
+
+@app.command()
+def schema(
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", metavar="FILE", help="Default: standard output.")
+    ] = None,
+) -> None:
+    """Write the JSON Schema of scenario files, for editors."""
+    import json
+
+    from desim.scenario.schema import json_schema
+
+    text = json.dumps(json_schema(), indent=2, ensure_ascii=False)
+    if out is None:
+        typer.echo(text)
+        return
+    try:
+        out.write_text(text + "\n", "utf-8")
+    except OSError as error:
+        raise InputError(f"{out}: cannot be written ({error.strerror})") from None
+
+
+def _load(path: Path, settings: list[str] | None) -> Any:
+    """The scenario with the overrides KEY=VALUE, whose values are read as YAML."""
+    import desim
+
+    overrides = {}
+    for text in settings or []:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise InputError(f"--set: found {text!r}; allowed: KEY=VALUE, as in algorithm.rho=0.1")
+        overrides[key.strip()] = value
+    return desim.load(path, overrides)
+
+
+def _show(run: Any) -> None:
+    from desim.cli.summary import summary
+
+    typer.echo("\n".join(summary(run)))
+
+
+def _complain(text: str) -> None:
+    typer.echo(text, err=True)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Entry point: parse, run one command, leave by SystemExit with the exit code."""
+    try:
+        app(arguments, prog_name="desim")
+    except DesimError as error:
+        _complain(str(error))
+        sys.exit(error.exit_code)

@@ -1,0 +1,111 @@
+"""What `desim list` knows: everything that a scenario can name, described where it is defined."""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from desim.fields import Form
+
+Entries = list[tuple[str, str]]
+
+WORDS = {
+    "star": "every agent talks to the coordinator only",
+    "ring": "agent i talks to i - 1 and i + 1",
+    "complete": "everybody talks to everybody",
+    "path": "a ring without the edge that closes it",
+    "all": "wait for every reply",
+    "each": "go on at every reply: fully asynchronous",
+    "logistic": "log(1 + exp(-b a.x)), labels b in {-1, 1}",
+    "squared": "(a.x - b)^2",
+    "absolute": "|a.x - b|",
+    "huber": "(a.x - b)^2 up to a knee, then linear",
+    "hinge": "max(0, 1 - b a.x), labels b in {-1, 1}",
+    "none": "no regulariser",
+}
+
+
+def algorithms() -> Entries:
+    """Methods, with the paper of each."""
+    from desim.scenario import registry
+
+    methods = {name: registry.get(name) for name in registry.names()}
+    return [
+        (name, f"{method.summary} ({method.paper}; {method.kind})")
+        for name, method in methods.items()
+    ]
+
+
+def losses() -> Entries:
+    """Losses of one row a with label b."""
+    from desim.scenario.problem_section import Loss
+
+    return _alternatives(Loss)
+
+
+def regularizers() -> Entries:
+    """Regularisers, added once to the sum over agents."""
+    from desim.scenario.problem_section import Penalty
+
+    return [("none", WORDS["none"]), *_alternatives(Penalty)]
+
+
+def topologies() -> Entries:
+    """Graphs."""
+    from desim.scenario.network_section import Topology
+
+    return _alternatives(Topology)
+
+
+def policies() -> Entries:
+    """Whom a coordinator waits for."""
+    from desim.scenario.method_section import Policy
+
+    return _alternatives(Policy)
+
+
+def sources() -> Entries:
+    """Where data come from."""
+    from desim.scenario.data_section import SOURCES
+
+    return [(name, _sentence(section.__doc__ or "")) for name, section in SOURCES.items()]
+
+
+def networks() -> Entries:
+    """Network conditions that any scenario can include by name."""
+    from desim.scenario.include import SHIPPED
+
+    files = {path.stem: path for folder in SHIPPED for path in sorted(folder.glob("*.yaml"))}
+    return [(name, _heading(path)) for name, path in files.items()]
+
+
+SECTIONS: dict[str, Callable[[], Entries]] = {
+    "algorithms": algorithms,
+    "losses": losses,
+    "regularizers": regularizers,
+    "topologies": topologies,
+    "policies": policies,
+    "sources": sources,
+    "networks": networks,
+}
+
+
+def _alternatives(form: "type[Form]") -> Entries:
+    words = [(word, WORDS[word]) for word in form.words]
+    keys = [(f"{{{key}: ...}}", _about(form, key)) for key in form.alternatives()]
+    return [*words, *keys]
+
+
+def _about(form: "type[Form]", key: str) -> str:
+    return _sentence(form.model_fields[key].description or "")
+
+
+def _sentence(text: str) -> str:
+    return " ".join(text.split("\n\n")[0].split()).removesuffix(".")
+
+
+def _heading(path: Path) -> str:
+    """The first comment of a network file that is not the editor's schema line."""
+    lines: Iterable[str] = path.read_text("utf-8").splitlines()
+    comments = (line[1:].strip() for line in lines if line.startswith("#"))
+    return _sentence(next((one for one in comments if not one.startswith("yaml-language")), ""))

@@ -1,0 +1,186 @@
+"""`us`: a cohort of agents that run one program, as the algorithm sees it in either engine.
+
+Attributes that are set on it are rows of the agents' state, shape (agents of the cohort, ...). Rows of
+agents whose clock has passed the end of the run no longer change.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from desim.engine.requests import Array, Compute, Gather, Heard, Job
+from desim.engine.world import World
+from desim.kernels.network import log_each, neighbour_sum
+from desim.kernels.record import UPLINK, Kind
+from desim.kernels.speed import speeds_into
+from desim.privacy.ledger import Terms
+
+Int = NDArray[np.int64]
+OWN = frozenset(
+    ("who", "round", "clock", "live", "_world", "_carrier", "_release", "_unsent", "degree")
+)
+
+
+class Carrier(Protocol):
+    """How an engine moves messages for a cohort."""
+
+    def send(self, us: "Cohort", payload: Array, bits: int, silent: NDArray[np.bool_]) -> None:
+        """Put the messages of the cohort's agents on their links."""
+
+    def known(self, us: "Cohort", values: Array) -> Heard:
+        """What the cohort hears when every agent i has announced values[i]."""
+
+
+class Cohort:
+    """Agents `who` (n,) in their `round` (n,) at their `clock` (n,) s; `live` (n,): still in the run."""
+
+    who: Int
+    round: Int
+    clock: Array
+    live: NDArray[np.bool_]
+    degree: Int
+    _world: World
+    _carrier: Carrier
+    _release: Int
+    _unsent: Int
+    _whole: bool
+    _all_live: bool
+
+    def __init__(self, world: World, who: Int, carrier: Carrier) -> None:
+        own = self.__dict__
+        own["_world"], own["_carrier"], own["who"] = world, carrier, who
+        own["round"] = np.zeros(len(who), np.int64)
+        own["clock"] = np.zeros(len(who))
+        own["live"] = np.ones(len(who), bool)
+        own["_release"] = np.full(len(who), -1, np.int64)
+        own["_unsent"] = own["_release"]
+        own["_whole"] = len(who) == world.settings.problem.agents
+        own["_all_live"] = True
+        graph = world.settings.graph
+        if graph is not None:
+            own["degree"] = graph.degree[who]
+
+    def __getattr__(self, name: str) -> Array:
+        try:
+            rows = self._world.state[name]
+        except KeyError:
+            raise AttributeError(f"the agents have no state {name!r}") from None
+        return np.array(rows) if self._whole else np.asarray(rows[self.who])
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in OWN:
+            self.__dict__[name] = value
+            if name == "live":
+                self.__dict__["_all_live"] = bool(value.all())
+            return
+        state = self._world.state
+        rows = np.asarray(value, float)
+        if name not in state:
+            agents = self._world.settings.problem.agents
+            state[name] = np.zeros((agents, *rows.shape[1:]))
+        if self._whole and self._all_live:
+            state[name][:] = rows
+        else:
+            state[name][self.who[self.live]] = rows[self.live]
+
+    def rounds(self) -> Iterator[int]:
+        """Count the cohort's iterations 1, 2, ... until the run ends."""
+        limit = self._world.settings.rounds
+        k = 0
+        while k < limit and self.live.any():
+            k += 1
+            self.round = np.full(len(self.who), k, np.int64)
+            yield k
+
+    def speed(self) -> Array:
+        """Speeds (n,) 1/s in this round: per-example gradient evaluations per second."""
+        out = np.empty(len(self.who))
+        speeds_into(self._world.settings.speeds, self.who, self.round, out)
+        return out
+
+    def capacity(self, seconds: float) -> Int:
+        """How many gradient evaluations (n,) fit into `seconds` s of this round."""
+        most = np.minimum(self.speed() * seconds * (1.0 + 1e-12), float(1 << 40))
+        return np.floor(most).astype(np.int64)
+
+    def compute(
+        self, job: Job, *inputs: Array, work: Any = None, seconds: float | None = None
+    ) -> Compute:
+        """Yield this to run job(us, *inputs) for work / speed s, or for `seconds` s.
+
+        work (n,): per-example gradient evaluations, what the log shows.
+        """
+        amount = np.broadcast_to(np.asarray(work, float), self.who.shape)
+        if seconds is None:
+            return Compute(job, inputs, amount / self.speed(), amount)
+        return Compute(job, inputs, np.full(len(self.who), float(seconds)), amount)
+
+    def release(self, value: Array, terms: Terms, where: Any = None) -> Array:
+        """Return value (n, dim) with the noise of `terms`, charged to the agents where `where`."""
+        world = self._world
+        mask = self.live if where is None else self.live & where
+        noisy, ids = world.ledger.release(self.clock, self.who, self.round, value, terms, mask)
+        self._release, self._unsent = np.where(mask, ids, self._release), ids
+        world.log.reserve(len(self.who))
+        zeros = np.zeros(len(self.who))
+        time = np.where(mask, self.clock, np.inf)
+        log_each(
+            world.log.rows,
+            int(Kind.RELEASE),
+            UPLINK,
+            self.who,
+            -1,
+            self.round,
+            world.settings.horizon,
+            time,
+            zeros,
+            zeros,
+            ids,
+        )
+        return noisy
+
+    def send(self, payload: Array, bits: int | None = None, where: Any = None) -> None:
+        """Send payload (n, dim) to all neighbours; where it is False a null of one bit goes out.
+
+        bits of a message default to 64 per number. It carries the agent's latest release.
+        """
+        size = 64 * payload.shape[1] if bits is None else bits
+        silent = np.zeros(len(self.who), bool) if where is None else ~np.asarray(where, bool)
+        self._carrier.send(self, payload, size, silent)
+
+    def gather(self, within: float = np.inf) -> Gather:
+        """Yield this to wait for all neighbours' messages of this iteration, `within` s at most."""
+        return Gather(within)
+
+    def known(self, values: Array) -> Heard:
+        """What all agents hear if values (agents, dim) are public from the start."""
+        return self._carrier.known(self, values)
+
+    def sum(self, heard: Heard, weights: Array | None = None) -> Array:
+        """Sum (n, dim) of what is heard, each message times its weight if weights (links,) are given."""
+        if weights is None and heard.total is not None:
+            return heard.total
+        out = np.empty((len(self.who), heard.values.shape[1]))
+        ones = weights is None
+        if weights is None:
+            weights = self._world.ones(len(heard.index))
+        neighbour_sum(heard.pointer, heard.index, heard.values, weights, out)
+        if ones:
+            heard.total = out
+        return out
+
+    def link_weights(self, matrix: Array) -> Array:
+        """Weights (links,) of the incoming links, in the order of what is heard, from W (agents, agents)."""
+        graph = self._world.settings.graph
+        assert graph is not None
+        pairs = [slice(graph.incoming[i], graph.incoming[i + 1]) for i in self.who]
+        links = np.concatenate([np.arange(s.start, s.stop) for s in pairs])
+        return np.ascontiguousarray(matrix[graph.target[links], graph.source[links]])
+
+    def report(self, models: Array) -> None:
+        """Show the agents' own models (n, dim) of this round to the observer, true from now on."""
+        live = self.live
+        observer: Any = self._world.observer
+        observer.report(self.clock[live], self.who[live], int(self.round[0]), models[live])

@@ -1,0 +1,201 @@
+"""Agent engine for graph methods: every agent its own SimPy process, every message a SimPy event.
+
+The reference: it runs whatever the scenario asks for, churn included.
+"""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import simpy
+from numpy.typing import NDArray
+
+from desim.engine.clock import Clock, Device, Steps
+from desim.engine.cohort import Cohort
+from desim.engine.jobs import Jobs
+from desim.engine.requests import Array, Compute, Gather, Heard
+from desim.engine.waits import Waits
+from desim.engine.world import World
+from desim.kernels.network import broadcast
+from desim.kernels.record import DISTANT, UPLINK, Kind
+
+
+class Mailbox:
+    """What has arrived at one agent: per neighbour its messages by number, a null being None."""
+
+    def __init__(self, clock: Clock, agent: int, neighbours: int) -> None:
+        self.clock, self.agent = clock, agent
+        self.letters: list[dict[int, Array | None]] = [{} for _ in range(neighbours)]
+        self.last: Array = np.empty((neighbours, 0))
+        self.number = np.zeros(neighbours, np.int64)
+        self.wanted = 0
+        self.complete: simpy.Event | None = None
+
+    def put(self, place: int, number: int, letter: Array | None) -> None:
+        """Take a message from the neighbour at `place` and wake the agent if it was the last wanted."""
+        self.letters[place][number] = letter
+        if self.complete is not None and self.has(self.wanted):
+            self.complete.succeed()
+            self.complete = None
+
+    def has(self, number: int) -> bool:
+        """Whether every neighbour's message `number` is here."""
+        return all(
+            number in letters or heard >= number
+            for letters, heard in zip(self.letters, self.number, strict=True)
+        )
+
+    def read(self, number: int) -> NDArray[np.bool_]:
+        """Bring `last` up to the newest messages not after `number`; say which are of that number."""
+        for place, letters in enumerate(self.letters):
+            for n in sorted(k for k in letters if k <= number):
+                letter = letters.pop(n)
+                if n > self.number[place]:
+                    self.number[place] = n
+                    if letter is not None:
+                        if self.last.shape[1] != len(letter):
+                            self.last = np.zeros((len(self.letters), len(letter)))
+                        self.last[place] = letter
+        return np.asarray(self.number == number)
+
+
+class Post:
+    """Carries messages of single agents as SimPy events."""
+
+    def __init__(self, world: World, clock: Clock) -> None:
+        graph, links = world.settings.graph, world.settings.links
+        assert graph is not None
+        assert links is not None
+        self.world, self.clock, self.graph, self.links = world, clock, graph, links
+        self.arrival = np.empty(len(graph.source))
+        self.boxes = [Mailbox(clock, i, int(d)) for i, d in enumerate(graph.degree)]
+        self.sent = np.zeros(graph.agents, np.int64)
+        self.waits = Waits()
+
+    def send(self, us: Cohort, payload: Array, bits: int, silent: NDArray[np.bool_]) -> None:
+        """Schedule the arrival of one message per link of the agent."""
+        i, log = int(us.who[0]), self.world.log
+        log.reserve(self.links.rows * int(self.graph.degree[i]))
+        delivered = np.empty(1, np.int64)
+        broadcast(
+            self.links,
+            self.graph.outgoing,
+            self.graph.out_links,
+            us.who,
+            us.clock,
+            us.round,
+            bits,
+            silent,
+            us._release,
+            self.world.settings.horizon,
+            self.arrival,
+            delivered,
+            log.rows,
+        )
+        self.world.ledger.delivered(us._unsent, delivered)
+        us._unsent = np.full(len(us.who), -1, np.int64)
+        self.sent[i] += 1
+        letter = None if silent[0] else payload[0].copy()
+        for e in self.graph.out_links[self.graph.outgoing[i] : self.graph.outgoing[i + 1]]:
+            target = int(self.graph.target[e])
+            place, number = int(e - self.graph.incoming[target]), int(self.sent[i])
+            if self.arrival[e] < np.inf:
+                box = self.boxes[target]
+                self.clock.at(float(self.arrival[e]), partial(box.put, place, number, letter))
+            else:
+                self.waits.lost(float(us.clock[0]), i, target, int(us.round[0]))
+
+    def known(self, us: Cohort, values: Array) -> Heard:
+        """The agent's neighbours have announced their rows of values (agents, dim)."""
+        box = self.boxes[int(us.who[0])]
+        links = slice(self.graph.incoming[box.agent], self.graph.incoming[box.agent + 1])
+        box.last = np.ascontiguousarray(values[self.graph.source[links]])
+        return _heard(box, np.ones(len(box.last), bool))
+
+
+def _heard(box: Mailbox, fresh: NDArray[np.bool_]) -> Heard:
+    neighbours = len(box.last)
+    return Heard(np.array([0, neighbours]), np.arange(neighbours), box.last.copy(), fresh)
+
+
+class Agent:
+    """One agent's process: it drives the program for a cohort of one."""
+
+    def __init__(self, program: Any, world: World, clock: Clock, post: Post, jobs: Jobs, i: int):
+        self.world, self.clock, self.post, self.jobs = world, clock, post, jobs
+        self.us = Cohort(world, np.array([i]), post)
+        self.device = Device(clock, world, i)
+        self.gathered = 0
+        self.finished = False
+        self.process = clock.process(self._live(program(self.us)))
+        self.device.process = self.process
+
+    def _live(self, generator: Any) -> Steps:
+        answer: Any = None
+        while True:
+            self.us.clock = np.array([float(self.clock.now)])
+            try:
+                request = generator.send(answer)
+            except StopIteration:
+                self.finished = True
+                return
+            if isinstance(request, Compute):
+                answer = yield from self._compute(request)
+            else:
+                answer = yield from self._gather(request)
+
+    def _compute(self, request: Compute) -> Steps:
+        us, seconds = self.us, float(request.seconds[0])
+        i, round_ = int(us.who[0]), int(us.round[0])
+        if seconds == np.inf:
+            self.post.waits.endless(float(self.clock.now), i, round_)
+        ticket = self.jobs.begin(request.job, us, request.inputs)
+        yield from self.device.work(seconds, round_)
+        self.world.log.add(
+            Kind.COMPUTE,
+            UPLINK,
+            i,
+            round_,
+            float(self.clock.now),
+            seconds=seconds,
+            value=float(request.value[0]),
+        )
+        return self.jobs.result(ticket)
+
+    def _gather(self, request: Gather) -> Steps:
+        i, round_ = int(self.us.who[0]), int(self.us.round[0])
+        box, begin = self.post.boxes[i], float(self.clock.now)
+        self.gathered += 1
+        number = self.gathered
+        if not box.has(number):
+            box.wanted, box.complete = number, self.clock.event()
+            if request.within < np.inf:
+                yield box.complete | self.clock.timeout(request.within)
+                box.complete = None
+            else:
+                yield box.complete
+        if request.within < np.inf:
+            yield self.clock.last()
+        yield self.device.up
+        fresh = box.read(number)
+        now = float(self.clock.now)
+        self.world.log.add(
+            Kind.AGGREGATE, DISTANT, i, round_, now, seconds=now - begin, value=float(fresh.sum())
+        )
+        return _heard(box, fresh)
+
+
+def play(program: Any, world: World) -> float:
+    """Run `program(us)` for every agent; return the end of the run in virtual seconds."""
+    clock = Clock()
+    post, jobs = Post(world, clock), Jobs(world.settings.batch_limit)
+    agents = [
+        Agent(program, world, clock, post, jobs, i) for i in range(world.settings.problem.agents)
+    ]
+    churning = 0 if world.settings.churn is None else len(agents)
+    more = clock.play(world, lambda: all(a.finished for a in agents), churning)
+    if all(a.finished for a in agents) or world.reached:
+        return float(clock.now)
+    if not more:
+        raise post.waits.deadlock(sum(not a.finished for a in agents))
+    return world.settings.horizon

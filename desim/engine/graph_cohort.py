@@ -1,0 +1,183 @@
+"""Cohort engine for graph methods: all agents in one program, a clock per agent, no event loop.
+
+Legal while durations depend on nothing but the scenario: then the arrival of every message is known when
+it is sent, and a gather is a maximum over arrivals.
+"""
+
+from collections import deque
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from desim.engine.cohort import Cohort
+from desim.engine.requests import Array, Compute, Gather, Heard
+from desim.engine.waits import Waits
+from desim.engine.world import World
+from desim.kernels.network import broadcast, close_all, close_within, log_each
+from desim.kernels.record import DISTANT, UPLINK, Kind
+
+Int = NDArray[np.int64]
+
+
+class Wires:
+    """Messages in flight: per iteration the payloads (agents, dim) and arrivals (links,) s."""
+
+    def __init__(self, world: World) -> None:
+        graph, links = world.settings.graph, world.settings.links
+        assert graph is not None
+        assert links is not None
+        self.world, self.graph, self.links = world, graph, links
+        self.arrival = np.empty(len(graph.source))
+        self.sent: Array = np.empty((0, 0))
+        self.silent = np.empty(0, bool)
+        self.pending: deque[tuple[int, Array, Array, NDArray[np.bool_]]] = deque()
+        self.last: Array | None = None  # (links, dim): latest message heard on each link
+        self.number = np.zeros(len(graph.source), np.int64)  # its iteration
+        self.base: Array = np.empty((0, 0))  # (agents, dim): what everybody heard last
+        self.ever_silent = False
+        self.count = 0
+
+    def send(self, us: Cohort, payload: Array, bits: int, silent: NDArray[np.bool_]) -> None:
+        """Put one message per link on its way; nothing leaves an agent that is past the end."""
+        log = self.world.log
+        log.reserve(self.links.rows * len(self.arrival))
+        delivered = np.empty(len(us.who), np.int64)
+        broadcast(
+            self.links,
+            self.graph.outgoing,
+            self.graph.out_links,
+            us.who,
+            us.clock,
+            us.round,
+            bits,
+            silent,
+            us._release,
+            self.world.settings.horizon,
+            self.arrival,
+            delivered,
+            log.rows,
+        )
+        self.world.ledger.delivered(us._unsent, delivered)
+        us._unsent = np.full(len(us.who), -1, np.int64)
+        self.count += 1
+        self.sent = payload.copy()
+        self.silent = silent
+        self.ever_silent |= bool(silent.any())
+        if self.ever_silent or self.last is not None:
+            self._keep()
+
+    def known(self, us: Cohort, values: Array) -> Heard:
+        """All agents have announced values (agents, dim)."""
+        graph = self.graph
+        self.base = values
+        return Heard(graph.incoming, graph.source, values, np.ones(len(graph.source), bool))
+
+    def _keep(self) -> None:
+        self.pending.append((self.count, self.arrival.copy(), self.sent, self.silent))
+
+    def gather(self, us: Cohort, request: Gather) -> Heard:
+        """Advance the clocks to the closing of the gather and return what is heard by then."""
+        graph = self.graph
+        if request.within == np.inf:
+            close_all(graph.incoming, self.arrival, us.clock)
+            if not self.ever_silent and self.last is None:
+                self.base = self.sent
+                return Heard(
+                    graph.incoming, graph.source, self.sent, np.ones(len(graph.source), bool)
+                )
+        else:
+            close_within(graph.incoming, self.arrival, request.within, us.clock)
+            if self.last is None and not self.pending:
+                self._keep()
+        return self._latest(us)
+
+    def _latest(self, us: Cohort) -> Heard:
+        """Newest message on each link among those that have arrived, in order of their numbers."""
+        graph = self.graph
+        if self.last is None:
+            if self.base.shape != self.sent.shape:
+                self.base = np.zeros_like(self.sent)
+            self.last = np.ascontiguousarray(self.base[graph.source])
+            self.number[:] = self.count - 1
+        close = us.clock[graph.target]
+        for number, arrival, payload, silent in self.pending:
+            fresh = (arrival <= close) & (number > self.number)
+            self.number[fresh] = number
+            spoken = fresh & ~silent[graph.source]
+            self.last[spoken] = payload[graph.source[spoken]]
+        while (
+            self.pending
+            and ((self.pending[0][0] <= self.number) | (self.pending[0][1] == np.inf)).all()
+        ):
+            self.pending.popleft()
+        own = np.arange(len(graph.source))
+        return Heard(graph.incoming, own, self.last.copy(), self.number == self.count)
+
+
+def play(program: Any, world: World) -> float:
+    """Run `program(us)` to its end; return the end of the run in virtual seconds."""
+    settings = world.settings
+    us = Cohort(world, np.arange(settings.problem.agents), wires := Wires(world))
+    generator = program(us)
+    cut = np.zeros(len(us.who), bool)  # agents that the end of the run interrupts
+    waits = Waits()
+    answer: Any = None
+    while not world.reached:
+        try:
+            request = generator.send(answer)
+        except StopIteration:
+            break
+        before = us.clock
+        answer = _serve(request, us, wires, world)
+        if us.clock.max() == np.inf:
+            waits.note_graph(request, us, before, wires)
+        cut |= us.live & (us.clock > settings.horizon) & (us.clock < np.inf)
+        us.live = (us.clock <= settings.horizon) & (us.clock < np.inf)
+        world.tick(float(us.clock.min()))
+    if cut.any():
+        return settings.horizon
+    if (us.clock == np.inf).any() and not world.reached:
+        raise waits.deadlock(int((us.clock == np.inf).sum()))
+    return float(us.clock[us.clock < np.inf].max(initial=0.0))
+
+
+def _serve(request: Any, us: Cohort, wires: Wires, world: World) -> Any:
+    log, nothing, end = world.log, np.full(len(us.who), -1, np.int64), world.settings.horizon
+    before = us.clock
+    log.reserve(len(us.who))
+    if isinstance(request, Compute):
+        us.clock = before + request.seconds
+        log_each(
+            log.rows,
+            int(Kind.COMPUTE),
+            UPLINK,
+            us.who,
+            -1,
+            us.round,
+            end,
+            us.clock,
+            request.seconds,
+            request.value,
+            nothing,
+        )
+        return request.job(us, *request.inputs)
+    us.clock = before.copy()
+    heard = wires.gather(us, request)
+    fresh = np.add.reduceat(heard.fresh.astype(float), wires.graph.incoming[:-1])
+    with np.errstate(invalid="ignore"):
+        waited = us.clock - before
+    log_each(
+        log.rows,
+        int(Kind.AGGREGATE),
+        DISTANT,
+        us.who,
+        -1,
+        us.round,
+        end,
+        us.clock,
+        waited,
+        fresh,
+        nothing,
+    )
+    return heard

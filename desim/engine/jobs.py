@@ -1,0 +1,71 @@
+"""Pure jobs, run late: what has begun waits until a result is needed, then runs as one batch.
+
+A job's inputs are frozen when it begins and rows do not depend on each other, so that bits depend
+neither on the size of a batch nor on what else is in it. Jobs that are never asked for never run.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from desim.engine.requests import Array, Job
+
+Int = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The agents `who` (n,) in their `round` (n,) that a job is run for."""
+
+    who: Int
+    round: Int
+
+
+@dataclass
+class Ticket:
+    """One agent's job and, once it has run, its result (1, dim)."""
+
+    job: Job
+    who: Int
+    round: Int
+    inputs: tuple[Array, ...]
+    result: Array | None = None
+
+
+class Jobs:
+    """Jobs that have begun and not run yet."""
+
+    def __init__(self, batch_limit: int) -> None:
+        self.batch_limit = batch_limit
+        self.pending: list[Ticket] = []
+
+    def begin(self, job: Job, us: Any, inputs: tuple[Array, ...]) -> Ticket:
+        """Freeze the inputs (rows of one agent) and return the ticket for the result."""
+        ticket = Ticket(job, us.who, us.round, tuple(np.array(rows) for rows in inputs))
+        self.pending.append(ticket)
+        return ticket
+
+    def drop(self, ticket: Ticket) -> None:
+        """Forget a job that was interrupted."""
+        if ticket in self.pending:
+            self.pending.remove(ticket)
+
+    def result(self, ticket: Ticket) -> Array:
+        """Return the result of a job; run it now, with all pending ones of its kind, if it has not run."""
+        if ticket.result is None:
+            kind = [t for t in self.pending if t.job == ticket.job and t is not ticket]
+            batch = [ticket, *kind][: self.batch_limit]
+            self.pending = [t for t in self.pending if all(t is not b for b in batch)]
+            rows = Rows(
+                np.concatenate([t.who for t in batch]), np.concatenate([t.round for t in batch])
+            )
+            inputs = [
+                np.concatenate(parts) for parts in zip(*(t.inputs for t in batch), strict=True)
+            ]
+            results = ticket.job(rows, *inputs)
+            for r, t in enumerate(batch):
+                t.result = results[r : r + 1]
+        assert ticket.result is not None
+        return ticket.result

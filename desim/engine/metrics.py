@@ -1,0 +1,122 @@
+"""Metrics of models on a problem, and the rows that record them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from desim.errors import Diverged
+from desim.kernels.metrics import squared_distances
+from desim.problem import Problem
+
+Array = NDArray[np.float64]
+NETWORK = -1
+
+
+class Metrics:
+    """Network and agent metrics of models on one problem.
+
+    error: sum_i ||x_i - x*||^2 / ||x*||^2 (agent: its own term); loss: the objective at the
+    network's model (agent: its own f_i at its own model); accuracy: share of correct test rows;
+    consensus: mean_i ||x_i - xbar||^2; gradient: ||grad||^2 of the objective's smooth part. The
+    network's model is the coordinator's, or the mean of the agents' where there is none.
+    """
+
+    def __init__(self, problem: Problem, names: Sequence[str], optimum: Array | None) -> None:
+        self.problem = problem
+        self.names = tuple(names)
+        self.optimum = np.zeros(problem.dim) if optimum is None else optimum
+        norm = float(self.optimum @ self.optimum)
+        self.norm = norm if norm > 0.0 else 1.0
+
+    def network(self, name: str, x: Array, model: Array | None) -> float:
+        """Value of metric `name` for models x (agents, dim) and the coordinator's model (dim,)."""
+        if name == "error":
+            return float(squared_distances(x, self.optimum).sum()) / self.norm
+        centre = x.mean(0) if model is None else model
+        if name == "loss":
+            return self.problem.objective(centre)
+        if name == "accuracy":
+            return self.problem.accuracy(centre)
+        if name == "consensus":
+            return float(squared_distances(x, x.mean(0)).mean())
+        gradient = self.problem.total_gradient(centre)
+        return float(gradient @ gradient)
+
+    def agents(self, name: str, who: NDArray[np.int64], x: Array) -> Array | None:
+        """Values (n,) of metric `name` for the models x (n, dim) of agents who; None if it has none."""
+        if name == "error":
+            return np.asarray(squared_distances(x, self.optimum)) / self.norm
+        if name == "loss":
+            return self.problem.agent_values(x, who)
+        if name == "accuracy":
+            return np.array([self.problem.accuracy(row) for row in x])
+        return None
+
+
+class MetricRows:
+    """Rows of the metrics table that have not left yet, and the target that may stop the run."""
+
+    def __init__(self, metrics: Metrics, targets: tuple[tuple[str, float], ...]) -> None:
+        self.metrics = metrics
+        self.targets = targets
+        self.reached: float | None = None  # time s at which the target held first
+        self.latest: tuple[str, float] | None = None
+        self._network: list[tuple[float, int, int, int, float]] = []
+        self._agents: list[Array] = []  # columns time, round, metric, agent, value
+
+    def network(self, time: float, round_: int, x: Array, model: Array | None) -> None:
+        """Record the network metrics of models x (agents, dim), true at `time` s."""
+        for code, name in enumerate(self.metrics.names):
+            value = self.metrics.network(name, x, model)
+            self._network.append((time, round_, code, NETWORK, value))
+            if code == 0:
+                self.latest = (name, value)
+        self.check(time, x, model)
+
+    def check(self, time: float, x: Array, model: Array | None) -> None:
+        """Note when the target holds for the first time."""
+        for name, bound in self.targets if self.reached is None else ():
+            value = self.metrics.network(name, x, model)
+            if value >= bound if name == "accuracy" else value <= bound:
+                self.reached = time
+
+    def agents(self, time: Array, round_: Any, who: NDArray[np.int64], x: Array) -> None:
+        """Record the agents' own metrics of models x (n, dim) of agents who, true at time (n,) s."""
+        for code, name in enumerate(self.metrics.names):
+            values = self.metrics.agents(name, who, x)
+            if values is not None:
+                columns = np.empty((5, len(who)))
+                columns[0], columns[1], columns[2], columns[3] = time, round_, code, who
+                columns[4] = values
+                self._agents.append(columns)
+
+    def take(self, frontier: float) -> dict[str, Any]:
+        """Remove and return the rows earlier than `frontier` s, by time, round, metric, agent."""
+        network = np.array(self._network, float).reshape(-1, 5).T
+        rows = np.concatenate([network, *self._agents], axis=1)
+        early = rows[0] < frontier
+        self._network, self._agents = [], [rows[:, ~early]]
+        rows = rows[:, early]
+        rows = rows[:, np.lexsort((rows[3], rows[2], rows[1], rows[0]))]
+        names = np.array(self.metrics.names, object)
+        return {
+            "time": rows[0],
+            "round": rows[1].astype(np.int64),
+            "metric": names[rows[2].astype(np.int64)] if rows.size else [],
+            "agent": rows[3].astype(np.int64),
+            "value": rows[4],
+        }
+
+
+def diverged(agent: int, round_: int, time: float) -> Diverged:
+    """The error for a non-finite iterate of `agent` (-1: the coordinator)."""
+    whose = "the coordinator" if agent < 0 else f"agent {agent}"
+    error = Diverged(
+        f"diverged: the model of {whose} is not finite in round {round_} at {time:.6g} s; lower "
+        "the step (algorithm.local.step, algorithm.eta, algorithm.alpha), or change "
+        "algorithm.rho, or set problem.clip"
+    )
+    error.time = time
+    return error

@@ -1,0 +1,159 @@
+"""Observers: they see models at the time at which these are true, and change nothing.
+
+A coordinator has one clock; the agents of a graph have one each, so their models are put in order of
+time first, as far as all clocks have advanced.
+"""
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from desim.engine.metrics import MetricRows, diverged
+
+Array = NDArray[np.float64]
+Int = NDArray[np.int64]
+
+
+class Observer(Protocol):
+    """What the world needs of an observer."""
+
+    rows: MetricRows
+
+    @property
+    def rounds(self) -> int:
+        """Rounds that everybody has done."""
+
+    def settle(self, frontier: float) -> None:
+        """Record what is true before `frontier` s, now that everything before it has happened."""
+
+
+class RoundObserver:
+    """Observes a coordinator method: one row per collection, or per `every` seconds if not 0."""
+
+    def __init__(self, rows: MetricRows, every: float, keep: bool) -> None:
+        self.rows = rows
+        self.every = every
+        self.keep = keep
+        self.rounds = 0
+        self.models: list[Array] = []
+        self.kept: list[Array] = []
+        self._instant = 0
+        self._held: tuple[int, Array, Array] | None = None
+
+    def publish(self, time: float, round_: int, x: Array, model: Array) -> None:
+        """Observe the agents' models x (agents, dim) and the coordinator's, true from `time` s on."""
+        if not np.isfinite(model.sum() + x.sum()):
+            bad = np.flatnonzero(~np.isfinite(x).all(1))
+            if bad.size or not np.isfinite(model).all():
+                raise diverged(int(bad[0]) if bad.size else -1, round_, time)
+        if self.keep:
+            self.kept.append(x.copy())
+        self.rounds = round_
+        self.models.append(model)
+        if self.every == 0.0:
+            self.rows.network(time, round_, x, model)
+            return
+        self.settle(time)
+        self._held = (round_, x.copy(), model)
+        self.rows.check(time, x, model)
+
+    def settle(self, frontier: float) -> None:
+        """Record the observations due before `frontier` s; nothing to do for `every: round`."""
+        if self._held is not None:
+            round_, x, model = self._held
+            while self._instant * self.every < frontier:
+                self.rows.network(self._instant * self.every, round_, x, model)
+                self._instant += 1
+
+    @property
+    def iterates(self) -> Array | None:
+        """Models (rounds + 1, agents, dim), if kept."""
+        return np.array(self.kept) if self.keep else None
+
+    @property
+    def model(self) -> Array | None:
+        """The coordinator's models (rounds + 1, dim)."""
+        return np.array(self.models) if self.models else None
+
+
+class ClockObserver:
+    """Observes a graph method: agent rows at their own clocks, network rows when all have done a round."""
+
+    def __init__(self, rows: MetricRows, every: float, keep: bool, x0: Array) -> None:
+        self.rows = rows
+        self.every = every
+        self.kept: list[Array] | None = [x0.copy()] if keep else None
+        self.model = None
+        self._done = np.zeros(len(x0), np.int64)
+        self._base = x0.copy()  # models at the latest observation
+        self._time: dict[int, Array] = {0: np.zeros(len(x0))}
+        self._models: dict[int, Array] = {0: x0.copy()}
+        self._next = 0  # round, or instant, of the next observation
+        self._settled = -1  # round that everybody had done at the latest observation
+        if every == 0.0:
+            rows.agents(np.zeros(len(x0)), 0, np.arange(len(x0)), x0)
+
+    def report(self, time: Array, who: Int, round_: int, x: Array) -> None:
+        """Observe the models x (n, dim) of agents who (n,) after their round, true from time (n,) s on."""
+        if not np.isfinite(x.sum()):
+            bad = np.flatnonzero(~np.isfinite(x).all(1))
+            if bad.size:
+                first = bad[np.lexsort((who[bad], time[bad]))[0]]
+                raise diverged(int(who[first]), round_, float(time[first]))
+        if round_ not in self._time:
+            self._time[round_] = np.full(len(self._base), np.inf)
+            self._models[round_] = np.empty_like(self._base)
+            if self.kept is not None:
+                self.kept.append(np.full_like(self._base, np.nan))
+        self._done[who] = round_
+        self._time[round_][who] = time
+        self._models[round_][who] = x
+        if self.kept is not None:
+            self.kept[round_][who] = x
+        if self.every == 0.0:
+            self.rows.agents(time, round_, who, x)
+
+    @property
+    def rounds(self) -> int:
+        """Rounds that every agent has done."""
+        return int(self._done.min())
+
+    def settle(self, frontier: float) -> None:
+        """Record the network rows of instants before `frontier` s."""
+        while True:
+            if self.every == 0.0:
+                times = self._time.get(self._next)
+                instant = np.inf if times is None else float(times.max())
+            else:
+                instant = self._next * self.every
+            if not instant < frontier:
+                return
+            settled = self._advance(instant)
+            self.rows.network(instant, settled if self.every else self._next, self._base, None)
+            self._next += 1
+
+    def _advance(self, instant: float) -> int:
+        """Bring the models up to `instant` s; return the round that all agents have done by then."""
+        done, gone = -1, []
+        for round_ in sorted(self._time):
+            arrived = self._time[round_] <= instant
+            count = int(np.count_nonzero(arrived))
+            if count == 0:
+                break
+            if count < len(arrived):
+                self._base[arrived] = self._models[round_][arrived]
+                continue
+            self._base[:] = self._models[round_]
+            done = round_
+            gone.append(round_)
+        for round_ in gone:
+            if self.every or round_ <= self._next:
+                del self._time[round_], self._models[round_]
+        self._settled = max(self._settled, done)
+        return self._settled
+
+    @property
+    def iterates(self) -> Array | None:
+        """Models (rounds + 1, agents, dim), if kept; nan where an agent never came."""
+        return None if self.kept is None else np.array(self.kept)

@@ -1,0 +1,140 @@
+"""Plays a simulation: chooses the engine, catches what can go wrong, and reports the outcome."""
+
+import time as wall
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from desim.engine import graph_agents, graph_cohort, star_agents, star_cohort
+from desim.engine.metrics import MetricRows, Metrics
+from desim.engine.observer import ClockObserver, RoundObserver
+from desim.engine.world import Discard, Progress, Settings, Sink, World
+from desim.errors import RunError
+from desim.kernels.record import Kind
+from desim.log.outcome import Outcome
+from desim.problem import Problem
+
+Array = NDArray[np.float64]
+ENGINES = {
+    ("coordinator", "cohort"): star_cohort.play,
+    ("coordinator", "agents"): star_agents.play,
+    ("graph", "cohort"): graph_cohort.play,
+    ("graph", "agents"): graph_agents.play,
+}
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What is measured: metrics, every `every` s (0: every round), iterates kept or not, x*."""
+
+    metrics: tuple[str, ...]
+    every: float
+    iterates: bool
+    optimum: Array | None
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """A method on its settings, ready to be played by `engine`, chosen for the reason `why`."""
+
+    method: Any
+    settings: Settings
+    observation: Observation
+    engine: Literal["cohort", "agents"]
+    why: str
+
+    @property
+    def problem(self) -> Problem:
+        """What is minimised."""
+        return self.settings.problem
+
+    def play(self, sink: Sink, progress: Callable[[Progress], None] | None = None) -> Outcome:
+        """Play the run once; its tables go to `sink` as it advances."""
+        settings = self.settings
+        if settings.targets and self.method.kind == "graph":
+            settings = self._scouted(progress)
+        world = self._world(settings, sink, progress)
+        program = (
+            self.method.coordinator if self.method.kind == "coordinator" else self.method.agents
+        )
+        status: Literal["done", "stopped", "failed"] = "done"
+        error: Exception | None = None
+        began = wall.monotonic()
+        try:
+            end = ENGINES[self.method.kind, self.engine](program, world)
+            reason = self._reason(world, end)
+        except RunError as failure:
+            status, reason, error = "failed", str(failure), failure
+            end = failure.time
+        except KeyboardInterrupt:
+            end, status, reason = world.now, "stopped", "interrupted by Ctrl-C"
+        world.finish(end)
+        return self._outcome(world, status, reason, end, wall.monotonic() - began, error)
+
+    def _world(self, settings: Settings, sink: Sink, progress: Any) -> World:
+        seen = self.observation
+        metrics = Metrics(settings.problem, seen.metrics, seen.optimum)
+        rows = MetricRows(metrics, settings.targets)
+        observer: Any
+        if self.method.kind == "graph":
+            observer = ClockObserver(rows, seen.every, seen.iterates, settings.initial("x0"))
+        else:
+            observer = RoundObserver(rows, seen.every, seen.iterates)
+        return World(settings, observer, sink, progress)
+
+    def _scouted(self, progress: Any) -> Settings:
+        """Settings whose horizon is the time at which a target holds first.
+
+        Agents of a graph have clocks of their own: only a first play tells when the network's
+        metric is met, and a second one stops everybody at that time.
+        """
+        scout = self._world(self.settings, Discard(), progress)
+        try:
+            ENGINES[self.method.kind, self.engine](self.method.agents, scout)
+        except (RunError, KeyboardInterrupt):
+            pass
+        scout.observer.settle(np.inf)
+        reached = scout.observer.rows.reached
+        horizon = self.settings.horizon if reached is None else min(reached, self.settings.horizon)
+        return replace(self.settings, horizon=horizon, targets=(), met=reached is not None)
+
+    def _reason(self, world: World, end: float) -> str:
+        if world.reached or world.settings.met:
+            name, value = self.settings.targets[0]
+            return f"stop.metric: {name} {value:g} reached"
+        if world.observer.rounds >= world.settings.rounds:
+            return f"stop.rounds: {world.observer.rounds} rounds done"
+        return f"stop.time: {end:g} s passed"
+
+    def _outcome(
+        self,
+        world: World,
+        status: Any,
+        reason: str,
+        end: float,
+        seconds: float,
+        error: Exception | None,
+    ) -> Outcome:
+        counts: dict[str, Any] = {kind.name.lower(): int(world.log.counts[kind]) for kind in Kind}
+        for kind in (Kind.SEND, Kind.DELIVER, Kind.LOST):
+            counts[f"{kind.name.lower()}_bytes"] = int(world.log.bytes[kind])
+        counts["in_flight"] = counts["send"] - counts["deliver"] - counts["lost"]
+        counts["play_seconds"] = seconds
+        observer: Any = world.observer
+        return Outcome(
+            status,
+            reason,
+            end,
+            world.observer.rounds,
+            dict(world.state),
+            observer.iterates,
+            observer.model,
+            counts,
+            self.engine,
+            self.why,
+            list(self.method.warnings),
+            error,
+        )

@@ -1,0 +1,59 @@
+"""What an algorithm may wait for: the requests that its generator yields to an engine."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Job = Callable[..., Array]
+
+
+@dataclass(frozen=True)
+class Compute:
+    """Run job(us, *inputs), a pure function of rows; it takes `seconds` (n,) of each agent's time.
+
+    value (n,): what the log shows for it (samples, or nan).
+    """
+
+    job: Job
+    inputs: tuple[Array, ...]
+    seconds: Array
+    value: Array
+
+
+@dataclass(frozen=True)
+class Gather:
+    """Wait for the message of this iteration from every neighbour, `within` seconds at most."""
+
+    within: float
+
+
+@dataclass(frozen=True)
+class Collect:
+    """A coordinator waits until its policy closes the collection."""
+
+
+@dataclass
+class Heard:
+    """Latest messages from the neighbours, in the order of their numbers.
+
+    Agent r of the cohort hears values[index[e]] for e in pointer[r]..pointer[r+1]. fresh
+    (messages,): the message belongs to the latest iteration.
+    """
+
+    pointer: NDArray[np.int64]
+    index: NDArray[np.int64]
+    values: Array
+    fresh: NDArray[np.bool_]
+    total: Array | None = None  # the plain sum, once it is known
+
+
+@dataclass(frozen=True)
+class Replies:
+    """A closed collection: agents who (n,) ascending, payload (n, dim), round (n,) of their calls."""
+
+    who: NDArray[np.int64]
+    payload: Array
+    round: NDArray[np.int64]

@@ -1,0 +1,214 @@
+"""Agent engine for coordinator methods: coordinator and agents are SimPy processes with mailboxes.
+
+Every message is a SimPy event, a deadline is a SimPy condition, and churn interrupts computations.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import simpy
+
+from desim.engine.clock import Clock, Device, Steps
+from desim.engine.hub import Hub, Int
+from desim.engine.requests import Array
+from desim.engine.waits import Waits
+from desim.engine.world import World
+from desim.kernels.clients import release_id
+from desim.kernels.network import transmit_one
+from desim.kernels.record import UPLINK, Kind
+from desim.kernels.speed import speeds_into
+
+
+@dataclass(frozen=True)
+class Letter:
+    """A call as an agent receives it: how long the job takes, and what the reply costs."""
+
+    round_: int
+    exchange: int
+    seconds: float
+    bits: int
+    terms: tuple[Any, ...]
+
+
+class AgentStation:
+    """The coordinator's station: it posts calls and counts replies."""
+
+    def __init__(self, world: World, clock: Clock) -> None:
+        self.world, self.clock = world, clock
+        agents = world.settings.problem.agents
+        self.waits = Waits()
+        self.arrived: set[int] = set()  # agents whose latest reply is in, not collected yet
+        self.enough: simpy.Event | None = None
+        self.hub: Hub | None = None
+        self.finished = False
+        self.clients = [Client(self, i) for i in range(agents)]
+
+    @property
+    def now(self) -> float:
+        """Virtual time s."""
+        return float(self.clock.now)
+
+    def call(self, hub: Hub, who: Int, bits: int, reply_bits: int, work: Array) -> None:
+        """Post a call to agents who (n,)."""
+        world, rounds = self.world, np.full(len(who), hub.round)
+        speed = np.empty(len(who))
+        speeds_into(world.settings.speeds, who, rounds, speed)
+        mechanism, view, amounts = hub.terms.compiled
+        for i, seconds in zip(who.tolist(), work[who] / speed, strict=True):
+            world.log.add(Kind.ACTIVATE, 0, i, hub.round, self.now)
+            hub.calls.pending[i], hub.calls.round_[i] = 1, hub.round
+            self.arrived.discard(i)
+            terms = mechanism, view, *amounts[:, i].tolist()
+            letter = Letter(hub.round, hub.exchange, float(seconds), reply_bits, terms)
+            arrival = self.transmit(True, i, letter, bits, -1)
+            if arrival < np.inf:
+                arrival = self.clients[i].latest = max(arrival, self.clients[i].latest)
+                self.clock.at(arrival, partial(self.clients[i].receive, letter))
+            else:
+                self.waits.lost(self.now, -1, i, hub.round)
+
+    def transmit(self, down: bool, i: int, letter: Letter, bits: int, release: int) -> float:
+        """Send `bits` on agent i's downlink or uplink now; return the arrival time s."""
+        settings, log = self.world.settings, self.world.log
+        links = settings.downlinks if down else settings.uplinks
+        assert links is not None
+        log.reserve(links.rows)
+        return float(
+            transmit_one(
+                links,
+                i,
+                self.now,
+                letter.round_,
+                letter.exchange,
+                bits,
+                release,
+                0 if down else UPLINK,
+                log.rows,
+            )
+        )
+
+    def reply(self, i: int, letter: Letter) -> None:
+        """Agent i has finished the job of `letter`: its reply is on the way."""
+        world = self.world
+        release = int(release_id(world.settings.problem.agents, i, letter.round_, letter.exchange))
+        world.log.add(Kind.RELEASE, UPLINK, i, letter.round_, self.now, release=release)
+        arrival = self.transmit(False, i, letter, letter.bits, release)
+        served = int(arrival < np.inf)
+        world.ledger.charge_one(self.now, i, letter.round_, release, letter.terms, served)
+        if served:
+            self.clock.at(arrival, lambda: self.receive(i, letter))
+        else:
+            self.waits.lost(self.now, i, -1, letter.round_)
+
+    def receive(self, i: int, letter: Letter) -> None:
+        """A reply arrives at the coordinator; it counts if it answers a call that is still open."""
+        assert self.hub is not None
+        calls = self.hub.calls
+        if calls.pending[i] and calls.round_[i] == letter.round_:
+            self.arrived.add(i)
+            self.check()
+
+    def check(self) -> None:
+        """Let the coordinator know when the policy is satisfied."""
+        if self.enough is not None and self._satisfied():
+            self.enough.succeed()
+            self.enough = None
+
+    def _satisfied(self) -> bool:
+        hub, policy = self.hub, self.world.settings.policy
+        assert hub is not None
+        pending = np.flatnonzero(hub.calls.pending)
+        if policy.kind in ("all", "deadline"):
+            return len(self.arrived) == len(pending)
+        fresh = hub.calls.round_ == hub.round
+        awaited = sum(policy.counts(bool(fresh[i])) for i in pending)
+        here = sum(policy.counts(bool(fresh[i])) for i in self.arrived)
+        return here >= min(int(policy.value), awaited)
+
+    def coordinate(self, program: Any) -> Steps:
+        """The coordinator's process."""
+        hub = self.hub = Hub(self.world, self)
+        generator = program(hub)
+        answer: Any = None
+        policy = self.world.settings.policy
+        while True:
+            try:
+                generator.send(answer)
+            except StopIteration:
+                self.finished = True
+                return
+            opened = self.now
+            self.enough = self.clock.event()
+            closing = self.enough
+            self.check()
+            if policy.kind == "deadline":
+                yield closing | self.clock.timeout(policy.value)
+            else:
+                yield closing
+            self.enough = None
+            yield self.clock.last()
+            missing = int(hub.calls.pending.sum()) - len(self.arrived)
+            if policy.kind == "deadline" and missing:
+                hub.missed(opened, missing)
+            who = np.array(sorted(self.arrived), np.int64)
+            self.arrived.clear()
+            answer = hub.accept(who, opened)
+
+
+class Client:
+    """One agent's process: it takes calls from its mailbox, one at a time."""
+
+    def __init__(self, station: AgentStation, agent: int) -> None:
+        self.station, self.agent = station, agent
+        self.device = Device(station.clock, station.world, agent)
+        self.mailbox: simpy.Store = simpy.Store(station.clock)
+        self.latest = 0.0  # when the latest call is taken; calls are taken in order
+        self.device.process = station.clock.process(self._live())
+
+    def receive(self, letter: Letter) -> None:
+        """A call arrives: it interrupts an older one where the policy says so, else it waits."""
+        policy = self.station.world.settings.policy
+        if policy.interrupts and self.mailbox.items:
+            self.mailbox.items.clear()
+        if policy.interrupts and self.device.computing and self.device.process is not None:
+            self.device.process.interrupt(letter)
+        else:
+            self.mailbox.put(letter)
+
+    def _live(self) -> Steps:
+        letter: Letter | None = None
+        while True:
+            if letter is None:
+                letter = yield self.mailbox.get()
+                while self.mailbox.items:
+                    letter = self.mailbox.items.pop(0)
+            assert letter is not None
+            if letter.seconds == np.inf:
+                self.station.waits.endless(self.station.now, self.agent, letter.round_)
+            try:
+                begin = yield from self.device.work(letter.seconds, letter.round_)
+            except simpy.Interrupt as newer:
+                letter = newer.cause
+                continue
+            now = self.station.now
+            self.station.world.log.add(
+                Kind.COMPUTE, UPLINK, self.agent, letter.round_, now, seconds=now - begin
+            )
+            self.station.reply(self.agent, letter)
+            letter = None
+
+
+def play(program: Any, world: World) -> float:
+    """Run `program(hub)`; return the end of the run in virtual seconds."""
+    clock = Clock()
+    station = AgentStation(world, clock)
+    clock.process(station.coordinate(program))
+    churning = 0 if world.settings.churn is None else world.settings.problem.agents
+    more = clock.play(world, lambda: station.finished, churning)
+    if station.finished:
+        return float(clock.now)
+    if not more:
+        raise station.waits.deadlock(1)
+    return world.settings.horizon

@@ -1,0 +1,61 @@
+"""Why nobody can go on: the first cause of a wait that never ends, in words."""
+
+from typing import Any
+
+import numpy as np
+
+from desim.engine.requests import Compute
+from desim.errors import Deadlock
+
+CURE = "use on_loss: resend with a higher limit, or a policy with a deadline"
+
+
+class Waits:
+    """Collects causes with the time at which they strike; the earliest is the root."""
+
+    def __init__(self) -> None:
+        self.roots: list[tuple[float, str]] = []
+
+    def lost(self, time: float, sender: int, receiver: int, round_: int) -> None:
+        """A message that is waited for was lost for good."""
+        self.roots.append(
+            (
+                time,
+                f"{_name(receiver)} waits for the message of round {round_} from "
+                f"{_name(sender)}, which was lost after {time:.6g} s; {CURE}",
+            )
+        )
+
+    def endless(self, time: float, agent: int, round_: int) -> None:
+        """A computation never ends."""
+        self.roots.append(
+            (
+                time,
+                f"agent {agent} began a computation in round {round_} at {time:.6g} s that "
+                "never ends; its speed is 0: change compute.speed",
+            )
+        )
+
+    def note_graph(self, request: Any, us: Any, before: Any, wires: Any) -> None:
+        """Note the agents that this request of the cohort engine has stopped for good."""
+        for i in np.flatnonzero((us.clock == np.inf) & (before < np.inf)):
+            if isinstance(request, Compute):
+                self.endless(float(before[i]), int(i), int(us.round[i]))
+                continue
+            graph = wires.graph
+            for e in range(graph.incoming[i], graph.incoming[i + 1]):
+                source = int(graph.source[e])
+                if wires.arrival[e] == np.inf and before[source] < np.inf:
+                    self.lost(float(before[source]), source, int(i), int(us.round[i]))
+
+    def deadlock(self, waiting: int) -> Deadlock:
+        """The error that names the root."""
+        time, root = min(self.roots, default=(0.0, "no cause is known"))
+        others = f"; {waiting} in all wait, directly or in turn" if waiting > 1 else ""
+        error = Deadlock(f"nobody can go on: {root}{others}")
+        error.time = time
+        return error
+
+
+def _name(agent: int) -> str:
+    return "the coordinator" if agent < 0 else f"agent {agent}"

@@ -1,0 +1,148 @@
+"""Everything a run is made of, apart from the algorithm: built from a scenario, played by an engine."""
+
+import time as wall
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from desim.distributions import Distribution
+from desim.engine.observer import Observer
+from desim.kernels.network import Links
+from desim.kernels.speed import Speeds
+from desim.log.rows import EventLog
+from desim.network.topology import Graph
+from desim.participation import Participation
+from desim.policy import Policy
+from desim.privacy.ledger import Ledger
+from desim.problem import Problem
+
+Array = NDArray[np.float64]
+FLUSH_SECONDS = 5.0  # what a killed run loses at most, in seconds of real time
+REPORT_SECONDS = 0.1
+
+
+class Sink(Protocol):
+    """Where tables go: events, metrics, releases."""
+
+    def append(self, name: str, columns: dict[str, Any]) -> None:
+        """Take rows of table `name`."""
+
+
+class Discard:
+    """A sink that keeps nothing."""
+
+    def append(self, name: str, columns: dict[str, Any]) -> None:
+        """Drop the rows."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run stands: virtual time s, its limit or None, round, its limit or None, first metric."""
+
+    time: float
+    horizon: float | None
+    round: int
+    rounds: int | None
+    metric: tuple[str, float] | None
+
+
+@dataclass(frozen=True)
+class Churn:
+    """Alternating up and down times s of every agent, drawn at addresses; all start up."""
+
+    up: Distribution
+    down: Distribution
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the scenario fixes: network, devices, waiting and stopping.
+
+    rounds and horizon (s) may be inf; targets: stop once any metric <= its value (accuracy: >=).
+    met: the horizon is the time at which a target holds.
+    """
+
+    seed: int
+    problem: Problem
+    initial: Callable[[str], Array]
+    speeds: Speeds
+    participation: Participation
+    policy: Policy
+    rounds: float
+    horizon: float
+    targets: tuple[tuple[str, float], ...] = ()
+    met: bool = False
+    graph: Graph | None = None
+    links: Links | None = None
+    uplinks: Links | None = None
+    downlinks: Links | None = None
+    churn: Churn | None = None
+    batch_limit: int = 1 << 30
+
+
+@dataclass
+class World:
+    """One play of the settings: log, ledger, observer and the state of the agents."""
+
+    settings: Settings
+    observer: Observer
+    sink: Sink
+    report: Callable[[Progress], None] | None = None
+    log: EventLog = field(default_factory=EventLog)
+    state: dict[str, Array] = field(default_factory=dict)
+    now: float = 0.0
+    _reported: float = 0.0
+    _flushed: float = field(default_factory=wall.monotonic)
+    _ones: Array = field(default_factory=lambda: np.ones(0))
+
+    def __post_init__(self) -> None:
+        """Open the ledger."""
+        self.ledger = Ledger(self.settings.seed, self.settings.problem.agents)
+
+    def ones(self, size: int) -> Array:
+        """An array of `size` ones, made once and not to be written to."""
+        if len(self._ones) < size:
+            self._ones = np.ones(size)
+        return self._ones[:size]
+
+    def tick(self, frontier: float) -> None:
+        """Flush what is final, i.e. earlier than `frontier` s, and tell how far the run is."""
+        self.now = frontier
+        self.observer.settle(frontier)
+        seconds = wall.monotonic()
+        if self.log.full or seconds - self._flushed > FLUSH_SECONDS:
+            self.flush(frontier)
+            self._flushed = seconds
+        if self.report is not None and seconds - self._reported > REPORT_SECONDS:
+            self._reported = seconds
+            self.report(self.progress(frontier))
+
+    def progress(self, now: float) -> Progress:
+        """Say where the run stands at `now` s."""
+        horizon, rounds = self.settings.horizon, self.settings.rounds
+        return Progress(
+            now,
+            horizon if horizon < np.inf else None,
+            self.observer.rounds,
+            int(rounds) if rounds < np.inf else None,
+            self.observer.rows.latest,
+        )
+
+    def flush(self, frontier: float) -> None:
+        """Hand all rows earlier than `frontier` s to the sink."""
+        self.sink.append("events", self.log.take(frontier))
+        self.sink.append("releases", self.ledger.take(frontier))
+        self.observer.settle(frontier)
+        self.sink.append("metrics", self.observer.rows.take(frontier))
+
+    @property
+    def reached(self) -> bool:
+        """Whether the target that ends the run holds."""
+        return self.observer.rows.reached is not None
+
+    def finish(self, end: float) -> None:
+        """Hand over the rows up to and including `end` s and drop the later ones."""
+        self.flush(np.nextafter(end, np.inf))

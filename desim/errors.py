@@ -1,0 +1,71 @@
+"""The exceptions desim raises on purpose, their exit codes, and the shape of their messages.
+
+DesimError (1)
+ ├ InputError (2)    a scenario, data set or argument is wrong; nothing has been written
+ └ RunError (1)      a run failed after it began; its log up to there is readable
+    ├ Diverged       an iterate is no longer finite
+    └ Deadlock       somebody waits for a message that can never come
+"""
+
+import difflib
+from collections.abc import Iterable
+
+
+class DesimError(Exception):
+    """Anything that went wrong and has been explained; caught by the command line."""
+
+    exit_code = 1
+
+
+class InputError(DesimError):
+    """Bad input: `problems` holds one line for each thing that is wrong, and `str` joins them."""
+
+    exit_code = 2
+
+    def __init__(self, problems: str | Iterable[str]):
+        self.problems = [problems] if isinstance(problems, str) else list(problems)
+        super().__init__("\n".join(self.problems))
+
+    def __reduce__(self) -> tuple[type["InputError"], tuple[list[str]]]:
+        return type(self), (self.problems,)
+
+
+class RunError(DesimError):
+    """A run that began but could not be completed."""
+
+    time = 0.0  # virtual s at which that was seen
+
+
+class Diverged(RunError):
+    """An iterate is not finite: the message names agent, round, time and the key to change."""
+
+
+class Deadlock(RunError):
+    """Nobody can go on: the message says who waits for what, naming the root."""
+
+
+def show(value: object) -> str:
+    """`value` as messages quote it, in the scenario's own spelling and cut to a readable length."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    try:
+        text = repr(value)
+    except ValueError:
+        return "an integer of thousands of digits"
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def refusal(value: object, allowed: str, nearest: Iterable[str] = ()) -> str:
+    """The one shape of a message: what was found, what is allowed, and the `nearest` spelling."""
+    return f"found {show(value)}; allowed: {allowed}{spelling(value, nearest)}"
+
+
+def spelling(found: object, options: Iterable[str]) -> str:
+    """The end of a message that offers the option spelt most like `found`, or nothing."""
+    if not isinstance(found, str):
+        return ""
+    lower = {option.lower(): option for option in options}
+    close = difflib.get_close_matches(found.lower(), lower, n=1, cutoff=0.6)
+    return f"; did you mean {lower[close[0]]!r}?" if close else ""

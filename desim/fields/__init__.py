@@ -1,0 +1,50 @@
+"""The types of scenario keys: they read units, bounds and short forms, and explain refusals."""
+
+from desim.fields.choices import Form
+from desim.fields.draws import BandwidthDist, DurationDist, FactorDist, RateDist
+from desim.fields.methods import Init, Local, Step
+from desim.fields.numbers import (
+    Bandwidth,
+    Count,
+    Duration,
+    File,
+    Flag,
+    Fraction,
+    NonNegative,
+    Number,
+    Positive,
+    Rate,
+    Seconds,
+    Several,
+    Share,
+    Text,
+    Whole,
+)
+from desim.fields.strict import Strict
+
+__all__ = [
+    "Bandwidth",
+    "BandwidthDist",
+    "Count",
+    "Duration",
+    "DurationDist",
+    "FactorDist",
+    "File",
+    "Flag",
+    "Form",
+    "Fraction",
+    "Init",
+    "Local",
+    "NonNegative",
+    "Number",
+    "Positive",
+    "Rate",
+    "RateDist",
+    "Seconds",
+    "Several",
+    "Share",
+    "Step",
+    "Strict",
+    "Text",
+    "Whole",
+]

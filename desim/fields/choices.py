@@ -1,0 +1,118 @@
+"""Keys that hold a word or a mapping with one alternative: `all` or `{bernoulli: 0.5}`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from pydantic import Field, GetJsonSchemaHandler, SerializerFunctionWrapHandler, model_serializer
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+
+from desim.errors import refusal, spelling
+from desim.fields.strict import Strict
+
+
+@dataclass(frozen=True)
+class OrElse:
+    """Annotation for JSON Schema: short forms that a key admits besides its own type.
+
+    options: their schemas; single: whether one item may stand for a list of it.
+    """
+
+    options: tuple[JsonSchemaValue, ...]
+    single: bool = False
+
+    def __get_pydantic_json_schema__(
+        self, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """The type's own schema with the short forms before it."""
+        own = handler(core)
+        about = own.pop("description", None)
+        item = [own["items"]] if self.single else []
+        schema: JsonSchemaValue = {"anyOf": [*self.options, *item, own]}
+        return {**schema, "description": about} if about else schema
+
+
+class Form(Strict):
+    """One of the class's `words`, or a mapping with exactly one alternative and its `modifiers`.
+
+    Every field that is no modifier is an alternative, optional with default None. `later` names
+    words and alternatives of later versions.
+    """
+
+    words: ClassVar[tuple[str, ...]] = ()
+    modifiers: ClassVar[tuple[str, ...]] = ()
+    word: str = Field("", alias="(word)", repr=False)
+
+    @property
+    def kind(self) -> str:
+        """The word or the alternative that was chosen."""
+        return self.word or next(
+            name for name in self.alternatives() if getattr(self, name) is not None
+        )
+
+    @property
+    def value(self) -> Any:
+        """The value of the chosen alternative; None for a word."""
+        return None if self.word else getattr(self, self.kind)
+
+    @classmethod
+    def alternatives(cls) -> tuple[str, ...]:
+        """The keys of which exactly one may be written."""
+        return tuple(key for key in cls.keys() if key not in cls.modifiers)
+
+    @classmethod
+    def allowed(cls) -> str:
+        """Words and alternatives as messages list them."""
+        return ", ".join([*cls.words, *(f"{{{key}: ...}}" for key in cls.alternatives())])
+
+    @classmethod
+    def mapping(cls, data: object) -> Mapping[str, Any]:
+        """The word, or the mapping after a check that it chooses exactly one alternative."""
+        if isinstance(data, str):
+            return cls._word(data)
+        if not isinstance(data, Mapping):
+            raise ValueError(refusal(data, cls.allowed()))
+        chosen = [key for key in data if key in cls.alternatives()]
+        if len(chosen) > 1:
+            raise ValueError(f"found {' and '.join(chosen)}; allowed: only one of them")
+        if not chosen and all(key in cls.modifiers for key in data):
+            raise ValueError(refusal(dict(data), cls.allowed()))
+        return data
+
+    @classmethod
+    def _word(cls, data: str) -> Mapping[str, Any]:
+        if data in cls.words:
+            return {"(word)": data}
+        if data in cls.later:
+            raise ValueError(f"not available yet: {cls.later[data]}")
+        if data in cls.alternatives():
+            raise ValueError(f"found {data!r} without its value; allowed: {{{data}: ...}}")
+        names = [*cls.words, *cls.alternatives()]
+        raise ValueError(refusal(data, cls.allowed()) + spelling(data, names))
+
+    @model_serializer(mode="wrap")
+    def _written(self, handler: SerializerFunctionWrapHandler) -> Any:
+        if self.word:
+            return self.word
+        return {key: value for key, value in handler(self).items() if key != "word"}
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """One option for the words and one for each alternative."""
+        whole = handler.resolve_ref_schema(handler(core))
+        properties = whole.get("properties", {})
+        options: list[dict[str, Any]] = [{"enum": list(cls.words)}] if cls.words else []
+        for name in cls.alternatives():
+            keys = {key: properties[key] for key in (name, *cls.modifiers)}
+            option = {"type": "object", "properties": keys, "required": [name]}
+            options.append({**option, "additionalProperties": False})
+        about = (cls.__doc__ or "").strip()
+        return {"title": cls.__name__, "description": about, "anyOf": options}
+
+    @classmethod
+    def of(cls, written: object) -> Self:
+        """The form that `written`, a word or mapping, stands for."""
+        return cls.model_validate(written)

@@ -1,0 +1,153 @@
+"""Durations, rates and factors that may be random: 20 ms, or {uniform: [10 ms, 30 ms]}."""
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
+
+from desim import units
+from desim.distributions import (
+    CONSTANT,
+    EXPONENTIAL,
+    GAMMA,
+    LOGNORMAL,
+    NORMAL,
+    UNIFORM,
+    Distribution,
+)
+from desim.errors import refusal, spelling
+from desim.fields.numbers import nonnegative, positive, quantity
+
+Reader = Callable[[object], float]
+FORMS = {
+    "uniform": "[low, high]",
+    "normal": "[mean, standard deviation]",
+    "lognormal": "[median, sigma]",
+    "exponential": "mean",
+    "gamma": "[mean, shape]",
+}
+CODES = {
+    "uniform": UNIFORM,
+    "normal": NORMAL,
+    "lognormal": LOGNORMAL,
+    "exponential": EXPONENTIAL,
+    "gamma": GAMMA,
+}
+
+
+def distribution(value: object, read: Reader) -> Distribution:
+    """The distribution that `value` writes, its numbers in the unit of `read`; else ValueError."""
+    if isinstance(value, Distribution):
+        return value
+    if not isinstance(value, Mapping):
+        return Distribution(CONSTANT, read(value), 0.0)
+    name, numbers = _single(value)
+    if name == "exponential":
+        return Distribution(EXPONENTIAL, _finite(numbers, read), 0.0)
+    if not isinstance(numbers, list | tuple) or len(numbers) != 2:
+        raise ValueError(f"{name}: {refusal(numbers, FORMS[name])}")
+    first = _finite(numbers[0], read)
+    if name in ("uniform", "normal"):
+        second = _finite(numbers[1], read)
+    else:
+        second = nonnegative(numbers[1]) if name == "lognormal" else positive(numbers[1])
+    if name == "uniform" and first > second:
+        raise ValueError(f"uniform: {refusal(list(numbers), 'a low end <= the high end')}")
+    return Distribution(CODES[name], first, second)
+
+
+def factor(value: object) -> Distribution:
+    """A random factor around 1; one number alone is its spread: {lognormal: 0.3} has median 1."""
+    if value == "none":
+        return Distribution(CONSTANT, 1.0, 0.0)
+    if isinstance(value, Mapping):
+        name, number = _single(value)
+        if name in ("normal", "lognormal", "gamma") and not isinstance(number, list | tuple):
+            value = {name: [1.0, number]}
+    elif not isinstance(value, Distribution):
+        raise ValueError(refusal(value, f"none, {_forms()}"))
+    return distribution(value, nonnegative)
+
+
+def written(value: Distribution) -> Any:
+    """The distribution as a scenario writes it."""
+    if value.kind == CONSTANT:
+        return value.a
+    name = next(name for name, code in CODES.items() if code == value.kind)
+    return {name: value.a if name == "exponential" else [value.a, value.b]}
+
+
+def _written_factor(value: Distribution) -> Any:
+    return "none" if value == Distribution(CONSTANT, 1.0, 0.0) else written(value)
+
+
+def _forms() -> str:
+    return ", ".join(f"{{{name}: {form}}}" for name, form in FORMS.items())
+
+
+def _single(value: Mapping[str, Any]) -> tuple[str, Any]:
+    if "trace" in value:
+        raise ValueError("not available yet: traces of measured values; use a distribution")
+    if len(value) != 1 or next(iter(value)) not in FORMS:
+        near = spelling(next(iter(value), ""), FORMS)
+        raise ValueError(refusal(dict(value), f"a value with its unit, {_forms()}") + near)
+    return next(iter(value.items()))
+
+
+def _finite(value: object, read: Reader) -> float:
+    number = read(value)
+    if number == float("inf"):
+        raise ValueError(refusal(value, "a finite value inside a distribution"))
+    return number
+
+
+def _above_zero(read: Reader) -> Reader:
+    def strict(value: object) -> float:
+        number = read(value)
+        if number == 0:
+            raise ValueError(refusal(value, "more than 0"))
+        return number
+
+    return strict
+
+
+def _schema(
+    what: str, scalar: dict[str, Any], entry: dict[str, Any], spread: bool = False
+) -> WithJsonSchema:
+    pair = {"type": "array", "items": entry, "minItems": 2, "maxItems": 2}
+    options = [scalar]
+    for name, form in FORMS.items():
+        value = entry if name == "exponential" else {"anyOf": [pair, entry]} if spread else pair
+        keys = {name: {**value, "description": form}}
+        option = {"type": "object", "properties": keys, "required": [name]}
+        options.append({**option, "additionalProperties": False})
+    return WithJsonSchema({"anyOf": options, "description": what})
+
+
+def _quantity(what: str, read: Reader, scale: units.Units, words: tuple[str, ...] = ()) -> Any:
+    scalar, entry = quantity(scale, words), quantity(scale)
+    return (
+        PlainValidator(lambda value: distribution(value, read)),
+        PlainSerializer(written),
+        _schema(f"{what} ({', '.join(scale)}), constant or random", scalar, entry),
+    )
+
+
+_duration = _quantity("a duration", units.seconds, units.TIME)
+_rate = _quantity("a rate", _above_zero(units.rate), units.RATE, ("inf",))
+_bandwidth = _quantity("a bandwidth", _above_zero(units.bits_per_second), units.BANDWIDTH, ("inf",))
+
+DurationDist = Annotated[Distribution, *_duration]
+RateDist = Annotated[Distribution, *_rate]
+BandwidthDist = Annotated[Distribution, *_bandwidth]
+FactorDist = Annotated[
+    Distribution,
+    PlainValidator(factor),
+    PlainSerializer(_written_factor),
+    _schema(
+        "a random factor; one number alone is its spread around 1",
+        {"enum": ["none"]},
+        {"type": "number", "minimum": 0},
+        spread=True,
+    ),
+]

@@ -1,0 +1,166 @@
+"""Parameters that many algorithms have in common: decaying steps, starts, local training."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import (
+    GetJsonSchemaHandler,
+    PlainValidator,
+    WithJsonSchema,
+    model_serializer,
+    model_validator,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+
+from desim.errors import refusal, spelling
+from desim.fields.choices import Form
+from desim.fields.numbers import Count, File, NonNegative, Positive, positive
+from desim.fields.strict import Strict
+
+EXPONENTS = {"constant": 0.0, "linear": 1.0, "sqrt": 0.5}
+SOLVERS = ("gradient", "accelerated", "sgd", "noisy", "exact")
+
+
+class Decay(Form):
+    """How a step shrinks over rounds k = 1, 2, ...: value / k^power."""
+
+    words = ("constant", "sqrt", "linear")
+
+    power: NonNegative | None = None
+    """the power of k"""
+
+    @property
+    def exponent(self) -> float:
+        """The power of k, whichever way it was written."""
+        return EXPONENTS[self.word] if self.word else float(self.value)
+
+
+class Step(Strict):
+    """A step size, constant or decaying over rounds: a number, or {initial: 0.3, decay: sqrt}."""
+
+    initial: Positive
+    """the step of round 1"""
+    decay: Decay = Decay.of("constant")
+    """constant, sqrt, linear, or {power: p}"""
+
+    @classmethod
+    def mapping(cls, data: object) -> Mapping[str, Any]:
+        """A bare number is a constant step."""
+        if isinstance(data, Mapping):
+            return data
+        try:
+            return {"initial": positive(data)}
+        except ValueError:
+            allowed = (
+                "a number > 0, or {initial: ..., decay: constant | sqrt | linear | {power: p}}"
+            )
+            raise ValueError(refusal(data, allowed)) from None
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """A number, or the mapping."""
+        whole = handler.resolve_ref_schema(handler(core))
+        about = (cls.__doc__ or "").strip()
+        number = {"type": "number", "exclusiveMinimum": 0}
+        return {"title": cls.__name__, "description": about, "anyOf": [number, {**whole}]}
+
+    @model_serializer(mode="plain")
+    def _written(self) -> Any:
+        if self.decay.kind == "constant":
+            return self.initial
+        return {"initial": self.initial, "decay": self.decay.model_dump(exclude_none=True)}
+
+    def at(self, k: int | NDArray[np.int64]) -> Any:
+        """The step of round k = 1, 2, ...: a float, or an array like `k` with the same bits."""
+        if isinstance(k, np.ndarray):
+            rounds, place = np.unique(k, return_inverse=True)
+            return np.array([self.at(int(one)) for one in rounds])[place].reshape(k.shape)
+        return self.initial / float(k) ** self.decay.exponent
+
+
+class Init(Form):
+    """Where the iterates start."""
+
+    words = ("zeros",)
+
+    normal: NonNegative | None = None
+    """standard deviation of a normal start"""
+    npz: File | None = None
+    """arrays x0, z0 (agents, dim), as the method needs"""
+
+
+def _solver(value: object) -> str | tuple[str, ...]:
+    names: list[Any] = list(value) if isinstance(value, list | tuple) else [value]
+    for name in names:
+        if name not in SOLVERS:
+            allowed = f"{', '.join(SOLVERS)}, or a list of them, one for each agent"
+            raise ValueError(refusal(name, allowed) + spelling(name, SOLVERS))
+    if not names:
+        raise ValueError(refusal(value, f"{', '.join(SOLVERS)}, or a list of them"))
+    return tuple(names) if isinstance(value, list | tuple) else str(value)
+
+
+def _step(value: object) -> str | float | tuple[float, ...]:
+    if value in ("auto", "per-agent"):
+        return str(value)
+    if isinstance(value, list | tuple) and value:
+        return tuple(positive(one) for one in value)
+    try:
+        return positive(value)
+    except ValueError:
+        allowed = "auto, per-agent, a number > 0, or a list of numbers, one for each agent"
+        raise ValueError(refusal(value, allowed) + spelling(value, ("auto", "per-agent"))) from None
+
+
+def _or_list(one: dict[str, Any]) -> WithJsonSchema:
+    return WithJsonSchema({"anyOf": [one, {"type": "array", "items": one, "minItems": 1}]})
+
+
+Solver = Annotated[str | tuple[str, ...], PlainValidator(_solver), _or_list({"enum": [*SOLVERS]})]
+LocalStep = Annotated[
+    str | float | tuple[float, ...],
+    PlainValidator(_step),
+    _or_list(
+        {"anyOf": [{"enum": ["auto", "per-agent"]}, {"type": "number", "exclusiveMinimum": 0}]}
+    ),
+]
+
+
+class Local(Strict):
+    """How an agent trains on its own data between two messages."""
+
+    solver: Solver = "gradient"
+    """gradient, accelerated, sgd, noisy or exact; a list gives every agent its own"""
+    epochs: Count = 1
+    """local steps in a round"""
+    step: LocalStep = "auto"
+    """auto: best for the worst moduli of all agents; per-agent: for each agent's own; or numbers"""
+    batch: Count | None = None
+    """sgd: rows in a batch, drawn afresh for each step"""
+    tau: NonNegative = 0.0
+    """noisy: standard deviation; each step adds sqrt(2 gamma) N(0, tau^2 I)"""
+    scaling: Literal["unbiased", "printed"] = "unbiased"
+    """sgd: divide by the batch size, or by the number of rows as Fed-PLT's paper prints"""
+
+    @property
+    def solvers(self) -> tuple[str, ...]:
+        """The solvers in use, once each, in a fixed order."""
+        used = (self.solver,) if isinstance(self.solver, str) else self.solver
+        return tuple(name for name in SOLVERS if name in used)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "Local":
+        if "sgd" in self.solvers and self.batch is None:
+            raise ValueError("solver sgd needs batch; allowed: batch: a whole number of rows >= 1")
+        if self.batch is not None and "sgd" not in self.solvers:
+            raise ValueError(
+                f"found batch with solver {self.solver}; allowed: batch with solver sgd"
+            )
+        if self.tau > 0 and "noisy" not in self.solvers:
+            raise ValueError(f"found tau with solver {self.solver}; allowed: tau with solver noisy")
+        return self

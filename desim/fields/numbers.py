@@ -1,0 +1,168 @@
+"""Numbers with bounds and units as pydantic types; refusals say what was found and allowed."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from pydantic import (
+    BeforeValidator,
+    PlainSerializer,
+    PlainValidator,
+    ValidationInfo,
+    WithJsonSchema,
+)
+
+from desim import units
+from desim.errors import refusal, show
+
+T = TypeVar("T")
+
+
+def number(value: object, allowed: str, fits: Callable[[float], bool]) -> float:
+    """`value` as a finite float for which `fits` holds; ValueError naming what is `allowed`."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            result = float(value)
+        except OverflowError:
+            raise ValueError(refusal(value, f"{allowed}, within floating point")) from None
+        if math.isfinite(result) and fits(result):
+            return result
+    raise ValueError(refusal(value, allowed))
+
+
+def whole(value: object, least: int, most: int = 2**63 - 1) -> int:
+    """`value` as an int within bounds; 1e3 is accepted as 1000, true and 1.5 are not."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
+        return value
+    bounds = (
+        f"a whole number >= {least}" if most >= 2**63 - 1 else f"a whole number, {least} to {most}"
+    )
+    raise ValueError(refusal(value, bounds))
+
+
+def flag(value: object) -> bool:
+    """`value` as a bool, which YAML 1.2 writes true or false."""
+    if isinstance(value, bool):
+        return value
+    raise ValueError(refusal(value, "true or false"))
+
+
+def text(value: object) -> str:
+    """`value` as non-empty text."""
+    if isinstance(value, str) and value.strip():
+        return value
+    raise ValueError(refusal(value, "text"))
+
+
+def positive(value: object) -> float:
+    """A finite number > 0."""
+    return number(value, "a number > 0", lambda x: x > 0)
+
+
+def nonnegative(value: object) -> float:
+    """A finite number >= 0."""
+    return number(value, "a number >= 0", lambda x: x >= 0)
+
+
+def finite(value: object) -> float:
+    """A finite number."""
+    return number(value, "a finite number", lambda x: True)
+
+
+def duration(value: object) -> float:
+    """A duration > 0 in seconds."""
+    result = units.seconds(value)
+    if result == 0:
+        raise ValueError(refusal(value, "a duration > 0 such as 20 ms"))
+    return result
+
+
+def share(value: object) -> float:
+    """A fraction in (0, 1]."""
+    result = units.fraction(value)
+    if result == 0:
+        raise ValueError(refusal(value, "a fraction above 0 and at most 1, or a percentage"))
+    return result
+
+
+def _list(value: object) -> object:
+    if isinstance(value, list | tuple):
+        return tuple(value)
+    raise ValueError(refusal(value, "a list"))
+
+
+def _path(value: object, info: ValidationInfo) -> Path:
+    if isinstance(value, Path):
+        return value
+    folder = Path((info.context or {}).get("folder", "."))
+    written, what = text(value), f"which does not exist in {folder}"
+    try:
+        path = folder / Path(written).expanduser()
+        if path.is_file():
+            return path.resolve()
+        what = "which is a directory" if path.is_dir() else what
+    except (OSError, ValueError, RuntimeError):
+        what = "which cannot be a file"
+    raise ValueError(
+        f"found {show(value)}, {what}; allowed: a file, relative to the scenario's folder"
+    )
+
+
+def _schema(what: str, **bounds: Any) -> WithJsonSchema:
+    return WithJsonSchema({"type": "number", **bounds, "description": what})
+
+
+def quantity(accepted: units.Units, words: tuple[str, ...] = ()) -> dict[str, Any]:
+    """JSON Schema of a number >= 0, bare or with one of the `accepted` units, or a word."""
+    number = units.NUMBER.removeprefix("[+-]?")
+    pattern = rf"^\s*\+?{number}\s*({'|'.join(accepted)})?\s*$"
+    options: list[dict[str, Any]] = [
+        {"type": "number", "minimum": 0},
+        {"type": "string", "pattern": pattern},
+    ]
+    options += [{"enum": list(words)}] if words else []
+    return {"anyOf": options}
+
+
+def _quantity(what: str, accepted: units.Units, words: tuple[str, ...] = ()) -> WithJsonSchema:
+    about = f"{what} ({', '.join(accepted)})"
+    return WithJsonSchema({**quantity(accepted, words), "description": about})
+
+
+Number = Annotated[float, PlainValidator(finite), _schema("a finite number")]
+Positive = Annotated[float, PlainValidator(positive), _schema("a number > 0", exclusiveMinimum=0)]
+NonNegative = Annotated[float, PlainValidator(nonnegative), _schema("a number >= 0", minimum=0)]
+Count = Annotated[
+    int,
+    PlainValidator(lambda value: whole(value, 1)),
+    WithJsonSchema({"type": "integer", "minimum": 1}),
+]
+Whole = Annotated[
+    int,
+    PlainValidator(lambda value: whole(value, 0)),
+    WithJsonSchema({"type": "integer", "minimum": 0}),
+]
+Flag = Annotated[bool, PlainValidator(flag), WithJsonSchema({"type": "boolean"})]
+Text = Annotated[str, PlainValidator(text), WithJsonSchema({"type": "string"})]
+Seconds = Annotated[float, PlainValidator(units.seconds), _quantity("a duration >= 0", units.TIME)]
+Duration = Annotated[float, PlainValidator(duration), _quantity("a duration > 0", units.TIME)]
+Bandwidth = Annotated[
+    float,
+    PlainValidator(units.bits_per_second),
+    _quantity("a bandwidth", units.BANDWIDTH, ("inf",)),
+]
+Rate = Annotated[float, PlainValidator(units.rate), _quantity("a rate", units.RATE, ("inf",))]
+Fraction = Annotated[
+    float, PlainValidator(units.fraction), _quantity("a fraction, 0 to 1", units.SHARE)
+]
+Share = Annotated[float, PlainValidator(share), _quantity("a fraction above 0, to 1", units.SHARE)]
+File = Annotated[
+    Path,
+    PlainValidator(_path),
+    PlainSerializer(str),
+    WithJsonSchema({"type": "string", "description": "a file, relative to the scenario's folder"}),
+]
+Several = Annotated[tuple[T, ...], BeforeValidator(_list)]

@@ -1,0 +1,116 @@
+"""The parent of every section of a scenario: frozen, strict, all errors at once, in words."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    ModelWrapValidatorHandler,
+    ValidationError,
+    model_validator,
+)
+from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
+
+from desim.errors import refusal, spelling
+
+EXPLAINED = "explained"
+UNKNOWN_KEY = "unknown_key"
+
+
+class Strict(BaseModel):
+    """A mapping with known keys: no unknown key, NaN, infinity or converted type gets in.
+
+    Every problem below it is one line error whose message is final: "found ...; allowed: ...".
+    `later` names keys that a later version of desim will understand, with the reason.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+        validate_default=True,
+    )
+    later: ClassVar[Mapping[str, str]] = {}
+
+    @classmethod
+    def keys(cls) -> tuple[str, ...]:
+        """The keys that a scenario may write here."""
+        return tuple(name for name, field in cls.model_fields.items() if field.alias is None)
+
+    @classmethod
+    def mapping(cls, data: object) -> Mapping[str, Any]:
+        """What was written, as a mapping; subclasses turn their short forms into one here."""
+        if not isinstance(data, Mapping):
+            raise ValueError(refusal(data, f"a mapping with the keys {', '.join(cls.keys())}"))
+        return data
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _gather(cls, data: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        if isinstance(data, cls):
+            return data
+        written = cls.mapping(data)
+        raw = data if isinstance(data, Mapping) else {}
+        known = {*cls.keys(), *(key for key in written if key not in raw)}
+        errors = [cls._unknown(key) for key in written if key not in known]
+        try:
+            valid = handler({key: value for key, value in written.items() if key in known})
+        except ValidationError as error:
+            found = error.errors(include_url=False)
+            unmade = any(key in cls.later for key in written)
+            needed = [one for one in found if not (unmade and one["type"] == "missing")]
+            errors += [_final(one, cls) for one in needed]
+        if errors:
+            raise ValidationError.from_exception_data(cls.__name__, errors)
+        return valid
+
+    @classmethod
+    def _unknown(cls, key: str) -> InitErrorDetails:
+        kind, text = UNKNOWN_KEY, "unknown key; allowed: " + (", ".join(cls.keys()) or "none")
+        if key in cls.later:
+            kind, text = EXPLAINED, f"not available yet: {cls.later[key]}"
+        else:
+            text += spelling(key, cls.keys())
+        return {"type": PydanticCustomError(kind, text), "loc": (key,), "input": key}
+
+    def written(self) -> dict[str, Any]:
+        """The section as a scenario writes it, every default explicit, in s, bit/s and 1/s."""
+        section: dict[str, Any] = plain(self.model_dump(exclude_none=True))
+        return section
+
+
+def plain(value: Any) -> Any:
+    """`value` made of dict, list and scalars only, as YAML holds it."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return value
+
+
+def explain(error: ErrorDetails, owner: type[BaseModel] | None = None) -> str:
+    """What is wrong, in the words of the one message shape."""
+    kind, found = error["type"], error["input"]
+    if kind in (EXPLAINED, UNKNOWN_KEY):
+        return error["msg"]
+    context = error.get("ctx", {})
+    if kind == "value_error":
+        return str(context["error"])
+    if kind == "missing":
+        field = owner.model_fields.get(str(error["loc"][-1])) if owner else None
+        about = field.description if field and field.description else "it has no default"
+        return f"missing; this key is required: {about}"
+    if kind == "literal_error":
+        options = context["expected"].replace(" or ", ", ").replace("'", "").split(", ")
+        return refusal(found, ", ".join(options), options)
+    allowed = error["msg"].removeprefix("Input should be ").removeprefix("a valid ")
+    return refusal(found, allowed)
+
+
+def _final(error: ErrorDetails, owner: type[BaseModel]) -> InitErrorDetails:
+    kind = UNKNOWN_KEY if error["type"] == UNKNOWN_KEY else EXPLAINED
+    text = explain(error, owner)
+    return {"type": PydanticCustomError(kind, text), "loc": error["loc"], "input": error["input"]}

@@ -1,0 +1,109 @@
+"""The only place with compile flags, so that every kernel obeys the same arithmetic.
+
+Strict IEEE arithmetic (no fastmath: a result must not depend on vector width or threads) and
+numpy's error model (without it a division blocks vectorisation). Compiled code of desim is kept on
+disk under a hash of its sources, because numba's own cache does not see an edit in another file.
+"""
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numba
+
+from desim.errors import InputError
+
+PACKAGE = Path(__file__).resolve().parent
+PARALLEL_WORK = 1 << 19  # multiply-adds, about 0.1 ms on one core: 25 times the launch of a team
+
+_threads: int | None = None
+_launched = 0
+
+
+def sources() -> list[Path]:
+    """The files of desim that may hold compiled code or its constants: those naming desim.jit."""
+    return [p for p in sorted(PACKAGE.rglob("*.py")) if b"desim.jit" in p.read_bytes()]
+
+
+@cache
+def cache_folder() -> Path:
+    """Where compiled code is kept: $DESIM_CACHE_DIR or the user's cache folder, by source hash."""
+    digest = hashlib.sha256()
+    for path in sources():
+        digest.update(str(path.relative_to(PACKAGE)).encode() + b"\0" + path.read_bytes())
+    chosen = os.environ.get("DESIM_CACHE_DIR")
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = (Path(chosen) if chosen else Path(home) / "desim") / digest.hexdigest()[:16]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        folder = Path(tempfile.gettempdir()) / "desim" / digest.hexdigest()[:16]
+    return folder
+
+
+@contextmanager
+def _cached_in(folder):
+    before = numba.config.CACHE_DIR
+    numba.config.CACHE_DIR = str(folder)
+    try:
+        yield
+    finally:
+        numba.config.CACHE_DIR = before
+
+
+def _compiled(function: Callable[..., Any], **flags: Any) -> Any:
+    own = Path(function.__code__.co_filename).resolve().is_relative_to(PACKAGE)
+    if not own:  # a plugin: its helpers may change without numba seeing it
+        return numba.njit(error_model="numpy", **flags)(function)
+    with _cached_in(cache_folder()):
+        return numba.njit(error_model="numpy", cache=True, **flags)(function)
+
+
+def kernel(function: Callable[..., Any]) -> Any:
+    """Compile a serial kernel."""
+    return _compiled(function)
+
+
+def inline(function: Callable[..., Any]) -> Any:
+    """Compile a small function that vanishes into its callers' loops."""
+    return _compiled(function, forceinline=True)
+
+
+def parallel_kernel(function: Callable[..., Any]) -> Any:
+    """Compile a kernel whose prange loop is shared by threads; its rows must be independent."""
+    return _compiled(function, parallel=True)
+
+
+def threads() -> int:
+    """Threads of the parallel kernels: set_threads, else $DESIM_THREADS, else all cores."""
+    global _threads
+    if _threads is None:
+        text = os.environ.get("DESIM_THREADS") or str(numba.config.NUMBA_NUM_THREADS)
+        if not text.isdecimal() or int(text) < 1:
+            raise InputError(f"DESIM_THREADS: found {text!r}; allowed: a whole number, at least 1")
+        _threads = min(int(text), int(numba.config.NUMBA_NUM_THREADS))
+    return _threads
+
+
+def set_threads(number: int | None) -> None:
+    """Use this many threads (at most the cores); None returns to the environment's choice."""
+    global _threads
+    if number is not None and number < 1:
+        raise InputError(f"threads: found {number}; allowed: a whole number, at least 1")
+    _threads = None if number is None else min(number, int(numba.config.NUMBA_NUM_THREADS))
+
+
+def use_parallel(work: float) -> bool:
+    """Whether a call of `work` multiply-adds gains from threads; readies the team if so."""
+    global _launched
+    if work < PARALLEL_WORK or threads() == 1:
+        return False
+    if _launched != threads():
+        numba.set_num_threads(threads())
+        _launched = threads()
+    return True

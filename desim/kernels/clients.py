@@ -1,0 +1,171 @@
+"""Timeline of clients that a coordinator calls: downlink, computation, uplink in one compiled pass."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from desim.jit import inline, kernel
+from desim.kernels.network import transmit
+from desim.kernels.record import UPLINK, Kind, write
+from desim.kernels.speed import speed_of
+
+ACTIVATE, COMPUTE, ABORT, RELEASE = (
+    int(k) for k in (Kind.ACTIVATE, Kind.COMPUTE, Kind.ABORT, Kind.RELEASE)
+)
+PENDING, LOGGED, ROUND, EXCHANGE, BITS, MECHANISM, SEEN_BY = range(7)
+BEGIN, FINISH, DUE, SENSITIVITY, SCALE, SAMPLING = range(6)
+
+
+class Calls(NamedTuple):
+    """The latest call of every agent: two arrays, so that compiled calls stay cheap.
+
+    whole (7, agents): PENDING a reply is awaited, LOGGED its rows are written, ROUND, EXCHANGE of
+    the call, BITS of the reply, MECHANISM, SEEN_BY of its release. real (6, agents): BEGIN, FINISH
+    s of the computation, DUE s at the coordinator, SENSITIVITY, SCALE, SAMPLING of the release.
+    """
+
+    whole: np.ndarray
+    real: np.ndarray
+
+    @property
+    def pending(self) -> np.ndarray:
+        """Agents (agents,) whose reply is awaited."""
+        return self.whole[PENDING]
+
+    @property
+    def round_(self) -> np.ndarray:
+        """Round (agents,) of the latest call."""
+        return self.whole[ROUND]
+
+    @property
+    def due(self) -> np.ndarray:
+        """When (agents,) s the replies arrive."""
+        return self.real[DUE]
+
+
+def no_calls(agents: int) -> Calls:
+    """Return the state before any call."""
+    calls = Calls(np.zeros((7, agents), np.int64), np.zeros((6, agents)))
+    calls.whole[LOGGED] = 1
+    calls.real[DUE] = np.inf
+    return calls
+
+
+class Charges(NamedTuple):
+    """Buffer of release rows: ints (capacity, 6), floats (capacity, 4), n (1,) rows in use.
+
+    ints: agent, round, release, mechanism, seen by, delivered; floats: time s, sensitivity, scale,
+    sampling.
+    """
+
+    ints: np.ndarray
+    floats: np.ndarray
+    n: np.ndarray
+
+
+@inline
+def release_id(agents, agent, round_, exchange):
+    """The id of what an agent releases in an exchange of a round."""
+    return exchange << 48 | (round_ * agents + agent)
+
+
+@inline
+def charge(
+    charges,
+    time,
+    agent,
+    round_,
+    release,
+    mechanism,
+    seen_by,
+    delivered,
+    sensitivity,
+    scale,
+    sampling,
+):
+    """Append one release row; the caller has reserved the room."""
+    n = charges.n[0]
+    charges.ints[n, 0] = agent
+    charges.ints[n, 1] = round_
+    charges.ints[n, 2] = release
+    charges.ints[n, 3] = mechanism
+    charges.ints[n, 4] = seen_by
+    charges.ints[n, 5] = delivered
+    charges.floats[n, 0] = time
+    charges.floats[n, 1] = sensitivity
+    charges.floats[n, 2] = scale
+    charges.floats[n, 3] = sampling
+    charges.n[0] = n + 1
+
+
+@inline
+def settle(calls, i, cut, uplinks, rows, charges):
+    """Write what became of agent i's call, interrupted at `cut` s if it still computed then."""
+    whole, real = calls.whole, calls.real
+    if whole[LOGGED, i]:
+        return
+    whole[LOGGED, i] = 1
+    begin, finish, round_ = real[BEGIN, i], real[FINISH, i], whole[ROUND, i]
+    if not begin < cut:
+        return
+    if cut < finish:
+        write(rows, ABORT, UPLINK, i, -1, round_, 0, -1, cut, cut - begin, 0.0)
+        return
+    if finish == np.inf:
+        return
+    write(rows, COMPUTE, UPLINK, i, -1, round_, 0, -1, finish, finish - begin, 0.0)
+    exchange = whole[EXCHANGE, i]
+    release = release_id(whole.shape[1], i, round_, exchange)
+    write(rows, RELEASE, UPLINK, i, -1, round_, 0, release, finish, 0.0, 0.0)
+    bits = whole[BITS, i]
+    arrival = transmit(uplinks, i, finish, round_, exchange, bits, release, UPLINK, True, rows)
+    delivered = 1 if arrival < np.inf else 0
+    mechanism, seen_by = whole[MECHANISM, i], whole[SEEN_BY, i]
+    sensitivity, scale, sampling = real[SENSITIVITY, i], real[SCALE, i], real[SAMPLING, i]
+    charge(
+        charges, finish, i, round_, release, mechanism, seen_by, delivered, sensitivity, scale,
+        sampling,
+    )  # fmt: skip
+
+
+@kernel
+def call(
+    who, now, round_, exchange, bits, reply_bits, work, defer, speeds, downlinks, uplinks, calls,
+    terms, rows, charges,
+):  # fmt: skip
+    """The coordinator calls agents who (n,) at `now` s with `bits`; fills calls and the log.
+
+    work (agents,): per-example gradient evaluations; terms (mechanism, seen by, (3, agents)). defer:
+    a later call interrupts this one, so its rows wait until what became of it is known. Calls to
+    one agent are taken in the order in which they were sent, as in a TCP stream.
+    """
+    mechanism, seen_by, amounts = terms
+    whole, real = calls.whole, calls.real
+    for r in range(who.shape[0]):
+        i = who[r]
+        write(rows, ACTIVATE, 0, i, -1, round_, 0, -1, now, 0.0, 0.0)
+        begin = transmit(downlinks, i, now, round_, exchange, bits, -1, 0, True, rows)
+        if real[BEGIN, i] < np.inf:
+            begin = max(begin, real[BEGIN, i])
+        settle(calls, i, begin, uplinks, rows, charges)
+        whole[PENDING, i], whole[LOGGED, i] = 1, 0
+        whole[ROUND, i], whole[EXCHANGE, i], whole[BITS, i] = round_, exchange, reply_bits
+        whole[MECHANISM, i], whole[SEEN_BY, i] = mechanism, seen_by
+        real[SENSITIVITY, i], real[SCALE, i] = amounts[0, i], amounts[1, i]
+        real[SAMPLING, i] = amounts[2, i]
+        finish = begin + work[i] / speed_of(speeds, i, round_)
+        real[BEGIN, i], real[FINISH, i], real[DUE, i] = begin, finish, np.inf
+        if finish < np.inf:
+            real[DUE, i] = transmit(
+                uplinks, i, finish, round_, exchange, reply_bits, -1, UPLINK, False, rows
+            )
+        if not defer:
+            settle(calls, i, np.inf, uplinks, rows, charges)
+
+
+@kernel
+def settle_due(until, calls, uplinks, rows, charges):
+    """Write the rows of the calls whose computation was over by `until` s: nothing stops them."""
+    for i in range(calls.real.shape[1]):
+        if calls.real[FINISH, i] <= until:
+            settle(calls, i, np.inf, uplinks, rows, charges)

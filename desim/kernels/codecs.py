@@ -1,0 +1,30 @@
+"""What messages become on the wire: unbiased quantisers with addressed dither."""
+
+import numpy as np
+
+from desim.jit import kernel
+from desim.keys import Stream, address, counter, seed_word, uniform
+
+CODEC = int(Stream.CODEC)
+
+
+@kernel
+def _quantize(seed, who, round_, x, resolution, low, high, out):
+    for r in range(x.shape[0]):
+        k1 = address(CODEC, who[r], -1)
+        c0 = counter(round_[r], 0)
+        for j in range(x.shape[1]):
+            level = np.floor(x[r, j] / resolution + uniform(seed, k1, c0, j))
+            out[r, j] = resolution * min(max(level, low), high)
+
+
+def quantize(seed, who, round_, x, resolution, bits):
+    """Stochastic rounding of x (n, dim) to multiples of `resolution` with 2^bits levels.
+
+    Q(x) = resolution floor(x / resolution + U), clamped to -2^(bits-1) .. 2^(bits-1) - 1: unbiased
+    inside the range (Ding 2021, eq. 26). U has the address (seed, CODEC, agent who[r], round_[r]).
+    """
+    out = np.empty_like(x)
+    half = float(1 << (bits - 1))
+    _quantize(seed_word(seed), who, round_, x, resolution, -half, half - 1.0, out)
+    return out

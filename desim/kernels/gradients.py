@@ -1,0 +1,251 @@
+"""Gradients of many agents' losses in one call: the arithmetic that dominates large models.
+
+Each agent's rows are kept twice, as rows and transposed, so that both products of a gradient run
+along contiguous memory, four at a time, in one fixed order: threads and batches change no bit.
+"""
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numba import prange
+
+from desim.jit import inline, kernel, parallel_kernel, threads, use_parallel
+from desim.keys import Stream, address, counter, seed_word, subset_with
+from desim.losses import slope
+
+_BATCH = int(Stream.BATCH)
+WHOLE = 1 << 62  # a batch size that no agent's rows reach
+
+
+class Data(NamedTuple):
+    """All agents' rows, flat; arrays C-contiguous and writeable (each other layout compiles anew).
+
+    A (total_rows, dim), b (total_rows,) float64; start (agents + 1,) int64: agent i holds rows
+    start[i]:start[i+1]; transposed (total_rows dim,): blocks (dim, m_i), one from start[i] dim on.
+    f_i(x) = scale[i] sum_h loss(a_h.x, b_h) + ridge[i]/2 ||x||^2 + lasso[i] ||x||_1; code and knee
+    choose the loss (desim.losses); if clipped, |slope| of row h is cut to limit[h] (total_rows,).
+    """
+
+    A: np.ndarray
+    transposed: np.ndarray
+    b: np.ndarray
+    start: np.ndarray
+    limit: np.ndarray
+    scale: np.ndarray
+    ridge: np.ndarray
+    lasso: np.ndarray
+    code: int
+    knee: float
+    clipped: bool
+
+
+def transpose(A, start):
+    """Data.transposed of rows A (total_rows, dim) that agents hold as start (agents + 1,) says."""
+    blocks = [A[first:last].T.ravel() for first, last in pairwise(start)]
+    return np.concatenate(blocks) if blocks else np.empty(0)
+
+
+class Block(NamedTuple):
+    """Rows of one agent, all or a batch: rows (m, dim), columns (dim, m), b and limit (m,)."""
+
+    rows: np.ndarray
+    columns: np.ndarray
+    b: np.ndarray
+    limit: np.ndarray
+
+
+class Scratch(NamedTuple):
+    """Memory of one thread: slopes u, and what gathering a batch needs."""
+
+    u: np.ndarray
+    pool: np.ndarray
+    chosen: np.ndarray
+    rows: np.ndarray
+    columns: np.ndarray
+    b: np.ndarray
+    limit: np.ndarray
+
+
+@inline
+def scratch_for(who, count, data):
+    """Memory for agents who (n,) and batches of count (n,) rows."""
+    most, size = 0, 0
+    for r in range(who.size):
+        m = data.start[who[r] + 1] - data.start[who[r]]
+        most = max(most, m)
+        if count[r] < m:
+            size = max(size, count[r])
+    dim = data.A.shape[1]
+    return Scratch(
+        np.empty(most),
+        np.empty(most if size else 0, np.int64),
+        np.empty(size, np.int64),
+        np.empty((size, dim)),
+        np.empty(size * dim),
+        np.empty(size),
+        np.empty(size),
+    )
+
+
+@inline
+def whole_block(i, data):
+    """All rows of agent i, in place."""
+    low, high, dim = data.start[i], data.start[i + 1], data.A.shape[1]
+    columns = data.transposed[low * dim : high * dim].reshape((dim, high - low))
+    return Block(data.A[low:high], columns, data.b[low:high], data.limit[low:high])
+
+
+@inline
+def batch_block(count, scratch):
+    """Room in scratch for `count` rows."""
+    dim = scratch.rows.shape[1]
+    columns = scratch.columns[: dim * count].reshape((dim, count))
+    return Block(scratch.rows[:count], columns, scratch.b[:count], scratch.limit[:count])
+
+
+@inline
+def draw_batch(i, k0, c0, whole, batch, scratch):
+    """Fill `batch` with a uniform subset of agent i's rows, ascending, at address (k0, c0)."""
+    count, dim = batch.rows.shape
+    chosen = scratch.chosen[:count]
+    subset_with(k0, address(_BATCH, i, -1), c0, scratch.pool[: whole.b.size], chosen)
+    for h in range(count):
+        row = chosen[h]
+        batch.b[h] = whole.b[row]
+        batch.limit[h] = whole.limit[row]
+        for j in range(dim):
+            batch.rows[h, j] = batch.columns[j, h] = whole.rows[row, j]
+
+
+@inline
+def _slopes(code, knee, b, u):
+    """Replace u[h] by d loss / d u there; the compiler takes the choice of loss out of the loop."""
+    for h in range(b.size):
+        u[h] = slope(code, u[h], b[h], knee)
+
+
+@inline
+def _clip(limit, u):
+    for h in range(limit.size):
+        c = limit[h]
+        s = u[h]
+        s = -c if s < -c else s
+        u[h] = c if s > c else s
+
+
+@inline
+def _forward(columns, w, u):
+    """Set u (m,) to w (dim,) times columns (dim, m)."""
+    dim, m = columns.shape
+    u[:m] = 0.0
+    for k in range(dim // 4):
+        j = 4 * k
+        w0, w1, w2, w3 = w[j], w[j + 1], w[j + 2], w[j + 3]
+        for h in range(m):
+            near = columns[j, h] * w0 + columns[j + 1, h] * w1
+            u[h] += near + (columns[j + 2, h] * w2 + columns[j + 3, h] * w3)
+    for j in range(dim - dim % 4, dim):
+        for h in range(m):
+            u[h] += columns[j, h] * w[j]
+
+
+@inline
+def _backward(rows, scale, u, g):
+    """Add to g (dim,) scale times u (m,) times rows (m, dim)."""
+    m, dim = rows.shape
+    for k in range(m // 4):
+        h = 4 * k
+        u0, u1, u2, u3 = scale * u[h], scale * u[h + 1], scale * u[h + 2], scale * u[h + 3]
+        for j in range(dim):
+            near = rows[h, j] * u0 + rows[h + 1, j] * u1
+            g[j] += near + (rows[h + 2, j] * u2 + rows[h + 3, j] * u3)
+    for h in range(m - m % 4, m):
+        last = scale * u[h]
+        for j in range(dim):
+            g[j] += rows[h, j] * last
+
+
+@inline
+def block_gradient(w, block, scale, weight, c, lasso, data, u, g):
+    """Set g (dim,) to the gradient of scale (loss) + weight/2 ||w||^2 - c.w + lasso ||w||_1."""
+    for j in range(w.size):
+        g[j] = weight * w[j] - c[j]
+    if lasso != 0.0:
+        for j in range(w.size):
+            g[j] += lasso * np.sign(w[j])
+    _forward(block.columns, w, u)
+    _slopes(data.code, data.knee, block.b, u)
+    if data.clipped:
+        _clip(block.limit, u)
+    _backward(block.rows, scale, u, g)
+
+
+@inline
+def batch_scale(i, count, printed, data):
+    """What a batch's sum is scaled by: so that it stands for the whole sum, unless `printed`."""
+    m = data.start[i + 1] - data.start[i]
+    return data.scale[i] if printed or count >= m else data.scale[i] * m / count
+
+
+@kernel
+def _gradients(low, high, who, x, count, round, seed, data, out):
+    """Rows low .. high - 1; where count[r] is below the agent's rows, on a batch of so many."""
+    scratch, none = scratch_for(who[low:high], count[low:high], data), np.zeros(x.shape[1])
+    for r in range(low, high):
+        i = who[r]
+        block, scale = whole_block(i, data), batch_scale(i, count[r], False, data)
+        if count[r] == 0:
+            out[r] = 0.0
+            continue
+        if count[r] < block.b.size:
+            batch = batch_block(count[r], scratch)
+            draw_batch(i, seed, counter(round[r], 0), block, batch, scratch)
+            block = batch
+        ridge, lasso = data.ridge[i], data.lasso[i]
+        block_gradient(x[r], block, scale, ridge, none, lasso, data, scratch.u, out[r])
+
+
+@parallel_kernel
+def _gradients_shared(teams, who, x, count, round, seed, data, out):
+    for t in prange(teams):
+        low, high = t * who.size // teams, (t + 1) * who.size // teams
+        if low < high:
+            _gradients(low, high, who, x, count, round, seed, data, out)
+
+
+def column(values, n, dtype):
+    """Values, or one value for all, as an (n,) array in the layout kernels compile for."""
+    if isinstance(values, np.ndarray | list | tuple):
+        return plain(values, dtype)
+    out = np.empty(n, dtype)
+    out.fill(values)
+    return out
+
+
+def plain(values, dtype=np.float64):
+    """Values as a C-contiguous writeable array, copied only where it is not one."""
+    if isinstance(values, np.ndarray) and values.dtype == dtype and values.flags.carray:
+        return values
+    return np.array(values, dtype, order="C")
+
+
+def gradient(who, x, data, out=None):
+    """Gradients of f_i at x[r], i = who[r] (n,), x (n, dim): an (n, dim) array, `out` if given."""
+    return batch_gradient(who, x, WHOLE, 0, 0, data, out)
+
+
+def batch_gradient(who, x, count, round, seed, data, out=None):
+    """Unbiased gradients on fresh uniform batches of count[r] rows without replacement.
+
+    Address (seed, BATCH, agent who[r], round[r], step 0); count and round (n,) or one for all. A
+    count of at least m_i is the full gradient, bit for bit; 0 gives zeros, no regulariser.
+    """
+    who, x, n = plain(who, np.int64), plain(x), len(who)
+    count, round = column(count, n, np.int64), column(round, n, np.int64)
+    out = np.empty_like(x) if out is None else out
+    if use_parallel(2.0 * n * data.A.size / data.scale.size):
+        _gradients_shared(threads(), who, x, count, round, seed_word(seed), data, out)
+    elif n:
+        _gradients(0, n, who, x, count, round, seed_word(seed), data, out)
+    return out

@@ -1,0 +1,129 @@
+"""Local training of many agents in one call: steps on f_i plus a proximal and a linear term.
+
+One body serves every method that trains locally: the objective of a row is
+d(w) = f_i(w) + q_i/2 ||w - v||^2 + <shift, w>. Fed-PLT (Bastianello, Liu, Johansson, Algorithm 1)
+has q = 1/rho and v = 2y - z_i; methods that correct the drift of plain local steps have q = 0.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import prange
+
+from desim.jit import inline, kernel, parallel_kernel, threads, use_parallel
+from desim.kernels.gradients import (
+    WHOLE,
+    batch_block,
+    batch_scale,
+    block_gradient,
+    column,
+    draw_batch,
+    plain,
+    scratch_for,
+    whole_block,
+)
+from desim.keys import Stream, address, counter, normals_into, seed_word
+
+GRADIENT, ACCELERATED, SGD, NOISY = range(4)
+SOLVERS = ("gradient", "accelerated", "sgd", "noisy")
+
+_NOISE = int(Stream.NOISE)
+
+
+class Plan(NamedTuple):
+    """How each agent trains; arrays (agents,), indexed by agent; `plan_for` builds one.
+
+    solver (int64 code), gamma (step), beta (momentum, accelerated only), q (weight of the proximal
+    term), tau (deviation, noisy only), batch (int64 rows, sgd only); printed: scale a batch's sum
+    as papers print it (biased), not so that it stands for the whole sum.
+    """
+
+    solver: np.ndarray
+    gamma: np.ndarray
+    beta: np.ndarray
+    q: np.ndarray
+    tau: np.ndarray
+    batch: np.ndarray
+    printed: bool
+
+
+def plan_for(agents, solver, gamma, *, beta=0.0, q=0.0, tau=0.0, batch=1, printed=False):
+    """A Plan from numbers or (agents,) arrays; solver a name of SOLVERS or one for each agent."""
+    names = [solver] * agents if isinstance(solver, str) else list(solver)
+    codes = np.array([SOLVERS.index(name) for name in names], dtype=np.int64)
+    floats = [column(values, agents, np.float64) for values in (gamma, beta, q, tau)]
+    return Plan(codes, *floats, column(batch, agents, np.int64), bool(printed))
+
+
+@inline
+def _steps(i, sampled, w, whole, block, scale, c, round, epochs, seed, plan, data, scratch, g, u):
+    """All local steps of agent i on w (dim,), in place."""
+    solver, gamma, beta, tau = plan.solver[i], plan.gamma[i], plan.beta[i], plan.tau[i]
+    weight, lasso = data.ridge[i] + plan.q[i], data.lasso[i]
+    for step in range(epochs):
+        c0 = counter(round, step)
+        if sampled:
+            draw_batch(i, seed, c0, whole, block, scratch)
+        block_gradient(w, block, scale, weight, c, lasso, data, scratch.u, g)
+        if solver == ACCELERATED:
+            for j in range(w.size):
+                ahead = w[j] - gamma * g[j]
+                w[j] = ahead + beta * (ahead - u[j])  # (12)
+                u[j] = ahead
+        else:
+            for j in range(w.size):
+                w[j] -= gamma * g[j]
+        if solver == NOISY and tau > 0.0:
+            normals_into(seed, address(_NOISE, i, -1), c0, u)
+            deviation = np.sqrt(2.0 * gamma) * tau
+            for j in range(w.size):
+                w[j] += deviation * u[j]  # (13)
+
+
+@kernel
+def _train(low, high, who, v, shift, round, epochs, seed, plan, data, out):
+    dim = out.shape[1]
+    count = np.full(high - low, WHOLE)
+    for r in range(low, high):
+        if plan.solver[who[r]] == SGD:
+            count[r - low] = plan.batch[who[r]]
+    scratch = scratch_for(who[low:high], count, data)
+    g, u, c = np.empty(dim), np.empty(dim), np.empty(dim)
+    for r in range(low, high):
+        i, w = who[r], out[r]
+        whole = block = whole_block(i, data)
+        rows = count[r - low]
+        scale = batch_scale(i, rows, plan.printed, data)
+        sampled = rows < whole.b.size
+        if sampled:
+            block = batch_block(rows, scratch)
+        for j in range(dim):
+            u[j] = w[j]
+            c[j] = plan.q[i] * v[r, j] - (shift[r, j] if shift.shape[0] else 0.0)
+        k, n = round[r], epochs[r]
+        _steps(i, sampled, w, whole, block, scale, c, k, n, seed, plan, data, scratch, g, u)
+
+
+@parallel_kernel
+def _train_shared(teams, who, v, shift, round, epochs, seed, plan, data, out):
+    for t in prange(teams):
+        low, high = t * who.size // teams, (t + 1) * who.size // teams
+        _train(low, high, who, v, shift, round, epochs, seed, plan, data, out)
+
+
+def train(who, x, v, round, epochs, seed, plan, data, shift=None, out=None):
+    """Train agents who (n,) from x (n, dim) towards v (n, dim): the (n, dim) result.
+
+    round and epochs (n,) or one for all; shift (n, dim) or None; the result is written to `out` if
+    given, which may be x. Batches and noise: (seed, BATCH or NOISE, agent, round, step).
+    """
+    who, v, n = plain(who, np.int64), plain(v), len(who)
+    out = np.empty(np.shape(x)) if out is None else out
+    out[...] = x
+    shift = np.empty((0, out.shape[1])) if shift is None else plain(shift)
+    round, epochs = column(round, n, np.int64), column(epochs, n, np.int64)
+    if use_parallel(2.0 * data.A.size / data.scale.size * np.add.reduce(epochs)):
+        _train_shared(threads(), who, v, shift, round, epochs, seed_word(seed), plan, data, out)
+    elif n:
+        _train(0, n, who, v, shift, round, epochs, seed_word(seed), plan, data, out)
+    return out

@@ -1,0 +1,151 @@
+"""Messages on links: transit times, loss and resending, drawn at addresses; sums over neighbours."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from desim.distributions import sample
+from desim.jit import inline, kernel
+from desim.kernels.record import UPLINK, Kind, write
+from desim.keys import Stream, address, counter, uniform
+
+ATTEMPTS = 1 << 8  # sub-counters that the attempts of one message may use
+LOSS_INDEX = 32  # the jitter draw of an attempt uses indices below
+
+SEND, LOST, DELIVER = int(Kind.SEND), int(Kind.LOST), int(Kind.DELIVER)
+LINK = int(Stream.LINK)
+
+
+class Links(NamedTuple):
+    """Directed links e from ends[0, e] to ends[1, e] (-1: coordinator), ends (2, links).
+
+    wires (2, links): latency s and bandwidth bit/s; jitter (kind, a, b): factor on the latency of
+    every message; loss: probability per attempt; timeout s between attempts; limit: resends allowed
+    (0: drop).
+    """
+
+    seed: np.uint64
+    ends: np.ndarray
+    wires: np.ndarray
+    jitter: tuple[int, float, float]
+    loss: float
+    timeout: float
+    limit: int
+
+    @property
+    def rows(self) -> int:
+        """Log rows that one message may take."""
+        return 2 * (self.limit + 1) if self.loss > 0.0 else 2
+
+
+@inline
+def transmit(links, e, time, round_, exchange, bits, release, side, log, rows):
+    """Send one message on link e at `time`; return its arrival time s (inf: lost for good).
+
+    Attempt a starts at time + a timeout and takes latency * jitter + bits / bandwidth.
+    """
+    source, target = links.ends[0, e], links.ends[1, e]
+    size = (bits + 7) // 8
+    k1 = address(LINK, source, target)
+    wire = bits / links.wires[1, e]
+    attempt = 0
+    while True:
+        c0 = counter(round_, exchange * ATTEMPTS + attempt)
+        begin = time + attempt * links.timeout
+        kind, a, b = links.jitter
+        factor = sample(kind, a, b, links.seed, k1, c0, 0)
+        delay = links.wires[0, e] * factor + wire
+        lost = links.loss > 0.0 and uniform(links.seed, k1, c0, LOSS_INDEX) < links.loss
+        arrival = begin + delay
+        if log:
+            write(rows, SEND, side, source, target, round_, size, release, begin, wire, attempt)
+            kind = LOST if lost else DELIVER
+            write(rows, kind, side, target, source, round_, size, release, arrival, delay, attempt)
+        if not lost:
+            return arrival
+        if attempt == links.limit:
+            return np.inf
+        attempt += 1
+
+
+@kernel
+def broadcast(
+    links, out, edges, who, clock, round_, bits, silent, release, end, arrival, delivered, rows
+):
+    """Every agent who[r] sends its message of round_[r] on its links edges[out[i]:out[i+1]].
+
+    silent (n,): the message is a null of one bit. arrival (links,) s is filled; delivered (n,)
+    counts the recipients that the network serves. After `end` s nothing is sent any more.
+    """
+    for r in range(who.shape[0]):
+        i = who[r]
+        delivered[r] = 0
+        size = 1 if silent[r] else bits
+        for position in range(out[i], out[i + 1]):
+            e = edges[position]
+            if clock[r] > end or clock[r] == np.inf:
+                arrival[e] = clock[r]
+                continue
+            arrival[e] = transmit(
+                links, e, clock[r], round_[r], 0, size, release[r], UPLINK, True, rows
+            )
+            if arrival[e] < np.inf:
+                delivered[r] += 1
+
+
+@kernel
+def neighbour_sum(pointer, index, values, weights, out):
+    """out[r] = sum over e in pointer[r]..pointer[r+1] of weights[e] values[index[e]], in order of e."""
+    for r in range(out.shape[0]):
+        for j in range(out.shape[1]):
+            out[r, j] = 0.0
+        for e in range(pointer[r], pointer[r + 1]):
+            source = index[e]
+            for j in range(out.shape[1]):
+                out[r, j] += weights[e] * values[source, j]
+
+
+@kernel
+def close_all(incoming, arrival, clock):
+    """Barrier: clock[i] s becomes the latest of itself and the arrivals incoming[i]:incoming[i+1]."""
+    for i in range(clock.shape[0]):
+        latest = clock[i]
+        for e in range(incoming[i], incoming[i + 1]):
+            latest = max(latest, arrival[e])
+        clock[i] = latest
+
+
+@kernel
+def close_within(incoming, arrival, seconds, clock):
+    """Barrier with a deadline: each agent waits `seconds` at most, less when all have arrived."""
+    for i in range(clock.shape[0]):
+        latest = clock[i]
+        for e in range(incoming[i], incoming[i + 1]):
+            latest = max(latest, arrival[e])
+        clock[i] = min(latest, clock[i] + seconds)
+
+
+@kernel
+def log_each(rows, kind, side, who, peer, round_, end, time, seconds, value, release):
+    """One row per agent who[r] at time[r] s; rows of agents that do not get there by `end` s are left out."""
+    for r in range(who.shape[0]):
+        if time[r] <= end and time[r] < np.inf:
+            write(
+                rows,
+                kind,
+                side,
+                who[r],
+                peer,
+                round_[r],
+                0,
+                release[r],
+                time[r],
+                seconds[r],
+                value[r],
+            )
+
+
+@kernel
+def transmit_one(links, e, time, round_, exchange, bits, release, side, rows):
+    """Transmit one logged message on link e at `time` s; return its arrival time s."""
+    return transmit(links, e, time, round_, exchange, bits, release, side, True, rows)

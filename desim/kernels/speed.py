@@ -1,0 +1,36 @@
+"""Speeds of agents, drawn at addresses inside compiled timelines."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from desim.distributions import sample
+from desim.jit import inline, kernel
+from desim.keys import Stream, address, counter
+
+SPEED = int(Stream.SPEED)
+
+
+class Speeds(NamedTuple):
+    """Speed model: law (kind, a, b) in 1/s, factor (agents,) that divides it, redraw every round."""
+
+    seed: np.uint64
+    law: tuple[int, float, float]
+    factor: np.ndarray
+    redraw: bool
+
+
+@inline
+def speed_of(speeds, agent, round_):
+    """Speed 1/s of `agent` in `round_`; the same in all rounds unless the model redraws."""
+    kind, a, b = speeds.law
+    k1 = address(SPEED, agent, -1)
+    c0 = counter(round_ if speeds.redraw else 0, 0)
+    return sample(kind, a, b, speeds.seed, k1, c0, 0) / speeds.factor[agent]
+
+
+@kernel
+def speeds_into(speeds, who, round_, out):
+    """Fill out[r] with the speed 1/s of agent who[r] in round_[r]."""
+    for r in range(who.shape[0]):
+        out[r] = speed_of(speeds, who[r], round_[r])

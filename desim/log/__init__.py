@@ -1,0 +1,1 @@
+"""The log: rows while they are written, tables once they are."""

@@ -1,0 +1,32 @@
+"""What playing a simulation came to: all that an engine hands to whoever stores the run."""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """End of a play at `time` s after `rounds` rounds; `reason` says why it ended, in words.
+
+    state: final arrays; iterates (rounds + 1, agents, dim) and model (rounds + 1, dim) where they
+    were kept; counts: e.g. messages sent; engine and why: which one ran, and the reason for it;
+    error: what to raise for a failed run, RunError(reason) where it is None.
+    """
+
+    status: Literal["done", "stopped", "failed"]
+    reason: str = ""
+    time: float = 0.0
+    rounds: int = 0
+    state: dict[str, Array] = field(default_factory=dict)
+    iterates: Array | None = None
+    model: Array | None = None
+    counts: dict[str, Any] = field(default_factory=dict)
+    engine: str = ""
+    why: str = ""
+    warnings: list[str] = field(default_factory=list)
+    error: Exception | None = None

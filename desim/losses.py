@@ -1,0 +1,174 @@
+"""The scalar losses: everything that depends on one example only through u = a.x.
+
+Kernels import the compiled `value`, `slope` and their clipped forms; `Loss` is what the rest of
+desim knows about one. With r = u - b: squared r^2, absolute |r|, huber r^2 up to a knee and then
+linear, hinge max(0, 1 - b u) and logistic log(1 + exp(-b u)), the last two with b in {-1, 1}.
+"""
+# mypy: disable-error-code="no-any-return"
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from desim.jit import inline, kernel
+from desim.kernels.elementary import exp_, log_
+
+Array = NDArray[np.float64]
+
+SQUARED = 0
+ABSOLUTE = 1
+HUBER = 2
+HINGE = 3
+LOGISTIC = 4
+
+CODES = {
+    "squared": SQUARED,
+    "absolute": ABSOLUTE,
+    "huber": HUBER,
+    "hinge": HINGE,
+    "logistic": LOGISTIC,
+}
+
+
+@inline
+def _log1p(e: float) -> float:
+    """log(1 + e) for 0 <= e <= 1; the quotient mends the rounding of 1 + e (Kahan 1982)."""
+    w = 1.0 + e
+    return e if w == 1.0 else log_(w) * (e / (w - 1.0))
+
+
+@inline
+def value(code: int, u: float, b: float, knee: float) -> float:
+    """The loss of one example at u = a.x."""
+    if code == SQUARED:
+        return (u - b) * (u - b)
+    if code == ABSOLUTE:
+        return abs(u - b)
+    if code == HUBER:
+        r = abs(u - b)
+        return r * r if r <= knee else knee * (2.0 * r - knee)
+    z = b * u
+    if code == HINGE:
+        return max(0.0, 1.0 - z)
+    return _log1p(exp_(-abs(z))) + max(0.0, -z)
+
+
+@inline
+def slope(code: int, u: float, b: float, knee: float) -> float:
+    """The derivative of `value` in u; at a kink the subgradient nearest zero, so sign(0) = 0."""
+    if code == SQUARED:
+        return 2.0 * (u - b)
+    if code == ABSOLUTE:
+        return (1.0 if u > b else 0.0) - (1.0 if u < b else 0.0)
+    if code == HUBER:
+        return 2.0 * max(-knee, min(knee, u - b))
+    z = b * u
+    if code == HINGE:
+        return -b if z < 1.0 else 0.0 * b
+    return -b / (1.0 + exp_(z))
+
+
+@inline
+def clipped_slope(code: int, u: float, b: float, knee: float, c: float) -> float:
+    """`slope` clipped to [-c, c]: with c = C / ||a|| the example's gradient has norm at most C."""
+    return max(-c, min(c, slope(code, u, b, knee)))
+
+
+@inline
+def clipped_value(code: int, u: float, b: float, knee: float, c: float) -> float:
+    """The convex function whose derivative is `clipped_slope`, equal to `value` where none is cut.
+
+    Clipping each example's gradient does not bias a fixed loss, it replaces the loss: clipped
+    squared is Huber with knee c/2 (notably not least squares), clipped logistic goes on linearly
+    below the margin log((1 - c)/c), and clipped absolute and hinge are scaled by min(1, c).
+    """
+    if code == SQUARED or code == HUBER:
+        bend = 0.5 * c if code == SQUARED else min(knee, 0.5 * c)
+        return value(HUBER, u, b, bend)
+    if code == ABSOLUTE or code == HINGE:
+        return min(1.0, c) * value(code, u, b, knee)
+    if c >= 1.0:
+        return value(code, u, b, knee)
+    z = b * u
+    margin = math.log1p(-c) - math.log(c)
+    return value(code, max(z, margin), 1.0, knee) + c * max(0.0, margin - z)
+
+
+@inline
+def clipped_bend(code: int, u: float, b: float, knee: float, c: float) -> float:
+    """The second derivative of `clipped_value` in u, 0 where it does not exist."""
+    if code == SQUARED or code == HUBER:
+        bend = 0.5 * c if code == SQUARED else min(knee, 0.5 * c)
+        return 2.0 if abs(u - b) <= bend else 0.0
+    if code == ABSOLUTE or code == HINGE:
+        return 0.0
+    e = exp_(-abs(u))
+    if abs(slope(LOGISTIC, u, b, knee)) > c:
+        return 0.0
+    return e / ((1.0 + e) * (1.0 + e))
+
+
+@kernel
+def values_into(code: int, u: Array, b: Array, knee: float, limit: Array, out: Array) -> None:
+    """out[h] = clipped_value of row h; u, b, limit and out (rows,)."""
+    for h in range(u.size):
+        out[h] = clipped_value(code, u[h], b[h], knee, limit[h])
+
+
+@kernel
+def slopes_into(code: int, u: Array, b: Array, knee: float, limit: Array, out: Array) -> None:
+    """out[h] = clipped_slope of row h; u, b, limit and out (rows,)."""
+    for h in range(u.size):
+        out[h] = clipped_slope(code, u[h], b[h], knee, limit[h])
+
+
+@kernel
+def bends_into(code: int, u: Array, b: Array, knee: float, limit: Array, out: Array) -> None:
+    """out[h] = clipped_bend of row h; u, b, limit and out (rows,)."""
+    for h in range(u.size):
+        out[h] = clipped_bend(code, u[h], b[h], knee, limit[h])
+
+
+@dataclass(frozen=True)
+class Loss:
+    """One loss by name; `knee` is the residual at which huber turns linear."""
+
+    name: str
+    knee: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.name not in CODES:
+            raise ValueError(f"loss: {self.name!r} is unknown; allowed: {', '.join(CODES)}")
+        if not 0.0 < self.knee < np.inf:
+            raise ValueError(f"loss.huber.knee: {self.knee} is not a positive number")
+
+    @property
+    def code(self) -> int:
+        """What the compiled functions know it by."""
+        return CODES[self.name]
+
+    @property
+    def smooth(self) -> bool:
+        """Whether the derivative is continuous."""
+        return self.name in ("squared", "huber", "logistic")
+
+    @property
+    def quadratic(self) -> bool:
+        """Whether its Hessian is constant (as long as nothing is clipped)."""
+        return self.name == "squared"
+
+    @property
+    def classification(self) -> bool:
+        """Whether labels must be -1 or 1."""
+        return self.name in ("hinge", "logistic")
+
+    @property
+    def curvature(self) -> float:
+        """The largest slope of `slope`, in u: 2, 1/4, or infinite at a kink."""
+        return {"squared": 2.0, "huber": 2.0, "logistic": 0.25}.get(self.name, np.inf)
+
+    def dimension(self, features: int) -> int:
+        """How many parameters a model on so many features has."""
+        return features

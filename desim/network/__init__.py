@@ -1,0 +1,1 @@
+"""Who is connected to whom, and by which links."""

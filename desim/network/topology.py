@@ -1,0 +1,156 @@
+"""Graphs of agents: generators and files, as directed links in compressed rows."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import networkx as nx
+import numpy as np
+from numpy.typing import NDArray
+
+from desim import keys
+from desim.errors import InputError
+from desim.keys import Stream
+
+Int = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Undirected graph as directed links e = source[e] -> target[e], sorted by (target, source).
+
+    incoming (agents + 1,): links into agent i are incoming[i]:incoming[i+1]. outgoing (agents + 1,)
+    and out_links (links,): links from agent i are out_links[outgoing[i]:outgoing[i+1]].
+    """
+
+    agents: int
+    source: Int
+    target: Int
+    incoming: Int
+    outgoing: Int
+    out_links: Int
+
+    @property
+    def degree(self) -> Int:
+        """Number of neighbours, (agents,)."""
+        return np.diff(self.incoming)
+
+    def laplacian(self) -> NDArray[np.float64]:
+        """Dense graph Laplacian (agents, agents)."""
+        laplacian = np.diag(self.degree.astype(float))
+        laplacian[self.target, self.source] -= 1.0
+        return laplacian
+
+
+def from_edges(agents: int, edges: Iterable[tuple[int, int]], where: str) -> Graph:
+    """Build a Graph; raise InputError for loops, agents out of range or a disconnected graph."""
+    pairs = {(min(i, j), max(i, j)) for i, j in edges}
+    for i, j in sorted(pairs):
+        if i == j:
+            raise InputError([f"{where}: edge [{i}, {j}] is a loop; allowed: two different agents"])
+        if i < 0 or j >= agents:
+            raise InputError([f"{where}: edge [{i}, {j}] names an agent outside 0..{agents - 1}"])
+    graph = nx.Graph()
+    graph.add_nodes_from(range(agents))
+    graph.add_edges_from(pairs)
+    parts = list(nx.connected_components(graph))
+    if len(parts) > 1:
+        lonely = sorted(min(parts, key=len))[:5]
+        raise InputError(
+            [
+                f"{where}: the graph is disconnected ({len(parts)} parts; agents {lonely} cannot reach "
+                "the others); allowed: a connected graph"
+            ]
+        )
+    both = np.array(sorted({(j, i) for i, j in pairs} | pairs), np.int64).reshape(-1, 2)
+    target, source = both[:, 0], both[:, 1]
+    ends = np.arange(agents + 1)
+    out_links = np.lexsort((target, source))
+    return Graph(
+        agents,
+        source,
+        target,
+        np.searchsorted(target, ends),
+        np.searchsorted(source[out_links], ends),
+        out_links,
+    )
+
+
+def read_graphml(path: Path) -> tuple[int, list[tuple[int, int]]]:
+    """Return (agents, edges) of a GraphML file; agents are numbered in the file's node order."""
+    try:
+        graph = nx.read_graphml(path)
+    except FileNotFoundError:
+        raise InputError([f"network.topology.graph: {path} does not exist"]) from None
+    except Exception as error:
+        raise InputError(
+            [f"network.topology.graph: {path} is not a GraphML file ({error})"]
+        ) from None
+    number = {node: i for i, node in enumerate(graph.nodes)}
+    return len(number), [(number[a], number[b]) for a, b in graph.edges if a != b]
+
+
+def generate(kind: str, value: object, agents: int, seed: int) -> list[tuple[int, int]]:
+    """Return the edges of a generated topology on `agents` agents, drawn from stream LINK of `seed`.
+
+    Random graphs are drawn again (up to 100 times) until connected; InputError if none is, or if no
+    such graph exists.
+    """
+    where = f"network.topology.{kind}"
+    for attempt in range(100):
+        draw = int(keys.integers(seed, Stream.LINK, 2**31 - 1, round=attempt)[0])
+        try:
+            graph = _draw(kind, value, agents, draw)
+        except nx.NetworkXError as error:
+            raise InputError([f"{where}: {value} with {agents} agents: {error}"]) from None
+        if agents == 1 or nx.is_connected(graph):
+            return [(int(i), int(j)) for i, j in graph.edges]
+        if kind in ("ring", "complete", "path", "grid"):
+            break
+    raise InputError(
+        [
+            f"{where}: {value} gave a disconnected graph on {agents} agents 100 times; "
+            "allowed: a connected graph (raise the density)"
+        ]
+    )
+
+
+def _draw(kind: str, value: object, agents: int, draw: int) -> nx.Graph:
+    match kind, value:
+        case "star", _:
+            return nx.star_graph(agents - 1)
+        case "ring", _:
+            return nx.cycle_graph(agents) if agents > 2 else nx.path_graph(agents)
+        case "complete", _:
+            return nx.complete_graph(agents)
+        case "path", _:
+            return nx.path_graph(agents)
+        case "grid", (int(rows), int(columns)):
+            if rows * columns != agents:
+                raise nx.NetworkXError(f"{rows} x {columns} = {rows * columns} nodes")
+            return nx.convert_node_labels_to_integers(nx.grid_2d_graph(rows, columns))
+        case "regular", int(degree):
+            return nx.random_regular_graph(degree, agents, seed=draw)
+        case "erdos_renyi", float(p) | int(p):
+            return nx.gnp_random_graph(agents, p, seed=draw)
+        case "small_world", (int(k), float(p) | int(p)):
+            return nx.watts_strogatz_graph(agents, k, p, seed=draw)
+        case "random_tree_plus", int(edges):
+            return _tree_plus(agents, edges, draw)
+    raise nx.NetworkXError(f"unknown topology {kind}: {value!r}")
+
+
+def _tree_plus(agents: int, edges: int, draw: int) -> nx.Graph:
+    """Return a random recursive tree with uniform extra edges up to `edges` in all."""
+    if not agents - 1 <= edges <= agents * (agents - 1) // 2:
+        raise nx.NetworkXError(
+            f"{edges} edges; allowed: {agents - 1} to {agents * (agents - 1) // 2}"
+        )
+    graph = nx.Graph()
+    graph.add_node(0)
+    for i in range(1, agents):
+        graph.add_edge(i, int(keys.integers(draw, Stream.LINK, i, round=i)[0]))
+    absent = sorted(nx.non_edges(graph))
+    extra = keys.subset(draw, Stream.LINK, len(absent), edges - agents + 1)
+    graph.add_edges_from(absent[e] for e in extra)
+    return graph

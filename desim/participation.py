@@ -1,0 +1,68 @@
+"""Who is active in a round: a pure function of the seed and the round, blind to data and clocks."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from desim import keys
+from desim.keys import Stream
+
+Who = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Everybody:
+    """All agents in every round."""
+
+    agents: int
+
+    def draw(self, round_: int) -> Who:
+        """Return the active agents of `round_` (1, 2, ...), ascending."""
+        return np.arange(self.agents)
+
+
+@dataclass(frozen=True)
+class Bernoulli:
+    """Each agent independently with probability p, drawn every round."""
+
+    agents: int
+    p: float
+    seed: int
+
+    def draw(self, round_: int) -> Who:
+        """Return the active agents of `round_` (1, 2, ...), ascending; may be empty."""
+        everybody = np.arange(self.agents)
+        u = keys.uniforms(
+            self.seed, Stream.PARTICIPATION, agent=everybody, round=round_, size=1
+        ).reshape(-1)
+        return everybody[u < self.p]
+
+
+@dataclass(frozen=True)
+class UniformSubset:
+    """`count` agents without replacement, drawn every round."""
+
+    agents: int
+    count: int
+    seed: int
+
+    def draw(self, round_: int) -> Who:
+        """Return the active agents of `round_` (1, 2, ...), ascending."""
+        chosen = keys.subset(self.seed, Stream.PARTICIPATION, self.agents, self.count, round=round_)
+        return np.sort(chosen)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Given sets of agents, used in turn and from the start again."""
+
+    sets: Sequence[Who]
+
+    def draw(self, round_: int) -> Who:
+        """Return the active agents of `round_` (1, 2, ...), ascending."""
+        return self.sets[(round_ - 1) % len(self.sets)]
+
+
+Participation = Everybody | Bernoulli | UniformSubset | Schedule

@@ -1,0 +1,207 @@
+"""Figures of runs: a metric against seconds, rounds or bytes, fit to be printed."""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, Protocol, cast, get_args
+
+import matplotlib
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes as Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+from numpy.typing import NDArray
+
+from desim.errors import InputError, refusal
+
+Abscissa = Literal["time", "round", "bytes"]
+Array = NDArray[np.float64]
+
+# Okabe and Ito (2008): distinguishable with every kind of colour vision; yellow is too light here.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
+DASHES = ("-", "--", "-.", ":")
+STYLE: Any = {
+    "figure.figsize": (5.0, 3.1),
+    "figure.dpi": 100,
+    "savefig.dpi": 300,
+    "figure.constrained_layout.use": True,
+    "font.family": "sans-serif",
+    "font.size": 9,
+    "axes.labelsize": 9.5,
+    "axes.linewidth": 0.7,
+    "axes.edgecolor": "#444444",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "grid.color": "#DDDDDD",
+    "grid.linewidth": 0.6,
+    "xtick.color": "#444444",
+    "ytick.color": "#444444",
+    "xtick.labelcolor": "black",
+    "ytick.labelcolor": "black",
+    "lines.linewidth": 1.6,
+    "lines.solid_capstyle": "round",
+    "legend.frameon": False,
+    "legend.fontsize": 8.5,
+    "legend.handlelength": 2.2,
+    "svg.fonttype": "none",
+    "pdf.fonttype": 42,
+}
+LABELS = {
+    "error": r"error  $\sum_i \; \|x_i - x^\star\|^2 \,/\, \|x^\star\|^2$",
+    "accuracy": "test accuracy",
+    "consensus": r"consensus  $\sum_i \|x_i - \bar{x}\|^2 \,/\, N$",
+    "gradient": r"squared gradient norm  $\|\nabla F\|^2$",
+}
+NAMES = {"time": "virtual time", "round": "round", "bytes": "data delivered"}
+LOGARITHMIC = frozenset({"error", "consensus", "gradient"})
+LARGEST = 1e100
+SPANS = ((1e-3, "µs", 1e6), (1.0, "ms", 1e3), (600.0, "s", 1.0), (3 * 3600.0, "min", 1 / 60))
+SIZES = ((1e3, "B", 1.0), (1e6, "kB", 1e-3), (1e9, "MB", 1e-6), (1e12, "GB", 1e-9))
+
+
+class Curves(Protocol):
+    """What a figure needs of a run."""
+
+    directory: Path | None
+
+    @property
+    def name(self) -> str:
+        """Name of the run."""
+
+    @property
+    def metrics(self) -> pd.DataFrame:
+        """Rows time, round, metric, agent, value."""
+
+    def curve(self, metric: str) -> pd.DataFrame:
+        """The network's rows of one metric: time s, round, value."""
+
+    def delivered(self) -> pd.DataFrame:
+        """Rows time s, bytes of every message that arrived, in order of time."""
+
+
+def plot(
+    runs: Sequence[Curves],
+    x: str = "time",
+    metric: str | None = None,
+    out: str | Path | None = None,
+) -> Axes:
+    """Plot one metric of the whole network for every run and return the axes.
+
+    x: time (virtual), round, or bytes (delivered so far); metric: default accuracy where all runs
+    have it, else the first that they have in common; out: a file, its suffix says which format. In
+    a notebook the figure shows itself when out is None.
+    """
+    if x not in get_args(Abscissa):
+        raise InputError(f"x: {refusal(x, 'time, round, bytes', get_args(Abscissa))}")
+    if not runs:
+        raise InputError("no run to plot")
+    metric = metric or shared_metric(runs)
+    curves = [_curve(run, x, metric) for run in runs]
+    last = max(float(where.max()) for where, _ in curves)
+    unit, factor = _unit(x, last)
+    with matplotlib.rc_context(STYLE):
+        axes = _axes(interactive=out is None)
+        for number, ((where, value), label) in enumerate(zip(curves, _labels(runs), strict=True)):
+            _draw(axes, where * factor, value, label, number)
+        axes.set_xlabel(f"{NAMES[x]} ({unit})" if unit else NAMES[x])
+        if x == "round":
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.set_xlim(0.0, last * factor * 1.02 or 1.0)
+        _scale(axes, metric, np.concatenate([value for _, value in curves]))
+        if len(runs) > 1:
+            axes.legend()
+        if out is not None:
+            _save(axes, Path(out))
+    return axes
+
+
+def _save(axes: Axes, path: Path) -> None:
+    """Write the figure of `axes` to `path`; InputError for an unknown suffix or a bad place."""
+    figure = cast(Figure, axes.figure)
+    formats = figure.canvas.get_supported_filetypes()
+    suffix = path.suffix.removeprefix(".").lower()
+    if suffix not in formats:
+        raise InputError(f"{path}: {refusal(suffix, ', '.join(sorted(formats)), formats)}")
+    try:
+        figure.savefig(path, metadata={"Date": None} if suffix in ("svg", "pdf") else None)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror})") from None
+
+
+def _axes(interactive: bool) -> Axes:
+    """Axes of a figure that no global state holds, unless a notebook or window shall show it."""
+    if not interactive:
+        return Figure().subplots()
+    from matplotlib import pyplot
+
+    return pyplot.subplots()[1]
+
+
+def shared_metric(runs: Sequence[Curves]) -> str:
+    """The metric to plot if none is named: accuracy, else the first that all runs have."""
+    recorded = [set(run.metrics["metric"].unique()) for run in runs]
+    shared = set.intersection(*recorded)
+    if not shared:
+        raise InputError("the runs have no metric in common; each was observed with another one")
+    order = ["accuracy", *LABELS, *sorted(map(str, shared))]
+    return next(name for name in order if name in shared)
+
+
+def _curve(run: Curves, x: str, metric: str) -> tuple[Array, Array]:
+    """Abscissae (n,) s, rounds or bytes, and values (n,) of the network's metric.
+
+    A value that no axis can hold (a run that diverged) is nan: the curve leaves the figure there.
+    """
+    curve = run.curve(metric)
+    value = curve["value"].to_numpy(float)
+    value = np.where(np.abs(value) < LARGEST, value, np.nan)
+    if x != "bytes":
+        return curve[x].to_numpy(float), value
+    arrived = run.delivered()
+    total = np.concatenate([[0.0], np.cumsum(arrived["bytes"].to_numpy(float))])
+    before = np.searchsorted(arrived["time"].to_numpy(), curve["time"].to_numpy(), side="right")
+    return total[before], value
+
+
+def _labels(runs: Sequence[Curves]) -> list[str]:
+    """Names of the runs; where two share one, their directories."""
+    names = Counter(run.name for run in runs)
+    return [
+        str(run.directory) if names[run.name] > 1 and run.directory else run.name for run in runs
+    ]
+
+
+def _draw(axes: Axes, where: Array, value: Array, label: str, number: int) -> None:
+    few = len(where) <= 25
+    axes.plot(
+        where,
+        value,
+        label=label,
+        color=COLOURS[number % len(COLOURS)],
+        linestyle=DASHES[number // len(COLOURS) % len(DASHES)],
+        marker="o" if few else "",
+        markersize=3.5,
+        zorder=3 + number,
+    )
+
+
+def _scale(axes: Axes, metric: str, values: Array) -> None:
+    """The ordinate: logarithmic for metrics that fall towards zero, percent for accuracy."""
+    positive = values[np.isfinite(values) & (values > 0.0)]
+    if metric in LOGARITHMIC and positive.size and positive.max() > 5.0 * positive.min():
+        axes.set_yscale("log", nonpositive="mask")
+    if metric == "accuracy":
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:.6g} %"))
+    axes.set_ylabel(LABELS.get(metric, metric))
+
+
+def _unit(x: str, last: float) -> tuple[str, float]:
+    """The unit in which values up to `last` (s, rounds, bytes) read best, and the factor to it."""
+    if x == "round":
+        return "", 1.0
+    scales = SPANS if x == "time" else SIZES
+    largest = ("h", 1 / 3600) if x == "time" else ("TB", 1e-12)
+    return next(((unit, factor) for end, unit, factor in scales if last < end), largest)

@@ -1,0 +1,1 @@
+"""What the agents reveal: mechanisms and the ledger of releases."""

@@ -1,0 +1,205 @@
+"""What is minimised: sum_i f_i(x) + h(x), with every agent's rows in flat arrays.
+
+f_i(x) = scale_i sum_h loss(a_h . x, b_h) + (1/agents) of the agents' regulariser; h is the
+coordinator's. Clipping each example's gradient to norm C replaces the loss by the one that has
+these gradients (desim.losses.clipped_value), here and in the optimum.
+"""
+
+import hashlib
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+from desim.errors import InputError
+from desim.kernels.gradients import Data, gradient, transpose
+from desim.kernels.values import agent_losses
+from desim.losses import Loss
+from desim.regularizers import Regularizer
+
+Array = NDArray[np.float64]
+Rows = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Data, loss and regularisers of all agents; agent i holds rows start[i]:start[i+1].
+
+    A (total_rows, features) and b (total_rows,) float64; start (agents + 1,) int64; average: "mean"
+    or "sum" over an agent's rows; both regularisers are whole (agent i takes 1/agents of its own);
+    clip: largest norm of one example's gradient; test_A, test_b: rows for accuracy; names: of the
+    features. Raises InputError where shapes, labels or numbers are impossible.
+    """
+
+    A: Array
+    b: Array
+    start: Rows
+    loss: Loss
+    average: str = "mean"
+    agent_regularizer: Regularizer = field(default_factory=Regularizer)
+    coordinator_regularizer: Regularizer = field(default_factory=Regularizer)
+    clip: float = np.inf
+    test_A: Array | None = None
+    test_b: Array | None = None
+    names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, dtype in (("A", float), ("b", float), ("start", np.int64)):
+            object.__setattr__(self, name, np.require(getattr(self, name), dtype, ["C", "W"]))
+        problems = list(_problems(self))
+        if problems:
+            raise InputError(problems)
+
+    @property
+    def agents(self) -> int:
+        """How many agents there are."""
+        return len(self.start) - 1
+
+    @property
+    def dim(self) -> int:
+        """Parameters of the model."""
+        return self.loss.dimension(self.A.shape[1])
+
+    @cached_property
+    def rows(self) -> Rows:
+        """Rows of each agent (agents,)."""
+        return np.diff(self.start)
+
+    @cached_property
+    def scale(self) -> Array:
+        """What each agent's sum is multiplied by (agents,): 1/m_i for the mean, else 1."""
+        return np.asarray(1.0 / self.rows if self.average == "mean" else np.ones(self.agents))
+
+    @cached_property
+    def ridge(self) -> Array:
+        """Coefficient of ||x||^2 / 2 in each f_i (agents,)."""
+        return np.full(self.agents, self.agent_regularizer.l2 / self.agents)
+
+    @cached_property
+    def lasso(self) -> Array:
+        """Coefficient of |x|_1 in each f_i (agents,)."""
+        return np.full(self.agents, self.agent_regularizer.l1 / self.agents)
+
+    @property
+    def regularizer(self) -> Regularizer:
+        """Agents' and coordinator's together: what the objective has."""
+        return self.agent_regularizer + self.coordinator_regularizer
+
+    @property
+    def clipped(self) -> bool:
+        """Whether examples' gradients are clipped."""
+        return self.clip < np.inf
+
+    @cached_property
+    def limit(self) -> Array:
+        """Largest |slope| of each row (total_rows,): clip / ||a_h||, infinite where none."""
+        norms = np.sqrt(np.einsum("hj,hj->h", self.A, self.A))
+        free = np.full(len(norms), np.inf)
+        return np.asarray(np.divide(self.clip, norms, out=free, where=norms > 0.0))
+
+    @cached_property
+    def transposed(self) -> Array:
+        """The (dim, m_i) blocks of all agents, flat; agent i's starts at start[i] * dim."""
+        return np.asarray(transpose(self.A, self.start))
+
+    @cached_property
+    def data(self) -> Data:
+        """All that the kernels need, as their one argument."""
+        return Data(
+            self.A, self.transposed, self.b, self.start, self.limit, self.scale, self.ridge,
+            self.lasso, self.loss.code, float(self.loss.knee), self.clipped,
+        )  # fmt: skip
+
+    def agent_values(self, x: Array, who: Rows | None = None) -> Array:
+        """f_i(x) (n,) of agents who (n,), by default all; x (dim,) or one model each (n, dim)."""
+        who = np.arange(self.agents) if who is None else np.asarray(who, np.int64)
+        models = np.array(np.broadcast_to(x, (len(who), self.dim)), float)
+        out = np.empty(len(who))
+        agent_losses(who, models, self.data, out)
+        out += 0.5 * self.ridge[who] * np.sum(models * models, axis=1)
+        return np.asarray(out + self.lasso[who] * np.sum(np.abs(models), axis=1))
+
+    def objective(self, x: Array) -> float:
+        """sum_i f_i(x) + h(x) at x (dim,)."""
+        return float(np.sum(self.agent_values(x))) + self.coordinator_regularizer.value(x)
+
+    def total_gradient(self, x: Array) -> Array:
+        """Gradient (dim,) of the objective's smooth part: a subgradient of the losses, and l2 x."""
+        models = np.array(np.broadcast_to(x, (self.agents, self.dim)), float)
+        smooth = self.data._replace(lasso=np.zeros(self.agents))
+        each = gradient(np.arange(self.agents), models, smooth)
+        return np.asarray(each.sum(axis=0) + self.coordinator_regularizer.l2 * x)
+
+    def accuracy(self, x: Array) -> float:
+        """Share of test rows whose label is the sign of a.x (0 counts as 1); x (dim,)."""
+        if self.test_A is None or self.test_b is None:
+            raise InputError("observe.metrics: accuracy needs test rows; set problem.data.test")
+        if not self.loss.classification:
+            raise InputError(f"observe.metrics: accuracy has no meaning for {self.loss.name} loss")
+        return float(np.mean(np.where(self.test_A @ x >= 0.0, 1.0, -1.0) == self.test_b))
+
+    @cached_property
+    def moduli(self) -> tuple[Array, Array]:
+        """Strong convexity and smoothness (lo, hi) (agents,) of each f_i, tight from eigenvalues.
+
+        hi = curvature scale_i lambda_max(A_i' A_i) + ridge; lo = ridge, and for unclipped squared
+        loss 2 scale_i lambda_min(A_i' A_i) more. A nonsmooth f_i has hi = inf. (Bastianello, Liu,
+        Johansson 2024, Section VI, for logistic loss; printed with eps for ridge = eps/agents.)
+        """
+        with threadpool_limits(1):
+            ends = np.array([_extremes(self.A[i:j]) for i, j in self.spans()])
+        lo, hi = self.ridge.copy(), np.full(self.agents, np.inf)
+        if self.loss.smooth:
+            finite = self.loss.curvature * self.scale * ends[:, 1] + self.ridge
+            hi = np.where(self.lasso > 0.0, np.inf, finite)
+        if self.loss.quadratic and not self.clipped:
+            lo += self.loss.curvature * self.scale * ends[:, 0]
+        return lo, hi
+
+    def spans(self) -> list[tuple[int, int]]:
+        """First row and end of every agent."""
+        return list(zip(self.start[:-1].tolist(), self.start[1:].tolist(), strict=True))
+
+    def digest(self) -> str:
+        """Hash of all that says what is minimised and tested: equal digest, equal problem."""
+        said = (self.loss, self.average, self.agent_regularizer, self.coordinator_regularizer)
+        found = hashlib.sha256(repr((said, float(self.clip), self.A.shape)).encode())
+        for array in (self.A, self.b, self.start, self.test_A, self.test_b):
+            found.update(b"none" if array is None else np.ascontiguousarray(array).tobytes())
+        return found.hexdigest()
+
+
+def _extremes(A: Array) -> tuple[float, float]:
+    """Smallest and largest eigenvalue of A'A, from the smaller of the two Gram matrices."""
+    wide = A.shape[0] < A.shape[1]
+    eigenvalues = np.linalg.eigvalsh(A @ A.T if wide else A.T @ A)
+    low = 0.0 if wide else max(0.0, float(eigenvalues[0]))
+    return low, float(eigenvalues[-1])
+
+
+def _problems(problem: Problem) -> list[str]:
+    """One line for each thing that makes these arrays no problem at all."""
+    A, b, start, found = problem.A, problem.b, problem.start, []
+    if A.ndim != 2 or b.shape != A.shape[:1] or start.ndim != 1:
+        return [f"problem.data: A {A.shape} and b {b.shape} are not (rows, features) and (rows,)"]
+    if len(start) < 2 or start[0] != 0 or start[-1] != len(A):
+        return [f"problem.data: the agents' rows end at {start[-1:]}, not at {len(A)}"]
+    found += [
+        f"problem.data: agent {agent} has no rows; use fewer agents or another partition"
+        for agent in np.flatnonzero(np.diff(start) < 1)
+    ]
+    for name, array in (("A", A), ("b", b[:, None])):
+        for row, column in np.argwhere(~np.isfinite(array))[:1]:
+            found.append(f"problem.data: {name} is not finite in row {row}, column {column}")
+    if problem.loss.classification and not np.isin(b, (-1.0, 1.0)).all():
+        odd = b[~np.isin(b, (-1.0, 1.0))][0]
+        found.append(f"problem.loss: {problem.loss.name} needs labels -1 and 1; found {odd:g}")
+    if problem.average not in ("mean", "sum"):
+        found.append(f"problem.average: {problem.average!r}; allowed: mean, sum")
+    if problem.agent_regularizer.boxed:
+        found.append("problem.regularizer: a box cannot be at the agents, it has no subgradient")
+    if not problem.clip > 0.0:
+        found.append(f"problem.clip: {problem.clip} is not > 0")
+    return found

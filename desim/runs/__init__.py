@@ -1,0 +1,1 @@
+"""Runs: a scenario played into a directory or into memory, and what is read from one later."""

@@ -1,0 +1,148 @@
+"""The directory of a run: claimed once, files written in one step each, readable at any moment."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from importlib.metadata import version
+from pathlib import Path
+from platform import python_version
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from desim.errors import InputError
+
+MANIFEST = "manifest.json"
+SCENARIO = "scenario.yaml"
+PARTS = "parts"
+FILES = (
+    MANIFEST,
+    SCENARIO,
+    "events.parquet",
+    "metrics.parquet",
+    "releases.parquet",
+    "state.npz",
+    "iterates.npz",
+    "model.npz",
+)
+LIBRARIES = ("numpy", "numba", "scipy", "simpy", "networkx", "pandas", "pyarrow", "scikit-learn")
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python, desim and the libraries on which numbers may depend."""
+    found = {name: version(name) for name in ("desim", *LIBRARIES)}
+    return {"python": python_version(), **found}
+
+
+def check_free(path: Path, force: bool = False) -> None:
+    """Raise InputError unless a run can be stored at `path`: absent or empty, and writable.
+
+    force: a directory that holds a run is free too.
+    """
+    if path.exists() and not path.is_dir():
+        raise InputError(f"{path}: is a file; allowed: a new or empty directory")
+    if path.is_dir() and any(path.iterdir()) and not (force and (path / MANIFEST).exists()):
+        hint = "give another -o" if not force else "it holds no run that could be replaced"
+        raise InputError(f"{path}: is not empty; allowed: a new or empty directory ({hint})")
+    there = next(one for one in (path.absolute(), *path.absolute().parents) if one.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        raise InputError(f"{path}: cannot be created, {there} is not a writable directory")
+
+
+def claim(path: Path, manifest: Mapping[str, Any], force: bool = False) -> None:
+    """Create the directory with its first manifest; InputError for the second run that tries it."""
+    check_free(path, force)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        if force:
+            clear(path)
+        with (path / MANIFEST).open("x", encoding="utf-8") as file:
+            file.write(_json(manifest))
+    except FileExistsError:
+        raise InputError(f"{path}: another run has just begun there") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror})") from None
+
+
+def clear(path: Path) -> None:
+    """Remove the files of a run from its directory, and nothing else (figures stay)."""
+    shutil.rmtree(path / PARTS, ignore_errors=True)
+    for name in FILES:
+        (path / name).unlink(missing_ok=True)
+
+
+def next_free(folder: Path, name: str) -> Path:
+    """`folder/name`, or `folder/name-2`, `-3`, ...: the first that is absent or empty."""
+    number = 1
+    while True:
+        path = folder / (name if number == 1 else f"{name}-{number}")
+        if not path.exists() or (path.is_dir() and not any(path.iterdir())):
+            return path
+        number += 1
+
+
+def write_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
+    """Replace the manifest of the run at `path` in one step."""
+    text = _json(manifest)
+    _replace(path / MANIFEST, lambda file: file.write(text.encode()))
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """The manifest of the run at `path`; InputError where there is none or it is damaged."""
+    file = path / MANIFEST
+    try:
+        manifest: dict[str, Any] = json.loads(file.read_text("utf-8"))
+        manifest["status"]
+    except (FileNotFoundError, NotADirectoryError):
+        raise InputError(f"{path}: not a run directory (it has no {MANIFEST})") from None
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read ({error.strerror})") from None
+    except (ValueError, KeyError, TypeError):
+        raise InputError(f"{file}: not a manifest of desim, or damaged") from None
+    return manifest
+
+
+def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Write an npz file in one step; ValueError for arrays of objects, which would need pickle."""
+    for name, array in arrays.items():
+        if np.asarray(array).dtype.hasobject:
+            raise ValueError(f"{path.name}: array {name} holds Python objects")
+    _replace(path, lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]
+
+
+def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """The arrays of an npz file, none if it is absent; InputError where it is damaged."""
+    if not path.exists():
+        return {}
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except (ValueError, OSError, EOFError) as error:
+        raise InputError(f"{path}: not an npz file of arrays, or damaged ({error})") from None
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file in one step."""
+    _replace(path, lambda file: file.write(text.encode()))
+
+
+def _replace(path: Path, write: Callable[[IO[bytes]], object]) -> None:
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        with partial.open("wb") as file:
+            write(file)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _json(manifest: Mapping[str, Any]) -> str:
+    return json.dumps(manifest, indent=2, ensure_ascii=False, default=_plain) + "\n"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    raise TypeError(f"a manifest cannot hold {value!r}")

@@ -1,0 +1,152 @@
+"""`desim.run`: from a scenario to a stored run, whatever happens on the way."""
+
+import contextlib
+import hashlib
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from desim.engine.play import Simulation
+from desim.engine.world import Progress
+from desim.errors import InputError, RunError
+from desim.log.outcome import Outcome
+from desim.log.parquet import Tables
+from desim.runs import directory as place
+from desim.runs.interruption import Interruption
+from desim.runs.run import Directory, Memory, Run, Store
+from desim.scenario.build import build
+from desim.scenario.load import load, resolved_yaml
+from desim.scenario.schema import Scenario
+
+
+def run(
+    scenario: Scenario | str | Path | Mapping[str, Any],
+    out: str | Path | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    force: bool = False,
+) -> Run:
+    """Play a scenario and return the run, stored in directory `out` or kept in memory.
+
+    overrides: values by dotted key, e.g. {"algorithm.rho": 0.1}; progress is told now and then how
+    far the run is; force: replace the run that `out` holds. Raise InputError, with nothing written,
+    for a wrong scenario or directory, and RunError for a run that failed, once it is stored as far
+    as it came. Ctrl-C ends a run early: its status is `stopped`.
+    """
+    path = None if out is None else Path(out)
+    if path is not None:
+        place.check_free(path, force)
+    loaded = _loaded(scenario, overrides)
+    text = resolved_yaml(loaded)
+    simulation = build(loaded)
+    manifest = _manifest(loaded, text, simulation)
+    if path is not None:
+        place.claim(path, manifest, force)
+    began = time.perf_counter()
+    with Interruption() as interruption:
+        tables, outcome = _play(simulation, path, text, progress, interruption)
+        interruption.close()
+        manifest |= _ending(outcome, time.perf_counter() - began)
+        store = _stored(path, tables, outcome, manifest)
+    if outcome.status == "failed":
+        raise outcome.error or RunError(outcome.reason)
+    return Run(manifest, store, path, loaded)
+
+
+def _loaded(
+    scenario: Scenario | str | Path | Mapping[str, Any], overrides: Mapping[str, Any] | None
+) -> Scenario:
+    if not isinstance(scenario, Scenario):
+        source = scenario if isinstance(scenario, str | Path) else dict(scenario)
+        return load(source, dict(overrides or {}))
+    if overrides:
+        raise InputError("overrides: the scenario is loaded already; give them to desim.load")
+    return scenario
+
+
+def _manifest(scenario: Scenario, text: str, simulation: Simulation) -> dict[str, Any]:
+    return {
+        "name": scenario.name,
+        "status": "running",
+        "reason": "",
+        "seed": scenario.seed,
+        "engine": simulation.engine,
+        "why": simulation.why,
+        "scenario_sha256": hashlib.sha256(text.encode()).hexdigest(),
+        "problem_sha256": simulation.problem.digest(),
+        "versions": place.versions(),
+    }
+
+
+def _play(
+    simulation: Simulation,
+    path: Path | None,
+    text: str,
+    progress: Callable[[Progress], None] | None,
+    interruption: Interruption,
+) -> tuple[Tables, Outcome]:
+    """Play into tables, in `path` if it is not None; every way to end is an Outcome."""
+
+    def step(now: Progress) -> None:
+        if progress is not None:
+            progress(now)
+        interruption.check()
+
+    tables = Tables()
+    try:
+        if path is not None:
+            place.write_text(path / place.SCENARIO, text)
+            tables = Tables(path)
+        with np.errstate(over="ignore", invalid="ignore"):  # the observer finds what diverges
+            return tables, simulation.play(tables, step)
+    except KeyboardInterrupt:
+        return tables, Outcome("stopped", "interrupted at once by Ctrl-C; no final arrays")
+    except OSError as error:
+        return tables, Outcome("failed", _unwritable(path, error))
+    except RunError as error:
+        return tables, Outcome("failed", str(error), error=error)
+    except Exception as error:
+        return tables, Outcome("failed", f"error in desim: {error!r}", error=error)
+
+
+def _ending(outcome: Outcome, seconds: float) -> dict[str, Any]:
+    ending = {
+        "status": outcome.status,
+        "reason": outcome.reason,
+        "time": outcome.time,
+        "rounds": outcome.rounds,
+        "counts": dict(outcome.counts),
+        "warnings": list(outcome.warnings),
+        "wall_seconds": round(seconds, 3),
+    }
+    named = {"engine": outcome.engine, "why": outcome.why}
+    return ending | {key: text for key, text in named.items() if text}
+
+
+def _stored(path: Path | None, tables: Tables, outcome: Outcome, manifest: dict[str, Any]) -> Store:
+    """Finish the run's files, the manifest last: who reads `done` finds all the others."""
+    kept = {"iterates": outcome.iterates, "model": outcome.model}
+    arrays = {name: {name: array} for name, array in kept.items() if array is not None}
+    arrays["state"] = outcome.state
+    if path is None:
+        return Memory(tables, arrays)
+    try:
+        tables.finish()
+        for name, group in arrays.items():
+            place.write_arrays(path / f"{name}.npz", group)
+        place.write_manifest(path, manifest)
+    except OSError as error:
+        reason = _unwritable(path, error)
+        with contextlib.suppress(OSError):
+            place.write_manifest(path, manifest | {"status": "failed", "reason": reason})
+        raise RunError(reason) from error
+    return Directory(path)
+
+
+def _unwritable(path: Path | None, error: OSError) -> str:
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    return f"{path}: cannot be written ({reason}); what came before is readable"

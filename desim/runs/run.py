@@ -1,0 +1,178 @@
+"""A run as its user sees it: tables, arrays and manifest, read when they are first asked for."""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from desim.errors import InputError, spelling
+from desim.log.parquet import Tables, read_table
+from desim.runs.directory import SCENARIO, read_arrays, read_manifest
+
+if TYPE_CHECKING:
+    from desim.plots import Axes
+    from desim.scenario.schema import Scenario
+
+NETWORK = -1
+RISING = frozenset({"accuracy"})  # metrics that are better when larger
+
+
+class Store(Protocol):
+    """Where the tables and arrays of a run are."""
+
+    def table(self, name: str, columns: Sequence[str] | None = None) -> pd.DataFrame:
+        """Table events, metrics or releases, or some of its columns."""
+
+    def arrays(self, name: str) -> dict[str, NDArray[Any]]:
+        """Arrays of `state`, `iterates` or `model`."""
+
+
+class Directory:
+    """A run in a directory."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def table(self, name: str, columns: Sequence[str] | None = None) -> pd.DataFrame:
+        """See Store; parts are read where the run was killed."""
+        return read_table(self.path, name, columns)
+
+    def arrays(self, name: str) -> dict[str, NDArray[Any]]:
+        """See Store; none if the run was killed."""
+        return read_arrays(self.path / f"{name}.npz")
+
+
+class Memory:
+    """A run that was not stored."""
+
+    def __init__(self, tables: Tables, arrays: Mapping[str, Mapping[str, NDArray[Any]]]) -> None:
+        self._tables = tables
+        self._arrays = arrays
+
+    def table(self, name: str, columns: Sequence[str] | None = None) -> pd.DataFrame:
+        """See Store."""
+        return self._tables.read(name, columns)
+
+    def arrays(self, name: str) -> dict[str, NDArray[Any]]:
+        """See Store."""
+        return dict(self._arrays.get(name, {}))
+
+
+class Run:
+    """One scenario played.
+
+    manifest: dict with status (done, stopped, failed, or interrupted for a run that was killed),
+    reason, engine and why, time s, rounds, counts, hashes and versions; directory: Path or None.
+    """
+
+    def __init__(
+        self,
+        manifest: dict[str, Any],
+        store: Store,
+        directory: Path | None = None,
+        scenario: "Scenario | None" = None,
+    ) -> None:
+        self.manifest = manifest
+        self.directory = directory
+        self.store = store
+        self._scenario = scenario
+
+    def __repr__(self) -> str:
+        where = f" in {self.directory}" if self.directory else ""
+        return f"<Run {self.name}{where}: {self.status}>"
+
+    @property
+    def name(self) -> str:
+        """Name of the scenario."""
+        return str(self.manifest["name"])
+
+    @property
+    def status(self) -> str:
+        """Whether the run is done, stopped, failed or interrupted."""
+        return str(self.manifest["status"])
+
+    @property
+    def scenario(self) -> "Scenario":
+        """The resolved scenario that was played."""
+        if self._scenario is None:
+            from desim.scenario.load import load
+
+            if self.directory is None:
+                raise InputError("this run holds no scenario")
+            self._scenario = load(self.directory / SCENARIO)
+        return self._scenario
+
+    @cached_property
+    def events(self) -> pd.DataFrame:
+        """Columns time s, seq, kind, agent, peer, round, bytes, seconds, value, release."""
+        return self.store.table("events")
+
+    @cached_property
+    def metrics(self) -> pd.DataFrame:
+        """Columns time s, round, metric, agent (-1: the whole network), value."""
+        return self.store.table("metrics")
+
+    @cached_property
+    def releases(self) -> pd.DataFrame:
+        """One row per transmitted value that was computed from private data."""
+        return self.store.table("releases")
+
+    @cached_property
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Final arrays by name."""
+        return self.store.arrays("state")
+
+    @cached_property
+    def iterates(self) -> NDArray[np.float64] | None:
+        """Models (rounds + 1, agents, dim) before noise; None without `observe.iterates: true`."""
+        return self.store.arrays("iterates").get("iterates")
+
+    @cached_property
+    def model(self) -> NDArray[np.float64] | None:
+        """The coordinator's models (rounds + 1, dim); None where there is none."""
+        return self.store.arrays("model").get("model")
+
+    def curve(self, metric: str) -> pd.DataFrame:
+        """Network rows of one metric, columns time s, round, value; InputError if not recorded."""
+        rows = self.metrics
+        found = rows[(rows["metric"] == metric) & (rows["agent"] == NETWORK)]
+        if found.empty:
+            recorded = sorted(rows.loc[rows["agent"] == NETWORK, "metric"].unique())
+            raise InputError(
+                f"metric {metric!r} is not in run {self.name}; recorded: "
+                f"{', '.join(recorded) or 'none'}{spelling(metric, recorded)}"
+            )
+        return found[["time", "round", "value"]].reset_index(drop=True)
+
+    def delivered(self) -> pd.DataFrame:
+        """Columns time s and bytes of every message that arrived, in order of time."""
+        events = self.store.table("events", ["time", "kind", "bytes"])
+        return events.loc[events["kind"] == "deliver", ["time", "bytes"]]
+
+    def time_to(self, metric: str, value: float) -> float:
+        """Virtual time s at which `metric` is first <= value (accuracy: >= value); inf if never."""
+        curve = self.curve(metric)
+        met = curve["value"] >= value if metric in RISING else curve["value"] <= value
+        return float(curve["time"][met].min()) if met.any() else float("inf")
+
+    def plot(
+        self, x: str = "time", metric: str | None = None, out: str | Path | None = None
+    ) -> "Axes":
+        """Plot a metric against time, round or bytes; see `desim.plots.plot`."""
+        from desim.plots import plot
+
+        return plot([self], x=x, metric=metric, out=out)
+
+
+def open_run(path: str | Path) -> Run:
+    """The run stored in `path`, also one that failed or was killed; InputError if there is none."""
+    directory = Path(path)
+    manifest = read_manifest(directory)
+    if manifest["status"] == "running":
+        manifest["status"] = "interrupted"
+        manifest["reason"] = "the process ended before the run did; its log ends at the last flush"
+    return Run(manifest, Directory(directory), directory)

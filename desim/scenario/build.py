@@ -1,0 +1,253 @@
+"""From a checked scenario to a simulation that is ready to be played; data are read here."""
+
+import os
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from desim.algorithms.method import Ingredients
+from desim.compute import speed_model
+from desim.data import read
+from desim.engine.play import Observation, Simulation
+from desim.engine.world import Churn, Settings
+from desim.errors import InputError, refusal
+from desim.kernels.network import Links
+from desim.losses import Loss
+from desim.network.links import LinkModel, make_links
+from desim.network.topology import Graph, from_edges, generate, read_graphml
+from desim.optimum import centralised_optimum
+from desim.participation import Bernoulli, Everybody, Participation, Schedule, UniformSubset
+from desim.policy import Policy
+from desim.privacy.mechanisms import DynamicZcdp, Gaussian, Noise
+from desim.problem import Problem
+from desim.scenario.check import located
+from desim.scenario.initial import initial
+from desim.scenario.schema import Scenario
+
+Array = NDArray[np.float64]
+
+
+def build(scenario: Scenario) -> Simulation:
+    """Read the data, draw network and devices, make the method; InputError if they do not fit."""
+    try:
+        return _build(scenario)
+    except InputError as error:
+        raise located(scenario, error) from None
+
+
+def _build(scenario: Scenario) -> Simulation:
+    seed, method = scenario.seed, scenario.algorithm.method
+    edges = _edges(scenario) if method.kind == "graph" else None
+    problem = _problem(scenario, None if edges is None else edges[0])
+    n, noise = problem.agents, _noise(scenario)
+    _check(scenario, problem, noise)
+    everybody, hub = np.arange(n), np.full(n, -1)
+    graph: Graph | None = None
+    links: Links | None = None
+    if method.kind == "graph":
+        pairs = edges[1] if edges else _generated(scenario, n)
+        graph = from_edges(n, pairs, "network.topology")
+        links = make_links(_link(scenario.network.link), graph.source, graph.target, seed)
+    star = method.kind == "coordinator"
+    stop, targets = scenario.stop, tuple(scenario.stop.targets.items())
+    settings = Settings(
+        seed=seed,
+        problem=problem,
+        initial=initial(scenario, problem.agents, problem.dim),
+        speeds=speed_model(
+            scenario.compute.speed,
+            scenario.compute.slow.fraction,
+            scenario.compute.slow.factor,
+            scenario.compute.redraw == "round",
+            n,
+            seed,
+        ),
+        participation=_participation(scenario, n),
+        policy=_policy(scenario),
+        rounds=np.inf if stop.rounds is None else stop.rounds,
+        horizon=np.inf if stop.time is None else stop.time,
+        targets=targets,
+        graph=graph,
+        links=links,
+        uplinks=make_links(_link(scenario.network.up), everybody, hub, seed) if star else None,
+        downlinks=make_links(_link(scenario.network.down), hub, everybody, seed) if star else None,
+        churn=None if scenario.churn is None else Churn(scenario.churn.up, scenario.churn.down),
+    )
+    engine, why = _engine(scenario)
+    made = method(Ingredients(scenario.algorithm.parameters, settings, noise))
+    return Simulation(made, settings, _observation(scenario, problem), engine, why)
+
+
+def check(scenario: Scenario) -> Simulation:
+    """Build all but the optimum, which takes time; InputError as in `build`."""
+    observe = scenario.observe.model_copy(
+        update={"metrics": tuple(m for m in scenario.observe.metrics if m != "error")}
+    )
+    stop = scenario.stop.model_copy(
+        update={"metric": tuple(t for t in scenario.stop.targets.items() if t[0] != "error")}
+    )
+    return build(scenario.model_copy(update={"observe": observe, "stop": stop}))
+
+
+def _problem(scenario: Scenario, nodes: int | None) -> Problem:
+    section, method = scenario.problem, scenario.algorithm.method
+    agents = section.agents
+    if nodes is not None and agents is not None and agents != nodes:
+        raise InputError(
+            f"problem.agents: found {agents}; allowed: {nodes}, the agents of network.topology"
+        )
+    here, there = section.regularizers(method.has_prox)
+    loss = Loss(section.loss.kind, section.loss.knee)
+    shards = read(
+        section.data,
+        agents=agents if agents is not None else nodes,
+        partition=section.partition,
+        sizes=section.sizes,
+        seed=scenario.seed,
+        loss=loss,
+    )
+    problem = Problem(
+        shards.A,
+        shards.b,
+        shards.start,
+        loss,
+        section.average,
+        here,
+        there,
+        np.inf if section.clip is None else section.clip,
+        shards.test_A,
+        shards.test_b,
+        shards.names,
+    )
+    if nodes is not None and problem.agents != nodes:
+        raise InputError(
+            f"problem.data: {problem.agents} agents hold data; allowed: {nodes}, the agents of "
+            "network.topology"
+        )
+    return problem
+
+
+def _edges(scenario: Scenario) -> tuple[int | None, list[tuple[int, int]]] | None:
+    """Agents and edges where the topology says them itself."""
+    topology = scenario.network.topology
+    if topology.kind == "graph":
+        return read_graphml(topology.value)
+    if topology.kind == "edges":
+        pairs = [(int(i), int(j)) for i, j in topology.value]
+        named = max(max(pair) for pair in pairs) + 1
+        return max(named, scenario.problem.agents or 0), pairs
+    if topology.kind == "grid":
+        rows, columns = topology.value
+        return rows * columns, generate("grid", (rows, columns), rows * columns, scenario.seed)
+    return None
+
+
+def _generated(scenario: Scenario, agents: int) -> list[tuple[int, int]]:
+    topology = scenario.network.topology
+    return generate(topology.kind, topology.value, agents, scenario.seed)
+
+
+def _link(link: Any) -> LinkModel:
+    return LinkModel(
+        link.latency,
+        link.bandwidth,
+        link.jitter,
+        link.loss,
+        link.timeout,
+        0 if link.on_loss == "drop" else link.limit,
+    )
+
+
+def _noise(scenario: Scenario) -> Noise | None:
+    noise = None if scenario.privacy is None else scenario.privacy.noise
+    if noise is None:
+        return None
+    if noise.phi is not None:
+        return DynamicZcdp(noise.phi, noise.growth or 1.0) if noise.phi else None
+    return Gaussian(noise.sigma, noise.decay or 1.0) if noise.sigma else None
+
+
+def _policy(scenario: Scenario) -> Policy:
+    policy = scenario.policy
+    late = policy.late or "discard"
+    if policy.kind == "each":
+        return Policy("buffer", 1, late)
+    return Policy(policy.kind, policy.value or 0.0, late)  # type: ignore[arg-type]
+
+
+def _participation(scenario: Scenario, agents: int) -> Participation:
+    chosen = scenario.participation
+    match chosen.kind:
+        case "bernoulli":
+            return Bernoulli(agents, chosen.value, scenario.seed)
+        case "uniform":
+            return UniformSubset(agents, chosen.value, scenario.seed)
+        case "schedule":
+            return Schedule([np.array(sorted(set(one)), np.int64) for one in chosen.value])
+    return Everybody(agents)
+
+
+def _check(scenario: Scenario, problem: Problem, noise: Noise | None) -> None:
+    """Raise InputError for everything that only the data can tell to be impossible."""
+    method, n, found = scenario.algorithm.method, problem.agents, []
+    found += method.problems(scenario.algorithm.parameters, problem, noise)
+    chosen, policy = scenario.participation, scenario.policy
+    if chosen.kind == "uniform" and chosen.value > n:
+        found.append(f"participation.uniform: {refusal(chosen.value, f'at most {n}, the agents')}")
+    if chosen.kind == "schedule":
+        odd = sorted({i for one in chosen.value for i in one if i >= n})
+        if odd:
+            found.append(f"participation.schedule: {refusal(odd[0], f'agents 0 to {n - 1}')}")
+        if not any(chosen.value):
+            found.append("participation.schedule: found no agent at all; allowed: at least one")
+    if policy.kind in ("quorum", "buffer") and policy.value > n:
+        found.append(f"policy.{policy.kind}: {refusal(policy.value, f'at most {n}, the agents')}")
+    for name in scenario.observe.metrics:
+        found += _metric_problems(name, problem, "observe.metrics")
+    for target in scenario.stop.targets:
+        found += _metric_problems(target, problem, "stop.metric")
+    if found:
+        raise InputError(found)
+
+
+def _metric_problems(name: str, problem: Problem, where: str) -> list[str]:
+    if name != "accuracy":
+        return []
+    if not problem.loss.classification:
+        return [f"{where}: accuracy has no meaning for {problem.loss.name} loss"]
+    if problem.test_A is None or not len(problem.test_A):
+        return [f"{where}: accuracy needs test rows; set problem.data.test"]
+    return []
+
+
+def _engine(scenario: Scenario) -> tuple[Literal["cohort", "agents"], str]:
+    """Choose the engine and say why."""
+    if scenario.churn is not None:
+        if scenario.engine == "cohort":
+            raise InputError(
+                "engine: found cohort with churn, which interrupts "
+                "computations; allowed: agents or auto"
+            )
+        return "agents", "churn interrupts computations"
+    if scenario.engine == "agents":
+        return "agents", "the scenario asks for it"
+    if scenario.engine == "cohort":
+        return "cohort", "the scenario asks for it"
+    return "cohort", "all durations are known when they begin"
+
+
+def _observation(scenario: Scenario, problem: Problem) -> Observation:
+    observe = scenario.observe
+    wanted = {*observe.metrics, *scenario.stop.targets}
+    optimum = centralised_optimum(problem, cache_folder()).x if "error" in wanted else None
+    every = 0.0 if observe.every == "round" else float(observe.every)
+    return Observation(observe.metrics, every, observe.iterates, optimum)
+
+
+def cache_folder() -> Path:
+    """Where optima are kept between runs: $DESIM_CACHE_DIR or the user's cache folder."""
+    chosen = os.environ.get("DESIM_CACHE_DIR")
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return (Path(chosen) if chosen else Path(home) / "desim") / "optima"

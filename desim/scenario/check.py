@@ -1,0 +1,128 @@
+"""From what was written to a Scenario: each section on its own, then what sections owe each other.
+
+A section that is wrong does not hide errors in the others, so one report lists them all.
+"""
+
+import inspect
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from desim.errors import InputError, spelling
+from desim.fields.strict import UNKNOWN_KEY, explain
+from desim.scenario import registry
+from desim.scenario.consistency import CHECKS
+from desim.scenario.places import belongs
+from desim.scenario.schema import SECTIONS, Scenario
+from desim.scenario.tree import Place, Tree, dotted, unfit
+
+Problem = tuple[Place, str]
+
+
+def validated(tree: Tree, folder: Path) -> Scenario:
+    """The Scenario that `tree` writes; InputError with every problem, in the order of the file.
+
+    Relative file names count from `folder`.
+    """
+    problems = [*tree.problems, *unfit(tree.data)]
+    sections: dict[str, Any] = {}
+    for name in (*SECTIONS, *(key for key in tree.data if key not in SECTIONS)):
+        problems += _section(name, tree.data, folder, sections)
+    broken = {place[0] for place, _ in problems if place}
+    problems += _together({name: one for name, one in sections.items() if name not in broken})
+    if problems:
+        raise InputError(_report(tree, problems))
+    scenario = Scenario.model_validate(sections)
+    return scenario.model_copy(
+        update={"folder": folder, "source": tree.source, "marks": _marks(tree)}
+    )
+
+
+def located(scenario: Scenario, error: InputError) -> InputError:
+    """`error`, raised by a later stage, with file and line before each key path of the scenario."""
+    source = f"{scenario.source}: "
+    bare = [line.removeprefix(source) for line in error.problems]
+    return InputError(_locate(scenario.marks, line) for line in bare)
+
+
+def _locate(marks: Mapping[str, str], line: str) -> str:
+    path = line.partition(": ")[0].partition("[")[0]
+    while path:
+        if path in marks:
+            return f"{marks[path]}: {line}"
+        path = path.rpartition(".")[0]
+    return line
+
+
+def _marks(tree: Tree) -> dict[str, str]:
+    return {dotted(place): mark for place, mark in tree.marks.items()}
+
+
+@cache
+def _reader(name: str) -> TypeAdapter[Any]:
+    field = Scenario.model_fields[name]
+    section: Any = Annotated[field.annotation, field]
+    return TypeAdapter(section)
+
+
+def _section(
+    name: str, data: Mapping[str, Any], folder: Path, sections: dict[str, Any]
+) -> Iterator[Problem]:
+    """Put section `name` into `sections` if it is right; else yield what is wrong with it."""
+    field = Scenario.model_fields.get(name)
+    if field is None or name not in SECTIONS:
+        allowed = ", ".join(SECTIONS)
+        text = f"unknown key; allowed: {allowed}{spelling(name, SECTIONS)}{belongs((name,))}"
+        yield (name,), text
+    elif name not in data:
+        if field.is_required():
+            yield (name,), f"missing; this key is required: {field.description}"
+        elif name == "engine" or field.default is not None:
+            sections[name] = field.default
+    else:
+        try:
+            sections[name] = _reader(name).validate_python(data[name], context={"folder": folder})
+        except ValidationError as error:
+            for details in error.errors(include_url=False):
+                place = (name, *details["loc"])
+                hint = belongs(place) if details["type"] == UNKNOWN_KEY else ""
+                yield place, explain(details) + hint
+        else:
+            if name == "plugins":
+                yield from _plugins(sections[name])
+
+
+def _plugins(files: Iterable[Path]) -> Iterator[Problem]:
+    for index, file in enumerate(files):
+        try:
+            registry.load_plugin(file)
+        except InputError as error:
+            yield ("plugins", index), str(error)
+
+
+def _together(sections: Mapping[str, Any]) -> Iterator[Problem]:
+    """Problems between sections, of those checks whose sections are all right."""
+    for check in CHECKS:
+        needed = inspect.signature(check).parameters
+        if all(name in sections for name in needed):
+            yield from check(**{name: sections[name] for name in needed})
+
+
+def _report(tree: Tree, problems: list[Problem]) -> list[str]:
+    order = {place: index for index, place in enumerate(tree.marks)}
+    told: dict[Place, str] = {}
+    for place, text in problems:
+        if not any(place[: len(other)] == other and other != place for other in told):
+            told.setdefault(place, text)
+    ranked = sorted(told, key=lambda place: _rank(place, order))
+    return [tree.line(place, told[place]) for place in ranked]
+
+
+def _rank(place: Place, order: Mapping[Place, int]) -> int:
+    for end in range(len(place), 0, -1):
+        if place[:end] in order:
+            return order[place[:end]]
+    return len(order)

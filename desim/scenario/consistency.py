@@ -1,0 +1,230 @@
+"""What the sections of a scenario owe each other: each check names the sections it compares.
+
+A check is a generator of (place, message); its parameters are the sections it needs, and it runs
+whenever these are right on their own.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from desim.fields import Local
+from desim.scenario.data_section import Data, Npz, Synthetic
+from desim.scenario.method_section import Algorithm, Participation, Policy, Privacy
+from desim.scenario.network_section import Churn, LinkChange, Network
+from desim.scenario.observe_section import Observe, Stop
+from desim.scenario.problem_section import Problem
+
+Found = Iterator[tuple[tuple[str | int, ...], str]]
+GRAPHS = "ring, complete, path, {regular: ...}, {erdos_renyi: ...} or another graph"
+
+
+def policy_fits(algorithm: Algorithm, policy: Policy) -> Found:
+    """Only a coordinator can wait for some agents and not for others."""
+    method, name = algorithm.method, algorithm.name
+    if policy.kind == "all" or policy.kind in method.policies:
+        return
+    if method.kind == "coordinator":
+        allowed = f"allowed with {name}: {', '.join(method.policies)}"
+        yield ("policy",), f"found {policy.kind}; {allowed}"
+    else:
+        reason = f"{name} has no coordinator that could close a collection ({method.kind} method)"
+        yield ("policy",), f"found {policy.kind}, but {reason}; allowed: all"
+
+
+def participation_fits(algorithm: Algorithm, participation: Participation) -> Found:
+    """Only methods made for it go on without some agents."""
+    method = algorithm.method
+    partial = getattr(method, "partial", method.kind == "coordinator")
+    if participation.kind != "all" and not partial:
+        reason = f"{algorithm.name} needs every agent in every round"
+        yield ("participation",), f"found {participation.kind}, but {reason}; allowed: all"
+
+
+def topology_fits(algorithm: Algorithm, network: Network) -> Found:
+    """A coordinator sits in a star; a graph method needs to be told its graph."""
+    kind, name, topology = algorithm.method.kind, algorithm.name, network.topology
+    if kind == "coordinator" and topology.kind != "star":
+        text = f"found {topology.kind}, but the agents of {name} talk to a coordinator only"
+        yield ("network", "topology"), f"{text}; allowed: star"
+    if kind == "graph" and "topology" not in network.model_fields_set:
+        text = f"missing; {name} runs on a graph of agents and has no default"
+        yield ("network", "topology"), f"{text}; allowed: {GRAPHS}"
+    for key in ("uplink", "downlink"):
+        if kind != "coordinator" and getattr(network, key) != LinkChange():
+            text = f"found with {name}, whose agents have no coordinator; allowed: link"
+            yield ("network", key), text
+
+
+def agents_known(problem: Problem, algorithm: Algorithm, network: Network) -> Found:
+    """Something has to say how many agents there are."""
+    told = isinstance(problem.data, Npz) or problem.partition.kind == "by" or problem.sizes
+    drawn = network.topology.kind in ("edges", "grid", "graph")
+    central = algorithm.method.kind == "central"
+    if problem.agents is None and not (told or drawn or central):
+        allowed = "allowed: a number of agents >= 1 (neither the data nor the graph says it)"
+        yield ("problem", "agents"), f"missing; {allowed}"
+    if central and problem.agents not in (None, 1):
+        text = f"found {problem.agents}, but {algorithm.name} is a method for one agent"
+        yield ("problem", "agents"), f"{text}; allowed: 1"
+
+
+def graph_fits_agents(problem: Problem, network: Network) -> Found:
+    """A graph is made for the number of agents."""
+    place, agents, topology = ("network", "topology"), problem.agents, network.topology
+    if agents is None or topology.word:
+        return
+    kind, value = topology.kind, topology.value
+    if kind == "grid" and value[0] * value[1] != agents:
+        text = f"found {value[0]} x {value[1]} = {value[0] * value[1]} agents"
+        yield (*place, "grid"), f"{text}; allowed: problem.agents = {agents}"
+    if kind == "regular" and (value >= agents or value * agents % 2):
+        text = f"found {value} neighbours of each of {agents} agents"
+        yield (*place, "regular"), f"{text}; allowed: fewer than agents, and an even product"
+    if kind == "small_world" and value[0] >= agents:
+        text = f"found {value[0]} neighbours of each of {agents} agents"
+        yield (*place, "small_world"), f"{text}; allowed: fewer than agents"
+    if kind == "random_tree_plus" and not agents - 1 <= value <= agents * (agents - 1) // 2:
+        bounds = f"{agents - 1} to {agents * (agents - 1) // 2}"
+        yield (*place, kind), f"found {value} edges; allowed with {agents} agents: {bounds}"
+    for index, edge in enumerate(value if kind == "edges" else ()):
+        if max(edge) >= agents:
+            text = f"found agent {max(edge)} in {list(edge)}; allowed: 0 to {agents - 1}"
+            yield (*place, "edges", index), text
+
+
+def invitations_fit(problem: Problem, participation: Participation) -> Found:
+    """No more agents can be active than there are."""
+    agents, place = problem.agents, ("participation", participation.kind)
+    if agents is None:
+        return
+    if participation.kind == "uniform" and participation.value > agents:
+        text = f"found {participation.value} active of {agents} agents"
+        yield place, f"{text}; allowed: at most problem.agents"
+    for index, invited in enumerate(participation.schedule or ()):
+        if any(agent >= agents for agent in invited):
+            text = f"found agent {max(invited)}; allowed: 0 to {agents - 1}"
+            yield (*place, index), text
+        if len(set(invited)) < len(invited):
+            yield (*place, index), f"found {list(invited)}; allowed: each agent once"
+
+
+def replies_suffice(problem: Problem, participation: Participation, policy: Policy) -> Found:
+    """A collection cannot wait for more replies than there are invitations."""
+    invited = problem.agents
+    if participation.kind == "uniform":
+        invited = participation.uniform
+    if policy.kind in ("quorum", "buffer") and invited is not None and policy.value > invited:
+        text = f"found {policy.value} replies from {invited} invited agents"
+        yield ("policy", policy.kind), f"{text}; allowed: 1 to {invited}"
+
+
+def loss_fits(problem: Problem, algorithm: Algorithm) -> Found:
+    """Some methods need gradients that are Lipschitz."""
+    name, method = algorithm.name, algorithm.method
+    loss, here = problem.loss, ("problem", "loss")
+    if method.smooth_only and not loss.smooth:
+        text = f"found {loss.kind}, which is not smooth, but {name} needs a smooth loss"
+        yield here, f"{text}; allowed: logistic, squared, huber"
+    data = problem.data
+    if loss.classification and isinstance(data, Synthetic) and data.kind == "regression":
+        text = f"found {loss.kind}, whose labels are -1 and 1, with data of kind regression"
+        yield here, f"{text}; allowed: squared, absolute, huber"
+
+
+def regularizer_fits(problem: Problem, algorithm: Algorithm) -> Found:
+    """A box needs a prox, and only a coordinator with a prox can take a regulariser over."""
+    name, method = algorithm.name, algorithm.method
+    for penalty in problem.regularizer:
+        here, kind = ("problem", "regularizer"), penalty.kind
+        local = penalty.at == "agents" or not method.has_prox
+        if kind == "box" and local:
+            lack = f"{name} has none" if not method.has_prox else "at: agents has none"
+            yield here, f"found box, which needs a prox, and {lack}; allowed: l2, l1, elastic_net"
+        elif penalty.at == "coordinator" and not method.has_prox:
+            text = f"found coordinator, but {name} has no prox there; allowed: agents"
+            yield (*here, "at"), text
+        elif kind in ("l1", "elastic_net") and local and method.smooth_only:
+            lack = f"{name} needs smooth agents" + ("" if method.has_prox else " and has no prox")
+            yield here, f"found {kind}, which is not smooth, but {lack}; allowed: l2"
+
+
+def local_training_fits(problem: Problem, algorithm: Algorithm) -> Found:
+    """Exact solves need quadratics, and lists have one entry for each agent."""
+    local, here = getattr(algorithm.parameters, "local", None), ("algorithm", "local")
+    if not isinstance(local, Local):
+        return
+    quadratic = problem.loss.kind == "squared" and problem.clip is None
+    if "exact" in local.solvers and not quadratic:
+        found = f"{problem.loss.kind}{' with clip' if problem.clip else ''}"
+        text = f"found exact with loss {found}; allowed: exact with loss squared, not clipped"
+        yield (*here, "solver"), text
+    for key in ("solver", "step"):
+        value = getattr(local, key)
+        if isinstance(value, tuple) and problem.agents not in (None, len(value)):
+            text = f"found {len(value)} entries for {problem.agents} agents"
+            yield (*here, key), f"{text}; allowed: one for each agent"
+    rows = problem.data.rows if isinstance(problem.data, Synthetic) else None
+    if rows and not problem.sizes and local.batch and local.batch > rows:
+        text = f"found {local.batch} of {rows} rows; allowed: at most {rows}"
+        yield (*here, "batch"), text
+
+
+def noise_fits(algorithm: Algorithm, privacy: Privacy | None) -> Found:
+    """Some methods are defined with one kind of noise only."""
+    noise = privacy.noise if privacy else None
+    kinds = getattr(algorithm.method, "noises", ("gaussian", "laplace", "schedule"))
+    if noise is None:
+        return
+    kind = "schedule" if noise.scheduled else noise.kind
+    if kind not in kinds:
+        forms = {"schedule": "{phi: ..., growth: ...}"}
+        allowed = ", ".join(forms.get(one, f"{{kind: {one}, sigma: ...}}") for one in kinds)
+        found = "{phi, growth}" if noise.scheduled else noise.kind
+        text = f"found {found}; allowed with {algorithm.name}: {allowed or 'no noise'}"
+        yield ("privacy", "noise"), text
+
+
+def churn_fits(churn: Churn | None, engine: str) -> Found:
+    """Agents that leave in the middle of a computation need the engine of processes."""
+    if churn is not None and engine == "cohort":
+        yield ("engine",), "found cohort with churn; allowed with churn: agents, auto"
+
+
+def metrics_fit(problem: Problem, observe: Observe) -> Found:
+    """Accuracy is a share of test rows whose label is right."""
+    if "accuracy" not in observe.metrics:
+        return
+    here, data = ("observe", "metrics"), problem.data
+    if not problem.loss.classification:
+        text = f"found accuracy with loss {problem.loss.kind}, which classifies nothing"
+        yield here, f"{text}; allowed with logistic and hinge"
+    elif not isinstance(data, Data) or data.test == 0:
+        text = "found accuracy without test rows"
+        yield here, f"{text}; allowed: accuracy with problem.data.test above 0"
+
+
+def target_observed(observe: Observe, stop: Stop) -> Found:
+    """A metric that is not measured cannot end a run."""
+    for name in stop.targets:
+        if name not in observe.metrics:
+            text = f"found {name}, which is not measured; allowed: "
+            text += ", ".join(observe.metrics) or "none (observe.metrics is empty)"
+            yield ("stop", "metric", name), text
+
+
+CHECKS: tuple[Callable[..., Any], ...] = (
+    policy_fits,
+    participation_fits,
+    topology_fits,
+    agents_known,
+    graph_fits_agents,
+    invitations_fit,
+    replies_suffice,
+    loss_fits,
+    regularizer_fits,
+    local_training_fits,
+    noise_fits,
+    churn_fits,
+    metrics_fit,
+    target_observed,
+)

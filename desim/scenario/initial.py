@@ -1,0 +1,54 @@
+"""Where the iterates start: zeros, drawn at addresses, or read from a file."""
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from desim import keys
+from desim.errors import InputError
+from desim.keys import Stream
+from desim.scenario.schema import Scenario
+
+Array = NDArray[np.float64]
+INITIAL = ("x0", "z0")
+
+
+def initial(scenario: Scenario, agents: int, dim: int) -> Callable[[str], Array]:
+    """Return what gives initial arrays by name: x0, and z0 = x0 unless a file has it."""
+    init = getattr(scenario.algorithm.parameters, "init", None)
+    shape = (agents, dim)
+
+    @cache
+    def arrays() -> dict[str, Array]:
+        if init is None or init.kind == "zeros":
+            return {"x0": np.zeros(shape)}
+        if init.kind == "normal":
+            everybody = np.arange(shape[0])
+            drawn = keys.normals(scenario.seed, Stream.INIT, agent=everybody, size=shape[1])
+            return {"x0": init.value * drawn}
+        return _initial_file(init.value, shape)
+
+    arrays()
+    return lambda name: arrays().get(name, arrays()["x0"])
+
+
+def _initial_file(path: Path, shape: tuple[int, int]) -> dict[str, Array]:
+    where = "algorithm.init.npz"
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            found = {name: np.array(file[name], float) for name in file.files}
+    except FileNotFoundError:
+        raise InputError(f"{where}: {path} does not exist") from None
+    except (OSError, ValueError, EOFError) as error:
+        raise InputError(f"{where}: {path} is not an npz file of arrays ({error})") from None
+    if "x0" not in found:
+        raise InputError(f"{where}: {path} holds no array x0; found {', '.join(found) or 'none'}")
+    for name, array in found.items():
+        if name in INITIAL and array.shape != shape:
+            raise InputError(f"{where}: {name} has shape {array.shape}; allowed: {shape}")
+        if name in INITIAL and not np.isfinite(array).all():
+            raise InputError(f"{where}: {name} is not finite")
+    return found

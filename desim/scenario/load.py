@@ -1,0 +1,167 @@
+"""Scenario files: YAML 1.2 in, every error with its line, and the resolved scenario out again."""
+
+import io
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from desim.errors import InputError, show, spelling
+from desim.scenario.check import validated
+from desim.scenario.include import include_network, network_files
+from desim.scenario.schema import SECTIONS, Scenario
+from desim.scenario.tree import Place, Tree, from_python, native, require_mapping
+
+__all__ = ["load", "network_files", "parse", "read", "resolved_yaml"]
+
+KINDS = "str int float bool null timestamp map seq merge".split()
+TAGS = {f"tag:yaml.org,2002:{kind}": kind for kind in KINDS}
+LARGEST = 2_000_000
+SCENARIO = f"a scenario, which is a mapping with {', '.join(SECTIONS)}"
+
+
+def load(
+    source: str | Path | Mapping[str, Any], overrides: Mapping[str, Any] | None = None
+) -> Scenario:
+    """The scenario of a file or dict, checked; InputError lists everything that is wrong with it.
+
+    `overrides` sets dotted keys after reading, such as {"algorithm.rho": 0.1}; text is YAML.
+    """
+    if isinstance(source, Mapping):
+        tree, folder, name = from_python(source), Path(), "scenario"
+    else:
+        path = Path(source)
+        tree, folder, name = read(path), path.parent, path.name.split(".")[0]
+    require_mapping(tree, SCENARIO)
+    for key, value in (overrides or {}).items():
+        if not all(part.strip() for part in key.split(".")):
+            raise InputError(f"override: found {show(key)}; allowed: a key such as algorithm.rho")
+        if isinstance(value, str):
+            typed = parse(value, f"override {key}")
+            tree.problems += [((), f"override {key}: {text}") for _, text in typed.problems]
+            value = typed.data
+        tree.override(key, native(value))
+    tree.data.setdefault("name", name)
+    include_network(tree, folder, read)
+    return validated(tree, folder.resolve())
+
+
+def resolved_yaml(scenario: Scenario) -> str:
+    """`scenario` as a file in SI units with every default; it loads again to an equal scenario."""
+    yaml = _yaml()
+    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
+    yaml.default_flow_style = None
+    yaml.allow_unicode = True
+    yaml.width = 1000
+    text = io.StringIO()
+    yaml.dump(scenario.written(), text)
+    return "# Resolved by desim: every default is explicit; s, bit/s and 1/s\n" + text.getvalue()
+
+
+def read(path: Path) -> Tree:
+    """The tree of a YAML file; InputError if it cannot be read."""
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except IsADirectoryError:
+        raise InputError(f"{path}: found a directory; allowed: a scenario file") from None
+    except FileNotFoundError:
+        near = [file.name for file in path.parent.glob("*.yaml")]
+        raise InputError(f"{path}: no such file{spelling(path.name, near)}") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: found bytes that are not text; allowed: UTF-8") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: cannot be read ({error})") from None
+    return parse(text, str(path))
+
+
+def parse(text: str, source: str) -> Tree:
+    """The tree of YAML `text`; InputError with the line for what YAML or desim does not allow."""
+    try:
+        node = _yaml().compose(io.StringIO(text))
+    except YAMLError as error:
+        mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+        where = f"{source}:{mark.line + 1}" if mark else source
+        reason = getattr(error, "problem", None) or str(error).splitlines()[0]
+        raise InputError(f"{where}: not YAML 1.2: {reason}") from None
+    except RecursionError:
+        raise InputError(f"{source}: nested too deeply") from None
+    tree = Tree(None, source)
+    if node is not None:
+        tree.data = _Reader(tree).value(node, ())
+    return tree
+
+
+def _yaml() -> YAML:
+    return YAML(typ="safe", pure=True)
+
+
+class _Reader:
+    """Turns YAML nodes into plain values, remembering lines; no tag can make anything else."""
+
+    def __init__(self, tree: Tree):
+        self.tree = tree
+        self.size = 0
+        self.open: set[int] = set()
+
+    def value(self, node: Node, place: Place) -> Any:
+        self.size += 1
+        if self.size > LARGEST or id(node) in self.open:
+            raise InputError(f"{self.tree.source}: found aliases that never end, or too much text")
+        kind = TAGS.get(str(node.tag))
+        if kind is None or kind == "merge":
+            return self._refuse(place, f"found the tag {node.tag}; allowed: no tags")
+        if isinstance(node, ScalarNode):
+            return self._scalar(node, place, kind)
+        self.open.add(id(node))
+        found: Any = None
+        if isinstance(node, MappingNode):
+            found = self._mapping(node, place)
+        elif isinstance(node, SequenceNode):
+            found = [self.value(item, (*place, i)) for i, item in enumerate(node.value)]
+        self.open.remove(id(node))
+        return found
+
+    def _mapping(self, node: MappingNode, place: Place) -> dict[Any, Any]:
+        found: dict[Any, Any] = {}
+        for key_node, value_node in node.value:
+            key = self.value(key_node, place)
+            if not isinstance(key, str):
+                self._refuse(place, f"found the key {show(key)}; allowed: text")
+                continue
+            here, line = (*place, key), key_node.start_mark.line + 1
+            if key in found:
+                first = self.tree.marks[here].rpartition(":")[2]
+                self._refuse(here, f"written twice, first in line {first}; allowed: once")
+            self.tree.marks[here] = f"{self.tree.source}:{line}"
+            found[key] = self.value(value_node, here)
+        return found
+
+    def _scalar(self, node: ScalarNode, place: Place, kind: str) -> Any:
+        text = str(node.value)
+        if kind in ("int", "float") and node.style is None:
+            return self._number(text.replace("_", ""), place, kind)
+        if kind == "bool":
+            return text.lower() == "true"
+        return None if kind == "null" else text
+
+    def _number(self, text: str, place: Place, kind: str) -> Any:
+        try:
+            if kind == "int":
+                sign = -1 if text.startswith("-") else 1
+                digits = text.lstrip("+-")
+                base = {"0x": 16, "0o": 8, "0b": 2}.get(digits[:2].lower(), 10)
+                return sign * int(digits[2:] if base != 10 else digits, base)
+            special = text.lower().lstrip("+-") in (".inf", ".nan")
+            number = float(text.replace(".", "", 1) if special else text)
+        except ValueError:
+            return self._refuse(place, f"found a number of {len(text)} characters; allowed: fewer")
+        if math.isinf(number) and not special:
+            self._refuse(place, f"found {text}; allowed: numbers up to 1.8e308, or .inf")
+        return number
+
+    def _refuse(self, place: Place, text: str) -> None:
+        self.tree.problems.append((place, text))

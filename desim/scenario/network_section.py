@@ -1,0 +1,189 @@
+"""The sections `network`, `compute` and `churn`: what takes time, and who is away."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, model_validator
+
+from desim.distributions import CONSTANT, Distribution
+from desim.errors import refusal
+from desim.fields import (
+    BandwidthDist,
+    Count,
+    Duration,
+    DurationDist,
+    FactorDist,
+    File,
+    Form,
+    Fraction,
+    RateDist,
+    Several,
+    Share,
+    Strict,
+)
+from desim.fields.numbers import number, whole
+
+
+def _pair(value: object, allowed: str) -> list[Any] | tuple[Any, ...]:
+    if isinstance(value, list | tuple) and len(value) == 2:
+        return value
+    raise ValueError(refusal(value, allowed))
+
+
+def _grid(value: object) -> object:
+    rows, columns = _pair(value, "[rows, columns]")
+    return whole(rows, 1), whole(columns, 1)
+
+
+def _small_world(value: object) -> object:
+    near, share = _pair(value, "[neighbours, share of rewired edges]")
+    return whole(near, 2), number(share, "a fraction from 0 to 1", lambda p: 0 <= p <= 1)
+
+
+def _edge(value: object) -> object:
+    first, second = (whole(end, 0) for end in _pair(value, "[agent, agent]"))
+    if first == second:
+        raise ValueError(refusal(value, "an edge between two different agents"))
+    return first, second
+
+
+Edge = Annotated[tuple[int, int], BeforeValidator(_edge)]
+
+
+class Topology(Form):
+    """Who can talk to whom."""
+
+    words = ("star", "ring", "complete", "path")
+
+    grid: Annotated[tuple[int, int], BeforeValidator(_grid)] | None = None
+    """[rows, columns]"""
+    regular: Count | None = None
+    """random graph in which every agent has this many neighbours"""
+    erdos_renyi: Share | None = None
+    """random graph: probability of each edge"""
+    small_world: Annotated[tuple[int, float], BeforeValidator(_small_world)] | None = None
+    """[neighbours on a ring, share of rewired edges] (Watts and Strogatz)"""
+    edges: Several[Edge] | None = None
+    """list of edges [agent, agent]"""
+    random_tree_plus: Count | None = None
+    """random tree with random extra edges, up to this many edges in all"""
+    graph: File | None = None
+    """GraphML file"""
+
+
+class Link(Strict):
+    """What a message meets between two nodes."""
+
+    latency: DurationDist = "10 ms"  # type: ignore[assignment]
+    """time on the way; a distribution is drawn once for each link"""
+    bandwidth: BandwidthDist = "100 Mbit/s"  # type: ignore[assignment]
+    """bits leaving in a second; inf: sending takes no time"""
+    jitter: FactorDist = "none"  # type: ignore[assignment]
+    """random factor on the latency of each message: none, {lognormal: 0.3}, ..."""
+    loss: Fraction = 0.0
+    """probability that a message is lost"""
+    on_loss: Literal["resend", "drop"] = "resend"
+    """what happens after a loss"""
+    timeout: Duration = 1.0
+    """resend: time after which the sender sends again"""
+    limit: Count = 20
+    """resend: how often a message is sent at most"""
+
+
+class LinkChange(Strict):
+    """Keys of `link` that differ in one direction of a star."""
+
+    latency: DurationDist | None = None
+    """time on the way"""
+    bandwidth: BandwidthDist | None = None
+    """bits leaving in a second"""
+    jitter: FactorDist | None = None
+    """random factor on the latency of each message"""
+    loss: Fraction | None = None
+    """probability that a message is lost"""
+    on_loss: Literal["resend", "drop"] | None = None
+    """what happens after a loss"""
+    timeout: Duration | None = None
+    """time after which the sender sends again"""
+    limit: Count | None = None
+    """how often a message is sent at most"""
+
+    def applied(self, link: Link) -> Link:
+        """`link` with these changes."""
+        given = {key: getattr(self, key) for key in self.keys()}
+        return link.model_copy(update={key: new for key, new in given.items() if new is not None})
+
+
+def _contention(value: object) -> object:
+    if value == "fifo":
+        raise ValueError("not available yet: contention fifo; allowed: none")
+    return value
+
+
+class Network(Strict):
+    """The graph and its links."""
+
+    later = {"latency_matrix": "measured latency matrices; give network.link.latency instead"}
+
+    topology: Topology = Topology.of("star")
+    """who can talk to whom; star, the default, for coordinator algorithms"""
+    link: Link = Link()
+    """every link, in both directions"""
+    uplink: LinkChange = LinkChange()
+    """star: what differs towards the coordinator"""
+    downlink: LinkChange = LinkChange()
+    """star: what differs from the coordinator"""
+    contention: Annotated[Literal["none"], BeforeValidator(_contention)] = "none"
+    """whether messages of one node queue for its bandwidth"""
+
+    @property
+    def up(self) -> Link:
+        """The link from an agent to the coordinator."""
+        return self.uplink.applied(self.link)
+
+    @property
+    def down(self) -> Link:
+        """The link from the coordinator to an agent."""
+        return self.downlink.applied(self.link)
+
+
+def _slowdown(value: object) -> float:
+    return number(value, "a number >= 1, by which the speed is divided", lambda x: x >= 1)
+
+
+class Slow(Strict):
+    """Agents that are slower than the rest for the whole run."""
+
+    fraction: Fraction = 0.0
+    """share of the agents, drawn at random"""
+    factor: Annotated[float, BeforeValidator(_slowdown)] = 1.0
+    """their speed is divided by this"""
+
+
+class Compute(Strict):
+    """How fast agents compute, in gradients of one row per second."""
+
+    later = {"trace": "speeds from a trace; give compute.speed a distribution instead"}
+
+    speed: RateDist = "1000 /s"  # type: ignore[assignment]
+    """gradients of one row in a second; inf: computing takes no time"""
+    redraw: Literal["run", "round"] = "run"
+    """when a random speed is drawn: once for each agent, or every round"""
+    slow: Slow = Slow()
+    """a set of slow agents: {fraction: 20 %, factor: 4}"""
+
+
+class Churn(Strict):
+    """Agents that leave and come back: none, or how long they stay up and down."""
+
+    later = {"trace": "churn from a trace; give up and down as distributions instead"}
+
+    up: DurationDist
+    """time until an agent leaves"""
+    down: DurationDist
+    """time until it comes back"""
+
+    @model_validator(mode="after")
+    def _moves(self) -> "Churn":
+        if self.up == Distribution(CONSTANT, 0.0):
+            raise ValueError("up: found 0; allowed: a duration > 0, or a distribution")
+        return self

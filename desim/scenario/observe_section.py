@@ -1,0 +1,106 @@
+"""The sections `observe` and `stop`: what is measured, and when a run ends."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    PlainSerializer,
+    PlainValidator,
+    SerializerFunctionWrapHandler,
+    WithJsonSchema,
+    model_serializer,
+    model_validator,
+)
+
+from desim.errors import refusal, spelling
+from desim.fields import Count, Duration, Flag, Several, Strict
+from desim.fields.numbers import duration, finite
+
+METRICS = ("error", "loss", "accuracy", "consensus", "gradient")
+Metric = Literal["error", "loss", "accuracy", "consensus", "gradient"]
+
+
+def _every(value: object) -> str | float:
+    if value == "round":
+        return "round"
+    try:
+        return duration(value)
+    except ValueError:
+        near = spelling(value, ["round"])
+        allowed = "round, or a duration > 0 such as 100 ms"
+        raise ValueError(refusal(value, allowed) + near) from None
+
+
+def _targets(value: object) -> tuple[tuple[str, float], ...]:
+    if isinstance(value, tuple):
+        return value
+    if not isinstance(value, Mapping) or not value:
+        raise ValueError(refusal(value, f"{{metric: value}} with {', '.join(METRICS)}"))
+    for name in value:
+        if name not in METRICS:
+            raise ValueError(refusal(name, ", ".join(METRICS), METRICS))
+    return tuple((str(name), finite(target)) for name, target in value.items())
+
+
+Every = Annotated[
+    str | float,
+    PlainValidator(_every),
+    WithJsonSchema({"anyOf": [{"enum": ["round"]}, {"type": ["number", "string"]}]}),
+]
+Targets = Annotated[
+    tuple[tuple[str, float], ...],
+    PlainValidator(_targets),
+    PlainSerializer(dict),
+    WithJsonSchema(
+        {
+            "type": "object",
+            "properties": {name: {"type": "number"} for name in METRICS},
+            "additionalProperties": False,
+        }
+    ),
+]
+
+
+class Observe(Strict):
+    """What is measured along the way."""
+
+    metrics: Several[Metric] = ("error",)
+    """error, loss, accuracy, consensus, gradient; [] measures nothing"""
+    every: Every = "round"
+    """round, or a duration such as 100 ms"""
+    iterates: Flag = False
+    """keep every agent's model of every round"""
+
+    @model_validator(mode="after")
+    def _once(self) -> "Observe":
+        if len(set(self.metrics)) < len(self.metrics):
+            raise ValueError(f"metrics: {refusal(list(self.metrics), 'each metric once')}")
+        return self
+
+
+class Stop(Strict):
+    """When a run ends: the first of these that holds."""
+
+    rounds: Count | None = None
+    """after this many rounds"""
+    time: Duration | None = None
+    """at this time"""
+    metric: Targets = ()
+    """when a metric is as good as this: {error: 1e-8}; accuracy at least, every other at most"""
+
+    @property
+    def targets(self) -> dict[str, float]:
+        """The metrics that end the run, and their values; empty without `metric`."""
+        return dict(self.metric)
+
+    @model_serializer(mode="wrap")
+    def _written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {key: value for key, value in handler(self).items() if value != {}}
+
+    @classmethod
+    def mapping(cls, data: object) -> Mapping[str, Any]:
+        """What was written, if it names at least one condition."""
+        written = super().mapping(data)
+        if not written:
+            raise ValueError("found nothing; allowed: at least one of rounds, time, metric")
+        return written

@@ -1,0 +1,199 @@
+"""The section `problem`: data, who holds them, the loss and the regulariser."""
+
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BeforeValidator,
+    PlainSerializer,
+    WithJsonSchema,
+    model_validator,
+)
+
+from desim.errors import refusal
+from desim.fields import Count, Form, NonNegative, Positive, Several, Strict, Text
+from desim.fields.choices import OrElse
+from desim.fields.numbers import finite
+from desim.regularizers import Regularizer
+from desim.scenario.data_section import DataSection, Npz
+
+TABLES = ("sklearn", "openml", "csv", "parquet")
+
+
+class Partition(Form):
+    """How rows of one table are dealt to the agents."""
+
+    words = ("iid", "contiguous")
+
+    dirichlet: Positive | None = None
+    """concentration of each label's split over the agents; small is uneven"""
+    labels: Count | None = None
+    """labels that each agent holds"""
+    by: Text | None = None
+    """column whose values are the agents"""
+
+
+class Loss(Form):
+    """The loss of one row a with label b, and r = a.x - b."""
+
+    words = ("logistic", "squared", "absolute", "huber", "hinge")
+    later = {"softmax": "the softmax loss", "mlp": "neural networks"}
+
+    huber: Positive | None = None
+    """knee of the Huber loss: r^2 up to it, linear beyond; the word huber means 1"""
+
+    @property
+    def kind(self) -> str:
+        """The loss's name."""
+        return self.word or "huber"
+
+    @property
+    def knee(self) -> float:
+        """The Huber loss's knee; 1 for the others, which have none."""
+        return 1.0 if self.huber is None else self.huber
+
+    @property
+    def smooth(self) -> bool:
+        """Whether the loss is differentiable with a Lipschitz gradient."""
+        return self.kind not in ("absolute", "hinge")
+
+    @property
+    def classification(self) -> bool:
+        """Whether labels must be -1 and 1."""
+        return self.kind in ("logistic", "hinge")
+
+
+class ElasticNet(Strict):
+    """l1 ||x||_1 + (l2/2) ||x||^2."""
+
+    l1: NonNegative
+    """coefficient of ||x||_1"""
+    l2: NonNegative
+    """coefficient of ||x||^2 / 2"""
+
+
+def _bounds(value: object) -> object:
+    if isinstance(value, list | tuple) and len(value) == 2:
+        low, high = (_bound(one) for one in value)
+        if low < high:
+            return (low, high)
+    raise ValueError(refusal(value, "[low, high] with low < high; -inf and inf for one side"))
+
+
+def _bound(value: object) -> float:
+    infinite = {"inf": math.inf, "-inf": -math.inf}
+    if isinstance(value, str) and value in infinite:
+        return infinite[value]
+    return value if value in (math.inf, -math.inf) else finite(value)
+
+
+def _written_bounds(value: tuple[float, float]) -> list[Any]:
+    return [str(bound) if math.isinf(bound) else bound for bound in value]
+
+
+Bounds = Annotated[
+    Any,
+    BeforeValidator(_bounds),
+    PlainSerializer(_written_bounds),
+    WithJsonSchema({"type": "array", "minItems": 2, "maxItems": 2, "description": "[low, high]"}),
+]
+
+
+class Penalty(Form):
+    """One regulariser, added once to the sum over all agents."""
+
+    modifiers = ("at",)
+
+    l2: NonNegative | None = None
+    """c of (c/2) ||x||^2"""
+    l1: NonNegative | None = None
+    """c of c ||x||_1"""
+    elastic_net: ElasticNet | None = None
+    """both: {l1: c, l2: c}"""
+    box: Bounds | None = None
+    """[low, high] of every coordinate"""
+    at: Literal["agents", "coordinator"] | None = None
+    """where it acts; default: l2 at the agents, the rest in the coordinator's prox if it has one"""
+
+    def pieces(self, has_prox: bool) -> tuple[Regularizer, Regularizer]:
+        """What acts at the agents (1/N of it each) and what in the coordinator's prox."""
+        net = self.elastic_net or ElasticNet(l1=self.l1 or 0.0, l2=self.l2 or 0.0)
+        low, high = self.box or (-math.inf, math.inf)
+        smooth, rough = Regularizer(l2=net.l2), Regularizer(l1=net.l1, lower=low, upper=high)
+        nothing = Regularizer()
+        default = (smooth, rough) if has_prox else (smooth + rough, nothing)
+        placed = {"agents": (smooth + rough, nothing), "coordinator": (nothing, smooth + rough)}
+        return placed[self.at] if self.at else default
+
+
+def _penalties(value: object) -> object:
+    if isinstance(value, str) and value == "none":
+        return ()
+    if isinstance(value, str):
+        raise ValueError(refusal(value, f"none, {Penalty.allowed()}, or a list of them"))
+    return tuple(value) if isinstance(value, list | tuple) else (Penalty.model_validate(value),)
+
+
+def _written_penalties(value: tuple[Penalty, ...]) -> Any:
+    written = [penalty.model_dump(exclude_none=True) for penalty in value]
+    return written[0] if len(written) == 1 else written or "none"
+
+
+class Problem(Strict):
+    """What is learnt: min over x of the sum of the agents' losses plus the regulariser."""
+
+    agents: Count | None = None
+    """number of agents; not needed where the data or the graph say it"""
+    data: DataSection
+    """where the rows come from"""
+    partition: Partition = Partition.of("iid")
+    """how one table is dealt to the agents; default iid, and contiguous for generated rows"""
+    sizes: Annotated[
+        Several[Count],
+        BeforeValidator(lambda value: () if value == "equal" else value),
+        PlainSerializer(lambda value: list(value) or "equal"),
+        WithJsonSchema({"anyOf": [{"enum": ["equal"]}, {"type": "array"}]}),
+    ] = ()
+    """rows of each agent: equal, or a list of relative sizes, one for each agent"""
+    loss: Loss
+    """loss of one row: logistic, squared, absolute, huber, {huber: knee} or hinge"""
+    average: Literal["mean", "sum"] = "mean"
+    """over an agent's rows"""
+    regularizer: Annotated[
+        tuple[Penalty, ...],
+        BeforeValidator(_penalties),
+        PlainSerializer(_written_penalties),
+        OrElse(({"enum": ["none"]},), single=True),
+    ] = ()
+    """none, {l2: c}, {l1: c}, {elastic_net: {l1, l2}}, {box: [low, high]}, or a list of them"""
+    clip: Positive | None = None
+    """largest norm of one row's gradient; default: not clipped"""
+
+    @classmethod
+    def mapping(cls, data: object) -> Mapping[str, Any]:
+        """What was written, with the partition that suits the source."""
+        written = super().mapping(data)
+        section = written.get("data")
+        table = isinstance(section, Mapping) and section.get("source") in TABLES
+        return written if table else {"partition": "contiguous", **written}
+
+    def regularizers(self, has_prox: bool) -> tuple[Regularizer, Regularizer]:
+        """The whole regulariser: the part at the agents (1/N each), the part in the prox."""
+        agents, coordinator = Regularizer(), Regularizer()
+        for penalty in self.regularizer:
+            here, there = penalty.pieces(has_prox)
+            agents, coordinator = agents + here, coordinator + there
+        return agents, coordinator
+
+    @model_validator(mode="after")
+    def _arrays_as_they_are(self) -> "Problem":
+        if isinstance(self.data, Npz) and (self.partition.kind != "contiguous" or self.sizes):
+            key = "sizes" if self.sizes else "partition"
+            raise ValueError(f"found {key} with source npz, whose arrays are taken as they are")
+        if self.sizes and self.partition.kind not in ("iid", "contiguous"):
+            found = f"found sizes with partition {self.partition.kind}, which decides them itself"
+            raise ValueError(f"{found}; allowed: sizes with iid or contiguous")
+        if self.sizes and self.agents is not None and len(self.sizes) != self.agents:
+            raise ValueError(f"sizes: found {len(self.sizes)} sizes for {self.agents} agents")
+        return self

@@ -1,0 +1,84 @@
+"""The algorithms by name: desim's own, installed ones (`desim.plugins`), a scenario's files."""
+
+import importlib
+import importlib.util
+import sys
+from functools import cache
+from importlib.metadata import entry_points
+from pathlib import Path
+
+from desim.algorithms.method import Method
+from desim.errors import InputError, spelling
+
+OWN = {
+    "fed-plt": "desim.algorithms.fed_plt:FedPLT",
+    "zcdp-nfl": "desim.algorithms.zcdp_nfl:ZcdpNfl",
+    "q-dpsgd-1": "desim.algorithms.q_dpsgd_1:QDPSGD1",
+}
+_plugged: dict[str, type[Method]] = {}
+
+
+@cache
+def _installed() -> dict[str, type[Method]]:
+    """Methods of installed packages that declare an entry point in group desim.plugins."""
+    found: dict[str, type[Method]] = {}
+    for entry in entry_points(group="desim.plugins"):
+        loaded = entry.load()
+        module = sys.modules.get(getattr(loaded, "__module__", ""), loaded)
+        found.update(_methods(module))
+    return found
+
+
+def _methods(module: object) -> dict[str, type[Method]]:
+    """Methods that a module defines itself."""
+    return {
+        value.name: value
+        for value in vars(module).values()
+        if isinstance(value, type)
+        and issubclass(value, Method)
+        and value.__module__ == module.__name__  # type: ignore[attr-defined]
+        and hasattr(value, "name")
+    }
+
+
+def names() -> tuple[str, ...]:
+    """Names of all algorithms that are known now."""
+    return (*OWN, *sorted({**_installed(), **_plugged}))
+
+
+def get(name: str) -> type[Method]:
+    """Return the class of an algorithm; InputError with the nearest spelling if there is none."""
+    if name in _plugged:
+        return _plugged[name]
+    if name in OWN:
+        module, attribute = OWN[name].split(":")
+        found: type[Method] = getattr(importlib.import_module(module), attribute)
+        return found
+    if name in _installed():
+        return _installed()[name]
+    raise InputError(
+        f"algorithm.name: found {name!r}; allowed: {', '.join(names())}{spelling(name, names())}"
+    )
+
+
+def load_plugin(path: Path) -> list[str]:
+    """Import a file and register the Method subclasses that it defines; return their names."""
+    if not path.is_file():
+        raise InputError(f"plugins: {path} does not exist")
+    label = f"desim_plugin_{path.stem}_{abs(hash(path.resolve())):x}"
+    spec = importlib.util.spec_from_file_location(label, path)
+    if spec is None or spec.loader is None:
+        raise InputError(f"plugins: {path} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[label] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[label]
+        raise InputError(f"plugins: {path} raised {type(error).__name__}: {error}") from error
+    found = _methods(module)
+    for name in found:
+        if name in OWN:
+            raise InputError(f"plugins: {path} defines {name!r}, a name that desim uses itself")
+    _plugged.update(found)
+    return sorted(found)

@@ -1,0 +1,129 @@
+"""The whole scenario: one frozen object with a section for each top-level key, in s, bit/s, 1/s."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, PlainValidator, WithJsonSchema
+from pydantic.json_schema import GenerateJsonSchema
+
+from desim.errors import refusal
+from desim.fields import File, Several, Strict, Text
+from desim.fields.choices import OrElse
+from desim.fields.numbers import whole
+from desim.scenario.method_section import AlgorithmSection, Participation, Policy, Privacy
+from desim.scenario.network_section import Churn, Compute, Network
+from desim.scenario.observe_section import Observe, Stop
+from desim.scenario.problem_section import Problem
+
+Seed = Annotated[
+    int,
+    PlainValidator(lambda value: whole(value, 0)),
+    WithJsonSchema({"type": "integer", "minimum": 0}),
+]
+
+
+def _name(value: object) -> str:
+    good = isinstance(value, str) and value.strip() and not set(value) & set('/\\\0\n"')
+    if isinstance(value, str) and good and value not in (".", ".."):
+        return value
+    raise ValueError(refusal(value, "text that can name a directory"))
+
+
+def _churn(value: object) -> object:
+    if isinstance(value, str) and value != "none":
+        raise ValueError(refusal(value, "none, or {up: duration, down: duration}"))
+    return None if value == "none" else value
+
+
+class Scenario(Strict):
+    """One experiment. Two scenarios are equal if they say the same, wherever they were read.
+
+    `folder` is where relative names count from, `source` the file, `marks` the line of each key.
+    """
+
+    name: Annotated[Text, BeforeValidator(_name)]
+    """name of the run; default: the file's name"""
+    seed: Seed = 0
+    """seed of every random draw"""
+    plugins: Several[File] = ()
+    """Python files with own algorithms, relative to the scenario's folder"""
+    problem: Problem
+    """data, loss and regulariser"""
+    algorithm: AlgorithmSection
+    """the method: {name: ..., its parameters}"""
+    participation: Participation = Participation.of("all")
+    """which agents a coordinator invites"""
+    policy: Policy = Policy.of("all")
+    """whom a coordinator waits for"""
+    network: Network = Network()
+    """graph and links; or the name of a file in networks/, or {include: name, ...}"""
+    compute: Compute = Compute()
+    """how fast agents compute"""
+    churn: Annotated[Churn | None, BeforeValidator(_churn), OrElse(({"enum": ["none"]},))] = None
+    """agents that leave and come back: none, or {up: duration, down: duration}"""
+    privacy: Privacy | None = None
+    """noise, and the terms in which privacy is stated; default: no noise"""
+    observe: Observe = Observe()
+    """what is measured"""
+    stop: Stop
+    """when the run ends: at least one of rounds, time, metric"""
+    engine: Literal["auto", "cohort", "agents"] = "auto"
+    """cohort (fast), agents (everything), or auto: cohort wherever it is legal"""
+    folder: Path = Field(default=Path("."), alias="(folder)", exclude=True, repr=False)
+    source: str = Field(default="scenario", alias="(source)", exclude=True, repr=False)
+    marks: dict[str, str] = Field(default={}, alias="(marks)", exclude=True, repr=False)
+
+    def written(self) -> dict[str, Any]:
+        """The scenario as a file writes it, every default explicit."""
+        section = super().written()
+        section.setdefault("churn", "none")
+        return {key: section[key] for key in SECTIONS if key in section}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Scenario) and self.written() == other.written()
+
+    def __hash__(self) -> int:
+        return hash(repr(self.written()))
+
+
+SECTIONS: tuple[str, ...] = Scenario.keys()
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON Schema of a scenario file, for editors: descriptions, units, defaults, algorithms."""
+    schema = Scenario.model_json_schema(by_alias=False, schema_generator=GenerateJsonSchema)
+    properties = schema["properties"]
+    for hidden in ("folder", "source", "marks"):
+        properties.pop(hidden)
+    schema["required"].remove("name")
+    _include(properties, schema["$defs"])
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "desim scenario",
+        **_without_null(schema),
+    }
+
+
+def _include(properties: dict[str, Any], definitions: dict[str, Any]) -> None:
+    """Let `network` be the name of a file, and let it include one."""
+    file = {"type": "string", "description": "a file in networks/: lan, wifi, 4g, satellite, ..."}
+    definitions["Network"]["properties"] = {"include": file, **definitions["Network"]["properties"]}
+    about = properties["network"].get("description", "")
+    network = {"anyOf": [file, {"$ref": "#/$defs/Network"}], "description": about}
+    properties["network"] = network
+
+
+def _without_null(schema: Any) -> Any:
+    """`schema` without the null that stands for a key that is left out: a file may not write it."""
+    if isinstance(schema, list):
+        return [_without_null(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    clean = {key: _without_null(item) for key, item in schema.items()}
+    if "default" in clean and clean["default"] is None:
+        del clean["default"]
+    options = [option for option in clean.get("anyOf", []) if option != {"type": "null"}]
+    if "anyOf" in clean and len(options) == 1:
+        del clean["anyOf"]
+        return {**options[0], **clean}
+    return {**clean, "anyOf": options} if "anyOf" in clean else clean

@@ -1,0 +1,131 @@
+"""What was written, as plain dicts and lists, together with where each key was written."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Any
+
+import numpy as np
+
+from desim.errors import InputError
+from desim.fields.draws import FORMS
+from desim.fields.methods import Decay, Init
+from desim.scenario.method_section import Participation, Policy
+from desim.scenario.network_section import Topology
+from desim.scenario.problem_section import Loss, Partition
+
+Key = str | int
+Place = tuple[Key, ...]
+
+_CHOICES = (Participation, Policy, Topology, Partition, Loss, Init, Decay)
+EXCLUSIVE = {*FORMS, *(key for form in _CHOICES for key in form.alternatives())}
+MERGED = ("network", "link", "uplink", "downlink", "compute", "slow")
+
+
+@dataclass
+class Tree:
+    """`data` as written, for a place in it the file and line, such as "a.yaml:3", and `problems`.
+
+    problems: what reading alone could tell to be wrong, each with its place.
+    """
+
+    data: Any
+    source: str = "scenario"
+    marks: dict[Place, str] = field(default_factory=dict)
+    problems: list[tuple[Place, str]] = field(default_factory=list)
+
+    def mark(self, place: Place) -> str:
+        """Where `place`, or the nearest place around it that was written, stands."""
+        for end in range(len(place), -1, -1):
+            if place[:end] in self.marks:
+                return self.marks[place[:end]]
+        return self.source
+
+    def line(self, place: Place, text: str) -> str:
+        """One line of a report: where, which key, what is wrong with it."""
+        path = dotted(place)
+        return f"{self.mark(place)}: {path}: {text}" if path else f"{self.mark(place)}: {text}"
+
+    def override(self, key: str, value: Any) -> None:
+        """Set the dotted `key`, making mappings on the way; a new alternative replaces the old."""
+        *way, last = place = tuple(key.split("."))
+        node = self.data
+        for depth, step in enumerate(way):
+            below = node.get(step)
+            if not isinstance(below, dict):
+                included = step == "network" and depth == 0 and isinstance(below, str)
+                below = {"include": below} if included else {}
+            node[step] = below
+            node = below
+        if last in EXCLUSIVE:
+            for other in EXCLUSIVE & set(node):
+                del node[other]
+        node[last] = value
+        self.marks = {old: mark for old, mark in self.marks.items() if old[: len(place)] != place}
+        self.marks[place] = f"override {key}"
+
+    def lay_under(self, other: "Tree", section: str) -> None:
+        """Fill `section` with what `other` says and this tree does not, key by key of a link."""
+        if section in other.data:
+            mine = {section: self.data[section]} if section in self.data else {}
+            self._fill(mine, other, (section,), other.data)
+            self.data[section] = mine[section]
+
+    def _fill(self, mine: Any, other: "Tree", place: Place, theirs: Any) -> None:
+        key = place[-1]
+        both = key in mine and isinstance(mine[key], dict) and isinstance(theirs[key], dict)
+        if both and key in MERGED:
+            for below in theirs[key]:
+                self._fill(mine[key], other, (*place, below), theirs[key])
+        elif key not in mine:
+            mine[key] = theirs[key]
+            found = other.marks.items()
+            self.marks.update({old: mark for old, mark in found if old[: len(place)] == place})
+
+
+def from_python(data: Mapping[str, Any]) -> Tree:
+    """The tree of a dict that Python code made; tuples, paths and NumPy numbers are welcome."""
+    return Tree(native(data))
+
+
+def native(value: Any) -> Any:
+    """`value` as YAML would have read it."""
+    if isinstance(value, Mapping):
+        return {key: native(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        return native(value.tolist())
+    if isinstance(value, list | tuple | range):
+        return [native(item) for item in value]
+    return str(value) if isinstance(value, PurePath) else value
+
+
+def dotted(place: Place) -> str:
+    """A place as messages and overrides write it: participation.schedule[0][2]."""
+    text = ""
+    for key in place:
+        text += f"[{key}]" if isinstance(key, int) else f".{key}"
+    return text.removeprefix(".")
+
+
+def unfit(data: Any, place: Place = ()) -> Iterator[tuple[Place, str]]:
+    """Every place that holds null or NaN, which no key allows."""
+    if isinstance(data, dict):
+        for key, item in data.items():
+            yield from unfit(item, (*place, key))
+    elif isinstance(data, list):
+        for index, item in enumerate(data):
+            yield from unfit(item, (*place, index))
+    elif data is None:
+        yield place, "found nothing (null); allowed: a value, or leave the key out"
+    elif isinstance(data, float) and math.isnan(data):
+        yield place, "found NaN; allowed: a number"
+
+
+def require_mapping(tree: Tree, allowed: str) -> None:
+    """Raise InputError unless the whole of `tree` is a mapping."""
+    if tree.data is None:
+        raise InputError(f"{tree.source}: found nothing in it; allowed: {allowed}")
+    if not isinstance(tree.data, dict):
+        kind = "a list" if isinstance(tree.data, list) else "a single value"
+        raise InputError(f"{tree.source}: found {kind}; allowed: {allowed}")

@@ -1,0 +1,1 @@
+"""The papers once more, as plain NumPy loops: the oracles. Nothing here imports desim."""

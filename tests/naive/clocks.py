@@ -1,0 +1,69 @@
+"""When things happen if every duration is known: max-plus recursions, no events, no queue."""
+
+import numpy as np
+
+
+def graph_clocks(compute, delay, neighbours, order="compute-send-gather"):
+    """Barrier over the neighbourhood in every round. Returns computed, ready (rounds, agents) in s.
+
+    compute[k][i]: duration of agent i's computation in round k; delay[k][j][i]: from the sending
+    of j's message of round k to its arrival at i; neighbours[i]: whom i waits for. ready[k][i]: the
+    end of i's round k, when it holds its own result and every message. order says what a round is:
+    compute-send-gather (zCDP-NFL), send-gather-compute (Q-DPSGD-1 as printed) or
+    send-compute-gather (messages travel while the agent computes).
+    """
+    compute, delay = np.asarray(compute, float), np.asarray(delay, float)
+    rounds, agents = compute.shape
+    computed, ready = np.zeros((rounds, agents)), np.zeros((rounds, agents))
+    start = np.zeros(agents)
+    for k in range(rounds):
+        sent = start + compute[k] if order == "compute-send-gather" else start
+        for i in range(agents):
+            arrived = max([sent[i]] + [sent[j] + delay[k, j, i] for j in neighbours[i]])
+            if order == "send-gather-compute":
+                computed[k, i] = arrived + compute[k, i]
+            else:
+                computed[k, i] = start[i] + compute[k, i]
+            ready[k, i] = max(arrived, computed[k, i])
+        start = ready[k]
+    return computed, ready
+
+
+def coordinator_clocks(
+    down, compute, up, *, policy="all", value=None, late="discard", invited=None
+):
+    """Returns close (rounds,) s, and issued (rounds, agents): the round of the call whose reply is
+    collected in round k, -1 where agent i gives none (the `issued` of naive.fed_plt).
+
+    down, compute, up (rounds, agents): durations of a call of round k. Round k opens when k - 1
+    closes; invited agents that owe no reply are called; it closes
+      all       when every outstanding reply is in,
+      deadline  as `all`, but at most `value` seconds after it opened,
+      quorum, buffer   with the value-th outstanding reply,      each   with the first.
+    Replies not in by then are forgotten and their agents free (discard) or stay due (carry).
+    No two replies may be due at the same time under quorum, buffer and each.
+    """
+    down, compute, up = (np.asarray(d, float) for d in (down, compute, up))
+    rounds, agents = compute.shape
+    close, issued = np.zeros(rounds), np.full((rounds, agents), -1)
+    due, called, now = {}, {}, 0.0
+    for k in range(rounds):
+        for i in range(agents) if invited is None else np.flatnonzero(invited[k]):
+            if i not in due:
+                due[i] = now + down[k, i] + compute[k, i] + up[k, i]
+                called[i] = k
+        times = sorted(due.values())
+        if policy == "all":
+            close[k] = max(times, default=now)
+        elif policy == "deadline":
+            close[k] = min(now + value, max(times)) if times else now + value
+        else:
+            need = 1 if policy == "each" else value
+            close[k] = times[min(need, len(times)) - 1] if times else now
+        for i in [i for i in due if due[i] <= close[k]]:
+            issued[k, i] = called[i]
+            del due[i]
+        if late == "discard":
+            due.clear()
+        now = close[k]
+    return close, issued

@@ -1,0 +1,366 @@
+"""The command line: what it prints, where, with which exit code, and that it starts fast."""
+
+import json
+import subprocess
+import sys
+import typing
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from mutant import mutant
+from staged import TEXT, Staged
+
+import desim
+from desim.cli import catalogue, main, progress, summary
+from desim.errors import InputError
+from desim.runs import play
+from desim.scenario import build
+
+
+@pytest.fixture
+def desk(tmp_path, monkeypatch):
+    """An empty working directory with the scenario s.yaml, played as staged."""
+    monkeypatch.chdir(tmp_path)
+    Path("s.yaml").write_text(TEXT)
+    monkeypatch.setattr(play, "build", lambda scenario: Staged())
+    monkeypatch.setattr(build, "check", lambda scenario: Staged.problem)
+    return tmp_path
+
+
+@pytest.fixture
+def call(capsys):
+    """call(argument, ...): exit code, standard output and standard error of one command."""
+
+    def call(*arguments):
+        with pytest.raises(SystemExit) as end:
+            main(list(arguments))
+        captured = capsys.readouterr()
+        return end.value.code, captured.out, captured.err
+
+    return call
+
+
+SHOWN = """\
+staged: done
+  stored in     runs/staged
+  ended         4 rounds done
+  engine        cohort (staged)
+  virtual time  4.4 s, 4 rounds; wall clock 0 s
+  messages      0 sent, 12 delivered (480 B)
+  accuracy      0.9375 (true from 4.4 s, round 4)
+  error         0.0625 (true from 4.4 s, round 4)
+  waited for    agent 2 75%, agent 0 25% of collections
+  warning       rho is large
+"""
+
+
+def without_wall_clock(text):
+    head, clock, tail = text.partition("wall clock ")
+    return head + clock + "0 s\n" + tail.partition("\n")[2]
+
+
+def test_run_and_show_say_the_same(desk, call):
+    code, out, err = call("run", "s.yaml")
+    assert (code, without_wall_clock(out), err) == (0, SHOWN, "")
+    assert call("show", "runs/staged") == (0, out, "")
+
+
+def test_runs_get_directories_of_their_own(desk, call):
+    for _ in range(3):
+        assert call("run", "s.yaml")[0] == 0
+    assert sorted(path.name for path in Path("runs").iterdir()) == [
+        "staged",
+        "staged-2",
+        "staged-3",
+    ]
+    code, _, err = call("run", "s.yaml", "-o", "runs/staged")
+    assert (code, "is not empty" in err) == (2, True)
+    assert call("run", "s.yaml", "-o", "runs/staged", "--force")[0] == 0
+
+
+def test_set_overrides_the_file(desk, call):
+    settings = ("--set", "algorithm.rho=1e-1", "--set", "stop={rounds: 9}")
+    assert call("run", "s.yaml", "-o", "a", *settings)[0] == 0
+    scenario = desim.open("a").scenario
+    assert (scenario.algorithm.parameters.rho, scenario.stop.rounds) == (0.1, 9)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run", "none.yaml"], "none.yaml: no such file"),
+        (["run", "s.yaml", "--set", "seed"], "--set: found 'seed'; allowed: KEY=VALUE"),
+        (["run", "s.yaml", "--set", "seed=-1"], "seed"),
+        (["run", "s.yaml", "-o", "s.yaml"], "s.yaml: is a file"),
+        (["check", "s.yaml", "--set", "algorithm.roh=1"], "rho"),
+        (["show", "nothing"], "nothing: not a run directory"),
+        (["plot", "nothing"], "nothing: not a run directory"),
+        (["list", "algoritms"], "did you mean 'algorithms'?"),
+        (["schema", "-o", "no/where.json"], "no/where.json: cannot be written"),
+        (["jump"], "jump"),
+        (["plot", "runs/staged", "--x", "hours"], "hours"),
+    ],
+)
+def test_bad_input_is_one_clear_error(desk, call, arguments, message):
+    code, out, err = call(*arguments)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert "Traceback" not in err
+    assert [path.name for path in desk.iterdir()] == ["s.yaml"]
+
+
+def test_a_failed_run_says_why(desk, call, monkeypatch):
+    monkeypatch.setattr(play, "build", lambda scenario: Staged("diverged"))
+    assert call("run", "s.yaml") == (1, "", "diverged: agent 1, round 4\n")
+    code, out, _ = call("show", "runs/staged")
+    assert code == 0
+    assert "staged: failed\n" in out
+    assert "ended         diverged: agent 1, round 4" in out
+
+
+def test_a_stopped_run_exits_with_one(desk, call, monkeypatch):
+    def interrupted(now):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(play.Interruption, "check", interrupted)
+    code, out, err = call("run", "s.yaml")
+    assert (code, err) == (1, "stopped: interrupted by Ctrl-C\n")
+    assert "staged: stopped\n" in out
+
+
+def test_ctrl_c_before_the_run_writes_nothing(desk, call, monkeypatch):
+    def interrupted(scenario):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(play, "build", interrupted)
+    assert call("run", "s.yaml") == (1, "", "stopped before the run began; nothing was written\n")
+    assert not Path("runs").exists()
+
+
+def test_check_says_what_would_run(desk, call):
+    assert call("check", "s.yaml") == (
+        0,
+        "ok: staged: fed-plt, 3 agents, 12 rows, 5 features, logistic loss, star topology, "
+        "auto engine, until 4 rounds\n",
+        "",
+    )
+    assert [path.name for path in desk.iterdir()] == ["s.yaml"]
+
+
+def test_plot_makes_a_file_in_the_run(desk, call):
+    call("run", "s.yaml", "-o", "a")
+    assert call("plot", "a") == (0, "a/accuracy-time.png\n", "")
+    assert Path("a/accuracy-time.png").stat().st_size > 1000
+    more = ("--x", "bytes", "--metric", "error", "-o", "two.svg")
+    assert call("plot", "a", "a", *more) == (0, "two.svg\n", "")
+
+
+def test_list_knows_all_algorithms_and_whole_sections(call):
+    code, out, _ = call("list")
+    assert code == 0
+    for name in ("fed-plt", "zcdp-nfl", "q-dpsgd-1", *catalogue.SECTIONS):
+        assert name in out
+    code, out, _ = call("list", "losses")
+    assert out.splitlines()[0] == "  logistic      log(1 + exp(-b a.x)), labels b in {-1, 1}"
+
+
+@pytest.mark.parametrize("section", catalogue.SECTIONS)
+def test_every_entry_of_a_list_is_described(section):
+    entries = catalogue.SECTIONS[section]()
+    assert len(entries) >= 2
+    assert all(name and about for name, about in entries)
+
+
+def test_schema_is_json(call, tmp_path):
+    code, out, _ = call("schema")
+    assert code == 0
+    assert {"problem", "algorithm", "network", "stop"} <= json.loads(out)["properties"].keys()
+    call("schema", "-o", str(tmp_path / "s.json"))
+    assert (tmp_path / "s.json").read_text() == out
+
+
+def test_version_and_help(call):
+    code, out, _ = call("--version")
+    assert (code, out) == (0, f"desim {desim.__version__}\n")
+    code, out, _ = call("--help")
+    assert code == 0
+    assert all(name in out for name in ("run", "check", "list", "show", "plot", "schema"))
+
+
+def loaded_by(code):
+    heavy = "{'numba', 'numpy', 'pandas', 'pydantic', 'pyarrow', 'matplotlib', 'scipy', 'simpy'}"
+    code = f"import sys\n{code}\nprint(sorted({heavy} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()[-1]
+
+
+def test_help_imports_nothing_heavy():
+    help_ = "from desim.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass"
+    assert loaded_by(help_) == "[]"
+    assert "numpy" in loaded_by(help_ + "\nimport desim.cli.summary")
+
+
+def test_every_export_is_there():
+    for name in desim.__all__:
+        assert getattr(desim, name) is not None
+        assert name in dir(desim)
+    assert callable(desim.run)
+    with pytest.raises(AttributeError, match="no attribute 'rum'"):
+        desim.rum  # noqa: B018
+
+
+def check_closers(module):
+    """Two collections and three barriers of a staged log, with known closers."""
+    rows = [
+        (1.0, "deliver", -1, 4),
+        (2.0, "deliver", -1, 5),
+        (2.0, "deliver", 0, 5),
+        (2.0, "aggregate", -1, -1),  # agent 5
+        (3.0, "deliver", -1, 4),
+        (3.5, "deadline", -1, -1),
+        (3.5, "aggregate", -1, -1),  # the deadline
+        (4.0, "deliver", 1, 0),
+        (4.0, "aggregate", 0, -1),  # its own work
+        (5.0, "deliver", 2, 1),
+        (5.0, "deadline", 2, -1),
+        (5.0, "aggregate", 2, -1),  # agent 1, at the last instant
+        (6.0, "send", 1, 7),
+        (6.0, "deliver", 1, 0),
+        (6.0, "aggregate", 1, -1),  # agent 0
+    ]
+    events = pd.DataFrame(rows, columns=["time", "kind", "agent", "peer"])
+    expected = [5, module.DEADLINE, module.NOBODY, 1, 0]
+    assert module.closers(events).tolist() == expected
+
+
+def test_who_closed_a_collection():
+    check_closers(summary)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("pd.concat([cut, arrived])", "pd.concat([arrived, cut])"),
+        ('drop_duplicates(["agent", "time"], keep', 'drop_duplicates(["time"], keep'),
+        ('instants["kind"] == "deliver"', 'instants["kind"] != "deadline"'),
+        ('on=["agent", "time"]', 'on=["time"]'),
+    ],
+)
+def test_a_wrong_closer_is_noticed(right, wrong):
+    with pytest.raises((AssertionError, ValueError, KeyError)):
+        check_closers(mutant(summary, right, wrong))
+
+
+def test_a_killed_run_is_summed_up(desk, call):
+    call("run", "s.yaml", "-o", "a")
+    manifest = json.loads(Path("a/manifest.json").read_text())
+    kept = ("name", "engine", "why", "seed")
+    left = {key: manifest[key] for key in kept} | {"status": "running"}
+    Path("a/manifest.json").write_text(json.dumps(left))
+    code, out, _ = call("show", "a")
+    assert code == 0
+    assert out.startswith("staged: interrupted\n")
+    assert "4.4 s at the last event that was stored" in out
+
+
+def test_sizes_are_readable():
+    assert [summary.size(n) for n in (0, 999, 1000, 1234567, 5e9, 2.5e15)] == [
+        "0 B",
+        "999 B",
+        "1 kB",
+        "1.235 MB",
+        "5 GB",
+        "2500 TB",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("now", "fraction", "text"),
+    [
+        ((1.5, 6.0, 3, 10, ("error", 0.25)), 0.3, "round 3/10, 1.5 s, error 0.25"),
+        ((3.0, 6.0, 3, 10, None), 0.5, "round 3/10, 3 s"),
+        ((9.0, 6.0, 3, None, None), 1.0, "round 3, 9 s"),
+        ((1.5, None, 3, None, None), None, "round 3, 1.5 s"),
+    ],
+)
+def test_progress_in_numbers_and_words(now, fraction, text):
+    fields = dict(zip(("time", "horizon", "round", "rounds", "metric"), now, strict=True))
+    assert progress.fraction(SimpleNamespace(**fields)) == fraction
+    assert progress.description(SimpleNamespace(**fields)) == text
+
+
+def test_progress_is_shown_on_terminals_only(monkeypatch, capsys):
+    with progress.progress_bar("staged") as tell:
+        assert tell is None
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    now = SimpleNamespace(time=1.0, horizon=None, round=3, rounds=10, metric=None)
+    with progress.progress_bar("staged") as tell:
+        tell(now)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "staged" in captured.err
+
+
+def test_hints_of_the_command_line_can_be_resolved():
+    for command in desim.cli.app.registered_commands:
+        assert typing.get_type_hints(command.callback)
+
+
+REAL = """
+name: small
+problem:
+  agents: 4
+  data: {source: sklearn, name: breast_cancer, test: 20 %, scale: standard}
+  loss: logistic
+  regularizer: {l2: 0.5}
+algorithm: {name: fed-plt, rho: 0.3, local: {solver: noisy, epochs: 5, tau: 1e-3}}
+network: {link: {latency: 20 ms, loss: 1 %}}
+compute: {speed: {uniform: [500, 1500]}}
+observe: {metrics: [error, accuracy], iterates: true}
+stop: {rounds: 30}
+"""
+
+
+def test_a_real_run_from_file_to_figure(tmp_path, monkeypatch, call):
+    monkeypatch.chdir(tmp_path)
+    Path("small.yaml").write_text(REAL)
+    code, out, err = call("check", "small.yaml")
+    assert (code, out.startswith("ok: small: fed-plt, 4 agents, "), err) == (0, True, "")
+    code, out, err = call("run", "small.yaml")
+    assert (code, err) == (0, "")
+    run = desim.open("runs/small")
+    assert run.status == "done"
+    assert run.iterates.shape == (31, 4, 30)
+    assert run.metrics["time"].is_monotonic_increasing
+    assert run.events["seq"].tolist() == list(range(len(run.events)))
+    assert np.isfinite(run.time_to("error", 1.0))
+    assert "waited for" in out
+    assert call("plot", "runs/small")[1] == "runs/small/accuracy-time.png\n"
+    again = desim.run("runs/small/scenario.yaml")
+    pd.testing.assert_frame_equal(again.events, run.events)
+
+
+def test_a_real_run_without_room_says_so(tmp_path):
+    """A file size limit stands for a full disk: one line, no traceback, exit code 1."""
+    (tmp_path / "small.yaml").write_text(REAL)
+    code = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (6000, 6000)); "
+        "from desim.cli import main; main(['run', 'small.yaml', '-o', 'a'])"
+    )
+    warm = "from desim.cli import main; main(['run', 'small.yaml', '-o', 'b'])"
+    for program in (warm, code):
+        done = subprocess.run(
+            [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True
+        )
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+    assert "a: cannot be written (File too large)" in done.stderr
+    assert desim.open(tmp_path / "a").status == "failed"
+
+
+def test_a_place_that_cannot_be_written_is_bad_input():
+    with pytest.raises(InputError, match="not a writable directory"):
+        desim.runs.directory.check_free(Path("/dev/null/a"))

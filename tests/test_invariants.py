@@ -1,0 +1,237 @@
+"""I2 to I7: laws that hold for every algorithm, policy and network."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cases import CASES, merged
+from mutant import mutant
+from test_engines import differences, run
+
+import desim
+from desim.kernels import network as network_kernels
+from desim.log.parquet import Tables
+from desim.scenario.build import build
+
+BARRIER = ["plt-all", "plt-noisy", "plt-sgd-half", "plt-mixed-schedule", "nfl", "nfl-absolute"]
+
+
+# I2: randomness has an address
+
+
+@pytest.mark.parametrize("name", ["plt-noisy", "plt-deadline", "nfl", "qsgd"])
+def test_observers_shift_no_draw(name):
+    seen = run(name)
+    blind = run(name, **{"observe.metrics": [], "observe.iterates": False})
+    assert seen.events.equals(blind.events)
+    assert seen.releases.equals(blind.releases)
+    assert seen.state["x"].tobytes() == blind.state["x"].tobytes()
+    assert blind.metrics.empty
+
+
+def test_two_algorithms_see_the_same_network_and_devices():
+    nfl, sgd = run("nfl-lossy"), run("qsgd-lossy", **{"compute.redraw": "run"})
+    lost = []
+    for done in (nfl, sgd):
+        rows = done.events[done.events.kind == "lost"]
+        lost.append({tuple(row) for row in rows[["agent", "peer", "round", "value"]].to_numpy()})
+    assert len(lost[0]) > 5
+    assert lost[0] == lost[1]
+
+
+def test_the_seed_matters():
+    assert differences(run("nfl"), run("nfl", seed=6))
+
+
+# I3: delays change clocks, not iterates; doubled durations double timestamps
+
+
+def doubled(scenario):
+    """The scenario with every duration twice as long."""
+    return merged(
+        scenario,
+        {
+            "network": {
+                "link": {
+                    "latency": {"uniform": [0.01, 0.08]},
+                    "bandwidth": {"uniform": [0.05e6, 0.5e6]},
+                }
+            },
+            "compute": {"speed": {"uniform": [50, 450]}},
+        },
+    )
+
+
+@pytest.mark.parametrize("name", BARRIER)
+@pytest.mark.parametrize("engine", ["cohort", "agents"])
+def test_delays_leave_the_iterates_of_barrier_methods(name, engine):
+    slow = merged(CASES[name], {"network": {"link": {"latency": "1 s"}}})
+    fast, late = run(name, engine=engine), desim.run(slow, overrides={"engine": engine})
+    assert fast.iterates.tobytes() == late.iterates.tobytes()
+    assert late.manifest["time"] > fast.manifest["time"]
+
+
+@pytest.mark.parametrize("name", BARRIER)
+def test_doubling_every_duration_doubles_every_timestamp(name):
+    one, two = run(name), desim.run(doubled(CASES[name]))
+    assert np.array_equal(2.0 * one.events.time, two.events.time)
+    assert one.events.drop(columns=["time", "seconds"]).equals(
+        two.events.drop(columns=["time", "seconds"])
+    )
+    assert np.array_equal(2.0 * one.metrics.time, two.metrics.time)
+
+
+# I4: conservation, causality, monotone clocks
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_messages_are_conserved(name):
+    done = run(name)
+    check_log(done)
+
+
+def check_log(done):
+    """The laws that every log obeys."""
+    events, counts = done.events, done.manifest["counts"]
+    kinds = events.groupby("kind", observed=True).bytes.agg(["size", "sum"])
+    have = {
+        k: (int(kinds["size"].get(k, 0)), int(kinds["sum"].get(k, 0)))
+        for k in ("send", "deliver", "lost")
+    }
+    assert (counts["send"], counts["send_bytes"]) == have["send"]
+    flying = have["send"][0] - have["deliver"][0] - have["lost"][0]
+    assert flying == counts["in_flight"] >= 0
+    assert have["send"][1] - have["deliver"][1] - have["lost"][1] >= 0
+    assert (np.diff(events.time) >= 0).all()
+    assert np.array_equal(events.seq, np.arange(len(events)))
+    assert (events.seconds >= 0).all()
+    arrivals = events[events.kind.isin(["deliver", "lost"])]
+    sends = events[events.kind == "send"]
+    key = ["peer", "agent", "round", "value"]
+    sent = sends.rename(columns={"agent": "peer", "peer": "agent"})[[*key, "time", "bytes"]]
+    pairs = arrivals.merge(sent, on=key, suffixes=("", "_sent"))
+    assert len(pairs) == len(arrivals)
+    assert np.allclose(pairs.time, pairs.time_sent + pairs.seconds, rtol=0, atol=1e-12)
+    assert (pairs.bytes == pairs.bytes_sent).all()
+    if len(done.metrics):
+        assert (np.diff(done.metrics.time) >= 0).all()
+        assert done.metrics.time.max() <= done.manifest["time"]
+
+
+def test_a_log_that_loses_messages_is_noticed(monkeypatch):
+    done = run("plt-all")
+    events = done.events
+    lacking = events.drop(events.index[events.kind == "deliver"][3]).reset_index(drop=True)
+    lacking["seq"] = np.arange(len(lacking))
+    broken = type("R", (), {"events": lacking, "metrics": done.metrics, "manifest": done.manifest})
+    with pytest.raises(AssertionError):
+        check_log(broken)
+
+
+# I5: no noise without a row in the ledger
+
+
+@pytest.mark.parametrize("name", ["plt-noisy", "plt-buffer", "nfl", "nfl-phi", "qsgd"])
+def test_every_noisy_release_is_in_the_ledger(name):
+    done = run(name)
+    releases = done.releases
+    assert releases.release.is_unique
+    assert (releases.scale > 0).all()
+    assert np.isfinite(releases.sensitivity).all()
+    rows = done.events[done.events.kind == "release"]
+    assert set(rows.release) == set(releases.release)
+    carried = done.events[(done.events.kind == "send") & (done.events.agent >= 0)]
+    known = set(releases.release)
+    assert set(carried.release) - {-1} <= known
+
+
+def test_noise_without_a_charge_is_an_error():
+    from desim.engine.hub import Clients
+    from desim.privacy.ledger import View, plain
+
+    simulation = build(desim.load(CASES["plt-noisy"]))
+    world = simulation._world(simulation.settings, Tables(), None)
+    who = np.arange(2)
+    uncharged = Clients(world, who, who, plain(6, View.COORDINATOR))
+    with pytest.raises(RuntimeError, match="declares no charge"):
+        _ = uncharged.noise_key
+    charged = Clients(world, who, who, simulation.method.local.terms)
+    assert charged.noise_key == world.ledger.seed
+
+
+def test_only_the_ledger_and_the_charged_kernel_name_the_noise_stream():
+    package = Path(desim.__file__).parent
+    naming = {
+        str(path.relative_to(package))
+        for path in package.rglob("*.py")
+        if "Stream.NOISE" in path.read_text()
+    }
+    assert naming == {"kernels/local.py", "privacy/ledger.py"}
+
+
+# I6: limits that must coincide
+
+
+@pytest.mark.parametrize(
+    ("name", "quiet", "silent"),
+    [
+        ("nfl", {"privacy.noise.sigma": 0.0}, {"privacy": {"relation": "replace-one"}}),
+        ("qsgd", {"privacy.noise.sigma": 0.0}, {"privacy": {"relation": "replace-one"}}),
+        (
+            "plt-noisy",
+            {"algorithm.local.tau": 0.0},
+            {"algorithm.local": {"solver": "gradient", "epochs": 3}},
+        ),
+    ],
+)
+def test_no_noise_equals_the_twin_without_privacy(name, quiet, silent):
+    assert run(name, **quiet).iterates.tobytes() == run(name, **silent).iterates.tobytes()
+    assert run(name).iterates.tobytes() != run(name, **silent).iterates.tobytes()
+
+
+@pytest.mark.parametrize("participation", [{"bernoulli": 1.0}, {"uniform": 6}])
+def test_full_participation_drawn_equals_declared(participation):
+    assert differences(run("plt-all"), run("plt-all", participation=participation)) == []
+    assert differences(run("plt-all"), run("plt-all", participation={"uniform": 5}))
+
+
+# I7: a rerun of the stored scenario
+
+
+@pytest.mark.parametrize("name", ["plt-lossy", "plt-each", "nfl-absolute", "qsgd"])
+def test_the_stored_scenario_gives_the_same_log(name, tmp_path):
+    first = desim.run(CASES[name], out=tmp_path / "a")
+    again = desim.run(tmp_path / "a" / "scenario.yaml", out=tmp_path / "b")
+    assert differences(first, again) == []
+    for table in ("events", "metrics", "releases"):
+        assert (tmp_path / "a" / f"{table}.parquet").read_bytes() == (
+            tmp_path / "b" / f"{table}.parquet"
+        ).read_bytes()
+
+
+def test_a_longer_run_begins_like_a_shorter_one():
+    for name in ("nfl", "plt-deadline"):
+        short, long = run(name), run(name, **{"stop.rounds": 24})
+        assert long.iterates[: len(short.iterates)].tobytes() == short.iterates.tobytes()
+
+
+def test_flushing_often_changes_nothing(monkeypatch, tmp_path):
+    from desim.log import rows
+
+    whole = [run(name) for name in ("nfl-lossy", "plt-resend-deadline")]
+    monkeypatch.setattr(rows, "FLUSH_ROWS", 40)
+    for name, one in zip(("nfl-lossy", "plt-resend-deadline"), whole, strict=True):
+        for engine in ("cohort", "agents"):
+            out = tmp_path / f"{name}-{engine}"
+            flushed = desim.run(CASES[name], out=out, overrides={"engine": engine})
+            assert differences(one, flushed) == []
+
+
+def test_the_laws_catch_a_link_that_is_faster_than_its_latency(monkeypatch):
+    broken = mutant(network_kernels, "arrival = begin + delay", "arrival = begin + 0.5 * delay")
+    links = build(desim.load(CASES["nfl"])).settings.links
+    rows = network_kernels.transmit_one, broken.transmit_one
+    from desim.kernels.record import empty_rows
+
+    arrivals = [f(links, 0, 1.0, 1, 0, 64, -1, 0, empty_rows(8)) for f in rows]
+    assert arrivals[0] > arrivals[1]

@@ -1,0 +1,161 @@
+"""Imports point downwards, libraries stay behind their fences, files stay small and say why."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parents[1] / "desim"
+LAYERS = [
+    "errors units fields keys jit distributions kernels.elementary",  # keys draw with its log
+    "losses regularizers",
+    "kernels",
+    "problem data optimum privacy network compute participation policy",
+    "log",
+    "engine",
+    "algorithms",
+    "scenario",
+    "runs replay retime study plots report",
+    "cli __main__",
+]
+LEVEL = {name: depth for depth, names in enumerate(LAYERS) for name in names.split()}
+FENCES = {
+    "simpy": "desim.engine",
+    "networkx": "desim.network.topology",
+    "ruamel": "desim.scenario.load",
+    "matplotlib": "desim.plots",
+    "pyarrow": "desim.log",
+    "yaml": "nowhere",
+}
+EMPTY_NAMES = re.compile(r"^(utils?|helpers?|managers?|base|misc|common)(_|$)")
+
+
+def level(name):
+    """Layer of a dotted module name by its longest prefix in the table; None where it has none."""
+    parts = name.split(".")[1:]
+    known = [LEVEL.get(".".join(parts[:n])) for n in range(len(parts), 0, -1)]
+    return next((one for one in known if one is not None), None)
+
+
+def sources():
+    """{dotted module name: text} of every module of desim; packages by their own name."""
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path.read_text("utf-8")
+    return found
+
+
+def imports(name, text, modules):
+    """Dotted names of the modules that the module imports, wherever in it: the most exact ones."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level:
+            yield f"a relative import on line {node.lineno}"
+        elif isinstance(node, ast.ImportFrom):
+            inner = [f"{node.module}.{alias.name}" for alias in node.names]
+            yield from (one if one in modules else node.module for one in inner)
+
+
+def layering(modules):
+    """One line for every import that points upwards or sideways out of order, or jumps a fence."""
+    for name, text in modules.items():
+        own = level(name)
+        if own is None and name != "desim":
+            yield f"{name} is in no layer"
+            continue
+        for target in imports(name, text, modules):
+            top = target.split(".")[0]
+            fence = FENCES.get(top)
+            if fence and not f"{name}.".startswith(f"{fence}."):
+                yield f"{name} imports {top}, which only {fence} may"
+            if " " in target:
+                yield f"{name} has {target}"
+            if top == "desim" and own is not None and (level(target) or 0) > own:
+                yield f"{name} imports {target}, which is above it"
+
+
+def cycles(modules):
+    """Modules that import themselves over others (imports inside functions count too)."""
+    graph = {
+        name: {t for t in imports(name, text, modules) if t in modules and t != "desim"}
+        for name, text in modules.items()
+        if name != "desim"
+    }
+    while leaves := [name for name, targets in graph.items() if not targets & graph.keys()]:
+        for name in leaves:
+            del graph[name]
+    return sorted(graph)
+
+
+def house(modules):
+    """One line for every file that is too long, silent, or named after nothing."""
+    for name, text in modules.items():
+        lines = text.count("\n")
+        if lines > 300:
+            yield f"{name} has {lines} lines"
+        if not ast.get_docstring(ast.parse(text)):
+            yield f"{name} has no docstring"
+        if any(EMPTY_NAMES.match(part) for part in name.split(".")):
+            yield f"{name} is a name that says nothing"
+
+
+def test_imports_point_downwards():
+    assert list(layering(sources())) == []
+
+
+def test_no_import_goes_round():
+    assert cycles(sources()) == []
+
+
+def test_files_are_short_and_say_why():
+    assert list(house(sources())) == []
+
+
+WRONG = [
+    ({"desim.losses": "import desim.runs"}, layering),
+    ({"desim.losses": "from desim import run", "desim.run": ""}, layering),
+    ({"desim.kernels.local": "def f():\n    from desim.engine.jobs import run"}, layering),
+    ({"desim.cli": "from .run import run"}, layering),
+    ({"desim.algorithms.fed_plt": "import simpy"}, layering),
+    ({"desim.enginework": "import math"}, layering),
+    ({"desim.network.links": "from networkx import Graph"}, layering),
+    ({"desim.scenario.schema": "from ruamel.yaml import YAML"}, layering),
+    ({"desim.run": "import matplotlib.pyplot as plt"}, layering),
+    ({"desim.run": "from pyarrow import parquet"}, layering),
+    ({"desim.scenario.load": "import yaml"}, layering),
+    ({"desim": "import simpy"}, layering),
+    ({"desim.data": "import desim.problem", "desim.problem": "from desim import data"}, cycles),
+    ({"desim.keys": '"""Why."""\n' + "x = 1\n" * 300}, house),
+    ({"desim.keys": "x = 1"}, house),
+    ({"desim.network.utils": '"""Why."""'}, house),
+    ({"desim.base_method": '"""Why."""'}, house),
+]
+
+
+@pytest.mark.parametrize(("modules", "rule"), WRONG)
+def test_a_wrong_house_is_noticed(modules, rule):
+    assert len(list(rule(modules))) >= 1
+
+
+def test_a_right_house_passes():
+    modules = {
+        "desim": '"""Why."""',
+        "desim.losses": '"""Why."""\nfrom desim.keys import Stream\nimport numpy',
+        "desim.engine.agents": '"""Why."""\nimport simpy\nfrom desim import losses',
+    }
+    assert [*layering(modules), *cycles(modules), *house(modules)] == []
+
+
+def test_import_desim_is_light():
+    heavy = "{'numba', 'matplotlib', 'pandas', 'simpy', 'sklearn', 'scipy', 'pyarrow'}"
+    code = f"import desim, sys; print(sorted({heavy} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+    wrong = code.replace("import desim", "import desim, pyarrow")
+    done = subprocess.run([sys.executable, "-c", wrong], capture_output=True, text=True, check=True)
+    assert "pyarrow" in done.stdout

@@ -1,0 +1,199 @@
+"""Tables: what is appended is what is read, whatever the flushes, however the run ended."""
+
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from mutant import mutant
+
+from desim.errors import InputError
+from desim.log import parquet
+from desim.log.parquet import SCHEMAS, Tables, read_table
+
+KINDS = ["compute", "send", "deliver"]
+
+
+def event_columns(rows, first=0):
+    """Rows first..first+rows-1 of one endless log."""
+    seq = np.arange(first, first + rows)
+    return {
+        "time": 0.25 * (seq // 3),
+        "seq": seq,
+        "kind": pd.Categorical.from_codes(seq % 3, KINDS),
+        "agent": seq % 7 - 1,
+        "peer": -1 + 0 * seq,
+        "round": seq // 10,
+        "bytes": 136 * (seq % 2),
+        "seconds": 0.1 * (seq % 5),
+        "value": np.full(rows, np.nan),
+        "release": np.where(seq % 4 == 0, seq, -1),
+    }
+
+
+METRICS = {
+    "time": [0.0, 0.5],
+    "round": [0, 1],
+    "metric": ["error", "accuracy"],
+    "agent": [-1, 3],
+    "value": [1.0, 0.5],
+}
+RELEASES = {
+    "time": [0.5],
+    "agent": [2],
+    "round": [1],
+    "release": [12],
+    "mechanism": np.array(["gaussian"]),
+    "sensitivity": [np.inf],
+    "scale": [0.1],
+    "sampling": [np.nan],
+    "seen_by": np.array(["coordinator"], object),
+    "delivered": [1],
+}
+
+
+def fill(tables, cuts):
+    for first, last in pairwise(cuts):
+        tables.append("events", event_columns(last - first, first))
+    return tables
+
+
+def check_flushes_do_not_matter(module, folder, cuts):
+    """The file of a run flushed at `cuts` has the bytes of one that was flushed once."""
+    files = []
+    for number, way in enumerate(([0, cuts[-1]], cuts)):
+        directory = folder / str(number)
+        directory.mkdir(parents=True)
+        fill(module.Tables(directory), way).finish()
+        files.append((directory / "events.parquet").read_bytes())
+    assert files[0] == files[1]
+
+
+@pytest.mark.parametrize(
+    "cuts", [[0, 1, 2, 500], [0, 200, 200, 500], list(range(0, 501, 20)), [0, 128, 256, 384]]
+)
+def test_the_file_does_not_depend_on_the_flushes(tmp_path, monkeypatch, cuts):
+    monkeypatch.setattr(parquet, "GROUP", 128)
+    check_flushes_do_not_matter(parquet, tmp_path, cuts)
+    assert pq.ParquetFile(tmp_path / "1" / "events.parquet").num_row_groups == -(-cuts[-1] // 128)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("waiting = [whole.slice(full)] if", "waiting = [] if"),
+        ('int(path.stem.rpartition("-")[2])', 'str(path.stem.rpartition("-")[2])[::-1]'),
+        ("yield _concatenated(schema, waiting)", "yield waiting[0]"),
+    ],
+)
+def test_a_merge_that_loses_or_mixes_rows_is_noticed(tmp_path, right, wrong):
+    twin = mutant(parquet, right, wrong)
+    twin.GROUP = 128
+    with pytest.raises(AssertionError):
+        check_flushes_do_not_matter(twin, tmp_path, list(range(0, 501, 20)))
+
+
+def test_what_is_read_is_what_was_appended(tmp_path):
+    stored, kept = fill(Tables(tmp_path), [0, 20, 50]), fill(Tables(), [0, 20, 50])
+    for tables in (stored, kept):
+        tables.append("metrics", METRICS)
+        tables.append("releases", RELEASES)
+    flushed = {name: read_table(tmp_path, name) for name in SCHEMAS}
+    stored.finish()
+    for name, columns in [
+        ("events", event_columns(50)),
+        ("metrics", METRICS),
+        ("releases", RELEASES),
+    ]:
+        frame = read_table(tmp_path, name)
+        pd.testing.assert_frame_equal(frame, flushed[name])
+        pd.testing.assert_frame_equal(frame, kept.read(name))
+        for column, values in columns.items():
+            np.testing.assert_array_equal(frame[column], np.asarray(values))
+
+
+def test_columns_have_their_types_and_units(tmp_path):
+    fill(Tables(tmp_path), [0, 5]).finish()
+    frame = read_table(tmp_path, "events")
+    assert [str(kind) for kind in frame.dtypes] == (
+        "float64 int64 category int32 int32 int32 int64 float64 float64 int64".split()
+    )
+    assert list(frame["kind"].cat.categories) == sorted(KINDS)
+    assert frame.attrs["units"] == {"time": "s", "seconds": "s", "bytes": "B"}
+
+
+def test_empty_tables_have_their_columns(tmp_path):
+    Tables(tmp_path).finish()
+    for frame in (read_table(tmp_path, "metrics"), Tables().read("metrics")):
+        assert list(frame) == SCHEMAS["metrics"].names
+        assert len(frame) == 0
+        assert str(frame["metric"].dtype) == "category"
+
+
+def test_some_columns_only(tmp_path):
+    fill(Tables(tmp_path), [0, 5]).finish()
+    assert list(read_table(tmp_path, "events", ["kind", "time"])) == ["kind", "time"]
+
+
+def test_a_killed_run_is_read_from_its_parts(tmp_path):
+    fill(Tables(tmp_path), list(range(0, 121, 10)))
+    (tmp_path / "parts" / "events-00012.partial").write_bytes(b"PAR1 torn in the middle")
+    assert read_table(tmp_path, "events")["seq"].tolist() == list(range(120))
+    assert len(read_table(tmp_path, "releases")) == 0
+
+
+def test_finish_leaves_three_files(tmp_path):
+    fill(Tables(tmp_path), [0, 5, 9]).finish()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "events.parquet",
+        "metrics.parquet",
+        "releases.parquet",
+    ]
+
+
+def test_files_are_compressed_as_measured(tmp_path):
+    fill(Tables(tmp_path), [0, 5000]).finish()
+    group = pq.ParquetFile(tmp_path / "events.parquet").metadata.row_group(0)
+    columns = [group.column(number) for number in range(group.num_columns)]
+    encodings = {column.path_in_schema: column.encodings for column in columns}
+    assert {column.compression for column in columns} == {"ZSTD"}
+    assert "BYTE_STREAM_SPLIT" in encodings["time"]
+    assert "DELTA_BINARY_PACKED" in encodings["seq"]
+    assert "RLE_DICTIONARY" in encodings["kind"]
+
+
+@pytest.mark.parametrize("directory", [True, False])
+def test_buffers_may_be_used_again(tmp_path, directory):
+    columns = event_columns(4)
+    tables = Tables(tmp_path if directory else None)
+    tables.append("events", columns)
+    columns["time"][:] = 99.0
+    assert tables.read("events")["time"].max() < 1.0
+
+
+def test_rows_must_be_whole():
+    columns = event_columns(4)
+    with pytest.raises(ValueError, match="different lengths"):
+        Tables().append("events", columns | {"time": columns["time"][:3]})
+    with pytest.raises(ValueError, match="unknown columns speed"):
+        Tables().append("events", columns | {"speed": columns["time"]})
+    del columns["release"]
+    with pytest.raises(ValueError, match="columns release"):
+        Tables().append("events", columns)
+
+
+def test_a_damaged_file_is_bad_input(tmp_path):
+    fill(Tables(tmp_path), [0, 500]).finish()
+    path = tmp_path / "events.parquet"
+    path.write_bytes(path.read_bytes()[:-40])
+    with pytest.raises(InputError, match=r"events\.parquet: not a table of desim, or damaged"):
+        read_table(tmp_path, "events")
+
+
+def test_a_part_that_cannot_be_written_leaves_the_others(tmp_path):
+    tables = fill(Tables(tmp_path), [0, 5])
+    (tmp_path / "parts" / "events-00001.partial").mkdir()
+    with pytest.raises(OSError, match="events-00001"):
+        tables.append("events", event_columns(5, 5))
+    assert len(read_table(tmp_path, "events")) == 5
