@@ -44,7 +44,7 @@ class Policy:
     @property
     def interrupts(self) -> bool:
         """Whether a new call may meet an agent that still computes for an older one."""
-        return self.kind in ("deadline", "quorum") and self.late == "discard"
+        return self.kind != "all" and self.late == "discard"
 
     def counts(self, fresh: bool) -> bool:
         """Say whether a reply counts towards the number that closes the collection."""

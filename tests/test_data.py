@@ -5,37 +5,9 @@ import gzip
 import numpy as np
 import pandas as pd
 import pytest
+from sections import TABLE, made, shares, written
 
-from desim.data import read
 from desim.errors import InputError
-from desim.losses import Loss
-from desim.scenario.problem_section import Problem
-
-TABLE = "age,group,height,city,sick\n30,2,1.5,Bern,no\n40,1,1.75,Thun,yes\n50,2,1.25,Bern,yes\n"
-
-
-def made(loss="logistic", seed=0, reader=read, **keys):
-    """The shards of a problem section written as `keys`, those of its data among them."""
-    above = {key: keys.pop(key) for key in ("agents", "partition", "sizes") if key in keys}
-    section = Problem.model_validate({"data": keys, "loss": loss, **above})
-    return reader(
-        section.data,
-        agents=section.agents,
-        partition=section.partition,
-        sizes=section.sizes,
-        seed=seed,
-        loss=Loss(section.loss.kind),
-    )
-
-
-def written(folder, text, name="table.csv"):
-    (folder / name).write_text(text)
-    return {"source": "csv", "file": str(folder / name), "label": "sick", "agents": 1}
-
-
-def shares(shards):
-    return np.split(np.arange(len(shards.b)), shards.start[1:-1])
-
 
 # generated rows
 
@@ -271,57 +243,3 @@ def test_what_is_no_archive_is_refused(tmp_path):
         (tmp_path / "x.npz").write_bytes(content)
         with pytest.raises(InputError, match="cannot be read as npz"):
             made(source="npz", file=str(tmp_path / "x.npz"))
-
-
-# preparation
-
-
-@pytest.mark.parametrize("scale", ["none", "minmax", "unit-ball"])
-@pytest.mark.parametrize("normalize", ["none", "l2", "clip"])
-def test_scaling_and_norms(scale, normalize):
-    keys = {"source": "sklearn", "name": "wine", "agents": 3, "partition": "contiguous"}
-    raw = made("squared", **keys).A
-    A = made("squared", **keys, scale=scale, normalize=normalize, test=0).A
-    if scale == "minmax":
-        raw = (raw - raw.min(axis=0)) / (raw.max(axis=0) - raw.min(axis=0))
-    elif scale == "unit-ball":
-        raw = raw / np.linalg.norm(raw, axis=1).max()
-    norms = np.linalg.norm(raw, axis=1)[:, None]
-    divide = {"none": 1.0, "l2": norms, "clip": np.maximum(norms, 1.0)}[normalize]
-    np.testing.assert_allclose(A, raw / divide, rtol=1e-13, atol=1e-15)
-
-
-def test_test_rows_are_a_fixed_share_and_are_not_trained_on():
-    keys = {"source": "sklearn", "name": "iris", "positive": 0, "agents": 2}
-    shards, other = made(**keys, test=0.2), made(**keys, test=0.2, seed=1)
-    assert len(shards.test_b) == 30
-    whole = made(**keys, partition="contiguous").A
-    together = np.concatenate([shards.A, shards.test_A])
-    assert np.array_equal(np.sort(together, axis=0), np.sort(whole, axis=0))
-    assert not np.array_equal(shards.test_A, other.test_A)
-
-
-# partitions by what the data say
-
-
-def test_by_column(tmp_path):
-    keys = written(tmp_path, TABLE)
-    del keys["agents"]
-    shards = made(**keys, partition={"by": "group"})
-    assert shards.start.tolist() == [0, 1, 3]
-    assert shards.names == ("age", "height")  # whose a row is is no feature, unless named
-    assert shards.A[:, 0].tolist() == [40.0, 30.0, 50.0]
-    named = made(**keys, features=["group"], partition={"by": "group"})
-    assert named.A[:, 0].tolist() == [1.0, 2.0, 2.0]
-    missing = written(tmp_path, TABLE.replace("Thun", ""), "missing.csv")
-    with pytest.raises(InputError, match="'city' has missing or mixed values"):
-        made(**{**missing, "partition": {"by": "city"}})
-
-
-def test_partition_goes_by_raw_labels():
-    """Ten digits dealt two by two although the loss sees two classes."""
-    keys = {"source": "sklearn", "name": "digits", "positive": [5, 6, 7, 8, 9], "agents": 5}
-    shards = made(**keys, partition={"labels": 2})
-    plain = made("squared", **{**keys, "positive": []}, partition={"labels": 2})
-    assert np.array_equal(shards.A, plain.A)
-    assert [len(set(plain.b[part])) for part in shares(plain)] == [2] * 5

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mutant import mutant
+from sections import TABLE, made, shares, written
 
 from desim.data import partition, prepare
 from desim.errors import InputError
@@ -152,3 +153,51 @@ def test_so_many_labels_each():
 def test_impossible_partitions_are_refused(keys, message):
     with pytest.raises(InputError, match=message):
         dealt(**keys)
+
+
+@pytest.mark.parametrize("scale", ["none", "minmax", "unit-ball"])
+@pytest.mark.parametrize("normalize", ["none", "l2", "clip"])
+def test_scaling_and_norms(scale, normalize):
+    keys = {"source": "sklearn", "name": "wine", "agents": 3, "partition": "contiguous"}
+    raw = made("squared", **keys).A
+    A = made("squared", **keys, scale=scale, normalize=normalize, test=0).A
+    if scale == "minmax":
+        raw = (raw - raw.min(axis=0)) / (raw.max(axis=0) - raw.min(axis=0))
+    elif scale == "unit-ball":
+        raw = raw / np.linalg.norm(raw, axis=1).max()
+    norms = np.linalg.norm(raw, axis=1)[:, None]
+    divide = {"none": 1.0, "l2": norms, "clip": np.maximum(norms, 1.0)}[normalize]
+    np.testing.assert_allclose(A, raw / divide, rtol=1e-13, atol=1e-15)
+
+
+def test_test_rows_are_a_fixed_share_and_are_not_trained_on():
+    keys = {"source": "sklearn", "name": "iris", "positive": 0, "agents": 2}
+    shards, other = made(**keys, test=0.2), made(**keys, test=0.2, seed=1)
+    assert len(shards.test_b) == 30
+    whole = made(**keys, partition="contiguous").A
+    together = np.concatenate([shards.A, shards.test_A])
+    assert np.array_equal(np.sort(together, axis=0), np.sort(whole, axis=0))
+    assert not np.array_equal(shards.test_A, other.test_A)
+
+
+def test_by_column(tmp_path):
+    keys = written(tmp_path, TABLE)
+    del keys["agents"]
+    shards = made(**keys, partition={"by": "group"})
+    assert shards.start.tolist() == [0, 1, 3]
+    assert shards.names == ("age", "height")  # whose a row is is no feature, unless named
+    assert shards.A[:, 0].tolist() == [40.0, 30.0, 50.0]
+    named = made(**keys, features=["group"], partition={"by": "group"})
+    assert named.A[:, 0].tolist() == [1.0, 2.0, 2.0]
+    missing = written(tmp_path, TABLE.replace("Thun", ""), "missing.csv")
+    with pytest.raises(InputError, match="'city' has missing or mixed values"):
+        made(**{**missing, "partition": {"by": "city"}})
+
+
+def test_partition_goes_by_raw_labels():
+    """Ten digits dealt two by two although the loss sees two classes."""
+    keys = {"source": "sklearn", "name": "digits", "positive": [5, 6, 7, 8, 9], "agents": 5}
+    shards = made(**keys, partition={"labels": 2})
+    plain = made("squared", **{**keys, "positive": []}, partition={"labels": 2})
+    assert np.array_equal(shards.A, plain.A)
+    assert [len(set(plain.b[part])) for part in shares(plain)] == [2] * 5

@@ -22,6 +22,8 @@ class Clock(simpy.Environment):
     `now + (t - now)` may miss t by a rounding, and then the engines would not agree to the last bit.
     """
 
+    resting = 0  # computations that wait for their device to come up again
+
     def at(self, time: float, callback: Callable[[], None], priority: int = NORMAL) -> simpy.Event:
         """Return an event that happens at `time` s (not before now) and runs `callback`."""
         event = simpy.Event(self)
@@ -41,7 +43,7 @@ class Clock(simpy.Environment):
         """
         horizon, steps = world.settings.horizon, 0
         while not finished() and not world.reached:
-            if len(self._queue) <= churning or self.peek() == np.inf:
+            if (len(self._queue) <= churning and not self.resting) or self.peek() == np.inf:
                 return False
             if self.peek() > horizon:
                 return True
@@ -74,7 +76,7 @@ class Device:
             begin: float | None = None
             self.computing = True
             try:
-                yield self.up
+                yield from self.ready()
                 begin = float(self.clock.now)
                 yield self.clock.timeout(seconds)
                 return begin
@@ -85,6 +87,14 @@ class Device:
                     raise
             finally:
                 self.computing = False
+
+    def ready(self) -> Steps:
+        """Wait until the device is up."""
+        self.clock.resting += 1
+        try:
+            yield self.up
+        finally:
+            self.clock.resting -= 1
 
     def _abort(self, begin: float, round_: int) -> None:
         now = float(self.clock.now)

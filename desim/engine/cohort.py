@@ -113,9 +113,11 @@ class Cohort:
         work (n,): per-example gradient evaluations, what the log shows.
         """
         amount = np.broadcast_to(np.asarray(work, float), self.who.shape)
-        if seconds is None:
-            return Compute(job, inputs, amount / self.speed(), amount)
-        return Compute(job, inputs, np.full(len(self.who), float(seconds)), amount)
+        if seconds is not None:
+            return Compute(job, inputs, np.full(len(self.who), float(seconds)), amount)
+        with np.errstate(divide="ignore"):
+            with np.errstate(divide="ignore"):  # a speed of 0 takes for ever
+                return Compute(job, inputs, amount / self.speed(), amount)
 
     def release(self, value: Array, terms: Terms, where: Any = None) -> Array:
         """Return value (n, dim) with the noise of `terms`, charged to the agents where `where`."""

@@ -176,7 +176,7 @@ class Agent:
                 yield box.complete
         if request.within < np.inf:
             yield self.clock.last()
-        yield self.device.up
+        yield from self.device.ready()
         fresh = box.read(number)
         now = float(self.clock.now)
         self.world.log.add(

@@ -12,7 +12,7 @@ from desim.engine import graph_agents, graph_cohort, star_agents, star_cohort
 from desim.engine.metrics import MetricRows, Metrics
 from desim.engine.observer import ClockObserver, RoundObserver
 from desim.engine.world import Discard, Progress, Settings, Sink, World
-from desim.errors import RunError
+from desim.errors import Deadlock, RunError
 from desim.kernels.record import Kind
 from desim.log.outcome import Outcome
 from desim.problem import Problem
@@ -67,8 +67,10 @@ class Simulation:
             end = ENGINES[self.method.kind, self.engine](program, world)
             reason = self._reason(world, end)
         except RunError as failure:
+            if isinstance(failure.__cause__, RunError):  # SimPy raises a copy of a process's error
+                failure = failure.__cause__
             status, reason, error = "failed", str(failure), failure
-            end = failure.time
+            end = world.drain() if isinstance(failure, Deadlock) else failure.time
         except KeyboardInterrupt:
             end, status, reason = world.now, "stopped", "interrupted by Ctrl-C"
         world.finish(end)

@@ -56,7 +56,9 @@ class AgentStation:
         speed = np.empty(len(who))
         speeds_into(world.settings.speeds, who, rounds, speed)
         mechanism, view, amounts = hub.terms.compiled
-        for i, seconds in zip(who.tolist(), work[who] / speed, strict=True):
+        with np.errstate(divide="ignore"):
+            durations = work[who] / speed
+        for i, seconds in zip(who.tolist(), durations, strict=True):
             world.log.add(Kind.ACTIVATE, 0, i, hub.round, self.now)
             hub.calls.pending[i], hub.calls.round_[i] = 1, hub.round
             self.arrived.discard(i)

@@ -138,6 +138,11 @@ class World:
         self.observer.settle(frontier)
         self.sink.append("metrics", self.observer.rows.take(frontier))
 
+    def drain(self) -> float:
+        """Hand over all rows, nothing more being to come; return the time s of the last one."""
+        self.flush(np.inf)
+        return self.log.last
+
     @property
     def reached(self) -> bool:
         """Whether the target that ends the run holds."""

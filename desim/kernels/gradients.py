@@ -135,7 +135,7 @@ def _clip(limit, u):
 
 
 @inline
-def _forward(columns, w, u):
+def forward(columns, w, u):
     """Set u (m,) to w (dim,) times columns (dim, m)."""
     dim, m = columns.shape
     u[:m] = 0.0
@@ -174,7 +174,7 @@ def block_gradient(w, block, scale, weight, c, lasso, data, u, g):
     if lasso != 0.0:
         for j in range(w.size):
             g[j] += lasso * np.sign(w[j])
-    _forward(block.columns, w, u)
+    forward(block.columns, w, u)
     _slopes(data.code, data.knee, block.b, u)
     if data.clipped:
         _clip(block.limit, u)

@@ -53,6 +53,7 @@ class EventLog:
     def __init__(self, capacity: int = 1 << 14) -> None:
         self.rows: Rows = empty_rows(capacity)
         self.written = 0
+        self.last = 0.0  # time s of the latest row that has left
         self.counts = np.zeros(len(Kind), np.int64)
         self.bytes = np.zeros(len(Kind), np.int64)
 
@@ -103,6 +104,7 @@ class EventLog:
     def _columns(self, ints: NDArray[np.int64], floats: NDArray[np.float64]) -> dict[str, Any]:
         order = sort_rows(ints, np.ascontiguousarray(floats[:, 0]))
         ints, floats = ints[order], floats[order]
+        self.last = float(floats[-1, 0]) if len(floats) else self.last
         first, self.written = self.written, self.written + len(ints)
         self.counts += np.bincount(ints[:, 0], minlength=len(Kind))
         self.bytes += np.bincount(ints[:, 0], ints[:, 4], minlength=len(Kind)).astype(np.int64)

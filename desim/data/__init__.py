@@ -1,0 +1,95 @@
+"""The rows of all agents, read or generated as the scenario's problem.data says.
+
+A source gives one table; test rows leave it, features are scaled by what remains, and a partition
+deals the rest to the agents. Every draw has an address in the stream DATA.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from desim.data.arrays import read_arrays
+from desim.data.labels import classes, numbers
+from desim.data.partition import Deal, deal
+from desim.data.prepare import held_out, prepared
+from desim.data.table import Table
+from desim.data.tables import read_table
+from desim.errors import InputError, spelling
+from desim.losses import Loss
+
+Array = NDArray[np.float64]
+
+
+class Shards(NamedTuple):
+    """Agents' rows A (rows, features) and b (rows,), agent i's start[i]:start[i + 1]; test rows."""
+
+    A: Array
+    b: Array
+    start: NDArray[np.int64]
+    test_A: Array | None
+    test_b: Array | None
+    names: tuple[str, ...]
+
+
+def read(
+    section: Any,
+    *,
+    agents: int | None,
+    partition: Any,
+    sizes: Sequence[int] = (),
+    seed: int,
+    loss: Loss,
+) -> Shards:
+    """The rows of the agents for `section` (problem.data) and `partition` (kind, value).
+
+    agents: None where the data say it; sizes: relative rows of each agent, () for equal ones.
+    Raises InputError for whatever is wrong with the data: missing values, labels that do not suit
+    the loss, too few rows.
+    """
+    if section.source == "npz":
+        A, b = read_arrays(section.file, agents)
+        start = np.arange(len(A) + 1) * A.shape[1]
+        names = tuple(f"x{j}" for j in range(A.shape[2]))
+        return Shards(A.reshape(-1, A.shape[2]), b.ravel(), start, None, None, names)
+    table = read_table(section, agents, seed)
+    groups = None
+    if partition.kind == "by":
+        table, groups = _grouped(table, partition.value, getattr(section, "features", ()))
+    b = numbers(table, getattr(section, "positive", ()), loss)
+    test = held_out(len(b), section.test, seed) if table.test is None else table.test
+    train = ~test
+    A, test_A, names = prepared(table.A[train], table.A[test], table.names, section)
+    how = Deal(
+        partition.kind,
+        partition.value,
+        seed,
+        sizes=tuple(sizes),
+        classes=classes(table.labels[train]),
+        groups=None if groups is None else groups[train],
+    )
+    shares = deal(int(train.sum()), agents, how)
+    order, start = np.concatenate(shares), np.cumsum([0, *(len(share) for share in shares)])
+    tested = bool(test.any())
+    return Shards(
+        A[order],
+        b[train][order],
+        start.astype(np.int64),
+        test_A if tested else None,
+        b[test] if tested else None,
+        names,
+    )
+
+
+def _grouped(table: Table, column: str, named: Sequence[str]) -> tuple[Table, NDArray[Any]]:
+    """The table without the column that says whose a row is, unless that is named a feature."""
+    if column not in table.columns:
+        near = spelling(column, table.columns)
+        raise InputError(f"problem.partition.by: found no column {column!r} in the data{near}")
+    groups = table.columns[column]
+    if column in table.names and column not in named:
+        keep = [j for j, name in enumerate(table.names) if name != column]
+        names = tuple(table.names[j] for j in keep)
+        table = table._replace(A=table.A[:, keep], names=names)
+    return table, groups

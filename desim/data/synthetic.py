@@ -1,0 +1,62 @@
+"""Generated tables; the last rows are for testing."""
+
+from typing import Any
+
+import numpy as np
+
+from desim import keys
+from desim.data.table import Draw, Table
+from desim.errors import InputError
+from desim.keys import Stream
+
+
+def generate(section: Any, agents: int | None, seed: int) -> Table:
+    """Training rows for all agents, section.rows each, and the test rows."""
+    if agents is None:
+        raise InputError("problem.agents: missing; generated data need the number of agents")
+    train = agents * section.rows
+    tested = max(1, round(train * section.test / (1.0 - section.test))) if section.test else 0
+    make = _classification if section.kind == "classification" else _regression
+    A, b = make(section, agents, tested, seed)
+    names = tuple(f"x{j}" for j in range(A.shape[1]))
+    test = np.arange(train + tested) >= train
+    return Table(A, b, names, dict(zip(names, A.T, strict=True)), {}, test)
+
+
+def _classification(section: Any, agents: int, tested: int, seed: int) -> tuple[Any, Any]:
+    """scikit-learn's clusters at hypercube corners (Guyon 2003), labels -1, 1, none redundant."""
+    from sklearn.datasets import make_classification
+
+    state = keys.integers(seed, Stream.DATA, 2**31 - 1, round=Draw.GENERATOR)
+    A, label = make_classification(
+        n_samples=agents * section.rows + tested,
+        n_features=section.dim - section.intercept,
+        n_informative=section.informative,
+        n_redundant=0,
+        n_clusters_per_class=section.clusters,
+        class_sep=section.separation,
+        flip_y=section.flip,
+        random_state=int(state[0]),
+    )
+    return A, 2.0 * label - 1.0
+
+
+def _regression(section: Any, agents: int, tested: int, seed: int) -> tuple[Any, Any]:
+    """Labels b = a.w + noise with a, w ~ N(0, I).
+
+    Each agent's rows have their own address (test rows: agent -1), so that an agent more changes
+    nobody else's; an intercept is one more coordinate of w.
+    """
+    features = section.dim - section.intercept
+    parts = [(agent, section.rows) for agent in range(agents)] + [(-1, tested)]
+    A = np.concatenate(
+        [
+            keys.normals(seed, Stream.DATA, agent=i, round=Draw.FEATURES, size=m * features)
+            for i, m in parts
+        ]
+    ).reshape(-1, features)
+    w = keys.normals(seed, Stream.DATA, round=Draw.TRUTH, size=section.dim)
+    noise = np.concatenate(
+        [keys.normals(seed, Stream.DATA, agent=i, round=Draw.NOISE, size=m) for i, m in parts]
+    )
+    return A, A @ w[section.intercept :] + section.intercept * w[0] + section.noise * noise

@@ -1,0 +1,36 @@
+"""What every source gives, and the purposes that draws of the stream DATA have."""
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Draw(IntEnum):
+    """The round of an address in the stream DATA: what the draw decides."""
+
+    GENERATOR = 0
+    FEATURES = 1
+    NOISE = 2
+    TRUTH = 3
+    TEST = 4
+    SHUFFLE = 5
+    SHARES = 6
+    OWNERS = 7
+
+
+class Table(NamedTuple):
+    """One table: features A (rows, features), raw labels (rows,), and all columns by name.
+
+    codes: the label that a name stands for, where the source names its labels; test: which rows
+    (rows,) are for testing, None where that is still to be drawn.
+    """
+
+    A: NDArray[np.float64]
+    labels: NDArray[Any]
+    names: tuple[str, ...]
+    columns: Mapping[str, NDArray[Any]]
+    codes: Mapping[str, object]
+    test: NDArray[np.bool_] | None = None

@@ -1,0 +1,3 @@
+"""A plugin that fails on import."""
+
+1 / 0  # noqa: B018

@@ -1,0 +1,110 @@
+"""Runs that cannot go on: the log up to there stays readable, and the reason names the root."""
+
+import numpy as np
+import pytest
+from cases import LOSSY, graph, merged, star
+from test_invariants import check_log
+
+import desim
+from desim.errors import Deadlock, Diverged
+
+ENGINES = ["cohort", "agents"]
+DROP = {"network": merged(LOSSY, {"link": {"loss": "3 %", "on_loss": "drop"}})}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("make", [star, graph])
+def test_divergence_names_agent_round_time_and_key(make, engine, tmp_path):
+    wild = {
+        star: star(
+            algorithm={"name": "fed-plt", "rho": 50.0, "local": {"epochs": 60, "step": 1e4}},
+            problem={
+                "data": {"source": "synthetic", "kind": "regression", "rows": 8, "dim": 5},
+                "loss": "squared",
+            },
+        ),
+        graph: graph(algorithm={"eta": 1e9, "rho": 1e-9}, stop={"rounds": 400}),
+    }[make]
+    wild["problem"].pop("clip", None)
+    with pytest.raises(Diverged, match=r"agent \d+ is not finite in round \d+ at .* s; lower"):
+        desim.run(wild, out=tmp_path / "run", overrides={"engine": engine})
+    left = desim.open(tmp_path / "run")
+    assert left.status == "failed"
+    assert "not finite" in left.manifest["reason"]
+    assert len(left.events)
+    assert left.events.time.max() <= left.manifest["time"]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("make", [star, graph])
+def test_a_lost_message_is_named_as_the_root(make, engine, tmp_path):
+    scenario = {**make(stop={"rounds": 500}), **DROP}
+    if make is graph:
+        scenario["network"] = {"topology": {"regular": 3}, **DROP["network"]}
+    with pytest.raises(Deadlock, match=r"waits for the message of round \d+ from .* was lost"):
+        desim.run(scenario, out=tmp_path / "run", overrides={"engine": engine})
+    left = desim.open(tmp_path / "run")
+    assert left.status == "failed"
+    lost = left.events[left.events.kind == "lost"]
+    assert len(lost) >= 1
+
+
+def test_both_engines_name_the_same_root():
+    reasons = set()
+    for engine in ENGINES:
+        with pytest.raises(Deadlock) as caught:
+            desim.run({**star(stop={"rounds": 500}), **DROP}, overrides={"engine": engine})
+        reasons.add(str(caught.value))
+    assert len(reasons) == 1
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_speed_of_zero_is_named_as_the_root(engine):
+    stuck = graph(compute={"speed": {"normal": ["1 /s", 5]}})
+    with pytest.raises(Deadlock, match="its speed is 0: change compute.speed"):
+        desim.run(stuck, overrides={"engine": engine})
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_deadline_goes_on_without_lost_messages(engine):
+    done = desim.run(
+        {**star(policy={"deadline": "300 ms"}, stop={"rounds": 40}), **DROP},
+        overrides={"engine": engine},
+    )
+    assert done.status == "done"
+    assert (done.events.kind == "lost").sum() > 5
+    check_log(done)
+
+
+def test_churn_delays_and_changes_no_iterate():
+    for make in (star, graph):
+        calm = desim.run(make())
+        churn = {"up": {"exponential": "300 ms"}, "down": {"exponential": "200 ms"}}
+        rough = desim.run({**make(), "churn": churn})
+        assert rough.manifest["engine"] == "agents"
+        assert "churn" in rough.manifest["why"]
+        kinds = rough.events.kind.value_counts()
+        assert kinds["abort"] > 3
+        assert abs(kinds["down"] - kinds["up"]) <= 8
+        assert rough.manifest["time"] > calm.manifest["time"]
+        assert rough.iterates.tobytes() == calm.iterates.tobytes()
+        check_log(rough)
+
+
+def test_an_interrupted_computation_is_lost_and_begun_again():
+    churn = {"up": {"exponential": "300 ms"}, "down": {"exponential": "200 ms"}}
+    events = desim.run({**graph(), "churn": churn}).events
+    for agent, own in events.groupby("agent"):
+        if agent < 0:
+            continue
+        up = True
+        for _, row in own.iterrows():
+            if row.kind in ("down", "up"):
+                assert up == (row.kind == "down")
+                up = row.kind == "up"
+            if row.kind == "compute":
+                assert up
+    aborted = events[events.kind == "abort"]
+    assert (aborted.seconds > 0).all()
+    downs = events[events.kind == "down"]
+    assert np.isin(aborted.time, downs.time).all()

@@ -1,0 +1,229 @@
+"""Random valid scenarios: every run ends, its log obeys the laws, and the engines agree to the bit."""
+
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from mutant import mutant
+from test_engines import differences
+from test_invariants import check_log
+
+import desim
+from desim.engine import graph_cohort, play, star_cohort
+from desim.errors import Deadlock
+
+# Durations from a small grid make events meet at one instant; drawn ones keep them apart.
+LATENCY = st.sampled_from(["0 s", "10 ms", "20 ms", {"uniform": ["0 s", "30 ms"]}])
+BANDWIDTH = st.sampled_from(["inf", "16 kbit/s", {"lognormal": ["50 kbit/s", 0.5]}])
+JITTER = st.sampled_from(["none", "none", {"lognormal": 0.4}, {"exponential": 1.0}])
+SPEED = st.sampled_from(
+    ["inf", 100, 200, 1000, {"uniform": [50, 500]}, {"exponential": 300}, {"normal": [200, 150]}]
+)
+SECONDS = st.sampled_from(["10 ms", "20 ms", "40 ms", "70 ms", "200 ms"])
+
+
+@st.composite
+def links(draw):
+    link = {"latency": draw(LATENCY), "bandwidth": draw(BANDWIDTH), "jitter": draw(JITTER)}
+    if draw(st.booleans()):
+        link |= {
+            "loss": draw(st.sampled_from([0.02, 0.2])),
+            "on_loss": draw(st.sampled_from(["resend", "drop"])),
+            "timeout": draw(st.sampled_from(["0 s", "5 ms", "20 ms"])),
+            "limit": draw(st.integers(1, 6)),
+        }
+    return link
+
+
+@st.composite
+def devices(draw):
+    slow = {"fraction": draw(st.sampled_from([0, 0.3])), "factor": draw(st.sampled_from([2, 3]))}
+    return {"speed": draw(SPEED), "redraw": draw(st.sampled_from(["run", "round"])), "slow": slow}
+
+
+@st.composite
+def problems(draw, agents, losses, regularizers):
+    loss = draw(st.sampled_from(losses))
+    kind = "classification" if loss in ("logistic", "hinge") else "regression"
+    dim = draw(st.integers(3, 5))
+    data = {"source": "synthetic", "kind": kind, "rows": draw(st.integers(3, 6)), "dim": dim}
+    problem = {
+        "agents": agents,
+        "data": data,
+        "loss": loss,
+        "average": draw(st.sampled_from(["mean", "sum"])),
+        "regularizer": draw(st.sampled_from(regularizers)),
+        "clip": 2.0,
+    }
+    if draw(st.booleans()):
+        problem["sizes"] = [1 + i % 3 for i in range(agents)]
+    return problem
+
+
+def stops(metrics):
+    return st.fixed_dictionaries(
+        {"rounds": st.integers(1, 8)},
+        optional={
+            "time": st.sampled_from(["20 ms", "150 ms", "1 s"]),
+            "metric": st.sampled_from([{metrics[0]: 1.0}, {metrics[0]: 0.2}]),
+        },
+    )
+
+
+@st.composite
+def stars(draw):
+    agents = draw(st.integers(2, 6))
+    local = draw(
+        st.sampled_from(
+            [
+                {"epochs": 2},
+                {"solver": "accelerated", "epochs": 3},
+                {"solver": "noisy", "epochs": 2, "tau": 0.1},
+                {"solver": "sgd", "epochs": 2, "batch": 2},
+            ]
+        )
+    )
+    some = draw(st.integers(1, agents))
+    invited = st.lists(st.integers(0, agents - 1), max_size=agents, unique=True)
+    schedule = st.lists(invited, min_size=1, max_size=4).filter(any)
+    participation = draw(
+        st.one_of(
+            st.sampled_from(["all", {"bernoulli": 0.5}, {"uniform": some}]),
+            st.builds(lambda sets: {"schedule": sets}, schedule),
+        )
+    )
+    most = some if participation == {"uniform": some} else agents
+    waiting = [{"deadline": draw(SECONDS)}] * 2
+    waiting += [{kind: draw(st.integers(1, most))} for kind in ("quorum", "buffer")]
+    late = draw(st.sampled_from([{}, {"late": "discard"}, {"late": "carry"}]))
+    policy = draw(st.sampled_from(["all", "each", *({**one, **late} for one in waiting)]))
+    return {
+        "seed": draw(st.integers(0, 99)),
+        "problem": draw(
+            problems(
+                agents,
+                ["logistic", "squared", "huber"],
+                [{"l2": 1.0}, {"l1": 0.2}, [{"l2": 1.0}, {"box": [-0.3, 0.4]}]],
+            )
+        ),
+        "algorithm": {"name": "fed-plt", "rho": 0.2, "local": local},
+        "participation": participation,
+        "policy": policy,
+        "network": {"link": draw(links()), "uplink": {"latency": draw(LATENCY)}},
+        "compute": draw(devices()),
+        "observe": {"metrics": ["loss", "gradient"], "every": draw(EVERY), "iterates": True},
+        "stop": draw(stops(["gradient"])),
+    }
+
+
+EVERY = st.sampled_from(["round", "30 ms"])
+DEADLINE = {
+    "name": "q-dpsgd-1", "alpha": 0.1, "mixing": 0.5, "bits": 6, "resolution": 0.05,
+}  # fmt: skip
+
+
+@st.composite
+def graphs(draw):
+    agents = draw(st.integers(3, 7))
+    nfl = draw(st.booleans())
+    algorithm = {"name": "zcdp-nfl", "rho": 0.3, "eta": {"initial": 0.1, "decay": "sqrt"}}
+    if not nfl:
+        algorithm = {**DEADLINE, "deadline": draw(SECONDS)}
+    topology = draw(
+        st.sampled_from(
+            ["ring", "complete", "path", "star", {"random_tree_plus": agents}]
+            + [{"erdos_renyi": 0.8}, {"regular": 2}, {"small_world": [2, 0.3]}]
+        )
+    )
+    losses = ["logistic", "squared", "huber", *(["absolute", "hinge"] if nfl else [])]
+    rough = {"elastic_net": {"l1": 0.2, "l2": 0.5}} if nfl else {"l2": 2.0}
+    return {
+        "seed": draw(st.integers(0, 99)),
+        "problem": draw(problems(agents, losses, ["none", {"l2": 1.0}, rough])),
+        "algorithm": algorithm,
+        "network": {"topology": topology, "link": draw(links())},
+        "compute": draw(devices()),
+        "privacy": {"noise": {"sigma": draw(st.sampled_from([0.0, 0.05])), "decay": 0.9}},
+        "observe": {"metrics": ["consensus", "loss"], "every": draw(EVERY), "iterates": True},
+        "stop": draw(stops(["consensus"])),
+    }
+
+
+def played(scenario, engine):
+    """The finished run, and the deadlock that ended it or None."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            return desim.run(scenario, overrides={"engine": engine}), None
+        except Deadlock as error:
+            with pytest.raises(Deadlock):
+                desim.run(scenario, out=Path(folder) / "a", overrides={"engine": engine})
+            run = desim.open(Path(folder) / "a")
+            for name in ("events", "metrics", "releases", "state", "iterates", "model"):
+                getattr(run, name)
+            return run, str(error)
+
+
+def can_hang(scenario):
+    """Whether a message can be lost for good or a speed can be 0."""
+    lossy = "loss" in scenario["network"]["link"]
+    return lossy or isinstance(scenario["compute"]["speed"], dict)
+
+
+def check(scenario):
+    """The run ends well, or names the root of a deadlock; the same in both engines."""
+    runs, errors = zip(*(played(scenario, engine) for engine in ("cohort", "agents")), strict=True)
+    for run, error in zip(runs, errors, strict=True):
+        check_log(run)
+        assert run.status == ("done" if error is None else "failed")
+        if error is not None:
+            assert can_hang(scenario)
+            assert "was lost after" in error or "its speed is 0" in error
+    assert errors[0] == errors[1]
+    assert differences(*runs) == []
+
+
+CAREFUL = settings(
+    derandomize=True,
+    max_examples=60,
+    deadline=None,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+@CAREFUL
+@given(stars())
+def test_coordinator_methods(scenario):
+    check(scenario)
+
+
+@CAREFUL
+@given(graphs())
+def test_graph_methods(scenario):
+    check(scenario)
+
+
+@settings(CAREFUL, max_examples=20)
+@given(st.one_of(stars(), graphs()), st.sampled_from(["20 ms", "100 ms", {"exponential": 0.2}]))
+def test_runs_with_churn_end(scenario, up):
+    run, error = played({**scenario, "churn": {"up": up, "down": {"uniform": [0, 0.1]}}}, "agents")
+    check_log(run)
+    assert error is None or can_hang(scenario)
+
+
+BROKEN = [
+    (star_cohort, ("coordinator", "cohort"), "arrived = due <= close", "arrived = due < close"),
+    (star_cohort, ("coordinator", "cohort"), "if close > horizon:", "if close >= 2 * horizon:"),
+    (graph_cohort, ("graph", "cohort"), "clock > settings.horizon", "clock >= settings.horizon"),
+    (graph_cohort, ("graph", "cohort"), "(arrival == np.inf)", "(arrival < 0)"),
+]
+
+
+@pytest.mark.parametrize(("module", "place", "right", "wrong"), BROKEN[:2])
+def test_a_wrong_engine_is_found(monkeypatch, module, place, right, wrong):
+    monkeypatch.setitem(play.ENGINES, place, mutant(module, right, wrong).play)
+    search = settings(CAREFUL, max_examples=60, phases=["generate"])(given(stars())(check))
+    with pytest.raises(AssertionError):
+        search()
