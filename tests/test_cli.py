@@ -26,7 +26,7 @@ def desk(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("s.yaml").write_text(TEXT)
     monkeypatch.setattr(play, "build", lambda scenario: Staged())
-    monkeypatch.setattr(build, "check", lambda scenario: Staged.problem)
+    monkeypatch.setattr(build, "check", lambda scenario: Staged())
     return tmp_path
 
 
@@ -144,7 +144,7 @@ def test_check_says_what_would_run(desk, call):
     assert call("check", "s.yaml") == (
         0,
         "ok: staged: fed-plt, 3 agents, 12 rows, 5 features, logistic loss, star topology, "
-        "auto engine, until 4 rounds\n",
+        "cohort engine (staged), until 4 rounds\n",
         "",
     )
     assert [path.name for path in desk.iterdir()] == ["s.yaml"]

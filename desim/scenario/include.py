@@ -3,8 +3,10 @@
 import contextlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from desim.errors import InputError, refusal, spelling
+from desim.scenario import registry
 from desim.scenario.tree import Tree, require_mapping
 
 HOME = Path(__file__).resolve().parents[1]
@@ -30,8 +32,27 @@ def include_network(tree: Tree, folder: Path, read: Callable[[Path], Tree]) -> N
     other = read(_find(tree, name, folder))
     require_mapping(other, "a mapping with network, and perhaps compute")
     _check(other)
+    if _between_peers(tree):
+        _without_hub(other.data["network"])
     for section in ("network", "compute"):
         tree.lay_under(other, section)
+
+
+def _between_peers(tree: Tree) -> bool:
+    """Whether the scenario's method has no coordinator."""
+    algorithm = tree.data.get("algorithm")
+    name = algorithm.get("name") if isinstance(algorithm, dict) else algorithm
+    with contextlib.suppress(InputError):
+        return isinstance(name, str) and registry.get(name).kind != "coordinator"
+    return False
+
+
+def _without_hub(network: dict[str, Any]) -> None:
+    """Turn conditions of a star into those of links between peers: the sender's uplink decides."""
+    uplink = network.pop("uplink", None)
+    network.pop("downlink", None)
+    if isinstance(uplink, dict) and isinstance(network.get("link", {}), dict):
+        network["link"] = {**network.get("link", {}), **uplink}
 
 
 def _find(tree: Tree, name: object, folder: Path) -> Path:

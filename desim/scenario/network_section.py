@@ -86,7 +86,7 @@ class Link(Strict):
     timeout: Duration = 1.0
     """resend: time after which the sender sends again"""
     limit: Count = 20
-    """resend: how often a message is sent at most"""
+    """resend: how often a lost message is sent again at most"""
 
 
 class LinkChange(Strict):
@@ -105,7 +105,7 @@ class LinkChange(Strict):
     timeout: Duration | None = None
     """time after which the sender sends again"""
     limit: Count | None = None
-    """how often a message is sent at most"""
+    """how often a lost message is sent again at most"""
 
     def applied(self, link: Link) -> Link:
         """`link` with these changes."""

@@ -114,17 +114,15 @@ class Penalty(Form):
     box: Bounds | None = None
     """[low, high] of every coordinate"""
     at: Literal["agents", "coordinator"] | None = None
-    """where it acts; default: l2 at the agents, the rest in the coordinator's prox if it has one"""
+    """where it acts; default: l2 at the agents, any other in the coordinator's prox if it has one"""
 
     def pieces(self, has_prox: bool) -> tuple[Regularizer, Regularizer]:
         """What acts at the agents (1/N of it each) and what in the coordinator's prox."""
         net = self.elastic_net or ElasticNet(l1=self.l1 or 0.0, l2=self.l2 or 0.0)
         low, high = self.box or (-math.inf, math.inf)
-        smooth, rough = Regularizer(l2=net.l2), Regularizer(l1=net.l1, lower=low, upper=high)
-        nothing = Regularizer()
-        default = (smooth, rough) if has_prox else (smooth + rough, nothing)
-        placed = {"agents": (smooth + rough, nothing), "coordinator": (nothing, smooth + rough)}
-        return placed[self.at] if self.at else default
+        whole, nothing = Regularizer(net.l1, net.l2, low, high), Regularizer()
+        in_prox = has_prox and not whole.smooth if self.at is None else self.at == "coordinator"
+        return (nothing, whole) if in_prox else (whole, nothing)
 
 
 def _penalties(value: object) -> object:

@@ -1,0 +1,43 @@
+"""What ships with desim: every scenario runs, every network fits every method, the schema is current."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import desim
+from desim.scenario.include import network_files
+from desim.scenario.schema import json_schema
+
+FOLDER = Path(__file__).resolve().parents[1] / "scenarios"
+SHIPPED = sorted(FOLDER.glob("*.yaml"))
+NETWORKS = [file.stem for file in network_files()]
+
+
+@pytest.mark.parametrize("file", SHIPPED, ids=lambda file: file.stem)
+def test_every_scenario_runs(file):
+    done = desim.run(file, overrides={"stop": {"rounds": 10}})
+    assert done.status == "done"
+    assert done.name == file.stem
+    assert file.read_text().startswith("# yaml-language-server: $schema=scenario.schema.json\n")
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_every_network_fits_every_method(name):
+    plt = desim.run(FOLDER / "quickstart.yaml", overrides={"network": name, "stop.rounds": 4})
+    changes = {"network": {"include": name, "topology": "ring"}, "stop.rounds": 4}
+    nfl = desim.run(FOLDER / "networked-admm.yaml", overrides=changes)
+    assert plt.manifest["time"] > 0
+    assert nfl.manifest["time"] > 0
+    assert len(NETWORKS) >= 6
+
+
+def test_the_quickstart_learns():
+    done = desim.run(FOLDER / "quickstart.yaml")
+    assert done.time_to("accuracy", 0.93) < done.manifest["time"]
+    assert done.metrics.query("metric == 'accuracy' and round == 0").value.item() < 0.7
+
+
+def test_the_schema_file_is_the_schema():
+    kept = json.loads((FOLDER / "scenario.schema.json").read_text())
+    assert kept == json.loads(json.dumps(json_schema()))
