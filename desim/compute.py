@@ -11,9 +11,10 @@ from desim.keys import Stream
 def speed_model(
     law: Distribution, fraction: float, factor: float, redraw: bool, agents: int, seed: int
 ) -> Speeds:
-    """Speeds of `agents` agents: `law` in 1/s, divided by `factor` for round(fraction agents) drawn ones.
+    """Speeds of `agents` agents: `law` in 1/s, divided by `factor` for some that are drawn.
 
-    Redraw: a new speed every round, else one speed per agent and run.
+    There are round(fraction agents) slow agents. redraw: a new speed every round, else one speed
+    per agent and run.
     """
     divisors = np.ones(agents)
     count = round(fraction * agents)

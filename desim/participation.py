@@ -37,7 +37,8 @@ class Bernoulli:
         u = keys.uniforms(
             self.seed, Stream.PARTICIPATION, agent=everybody, round=round_, size=1
         ).reshape(-1)
-        return everybody[u < self.p]
+        active: Who = everybody[u < self.p]
+        return active
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Whom a coordinator waits for: when a collection closes, as a function of the times of its replies."""
+"""Whom a coordinator waits for: when a collection closes, from the times of its replies."""
 
 from dataclasses import dataclass
 from typing import Literal

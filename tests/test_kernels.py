@@ -156,7 +156,7 @@ def test_batch_gradient_takes_the_addressed_rows():
 
 def naive_train(i, x, v, round, epochs, plan, data, shift, mistake=""):
     """Fed-PLT's local training, the solvers' lines as printed (corrected) in the paper."""
-    solver, gamma, beta, q = (part[i] for part in plan[:4])
+    solver, (gamma, beta, q, _) = plan.codes[0, i], plan.rates[:, i]
     w = x.copy()
     u = x.copy()
     dim = len(x)
@@ -164,8 +164,8 @@ def naive_train(i, x, v, round, epochs, plan, data, shift, mistake=""):
         place = {"agent": i, "round": round, "step": step}
         rows, weight = None, 1.0
         if solver == local.SGD:
-            rows = keys.subset(SEED, Stream.BATCH, ROWS[i], plan.batch[i], **place)
-            weight = 1.0 if plan.printed != (mistake == "scaling") else ROWS[i] / plan.batch[i]
+            rows = keys.subset(SEED, Stream.BATCH, ROWS[i], plan.codes[1, i], **place)
+            weight = 1.0 if plan.printed != (mistake == "scaling") else ROWS[i] / plan.codes[1, i]
         g = naive_gradient(i, w, data, rows, weight) + q * (w - v) + shift
         after = w - gamma * g
         w = after
@@ -173,7 +173,7 @@ def naive_train(i, x, v, round, epochs, plan, data, shift, mistake=""):
             w = after + beta * (after - u)
             u = after
         if solver == local.NOISY:
-            deviation = np.sqrt((1 if mistake == "noise" else 2) * gamma) * plan.tau[i]
+            deviation = np.sqrt((1 if mistake == "noise" else 2) * gamma) * plan.rates[3, i]
             w = w + deviation * keys.normals(SEED, Stream.NOISE, size=dim, **place)
     return u if mistake == "output" and solver == local.ACCELERATED else w
 

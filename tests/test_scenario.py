@@ -328,8 +328,8 @@ def test_the_regulariser_is_placed_where_it_can_act():
     both["problem"]["regularizer"] = [{"l2": 2}, net, {"box": [-1, "inf"]}]
     problem = load(both).problem
     assert problem.regularizers(has_prox=True) == (
-        Regularizer(l2=6),
-        Regularizer(l1=3, lower=-1),
+        Regularizer(l2=2),
+        Regularizer(l1=3, l2=4, lower=-1),
     )
     assert problem.regularizers(has_prox=False)[1] == Regularizer()
     both["problem"]["regularizer"] = {"l2": 2, "at": "coordinator"}

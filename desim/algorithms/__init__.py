@@ -1,1 +1,1 @@
-"""The methods, one file each: the paper's pseudocode, every equation line ending with its number."""
+"""The methods, one file each: the paper's pseudocode, equation lines ending with their number."""

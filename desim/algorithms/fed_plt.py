@@ -16,7 +16,7 @@ from desim.problem import Problem
 
 
 class Parameters(Strict):
-    """rho: penalty of the splitting; local: training between two messages; init: x0, and z0 = x0."""
+    """rho: penalty of the splitting; local: training between messages; init: x0, and z0 = x0."""
 
     rho: Positive
     """penalty of the splitting"""
@@ -69,5 +69,6 @@ class FedPLT(Method):
     def train(self, us: Any, y: Array) -> Array:
         """Lines 5 to 10 of Algorithm 1 for agents `us`; y (n, dim) as they received it."""
         us.x = x = self.local.train(us, us.x, 2.0 * y - us.z)  # lines 5-9, v = 2 y - z
-        us.z = z = us.z + 2.0 * (x - y)  # line 10
+        z: Array = us.z + 2.0 * (x - y)  # line 10
+        us.z = z
         return z

@@ -40,15 +40,9 @@ class LocalTraining:
         self.exact = "exact" in self.solvers
         if not self.exact:
             self.plan: Plan = plan_for(
-                n,
-                self.solvers,
-                self.gamma,
-                beta=beta,
-                q=np.full(n, q),
-                tau=self.tau,
-                batch=local.batch or 1,
-                printed=local.scaling == "printed",
-            )
+                n, self.solvers, self.gamma, beta=beta, q=np.full(n, q), tau=self.tau,
+                batch=local.batch or 1, printed=local.scaling == "printed",
+            )  # fmt: skip
         else:
             self._factorise()
         sgd = np.array([s == "sgd" for s in self.solvers])
@@ -115,7 +109,7 @@ class LocalTraining:
         return gamma, beta
 
     def _factorise(self) -> None:
-        """Inverse and linear part of each agent's quadratic: H = 2 s A'A + (ridge + q) I, c = 2 s A'b."""
+        """Invert each agent's H = 2 s A'A + (ridge + q) I; keep its linear part c = 2 s A'b."""
         problem, eye = self.problem, np.eye(self.problem.dim)
         inverse, linear = [], []
         for (i, j), scale, ridge in zip(problem.spans(), problem.scale, problem.ridge, strict=True):
@@ -147,21 +141,10 @@ class LocalTraining:
         )
 
     def train(self, us: Any, x: Array, v: Array, shift: Array | None = None) -> Array:
-        """Train agents `us` from x (n, dim) towards v (n, dim); shift (n, dim): a linear term of d."""
+        """Train agents `us` from x towards v, all (n, dim); shift (n, dim): linear term of d."""
         if self.exact:
             right = self.linear[us.who] + self.q * v - (0.0 if shift is None else shift)
             return np.asarray(solve_rows(us.who, self.inverse, right))
         seed = us.noise_key if self.noisy else self.seed
-        return np.asarray(
-            train(
-                us.who,
-                x,
-                v,
-                us.round,
-                self.epochs[: len(us.who)],
-                seed,
-                self.plan,
-                self.problem.data,
-                shift,
-            )
-        )
+        data, epochs = self.problem.data, self.epochs[: len(us.who)]
+        return np.asarray(train(us.who, x, v, us.round, epochs, seed, self.plan, data, shift))

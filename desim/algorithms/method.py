@@ -18,7 +18,7 @@ Program = Generator[Any, Any, None]  # yields requests, gets their answers
 
 @dataclass(frozen=True)
 class Ingredients:
-    """What a method is made from: its parameters, the settings of the run, noise on what it perturbs."""
+    """What a method is made from: parameters, settings of the run, noise on what it perturbs."""
 
     parameters: Any
     settings: Settings

@@ -18,7 +18,7 @@ from desim.problem import Problem
 
 
 class Parameters(Strict):
-    """alpha: gradient step; mixing: the paper's epsilon; bits, resolution: s and eta of the quantiser."""
+    """alpha: gradient step; mixing: the paper's epsilon; bits, resolution: quantiser's s, eta."""
 
     alpha: Step
     """gradient step in iteration k = 1, 2, ..."""
@@ -94,13 +94,13 @@ class QDPSGD1(Method):
             us.report(us.x)
 
     def batch_gradient(self, us: Any, x: Array, samples: Any) -> Array:
-        """Mean clipped gradients (n, dim) over fresh uniform batches of samples (n,) rows; 0 without."""
+        """Mean clipped gradients (n, dim) over fresh uniform batches of samples (n,) rows, or 0."""
         return np.asarray(
             batch_gradient(us.who, x, samples, us.round, self.settings.seed, self.problem.data)
         )
 
     def terms(self, us: Any, k: int, samples: Any) -> Terms:
-        """Sensitivity 2 K / |S| of the batch gradient (2 K m / |S| for a sum), sampled |S| of m rows."""
+        """Sensitivity 2 K / |S| of the mean over |S| of m sampled rows (2 K m / |S| of a sum)."""
         rows = self.problem.rows[us.who]
         reach = 2.0 * self.problem.clip * self.problem.scale[us.who] * rows
         with np.errstate(divide="ignore", invalid="ignore"):

@@ -1,8 +1,8 @@
 """zCDP-NFL: networked federated learning by linearised ADMM with decaying Gaussian noise.
 
-Gauthier, Gratton, Venkategowda, Werner 2023, "Privacy-preserving distributed learning with nonsmooth
-objective functions" (Algorithm 1; eqs. 7-9 and 12). Eq. (7) is used in its closed form; the printed
-(A.1) does not solve it.
+Gauthier, Gratton, Venkategowda, Werner 2023, "Privacy-preserving distributed learning with
+nonsmooth objective functions" (Algorithm 1; eqs. 7-9 and 12). Eq. (7) is used in its closed form;
+the printed (A.1) does not solve it.
 """
 
 from typing import Any
@@ -56,7 +56,7 @@ class ZcdpNfl(Method):
     def agents(self, us: Any) -> Program:
         """Algorithm 1 for agents `us`."""
         rho, degree = self.rho, us.degree[:, None]
-        us.w = self.x0[us.who]
+        us.x = us.w = self.x0[us.who]
         us.dual = np.zeros_like(us.w)
         heard = us.known(self.x0)
         work = self.problem.rows[us.who]
@@ -77,7 +77,7 @@ class ZcdpNfl(Method):
         return np.asarray(gradient(us.who, w, self.problem.data))
 
     def terms(self, us: Any, k: int) -> Terms:
-        """Sensitivity Delta_k = 2 c1 / (M_k (2 rho d_k + 1/eta_k)) of w, and the noise's scale (12)."""
+        """Sensitivity Delta_k = 2 c1 / (M_k (2 rho d_k + 1/eta_k)) of w, and the noise (12)."""
         reach = 2.0 * self.problem.clip * self.problem.scale[us.who]
         delta = reach / (2.0 * self.rho * us.degree + 1.0 / self.eta.at(k))  # Lemma I
         nothing = np.full(len(us.who), np.nan)

@@ -19,7 +19,7 @@ Steps = Generator[simpy.Event, Any, Any]
 class Clock(simpy.Environment):
     """A SimPy environment that also schedules at absolute times.
 
-    `now + (t - now)` may miss t by a rounding, and then the engines would not agree to the last bit.
+    `now + (t - now)` may miss t by a rounding; the engines would then differ in the last bit.
     """
 
     resting = 0  # computations that wait for their device to come up again
@@ -29,7 +29,8 @@ class Clock(simpy.Environment):
         event = simpy.Event(self)
         event._ok, event._value = True, None
         event.callbacks.append(lambda _: callback())
-        heappush(self._queue, (time, priority, next(self._eid), event))
+        queue: list[Any] = self._queue
+        heappush(queue, (time, priority, next(self._eid), event))
         return event
 
     def last(self) -> simpy.Event:

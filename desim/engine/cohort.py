@@ -1,7 +1,7 @@
 """`us`: a cohort of agents that run one program, as the algorithm sees it in either engine.
 
-Attributes that are set on it are rows of the agents' state, shape (agents of the cohort, ...). Rows of
-agents whose clock has passed the end of the run no longer change.
+Attributes that are set on it are rows of the agents' state, shape (agents of the cohort, ...). Rows
+of agents whose clock has passed the end of the run no longer change.
 """
 
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ class Carrier(Protocol):
 
 
 class Cohort:
-    """Agents `who` (n,) in their `round` (n,) at their `clock` (n,) s; `live` (n,): still in the run."""
+    """Agents `who` (n,) in their `round` (n,) at `clock` (n,) s; `live` (n,): still in the run."""
 
     who: Int
     round: Int
@@ -129,18 +129,9 @@ class Cohort:
         zeros = np.zeros(len(self.who))
         time = np.where(mask, self.clock, np.inf)
         log_each(
-            world.log.rows,
-            int(Kind.RELEASE),
-            UPLINK,
-            self.who,
-            -1,
-            self.round,
-            world.settings.horizon,
-            time,
-            zeros,
-            zeros,
-            ids,
-        )
+            world.log.rows, int(Kind.RELEASE), UPLINK, self.who, -1, self.round,
+            world.settings.horizon, time, zeros, zeros, ids,
+        )  # fmt: skip
         return noisy
 
     def send(self, payload: Array, bits: int | None = None, where: Any = None) -> None:
@@ -161,7 +152,7 @@ class Cohort:
         return self._carrier.known(self, values)
 
     def sum(self, heard: Heard, weights: Array | None = None) -> Array:
-        """Sum (n, dim) of what is heard, each message times its weight if weights (links,) are given."""
+        """Sum (n, dim) of what is heard, each message times its weight (links,) where given."""
         if weights is None and heard.total is not None:
             return heard.total
         out = np.empty((len(self.who), heard.values.shape[1]))
@@ -174,7 +165,7 @@ class Cohort:
         return out
 
     def link_weights(self, matrix: Array) -> Array:
-        """Weights (links,) of the incoming links, in the order of what is heard, from W (agents, agents)."""
+        """Entries (links,) of W (agents, agents) for the incoming links, in the order of Heard."""
         graph = self._world.settings.graph
         assert graph is not None
         pairs = [slice(graph.incoming[i], graph.incoming[i + 1]) for i in self.who]

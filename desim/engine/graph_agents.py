@@ -32,7 +32,7 @@ class Mailbox:
         self.complete: simpy.Event | None = None
 
     def put(self, place: int, number: int, letter: Array | None) -> None:
-        """Take a message from the neighbour at `place` and wake the agent if it was the last wanted."""
+        """Take a message of the neighbour at `place`; wake the agent if it was the last wanted."""
         self.letters[place][number] = letter
         if self.complete is not None and self.has(self.wanted):
             self.complete.succeed()
@@ -46,7 +46,7 @@ class Mailbox:
         )
 
     def read(self, number: int) -> NDArray[np.bool_]:
-        """Bring `last` up to the newest messages not after `number`; say which are of that number."""
+        """Bring `last` up to the newest messages not after `number`; say which have that number."""
         for place, letters in enumerate(self.letters):
             for n in sorted(k for k in letters if k <= number):
                 letter = letters.pop(n)
@@ -78,20 +78,9 @@ class Post:
         log.reserve(self.links.rows * int(self.graph.degree[i]))
         delivered = np.empty(1, np.int64)
         broadcast(
-            self.links,
-            self.graph.outgoing,
-            self.graph.out_links,
-            us.who,
-            us.clock,
-            us.round,
-            bits,
-            silent,
-            us._release,
-            self.world.settings.horizon,
-            self.arrival,
-            delivered,
-            log.rows,
-        )
+            self.links, self.graph.outgoing, self.graph.out_links, us.who, us.clock, us.round, bits,
+            silent, us._release, self.world.settings.horizon, self.arrival, delivered, log.rows,
+        )  # fmt: skip
         self.world.ledger.delivered(us._unsent, delivered)
         us._unsent = np.full(len(us.who), -1, np.int64)
         self.sent[i] += 1
@@ -151,15 +140,8 @@ class Agent:
             self.post.waits.endless(float(self.clock.now), i, round_)
         ticket = self.jobs.begin(request.job, us, request.inputs)
         yield from self.device.work(seconds, round_)
-        self.world.log.add(
-            Kind.COMPUTE,
-            UPLINK,
-            i,
-            round_,
-            float(self.clock.now),
-            seconds=seconds,
-            value=float(request.value[0]),
-        )
+        now, value = float(self.clock.now), float(request.value[0])
+        self.world.log.add(Kind.COMPUTE, UPLINK, i, round_, now, seconds=seconds, value=value)
         return self.jobs.result(ticket)
 
     def _gather(self, request: Gather) -> Steps:

@@ -1,7 +1,7 @@
 """Cohort engine for graph methods: all agents in one program, a clock per agent, no event loop.
 
-Legal while durations depend on nothing but the scenario: then the arrival of every message is known when
-it is sent, and a gather is a maximum over arrivals.
+Legal while durations depend on nothing but the scenario: then the arrival of every message is known
+when it is sent, and a gather is a maximum over arrivals.
 """
 
 from collections import deque
@@ -44,20 +44,9 @@ class Wires:
         log.reserve(self.links.rows * len(self.arrival))
         delivered = np.empty(len(us.who), np.int64)
         broadcast(
-            self.links,
-            self.graph.outgoing,
-            self.graph.out_links,
-            us.who,
-            us.clock,
-            us.round,
-            bits,
-            silent,
-            us._release,
-            self.world.settings.horizon,
-            self.arrival,
-            delivered,
-            log.rows,
-        )
+            self.links, self.graph.outgoing, self.graph.out_links, us.who, us.clock, us.round, bits,
+            silent, us._release, self.world.settings.horizon, self.arrival, delivered, log.rows,
+        )  # fmt: skip
         self.world.ledger.delivered(us._unsent, delivered)
         us._unsent = np.full(len(us.who), -1, np.int64)
         self.count += 1
@@ -149,18 +138,9 @@ def _serve(request: Any, us: Cohort, wires: Wires, world: World) -> Any:
     if isinstance(request, Compute):
         us.clock = before + request.seconds
         log_each(
-            log.rows,
-            int(Kind.COMPUTE),
-            UPLINK,
-            us.who,
-            -1,
-            us.round,
-            end,
-            us.clock,
-            request.seconds,
-            request.value,
-            nothing,
-        )
+            log.rows, int(Kind.COMPUTE), UPLINK, us.who, -1, us.round, end, us.clock,
+            request.seconds, request.value, nothing,
+        )  # fmt: skip
         return request.job(us, *request.inputs)
     us.clock = before.copy()
     heard = wires.gather(us, request)
@@ -168,16 +148,7 @@ def _serve(request: Any, us: Cohort, wires: Wires, world: World) -> Any:
     with np.errstate(invalid="ignore"):
         waited = us.clock - before
     log_each(
-        log.rows,
-        int(Kind.AGGREGATE),
-        DISTANT,
-        us.who,
-        -1,
-        us.round,
-        end,
-        us.clock,
-        waited,
-        fresh,
-        nothing,
-    )
+        log.rows, int(Kind.AGGREGATE), DISTANT, us.who, -1, us.round, end, us.clock,
+        waited, fresh, nothing,
+    )  # fmt: skip
     return heard

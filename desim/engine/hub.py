@@ -1,4 +1,4 @@
-"""`hub`: the coordinator's side of a method, and the bookkeeping of calls that both engines share."""
+"""`hub`: the coordinator's side of a method, and the bookkeeping of calls that engines share."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -162,14 +162,9 @@ class Hub:
 
     def missed(self, opened: float, missing: int) -> None:
         """Log that a deadline closed the collection with replies missing."""
+        now = self.now
         self.world.log.add(
-            Kind.DEADLINE,
-            DISTANT,
-            -1,
-            self.round,
-            self.now,
-            seconds=self.now - opened,
-            value=missing,
+            Kind.DEADLINE, DISTANT, -1, self.round, now, seconds=now - opened, value=missing
         )
 
     def publish(self, model: Array) -> None:

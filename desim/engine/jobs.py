@@ -53,7 +53,7 @@ class Jobs:
             self.pending.remove(ticket)
 
     def result(self, ticket: Ticket) -> Array:
-        """Return the result of a job; run it now, with all pending ones of its kind, if it has not run."""
+        """Return the result of a job; if it has not run, run it and all pending of its kind."""
         if ticket.result is None:
             kind = [t for t in self.pending if t.job == ticket.job and t is not ticket]
             batch = [ticket, *kind][: self.batch_limit]

@@ -45,7 +45,7 @@ class Metrics:
         return float(gradient @ gradient)
 
     def agents(self, name: str, who: NDArray[np.int64], x: Array) -> Array | None:
-        """Values (n,) of metric `name` for the models x (n, dim) of agents who; None if it has none."""
+        """Values (n,) of metric `name` for models x (n, dim) of agents who; None if it has none."""
         if name == "error":
             return np.asarray(squared_distances(x, self.optimum)) / self.norm
         if name == "loss":
@@ -83,7 +83,7 @@ class MetricRows:
                 self.reached = time
 
     def agents(self, time: Array, round_: Any, who: NDArray[np.int64], x: Array) -> None:
-        """Record the agents' own metrics of models x (n, dim) of agents who, true at time (n,) s."""
+        """Record the own metrics of agents who with models x (n, dim), true at time (n,) s."""
         for code, name in enumerate(self.metrics.names):
             values = self.metrics.agents(name, who, x)
             if values is not None:

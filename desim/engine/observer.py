@@ -1,7 +1,7 @@
 """Observers: they see models at the time at which these are true, and change nothing.
 
-A coordinator has one clock; the agents of a graph have one each, so their models are put in order of
-time first, as far as all clocks have advanced.
+A coordinator has one clock; the agents of a graph have one each, so their models are put in order
+of time first, as far as all clocks have advanced.
 """
 
 from typing import Protocol
@@ -42,7 +42,7 @@ class RoundObserver:
         self._held: tuple[int, Array, Array] | None = None
 
     def publish(self, time: float, round_: int, x: Array, model: Array) -> None:
-        """Observe the agents' models x (agents, dim) and the coordinator's, true from `time` s on."""
+        """Observe models x (agents, dim) and the coordinator's (dim,), true from `time` s on."""
         if not np.isfinite(model.sum() + x.sum()):
             bad = np.flatnonzero(~np.isfinite(x).all(1))
             if bad.size or not np.isfinite(model).all():
@@ -78,7 +78,7 @@ class RoundObserver:
 
 
 class ClockObserver:
-    """Observes a graph method: agent rows at their own clocks, network rows when all have done a round."""
+    """Observes a graph method: agent rows at own clocks, network rows once all did a round."""
 
     def __init__(self, rows: MetricRows, every: float, keep: bool, x0: Array) -> None:
         self.rows = rows
@@ -95,7 +95,7 @@ class ClockObserver:
             rows.agents(np.zeros(len(x0)), 0, np.arange(len(x0)), x0)
 
     def report(self, time: Array, who: Int, round_: int, x: Array) -> None:
-        """Observe the models x (n, dim) of agents who (n,) after their round, true from time (n,) s on."""
+        """Observe models x (n, dim) of agents who (n,) after a round, true from time (n,) s."""
         if not np.isfinite(x.sum()):
             bad = np.flatnonzero(~np.isfinite(x).all(1))
             if bad.size:
@@ -134,7 +134,7 @@ class ClockObserver:
             self._next += 1
 
     def _advance(self, instant: float) -> int:
-        """Bring the models up to `instant` s; return the round that all agents have done by then."""
+        """Bring the models up to `instant` s; return the round that all agents did by then."""
         done, gone = -1, []
         for round_ in sorted(self._time):
             arrived = self._time[round_] <= instant

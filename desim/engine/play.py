@@ -95,10 +95,12 @@ class Simulation:
         """
         scout = self._world(self.settings, Discard(), progress)
         try:
-            ENGINES[self.method.kind, self.engine](self.method.agents, scout)
-        except (RunError, KeyboardInterrupt):
-            pass
-        scout.observer.settle(np.inf)
+            end = ENGINES[self.method.kind, self.engine](self.method.agents, scout)
+        except RunError as failure:
+            end = failure.time
+        except KeyboardInterrupt:
+            end = scout.now
+        scout.observer.settle(np.nextafter(end, np.inf))
         reached = scout.observer.rows.reached
         horizon = self.settings.horizon if reached is None else min(reached, self.settings.horizon)
         return replace(self.settings, horizon=horizon, targets=(), met=reached is not None)
@@ -112,14 +114,9 @@ class Simulation:
         return f"stop.time: {end:g} s passed"
 
     def _outcome(
-        self,
-        world: World,
-        status: Any,
-        reason: str,
-        end: float,
-        seconds: float,
+        self, world: World, status: Any, reason: str, end: float, seconds: float,
         error: Exception | None,
-    ) -> Outcome:
+    ) -> Outcome:  # fmt: skip
         counts: dict[str, Any] = {kind.name.lower(): int(world.log.counts[kind]) for kind in Kind}
         for kind in (Kind.SEND, Kind.DELIVER, Kind.LOST):
             counts[f"{kind.name.lower()}_bytes"] = int(world.log.bytes[kind])
@@ -127,16 +124,6 @@ class Simulation:
         counts["play_seconds"] = seconds
         observer: Any = world.observer
         return Outcome(
-            status,
-            reason,
-            end,
-            world.observer.rounds,
-            dict(world.state),
-            observer.iterates,
-            observer.model,
-            counts,
-            self.engine,
-            self.why,
-            list(self.method.warnings),
-            error,
-        )
+            status, reason, end, observer.rounds, dict(world.state), observer.iterates,
+            observer.model, counts, self.engine, self.why, list(self.method.warnings), error,
+        )  # fmt: skip

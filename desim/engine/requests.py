@@ -52,7 +52,7 @@ class Heard:
 
 @dataclass(frozen=True)
 class Replies:
-    """A closed collection: agents who (n,) ascending, payload (n, dim), round (n,) of their calls."""
+    """A closed collection: agents who (n,) ascending, payload (n, dim), round (n,) of calls."""
 
     who: NDArray[np.int64]
     payload: Array

@@ -77,19 +77,11 @@ class AgentStation:
         links = settings.downlinks if down else settings.uplinks
         assert links is not None
         log.reserve(links.rows)
-        return float(
-            transmit_one(
-                links,
-                i,
-                self.now,
-                letter.round_,
-                letter.exchange,
-                bits,
-                release,
-                0 if down else UPLINK,
-                log.rows,
-            )
-        )
+        side, round_, exchange = 0 if down else UPLINK, letter.round_, letter.exchange
+        arrival = transmit_one(
+            links, i, self.now, round_, exchange, bits, release, side, log.rows
+        )  # fmt: skip
+        return float(arrival)
 
     def reply(self, i: int, letter: Letter) -> None:
         """Agent i has finished the job of `letter`: its reply is on the way."""

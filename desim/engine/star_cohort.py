@@ -34,22 +34,10 @@ class CohortStation:
         world.ledger.reserve(2 * n)
         downlinks, uplinks = self.links
         call(
-            who,
-            self.now,
-            hub.round,
-            hub.exchange,
-            bits,
-            reply_bits,
-            work,
-            self.defer,
-            world.settings.speeds,
-            downlinks,
-            uplinks,
-            hub.calls,
-            hub.terms.compiled,
-            world.log.rows,
-            world.ledger.charges,
-        )
+            who, self.now, hub.round, hub.exchange, bits, reply_bits, work, self.defer,
+            world.settings.speeds, downlinks, uplinks, hub.calls, hub.terms.compiled,
+            world.log.rows, world.ledger.charges,
+        )  # fmt: skip
 
     def settle(self, hub: Hub, until: float) -> None:
         """Write the rows of calls whose computation was over by `until` s."""
@@ -106,11 +94,8 @@ def _under_way(hub: Hub, horizon: float) -> bool:
 def _explain(hub: Hub, silent: Int, opened: float) -> Exception:
     waits, calls = Waits(), hub.calls
     for i in silent:
-        begin, finish, round_ = (
-            float(calls.real[BEGIN, i]),
-            float(calls.real[FINISH, i]),
-            int(calls.round_[i]),
-        )
+        begin, finish = float(calls.real[BEGIN, i]), float(calls.real[FINISH, i])
+        round_ = int(calls.round_[i])
         if begin == np.inf:
             waits.lost(opened, -1, int(i), round_)
         elif finish == np.inf:

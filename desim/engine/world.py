@@ -1,4 +1,4 @@
-"""Everything a run is made of, apart from the algorithm: built from a scenario, played by an engine."""
+"""What a run is made of apart from the algorithm: built from a scenario, played by an engine."""
 
 import time as wall
 from collections.abc import Callable
@@ -40,7 +40,7 @@ class Discard:
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run stands: virtual time s, its limit or None, round, its limit or None, first metric."""
+    """Where a run stands: virtual time s, round, their limits or None, and the first metric."""
 
     time: float
     horizon: float | None

@@ -1,4 +1,4 @@
-"""Timeline of clients that a coordinator calls: downlink, computation, uplink in one compiled pass."""
+"""Timeline of clients that a coordinator calls: downlink, computation, uplink in one pass."""
 
 from typing import NamedTuple
 
@@ -30,17 +30,17 @@ class Calls(NamedTuple):
     @property
     def pending(self) -> np.ndarray:
         """Agents (agents,) whose reply is awaited."""
-        return self.whole[PENDING]
+        return np.asarray(self.whole[PENDING])
 
     @property
     def round_(self) -> np.ndarray:
         """Round (agents,) of the latest call."""
-        return self.whole[ROUND]
+        return np.asarray(self.whole[ROUND])
 
     @property
     def due(self) -> np.ndarray:
         """When (agents,) s the replies arrive."""
-        return self.real[DUE]
+        return np.asarray(self.real[DUE])
 
 
 def no_calls(agents: int) -> Calls:
@@ -71,18 +71,9 @@ def release_id(agents, agent, round_, exchange):
 
 @inline
 def charge(
-    charges,
-    time,
-    agent,
-    round_,
-    release,
-    mechanism,
-    seen_by,
-    delivered,
-    sensitivity,
-    scale,
+    charges, time, agent, round_, release, mechanism, seen_by, delivered, sensitivity, scale,
     sampling,
-):
+):  # fmt: skip
     """Append one release row; the caller has reserved the room."""
     n = charges.n[0]
     charges.ints[n, 0] = agent
@@ -135,9 +126,9 @@ def call(
 ):  # fmt: skip
     """The coordinator calls agents who (n,) at `now` s with `bits`; fills calls and the log.
 
-    work (agents,): per-example gradient evaluations; terms (mechanism, seen by, (3, agents)). defer:
-    a later call interrupts this one, so its rows wait until what became of it is known. Calls to
-    one agent are taken in the order in which they were sent, as in a TCP stream.
+    work (agents,): per-example gradient evaluations; terms (mechanism, seen by, (3, agents)).
+    defer: a later call interrupts this one, so its rows wait until what became of it is known.
+    Calls to one agent are taken in the order in which they were sent, as in a TCP stream.
     """
     mechanism, seen_by, amounts = terms
     whole, real = calls.whole, calls.real

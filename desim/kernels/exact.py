@@ -7,7 +7,7 @@ from desim.jit import kernel
 
 @kernel
 def solve_rows(who, inverse, right):
-    """Return (n, dim): inverse[who[r]] @ right[r] for inverse (agents, dim, dim), right (n, dim)."""
+    """Return inverse[who[r]] @ right[r], (n, dim); inverse (agents, dim, dim), right (n, dim)."""
     out = np.zeros_like(right)
     for r in range(who.shape[0]):
         for j in range(right.shape[1]):

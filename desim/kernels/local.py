@@ -31,35 +31,34 @@ _NOISE = int(Stream.NOISE)
 
 
 class Plan(NamedTuple):
-    """How each agent trains; arrays (agents,), indexed by agent; `plan_for` builds one.
+    """How each agent trains, in two arrays so that compiled calls stay cheap; see `plan_for`.
 
-    solver (int64 code), gamma (step), beta (momentum, accelerated only), q (weight of the proximal
-    term), tau (deviation, noisy only), batch (int64 rows, sgd only); printed: scale a batch's sum
-    as papers print it (biased), not so that it stands for the whole sum.
+    codes (2, agents) int64: solver, batch (rows, sgd only); rates (4, agents): gamma (step), beta
+    (momentum, accelerated only), q (weight of the proximal term), tau (deviation, noisy only);
+    printed: scale a batch's sum as papers print it (biased), not so that it stands for the whole.
     """
 
-    solver: np.ndarray
-    gamma: np.ndarray
-    beta: np.ndarray
-    q: np.ndarray
-    tau: np.ndarray
-    batch: np.ndarray
+    codes: np.ndarray
+    rates: np.ndarray
     printed: bool
 
 
 def plan_for(agents, solver, gamma, *, beta=0.0, q=0.0, tau=0.0, batch=1, printed=False):
     """A Plan from numbers or (agents,) arrays; solver a name of SOLVERS or one for each agent."""
     names = [solver] * agents if isinstance(solver, str) else list(solver)
-    codes = np.array([SOLVERS.index(name) for name in names], dtype=np.int64)
-    floats = [column(values, agents, np.float64) for values in (gamma, beta, q, tau)]
-    return Plan(codes, *floats, column(batch, agents, np.int64), bool(printed))
+    codes = np.empty((2, agents), np.int64)
+    codes[0], codes[1] = [SOLVERS.index(name) for name in names], batch
+    rates = np.empty((4, agents))
+    rates[0], rates[1], rates[2], rates[3] = gamma, beta, q, tau
+    return Plan(codes, rates, bool(printed))
 
 
 @inline
 def _steps(i, sampled, w, whole, block, scale, c, round, epochs, seed, plan, data, scratch, g, u):
     """All local steps of agent i on w (dim,), in place."""
-    solver, gamma, beta, tau = plan.solver[i], plan.gamma[i], plan.beta[i], plan.tau[i]
-    weight, lasso = data.ridge[i] + plan.q[i], data.lasso[i]
+    solver, rates = plan.codes[0, i], plan.rates
+    gamma, beta, q, tau = rates[0, i], rates[1, i], rates[2, i], rates[3, i]
+    weight, lasso = data.ridge[i] + q, data.lasso[i]
     for step in range(epochs):
         c0 = counter(round, step)
         if sampled:
@@ -85,8 +84,8 @@ def _train(low, high, who, v, shift, round, epochs, seed, plan, data, out):
     dim = out.shape[1]
     count = np.full(high - low, WHOLE)
     for r in range(low, high):
-        if plan.solver[who[r]] == SGD:
-            count[r - low] = plan.batch[who[r]]
+        if plan.codes[0, who[r]] == SGD:
+            count[r - low] = plan.codes[1, who[r]]
     scratch = scratch_for(who[low:high], count, data)
     g, u, c = np.empty(dim), np.empty(dim), np.empty(dim)
     for r in range(low, high):
@@ -99,7 +98,7 @@ def _train(low, high, who, v, shift, round, epochs, seed, plan, data, out):
             block = batch_block(rows, scratch)
         for j in range(dim):
             u[j] = w[j]
-            c[j] = plan.q[i] * v[r, j] - (shift[r, j] if shift.shape[0] else 0.0)
+            c[j] = plan.rates[2, i] * v[r, j] - (shift[r, j] if shift.shape[0] else 0.0)
         k, n = round[r], epochs[r]
         _steps(i, sampled, w, whole, block, scale, c, k, n, seed, plan, data, scratch, g, u)
 
@@ -122,7 +121,7 @@ def train(who, x, v, round, epochs, seed, plan, data, shift=None, out=None):
     out[...] = x
     shift = np.empty((0, out.shape[1])) if shift is None else plain(shift)
     round, epochs = column(round, n, np.int64), column(epochs, n, np.int64)
-    if use_parallel(2.0 * data.A.size / data.scale.size * np.add.reduce(epochs)):
+    if n and use_parallel(2.0 * data.A.size / data.scale.size * n * epochs[0]):
         _train_shared(threads(), who, v, shift, round, epochs, seed_word(seed), plan, data, out)
     elif n:
         _train(0, n, who, v, shift, round, epochs, seed_word(seed), plan, data, out)

@@ -1,4 +1,4 @@
-"""Messages on links: transit times, loss and resending, drawn at addresses; sums over neighbours."""
+"""Messages on links: transit, loss and resending, drawn at addresses; sums over neighbours."""
 
 from typing import NamedTuple
 
@@ -95,7 +95,7 @@ def broadcast(
 
 @kernel
 def neighbour_sum(pointer, index, values, weights, out):
-    """out[r] = sum over e in pointer[r]..pointer[r+1] of weights[e] values[index[e]], in order of e."""
+    """Fill out[r] with the sum of weights[e] values[index[e]], e = pointer[r]..pointer[r+1]."""
     for r in range(out.shape[0]):
         for j in range(out.shape[1]):
             out[r, j] = 0.0
@@ -107,7 +107,7 @@ def neighbour_sum(pointer, index, values, weights, out):
 
 @kernel
 def close_all(incoming, arrival, clock):
-    """Barrier: clock[i] s becomes the latest of itself and the arrivals incoming[i]:incoming[i+1]."""
+    """Barrier: clock[i] s becomes the latest of itself and arrivals incoming[i]:incoming[i+1]."""
     for i in range(clock.shape[0]):
         latest = clock[i]
         for e in range(incoming[i], incoming[i + 1]):
@@ -127,22 +127,13 @@ def close_within(incoming, arrival, seconds, clock):
 
 @kernel
 def log_each(rows, kind, side, who, peer, round_, end, time, seconds, value, release):
-    """One row per agent who[r] at time[r] s; rows of agents that do not get there by `end` s are left out."""
+    """One row per agent who[r] at time[r] s, left out where that is after `end` s or never."""
     for r in range(who.shape[0]):
         if time[r] <= end and time[r] < np.inf:
             write(
-                rows,
-                kind,
-                side,
-                who[r],
-                peer,
-                round_[r],
-                0,
-                release[r],
-                time[r],
-                seconds[r],
+                rows, kind, side, who[r], peer, round_[r], 0, release[r], time[r], seconds[r],
                 value[r],
-            )
+            )  # fmt: skip
 
 
 @kernel

@@ -1,7 +1,7 @@
 """Event rows written by compiled code: the log costs nanoseconds where the clock is computed.
 
-A row is (kind, agent, peer, round, bytes, release, order) and (time s, seconds, value). `order` ranks
-the kinds inside one round, so that rows of equal time have one order whatever the engine.
+A row is (kind, agent, peer, round, bytes, release, order) and (time s, seconds, value). `order`
+ranks the kinds inside one round, so that rows of equal time have one order whatever the engine.
 """
 
 from enum import IntEnum
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from desim.jit import inline
+from desim.jit import inline, kernel
 
 
 class Kind(IntEnum):
@@ -28,6 +28,7 @@ class Kind(IntEnum):
     AGGREGATE = 10
 
 
+KINDS = len(Kind)
 UPLINK = 16  # added to `order` for what an agent sends: it follows what the agent received
 DISTANT = 32  # added to `order` for what closes a collection: it follows every arrival
 
@@ -60,3 +61,25 @@ def write(rows, kind, side, agent, peer, round_, size, release, time, seconds, v
     rows.floats[n, 1] = seconds
     rows.floats[n, 2] = value
     rows.n[0] = n + 1
+
+
+@kernel
+def sorted_columns(order, ints, floats, first):
+    """Columns of the rows in `order`, numbered from `first`; and rows and bytes of each kind.
+
+    Return (time, seq, kind, agent, peer, round, bytes, seconds, value, release), counts, sizes.
+    """
+    n = order.shape[0]
+    time, seconds, value = np.empty(n), np.empty(n), np.empty(n)
+    kind, agent, peer = np.empty(n, np.int8), np.empty(n, np.int32), np.empty(n, np.int32)
+    round_, size, release = np.empty(n, np.int32), np.empty(n, np.int64), np.empty(n, np.int64)
+    counts, sizes = np.zeros(KINDS, np.int64), np.zeros(KINDS, np.int64)
+    for place in range(n):
+        row = order[place]
+        time[place], seconds[place], value[place] = floats[row, 0], floats[row, 1], floats[row, 2]
+        kind[place], agent[place], peer[place] = ints[row, 0], ints[row, 1], ints[row, 2]
+        round_[place], size[place], release[place] = ints[row, 3], ints[row, 4], ints[row, 5]
+        counts[ints[row, 0]] += 1
+        sizes[ints[row, 0]] += ints[row, 4]
+    seq = np.arange(first, first + n)
+    return (time, seq, kind, agent, peer, round_, size, seconds, value, release), counts, sizes

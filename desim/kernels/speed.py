@@ -12,7 +12,7 @@ SPEED = int(Stream.SPEED)
 
 
 class Speeds(NamedTuple):
-    """Speed model: law (kind, a, b) in 1/s, factor (agents,) that divides it, redraw every round."""
+    """Speed model: law (kind, a, b) in 1/s, divided by factor (agents,); redraw every round."""
 
     seed: np.uint64
     law: tuple[int, float, float]

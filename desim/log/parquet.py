@@ -108,9 +108,10 @@ def _table(name: str, columns: Mapping[str, Any]) -> pa.Table:
 
 
 def _array(values: Any, kind: pa.DataType) -> pa.Array:
-    """`values` as an Arrow array that shares no memory with buffers the engine uses again."""
+    """`values` as an Arrow array; whole arrays are taken as they are, views of others copied."""
     if kind != WORD:
-        return pa.array(np.array(values, kind.to_pandas_dtype()))
+        own = np.asarray(values, kind.to_pandas_dtype())
+        return pa.array(own if own.flags.owndata else own.copy())
     if isinstance(values, pd.Categorical):
         return pa.array(values).cast(WORD)
     return pa.array(values, pa.string()).dictionary_encode().cast(WORD)

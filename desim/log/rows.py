@@ -1,7 +1,7 @@
 """The event log while it is written: compiled code appends rows, flushes sort and number them.
 
-Rows are sorted by time, then round, side and kind, agent and peer: an order that knows no engine. Only
-rows earlier than the frontier leave, because later ones may still get a neighbour before them.
+Rows are sorted by time, then round, side and kind, agent and peer: an order that knows no engine.
+Only rows earlier than the frontier leave, because later ones may still get a neighbour before them.
 """
 
 from typing import Any
@@ -11,10 +11,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from desim.jit import kernel
-from desim.kernels.record import Kind, Rows, empty_rows, write
+from desim.kernels.record import Kind, Rows, empty_rows, sorted_columns, write
 
 FLUSH_ROWS = 1 << 16
 NAMES = [kind.name.lower() for kind in Kind]
+COLUMNS = "time seq kind agent peer round bytes seconds value release".split()
 
 
 @kernel
@@ -50,7 +51,7 @@ def sort_rows(ints: NDArray[np.int64], time: NDArray[np.float64]) -> NDArray[np.
 class EventLog:
     """Rows of a run and how many of each kind have left."""
 
-    def __init__(self, capacity: int = 1 << 14) -> None:
+    def __init__(self, capacity: int = 1 << 16) -> None:
         self.rows: Rows = empty_rows(capacity)
         self.written = 0
         self.last = 0.0  # time s of the latest row that has left
@@ -94,6 +95,10 @@ class EventLog:
         used = int(self.rows.n[0])
         ints, floats = self.rows.ints[:used], self.rows.floats[:used]
         early = floats[:, 0] < frontier
+        if early.all():
+            columns = self._columns(ints, floats)
+            self.rows.n[0] = 0
+            return columns
         columns = self._columns(ints[early], floats[early])
         late_ints, late_floats = ints[~early], floats[~early]
         self.rows.ints[: len(late_ints)] = late_ints
@@ -103,20 +108,11 @@ class EventLog:
 
     def _columns(self, ints: NDArray[np.int64], floats: NDArray[np.float64]) -> dict[str, Any]:
         order = sort_rows(ints, np.ascontiguousarray(floats[:, 0]))
-        ints, floats = ints[order], floats[order]
-        self.last = float(floats[-1, 0]) if len(floats) else self.last
-        first, self.written = self.written, self.written + len(ints)
-        self.counts += np.bincount(ints[:, 0], minlength=len(Kind))
-        self.bytes += np.bincount(ints[:, 0], ints[:, 4], minlength=len(Kind)).astype(np.int64)
-        return {
-            "time": floats[:, 0],
-            "seq": np.arange(first, self.written),
-            "kind": pd.Categorical.from_codes(ints[:, 0], NAMES),
-            "agent": ints[:, 1],
-            "peer": ints[:, 2],
-            "round": ints[:, 3],
-            "bytes": ints[:, 4],
-            "seconds": floats[:, 1],
-            "value": floats[:, 2],
-            "release": ints[:, 5],
-        }
+        arrays, counts, sizes = sorted_columns(order, ints, floats, self.written)
+        columns = dict(zip(COLUMNS, arrays, strict=True))
+        self.last = float(columns["time"][-1]) if len(order) else self.last
+        self.written += len(order)
+        self.counts += counts
+        self.bytes += sizes
+        columns["kind"] = pd.Categorical.from_codes(columns["kind"], pd.Index(NAMES))
+        return columns

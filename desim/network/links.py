@@ -12,7 +12,7 @@ from desim.keys import Stream, seed_word
 
 @dataclass(frozen=True)
 class LinkModel:
-    """latency s (drawn per link); bandwidth bit/s (drawn per link); jitter: factor on each message's latency.
+    """latency s and bandwidth bit/s, drawn per link; jitter: factor on each message's latency.
 
     loss: probability per attempt; timeout s before an attempt is repeated; limit: resends allowed.
     """
@@ -28,7 +28,7 @@ class LinkModel:
 def make_links(
     model: LinkModel, source: NDArray[np.int64], target: NDArray[np.int64], seed: int
 ) -> Links:
-    """Draw the links source[e] -> target[e] (-1: coordinator); both directions draw the same numbers."""
+    """Draw the links source[e] -> target[e] (-1: coordinator), the same in both directions."""
     low, high = np.minimum(source, target), np.maximum(source, target)
     latency = draw(model.latency, seed, Stream.LINK, agent=high, peer=low, index=0)
     bandwidth = draw(model.bandwidth, seed, Stream.LINK, agent=high, peer=low, index=64)

@@ -55,11 +55,12 @@ def from_edges(agents: int, edges: Iterable[tuple[int, int]], where: str) -> Gra
     graph.add_edges_from(pairs)
     parts = list(nx.connected_components(graph))
     if len(parts) > 1:
-        lonely = sorted(min(parts, key=len))[:5]
+        smallest: set[int] = min(parts, key=lambda part: len(part))
+        lonely = sorted(smallest)[:5]
         raise InputError(
             [
-                f"{where}: the graph is disconnected ({len(parts)} parts; agents {lonely} cannot reach "
-                "the others); allowed: a connected graph"
+                f"{where}: the graph is disconnected ({len(parts)} parts; agents {lonely} cannot "
+                "reach the others); allowed: a connected graph"
             ]
         )
     both = np.array(sorted({(j, i) for i, j in pairs} | pairs), np.int64).reshape(-1, 2)
@@ -91,7 +92,7 @@ def read_graphml(path: Path) -> tuple[int, list[tuple[int, int]]]:
 
 
 def generate(kind: str, value: object, agents: int, seed: int) -> list[tuple[int, int]]:
-    """Return the edges of a generated topology on `agents` agents, drawn from stream LINK of `seed`.
+    """Return the edges of a generated topology on `agents` agents, from stream LINK of `seed`.
 
     Random graphs are drawn again (up to 100 times) until connected; InputError if none is, or if no
     such graph exists.

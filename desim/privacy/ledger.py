@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from desim.jit import kernel
@@ -67,7 +68,10 @@ def plain(agents: int, view: View, sensitivity: float = np.inf) -> Terms:
 
 
 @kernel
-def _charge_each(charges, time, who, round_, agents, terms, where, release):
+def _charge_each(
+    charges: Any, time: Any, who: Any, round_: Any, agents: int, terms: Any, where: Any,
+    release: Any,
+) -> None:  # fmt: skip
     mechanism, view, amounts = terms
     for r in range(who.shape[0]):
         release[r] = -1
@@ -81,7 +85,9 @@ def _charge_each(charges, time, who, round_, agents, terms, where, release):
 
 
 @kernel
-def _add_normals(seed, who, round_, scale, where, value, out):
+def _add_normals(
+    seed: Any, who: Any, round_: Any, scale: Any, where: Any, value: Any, out: Any
+) -> None:
     for r in range(who.shape[0]):
         k1 = address(NOISE, who[r], -1)
         c0 = counter(round_[r], 0)
@@ -92,7 +98,7 @@ def _add_normals(seed, who, round_, scale, where, value, out):
 
 
 @kernel
-def _deliver(charges, release, delivered):
+def _deliver(charges: Any, release: Any, delivered: Any) -> bool:
     """Add the recipients of release[r]; both run in one order, the newest rows at the end."""
     row = charges.n[0] - 1
     for r in range(release.shape[0] - 1, -1, -1):
@@ -104,6 +110,10 @@ def _deliver(charges, release, delivered):
             return False
         charges.ints[row, 5] += delivered[r]
     return True
+
+
+MECHANISMS = pd.Index([one.name.lower().replace("_", "-") for one in Mechanism])
+VIEWS = pd.Index([one.name.lower() for one in View])
 
 
 class Ledger:
@@ -127,7 +137,7 @@ class Ledger:
     def release(
         self, time: Any, who: Any, round_: Any, value: NDArray[np.float64], terms: Terms, where: Any
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Charge the releases of agents who[r] where where[r] and return (value + noise, release ids).
+        """Charge the releases of agents who[r] if where[r]; return (value + noise, release ids).
 
         value (n, dim); terms hold arrays (n,). Without noise the value comes back as it is.
         """
@@ -141,39 +151,25 @@ class Ledger:
         return noisy, ids
 
     def noise_key(self, terms: Terms | None) -> np.uint64:
-        """Return the key of in-kernel noise for calls charged with `terms`; refuse uncharged ones."""
+        """Return the key of in-kernel noise for calls charged with `terms`; refuse all others."""
         if terms is None or terms.mechanism is Mechanism.NONE:
             raise RuntimeError("noise was asked for by a call that declares no charge")
-        return self.seed
+        return np.uint64(self.seed)
 
     def charge_one(
-        self,
-        time: float,
-        agent: int,
-        round_: int,
-        release: int,
-        terms: tuple[Any, ...],
+        self, time: float, agent: int, round_: int, release: int, terms: tuple[Any, ...],
         delivered: int,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Write the row of one release whose noise a charged job draws."""
         self.reserve(1)
         mechanism, view, sensitivity, scale, sampling = terms
         charge(
-            self.charges,
-            time,
-            agent,
-            round_,
-            release,
-            mechanism,
-            view,
-            delivered,
-            sensitivity,
-            scale,
-            sampling,
-        )
+            self.charges, time, agent, round_, release, mechanism, view, delivered,
+            sensitivity, scale, sampling,
+        )  # fmt: skip
 
     def delivered(self, release: NDArray[np.int64], recipients: NDArray[np.int64]) -> None:
-        """Note that the network serves `recipients` of each release (n,); the call follows release()."""
+        """Note that the network serves recipients (n,) of each release (n,); follows release()."""
         if not _deliver(self.charges, release, recipients):
             raise RuntimeError("a release must be sent before its agent yields again")
 
@@ -199,17 +195,15 @@ def _empty(capacity: int) -> Charges:
 def _columns(ints: NDArray[np.int64], floats: NDArray[np.float64]) -> dict[str, Any]:
     order = np.lexsort((ints[:, 2], floats[:, 0]))
     ints, floats = ints[order], floats[order]
-    mechanisms = np.array([m.name.lower().replace("_", "-") for m in Mechanism])
-    views = np.array([v.name.lower() for v in View])
     return {
         "time": floats[:, 0],
         "agent": ints[:, 0],
         "round": ints[:, 1],
         "release": ints[:, 2],
-        "mechanism": mechanisms[ints[:, 3]],
+        "mechanism": pd.Categorical.from_codes(ints[:, 3], MECHANISMS),
         "sensitivity": floats[:, 1],
         "scale": floats[:, 2],
         "sampling": floats[:, 3],
-        "seen_by": views[ints[:, 4]],
+        "seen_by": pd.Categorical.from_codes(ints[:, 4], VIEWS),
         "delivered": ints[:, 5],
     }

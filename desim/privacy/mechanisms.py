@@ -11,13 +11,13 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Gaussian:
-    """Gaussian noise of standard deviation sigma in round 1; `decay` multiplies the variance per round."""
+    """Gaussian noise: standard deviation sigma in round 1, variance times `decay` each round."""
 
     sigma: float
     decay: float = 1.0
 
     def scale(self, round_: Any, sensitivity: Array) -> Array:
-        """Return the standard deviation per coordinate, shape of `sensitivity`, in rounds 1, 2, ..."""
+        """Standard deviation per coordinate, shaped as `sensitivity`, in rounds 1, 2, ..."""
         deviation = self.sigma * self.decay ** ((np.asarray(round_, float) - 1.0) / 2.0)
         return deviation * np.ones_like(sensitivity)
 
@@ -33,7 +33,7 @@ class DynamicZcdp:
     growth: float = 1.0
 
     def scale(self, round_: Any, sensitivity: Array) -> Array:
-        """Return the standard deviation per coordinate, shape of `sensitivity`, in rounds 1, 2, ..."""
+        """Standard deviation per coordinate, shaped as `sensitivity`, in rounds 1, 2, ..."""
         phi = self.phi / self.growth ** (np.asarray(round_, float) - 1.0)
         return np.asarray(sensitivity / np.sqrt(2.0 * phi))
 

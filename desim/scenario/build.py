@@ -52,18 +52,13 @@ def _build(scenario: Scenario) -> Simulation:
         links = make_links(_link(scenario.network.link), graph.source, graph.target, seed)
     star = method.kind == "coordinator"
     stop, targets = scenario.stop, tuple(scenario.stop.targets.items())
+    compute, slow = scenario.compute, scenario.compute.slow
+    redraw = compute.redraw == "round"
     settings = Settings(
         seed=seed,
         problem=problem,
         initial=initial(scenario, problem.agents, problem.dim),
-        speeds=speed_model(
-            scenario.compute.speed,
-            scenario.compute.slow.fraction,
-            scenario.compute.slow.factor,
-            scenario.compute.redraw == "round",
-            n,
-            seed,
-        ),
+        speeds=speed_model(compute.speed, slow.fraction, slow.factor, redraw, n, seed),
         participation=_participation(scenario, n),
         policy=_policy(scenario),
         rounds=np.inf if stop.rounds is None else stop.rounds,
@@ -108,19 +103,11 @@ def _problem(scenario: Scenario, nodes: int | None) -> Problem:
         seed=scenario.seed,
         loss=loss,
     )
+    clip = np.inf if section.clip is None else section.clip
     problem = Problem(
-        shards.A,
-        shards.b,
-        shards.start,
-        loss,
-        section.average,
-        here,
-        there,
-        np.inf if section.clip is None else section.clip,
-        shards.test_A,
-        shards.test_b,
-        shards.names,
-    )
+        shards.A, shards.b, shards.start, loss, section.average, here, there, clip,
+        shards.test_A, shards.test_b, shards.names,
+    )  # fmt: skip
     if nodes is not None and problem.agents != nodes:
         raise InputError(
             f"problem.data: {problem.agents} agents hold data; allowed: {nodes}, the agents of "
@@ -150,14 +137,8 @@ def _generated(scenario: Scenario, agents: int) -> list[tuple[int, int]]:
 
 
 def _link(link: Any) -> LinkModel:
-    return LinkModel(
-        link.latency,
-        link.bandwidth,
-        link.jitter,
-        link.loss,
-        link.timeout,
-        0 if link.on_loss == "drop" else link.limit,
-    )
+    limit = 0 if link.on_loss == "drop" else link.limit
+    return LinkModel(link.latency, link.bandwidth, link.jitter, link.loss, link.timeout, limit)
 
 
 def _noise(scenario: Scenario) -> Noise | None:
@@ -171,10 +152,11 @@ def _noise(scenario: Scenario) -> Noise | None:
 
 def _policy(scenario: Scenario) -> Policy:
     policy = scenario.policy
+    kind: Any = policy.kind
     late = policy.late or "discard"
-    if policy.kind == "each":
+    if kind == "each":
         return Policy("buffer", 1, late)
-    return Policy(policy.kind, policy.value or 0.0, late)  # type: ignore[arg-type]
+    return Policy(kind, policy.value or 0.0, late)
 
 
 def _participation(scenario: Scenario, agents: int) -> Participation:

@@ -6,6 +6,7 @@ import sys
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
+from typing import Any
 
 from desim.algorithms.method import Method
 from desim.errors import InputError, spelling
@@ -29,14 +30,14 @@ def _installed() -> dict[str, type[Method]]:
     return found
 
 
-def _methods(module: object) -> dict[str, type[Method]]:
+def _methods(module: Any) -> dict[str, type[Method]]:
     """Methods that a module defines itself."""
     return {
         value.name: value
         for value in vars(module).values()
         if isinstance(value, type)
         and issubclass(value, Method)
-        and value.__module__ == module.__name__  # type: ignore[attr-defined]
+        and value.__module__ == module.__name__
         and hasattr(value, "name")
     }
 

@@ -1,0 +1,1 @@
+"""Speed, measured as ratios in one process; run `python -m analysis.benchmarks.engines`."""
