@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +19,14 @@ class Everybody:
 
     agents: int
 
+    @cached_property
+    def everybody(self) -> Who:
+        """All agents, ascending."""
+        return np.arange(self.agents)
+
     def draw(self, round_: int) -> Who:
         """Return the active agents of `round_` (1, 2, ...), ascending."""
-        return np.arange(self.agents)
+        return self.everybody
 
 
 @dataclass(frozen=True)

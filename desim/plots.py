@@ -41,11 +41,13 @@ STYLE: Any = {
     "ytick.color": "#444444",
     "xtick.labelcolor": "black",
     "ytick.labelcolor": "black",
-    "lines.linewidth": 1.6,
+    "lines.linewidth": 1.4,
     "lines.solid_capstyle": "round",
     "legend.frameon": False,
     "legend.fontsize": 8.5,
-    "legend.handlelength": 2.2,
+    "legend.handlelength": 1.6,
+    "legend.columnspacing": 1.4,
+    "legend.borderaxespad": 0.2,
     "svg.fonttype": "none",
     "pdf.fonttype": 42,
 }
@@ -105,14 +107,14 @@ def plot(
     with matplotlib.rc_context(STYLE):
         axes = _axes(interactive=out is None)
         for number, ((where, value), label) in enumerate(zip(curves, _labels(runs), strict=True)):
-            _draw(axes, where * factor, value, label, number)
+            _draw(axes, where * factor, value, label, number, held=x != "round")
         axes.set_xlabel(f"{NAMES[x]} ({unit})" if unit else NAMES[x])
         if x == "round":
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_xlim(0.0, last * factor * 1.02 or 1.0)
         _scale(axes, metric, np.concatenate([value for _, value in curves]))
         if len(runs) > 1:
-            axes.legend()
+            axes.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=min(len(runs), 4))
         if out is not None:
             _save(axes, Path(out))
     return axes
@@ -174,12 +176,14 @@ def _labels(runs: Sequence[Curves]) -> list[str]:
     ]
 
 
-def _draw(axes: Axes, where: Array, value: Array, label: str, number: int) -> None:
+def _draw(axes: Axes, where: Array, value: Array, label: str, number: int, held: bool) -> None:
+    """One curve; `held`: a value is true until the next one, so the line goes in steps."""
     few = len(where) <= 25
     axes.plot(
         where,
         value,
         label=label,
+        drawstyle="steps-post" if held else "default",
         color=COLOURS[number % len(COLOURS)],
         linestyle=DASHES[number // len(COLOURS) % len(DASHES)],
         marker="o" if few else "",

@@ -61,7 +61,7 @@ def test_both_engines_name_the_same_root():
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_speed_of_zero_is_named_as_the_root(engine):
     stuck = graph(compute={"speed": {"normal": ["1 /s", 5]}})
-    with pytest.raises(Deadlock, match="its speed is 0: change compute.speed"):
+    with pytest.raises(Deadlock, match=r"its speed is 0: change compute\.speed"):
         desim.run(stuck, overrides={"engine": engine})
 
 

@@ -78,9 +78,9 @@ def test_a_late_message_is_used_when_it_is_the_newest(monkeypatch):
 
 
 def test_a_plugin_is_validated_like_any_method():
-    with pytest.raises(InputError, match="algorithm.wiat: .*did you mean 'wait'"):
+    with pytest.raises(InputError, match=r"algorithm\.wiat: .*did you mean 'wait'"):
         desim.load({**gossip(), "algorithm": {"name": "gossip", "wiat": 1}})
+    raising = str(Path(__file__).parent / "plugins" / "raises.py")
     with pytest.raises(InputError, match="raised ZeroDivisionError"):
-        folder = Path(__file__).parent / "plugins"
-        desim.load({**gossip(), "plugins": [str(folder / "raises.py")]})
+        desim.load({**gossip(), "plugins": [raising]})
     assert np.isfinite(desim.run(CASES["all"]).state["x"]).all()

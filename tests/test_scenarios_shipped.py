@@ -1,4 +1,4 @@
-"""What ships with desim: every scenario runs, every network fits every method, the schema is current."""
+"""What ships with desim: scenarios run, networks fit all methods, the schema is current."""
 
 import json
 from pathlib import Path

@@ -9,7 +9,7 @@ from typing import Any
 def interleaved(
     alternatives: dict[str, Callable[[], Any]], repeats: int = 7
 ) -> dict[str, tuple[float, float]]:
-    """Minimum and median wall seconds of each alternative over `repeats` turns, after one warm-up."""
+    """Minimum and median wall seconds of each alternative over `repeats` turns after a warm-up."""
     seconds: dict[str, list[float]] = {name: [] for name in alternatives}
     for turn in range(repeats + 1):
         for name, call in alternatives.items():
@@ -34,4 +34,5 @@ def machine() -> str:
         name = models[0] if models else name
     except OSError:
         pass
-    return f"{name}, {os.cpu_count()} cores, Python {platform.python_version()}, numba {numba.__version__}"
+    python = platform.python_version()
+    return f"{name}, {os.cpu_count()} cores, Python {python}, numba {numba.__version__}"

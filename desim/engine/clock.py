@@ -62,6 +62,7 @@ class Device:
         self.clock, self.world, self.agent = clock, world, agent
         self.process: simpy.Process | None = None
         self.computing = False
+        self.until = 0.0  # when the running computation ends, s; inf while the device is down
         self.up = clock.event()
         self.up.succeed()
         if world.settings.churn is not None:
@@ -75,10 +76,11 @@ class Device:
         """
         while True:
             begin: float | None = None
-            self.computing = True
+            self.computing, self.until = True, np.inf
             try:
                 yield from self.ready()
                 begin = float(self.clock.now)
+                self.until = begin + seconds
                 yield self.clock.timeout(seconds)
                 return begin
             except simpy.Interrupt as interruption:

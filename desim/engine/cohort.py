@@ -19,7 +19,18 @@ from desim.privacy.ledger import Terms
 
 Int = NDArray[np.int64]
 OWN = frozenset(
-    ("who", "round", "clock", "live", "_world", "_carrier", "_release", "_unsent", "degree")
+    (
+        "who",
+        "round",
+        "clock",
+        "live",
+        "_world",
+        "_carrier",
+        "_release",
+        "_unsent",
+        "_speed",
+        "degree",
+    )
 )
 
 
@@ -45,6 +56,7 @@ class Cohort:
     _carrier: Carrier
     _release: Int
     _unsent: Int
+    _speed: Array | None
     _whole: bool
     _all_live: bool
 
@@ -56,6 +68,7 @@ class Cohort:
         own["live"] = np.ones(len(who), bool)
         own["_release"] = np.full(len(who), -1, np.int64)
         own["_unsent"] = own["_release"]
+        own["_speed"] = None
         own["_whole"] = len(who) == world.settings.problem.agents
         own["_all_live"] = True
         graph = world.settings.graph
@@ -81,7 +94,7 @@ class Cohort:
             agents = self._world.settings.problem.agents
             state[name] = np.zeros((agents, *rows.shape[1:]))
         if self._whole and self._all_live:
-            state[name][:] = rows
+            state[name] = np.array(rows)
         else:
             state[name][self.who[self.live]] = rows[self.live]
 
@@ -96,9 +109,11 @@ class Cohort:
 
     def speed(self) -> Array:
         """Speeds (n,) 1/s in this round: per-example gradient evaluations per second."""
-        out = np.empty(len(self.who))
-        speeds_into(self._world.settings.speeds, self.who, self.round, out)
-        return out
+        speeds = self._world.settings.speeds
+        if self._speed is None or speeds.redraw:
+            self._speed = np.empty(len(self.who))
+            speeds_into(speeds, self.who, self.round, self._speed)
+        return self._speed
 
     def capacity(self, seconds: float) -> Int:
         """How many gradient evaluations (n,) fit into `seconds` s of this round."""
@@ -112,24 +127,27 @@ class Cohort:
 
         work (n,): per-example gradient evaluations, what the log shows.
         """
-        amount = np.broadcast_to(np.asarray(work, float), self.who.shape)
+        amount = np.empty(len(self.who))
+        amount[:] = work
         if seconds is not None:
             return Compute(job, inputs, np.full(len(self.who), float(seconds)), amount)
-        with np.errstate(divide="ignore"):
-            with np.errstate(divide="ignore"):  # a speed of 0 takes for ever
-                return Compute(job, inputs, amount / self.speed(), amount)
+        return Compute(job, inputs, amount / self.speed(), amount)
 
     def release(self, value: Array, terms: Terms, where: Any = None) -> Array:
         """Return value (n, dim) with the noise of `terms`, charged to the agents where `where`."""
         world = self._world
         mask = self.live if where is None else self.live & where
         noisy, ids = world.ledger.release(self.clock, self.who, self.round, value, terms, mask)
-        self._release, self._unsent = np.where(mask, ids, self._release), ids
+        self._unsent, time = ids, self.clock
+        if where is None and self._all_live:
+            self._release = ids
+        else:
+            self._release = np.where(mask, ids, self._release)
+            time = np.where(mask, time, np.inf)
         world.log.reserve(len(self.who))
         zeros = np.zeros(len(self.who))
-        time = np.where(mask, self.clock, np.inf)
         log_each(
-            world.log.rows, int(Kind.RELEASE), UPLINK, self.who, -1, self.round,
+            world.log.flat, int(Kind.RELEASE), UPLINK, self.who, -1, self.round,
             world.settings.horizon, time, zeros, zeros, ids,
         )  # fmt: skip
         return noisy
@@ -176,4 +194,7 @@ class Cohort:
         """Show the agents' own models (n, dim) of this round to the observer, true from now on."""
         live = self.live
         observer: Any = self._world.observer
-        observer.report(self.clock[live], self.who[live], int(self.round[0]), models[live])
+        if self._all_live:
+            observer.report(self.clock, self.who, int(self.round[0]), models)
+        elif live.any():
+            observer.report(self.clock[live], self.who[live], int(self.round[0]), models[live])

@@ -67,6 +67,7 @@ class Post:
         assert graph is not None
         assert links is not None
         self.world, self.clock, self.graph, self.links = world, clock, graph, links
+        self.flat = tuple(links)
         self.arrival = np.empty(len(graph.source))
         self.boxes = [Mailbox(clock, i, int(d)) for i, d in enumerate(graph.degree)]
         self.sent = np.zeros(graph.agents, np.int64)
@@ -78,8 +79,8 @@ class Post:
         log.reserve(self.links.rows * int(self.graph.degree[i]))
         delivered = np.empty(1, np.int64)
         broadcast(
-            self.links, self.graph.outgoing, self.graph.out_links, us.who, us.clock, us.round, bits,
-            silent, us._release, self.world.settings.horizon, self.arrival, delivered, log.rows,
+            self.flat, self.graph.outgoing, self.graph.out_links, us.who, us.clock, us.round, bits,
+            silent, us._release, self.world.settings.horizon, self.arrival, delivered, log.flat,
         )  # fmt: skip
         self.world.ledger.delivered(us._unsent, delivered)
         us._unsent = np.full(len(us.who), -1, np.int64)

@@ -28,6 +28,9 @@ class Wires:
         assert graph is not None
         assert links is not None
         self.world, self.graph, self.links = world, graph, links
+        self.flat = tuple(links)
+        self.everything = np.ones(len(graph.source), bool)
+        self.degree = graph.degree.astype(float)
         self.arrival = np.empty(len(graph.source))
         self.sent: Array = np.empty((0, 0))
         self.silent = np.empty(0, bool)
@@ -44,8 +47,8 @@ class Wires:
         log.reserve(self.links.rows * len(self.arrival))
         delivered = np.empty(len(us.who), np.int64)
         broadcast(
-            self.links, self.graph.outgoing, self.graph.out_links, us.who, us.clock, us.round, bits,
-            silent, us._release, self.world.settings.horizon, self.arrival, delivered, log.rows,
+            self.flat, self.graph.outgoing, self.graph.out_links, us.who, us.clock, us.round, bits,
+            silent, us._release, self.world.settings.horizon, self.arrival, delivered, log.flat,
         )  # fmt: skip
         self.world.ledger.delivered(us._unsent, delivered)
         us._unsent = np.full(len(us.who), -1, np.int64)
@@ -72,9 +75,7 @@ class Wires:
             close_all(graph.incoming, self.arrival, us.clock)
             if not self.ever_silent and self.last is None:
                 self.base = self.sent
-                return Heard(
-                    graph.incoming, graph.source, self.sent, np.ones(len(graph.source), bool)
-                )
+                return Heard(graph.incoming, graph.source, self.sent, self.everything)
         else:
             close_within(graph.incoming, self.arrival, request.within, us.clock)
             if self.last is None and not self.pending:
@@ -111,6 +112,7 @@ def play(program: Any, world: World) -> float:
     generator = program(us)
     cut = np.zeros(len(us.who), bool)  # agents that the end of the run interrupts
     waits = Waits()
+    after = np.nextafter(settings.horizon, np.inf)
     answer: Any = None
     while not world.reached:
         try:
@@ -119,11 +121,15 @@ def play(program: Any, world: World) -> float:
             break
         before = us.clock
         answer = _serve(request, us, wires, world)
-        if us.clock.max() == np.inf:
+        latest = np.maximum.reduce(us.clock)
+        if latest == np.inf:
             waits.note_graph(request, us, before, wires)
-        cut |= us.live & (us.clock > settings.horizon) & (us.clock < np.inf)
-        us.live = (us.clock <= settings.horizon) & (us.clock < np.inf)
-        world.tick(float(us.clock.min()))
+        if latest > settings.horizon or latest == np.inf:
+            cut |= us.live & (us.clock > settings.horizon) & (us.clock < np.inf)
+            us.live = (us.clock <= settings.horizon) & (us.clock < np.inf)
+        frontier = min(np.minimum.reduce(us.clock), after)
+        if frontier < np.inf:
+            world.tick(float(frontier))
     if cut.any():
         return settings.horizon
     if (us.clock == np.inf).any() and not world.reached:
@@ -138,17 +144,18 @@ def _serve(request: Any, us: Cohort, wires: Wires, world: World) -> Any:
     if isinstance(request, Compute):
         us.clock = before + request.seconds
         log_each(
-            log.rows, int(Kind.COMPUTE), UPLINK, us.who, -1, us.round, end, us.clock,
+            log.flat, int(Kind.COMPUTE), UPLINK, us.who, -1, us.round, end, us.clock,
             request.seconds, request.value, nothing,
         )  # fmt: skip
         return request.job(us, *request.inputs)
     us.clock = before.copy()
     heard = wires.gather(us, request)
-    fresh = np.add.reduceat(heard.fresh.astype(float), wires.graph.incoming[:-1])
-    with np.errstate(invalid="ignore"):
-        waited = us.clock - before
+    fresh = wires.degree
+    if heard.fresh is not wires.everything:
+        fresh = np.add.reduceat(heard.fresh.astype(float), wires.graph.incoming[:-1])
+    waited = us.clock - before
     log_each(
-        log.rows, int(Kind.AGGREGATE), DISTANT, us.who, -1, us.round, end, us.clock,
+        log.flat, int(Kind.AGGREGATE), DISTANT, us.who, -1, us.round, end, us.clock,
         waited, fresh, nothing,
     )  # fmt: skip
     return heard

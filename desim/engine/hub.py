@@ -101,7 +101,10 @@ class Hub:
 
     def invite(self) -> Int:
         """Agents (n,), ascending, that participate in this round and owe no reply."""
-        drawn = self.world.settings.participation.draw(self.round)
+        settings = self.world.settings
+        drawn = settings.participation.draw(self.round)
+        if settings.policy.late == "discard":  # what is not collected is void, nobody owes a reply
+            return drawn
         pending = self.calls.pending
         return drawn[pending[drawn] == 0] if pending.any() else drawn
 

@@ -90,6 +90,8 @@ class ClockObserver:
         self._time: dict[int, Array] = {0: np.zeros(len(x0))}
         self._models: dict[int, Array] = {0: x0.copy()}
         self._next = 0  # round, or instant, of the next observation
+        self._missing: dict[int, int] = {0: 0}  # how many agents have not done a round
+        self._instant: float | None = None  # time s of the next observation, once it is known
         self._settled = -1  # round that everybody had done at the latest observation
         if every == 0.0:
             rows.agents(np.zeros(len(x0)), 0, np.arange(len(x0)), x0)
@@ -104,9 +106,11 @@ class ClockObserver:
         if round_ not in self._time:
             self._time[round_] = np.full(len(self._base), np.inf)
             self._models[round_] = np.empty_like(self._base)
+            self._missing[round_] = len(self._base)
             if self.kept is not None:
                 self.kept.append(np.full_like(self._base, np.nan))
         self._done[who] = round_
+        self._missing[round_] -= len(who)
         self._time[round_][who] = time
         self._models[round_][who] = x
         if self.kept is not None:
@@ -121,17 +125,21 @@ class ClockObserver:
 
     def settle(self, frontier: float) -> None:
         """Record the network rows of instants before `frontier` s."""
-        while True:
-            if self.every == 0.0:
-                times = self._time.get(self._next)
-                instant = np.inf if times is None else float(times.max())
-            else:
-                instant = self._next * self.every
-            if not instant < frontier:
-                return
+        while (instant := self._next_instant()) < frontier:
             settled = self._advance(instant)
             self.rows.network(instant, settled if self.every else self._next, self._base, None)
             self._next += 1
+            self._instant = None
+
+    def _next_instant(self) -> float:
+        """When the next observation is due, s: a multiple of `every`, or when all did a round."""
+        if self.every:
+            return self._next * self.every
+        if self._missing.get(self._next, 1):
+            return np.inf
+        if self._instant is None:
+            self._instant = float(self._time[self._next].max())
+        return self._instant
 
     def _advance(self, instant: float) -> int:
         """Bring the models up to `instant` s; return the round that all agents did by then."""
@@ -149,7 +157,7 @@ class ClockObserver:
             gone.append(round_)
         for round_ in gone:
             if self.every or round_ <= self._next:
-                del self._time[round_], self._models[round_]
+                del self._time[round_], self._models[round_], self._missing[round_]
         self._settled = max(self._settled, done)
         return self._settled
 

@@ -64,7 +64,7 @@ class Simulation:
         error: Exception | None = None
         began = wall.monotonic()
         try:
-            end = ENGINES[self.method.kind, self.engine](program, world)
+            end = self._drive(program, world)
             reason = self._reason(world, end)
         except RunError as failure:
             if isinstance(failure.__cause__, RunError):  # SimPy raises a copy of a process's error
@@ -95,15 +95,18 @@ class Simulation:
         """
         scout = self._world(self.settings, Discard(), progress)
         try:
-            end = ENGINES[self.method.kind, self.engine](self.method.agents, scout)
+            end = self._drive(self.method.agents, scout)
         except RunError as failure:
-            end = failure.time
-        except KeyboardInterrupt:
-            end = scout.now
+            end = scout.drain() if isinstance(failure, Deadlock) else failure.time
         scout.observer.settle(np.nextafter(end, np.inf))
         reached = scout.observer.rows.reached
         horizon = self.settings.horizon if reached is None else min(reached, self.settings.horizon)
         return replace(self.settings, horizon=horizon, targets=(), met=reached is not None)
+
+    def _drive(self, program: Any, world: World) -> float:
+        """Run the engine to the end of the run, s; what goes wrong with numbers is told in words."""
+        with np.errstate(all="ignore"):
+            return ENGINES[self.method.kind, self.engine](program, world)
 
     def _reason(self, world: World, end: float) -> str:
         if world.reached or world.settings.met:

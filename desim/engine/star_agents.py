@@ -15,6 +15,7 @@ from desim.engine.hub import Hub, Int
 from desim.engine.requests import Array
 from desim.engine.waits import Waits
 from desim.engine.world import World
+from desim.errors import Deadlock
 from desim.kernels.clients import release_id
 from desim.kernels.network import transmit_one
 from desim.kernels.record import UPLINK, Kind
@@ -38,7 +39,7 @@ class AgentStation:
     def __init__(self, world: World, clock: Clock) -> None:
         self.world, self.clock = world, clock
         agents = world.settings.problem.agents
-        self.waits = Waits()
+        self.waits = [Waits() for _ in range(agents)]  # causes in the latest call of each agent
         self.arrived: set[int] = set()  # agents whose latest reply is in, not collected yet
         self.enough: simpy.Event | None = None
         self.hub: Hub | None = None
@@ -56,12 +57,12 @@ class AgentStation:
         speed = np.empty(len(who))
         speeds_into(world.settings.speeds, who, rounds, speed)
         mechanism, view, amounts = hub.terms.compiled
-        with np.errstate(divide="ignore"):
-            durations = work[who] / speed
+        durations = work[who] / speed
         for i, seconds in zip(who.tolist(), durations, strict=True):
             world.log.add(Kind.ACTIVATE, 0, i, hub.round, self.now)
             hub.calls.pending[i], hub.calls.round_[i] = 1, hub.round
             self.arrived.discard(i)
+            self.waits[i] = Waits()
             terms = mechanism, view, *amounts[:, i].tolist()
             letter = Letter(hub.round, hub.exchange, float(seconds), reply_bits, terms)
             arrival = self.transmit(True, i, letter, bits, -1)
@@ -69,7 +70,7 @@ class AgentStation:
                 arrival = self.clients[i].latest = max(arrival, self.clients[i].latest)
                 self.clock.at(arrival, partial(self.clients[i].receive, letter))
             else:
-                self.waits.lost(self.now, -1, i, hub.round)
+                self.waits[i].lost(self.now, -1, i, hub.round)
 
     def transmit(self, down: bool, i: int, letter: Letter, bits: int, release: int) -> float:
         """Send `bits` on agent i's downlink or uplink now; return the arrival time s."""
@@ -94,7 +95,7 @@ class AgentStation:
         if served:
             self.clock.at(arrival, lambda: self.receive(i, letter))
         else:
-            self.waits.lost(self.now, i, -1, letter.round_)
+            self.waits[i].lost(self.now, i, -1, letter.round_)
 
     def receive(self, i: int, letter: Letter) -> None:
         """A reply arrives at the coordinator; it counts if it answers a call that is still open."""
@@ -120,6 +121,14 @@ class AgentStation:
         awaited = sum(policy.counts(bool(fresh[i])) for i in pending)
         here = sum(policy.counts(bool(fresh[i])) for i in self.arrived)
         return here >= min(int(policy.value), awaited)
+
+    def deadlock(self) -> Deadlock:
+        """The error for a collection that never closes; its root is in a call that still counts."""
+        assert self.hub is not None
+        waits = Waits()
+        for i in np.flatnonzero(self.hub.calls.pending):
+            waits.roots += self.waits[i].roots
+        return waits.deadlock(1)
 
     def coordinate(self, program: Any) -> Steps:
         """The coordinator's process."""
@@ -166,8 +175,10 @@ class Client:
         policy = self.station.world.settings.policy
         if policy.interrupts and self.mailbox.items:
             self.mailbox.items.clear()
-        if policy.interrupts and self.device.computing and self.device.process is not None:
-            self.device.process.interrupt(letter)
+        device = self.device
+        if policy.interrupts and device.computing and self.station.now < device.until:
+            assert device.process is not None
+            device.process.interrupt(letter)
         else:
             self.mailbox.put(letter)
 
@@ -180,7 +191,8 @@ class Client:
                     letter = self.mailbox.items.pop(0)
             assert letter is not None
             if letter.seconds == np.inf:
-                self.station.waits.endless(self.station.now, self.agent, letter.round_)
+                waits = self.station.waits[self.agent]
+                waits.endless(self.station.now, self.agent, letter.round_)
             try:
                 begin = yield from self.device.work(letter.seconds, letter.round_)
             except simpy.Interrupt as newer:
@@ -204,5 +216,5 @@ def play(program: Any, world: World) -> float:
     if station.finished:
         return float(clock.now)
     if not more:
-        raise station.waits.deadlock(1)
+        raise station.deadlock()
     return world.settings.horizon

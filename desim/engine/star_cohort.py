@@ -11,7 +11,7 @@ from desim.engine.hub import Hub, Int
 from desim.engine.requests import Array
 from desim.engine.waits import Waits
 from desim.engine.world import World
-from desim.kernels.clients import BEGIN, DUE, FINISH, LOGGED, call, settle_due
+from desim.kernels.clients import BEGIN, DUE, FINISH, LOGGED, ROUND, call, settle_due
 
 
 class CohortStation:
@@ -24,29 +24,28 @@ class CohortStation:
         self.world = world
         self.now = 0.0
         self.defer = settings.policy.interrupts
-        self.links = settings.downlinks, settings.uplinks
+        self.devices = tuple(settings.speeds), tuple(settings.downlinks), tuple(settings.uplinks)
         self.rows_per_call = 4 + settings.uplinks.rows + settings.downlinks.rows
 
     def call(self, hub: Hub, who: Int, bits: int, reply_bits: int, work: Array) -> None:
         """Send a call to agents who (n,) and fill in when their replies are due."""
-        world, n = self.world, len(who)
-        world.log.reserve(self.rows_per_call * n)
-        world.ledger.reserve(2 * n)
-        downlinks, uplinks = self.links
         call(
             who, self.now, hub.round, hub.exchange, bits, reply_bits, work, self.defer,
-            world.settings.speeds, downlinks, uplinks, hub.calls, hub.terms.compiled,
-            world.log.rows, world.ledger.charges,
+            hub.terms.compiled, self.devices, self._book(hub, len(who)),
         )  # fmt: skip
 
     def settle(self, hub: Hub, until: float) -> None:
         """Write the rows of calls whose computation was over by `until` s."""
-        world = self.world
         open_calls = int(np.count_nonzero(hub.calls.whole[LOGGED] == 0))
         if open_calls:
-            world.log.reserve(self.rows_per_call * open_calls)
-            world.ledger.reserve(open_calls)
-            settle_due(until, hub.calls, self.links[1], world.log.rows, world.ledger.charges)
+            settle_due(until, self.devices, self._book(hub, open_calls))
+
+    def _book(self, hub: Hub, calls: int) -> tuple[Any, ...]:
+        """Calls, log and ledger as kernels take them, with room for so many more calls."""
+        log, ledger = self.world.log, self.world.ledger
+        log.reserve(self.rows_per_call * calls)
+        ledger.reserve(2 * calls)
+        return tuple(hub.calls), log.flat, tuple(ledger.charges)
 
 
 def play(program: Any, world: World) -> float:
@@ -63,11 +62,15 @@ def play(program: Any, world: World) -> float:
             end = station.now
             break
         opened = station.now
-        everybody = policy.kind == "all"
-        pending = hub.called if everybody else np.flatnonzero(hub.calls.pending)
-        due = hub.calls.due[pending]
-        close = policy.close(opened, due, hub.calls.round_[pending] == hub.round)
+        waits_for_all = policy.kind == "all"
+        pending = hub.called if waits_for_all else np.flatnonzero(hub.calls.pending)
+        due = hub.calls.due[hub.rows(pending)]
+        if waits_for_all and len(due):
+            close = float(np.maximum.reduce(due))
+        else:
+            close = policy.close(opened, due, hub.calls.round_[pending] == hub.round)
         if close == np.inf and not _under_way(hub, horizon):
+            station.settle(hub, np.inf)
             raise _explain(hub, pending[due == np.inf], opened)
         if close > horizon:
             end = horizon
@@ -75,7 +78,7 @@ def play(program: Any, world: World) -> float:
         station.now = close
         if station.defer:
             station.settle(hub, close)
-        if not everybody:
+        if not waits_for_all:
             arrived = due <= close
             if policy.kind == "deadline" and not arrived.all():
                 hub.missed(opened, int((~arrived).sum()))
@@ -96,7 +99,7 @@ def _explain(hub: Hub, silent: Int, opened: float) -> Exception:
     for i in silent:
         begin, finish = float(calls.real[BEGIN, i]), float(calls.real[FINISH, i])
         round_ = int(calls.round_[i])
-        if begin == np.inf:
+        if calls.whole[ROUND, i] != round_:
             waits.lost(opened, -1, int(i), round_)
         elif finish == np.inf:
             waits.endless(begin, int(i), round_)

@@ -139,8 +139,9 @@ class World:
         self.sink.append("metrics", self.observer.rows.take(frontier))
 
     def drain(self) -> float:
-        """Hand over all rows, nothing more being to come; return the time s of the last one."""
-        self.flush(np.inf)
+        """Hand over all events, nothing more being to come; return the time s of the last one."""
+        self.sink.append("events", self.log.take(np.inf))
+        self.sink.append("releases", self.ledger.take(np.inf))
         return self.log.last
 
     @property

@@ -5,23 +5,24 @@ from typing import NamedTuple
 import numpy as np
 
 from desim.jit import inline, kernel
-from desim.kernels.network import transmit
-from desim.kernels.record import UPLINK, Kind, write
-from desim.kernels.speed import speed_of
+from desim.kernels.network import Links, transmit
+from desim.kernels.record import UPLINK, Kind, Rows, write
+from desim.kernels.speed import Speeds, speed_of
 
 ACTIVATE, COMPUTE, ABORT, RELEASE = (
     int(k) for k in (Kind.ACTIVATE, Kind.COMPUTE, Kind.ABORT, Kind.RELEASE)
 )
-PENDING, LOGGED, ROUND, EXCHANGE, BITS, MECHANISM, SEEN_BY = range(7)
+PENDING, CALLED, LOGGED, ROUND, EXCHANGE, BITS, MECHANISM, SEEN_BY = range(8)
 BEGIN, FINISH, DUE, SENSITIVITY, SCALE, SAMPLING = range(6)
 
 
 class Calls(NamedTuple):
     """The latest call of every agent: two arrays, so that compiled calls stay cheap.
 
-    whole (7, agents): PENDING a reply is awaited, LOGGED its rows are written, ROUND, EXCHANGE of
-    the call, BITS of the reply, MECHANISM, SEEN_BY of its release. real (6, agents): BEGIN, FINISH
-    s of the computation, DUE s at the coordinator, SENSITIVITY, SCALE, SAMPLING of the release.
+    whole (8, agents): PENDING a reply is awaited, CALLED round of the latest call; of the latest
+    one that arrived: LOGGED its rows are written, ROUND, EXCHANGE, BITS of the reply, MECHANISM,
+    SEEN_BY of its release. real (6, agents): BEGIN, FINISH s of its computation, DUE s of the
+    awaited reply at the coordinator, SENSITIVITY, SCALE, SAMPLING of the release.
     """
 
     whole: np.ndarray
@@ -35,7 +36,7 @@ class Calls(NamedTuple):
     @property
     def round_(self) -> np.ndarray:
         """Round (agents,) of the latest call."""
-        return np.asarray(self.whole[ROUND])
+        return np.asarray(self.whole[CALLED])
 
     @property
     def due(self) -> np.ndarray:
@@ -45,7 +46,7 @@ class Calls(NamedTuple):
 
 def no_calls(agents: int) -> Calls:
     """Return the state before any call."""
-    calls = Calls(np.zeros((7, agents), np.int64), np.zeros((6, agents)))
+    calls = Calls(np.zeros((8, agents), np.int64), np.zeros((6, agents)))
     calls.whole[LOGGED] = 1
     calls.real[DUE] = np.inf
     return calls
@@ -91,19 +92,22 @@ def charge(
 
 @inline
 def settle(calls, i, cut, uplinks, rows, charges):
-    """Write what became of agent i's call, interrupted at `cut` s if it still computed then."""
+    """Write what became of agent i's call, interrupted at `cut` s if it still computed then.
+
+    Return when its reply arrives, s; inf if it never does.
+    """
     whole, real = calls.whole, calls.real
     if whole[LOGGED, i]:
-        return
+        return np.inf
     whole[LOGGED, i] = 1
     begin, finish, round_ = real[BEGIN, i], real[FINISH, i], whole[ROUND, i]
     if not begin < cut:
-        return
+        return np.inf
     if cut < finish:
         write(rows, ABORT, UPLINK, i, -1, round_, 0, -1, cut, cut - begin, 0.0)
-        return
+        return np.inf
     if finish == np.inf:
-        return
+        return np.inf
     write(rows, COMPUTE, UPLINK, i, -1, round_, 0, -1, finish, finish - begin, 0.0)
     exchange = whole[EXCHANGE, i]
     release = release_id(whole.shape[1], i, round_, exchange)
@@ -117,46 +121,51 @@ def settle(calls, i, cut, uplinks, rows, charges):
         charges, finish, i, round_, release, mechanism, seen_by, delivered, sensitivity, scale,
         sampling,
     )  # fmt: skip
+    return arrival
 
 
 @kernel
-def call(
-    who, now, round_, exchange, bits, reply_bits, work, defer, speeds, downlinks, uplinks, calls,
-    terms, rows, charges,
-):  # fmt: skip
+def call(who, now, round_, exchange, bits, reply_bits, work, defer, terms, devices, book):
     """The coordinator calls agents who (n,) at `now` s with `bits`; fills calls and the log.
 
     work (agents,): per-example gradient evaluations; terms (mechanism, seen by, (3, agents)).
     defer: a later call interrupts this one, so its rows wait until what became of it is known.
-    Calls to one agent are taken in the order in which they were sent, as in a TCP stream.
+    Calls to one agent are taken in the order in which they were sent, as in a TCP stream. devices
+    (Speeds, Links down, Links up) and book (Calls, Rows, Charges) come as plain tuples.
     """
     mechanism, seen_by, amounts = terms
+    speeds, downlinks, uplinks = Speeds(*devices[0]), Links(*devices[1]), Links(*devices[2])
+    calls, rows, charges = Calls(*book[0]), Rows(*book[1]), Charges(*book[2])
     whole, real = calls.whole, calls.real
     for r in range(who.shape[0]):
         i = who[r]
         write(rows, ACTIVATE, 0, i, -1, round_, 0, -1, now, 0.0, 0.0)
         begin = transmit(downlinks, i, now, round_, exchange, bits, -1, 0, True, rows)
-        if real[BEGIN, i] < np.inf:
-            begin = max(begin, real[BEGIN, i])
+        whole[PENDING, i], whole[CALLED, i], real[DUE, i] = 1, round_, np.inf
+        if begin == np.inf:
+            continue
+        begin = max(begin, real[BEGIN, i])
         settle(calls, i, begin, uplinks, rows, charges)
-        whole[PENDING, i], whole[LOGGED, i] = 1, 0
+        whole[LOGGED, i] = 0
         whole[ROUND, i], whole[EXCHANGE, i], whole[BITS, i] = round_, exchange, reply_bits
         whole[MECHANISM, i], whole[SEEN_BY, i] = mechanism, seen_by
         real[SENSITIVITY, i], real[SCALE, i] = amounts[0, i], amounts[1, i]
         real[SAMPLING, i] = amounts[2, i]
         finish = begin + work[i] / speed_of(speeds, i, round_)
-        real[BEGIN, i], real[FINISH, i], real[DUE, i] = begin, finish, np.inf
-        if finish < np.inf:
+        real[BEGIN, i], real[FINISH, i] = begin, finish
+        if not defer:
+            real[DUE, i] = settle(calls, i, np.inf, uplinks, rows, charges)
+        elif finish < np.inf:
             real[DUE, i] = transmit(
                 uplinks, i, finish, round_, exchange, reply_bits, -1, UPLINK, False, rows
             )
-        if not defer:
-            settle(calls, i, np.inf, uplinks, rows, charges)
 
 
 @kernel
-def settle_due(until, calls, uplinks, rows, charges):
+def settle_due(until, devices, book):
     """Write the rows of the calls whose computation was over by `until` s: nothing stops them."""
+    uplinks = Links(*devices[2])
+    calls, rows, charges = Calls(*book[0]), Rows(*book[1]), Charges(*book[2])
     for i in range(calls.real.shape[1]):
         if calls.real[FINISH, i] <= until:
             settle(calls, i, np.inf, uplinks, rows, charges)

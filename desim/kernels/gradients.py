@@ -189,8 +189,9 @@ def batch_scale(i, count, printed, data):
 
 
 @kernel
-def _gradients(low, high, who, x, count, round, seed, data, out):
+def _gradients(low, high, who, x, count, round, seed, flat_data, out):
     """Rows low .. high - 1; where count[r] is below the agent's rows, on a batch of so many."""
+    data = Data(*flat_data)
     scratch, none = scratch_for(who[low:high], count[low:high], data), np.zeros(x.shape[1])
     for r in range(low, high):
         i = who[r]
@@ -244,8 +245,9 @@ def batch_gradient(who, x, count, round, seed, data, out=None):
     who, x, n = plain(who, np.int64), plain(x), len(who)
     count, round = column(count, n, np.int64), column(round, n, np.int64)
     out = np.empty_like(x) if out is None else out
+    flat = tuple(data)
     if use_parallel(2.0 * n * data.A.size / data.scale.size):
-        _gradients_shared(threads(), who, x, count, round, seed_word(seed), data, out)
+        _gradients_shared(threads(), who, x, count, round, seed_word(seed), flat, out)
     elif n:
-        _gradients(0, n, who, x, count, round, seed_word(seed), data, out)
+        _gradients(0, n, who, x, count, round, seed_word(seed), flat, out)
     return out

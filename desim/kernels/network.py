@@ -6,7 +6,7 @@ import numpy as np
 
 from desim.distributions import sample
 from desim.jit import inline, kernel
-from desim.kernels.record import UPLINK, Kind, write
+from desim.kernels.record import UPLINK, Kind, Rows, write
 from desim.keys import Stream, address, counter, uniform
 
 ATTEMPTS = 1 << 8  # sub-counters that the attempts of one message may use
@@ -75,8 +75,10 @@ def broadcast(
     """Every agent who[r] sends its message of round_[r] on its links edges[out[i]:out[i+1]].
 
     silent (n,): the message is a null of one bit. arrival (links,) s is filled; delivered (n,)
-    counts the recipients that the network serves. After `end` s nothing is sent any more.
+    counts the recipients that the network serves. After `end` s nothing is sent any more. links and
+    rows come as plain tuples.
     """
+    links_, rows_ = Links(*links), Rows(*rows)
     for r in range(who.shape[0]):
         i = who[r]
         delivered[r] = 0
@@ -87,7 +89,7 @@ def broadcast(
                 arrival[e] = clock[r]
                 continue
             arrival[e] = transmit(
-                links, e, clock[r], round_[r], 0, size, release[r], UPLINK, True, rows
+                links_, e, clock[r], round_[r], 0, size, release[r], UPLINK, True, rows_
             )
             if arrival[e] < np.inf:
                 delivered[r] += 1
@@ -128,10 +130,11 @@ def close_within(incoming, arrival, seconds, clock):
 @kernel
 def log_each(rows, kind, side, who, peer, round_, end, time, seconds, value, release):
     """One row per agent who[r] at time[r] s, left out where that is after `end` s or never."""
+    rows_ = Rows(*rows)
     for r in range(who.shape[0]):
         if time[r] <= end and time[r] < np.inf:
             write(
-                rows, kind, side, who[r], peer, round_[r], 0, release[r], time[r], seconds[r],
+                rows_, kind, side, who[r], peer, round_[r], 0, release[r], time[r], seconds[r],
                 value[r],
             )  # fmt: skip
 

@@ -3,8 +3,7 @@
 import numpy as np
 
 from desim.jit import kernel
-from desim.kernels.gradients import forward
-from desim.kernels.gradients import whole_block
+from desim.kernels.gradients import forward, whole_block
 from desim.losses import clipped_value
 
 

@@ -86,6 +86,11 @@ class EventLog:
         write(self.rows, int(kind), side, agent, peer, round_, 0, release, time, seconds, value)
 
     @property
+    def flat(self) -> tuple[Any, ...]:
+        """The buffer as kernels take it: a plain tuple is three times as fast as a named one."""
+        return tuple(self.rows)
+
+    @property
     def full(self) -> bool:
         """Whether it is time to flush."""
         return int(self.rows.n[0]) >= FLUSH_ROWS

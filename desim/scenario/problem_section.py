@@ -114,7 +114,7 @@ class Penalty(Form):
     box: Bounds | None = None
     """[low, high] of every coordinate"""
     at: Literal["agents", "coordinator"] | None = None
-    """where it acts; default: l2 at the agents, any other in the coordinator's prox if it has one"""
+    """where it acts; default: l2 at the agents, others in the coordinator's prox if it has one"""
 
     def pieces(self, has_prox: bool) -> tuple[Regularizer, Regularizer]:
         """What acts at the agents (1/N of it each) and what in the coordinator's prox."""
