@@ -34,6 +34,7 @@ class RunError(DesimError):
     """A run that began but could not be completed."""
 
     time = 0.0  # virtual s at which that was seen
+    run: object = None  # the run as far as it came, once it is stored
 
 
 class Diverged(RunError):

@@ -1,4 +1,4 @@
-"""desim equals the naive twins on random problems, fed with the same addressed draws, in both engines.
+"""desim equals the naive twins on random problems, given the same addressed draws; both engines.
 
 Activations, late replies and durations are read off the log. Every comparison has a wrong twin.
 """
@@ -88,6 +88,7 @@ FED_PLT = {
     "clipped-each-own-step": {"clip": 0.7, "step": "per-agent"},
     "squared": {"loss": "squared", "average": "sum", "init": True},
     "squared-clipped": {"loss": "squared", "clip": 1.5, "solver": "accelerated"},
+    "clipped-tall": {"loss": "squared", "clip": 1.5, "sizes": (5, 4, 6, 8)},
     "huber": {"loss": {"huber": 0.4}, "step": [0.05, 0.1, 0.07, 0.02]},
     "exact": {"loss": "squared", "solver": "exact", "average": "sum"},
     "mixed": {"solver": ["gradient", "noisy", "sgd", "accelerated"], "batch": 2, "tau": 0.3},
@@ -97,8 +98,8 @@ FED_PLT = {
     "noisy-sigma": {"solver": "noisy", "sigma": 0.1, "clip": 1.0},
     "net": {"h": {"elastic_net": NET, "at": "coordinator"}, "prox": NET, "average": "sum"},
     "box": {
-        "h": [{"box": [-0.2, 0.3]}, {"l1": 0.1}],
-        "prox": {"l1": 0.1, "lower": -0.2, "upper": 0.3},
+        "h": [{"box": [0.1, 0.3]}, {"l1": 0.1}],
+        "prox": {"l1": 0.1, "lower": 0.1, "upper": 0.3},
         "init": True,
     },
     "half": {"participation": {"bernoulli": 0.5}, "solver": "noisy", "tau": 0.1},
@@ -219,7 +220,7 @@ def fed_plt_twin(twin, rows, case, issued):
 def fed_plt_gap(folder, case, setting, twin=naive.fed_plt, seed=1):
     """Largest difference of x, y and the last z, and what was collected."""
     case = {**BASE, **case}
-    rows = Rows(seed, knee_of(case["loss"])[0])
+    rows = Rows(seed, knee_of(case["loss"])[0], case.get("sizes", SIZES))
     run = desim.run(merged(fed_plt_scenario(folder, rows, case), setting))
     issued = issued_in(run)
     x, z, y = fed_plt_twin(twin, rows, case, issued)
@@ -261,7 +262,7 @@ MUTANTS = [
     ("logistic-sum", "w = u + momentum[i] * (u - last)", "w = u"),
     ("logistic-sum", "lo, hi = lo + 1 / rho, hi + 1 / rho", "hi = hi + 1 / rho"),
     ("clipped-each-own-step", "knee=knee, clip=clip", "knee=knee"),
-    ("squared-clipped", 'convex = loss == "squared" and clip == np.inf', "convex = True"),
+    ("clipped-tall", 'convex = loss == "squared" and clip == np.inf', 'convex = loss == "squared"'),
     ("huber", "knee=knee, clip=clip", "clip=clip"),
     ("exact", "(w - v) / rho", "(w - v) / (2 * rho)"),
     ("mixed", 'elif solver[i] == "accelerated"', 'elif solver[0] == "accelerated"'),
@@ -292,7 +293,7 @@ def test_another_fed_plt_is_noticed(tmp_path, name, right, wrong):
 EDGES = [[0, 1], [1, 2], [2, 3], [0, 2]]
 ZCDP = {
     "ridge": {"loss": "squared"},
-    "noise": {"loss": "squared", "sigma": 0.3, "decay": 0.9, "average": "sum"},
+    "noise": {"loss": "squared", "sigma": 0.3, "decay": 0.9, "average": "sum", "eta": 0.03},
     "phi": {"loss": "logistic", "phi": 0.02, "growth": 0.97, "clip": 0.8},
     "phi-sum": {"loss": "huber", "phi": 0.5, "growth": 0.9, "clip": 2.0, "average": "sum"},
     "clipped": {"loss": "squared", "clip": 1.0, "sigma": 0.1},
@@ -422,7 +423,7 @@ QSGD = {
     "sum": {"average": "sum", "l2": 2.0, "init": True, "bits": 8},
     "huber": {"loss": {"huber": 0.5}, "alpha": {"initial": 0.4, "decay": "sqrt"}},
     "coarse": {"bits": 2, "resolution": 0.4, "init": True, "kappa": 5.0},
-    "starved": {"speed": {"uniform": [0, 40]}, "sigma": 0.2},
+    "starved": {"speed": {"uniform": [1, 40]}, "sigma": 0.2},
     "quick": {"speed": "inf"},
 }
 
@@ -562,15 +563,17 @@ def test_another_q_dpsgd_1_is_noticed(tmp_path, name, right, wrong):
 )
 @pytest.mark.parametrize("shift", ["agent", "round"])
 def test_draws_of_another_address_are_noticed(tmp_path, monkeypatch, check, case, shift):
+    right = keys
+
     class Shifted:
         """keys with agent or round off by one."""
 
         def __getattr__(self, name):
             def draw(*arguments, **place):
-                return getattr(keys, name)(*arguments, **{**place, shift: place[shift] + 1})
+                return getattr(right, name)(*arguments, **{**place, shift: place[shift] + 1})
 
             return draw
 
-    monkeypatch.setitem(globals(), "keys", Shifted())
+    monkeypatch.setattr(f"{__name__}.keys", Shifted())
     found = check(tmp_path, case, SLOW)
     assert (found[0] if isinstance(found, tuple) else found) > 1e-5

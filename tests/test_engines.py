@@ -50,7 +50,7 @@ def test_the_engines_agree_to_the_last_bit(name):
     [
         ("nfl", "before + request.seconds", "before + 1.0000001 * request.seconds"),
         ("nfl", "self.sent = payload.copy()", "self.sent = 0.0 * payload"),
-        ("nfl-time", "us.clock <= settings.horizon) &", "us.clock <= 1.2 * settings.horizon) &"),
+        ("nfl-time", "us.clock <= end) &", "us.clock <= 1.2 * end) &"),
     ],
 )
 def test_a_wrong_cohort_engine_is_noticed(monkeypatch, name, right, wrong):

@@ -6,7 +6,7 @@ from cases import LOSSY, graph, merged, star
 from test_invariants import check_log
 
 import desim
-from desim.errors import Deadlock, Diverged
+from desim.errors import Deadlock, Diverged, RunError
 
 ENGINES = ["cohort", "agents"]
 DROP = {"network": merged(LOSSY, {"link": {"loss": "3 %", "on_loss": "drop"}})}
@@ -108,3 +108,41 @@ def test_an_interrupted_computation_is_lost_and_begun_again():
     assert (aborted.seconds > 0).all()
     downs = events[events.kind == "down"]
     assert np.isin(aborted.time, downs.time).all()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("make", [star, graph])
+def test_time_that_stands_still_is_an_error_not_an_endless_run(monkeypatch, make, engine):
+    monkeypatch.setattr("desim.engine.world.STANDSTILL", 50)
+    still = {
+        "network": {"link": {"latency": "0 s", "bandwidth": "inf"}},
+        "compute": {"speed": "inf"},
+        "stop": {"time": "1 s"},
+    }
+    if make is graph:
+        still["network"]["topology"] = "ring"
+    with pytest.raises(RunError, match=r"time stands still at 0 s"):
+        desim.run({**make(), **still}, overrides={"engine": engine})
+    counted = desim.run({**make(), **still, "stop": {"rounds": 500}}, overrides={"engine": engine})
+    assert counted.manifest["time"] == 0.0
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_diverged_graph_run_keeps_what_happened_before(engine, tmp_path):
+    wild = graph(algorithm={"eta": 1e9, "rho": 1e-9}, stop={"rounds": 400})
+    wild["problem"].pop("clip")
+    with pytest.raises(Diverged):
+        desim.run(wild, out=tmp_path / "run", overrides={"engine": engine})
+    left = desim.open(tmp_path / "run")
+    computed = left.events[left.events.kind == "compute"].groupby("agent").time.max()
+    assert len(computed) == 8
+    assert left.manifest["time"] - computed.min() < 1.0
+    assert len(left.events) == len(whole_log(wild, left.manifest["time"]))
+
+
+def whole_log(scenario, until):
+    """The log of the agent engine, which meets everything in the order of time."""
+    with pytest.raises(Diverged) as caught:
+        desim.run(scenario, overrides={"engine": "agents"})
+    events = caught.value.run.events
+    return events[events.time <= until]

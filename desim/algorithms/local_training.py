@@ -135,7 +135,7 @@ class LocalTraining:
         return Terms(
             Mechanism.NOISY_GRADIENT,
             View.COORDINATOR,
-            gamma * reach * np.sqrt(factor),
+            np.where(self.tau > 0.0, gamma * reach * np.sqrt(factor), np.inf),
             np.sqrt(2.0 * gamma) * self.tau,
             np.full(problem.agents, np.nan),
         )
@@ -147,4 +147,4 @@ class LocalTraining:
             return np.asarray(solve_rows(us.who, self.inverse, right))
         seed = us.noise_key if self.noisy else self.seed
         data, epochs = self.problem.data, self.epochs[: len(us.who)]
-        return np.asarray(train(us.who, x, v, us.round, epochs, seed, self.plan, data, shift))
+        return np.asarray(train(us.who, x, v, us.address, epochs, seed, self.plan, data, shift))

@@ -81,7 +81,7 @@ class Device:
                 yield from self.ready()
                 begin = float(self.clock.now)
                 self.until = begin + seconds
-                yield self.clock.timeout(seconds)
+                yield self.clock.timeout(seconds) if seconds < np.inf else self.clock.event()
                 return begin
             except simpy.Interrupt as interruption:
                 if begin is not None and begin < self.clock.now:

@@ -19,18 +19,7 @@ from desim.privacy.ledger import Terms
 
 Int = NDArray[np.int64]
 OWN = frozenset(
-    (
-        "who",
-        "round",
-        "clock",
-        "live",
-        "_world",
-        "_carrier",
-        "_release",
-        "_unsent",
-        "_speed",
-        "degree",
-    )
+    "who round clock live degree _world _carrier _release _unsent _speed _releases".split()
 )
 
 
@@ -57,6 +46,7 @@ class Cohort:
     _release: Int
     _unsent: Int
     _speed: Array | None
+    _releases: int  # in this round
     _whole: bool
     _all_live: bool
 
@@ -68,7 +58,7 @@ class Cohort:
         own["live"] = np.ones(len(who), bool)
         own["_release"] = np.full(len(who), -1, np.int64)
         own["_unsent"] = own["_release"]
-        own["_speed"] = None
+        own["_speed"], own["_releases"] = None, 0
         own["_whole"] = len(who) == world.settings.problem.agents
         own["_all_live"] = True
         graph = world.settings.graph
@@ -104,7 +94,7 @@ class Cohort:
         k = 0
         while k < limit and self.live.any():
             k += 1
-            self.round = np.full(len(self.who), k, np.int64)
+            self.round, self._releases = np.full(len(self.who), k, np.int64), 0
             yield k
 
     def speed(self) -> Array:
@@ -137,7 +127,10 @@ class Cohort:
         """Return value (n, dim) with the noise of `terms`, charged to the agents where `where`."""
         world = self._world
         mask = self.live if where is None else self.live & where
-        noisy, ids = world.ledger.release(self.clock, self.who, self.round, value, terms, mask)
+        noisy, ids = world.ledger.release(
+            self.clock, self.who, self.round, self._releases, value, terms, mask
+        )
+        self._releases += 1
         self._unsent, time = ids, self.clock
         if where is None and self._all_live:
             self._release = ids

@@ -85,6 +85,8 @@ class Post:
         self.world.ledger.delivered(us._unsent, delivered)
         us._unsent = np.full(len(us.who), -1, np.int64)
         self.sent[i] += 1
+        if self.boxes[i].last.shape[1] == 0:
+            self.boxes[i].last = np.zeros((len(self.boxes[i].letters), payload.shape[1]))
         letter = None if silent[0] else payload[0].copy()
         for e in self.graph.out_links[self.graph.outgoing[i] : self.graph.outgoing[i + 1]]:
             target = int(self.graph.target[e])
@@ -129,6 +131,8 @@ class Agent:
             except StopIteration:
                 self.finished = True
                 return
+            if self.world.observer.failed:
+                raise self.world.observer.failed
             if isinstance(request, Compute):
                 answer = yield from self._compute(request)
             else:

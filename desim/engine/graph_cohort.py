@@ -39,6 +39,7 @@ class Wires:
         self.number = np.zeros(len(graph.source), np.int64)  # its iteration
         self.base: Array = np.empty((0, 0))  # (agents, dim): what everybody heard last
         self.ever_silent = False
+        self.overdue = False  # a message is under way when the run's time is over
         self.count = 0
 
     def send(self, us: Cohort, payload: Array, bits: int, silent: NDArray[np.bool_]) -> None:
@@ -56,6 +57,9 @@ class Wires:
         self.sent = payload.copy()
         self.silent = silent
         self.ever_silent |= bool(silent.any())
+        end = self.world.settings.horizon
+        if end < np.inf:
+            self.overdue |= bool(((self.arrival > end) & (self.arrival < np.inf)).any())
         if self.ever_silent or self.last is not None:
             self._keep()
 
@@ -112,7 +116,7 @@ def play(program: Any, world: World) -> float:
     generator = program(us)
     cut = np.zeros(len(us.who), bool)  # agents that the end of the run interrupts
     waits = Waits()
-    after = np.nextafter(settings.horizon, np.inf)
+    end, after = settings.horizon, np.nextafter(settings.horizon, np.inf)
     answer: Any = None
     while not world.reached:
         try:
@@ -124,13 +128,17 @@ def play(program: Any, world: World) -> float:
         latest = np.maximum.reduce(us.clock)
         if latest == np.inf:
             waits.note_graph(request, us, before, wires)
-        if latest > settings.horizon or latest == np.inf:
-            cut |= us.live & (us.clock > settings.horizon) & (us.clock < np.inf)
-            us.live = (us.clock <= settings.horizon) & (us.clock < np.inf)
+        if failed := world.observer.failed:
+            end = min(end, failed.time)  # others have not come that far yet: they go on until then
+        if latest > end or latest == np.inf:
+            cut |= us.live & (us.clock > end) & (us.clock < np.inf)
+            us.live = (us.clock <= end) & (us.clock < np.inf)
         frontier = min(np.minimum.reduce(us.clock), after)
         if frontier < np.inf:
             world.tick(float(frontier))
-    if cut.any():
+    if world.observer.failed:
+        raise world.observer.failed
+    if cut.any() or (wires.overdue and (us.clock == np.inf).any()):
         return settings.horizon
     if (us.clock == np.inf).any() and not world.reached:
         raise waits.deadlock(int((us.clock == np.inf).sum()))

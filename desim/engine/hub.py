@@ -22,12 +22,16 @@ class Clients:
 
     who: Int
     round: Int
+    address: Int  # (n,) the round as draws inside jobs count it: exchanges of a round differ
     _world: World
     _terms: Terms | None
     _whole: bool
 
-    def __init__(self, world: World, who: Int, round_: Int, terms: Terms | None) -> None:
+    def __init__(
+        self, world: World, who: Int, round_: Int, terms: Terms | None, exchange: int = 0
+    ) -> None:
         own = self.__dict__
+        own["address"] = round_ + (exchange << 24) if exchange else round_
         own["who"], own["round"], own["_world"], own["_terms"] = who, round_, world, terms
         own["_whole"] = len(who) == world.settings.problem.agents
 
@@ -72,7 +76,8 @@ class Hub:
     def __init__(self, world: World, station: Station) -> None:
         agents = world.settings.problem.agents
         self.world, self.station, self.agents = world, station, agents
-        self.round = 0
+        self.round = 1
+        self.begun = False  # whether agents have been called or the start been shown
         self.exchange = 0
         self.calls = no_calls(agents)
         self.terms: Terms = plain(agents, View.COORDINATOR)
@@ -127,7 +132,7 @@ class Hub:
         self.job, self.terms = job, charge or plain(self.agents, View.COORDINATOR)
         if self.payload.shape[1] != len(payload):
             self.payload = np.empty((self.agents, len(payload)))
-        self.called = who
+        self.called, self.begun = who, True
         self.payload[self.rows(who)] = payload
         down = 64 * len(payload) if bits is None else bits
         self.station.call(self, who, down, down if reply_bits is None else reply_bits, work)
@@ -146,12 +151,15 @@ class Hub:
             self.calls.pending[:] = 0
         rounds = self.calls.round_[who]
         if 0 < len(who) <= limit:
-            payload = job(Clients(world, who, rounds, self.terms), self.payload[self.rows(who)])
+            payload = job(
+                Clients(world, who, rounds, self.terms, self.exchange - 1),
+                self.payload[self.rows(who)],
+            )
         else:
             payload = np.empty((len(who), self.payload.shape[1]))
             for first in range(0, len(who), limit):
                 part = slice(first, first + limit)
-                us = Clients(world, who[part], rounds[part], self.terms)
+                us = Clients(world, who[part], rounds[part], self.terms, self.exchange - 1)
                 payload[part] = job(us, self.payload[who[part]])
         now = self.now
         world.log.add(
@@ -173,7 +181,7 @@ class Hub:
     def publish(self, model: Array) -> None:
         """Show the coordinator's model (dim,), true from now on, to the observer; a round ends."""
         world: Any = self.world
-        world.observer.publish(self.now, self.round, world.state["x"], model)
-        self.round += 1
-        self.exchange = 0
+        world.observer.publish(self.now, self.round if self.begun else 0, world.state["x"], model)
+        self.round += self.begun
+        self.begun, self.exchange = True, 0
         world.tick(self.now)

@@ -47,11 +47,6 @@ class Jobs:
         self.pending.append(ticket)
         return ticket
 
-    def drop(self, ticket: Ticket) -> None:
-        """Forget a job that was interrupted."""
-        if ticket in self.pending:
-            self.pending.remove(ticket)
-
     def result(self, ticket: Ticket) -> Array:
         """Return the result of a job; if it has not run, run it and all pending of its kind."""
         if ticket.result is None:

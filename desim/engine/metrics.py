@@ -61,7 +61,8 @@ class MetricRows:
     def __init__(self, metrics: Metrics, targets: tuple[tuple[str, float], ...]) -> None:
         self.metrics = metrics
         self.targets = targets
-        self.reached: float | None = None  # time s at which the target held first
+        self.reached: float | None = None  # time s at which a target held first
+        self.met: tuple[str, float] | None = None  # that target
         self.latest: tuple[str, float] | None = None
         self._network: list[tuple[float, int, int, int, float]] = []
         self._agents: list[Array] = []  # columns time, round, metric, agent, value
@@ -75,12 +76,14 @@ class MetricRows:
                 self.latest = (name, value)
         self.check(time, x, model)
 
-    def check(self, time: float, x: Array, model: Array | None) -> None:
-        """Note when the target holds for the first time."""
+    def check(self, time: float, x: Array, model: Array | None) -> bool:
+        """Note when a target holds for the first time; return whether that is now."""
         for name, bound in self.targets if self.reached is None else ():
             value = self.metrics.network(name, x, model)
             if value >= bound if name == "accuracy" else value <= bound:
-                self.reached = time
+                self.reached, self.met = time, (name, bound)
+                return True
+        return False
 
     def agents(self, time: Array, round_: Any, who: NDArray[np.int64], x: Array) -> None:
         """Record the own metrics of agents who with models x (n, dim), true at time (n,) s."""

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.engine.metrics import MetricRows, diverged
+from desim.errors import Diverged
 
 Array = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -19,6 +20,7 @@ class Observer(Protocol):
     """What the world needs of an observer."""
 
     rows: MetricRows
+    failed: Diverged | None
 
     @property
     def rounds(self) -> int:
@@ -36,6 +38,7 @@ class RoundObserver:
         self.every = every
         self.keep = keep
         self.rounds = 0
+        self.failed: Diverged | None = None
         self.models: list[Array] = []
         self.kept: list[Array] = []
         self._instant = 0
@@ -50,13 +53,14 @@ class RoundObserver:
         if self.keep:
             self.kept.append(x.copy())
         self.rounds = round_
-        self.models.append(model)
+        self.models.append(model.copy())
         if self.every == 0.0:
             self.rows.network(time, round_, x, model)
             return
         self.settle(time)
         self._held = (round_, x.copy(), model)
-        self.rows.check(time, x, model)
+        if self.rows.check(time, x, model):
+            self.rows.network(time, round_, x, model)
 
     def settle(self, frontier: float) -> None:
         """Record the observations due before `frontier` s; nothing to do for `every: round`."""
@@ -92,6 +96,7 @@ class ClockObserver:
         self._next = 0  # round, or instant, of the next observation
         self._missing: dict[int, int] = {0: 0}  # how many agents have not done a round
         self._instant: float | None = None  # time s of the next observation, once it is known
+        self.failed: Diverged | None = None  # the earliest model that is not finite
         self._settled = -1  # round that everybody had done at the latest observation
         if every == 0.0:
             rows.agents(np.zeros(len(x0)), 0, np.arange(len(x0)), x0)
@@ -102,7 +107,8 @@ class ClockObserver:
             bad = np.flatnonzero(~np.isfinite(x).all(1))
             if bad.size:
                 first = bad[np.lexsort((who[bad], time[bad]))[0]]
-                raise diverged(int(who[first]), round_, float(time[first]))
+                if self.failed is None or time[first] < self.failed.time:
+                    self.failed = diverged(int(who[first]), round_, float(time[first]))
         if round_ not in self._time:
             self._time[round_] = np.full(len(self._base), np.inf)
             self._models[round_] = np.empty_like(self._base)

@@ -18,6 +18,7 @@ from desim.log.outcome import Outcome
 from desim.problem import Problem
 
 Array = NDArray[np.float64]
+INTERRUPTED = "interrupted by Ctrl-C"
 ENGINES = {
     ("coordinator", "cohort"): star_cohort.play,
     ("coordinator", "agents"): star_agents.play,
@@ -53,9 +54,10 @@ class Simulation:
 
     def play(self, sink: Sink, progress: Callable[[Progress], None] | None = None) -> Outcome:
         """Play the run once; its tables go to `sink` as it advances."""
-        settings = self.settings
+        settings, interrupted = self.settings, False
         if settings.targets and self.method.kind == "graph":
-            settings = self._scouted(progress)
+            settings, interrupted = self._scouted(progress)
+            progress = None if interrupted else progress
         world = self._world(settings, sink, progress)
         program = (
             self.method.coordinator if self.method.kind == "coordinator" else self.method.agents
@@ -66,13 +68,15 @@ class Simulation:
         try:
             end = self._drive(program, world)
             reason = self._reason(world, end)
+            if interrupted:
+                status, reason = "stopped", INTERRUPTED
         except RunError as failure:
             if isinstance(failure.__cause__, RunError):  # SimPy raises a copy of a process's error
                 failure = failure.__cause__
             status, reason, error = "failed", str(failure), failure
             end = world.drain() if isinstance(failure, Deadlock) else failure.time
         except KeyboardInterrupt:
-            end, status, reason = world.now, "stopped", "interrupted by Ctrl-C"
+            end, status, reason = world.now, "stopped", INTERRUPTED
         world.finish(end)
         return self._outcome(world, status, reason, end, wall.monotonic() - began, error)
 
@@ -87,30 +91,35 @@ class Simulation:
             observer = RoundObserver(rows, seen.every, seen.iterates)
         return World(settings, observer, sink, progress)
 
-    def _scouted(self, progress: Any) -> Settings:
-        """Settings whose horizon is the time at which a target holds first.
+    def _scouted(self, progress: Any) -> tuple[Settings, bool]:
+        """Settings whose horizon is the time at which a target holds first; and if Ctrl-C came.
 
         Agents of a graph have clocks of their own: only a first play tells when the network's
         metric is met, and a second one stops everybody at that time.
         """
-        scout = self._world(self.settings, Discard(), progress)
+        scout, interrupted = self._world(self.settings, Discard(), progress), False
         try:
             end = self._drive(self.method.agents, scout)
         except RunError as failure:
             end = scout.drain() if isinstance(failure, Deadlock) else failure.time
+        except KeyboardInterrupt:
+            interrupted, end = True, scout.now
         scout.observer.settle(np.nextafter(end, np.inf))
-        reached = scout.observer.rows.reached
-        horizon = self.settings.horizon if reached is None else min(reached, self.settings.horizon)
-        return replace(self.settings, horizon=horizon, targets=(), met=reached is not None)
+        rows, horizon = scout.observer.rows, self.settings.horizon
+        if rows.reached is not None:
+            horizon = min(rows.reached, horizon)
+        if interrupted:
+            horizon = min(scout.now, horizon)
+        return replace(self.settings, horizon=horizon, targets=(), met=rows.met), interrupted
 
     def _drive(self, program: Any, world: World) -> float:
-        """Run the engine to the end of the run, s; what goes wrong with numbers is told in words."""
+        """Run the engine to the end of the run, s; numbers that go wrong are told in words."""
         with np.errstate(all="ignore"):
             return ENGINES[self.method.kind, self.engine](program, world)
 
     def _reason(self, world: World, end: float) -> str:
-        if world.reached or world.settings.met:
-            name, value = self.settings.targets[0]
+        if met := world.observer.rows.met or world.settings.met:
+            name, value = met
             return f"stop.metric: {name} {value:g} reached"
         if world.observer.rounds >= world.settings.rounds:
             return f"stop.rounds: {world.observer.rounds} rounds done"

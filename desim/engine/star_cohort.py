@@ -11,7 +11,7 @@ from desim.engine.hub import Hub, Int
 from desim.engine.requests import Array
 from desim.engine.waits import Waits
 from desim.engine.world import World
-from desim.kernels.clients import BEGIN, DUE, FINISH, LOGGED, ROUND, call, settle_due
+from desim.kernels.clients import BEGIN, DUE, FINISH, LOGGED, ROUND, SENT, call, settle_due
 
 
 class CohortStation:
@@ -71,7 +71,7 @@ def play(program: Any, world: World) -> float:
             close = policy.close(opened, due, hub.calls.round_[pending] == hub.round)
         if close == np.inf and not _under_way(hub, horizon):
             station.settle(hub, np.inf)
-            raise _explain(hub, pending[due == np.inf], opened)
+            raise _explain(hub, pending[due == np.inf])
         if close > horizon:
             end = horizon
             break
@@ -94,13 +94,13 @@ def _under_way(hub: Hub, horizon: float) -> bool:
     return bool(((times > horizon) & (times < np.inf)).any())
 
 
-def _explain(hub: Hub, silent: Int, opened: float) -> Exception:
+def _explain(hub: Hub, silent: Int) -> Exception:
     waits, calls = Waits(), hub.calls
     for i in silent:
         begin, finish = float(calls.real[BEGIN, i]), float(calls.real[FINISH, i])
         round_ = int(calls.round_[i])
         if calls.whole[ROUND, i] != round_:
-            waits.lost(opened, -1, int(i), round_)
+            waits.lost(float(calls.real[SENT, i]), -1, int(i), round_)
         elif finish == np.inf:
             waits.endless(begin, int(i), round_)
         else:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from desim.distributions import Distribution
 from desim.engine.observer import Observer
+from desim.errors import RunError
 from desim.kernels.network import Links
 from desim.kernels.speed import Speeds
 from desim.log.rows import EventLog
@@ -22,6 +23,7 @@ from desim.problem import Problem
 Array = NDArray[np.float64]
 FLUSH_SECONDS = 5.0  # what a killed run loses at most, in seconds of real time
 REPORT_SECONDS = 0.1
+STANDSTILL = 50_000  # ticks without progress in time after which a run without stop.rounds fails
 
 
 class Sink(Protocol):
@@ -62,7 +64,7 @@ class Settings:
     """What the scenario fixes: network, devices, waiting and stopping.
 
     rounds and horizon (s) may be inf; targets: stop once any metric <= its value (accuracy: >=).
-    met: the horizon is the time at which a target holds.
+    met: the target whose time the horizon is.
     """
 
     seed: int
@@ -74,7 +76,7 @@ class Settings:
     rounds: float
     horizon: float
     targets: tuple[tuple[str, float], ...] = ()
-    met: bool = False
+    met: tuple[str, float] | None = None
     graph: Graph | None = None
     links: Links | None = None
     uplinks: Links | None = None
@@ -95,6 +97,7 @@ class World:
     state: dict[str, Array] = field(default_factory=dict)
     now: float = 0.0
     _reported: float = 0.0
+    _standing: int = 0
     _flushed: float = field(default_factory=wall.monotonic)
     _ones: Array = field(default_factory=lambda: np.ones(0))
 
@@ -110,6 +113,9 @@ class World:
 
     def tick(self, frontier: float) -> None:
         """Flush what is final, i.e. earlier than `frontier` s, and tell how far the run is."""
+        self._standing = 0 if frontier > self.now else self._standing + 1
+        if self._standing > STANDSTILL and self.settings.rounds == np.inf:
+            raise self._standstill()
         self.now = frontier
         self.observer.settle(frontier)
         seconds = wall.monotonic()
@@ -119,6 +125,14 @@ class World:
         if self.report is not None and seconds - self._reported > REPORT_SECONDS:
             self._reported = seconds
             self.report(self.progress(frontier))
+
+    def _standstill(self) -> RunError:
+        error = RunError(
+            f"time stands still at {self.now:.6g} s: rounds take no time and stop.rounds is not "
+            "given; give it, or durations (network.link, compute.speed), or more participation"
+        )
+        error.time = self.now
+        return error
 
     def progress(self, now: float) -> Progress:
         """Say where the run stands at `now` s."""

@@ -13,7 +13,7 @@ ACTIVATE, COMPUTE, ABORT, RELEASE = (
     int(k) for k in (Kind.ACTIVATE, Kind.COMPUTE, Kind.ABORT, Kind.RELEASE)
 )
 PENDING, CALLED, LOGGED, ROUND, EXCHANGE, BITS, MECHANISM, SEEN_BY = range(8)
-BEGIN, FINISH, DUE, SENSITIVITY, SCALE, SAMPLING = range(6)
+SENT, BEGIN, FINISH, DUE, SENSITIVITY, SCALE, SAMPLING = range(7)
 
 
 class Calls(NamedTuple):
@@ -21,8 +21,8 @@ class Calls(NamedTuple):
 
     whole (8, agents): PENDING a reply is awaited, CALLED round of the latest call; of the latest
     one that arrived: LOGGED its rows are written, ROUND, EXCHANGE, BITS of the reply, MECHANISM,
-    SEEN_BY of its release. real (6, agents): BEGIN, FINISH s of its computation, DUE s of the
-    awaited reply at the coordinator, SENSITIVITY, SCALE, SAMPLING of the release.
+    SEEN_BY of its release. real (7, agents): SENT s of the latest call, BEGIN, FINISH s of the
+    computation, DUE s of the awaited reply at the coordinator, SENSITIVITY, SCALE, SAMPLING.
     """
 
     whole: np.ndarray
@@ -46,7 +46,7 @@ class Calls(NamedTuple):
 
 def no_calls(agents: int) -> Calls:
     """Return the state before any call."""
-    calls = Calls(np.zeros((8, agents), np.int64), np.zeros((6, agents)))
+    calls = Calls(np.zeros((8, agents), np.int64), np.zeros((7, agents)))
     calls.whole[LOGGED] = 1
     calls.real[DUE] = np.inf
     return calls
@@ -141,7 +141,8 @@ def call(who, now, round_, exchange, bits, reply_bits, work, defer, terms, devic
         i = who[r]
         write(rows, ACTIVATE, 0, i, -1, round_, 0, -1, now, 0.0, 0.0)
         begin = transmit(downlinks, i, now, round_, exchange, bits, -1, 0, True, rows)
-        whole[PENDING, i], whole[CALLED, i], real[DUE, i] = 1, round_, np.inf
+        whole[PENDING, i], whole[CALLED, i] = 1, round_
+        real[SENT, i], real[DUE, i] = now, np.inf
         if begin == np.inf:
             continue
         begin = max(begin, real[BEGIN, i])

@@ -69,15 +69,15 @@ def plain(agents: int, view: View, sensitivity: float = np.inf) -> Terms:
 
 @kernel
 def _charge_each(
-    charges: Any, time: Any, who: Any, round_: Any, agents: int, terms: Any, where: Any,
-    release: Any,
+    charges: Any, time: Any, who: Any, round_: Any, exchange: int, agents: int, terms: Any,
+    where: Any, release: Any,
 ) -> None:  # fmt: skip
     mechanism, view, amounts = terms
     for r in range(who.shape[0]):
         release[r] = -1
         if where[r] and time[r] < np.inf:
             i, k = who[r], round_[r]
-            release[r] = release_id(agents, i, k, 0)
+            release[r] = release_id(agents, i, k, exchange)
             sensitivity, scale, sampling = amounts[0, r], amounts[1, r], amounts[2, r]
             charge(
                 charges, time[r], i, k, release[r], mechanism, view, 0, sensitivity, scale, sampling
@@ -86,11 +86,11 @@ def _charge_each(
 
 @kernel
 def _add_normals(
-    seed: Any, who: Any, round_: Any, scale: Any, where: Any, value: Any, out: Any
+    seed: Any, who: Any, round_: Any, step: int, scale: Any, where: Any, value: Any, out: Any
 ) -> None:
     for r in range(who.shape[0]):
         k1 = address(NOISE, who[r], -1)
-        c0 = counter(round_[r], 0)
+        c0 = counter(round_[r], step)
         for j in range(value.shape[1]):
             out[r, j] = value[r, j]
             if where[r]:
@@ -135,19 +135,28 @@ class Ledger:
             self.charges = larger
 
     def release(
-        self, time: Any, who: Any, round_: Any, value: NDArray[np.float64], terms: Terms, where: Any
+        self,
+        time: Any,
+        who: Any,
+        round_: Any,
+        exchange: int,
+        value: NDArray[np.float64],
+        terms: Terms,
+        where: Any,
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Charge the releases of agents who[r] if where[r]; return (value + noise, release ids).
 
-        value (n, dim); terms hold arrays (n,). Without noise the value comes back as it is.
+        value (n, dim); terms hold arrays (n,); exchange: releases of this round before this one,
+        so that no draw serves twice. Without noise the value comes back as it is.
         """
         self.reserve(len(who))
         ids = np.empty(len(who), np.int64)
-        _charge_each(self.charges, time, who, round_, self.agents, terms.compiled, where, ids)
+        costs = terms.compiled
+        _charge_each(self.charges, time, who, round_, exchange, self.agents, costs, where, ids)
         if terms.mechanism is Mechanism.NONE:
             return value, ids
         noisy = np.empty_like(value)
-        _add_normals(self.seed, who, round_, terms.scale, where, value, noisy)
+        _add_normals(self.seed, who, round_, exchange << 24, terms.scale, where, value, noisy)
         return noisy, ids
 
     def noise_key(self, terms: Terms | None) -> np.uint64:

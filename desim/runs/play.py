@@ -35,7 +35,7 @@ def run(
     overrides: values by dotted key, e.g. {"algorithm.rho": 0.1}; progress is told now and then how
     far the run is; force: replace the run that `out` holds. Raise InputError, with nothing written,
     for a wrong scenario or directory, and RunError for a run that failed, once it is stored as far
-    as it came. Ctrl-C ends a run early: its status is `stopped`.
+    as it came; its attribute `run` is the run. Ctrl-C ends a run early: its status is `stopped`.
     """
     path = None if out is None else Path(out)
     if path is not None:
@@ -52,9 +52,13 @@ def run(
         interruption.close()
         manifest |= _ending(outcome, time.perf_counter() - began)
         store = _stored(path, tables, outcome, manifest)
+    played = Run(manifest, store, path, loaded)
     if outcome.status == "failed":
-        raise outcome.error or RunError(outcome.reason)
-    return Run(manifest, store, path, loaded)
+        error = outcome.error or RunError(outcome.reason)
+        if isinstance(error, RunError):
+            error.run = played
+        raise error
+    return played
 
 
 def _loaded(

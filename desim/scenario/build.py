@@ -47,6 +47,8 @@ def _build(scenario: Scenario) -> Simulation:
     graph: Graph | None = None
     links: Links | None = None
     if method.kind == "graph":
+        if n < 2:
+            raise InputError(f"problem.agents: {refusal(n, 'at least 2, to make a graph')}")
         pairs = edges[1] if edges else _generated(scenario, n)
         graph = from_edges(n, pairs, "network.topology")
         links = make_links(_link(scenario.network.link), graph.source, graph.target, seed)

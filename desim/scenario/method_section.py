@@ -165,6 +165,12 @@ class Noise(Strict):
         return self.phi is not None
 
 
+def _relation(value: object) -> object:
+    if value == "add-or-remove-one":
+        raise ValueError("not available yet: add-or-remove-one; allowed: replace-one")
+    return value
+
+
 class Privacy(Strict):
     """Noise, and the terms in which privacy is stated."""
 
@@ -176,7 +182,7 @@ class Privacy(Strict):
 
     noise: Noise | None = None
     """noise on what the method perturbs; default: none"""
-    relation: Literal["replace-one", "add-or-remove-one"] = "replace-one"
-    """neighbouring data sets: one row replaced, or one row more or less"""
+    relation: Annotated[Literal["replace-one"], BeforeValidator(_relation)] = "replace-one"
+    """neighbouring data sets: one row replaced"""
     view: Literal["eavesdropper", "coordinator", "neighbour", "final-model"] = "eavesdropper"
     """what the adversary sees: every message, the uploads, one neighbour's inbox, the last model"""

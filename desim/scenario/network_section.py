@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, model_validator
+from pydantic import BeforeValidator, WithJsonSchema, model_validator
 
 from desim.distributions import CONSTANT, Distribution
 from desim.errors import refusal
@@ -70,6 +70,13 @@ class Topology(Form):
     """GraphML file"""
 
 
+Resends = Annotated[
+    int,
+    BeforeValidator(lambda value: whole(value, 1, 255)),
+    WithJsonSchema({"type": "integer", "minimum": 1, "maximum": 255}),
+]
+
+
 class Link(Strict):
     """What a message meets between two nodes."""
 
@@ -85,7 +92,7 @@ class Link(Strict):
     """what happens after a loss"""
     timeout: Duration = 1.0
     """resend: time after which the sender sends again"""
-    limit: Count = 20
+    limit: Resends = 20
     """resend: how often a lost message is sent again at most"""
 
 
@@ -104,7 +111,7 @@ class LinkChange(Strict):
     """what happens after a loss"""
     timeout: Duration | None = None
     """time after which the sender sends again"""
-    limit: Count | None = None
+    limit: Resends | None = None
     """how often a lost message is sent again at most"""
 
     def applied(self, link: Link) -> Link:

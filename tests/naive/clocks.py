@@ -39,27 +39,33 @@ def coordinator_clocks(
     closes; invited agents that owe no reply are called; it closes
       all       when every outstanding reply is in,
       deadline  as `all`, but at most `value` seconds after it opened,
-      quorum, buffer   with the value-th outstanding reply,      each   with the first.
-    Replies not in by then are forgotten and their agents free (discard) or stay due (carry).
-    No two replies may be due at the same time under quorum, buffer and each.
+      quorum    with the value-th reply to a call of round k, or with all of them,
+      buffer    with the value-th outstanding reply, or with all of them,     each   with the first.
+    With nobody to wait for it closes at once. Replies not in by then are forgotten and their agents
+    free (discard) or stay due (carry). An agent takes calls in the order in which they were sent; a
+    new one ends what it still does for the last. inf: a call or reply that is lost.
     """
     down, compute, up = (np.asarray(d, float) for d in (down, compute, up))
     rounds, agents = compute.shape
     close, issued = np.zeros(rounds), np.full((rounds, agents), -1)
-    due, called, now = {}, {}, 0.0
+    due, called, taken, now = {}, {}, np.zeros(agents), 0.0
     for k in range(rounds):
         for i in range(agents) if invited is None else np.flatnonzero(invited[k]):
             if i not in due:
-                due[i] = now + down[k, i] + compute[k, i] + up[k, i]
-                called[i] = k
-        times = sorted(due.values())
-        if policy == "all":
-            close[k] = max(times, default=now)
+                due[i], called[i] = np.inf, k
+                if now + down[k, i] < np.inf:
+                    taken[i] = max(now + down[k, i], taken[i])
+                    due[i] = taken[i] + compute[k, i] + up[k, i]
+        times = sorted(t for i, t in due.items() if policy != "quorum" or called[i] == k)
+        if not times:
+            close[k] = now
+        elif policy == "all":
+            close[k] = max(times)
         elif policy == "deadline":
-            close[k] = min(now + value, max(times)) if times else now + value
+            close[k] = min(now + value, max(times))
         else:
             need = 1 if policy == "each" else value
-            close[k] = times[min(need, len(times)) - 1] if times else now
+            close[k] = times[min(need, len(times)) - 1]
         for i in [i for i in due if due[i] <= close[k]]:
             issued[k, i] = called[i]
             del due[i]
