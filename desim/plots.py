@@ -55,7 +55,7 @@ LABELS = {
     "error": r"error  $\sum_i \; \|x_i - x^\star\|^2 \,/\, \|x^\star\|^2$",
     "accuracy": "test accuracy",
     "consensus": r"consensus  $\sum_i \|x_i - \bar{x}\|^2 \,/\, N$",
-    "gradient": r"squared gradient norm  $\|\nabla F\|^2$",
+    "gradient": r"gradient norm  $\|\nabla F\|$",
 }
 NAMES = {"time": "virtual time", "round": "round", "bytes": "data delivered"}
 LOGARITHMIC = frozenset({"error", "consensus", "gradient"})
@@ -147,6 +147,10 @@ def shared_metric(runs: Sequence[Curves]) -> str:
     recorded = [set(run.metrics["metric"].unique()) for run in runs]
     shared = set.intersection(*recorded)
     if not shared:
+        if not any(recorded):
+            raise InputError(
+                "no metric is recorded: the runs ended early, or observe.metrics is []"
+            )
         raise InputError("the runs have no metric in common; each was observed with another one")
     order = ["accuracy", *LABELS, *sorted(map(str, shared))]
     return next(name for name in order if name in shared)

@@ -211,7 +211,10 @@ def test_graph_methods(scenario):
 @settings(CAREFUL, max_examples=20)
 @given(st.one_of(stars(), graphs()), st.sampled_from(["20 ms", "100 ms", {"exponential": 0.2}]))
 def test_runs_with_churn_end(scenario, up):
-    run, error = played({**scenario, "churn": {"up": up, "down": {"uniform": [0, 0.1]}}}, "agents")
+    """Given a time to stop: a computation longer than every time up never ends."""
+    churn = {"up": up, "down": {"uniform": [0, 0.1]}}
+    stop = {**scenario["stop"], "time": "2 s"}
+    run, error = played({**scenario, "churn": churn, "stop": stop}, "agents")
     check_log(run)
     assert error is None or can_hang(scenario)
 

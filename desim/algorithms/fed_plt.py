@@ -35,6 +35,7 @@ class FedPLT(Method):
     paper = "Bastianello, Liu, Johansson 2024"
     Parameters = Parameters
     has_prox = True
+    cures = ("algorithm.local.step", "algorithm.rho")
     policies = ("all", "deadline", "quorum", "buffer", "each")
 
     def __init__(self, ingredients: Ingredients) -> None:

@@ -40,6 +40,7 @@ class Method:
     smooth_only: ClassVar[bool] = True
     has_prox: ClassVar[bool] = False
     policies: ClassVar[tuple[str, ...]] = ("all",)
+    cures: ClassVar[tuple[str, ...]] = ("the step",)  # keys to change when a model diverges
 
     def __init__(self, ingredients: Ingredients) -> None:
         self.parameters = ingredients.parameters

@@ -47,6 +47,7 @@ class QDPSGD1(Method):
     paper = "Ding 2021, Algorithm 4"
     Parameters = Parameters
     smooth_only = True
+    cures = ("algorithm.alpha", "algorithm.mixing")
 
     def __init__(self, ingredients: Ingredients) -> None:
         super().__init__(ingredients)

@@ -37,6 +37,7 @@ class ZcdpNfl(Method):
     paper = "Gauthier, Gratton, Venkategowda, Werner 2023"
     Parameters = Parameters
     smooth_only = False
+    cures = ("algorithm.eta", "algorithm.rho")
 
     def __init__(self, ingredients: Ingredients) -> None:
         super().__init__(ingredients)

@@ -22,11 +22,17 @@ def read_arrays(file: Path, agents: int | None) -> tuple[Array, Array]:
                     f"{', '.join(arrays.files) or 'nothing'}; allowed: A (agents, rows, dim) and "
                     "b (agents, rows)"
                 )
+            for name in ("A", "b"):
+                if arrays[name].dtype.kind not in "fiub":
+                    raise InputError(
+                        f"problem.data.file: {name} of {file.name} holds {arrays[name].dtype}; "
+                        "allowed: real numbers"
+                    )
             A, b = np.asarray(arrays["A"], float), np.asarray(arrays["b"], float)
     except (OSError, ValueError, EOFError, TypeError, AttributeError, zipfile.BadZipFile) as wrong:
         raise InputError(
-            f"problem.data.file: {file.name} cannot be read as npz ({wrong}); allowed: numbers, "
-            "written by numpy.savez, without pickled objects"
+            f"problem.data.file: {file.name} cannot be read as npz ({type(wrong).__name__}); "
+            "allowed: numbers, written by numpy.savez, without pickled objects"
         ) from None
     if A.ndim != 3 or b.shape != A.shape[:2] or 0 in A.shape:
         raise InputError(

@@ -1,7 +1,11 @@
 """Tables by source: generated, bundled with scikit-learn, of openml.org, CSV and Parquet files."""
 
+import contextlib
+import csv
+import gzip
 import warnings
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -63,8 +67,12 @@ def _csv(section: Any) -> Table:
             warnings.simplefilter("error", pd.errors.ParserWarning)  # rows longer than the header
             frame = pd.read_csv(section.file, skipinitialspace=True, **settings)
     except (OSError, ValueError, pd.errors.ParserWarning) as wrong:
+        if len(section.separator) == 1 and section.file.is_file():
+            _uneven(section.file, section.separator)
         message = " ".join(str(wrong).split())
         raise InputError(f"problem.data.file: {section.file.name}: {message}") from None
+    if len(section.separator) == 1 and frame.isna().to_numpy().any():
+        _uneven(section.file, section.separator)
     return _framed(frame, section.label, section.features, section.file.name)
 
 
@@ -90,8 +98,7 @@ def _framed(frame: pd.DataFrame, label: str, features: Sequence[str], where: str
         problems.append(f"problem.data.features: {label!r} is the label")
     if problems:
         raise InputError(problems)
-    numeric = frame.select_dtypes(include=["number", "bool"]).columns
-    names = tuple(features) or tuple(name for name in numeric if name != label)
+    names = tuple(features) or tuple(n for n in frame.columns if n != label and _counts(frame[n]))
     if not names:
         raise InputError(f"problem.data: {where} has no numeric column besides {label!r}")
     if not len(frame):
@@ -102,6 +109,29 @@ def _framed(frame: pd.DataFrame, label: str, features: Sequence[str], where: str
         raise InputError(_missing(where, label, int(np.argmax(labels.isna()))))
     columns: Mapping[str, NDArray[Any]] = {n: frame[n].to_numpy() for n in frame.columns}
     return Table(A, labels.to_numpy(), names, columns, {})
+
+
+def _counts(column: "pd.Series[Any]") -> bool:
+    """Whether a column holds numbers, be it with a word among them, which is an error later."""
+    if pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column):
+        return True
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return False
+    return bool(pd.to_numeric(column, errors="coerce").notna().any())
+
+
+def _uneven(file: Path, separator: str) -> None:
+    """Raise InputError at the first row that has not as many values as the header."""
+    opened = gzip.open(file, "rt") if file.suffix == ".gz" else file.open()
+    with opened as text, contextlib.suppress(csv.Error, UnicodeDecodeError, EOFError):
+        rows = csv.reader(text, delimiter=separator, skipinitialspace=True)
+        header = next(rows, [])
+        for row in rows:
+            if row and len(row) != len(header):
+                raise InputError(
+                    f"problem.data.file: {file.name}, line {rows.line_num}: found {len(row)} "
+                    f"values; allowed: {len(header)}, as in the header"
+                )
 
 
 def _numbers(frame: pd.DataFrame, name: str, where: str) -> NDArray[np.float64]:

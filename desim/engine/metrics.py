@@ -19,7 +19,7 @@ class Metrics:
 
     error: sum_i ||x_i - x*||^2 / ||x*||^2 (agent: its own term); loss: the objective at the
     network's model (agent: its own f_i at its own model); accuracy: share of correct test rows;
-    consensus: mean_i ||x_i - xbar||^2; gradient: ||grad||^2 of the objective's smooth part. The
+    consensus: mean_i ||x_i - xbar||^2; gradient: norm of the smooth part's gradient. The
     network's model is the coordinator's, or the mean of the agents' where there is none.
     """
 
@@ -42,7 +42,7 @@ class Metrics:
         if name == "consensus":
             return float(squared_distances(x, x.mean(0)).mean())
         gradient = self.problem.total_gradient(centre)
-        return float(gradient @ gradient)
+        return float(np.sqrt(gradient @ gradient))
 
     def agents(self, name: str, who: NDArray[np.int64], x: Array) -> Array | None:
         """Values (n,) of metric `name` for models x (n, dim) of agents who; None if it has none."""
@@ -113,13 +113,12 @@ class MetricRows:
         }
 
 
-def diverged(agent: int, round_: int, time: float) -> Diverged:
-    """The error for a non-finite iterate of `agent` (-1: the coordinator)."""
+def diverged(agent: int, round_: int, time: float, cures: Sequence[str]) -> Diverged:
+    """The error for a non-finite iterate of `agent` (-1: coordinator); cures: keys to change."""
     whose = "the coordinator" if agent < 0 else f"agent {agent}"
     error = Diverged(
         f"diverged: the model of {whose} is not finite in round {round_} at {time:.6g} s; lower "
-        "the step (algorithm.local.step, algorithm.eta, algorithm.alpha), or change "
-        "algorithm.rho, or set problem.clip"
+        f"{' or change '.join(cures)}, or set problem.clip"
     )
     error.time = time
     return error

@@ -4,6 +4,7 @@ A coordinator has one clock; the agents of a graph have one each, so their model
 of time first, as far as all clocks have advanced.
 """
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -33,7 +34,10 @@ class Observer(Protocol):
 class RoundObserver:
     """Observes a coordinator method: one row per collection, or per `every` seconds if not 0."""
 
-    def __init__(self, rows: MetricRows, every: float, keep: bool) -> None:
+    def __init__(
+        self, rows: MetricRows, every: float, keep: bool, cures: Sequence[str] = ()
+    ) -> None:
+        self.cures = cures
         self.rows = rows
         self.every = every
         self.keep = keep
@@ -49,7 +53,7 @@ class RoundObserver:
         if not np.isfinite(model.sum() + x.sum()):
             bad = np.flatnonzero(~np.isfinite(x).all(1))
             if bad.size or not np.isfinite(model).all():
-                raise diverged(int(bad[0]) if bad.size else -1, round_, time)
+                raise diverged(int(bad[0]) if bad.size else -1, round_, time, self.cures)
         if self.keep:
             self.kept.append(x.copy())
         self.rounds = round_
@@ -84,7 +88,10 @@ class RoundObserver:
 class ClockObserver:
     """Observes a graph method: agent rows at own clocks, network rows once all did a round."""
 
-    def __init__(self, rows: MetricRows, every: float, keep: bool, x0: Array) -> None:
+    def __init__(
+        self, rows: MetricRows, every: float, keep: bool, x0: Array, cures: Sequence[str] = ()
+    ) -> None:
+        self.cures = cures
         self.rows = rows
         self.every = every
         self.kept: list[Array] | None = [x0.copy()] if keep else None
@@ -108,7 +115,7 @@ class ClockObserver:
             if bad.size:
                 first = bad[np.lexsort((who[bad], time[bad]))[0]]
                 if self.failed is None or time[first] < self.failed.time:
-                    self.failed = diverged(int(who[first]), round_, float(time[first]))
+                    self.failed = diverged(int(who[first]), round_, float(time[first]), self.cures)
         if round_ not in self._time:
             self._time[round_] = np.full(len(self._base), np.inf)
             self._models[round_] = np.empty_like(self._base)
@@ -169,5 +176,5 @@ class ClockObserver:
 
     @property
     def iterates(self) -> Array | None:
-        """Models (rounds + 1, agents, dim), if kept; nan where an agent never came."""
-        return None if self.kept is None else np.array(self.kept)
+        """Models (rounds + 1, agents, dim), if kept, of the rounds that every agent did."""
+        return None if self.kept is None else np.array(self.kept[: self.rounds + 1])

@@ -86,9 +86,11 @@ class Simulation:
         rows = MetricRows(metrics, settings.targets)
         observer: Any
         if self.method.kind == "graph":
-            observer = ClockObserver(rows, seen.every, seen.iterates, settings.initial("x0"))
+            observer = ClockObserver(
+                rows, seen.every, seen.iterates, settings.initial("x0"), self.method.cures
+            )
         else:
-            observer = RoundObserver(rows, seen.every, seen.iterates)
+            observer = RoundObserver(rows, seen.every, seen.iterates, self.method.cures)
         return World(settings, observer, sink, progress)
 
     def _scouted(self, progress: Any) -> tuple[Settings, bool]:

@@ -3,7 +3,7 @@
 import signal
 import threading
 from types import FrameType, TracebackType
-from typing import Self
+from typing import Any, Self
 
 
 class Interruption:
@@ -15,10 +15,13 @@ class Interruption:
     def __init__(self) -> None:
         self.pressed = 0
         self._installed = False
+        self._before: Any = None
 
     def __enter__(self) -> Self:
         main = threading.current_thread() is threading.main_thread()
-        if main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        before = signal.getsignal(signal.SIGINT)
+        if main and before in (signal.default_int_handler, signal.SIG_IGN):
+            self._before = before  # SIG_IGN: a shell has put the run into the background
             signal.signal(signal.SIGINT, self._press)
             self._installed = True
         return self
@@ -30,7 +33,7 @@ class Interruption:
         trace: TracebackType | None,
     ) -> None:
         if self._installed:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+            signal.signal(signal.SIGINT, self._before)
 
     def check(self) -> None:
         """Raise KeyboardInterrupt if Ctrl-C was pressed: to be called where stopping is safe."""

@@ -148,6 +148,11 @@ class Run:
             )
         return found[["time", "round", "value"]].reset_index(drop=True)
 
+    @property
+    def observed(self) -> tuple[str, ...]:
+        """Metrics that the scenario asks for."""
+        return tuple(self.scenario.observe.metrics)
+
     def delivered(self) -> pd.DataFrame:
         """Columns time s and bytes of every message that arrived, in order of time."""
         events = self.store.table("events", ["time", "kind", "bytes"])
@@ -155,6 +160,8 @@ class Run:
 
     def time_to(self, metric: str, value: float) -> float:
         """Virtual time s at which `metric` is first <= value (accuracy: >= value); inf if never."""
+        if metric in self.observed and not (self.metrics["metric"] == metric).any():
+            return float("inf")  # the run ended before it was measured at all
         curve = self.curve(metric)
         met = curve["value"] >= value if metric in RISING else curve["value"] <= value
         return float(curve["time"][met].min()) if met.any() else float("inf")

@@ -3,6 +3,7 @@
 A section that is wrong does not hide errors in the others, so one report lists them all.
 """
 
+import contextlib
 import inspect
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
@@ -31,8 +32,7 @@ def validated(tree: Tree, folder: Path) -> Scenario:
     sections: dict[str, Any] = {}
     for name in (*SECTIONS, *(key for key in tree.data if key not in SECTIONS)):
         problems += _section(name, tree.data, folder, sections)
-    broken = {place[0] for place, _ in problems if place}
-    problems += _together({name: one for name, one in sections.items() if name not in broken})
+    problems += _together(sections)
     if problems:
         raise InputError(_report(tree, problems))
     scenario = Scenario.model_validate(sections)
@@ -86,6 +86,8 @@ def _section(
         try:
             sections[name] = _reader(name).validate_python(data[name], context={"folder": folder})
         except ValidationError as error:
+            wrong = {details["loc"][0] for details in error.errors() if details["loc"]}
+            _stand_in(name, data[name], wrong, folder, sections)
             for details in error.errors(include_url=False):
                 place = (name, *details["loc"])
                 hint = belongs(place) if details["type"] == UNKNOWN_KEY else ""
@@ -93,6 +95,16 @@ def _section(
         else:
             if name == "plugins":
                 yield from _plugins(sections[name])
+
+
+def _stand_in(
+    name: str, written: Any, wrong: set[Any], folder: Path, sections: dict[str, Any]
+) -> None:
+    """Put what is right of a section into `sections`: other sections can be held against that."""
+    if isinstance(written, Mapping) and wrong:
+        rest = {key: value for key, value in written.items() if key not in wrong}
+        with contextlib.suppress(ValidationError, InputError):
+            sections[name] = _reader(name).validate_python(rest, context={"folder": folder})
 
 
 def _plugins(files: Iterable[Path]) -> Iterator[Problem]:
