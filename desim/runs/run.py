@@ -150,8 +150,9 @@ class Run:
 
     @property
     def observed(self) -> tuple[str, ...]:
-        """Metrics that the scenario asks for."""
-        return tuple(self.scenario.observe.metrics)
+        """Metrics that the scenario asks for, as far as the run knows its scenario."""
+        known = self._scenario is not None or self.directory is not None
+        return tuple(self.scenario.observe.metrics) if known else ()
 
     def delivered(self) -> pd.DataFrame:
         """Columns time s and bytes of every message that arrived, in order of time."""

@@ -29,10 +29,11 @@ def validated(tree: Tree, folder: Path) -> Scenario:
     Relative file names count from `folder`.
     """
     problems = [*tree.problems, *unfit(tree.data)]
+    broken = {place[0] for place, _ in problems if place}
     sections: dict[str, Any] = {}
     for name in (*SECTIONS, *(key for key in tree.data if key not in SECTIONS)):
         problems += _section(name, tree.data, folder, sections)
-    problems += _together(sections)
+    problems += _together({name: one for name, one in sections.items() if name not in broken})
     if problems:
         raise InputError(_report(tree, problems))
     scenario = Scenario.model_validate(sections)
