@@ -64,7 +64,7 @@ class Regularizer:
         Each coordinate is a convex problem on an interval of the line: its solution is the free
         one, soft(v, t l1) / (1 + t l2), moved to the nearest point of the interval.
         """
-        if self == NONE:
+        if self.smooth and self.l2 == 0.0:
             return v
         free = np.sign(v) * np.maximum(np.abs(v) - t * self.l1, 0.0) / (1.0 + t * self.l2)
         return np.asarray(np.clip(free, self.lower, self.upper))

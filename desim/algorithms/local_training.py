@@ -12,7 +12,8 @@ from desim.algorithms.method import Array
 from desim.engine.world import Settings
 from desim.fields import Local
 from desim.kernels.exact import solve_rows
-from desim.kernels.local import Plan, plan_for, train
+from desim.kernels.local import Plan, Trainer, plan_for
+from desim.keys import seed_word
 from desim.privacy.ledger import Mechanism, Terms, View, plain
 from desim.privacy.mechanisms import DynamicZcdp, Noise
 from desim.problem import Problem
@@ -27,7 +28,8 @@ class LocalTraining:
 
     def __init__(self, local: Local, settings: Settings, q: float, sigma: float | None) -> None:
         problem = settings.problem
-        self.local, self.problem, self.q, self.seed = local, problem, q, settings.seed
+        self.local, self.problem, self.q = local, problem, q
+        self.seed_word = seed_word(settings.seed)
         n = problem.agents
         self.warnings: list[str] = []
         self.solvers = [local.solver] * n if isinstance(local.solver, str) else list(local.solver)
@@ -43,6 +45,7 @@ class LocalTraining:
                 n, self.solvers, self.gamma, beta=beta, q=np.full(n, q), tau=self.tau,
                 batch=local.batch or 1, printed=local.scaling == "printed",
             )  # fmt: skip
+            self.trainer = Trainer(self.plan, problem.data)
         else:
             self._factorise()
         sgd = np.array([s == "sgd" for s in self.solvers])
@@ -145,6 +148,7 @@ class LocalTraining:
         if self.exact:
             right = self.linear[us.who] + self.q * v - (0.0 if shift is None else shift)
             return np.asarray(solve_rows(us.who, self.inverse, right))
-        seed = us.noise_key if self.noisy else self.seed
-        data, epochs = self.problem.data, self.epochs[: len(us.who)]
-        return np.asarray(train(us.who, x, v, us.address, epochs, seed, self.plan, data, shift))
+        seed = us.noise_key if self.noisy else self.seed_word
+        epochs = self.epochs[: len(us.who)]
+        trained: Array = self.trainer(us.who, x, v, us.address, epochs, seed, shift)
+        return trained

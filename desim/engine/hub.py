@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from desim.engine.requests import Array, Collect, Replies
 from desim.engine.world import World
-from desim.kernels.clients import no_calls
+from desim.kernels.clients import CALLED, PENDING, no_calls
 from desim.kernels.record import DISTANT, Kind
 from desim.privacy.ledger import Terms, View, plain
 
@@ -80,6 +80,7 @@ class Hub:
         self.begun = False  # whether agents have been called or the start been shown
         self.exchange = 0
         self.calls = no_calls(agents)
+        self.flat = tuple(self.calls)
         self.terms: Terms = plain(agents, View.COORDINATOR)
         self.job: Train | None = None
         self.called: Int = np.empty(0, np.int64)  # agents of the latest call
@@ -144,28 +145,33 @@ class Hub:
 
     def accept(self, who: Int, opened: float) -> Replies:
         """Run the jobs of the replies of agents who (n,), as one batch, and log the collection."""
-        world, limit, job = self.world, self.world.settings.batch_limit, self.job
+        world, job, whole = self.world, self.job, self.calls.whole
+        settings = world.settings
         assert job is not None
-        self.calls.pending[who] = 0
-        if world.settings.policy.late == "discard":
-            self.calls.pending[:] = 0
-        rounds = self.calls.round_[who]
-        if 0 < len(who) <= limit:
-            payload = job(
-                Clients(world, who, rounds, self.terms, self.exchange - 1),
-                self.payload[self.rows(who)],
-            )
+        whole[PENDING, slice(None) if settings.policy.late == "discard" else who] = 0
+        rounds = whole[CALLED].take(who)
+        if 0 < len(who) <= settings.batch_limit:
+            us = Clients(world, who, rounds, self.terms, self.exchange - 1)
+            payload = job(us, self.payload[self.rows(who)])
         else:
-            payload = np.empty((len(who), self.payload.shape[1]))
-            for first in range(0, len(who), limit):
-                part = slice(first, first + limit)
-                us = Clients(world, who[part], rounds[part], self.terms, self.exchange - 1)
-                payload[part] = job(us, self.payload[who[part]])
-        now = self.now
+            payload = self._in_batches(job, who, rounds)
+        now = self.station.now
         world.log.add(
             Kind.AGGREGATE, DISTANT, -1, self.round, now, seconds=now - opened, value=len(who)
         )
         return Replies(who, payload, rounds)
+
+    def _in_batches(self, job: Train, who: Int, rounds: Int) -> Array:
+        """Run the jobs of agents who (n,), called in rounds (n,), so many at a time."""
+        payload, limit = (
+            np.empty((len(who), self.payload.shape[1])),
+            self.world.settings.batch_limit,
+        )
+        for first in range(0, len(who), limit):
+            part = slice(first, first + limit)
+            us = Clients(self.world, who[part], rounds[part], self.terms, self.exchange - 1)
+            payload[part] = job(us, self.payload[who[part]])
+        return payload
 
     def rows(self, who: Int) -> Any:
         """Index of the rows of agents who (n,): all of them as a slice, which copies nothing."""

@@ -4,6 +4,7 @@ A coordinator has one clock; the agents of a graph have one each, so their model
 of time first, as far as all clocks have advanced.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -50,7 +51,7 @@ class RoundObserver:
 
     def publish(self, time: float, round_: int, x: Array, model: Array) -> None:
         """Observe models x (agents, dim) and the coordinator's (dim,), true from `time` s on."""
-        if not np.isfinite(model.sum() + x.sum()):
+        if not math.isfinite(np.add.reduce(x, None) + np.add.reduce(model)):
             bad = np.flatnonzero(~np.isfinite(x).all(1))
             if bad.size or not np.isfinite(model).all():
                 raise diverged(int(bad[0]) if bad.size else -1, round_, time, self.cures)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,8 +51,7 @@ class Heard:
     total: Array | None = None  # the plain sum, once it is known
 
 
-@dataclass(frozen=True)
-class Replies:
+class Replies(NamedTuple):
     """A closed collection: agents who (n,) ascending, payload (n, dim), round (n,) of calls."""
 
     who: NDArray[np.int64]

@@ -45,7 +45,7 @@ class CohortStation:
         log, ledger = self.world.log, self.world.ledger
         log.reserve(self.rows_per_call * calls)
         ledger.reserve(2 * calls)
-        return tuple(hub.calls), log.flat, tuple(ledger.charges)
+        return hub.flat, log.flat, tuple(ledger.charges)
 
 
 def play(program: Any, world: World) -> float:

@@ -137,9 +137,10 @@ def call(who, now, round_, exchange, bits, reply_bits, work, defer, terms, devic
     speeds, downlinks, uplinks = Speeds(*devices[0]), Links(*devices[1]), Links(*devices[2])
     calls, rows, charges = Calls(*book[0]), Rows(*book[1]), Charges(*book[2])
     whole, real = calls.whole, calls.real
+    for r in range(who.shape[0]):  # all of one kind in a row: almost the order of the log
+        write(rows, ACTIVATE, 0, who[r], -1, round_, 0, -1, now, 0.0, 0.0)
     for r in range(who.shape[0]):
         i = who[r]
-        write(rows, ACTIVATE, 0, i, -1, round_, 0, -1, now, 0.0, 0.0)
         begin = transmit(downlinks, i, now, round_, exchange, bits, -1, 0, True, rows)
         whole[PENDING, i], whole[CALLED, i] = 1, round_
         real[SENT, i], real[DUE, i] = now, np.inf

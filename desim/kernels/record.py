@@ -64,22 +64,18 @@ def write(rows, kind, side, agent, peer, round_, size, release, time, seconds, v
 
 
 @kernel
-def sorted_columns(order, ints, floats, first):
-    """Columns of the rows in `order`, numbered from `first`; and rows and bytes of each kind.
+def sorted_columns(order, ints, floats, columns):
+    """Fill columns (time, kind, agent, peer, round, bytes, seconds, value, release) in `order`.
 
-    Return (time, seq, kind, agent, peer, round, bytes, seconds, value, release), counts, sizes.
+    Return how many rows and bytes there are of each kind.
     """
-    n = order.shape[0]
-    time, seconds, value = np.empty(n), np.empty(n), np.empty(n)
-    kind, agent, peer = np.empty(n, np.int8), np.empty(n, np.int32), np.empty(n, np.int32)
-    round_, size, release = np.empty(n, np.int32), np.empty(n, np.int64), np.empty(n, np.int64)
+    time, kind, agent, peer, round_, size, seconds, value, release = columns
     counts, sizes = np.zeros(KINDS, np.int64), np.zeros(KINDS, np.int64)
-    for place in range(n):
+    for place in range(order.shape[0]):
         row = order[place]
         time[place], seconds[place], value[place] = floats[row, 0], floats[row, 1], floats[row, 2]
         kind[place], agent[place], peer[place] = ints[row, 0], ints[row, 1], ints[row, 2]
         round_[place], size[place], release[place] = ints[row, 3], ints[row, 4], ints[row, 5]
         counts[ints[row, 0]] += 1
         sizes[ints[row, 0]] += ints[row, 4]
-    seq = np.arange(first, first + n)
-    return (time, seq, kind, agent, peer, round_, size, seconds, value, release), counts, sizes
+    return counts, sizes

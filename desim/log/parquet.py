@@ -8,12 +8,13 @@ knows Parquet.
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from desim.errors import InputError
 
@@ -33,6 +34,13 @@ SCHEMAS = {
 UNITS = {"time": "s", "seconds": "s", "bytes": "B", "sampling": "fraction of rows"}
 GROUP = 1 << 17  # rows of a row group, whatever the flush interval was
 PARTS = "parts"
+
+
+class Words(NamedTuple):
+    """A column of words: codes (n,) int8 of `words`."""
+
+    codes: NDArray[np.int8]
+    words: list[str]
 
 
 class Tables:
@@ -99,7 +107,10 @@ def _table(name: str, columns: Mapping[str, Any]) -> pa.Table:
     if set(columns) != set(schema.names):
         odd = sorted(set(columns) ^ set(schema.names))
         raise ValueError(f"table {name}: missing or unknown columns {', '.join(odd)}")
-    arrays = {one: len(values) for one, values in columns.items()}
+    arrays = {
+        one: len(values.codes if isinstance(values, Words) else values)
+        for one, values in columns.items()
+    }
     if len(set(arrays.values())) > 1:
         raise ValueError(f"table {name}: columns of different lengths {arrays}")
     return pa.Table.from_arrays(
@@ -112,6 +123,8 @@ def _array(values: Any, kind: pa.DataType) -> pa.Array:
     if kind != WORD:
         own = np.asarray(values, kind.to_pandas_dtype())
         return pa.array(own if own.flags.owndata else own.copy())
+    if isinstance(values, Words):
+        return pa.DictionaryArray.from_arrays(pa.array(values.codes), pa.array(values.words))
     if isinstance(values, pd.Categorical):
         return pa.array(values).cast(WORD)
     return pa.array(values, pa.string()).dictionary_encode().cast(WORD)

@@ -7,15 +7,18 @@ Only rows earlier than the frontier leave, because later ones may still get a ne
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from desim.jit import kernel
 from desim.kernels.record import Kind, Rows, empty_rows, sorted_columns, write
+from desim.log.parquet import Words
 
-FLUSH_ROWS = 1 << 16
+FLUSH_ROWS = 1 << 15
 NAMES = [kind.name.lower() for kind in Kind]
-COLUMNS = "time seq kind agent peer round bytes seconds value release".split()
+COLUMNS = {
+    "time": float, "kind": np.int8, "agent": np.int32, "peer": np.int32, "round": np.int32,
+    "bytes": np.int64, "seconds": float, "value": float, "release": np.int64,
+}  # fmt: skip
 
 
 @kernel
@@ -51,7 +54,7 @@ def sort_rows(ints: NDArray[np.int64], time: NDArray[np.float64]) -> NDArray[np.
 class EventLog:
     """Rows of a run and how many of each kind have left."""
 
-    def __init__(self, capacity: int = 1 << 16) -> None:
+    def __init__(self, capacity: int = 1 << 15) -> None:
         self.rows: Rows = empty_rows(capacity)
         self.written = 0
         self.last = 0.0  # time s of the latest row that has left
@@ -99,25 +102,25 @@ class EventLog:
         """Remove and return the rows earlier than `frontier` s as columns of the events table."""
         used = int(self.rows.n[0])
         ints, floats = self.rows.ints[:used], self.rows.floats[:used]
-        early = floats[:, 0] < frontier
-        if early.all():
-            columns = self._columns(ints, floats)
-            self.rows.n[0] = 0
-            return columns
-        columns = self._columns(ints[early], floats[early])
-        late_ints, late_floats = ints[~early], floats[~early]
-        self.rows.ints[: len(late_ints)] = late_ints
-        self.rows.floats[: len(late_floats)] = late_floats
-        self.rows.n[0] = len(late_ints)
+        time = np.ascontiguousarray(floats[:, 0])
+        order = sort_rows(ints, time)
+        early = int(np.searchsorted(time, frontier, sorter=order))
+        columns = self._columns(order[:early], ints, floats)
+        late = order[early:]
+        ints[: len(late)], floats[: len(late)] = ints[late], floats[late]
+        self.rows.n[0] = len(late)
         return columns
 
-    def _columns(self, ints: NDArray[np.int64], floats: NDArray[np.float64]) -> dict[str, Any]:
-        order = sort_rows(ints, np.ascontiguousarray(floats[:, 0]))
-        arrays, counts, sizes = sorted_columns(order, ints, floats, self.written)
-        columns = dict(zip(COLUMNS, arrays, strict=True))
-        self.last = float(columns["time"][-1]) if len(order) else self.last
-        self.written += len(order)
+    def _columns(
+        self, order: NDArray[np.int64], ints: NDArray[np.int64], floats: NDArray[np.float64]
+    ) -> dict[str, Any]:
+        n = len(order)
+        columns: dict[str, Any] = {name: np.empty(n, kind) for name, kind in COLUMNS.items()}
+        counts, sizes = sorted_columns(order, ints, floats, tuple(columns.values()))
+        columns["seq"] = np.arange(self.written, self.written + n)
+        self.last = float(columns["time"][-1]) if n else self.last
+        self.written += n
         self.counts += counts
         self.bytes += sizes
-        columns["kind"] = pd.Categorical.from_codes(columns["kind"], pd.Index(NAMES))
+        columns["kind"] = Words(columns["kind"], NAMES)
         return columns
