@@ -5,6 +5,7 @@ scenario's list of regularisers is again one of these.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +44,11 @@ class Regularizer:
         """Whether it bounds x at all."""
         return self.lower > -np.inf or self.upper < np.inf
 
+    @cached_property
+    def vanishes(self) -> bool:
+        """Whether it is zero everywhere."""
+        return self.smooth and self.l2 == 0.0
+
     @property
     def smooth(self) -> bool:
         """Whether it is differentiable everywhere: at most l2."""
@@ -64,7 +70,7 @@ class Regularizer:
         Each coordinate is a convex problem on an interval of the line: its solution is the free
         one, soft(v, t l1) / (1 + t l2), moved to the nearest point of the interval.
         """
-        if self.smooth and self.l2 == 0.0:
+        if self.vanishes:
             return v
         free = np.sign(v) * np.maximum(np.abs(v) - t * self.l1, 0.0) / (1.0 + t * self.l2)
         return np.asarray(np.clip(free, self.lower, self.upper))

@@ -69,7 +69,7 @@ class FedPLT(Method):
 
     def train(self, us: Any, y: Array) -> Array:
         """Lines 5 to 10 of Algorithm 1 for agents `us`; y (n, dim) as they received it."""
-        us.x = x = self.local.train(us, us.x, 2.0 * y - us.z)  # lines 5-9, v = 2 y - z
-        z: Array = us.z + 2.0 * (x - y)  # line 10
-        us.z = z
+        z: Array = us.z
+        us.x = x = self.local.train(us, us.x, 2.0 * y - z)  # lines 5-9, v = 2 y - z
+        us.z = z = z + 2.0 * (x - y)  # line 10
         return z

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.jit import kernel
-from desim.kernels.record import Kind, Rows, empty_rows, sorted_columns, write
+from desim.kernels.record import Kind, Rows, empty_rows, sorted_columns
 from desim.log.parquet import Words
 
 FLUSH_ROWS = 1 << 15
@@ -56,6 +56,7 @@ class EventLog:
 
     def __init__(self, capacity: int = 1 << 15) -> None:
         self.rows: Rows = empty_rows(capacity)
+        self._notes: list[tuple[float, ...]] = []  # rows from Python, not yet among the others
         self.written = 0
         self.last = 0.0  # time s of the latest row that has left
         self.counts = np.zeros(len(Kind), np.int64)
@@ -85,8 +86,18 @@ class EventLog:
         release: int = -1,
     ) -> None:
         """Append one row from Python."""
-        self.reserve(1)
-        write(self.rows, int(kind), side, agent, peer, round_, 0, release, time, seconds, value)
+        order = side + kind
+        self._notes.append((kind, agent, peer, round_, 0, release, order, time, seconds, value))
+
+    def _place_notes(self) -> None:
+        """Put the rows that were added from Python among those of compiled code."""
+        self.reserve(more := len(self._notes))
+        used = int(self.rows.n[0])
+        ints, floats = self.rows.ints[used : used + more], self.rows.floats[used : used + more]
+        for place, column in enumerate(zip(*self._notes, strict=True)):
+            (ints[:, place] if place < 7 else floats[:, place - 7])[:] = column
+        self.rows.n[0] += more
+        self._notes.clear()
 
     @property
     def flat(self) -> tuple[Any, ...]:
@@ -96,10 +107,12 @@ class EventLog:
     @property
     def full(self) -> bool:
         """Whether it is time to flush."""
-        return int(self.rows.n[0]) >= FLUSH_ROWS
+        return int(self.rows.n[0]) + len(self._notes) >= FLUSH_ROWS
 
     def take(self, frontier: float) -> dict[str, Any]:
         """Remove and return the rows earlier than `frontier` s as columns of the events table."""
+        if self._notes:
+            self._place_notes()
         used = int(self.rows.n[0])
         ints, floats = self.rows.ints[:used], self.rows.floats[:used]
         time = np.ascontiguousarray(floats[:, 0])

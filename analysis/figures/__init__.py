@@ -1,0 +1,1 @@
+"""Figures of the README; each is a module that draws it."""
