@@ -1,4 +1,4 @@
-"""Figures of runs: a metric against seconds, rounds or bytes, fit to be printed."""
+"""Figures of runs: a metric against seconds, rounds, bytes or epsilon, fit to be printed."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from desim.errors import InputError, refusal
 
-Abscissa = Literal["time", "round", "bytes"]
+Abscissa = Literal["time", "round", "bytes", "epsilon"]
 Array = NDArray[np.float64]
 
 # Okabe and Ito (2008): distinguishable with every kind of colour vision; yellow is too light here.
@@ -57,7 +57,12 @@ LABELS = {
     "consensus": r"consensus  $\sum_i \|x_i - \bar{x}\|^2 \,/\, N$",
     "gradient": r"gradient norm  $\|\nabla F\|$",
 }
-NAMES = {"time": "virtual time", "round": "round", "bytes": "data delivered"}
+NAMES = {
+    "time": "virtual time",
+    "round": "round",
+    "bytes": "data delivered",
+    "epsilon": r"$\varepsilon$ of the agent that spends most",
+}
 LOGARITHMIC = frozenset({"error", "consensus", "gradient"})
 LARGEST = 1e100
 SPANS = ((1e-3, "µs", 1e6), (1.0, "ms", 1e3), (600.0, "s", 1.0), (3 * 3600.0, "min", 1 / 60))
@@ -83,6 +88,9 @@ class Curves(Protocol):
     def delivered(self) -> pd.DataFrame:
         """Rows time s, bytes of every message that arrived, in order of time."""
 
+    def epsilon(self) -> pd.DataFrame:
+        """Rows time s, agent, epsilon in order of time; `.attrs` says in which terms."""
+
 
 def plot(
     runs: Sequence[Curves],
@@ -92,23 +100,25 @@ def plot(
 ) -> Axes:
     """Plot one metric of the whole network for every run and return the axes.
 
-    x: time (virtual), round, or bytes (delivered so far); metric: default accuracy where all runs
-    have it, else the first that they have in common; out: a file, its suffix says which format. In
-    a notebook the figure shows itself when out is None.
+    x: time (virtual), round, bytes (delivered so far), or epsilon (spent so far by the agent that
+    spends most); metric: default accuracy where all runs have it, else the first that they have in
+    common; out: a file, its suffix says which format. In a notebook the figure shows itself when
+    out is None. InputError for an epsilon that is infinite, or stated in different terms.
     """
     if x not in get_args(Abscissa):
-        raise InputError(f"x: {refusal(x, 'time, round, bytes', get_args(Abscissa))}")
+        raise InputError(f"x: {refusal(x, ', '.join(get_args(Abscissa)), get_args(Abscissa))}")
     if not runs:
         raise InputError("no run to plot")
     metric = metric or shared_metric(runs)
+    terms = _terms(runs) if x == "epsilon" else ""
     curves = [_curve(run, x, metric) for run in runs]
     last = max(float(where.max()) for where, _ in curves)
     unit, factor = _unit(x, last)
     with matplotlib.rc_context(STYLE):
-        axes = _axes(interactive=out is None)
+        axes = new_axes(interactive=out is None)
         for number, ((where, value), label) in enumerate(zip(curves, _labels(runs), strict=True)):
             _draw(axes, where * factor, value, label, number, held=x != "round")
-        axes.set_xlabel(f"{NAMES[x]} ({unit})" if unit else NAMES[x])
+        axes.set_xlabel(f"{NAMES[x]}{terms} ({unit})" if unit else f"{NAMES[x]}{terms}")
         if x == "round":
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_xlim(0.0, last * factor * 1.02 or 1.0)
@@ -116,11 +126,11 @@ def plot(
         if len(runs) > 1:
             axes.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=min(len(runs), 4))
         if out is not None:
-            _save(axes, Path(out))
+            save(axes, Path(out))
     return axes
 
 
-def _save(axes: Axes, path: Path) -> None:
+def save(axes: Axes, path: Path) -> None:
     """Write the figure of `axes` to `path`; InputError for an unknown suffix or a bad place."""
     figure = cast(Figure, axes.figure)
     formats = figure.canvas.get_supported_filetypes()
@@ -133,7 +143,7 @@ def _save(axes: Axes, path: Path) -> None:
         raise InputError(f"{path}: cannot be written ({error.strerror})") from None
 
 
-def _axes(interactive: bool) -> Axes:
+def new_axes(interactive: bool) -> Axes:
     """Axes of a figure that no global state holds, unless a notebook or window shall show it."""
     if not interactive:
         return Figure().subplots()
@@ -164,12 +174,28 @@ def _curve(run: Curves, x: str, metric: str) -> tuple[Array, Array]:
     curve = run.curve(metric)
     value = curve["value"].to_numpy(float)
     value = np.where(np.abs(value) < LARGEST, value, np.nan)
-    if x != "bytes":
+    if x in ("time", "round"):
         return curve[x].to_numpy(float), value
-    arrived = run.delivered()
-    total = np.concatenate([[0.0], np.cumsum(arrived["bytes"].to_numpy(float))])
-    before = np.searchsorted(arrived["time"].to_numpy(), curve["time"].to_numpy(), side="right")
-    return total[before], value
+    spent = run.delivered() if x == "bytes" else run.epsilon()
+    amount = spent[x].to_numpy(float)
+    total = np.cumsum(amount) if x == "bytes" else np.maximum.accumulate(amount)
+    before = np.searchsorted(spent["time"].to_numpy(), curve["time"].to_numpy(), side="right")
+    return np.concatenate([[0.0], total])[before], value
+
+
+def _terms(runs: Sequence[Curves]) -> str:
+    """What every epsilon of a figure is about; InputError where the runs differ, or it is inf."""
+    stated = {}
+    for run, label in zip(runs, _labels(runs), strict=True):
+        spent = run.epsilon()
+        if not np.isfinite(spent["epsilon"]).all():
+            why = next((one for one in spent.attrs["flags"] if one.startswith("infinite")), "")
+            raise InputError(f"x: epsilon of run {label} is {why or 'infinite'}")
+        about = "; ".join(f"{spent.attrs[word]}" for word in ("view", "relation", "method"))
+        stated[f"$\\delta$ = {spent.attrs['delta']:g}; {about}"] = label
+    if len(stated) > 1:
+        raise InputError(f"x: the runs' epsilons are about different things: {' / '.join(stated)}")
+    return "\n" + next(iter(stated))
 
 
 def _labels(runs: Sequence[Curves]) -> list[str]:
@@ -208,7 +234,7 @@ def _scale(axes: Axes, metric: str, values: Array) -> None:
 
 def _unit(x: str, last: float) -> tuple[str, float]:
     """The unit in which values up to `last` (s, rounds, bytes) read best, and the factor to it."""
-    if x == "round":
+    if x in ("round", "epsilon"):
         return "", 1.0
     scales = SPANS if x == "time" else SIZES
     largest = ("h", 1 / 3600) if x == "time" else ("TB", 1e-12)

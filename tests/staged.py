@@ -75,8 +75,13 @@ class Staged:
 
     engine = "cohort"
     why = "staged"
+    method = SimpleNamespace(noise=None)
     problem = SimpleNamespace(
-        digest=lambda: "0" * 64, agents=AGENTS, A=np.zeros((12, 5)), start=np.array([0, 4, 8, 12])
+        digest=lambda: "0" * 64,
+        agents=AGENTS,
+        rows=np.array([4, 4, 4]),
+        A=np.zeros((12, 5)),
+        start=np.array([0, 4, 8, 12]),
     )
 
     def __init__(self, course="done", rounds=4):

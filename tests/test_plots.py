@@ -15,6 +15,7 @@ class Course:
     """A run with given curves; every message has 500 B and arrives at 1, 2, 3, ... s."""
 
     directory = None
+    terms = {"method": "RDP", "flags": ()}
 
     def __init__(self, name="one", unit=1.0, **curves):
         self.name = name
@@ -32,6 +33,14 @@ class Course:
 
     def delivered(self):
         return pd.DataFrame({"time": np.arange(1.0, 100.0), "bytes": 500})
+
+    def epsilon(self):
+        """Two agents release at 1, 2, ... s; agent 1 spends half as much as agent 0."""
+        time = np.repeat(np.arange(1.0, 100.0), 2)
+        share = np.tile([1.0, 0.5], 99)
+        frame = pd.DataFrame({"time": time, "agent": share == 0.5, "epsilon": time * share})
+        frame.attrs = {"view": "eavesdropper", "relation": "agent", "delta": 1e-5} | self.terms
+        return frame
 
 
 ERROR = [1.0, 0.1, 0.01, 0.001]
@@ -67,6 +76,48 @@ def test_bytes_are_those_that_arrived(tmp_path):
 def test_wrong_bytes_are_noticed(tmp_path, right, wrong):
     with pytest.raises(AssertionError):
         check_bytes(mutant(plots, right, wrong), tmp_path)
+
+
+def check_epsilon(module, folder):
+    """What the agent that spends most has spent until a row was true, and in which terms."""
+    axes = module.plot([Course(error=ERROR)], x="epsilon", out=folder / "a.png")
+    np.testing.assert_allclose(drawn(axes)[0][:, 0], [0.0, 1.0, 2.0, 3.0])
+    assert axes.get_xlabel().endswith("\n$\\delta$ = 1e-05; eavesdropper; agent; RDP")
+
+
+def test_epsilon_is_that_of_the_agent_that_spends_most(tmp_path):
+    check_epsilon(plots, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("np.maximum.accumulate(amount)", "amount"),
+        ('side="right"', 'side="left"'),
+        ('("view", "relation", "method")', '("view", "method")'),
+    ],
+)
+def test_a_wrong_epsilon_is_noticed(tmp_path, right, wrong):
+    with pytest.raises(AssertionError):
+        check_epsilon(mutant(plots, right, wrong), tmp_path)
+
+
+def test_epsilons_about_different_things_share_no_axis(tmp_path):
+    one, other = Course("one", error=ERROR), Course("other", error=ERROR)
+    plot([one, other], x="epsilon", out=tmp_path / "a.png")
+    other.terms = {**other.terms, "delta": 1e-3}
+    with pytest.raises(InputError, match="about different things"):
+        plot([one, other], x="epsilon", out=tmp_path / "b.png")
+
+
+def test_an_infinite_epsilon_has_no_place_on_an_axis(tmp_path):
+    course = Course(error=ERROR)
+    endless = course.epsilon()
+    endless.loc[3, "epsilon"] = np.inf
+    endless.attrs["flags"] = ("optimistic", "infinite: released without noise (agent 0)")
+    course.epsilon = lambda: endless
+    with pytest.raises(InputError, match="run one is infinite: released without noise"):
+        plot([course], x="epsilon", out=tmp_path / "a.png")
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,8 @@ def show(run: RunFolder) -> None:
 def plot(
     runs: Annotated[list[Path], typer.Argument(help="Directories of runs.", metavar="RUN...")],
     x: Annotated[
-        Literal["time", "round", "bytes"], typer.Option("--x", help="What to plot against.")
+        Literal["time", "round", "bytes", "epsilon"],
+        typer.Option("--x", help="What to plot against."),
     ] = "time",
     metric: Annotated[
         str | None, typer.Option("--metric", help="Default: accuracy, or the first in common.")
@@ -136,7 +137,7 @@ def plot(
         ),
     ] = None,
 ) -> None:
-    """Plot a metric of one or more runs against time, rounds or bytes."""
+    """Plot a metric of one or more runs against time, rounds, bytes or epsilon."""
     import desim
     from desim.plots import shared_metric
 
@@ -145,6 +146,80 @@ def plot(
     path = out or runs[0] / f"{metric}-{x}.png"
     desim.plot(opened, x=x, metric=metric, out=path)
     typer.echo(path)
+
+
+@app.command()
+def audit(
+    scenario: ScenarioFile,
+    runs: Annotated[int, typer.Option("--runs", metavar="N", help="Runs on each side.")] = 1000,
+    claim: Annotated[
+        list[str] | None,
+        typer.Option("--claim", metavar="CLAIM", help="paper, rigorous or an epsilon; repeatable."),
+    ] = None,
+    view: Annotated[
+        str | None, typer.Option("--view", metavar="VIEW", help="Default: the scenario's.")
+    ] = None,
+    delta: Annotated[
+        float | None, typer.Option("--delta", metavar="D", help="Default: the scenario's.")
+    ] = None,
+    level: Annotated[
+        float, typer.Option("--level", metavar="P", help="Probability of a false alarm.")
+    ] = 0.01,
+    agent: Annotated[
+        int | None,
+        typer.Option("--agent", metavar="I", help="Whose record; default: who pays most."),
+    ] = None,
+    row: Annotated[
+        int | None,
+        typer.Option("--row", metavar="H", help="Which record; default: a worst pair is searched."),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", metavar="S", help="Of the runs' noise.")] = 0,
+    workers: Annotated[
+        int | None, typer.Option("--workers", metavar="W", help="Processes; default: all cores.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("-o", "--out", metavar="DIR", help="New directory; default: audits/NAME."),
+    ] = None,
+    override: Overrides = None,
+) -> None:
+    """Try to refute a scenario's epsilon by playing it on neighbouring data."""
+    from desim.cli.audit import carry_out
+
+    loaded = _load(scenario, override)
+    try:
+        lines = carry_out(
+            loaded, out, runs=runs, claims=claim, view=view, delta=delta, level=level, agent=agent,
+            row=row, seed=seed, workers=workers,
+        )  # fmt: skip
+    except KeyboardInterrupt:
+        _complain("stopped before the verdict; nothing was written")
+        raise typer.Exit(1) from None
+    typer.echo("\n".join(lines))
+
+
+@app.command()
+def privacy(
+    run: RunFolder,
+    delta: Annotated[
+        float | None, typer.Option("--delta", metavar="D", help="Default: the scenario's.")
+    ] = None,
+    view: Annotated[
+        str | None,
+        typer.Option("--view", metavar="VIEW", help="E.g. neighbour:3; default: all that apply."),
+    ] = None,
+    relation: Annotated[
+        str | None,
+        typer.Option("--relation", metavar="R", help="replace-one, add-or-remove-one, agent."),
+    ] = None,
+) -> None:
+    """Account for a run: the paper's epsilon beside the rigorous one, with all that they mean."""
+    import desim
+    from desim.cli.privacy import lines
+    from desim.runs.privacy import statement
+
+    opened = desim.open(run)
+    typer.echo("\n".join(lines(opened.name, statement(opened, delta, view, relation))))
 
 
 @app.command()

@@ -30,10 +30,8 @@ def algorithms() -> Entries:
     from desim.scenario import registry
 
     methods = {name: registry.get(name) for name in registry.names()}
-    return [
-        (name, f"{method.summary} ({method.paper}; {method.kind})")
-        for name, method in methods.items()
-    ]
+    kinds = {name: m.kind + (" or graph" if m.peers else "") for name, m in methods.items()}
+    return [(name, f"{m.summary} ({m.paper}; {kinds[name]})") for name, m in methods.items()]
 
 
 def losses() -> Entries:

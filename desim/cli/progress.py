@@ -1,4 +1,4 @@
-"""The progress bar of `desim run`: on a terminal only, so that files and pipes stay clean."""
+"""Progress bars of long commands: on a terminal only, so that files and pipes stay clean."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -12,6 +12,29 @@ if TYPE_CHECKING:
 @contextmanager
 def progress_bar(name: str) -> "Iterator[Callable[[Progress], None] | None]":
     """Yield what to tell progress to, or None where stderr is not a terminal."""
+    with _bar(f"{name}: preparing") as show:
+        if show is None:
+            yield None
+            return
+        yield lambda now: show(f"{name}: {description(now)}", fraction(now))
+
+
+@contextmanager
+def counting_bar(before: str, name: str) -> Iterator[Callable[[int, int], None] | None]:
+    """Yield what to tell how many of how many are done, or None where stderr is not a terminal.
+
+    before: what is shown until then.
+    """
+    with _bar(before) as show:
+        if show is None:
+            yield None
+            return
+        yield lambda done, total: show(f"{name} {done}/{total}", done / total)
+
+
+@contextmanager
+def _bar(text: str) -> Iterator[Callable[[str, float | None], None] | None]:
+    """Yield show(text, share done or None) of a bar that begins with `text`."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -21,14 +44,13 @@ def progress_bar(name: str) -> "Iterator[Callable[[Progress], None] | None]":
 
     columns = (TextColumn("{task.description}"), BarColumn(30), TimeElapsedColumn())
     with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(f"{name}: preparing", total=None)
+        task = bar.add_task(text, total=None)
 
-        def tell(now: "Progress") -> None:
-            total, completed = (None, 0.0) if (done := fraction(now)) is None else (1.0, done)
-            text = f"{name}: {description(now)}"
-            bar.update(task, description=text, total=total, completed=completed)
+        def show(text: str, done: float | None) -> None:
+            total = None if done is None else 1.0
+            bar.update(task, description=text, total=total, completed=done or 0.0)
 
-        yield tell
+        yield show
 
 
 def fraction(now: "Progress") -> float | None:

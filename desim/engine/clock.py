@@ -46,7 +46,7 @@ class Clock(simpy.Environment):
         while not finished() and not world.reached:
             if (len(self._queue) <= churning and not self.resting) or self.peek() == np.inf:
                 return False
-            if self.peek() > horizon:
+            if self.peek() > min(horizon, world.stopped):
                 return True
             self.step()
             steps += 1

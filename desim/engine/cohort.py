@@ -10,16 +10,17 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.engine.releasing import Releasing
 from desim.engine.requests import Array, Compute, Gather, Heard, Job
 from desim.engine.world import World
-from desim.kernels.network import log_each, neighbour_sum
-from desim.kernels.record import UPLINK, Kind
-from desim.kernels.speed import speeds_into
-from desim.privacy.ledger import Terms
+from desim.kernels.network import neighbour_sum
+from desim.kernels.speed import fitting, speeds_into
+from desim.privacy.ledger import View, plain
 
 Int = NDArray[np.int64]
 OWN = frozenset(
     "who round clock live degree _world _carrier _release _unsent _speed _releases".split()
+    + "_ahead _exposed _covered leaving gone ended".split()
 )
 
 
@@ -33,20 +34,15 @@ class Carrier(Protocol):
         """What the cohort hears when every agent i has announced values[i]."""
 
 
-class Cohort:
+class Cohort(Releasing):
     """Agents `who` (n,) in their `round` (n,) at `clock` (n,) s; `live` (n,): still in the run."""
 
-    who: Int
-    round: Int
-    clock: Array
-    live: NDArray[np.bool_]
+    leaving: NDArray[np.bool_]  # the budget is spent: the next message is a last null
+    gone: NDArray[np.bool_]  # nothing comes any more
+    ended: Array  # (n,) s when that began
     degree: Int
-    _world: World
     _carrier: Carrier
-    _release: Int
-    _unsent: Int
     _speed: Array | None
-    _releases: int  # in this round
     _whole: bool
     _all_live: bool
 
@@ -56,8 +52,10 @@ class Cohort:
         own["round"] = np.zeros(len(who), np.int64)
         own["clock"] = np.zeros(len(who))
         own["live"] = np.ones(len(who), bool)
+        own["leaving"] = own["gone"] = np.zeros(len(who), bool)
+        own["ended"] = np.zeros(len(who))
         own["_release"] = np.full(len(who), -1, np.int64)
-        own["_unsent"] = own["_release"]
+        own["_unsent"], own["_ahead"], own["_exposed"], own["_covered"] = [], [], False, False
         own["_speed"], own["_releases"] = None, 0
         own["_whole"] = len(who) == world.settings.problem.agents
         own["_all_live"] = True
@@ -92,7 +90,7 @@ class Cohort:
         """Count the cohort's iterations 1, 2, ... until the run ends."""
         limit = self._world.settings.rounds
         k = 0
-        while k < limit and self.live.any():
+        while k < limit and (self.live.any() or self.leaving.any()):
             k += 1
             self.round, self._releases = np.full(len(self.who), k, np.int64), 0
             yield k
@@ -107,8 +105,7 @@ class Cohort:
 
     def capacity(self, seconds: float) -> Int:
         """How many gradient evaluations (n,) fit into `seconds` s of this round."""
-        most = np.minimum(self.speed() * seconds * (1.0 + 1e-12), float(1 << 40))
-        return np.floor(most).astype(np.int64)
+        return np.asarray(fitting(self.speed(), seconds))
 
     def compute(
         self, job: Job, *inputs: Array, work: Any = None, seconds: float | None = None
@@ -117,42 +114,43 @@ class Cohort:
 
         work (n,): per-example gradient evaluations, what the log shows.
         """
+        self._exposed, self._covered = self._exposed or not self._covered, False
         amount = np.empty(len(self.who))
         amount[:] = work
         if seconds is not None:
             return Compute(job, inputs, np.full(len(self.who), float(seconds)), amount)
         return Compute(job, inputs, amount / self.speed(), amount)
 
-    def release(self, value: Array, terms: Terms, where: Any = None) -> Array:
-        """Return value (n, dim) with the noise of `terms`, charged to the agents where `where`."""
-        world = self._world
-        mask = self.live if where is None else self.live & where
-        noisy, ids = world.ledger.release(
-            self.clock, self.who, self.round, self._releases, value, terms, mask
-        )
-        self._releases += 1
-        self._unsent, time = ids, self.clock
-        if where is None and self._all_live:
-            self._release = ids
-        else:
-            self._release = np.where(mask, ids, self._release)
-            time = np.where(mask, time, np.inf)
-        world.log.reserve(len(self.who))
-        zeros = np.zeros(len(self.who))
-        log_each(
-            world.log.flat, int(Kind.RELEASE), UPLINK, self.who, -1, self.round,
-            world.settings.horizon, time, zeros, zeros, ids,
-        )  # fmt: skip
-        return noisy
+    def depart(self, left: NDArray[np.bool_]) -> None:
+        """Agents (n,) where `left` do, send and hear nothing any more."""
+        self.gone = self.gone | left
+        self.ended = np.where(left, self.clock, self.ended)
+        self.clock = np.where(left, np.inf, self.clock)
 
     def send(self, payload: Array, bits: int | None = None, where: Any = None) -> None:
         """Send payload (n, dim) to all neighbours; where it is False a null of one bit goes out.
 
-        bits of a message default to 64 per number. It carries the agent's latest release.
+        bits of a message default to 64 per number. It carries the releases since the last one. What
+        was computed and not released since is charged as a release without noise.
         """
         size = 64 * payload.shape[1] if bits is None else bits
         silent = np.zeros(len(self.who), bool) if where is None else ~np.asarray(where, bool)
+        if self._exposed:
+            payload = self.release(payload, plain(len(self.who), View.NEIGHBOURS), ~silent)
+        leaving = self.leaving
+        if leaving.any():
+            silent, self._release = silent | leaving, np.where(leaving, -1, self._release)
+        for ids in self._ahead:
+            self._world.ledger.sent(ids, self.clock, self.live)
+            self._log_releases(ids, self.live & (ids >= 0))
+        self._ahead = []
+        if self._world.transcript is not None:
+            spoken = np.where(silent[:, None], 0.0, payload)
+            payload = self._world.transcript.send(self.who, self.round, spoken)
         self._carrier.send(self, payload, size, silent)
+        if leaving.any():
+            self.depart(leaving)
+            self.leaving = np.zeros_like(leaving)
 
     def gather(self, within: float = np.inf) -> Gather:
         """Yield this to wait for all neighbours' messages of this iteration, `within` s at most."""

@@ -28,21 +28,24 @@ class Mailbox:
         self.letters: list[dict[int, Array | None]] = [{} for _ in range(neighbours)]
         self.last: Array = np.empty((neighbours, 0))
         self.number = np.zeros(neighbours, np.int64)
+        self.farewell = np.full(neighbours, 1 << 60)  # number of the last message ever
         self.wanted = 0
         self.complete: simpy.Event | None = None
 
-    def put(self, place: int, number: int, letter: Array | None) -> None:
+    def put(self, place: int, number: int, letter: Array | None, last: bool = False) -> None:
         """Take a message of the neighbour at `place`; wake the agent if it was the last wanted."""
         self.letters[place][number] = letter
+        if last:
+            self.farewell[place] = number
         if self.complete is not None and self.has(self.wanted):
             self.complete.succeed()
             self.complete = None
 
     def has(self, number: int) -> bool:
-        """Whether every neighbour's message `number` is here."""
+        """Whether every neighbour's message `number` is here, or will never be sent."""
         return all(
-            number in letters or heard >= number
-            for letters, heard in zip(self.letters, self.number, strict=True)
+            number in letters or heard >= number or last < number
+            for letters, heard, last in zip(self.letters, self.number, self.farewell, strict=True)
         )
 
     def read(self, number: int) -> NDArray[np.bool_]:
@@ -75,6 +78,8 @@ class Post:
 
     def send(self, us: Cohort, payload: Array, bits: int, silent: NDArray[np.bool_]) -> None:
         """Schedule the arrival of one message per link of the agent."""
+        if us.gone[0]:
+            return
         i, log = int(us.who[0]), self.world.log
         log.reserve(self.links.rows * int(self.graph.degree[i]))
         delivered = np.empty(1, np.int64)
@@ -82,18 +87,18 @@ class Post:
             self.flat, self.graph.outgoing, self.graph.out_links, us.who, us.clock, us.round, bits,
             silent, us._release, self.world.settings.horizon, self.arrival, delivered, log.flat,
         )  # fmt: skip
-        self.world.ledger.delivered(us._unsent, delivered)
-        us._unsent = np.full(len(us.who), -1, np.int64)
+        us.served(delivered)
         self.sent[i] += 1
         if self.boxes[i].last.shape[1] == 0:
             self.boxes[i].last = np.zeros((len(self.boxes[i].letters), payload.shape[1]))
-        letter = None if silent[0] else payload[0].copy()
+        letter, last = None if silent[0] else payload[0].copy(), bool(us.leaving[0])
         for e in self.graph.out_links[self.graph.outgoing[i] : self.graph.outgoing[i + 1]]:
             target = int(self.graph.target[e])
             place, number = int(e - self.graph.incoming[target]), int(self.sent[i])
             if self.arrival[e] < np.inf:
                 box = self.boxes[target]
-                self.clock.at(float(self.arrival[e]), partial(box.put, place, number, letter))
+                arrive = partial(box.put, place, number, letter, last)
+                self.clock.at(float(self.arrival[e]), arrive)
             else:
                 self.waits.lost(float(us.clock[0]), i, target, int(us.round[0]))
 
@@ -133,6 +138,9 @@ class Agent:
                 return
             if self.world.observer.failed:
                 raise self.world.observer.failed
+            if self.us.gone[0]:
+                self.finished = True
+                return
             if isinstance(request, Compute):
                 answer = yield from self._compute(request)
             else:
@@ -183,6 +191,6 @@ def play(program: Any, world: World) -> float:
     more = clock.play(world, lambda: all(a.finished for a in agents), churning)
     if all(a.finished for a in agents) or world.reached:
         return float(clock.now)
-    if not more:
+    if not more and not world.settings.over:
         raise post.waits.deadlock(sum(not a.finished for a in agents))
     return world.settings.horizon

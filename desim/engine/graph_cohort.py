@@ -41,6 +41,8 @@ class Wires:
         self.ever_silent = False
         self.overdue = False  # a message is under way when the run's time is over
         self.count = 0
+        self.gone = np.zeros(len(graph.degree), bool)  # agents that have sent their last message
+        self.farewell = np.full(len(graph.source), np.inf)  # when that arrives (links,) s
 
     def send(self, us: Cohort, payload: Array, bits: int, silent: NDArray[np.bool_]) -> None:
         """Put one message per link on its way; nothing leaves an agent that is past the end."""
@@ -51,8 +53,8 @@ class Wires:
             self.flat, self.graph.outgoing, self.graph.out_links, us.who, us.clock, us.round, bits,
             silent, us._release, self.world.settings.horizon, self.arrival, delivered, log.flat,
         )  # fmt: skip
-        self.world.ledger.delivered(us._unsent, delivered)
-        us._unsent = np.full(len(us.who), -1, np.int64)
+        us.served(delivered)
+        self._part(us)
         self.count += 1
         self.sent = payload.copy()
         self.silent = silent
@@ -69,8 +71,17 @@ class Wires:
         self.base = values
         return Heard(graph.incoming, graph.source, values, np.ones(len(graph.source), bool))
 
+    def _part(self, us: Cohort) -> None:
+        """After the last message of an agent nothing is awaited from it but that message."""
+        self.gone, source = us.gone, self.graph.source
+        if us.gone.any():
+            self.arrival = np.where(us.gone[source], self.farewell, self.arrival)
+        if us.leaving.any():
+            self.farewell = np.where(us.leaving[source], self.arrival, self.farewell)
+
     def _keep(self) -> None:
-        self.pending.append((self.count, self.arrival.copy(), self.sent, self.silent))
+        arrival = np.where(self.gone[self.graph.source], np.inf, self.arrival)
+        self.pending.append((self.count, arrival, self.sent, self.silent))
 
     def gather(self, us: Cohort, request: Gather) -> Heard:
         """Advance the clocks to the closing of the gather and return what is heard by then."""
@@ -123,6 +134,8 @@ def play(program: Any, world: World) -> float:
             request = generator.send(answer)
         except StopIteration:
             break
+        if us.gone.all():
+            break
         before = us.clock
         answer = _serve(request, us, wires, world)
         latest = np.maximum.reduce(us.clock)
@@ -130,19 +143,21 @@ def play(program: Any, world: World) -> float:
             waits.note_graph(request, us, before, wires)
         if failed := world.observer.failed:
             end = min(end, failed.time)  # others have not come that far yet: they go on until then
+        end = min(end, world.stopped)
         if latest > end or latest == np.inf:
-            cut |= us.live & (us.clock > end) & (us.clock < np.inf)
-            us.live = (us.clock <= end) & (us.clock < np.inf)
+            cut |= (us.live | us.leaving) & (us.clock > end) & (us.clock < np.inf)
+            us.live = (us.clock <= end) & (us.clock < np.inf) & ~us.leaving
         frontier = min(np.minimum.reduce(us.clock), after)
         if frontier < np.inf:
             world.tick(float(frontier))
     if world.observer.failed:
         raise world.observer.failed
-    if cut.any() or (wires.overdue and (us.clock == np.inf).any()):
+    stuck = (us.clock == np.inf) & ~us.gone
+    if settings.over or cut.any() or (wires.overdue and stuck.any()):
         return settings.horizon
-    if (us.clock == np.inf).any() and not world.reached:
-        raise waits.deadlock(int((us.clock == np.inf).sum()))
-    return float(us.clock[us.clock < np.inf].max(initial=0.0))
+    if stuck.any() and not world.reached:
+        raise waits.deadlock(int(stuck.sum()))
+    return float(max(us.clock[us.clock < np.inf].max(initial=0.0), us.ended.max()))
 
 
 def _serve(request: Any, us: Cohort, wires: Wires, world: World) -> Any:

@@ -31,6 +31,9 @@ class Observer(Protocol):
     def settle(self, frontier: float) -> None:
         """Record what is true before `frontier` s, now that everything before it has happened."""
 
+    def leave(self, agent: int, time: float) -> None:
+        """An agent retires at `time` s: its model stays as it is."""
+
 
 class RoundObserver:
     """Observes a coordinator method: one row per collection, or per `every` seconds if not 0."""
@@ -75,6 +78,9 @@ class RoundObserver:
                 self.rows.network(self._instant * self.every, round_, x, model)
                 self._instant += 1
 
+    def leave(self, agent: int, time: float) -> None:
+        """Nothing to note: the coordinator's rounds go on without the agent."""
+
     @property
     def iterates(self) -> Array | None:
         """Models (rounds + 1, agents, dim), if kept."""
@@ -98,6 +104,7 @@ class ClockObserver:
         self.kept: list[Array] | None = [x0.copy()] if keep else None
         self.model = None
         self._done = np.zeros(len(x0), np.int64)
+        self._left: dict[int, tuple[float, Array]] = {}  # agents that retired: when s, last model
         self._base = x0.copy()  # models at the latest observation
         self._time: dict[int, Array] = {0: np.zeros(len(x0))}
         self._models: dict[int, Array] = {0: x0.copy()}
@@ -123,6 +130,8 @@ class ClockObserver:
             self._missing[round_] = len(self._base)
             if self.kept is not None:
                 self.kept.append(np.full_like(self._base, np.nan))
+            for agent, (since, model) in self._left.items():
+                self._fill(round_, agent, since, model)
         self._done[who] = round_
         self._missing[round_] -= len(who)
         self._time[round_][who] = time
@@ -132,10 +141,29 @@ class ClockObserver:
         if self.every == 0.0:
             self.rows.agents(time, round_, who, x)
 
+    def leave(self, agent: int, time: float) -> None:
+        """Agent retires at `time` s: its model is that of its last round in all later ones."""
+        done = int(self._done[agent])
+        model = (self._models[done] if done in self._models else self._base)[agent].copy()
+        self._left[agent] = (time, model)
+        for round_ in self._time:
+            if round_ > done:
+                self._fill(round_, agent, time, model)
+
+    def _fill(self, round_: int, agent: int, time: float, model: Array) -> None:
+        self._missing[round_] -= 1
+        self._time[round_][agent] = time
+        self._models[round_][agent] = model
+        if self.kept is not None:
+            self.kept[round_][agent] = model
+
     @property
     def rounds(self) -> int:
-        """Rounds that every agent has done."""
-        return int(self._done.min())
+        """Rounds that every agent has done, or every one that has not retired."""
+        if not self._left:
+            return int(self._done.min())
+        stayed = np.delete(self._done, list(self._left))
+        return int(stayed.min() if len(stayed) else self._done.max())
 
     def settle(self, frontier: float) -> None:
         """Record the network rows of instants before `frontier` s."""

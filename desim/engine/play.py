@@ -15,6 +15,7 @@ from desim.engine.world import Discard, Progress, Settings, Sink, World
 from desim.errors import Deadlock, RunError
 from desim.kernels.record import Kind
 from desim.log.outcome import Outcome
+from desim.privacy.transcript import Transcript
 from desim.problem import Problem
 
 Array = NDArray[np.float64]
@@ -24,6 +25,8 @@ ENGINES = {
     ("coordinator", "agents"): star_agents.play,
     ("graph", "cohort"): graph_cohort.play,
     ("graph", "agents"): graph_agents.play,
+    ("central", "cohort"): graph_cohort.play,
+    ("central", "agents"): graph_agents.play,
 }
 
 
@@ -52,13 +55,22 @@ class Simulation:
         """What is minimised."""
         return self.settings.problem
 
-    def play(self, sink: Sink, progress: Callable[[Progress], None] | None = None) -> Outcome:
-        """Play the run once; its tables go to `sink` as it advances."""
+    def play(
+        self,
+        sink: Sink,
+        progress: Callable[[Progress], None] | None = None,
+        transcript: Transcript | None = None,
+    ) -> Outcome:
+        """Play the run once; its tables go to `sink` as it advances.
+
+        transcript: keeps what the agents reveal, or replays what another play revealed.
+        """
         settings, interrupted = self.settings, False
-        if settings.targets and self.method.kind == "graph":
+        stops = settings.budget is not None and settings.budget.on_exhausted == "stop"
+        if (settings.targets or stops) and self.method.kind != "coordinator":
             settings, interrupted = self._scouted(progress)
             progress = None if interrupted else progress
-        world = self._world(settings, sink, progress)
+        world = self._world(settings, sink, progress, transcript)
         program = (
             self.method.coordinator if self.method.kind == "coordinator" else self.method.agents
         )
@@ -80,24 +92,26 @@ class Simulation:
         world.finish(end)
         return self._outcome(world, status, reason, end, wall.monotonic() - began, error)
 
-    def _world(self, settings: Settings, sink: Sink, progress: Any) -> World:
+    def _world(
+        self, settings: Settings, sink: Sink, progress: Any, transcript: Transcript | None = None
+    ) -> World:
         seen = self.observation
         metrics = Metrics(settings.problem, seen.metrics, seen.optimum)
         rows = MetricRows(metrics, settings.targets)
         observer: Any
-        if self.method.kind == "graph":
+        if self.method.kind == "coordinator":
+            observer = RoundObserver(rows, seen.every, seen.iterates, self.method.cures)
+        else:
             observer = ClockObserver(
                 rows, seen.every, seen.iterates, settings.initial("x0"), self.method.cures
             )
-        else:
-            observer = RoundObserver(rows, seen.every, seen.iterates, self.method.cures)
-        return World(settings, observer, sink, progress)
+        return World(settings, observer, sink, progress, transcript)
 
     def _scouted(self, progress: Any) -> tuple[Settings, bool]:
         """Settings whose horizon is the time at which a target holds first; and if Ctrl-C came.
 
         Agents of a graph have clocks of their own: only a first play tells when the network's
-        metric is met, and a second one stops everybody at that time.
+        metric is met or a privacy budget spent, and a second one stops everybody at that time.
         """
         scout, interrupted = self._world(self.settings, Discard(), progress), False
         try:
@@ -106,13 +120,16 @@ class Simulation:
             end = scout.drain() if isinstance(failure, Deadlock) else failure.time
         except KeyboardInterrupt:
             interrupted, end = True, scout.now
+        end = min(end, scout.stopped)
         scout.observer.settle(np.nextafter(end, np.inf))
-        rows, horizon = scout.observer.rows, self.settings.horizon
+        rows, horizon = scout.observer.rows, min(self.settings.horizon, scout.stopped)
         if rows.reached is not None:
             horizon = min(rows.reached, horizon)
         if interrupted:
             horizon = min(scout.now, horizon)
-        return replace(self.settings, horizon=horizon, targets=(), met=rows.met), interrupted
+        over = scout.filter.reason if scout.filter and scout.stopped == horizon < np.inf else ""
+        scouted = replace(self.settings, horizon=horizon, targets=(), met=rows.met, over=over)
+        return scouted, interrupted
 
     def _drive(self, program: Any, world: World) -> float:
         """Run the engine to the end of the run, s; numbers that go wrong are told in words."""
@@ -123,6 +140,8 @@ class Simulation:
         if met := world.observer.rows.met or world.settings.met:
             name, value = met
             return f"stop.metric: {name} {value:g} reached"
+        if over := world.settings.over or (world.filter.reason if world.filter else ""):
+            return over
         if world.observer.rounds >= world.settings.rounds:
             return f"stop.rounds: {world.observer.rounds} rounds done"
         return f"stop.time: {end:g} s passed"
@@ -137,7 +156,8 @@ class Simulation:
         counts["in_flight"] = counts["send"] - counts["deliver"] - counts["lost"]
         counts["play_seconds"] = seconds
         observer: Any = world.observer
+        warnings = [*self.method.warnings, *(world.filter.warnings() if world.filter else ())]
         return Outcome(
             status, reason, end, observer.rounds, dict(world.state), observer.iterates,
-            observer.model, counts, self.engine, self.why, list(self.method.warnings), error,
+            observer.model, counts, self.engine, self.why, warnings, error,
         )  # fmt: skip

@@ -14,7 +14,7 @@ from desim.engine.clock import Clock, Device, Steps
 from desim.engine.hub import Hub, Int
 from desim.engine.requests import Array
 from desim.engine.waits import Waits
-from desim.engine.world import World
+from desim.engine.world import Exhausted, World
 from desim.errors import Deadlock
 from desim.kernels.clients import release_id
 from desim.kernels.network import transmit_one
@@ -31,6 +31,7 @@ class Letter:
     seconds: float
     bits: int
     terms: tuple[Any, ...]
+    price: Array  # what is taken from the agent's budget for it
 
 
 class AgentStation:
@@ -64,32 +65,51 @@ class AgentStation:
             self.arrived.discard(i)
             self.waits[i] = Waits()
             terms = mechanism, view, *amounts[:, i].tolist()
-            letter = Letter(hub.round, hub.exchange, float(seconds), reply_bits, terms)
-            arrival = self.transmit(True, i, letter, bits, -1)
+            price = np.zeros(2) if hub.spending is None else hub.spending.prices[:, i].copy()
+            letter = Letter(hub.round, hub.exchange, float(seconds), reply_bits, terms, price)
+            arrival = self.transmit(True, i, hub.round, hub.exchange, bits, -1)
             if arrival < np.inf:
+                if world.filter is not None:
+                    world.filter.spend(i, price)
                 arrival = self.clients[i].latest = max(arrival, self.clients[i].latest)
                 self.clock.at(arrival, partial(self.clients[i].receive, letter))
             else:
                 self.waits[i].lost(self.now, -1, i, hub.round)
 
-    def transmit(self, down: bool, i: int, letter: Letter, bits: int, release: int) -> float:
+    def post(self, hub: Hub, who: Int, bits: int) -> None:
+        """Send agents who (n,) a message that asks for no reply."""
+        for i in who.tolist():
+            arrival = self.transmit(True, i, hub.round, hub.exchange, bits, -1)
+            if arrival < np.inf:
+                self.clients[i].latest = max(arrival, self.clients[i].latest)
+                self.clock.at(arrival, lambda: None)
+
+    def transmit(
+        self, down: bool, i: int, round_: int, exchange: int, bits: int, release: int
+    ) -> float:
         """Send `bits` on agent i's downlink or uplink now; return the arrival time s."""
         settings, log = self.world.settings, self.world.log
         links = settings.downlinks if down else settings.uplinks
         assert links is not None
         log.reserve(links.rows)
-        side, round_, exchange = 0 if down else UPLINK, letter.round_, letter.exchange
+        side = 0 if down else UPLINK
         arrival = transmit_one(
             links, i, self.now, round_, exchange, bits, release, side, log.rows
         )  # fmt: skip
         return float(arrival)
+
+    def void(self, i: int, letters: list[Letter]) -> None:
+        """Agent i will never answer these letters: their prices are given back."""
+        if self.world.filter is not None:
+            for letter in letters:
+                self.world.filter.refund(i, letter.price)
 
     def reply(self, i: int, letter: Letter) -> None:
         """Agent i has finished the job of `letter`: its reply is on the way."""
         world = self.world
         release = int(release_id(world.settings.problem.agents, i, letter.round_, letter.exchange))
         world.log.add(Kind.RELEASE, UPLINK, i, letter.round_, self.now, release=release)
-        arrival = self.transmit(False, i, letter, letter.bits, release)
+        arrival = self.transmit(False, i, letter.round_, letter.exchange, letter.bits, release)
         served = int(arrival < np.inf)
         world.ledger.charge_one(self.now, i, letter.round_, release, letter.terms, served)
         if served:
@@ -139,7 +159,7 @@ class AgentStation:
         while True:
             try:
                 generator.send(answer)
-            except StopIteration:
+            except (StopIteration, Exhausted):
                 self.finished = True
                 return
             opened = self.now
@@ -174,6 +194,7 @@ class Client:
         """A call arrives: it interrupts an older one where the policy says so, else it waits."""
         policy = self.station.world.settings.policy
         if policy.interrupts and self.mailbox.items:
+            self.station.void(self.agent, self.mailbox.items)
             self.mailbox.items.clear()
         device = self.device
         if policy.interrupts and device.computing and self.station.now < device.until:
@@ -188,6 +209,7 @@ class Client:
             if letter is None:
                 letter = yield self.mailbox.get()
                 while self.mailbox.items:
+                    self.station.void(self.agent, [letter])
                     letter = self.mailbox.items.pop(0)
             assert letter is not None
             if letter.seconds == np.inf:
@@ -196,6 +218,7 @@ class Client:
             try:
                 begin = yield from self.device.work(letter.seconds, letter.round_)
             except simpy.Interrupt as newer:
+                self.station.void(self.agent, [letter])
                 letter = newer.cause
                 continue
             now = self.station.now

@@ -10,8 +10,8 @@ import numpy as np
 from desim.engine.hub import Hub, Int
 from desim.engine.requests import Array
 from desim.engine.waits import Waits
-from desim.engine.world import World
-from desim.kernels.clients import BEGIN, DUE, FINISH, LOGGED, ROUND, SENT, call, settle_due
+from desim.engine.world import Exhausted, World
+from desim.kernels.clients import BEGIN, DUE, FINISH, LOGGED, ROUND, SENT, call, post, settle_due
 
 
 class CohortStation:
@@ -29,10 +29,20 @@ class CohortStation:
 
     def call(self, hub: Hub, who: Int, bits: int, reply_bits: int, work: Array) -> None:
         """Send a call to agents who (n,) and fill in when their replies are due."""
+        spending = hub.spending
+        before = None if spending is None else spending.under_way(hub.calls, who)
         call(
             who, self.now, hub.round, hub.exchange, bits, reply_bits, work, self.defer,
             hub.terms.compiled, self.devices, self._book(hub, len(who)),
         )  # fmt: skip
+        if spending is not None:
+            spending.made(hub.calls, who, hub.round, hub.exchange, before)
+
+    def post(self, hub: Hub, who: Int, bits: int) -> None:
+        """Send agents who (n,) a message that asks for no reply."""
+        log = self.world.log
+        log.reserve(self.rows_per_call * len(who))
+        post(who, self.now, hub.round, hub.exchange, bits, self.devices[1], hub.flat, log.flat)
 
     def settle(self, hub: Hub, until: float) -> None:
         """Write the rows of calls whose computation was over by `until` s."""
@@ -58,7 +68,7 @@ def play(program: Any, world: World) -> float:
     while True:
         try:
             generator.send(answer)
-        except StopIteration:
+        except (StopIteration, Exhausted):
             end = station.now
             break
         opened = station.now

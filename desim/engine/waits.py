@@ -45,8 +45,9 @@ class Waits:
             graph = wires.graph
             for e in range(graph.incoming[i], graph.incoming[i + 1]):
                 source = int(graph.source[e])
-                if wires.arrival[e] == np.inf and before[source] < np.inf:
-                    self.lost(float(before[source]), source, int(i), int(us.round[i]))
+                sent = us.ended[source] if us.gone[source] else before[source]
+                if wires.arrival[e] == np.inf and sent < np.inf:
+                    self.lost(float(sent), source, int(i), int(us.round[i]))
 
     def deadlock(self, waiting: int) -> Deadlock:
         """The error that names the root."""

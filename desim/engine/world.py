@@ -17,7 +17,9 @@ from desim.log.rows import EventLog
 from desim.network.topology import Graph
 from desim.participation import Participation
 from desim.policy import Policy
+from desim.privacy.budget import Budget, Filter
 from desim.privacy.ledger import Ledger
+from desim.privacy.transcript import Transcript
 from desim.problem import Problem
 
 Array = NDArray[np.float64]
@@ -51,6 +53,10 @@ class Progress:
     metric: tuple[str, float] | None
 
 
+class Exhausted(Exception):
+    """The privacy budget ends the run of a coordinator method now."""
+
+
 @dataclass(frozen=True)
 class Churn:
     """Alternating up and down times s of every agent, drawn at addresses; all start up."""
@@ -64,7 +70,8 @@ class Settings:
     """What the scenario fixes: network, devices, waiting and stopping.
 
     rounds and horizon (s) may be inf; targets: stop once any metric <= its value (accuracy: >=).
-    met: the target whose time the horizon is.
+    met: the target whose time the horizon is; noise_seed: of the noise alone, by default the seed.
+    budget: what privacy may cost each agent; over: why it stops everybody at the horizon.
     """
 
     seed: int
@@ -83,6 +90,9 @@ class Settings:
     downlinks: Links | None = None
     churn: Churn | None = None
     batch_limit: int = 1 << 30
+    noise_seed: int | None = None
+    budget: Budget | None = None
+    over: str = ""
 
 
 @dataclass
@@ -93,6 +103,7 @@ class World:
     observer: Observer
     sink: Sink
     report: Callable[[Progress], None] | None = None
+    transcript: Transcript | None = None
     log: EventLog = field(default_factory=EventLog)
     state: dict[str, Array] = field(default_factory=dict)
     now: float = 0.0
@@ -103,7 +114,11 @@ class World:
 
     def __post_init__(self) -> None:
         """Open the ledger."""
-        self.ledger = Ledger(self.settings.seed, self.settings.problem.agents)
+        own = self.settings.noise_seed
+        seed = self.settings.seed if own is None else own
+        self.ledger = Ledger(seed, self.settings.problem.agents)
+        budget, rows = self.settings.budget, self.settings.problem.rows
+        self.filter = None if budget is None else Filter(budget, rows)
 
     def ones(self, size: int) -> Array:
         """An array of `size` ones, made once and not to be written to."""
@@ -157,6 +172,11 @@ class World:
         self.sink.append("events", self.log.take(np.inf))
         self.sink.append("releases", self.ledger.take(np.inf))
         return self.log.last
+
+    @property
+    def stopped(self) -> float:
+        """When the privacy budget stops the run, s; inf while it does not."""
+        return np.inf if self.filter is None else self.filter.stopped
 
     @property
     def reached(self) -> bool:

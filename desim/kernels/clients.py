@@ -164,6 +164,20 @@ def call(who, now, round_, exchange, bits, reply_bits, work, defer, terms, devic
 
 
 @kernel
+def post(who, now, round_, exchange, bits, down, calls, log):
+    """Send agents who (n,) a message of `bits` at `now` s that asks for no reply.
+
+    Its receiver takes later calls after it. down (Links), calls and log come as plain tuples.
+    """
+    downlinks, rows, real = Links(*down), Rows(*log), Calls(*calls).real
+    for r in range(who.shape[0]):
+        i = who[r]
+        arrival = transmit(downlinks, i, now, round_, exchange, bits, -1, 0, True, rows)
+        if arrival < np.inf:
+            real[BEGIN, i] = max(real[BEGIN, i], arrival)
+
+
+@kernel
 def settle_due(until, devices, book):
     """Write the rows of the calls whose computation was over by `until` s: nothing stops them."""
     uplinks = Links(*devices[2])

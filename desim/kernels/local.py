@@ -54,6 +54,13 @@ def plan_for(agents, solver, gamma, *, beta=0.0, q=0.0, tau=0.0, batch=1, printe
     return Plan(codes, rates, bool(printed))
 
 
+def without_noise(plan):
+    """The same plan with tau = 0."""
+    rates = plan.rates.copy()
+    rates[3] = 0.0
+    return plan._replace(rates=rates)
+
+
 @inline
 def _steps(i, sampled, w, whole, block, scale, c, round, epochs, seed, plan, data, scratch, g, u):
     """All local steps of agent i on w (dim,), in place."""

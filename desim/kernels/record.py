@@ -13,7 +13,10 @@ from desim.jit import inline, kernel
 
 
 class Kind(IntEnum):
-    """Kinds of events, in the order that they take at equal time, round and side."""
+    """Kinds of events, in the order that they take at equal time, round and side.
+
+    RETIRE has no place of its own: it takes that of what the agent would have done.
+    """
 
     ACTIVATE = 0
     DOWN = 1
@@ -26,11 +29,14 @@ class Kind(IntEnum):
     DELIVER = 8
     DEADLINE = 9
     AGGREGATE = 10
+    RETIRE = 11
 
 
 KINDS = len(Kind)
 UPLINK = 16  # added to `order` for what an agent sends: it follows what the agent received
 DISTANT = 32  # added to `order` for what closes a collection: it follows every arrival
+INSTEAD = int(Kind.ACTIVATE - Kind.RETIRE)  # who is not called any more retires in its place
+LEAVING = int(UPLINK + Kind.RELEASE - Kind.RETIRE)  # and who may not release, there
 
 
 class Rows(NamedTuple):

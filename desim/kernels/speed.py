@@ -34,3 +34,9 @@ def speeds_into(speeds, who, round_, out):
     """Fill out[r] with the speed 1/s of agent who[r] in round_[r]."""
     for r in range(who.shape[0]):
         out[r] = speed_of(speeds, who[r], round_[r])
+
+
+def fitting(speed, seconds):
+    """How many gradient evaluations (n,) fit into `seconds` s at speeds (n,) 1/s."""
+    most = np.minimum(speed * seconds * (1.0 + 1e-12), float(1 << 40))
+    return np.floor(most).astype(np.int64)

@@ -4,7 +4,7 @@ A release is a transmitted value computed from private data. Its id is round * a
 of an adversary, sensitivities and scales stand in the row, so that every accountant is a replay.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cached_property
 from typing import Any
@@ -13,19 +13,35 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from desim.jit import kernel
-from desim.kernels.clients import Charges, charge, release_id
-from desim.keys import Stream, address, counter, normal, seed_word
+from desim.kernels.clients import charge
+from desim.keys import seed_word
+from desim.privacy.charges import charge_each, deliver, empty, stamp
+from desim.privacy.draws import add_discrete, add_laplace, add_normal, add_spherical
 
-NOISE = int(Stream.NOISE)
+NUMBERED = 255 << 24  # step of draws that a method numbers itself: no exchange comes that far
 
 
 class Mechanism(IntEnum):
-    """How a release was randomised."""
+    """How a release was randomised, and what sensitivity D and scale s of its row mean.
+
+    gaussian: L2 and standard deviation, (D/s)-GDP; noisy-gradient: the same for the end of a noisy
+    training, D being the effective sensitivity; laplace: L1 and b; discrete-gaussian: L2 on a
+    lattice, zCDP D^2/(2 s^2); objective-perturbation: noise on the objective that is minimised,
+    zCDP D^2/(2 s^2) and a rest of 1e-8; sparse-vector: one noisy comparison, pure DP D/s; reused: a
+    noise draw that has served another value, infinite; l2-laplace: density exp(-||e||/s), L2, pure
+    DP D/s; objective-laplace: the same on an objective; none: infinite unless D = 0.
+    """
 
     NONE = 0
     GAUSSIAN = 1
     NOISY_GRADIENT = 2
+    LAPLACE = 3
+    DISCRETE_GAUSSIAN = 4
+    OBJECTIVE_PERTURBATION = 5
+    SPARSE_VECTOR = 6
+    REUSED = 7
+    L2_LAPLACE = 8
+    OBJECTIVE_LAPLACE = 9
 
 
 class View(IntEnum):
@@ -33,14 +49,17 @@ class View(IntEnum):
 
     COORDINATOR = 0
     NEIGHBOURS = 1
+    PUBLIC = 2
 
 
 @dataclass(frozen=True)
 class Terms:
     """What one release of each agent costs, arrays (agents,).
 
-    sensitivity: L2, replace-one, of the value before noise (inf: unbounded); scale: standard
-    deviation per coordinate in the same unit; sampling: fraction of the rows used, nan for all.
+    sensitivity: replace-one, of the value before noise, in the norm of the mechanism (inf:
+    unbounded); scale: of the noise per coordinate in the same unit; sampling: fraction of the rows
+    used, nan for all; resolution: distance of the levels of discrete noise; coupled: bound on the
+    L2 difference of two values with the same noise inside, None where it is the sensitivity.
     """
 
     mechanism: Mechanism
@@ -48,6 +67,14 @@ class Terms:
     sensitivity: NDArray[np.float64]
     scale: NDArray[np.float64]
     sampling: NDArray[np.float64]
+    resolution: float = 0.0
+    coupled: NDArray[np.float64] | None = None
+
+    def of(self, who: Any) -> "Terms":
+        """Rows (n,) of agents who (n,)."""
+        coupled = None if self.coupled is None else self.coupled[who]
+        rows = self.sensitivity[who], self.scale[who], self.sampling[who]
+        return Terms(self.mechanism, self.view, *rows, self.resolution, coupled)
 
     @cached_property
     def compiled(self) -> tuple[int, int, NDArray[np.float64]]:
@@ -67,51 +94,6 @@ def plain(agents: int, view: View, sensitivity: float = np.inf) -> Terms:
     )
 
 
-@kernel
-def _charge_each(
-    charges: Any, time: Any, who: Any, round_: Any, exchange: int, agents: int, terms: Any,
-    where: Any, release: Any,
-) -> None:  # fmt: skip
-    mechanism, view, amounts = terms
-    for r in range(who.shape[0]):
-        release[r] = -1
-        if where[r] and time[r] < np.inf:
-            i, k = who[r], round_[r]
-            release[r] = release_id(agents, i, k, exchange)
-            sensitivity, scale, sampling = amounts[0, r], amounts[1, r], amounts[2, r]
-            charge(
-                charges, time[r], i, k, release[r], mechanism, view, 0, sensitivity, scale, sampling
-            )  # fmt: skip
-
-
-@kernel
-def _add_normals(
-    seed: Any, who: Any, round_: Any, step: int, scale: Any, where: Any, value: Any, out: Any
-) -> None:
-    for r in range(who.shape[0]):
-        k1 = address(NOISE, who[r], -1)
-        c0 = counter(round_[r], step)
-        for j in range(value.shape[1]):
-            out[r, j] = value[r, j]
-            if where[r]:
-                out[r, j] += scale[r] * normal(seed, k1, c0, j)
-
-
-@kernel
-def _deliver(charges: Any, release: Any, delivered: Any) -> bool:
-    """Add the recipients of release[r]; both run in one order, the newest rows at the end."""
-    row = charges.n[0] - 1
-    for r in range(release.shape[0] - 1, -1, -1):
-        if release[r] < 0:
-            continue
-        while row >= 0 and charges.ints[row, 2] != release[r]:
-            row -= 1
-        if row < 0:
-            return False
-        charges.ints[row, 5] += delivered[r]
-    return True
-
-
 MECHANISMS = pd.Index([one.name.lower().replace("_", "-") for one in Mechanism])
 VIEWS = pd.Index([one.name.lower() for one in View])
 
@@ -122,13 +104,14 @@ class Ledger:
     def __init__(self, seed: int, agents: int) -> None:
         self.seed = seed_word(seed)
         self.agents = agents
-        self.charges = _empty(1024)
+        self.charges = empty(1024)
+        self.served: dict[tuple[int, int], tuple[Any, int]] = {}  # by numbered draws
 
     def reserve(self, rows: int) -> None:
         """Make room for `rows` more rows."""
         used = int(self.charges.n[0])
         if used + rows > len(self.charges.ints):
-            larger = _empty(2 * (used + rows))
+            larger = empty(2 * (used + rows))
             larger.ints[:used] = self.charges.ints[:used]
             larger.floats[:used] = self.charges.floats[:used]
             larger.n[0] = used
@@ -143,27 +126,100 @@ class Ledger:
         value: NDArray[np.float64],
         terms: Terms,
         where: Any,
+        draw: int | None = None,
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Charge the releases of agents who[r] if where[r]; return (value + noise, release ids).
 
         value (n, dim); terms hold arrays (n,); exchange: releases of this round before this one,
-        so that no draw serves twice. Without noise the value comes back as it is.
+        so that no draw serves twice. draw: use the noise of this number instead; the same value
+        again is the same release, another one is charged as `reused`. Without noise the value comes
+        back as it is.
         """
         self.reserve(len(who))
-        ids = np.empty(len(who), np.int64)
+        ids, first = np.empty(len(who), np.int64), int(self.charges.n[0])
         costs = terms.compiled
-        _charge_each(self.charges, time, who, round_, exchange, self.agents, costs, where, ids)
+        charge_each(self.charges, time, who, round_, exchange, self.agents, costs, where, ids)
         if terms.mechanism is Mechanism.NONE:
             return value, ids
-        noisy = np.empty_like(value)
-        _add_normals(self.seed, who, round_, exchange << 24, terms.scale, where, value, noisy)
-        return noisy, ids
+        if draw is None:
+            return self._noisy(who, round_, exchange << 24, value, terms, where), ids
+        self._redrawn(draw, who, value, terms, ids, first)
+        return self._noisy(who, np.full_like(round_, draw), NUMBERED, value, terms, where), ids
+
+    def ahead(
+        self, who: Any, round_: Any, exchange: int, dim: int, terms: Terms, where: Any
+    ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Draw noise (n, dim) that enters a computation, and charge what will come of it.
+
+        The rows wait for `sent` to say when that leaves the agent; until then they cost nothing.
+        """
+        first, now = int(self.charges.n[0]), np.zeros(len(who))
+        noise, ids = self.release(
+            now, who, round_, exchange, np.zeros((len(who), dim)), terms, where
+        )
+        self.charges.floats[first : int(self.charges.n[0]), 0] = np.inf
+        return noise, ids
+
+    def sent(self, release: NDArray[np.int64], time: Any, live: Any) -> None:
+        """What came of the noise of release[r], drawn ahead, leaves at time[r] s if live[r]."""
+        stamp(self.charges, release, time, live)
+
+    def compare(
+        self, time: Any, who: Any, round_: Any, exchange: int, margin: NDArray[np.float64],
+        terms: Terms, query_scale: Any, threshold_scale: Any, where: Any,
+    ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:  # fmt: skip
+        """Charge noisy comparisons; return (noisy margins (n,), release ids).
+
+        margin (n,): query minus threshold, which get fresh Laplace noise of their scales (n,): each
+        of the two makes the answer D/scale-DP, so that terms have the larger one.
+        """
+        self.reserve(len(who))
+        ids, nothing = np.empty(len(who), np.int64), np.zeros((len(who), 2))
+        costs = terms.compiled
+        charge_each(self.charges, time, who, round_, exchange, self.agents, costs, where, ids)
+        place = self.seed, who, round_, exchange << 24
+        noise = add_laplace(*place, np.ones(len(who)), where, nothing)
+        return margin + query_scale * noise[:, 0] - threshold_scale * noise[:, 1], ids
+
+    def _noisy(
+        self, who: Any, round_: Any, step: int, value: NDArray[np.float64], terms: Terms, where: Any
+    ) -> NDArray[np.float64]:
+        place = (self.seed, who, round_, step, terms.scale, where, value)
+        if terms.mechanism in (Mechanism.LAPLACE, Mechanism.SPARSE_VECTOR):
+            return add_laplace(*place)
+        if terms.mechanism in (Mechanism.L2_LAPLACE, Mechanism.OBJECTIVE_LAPLACE):
+            return add_spherical(*place)
+        if terms.mechanism is Mechanism.DISCRETE_GAUSSIAN:
+            return add_discrete(*place, terms.resolution)
+        return add_normal(*place)
+
+    def _redrawn(
+        self, draw: int, who: Any, value: NDArray[np.float64], terms: Terms,
+        ids: NDArray[np.int64], first: int,
+    ) -> None:  # fmt: skip
+        """Compare with what the noise of this number served before, row by row from `first`."""
+        rows = self.charges.ints
+        for row, r in enumerate(np.flatnonzero(ids >= 0), first):
+            told = (int(terms.mechanism), float(terms.scale[r]), value[r].tobytes())
+            before, release = self.served.setdefault((int(who[r]), draw), (told, int(ids[r])))
+            if before == told:
+                rows[row, 2] = ids[r] = release
+            else:
+                rows[row, 3] = Mechanism.REUSED
 
     def noise_key(self, terms: Terms | None) -> np.uint64:
         """Return the key of in-kernel noise for calls charged with `terms`; refuse all others."""
         if terms is None or terms.mechanism is Mechanism.NONE:
             raise RuntimeError("noise was asked for by a call that declares no charge")
         return np.uint64(self.seed)
+
+    def noise(
+        self, who: Any, round_: Any, exchange: int, value: NDArray[np.float64], terms: Terms
+    ) -> NDArray[np.float64]:
+        """Value (n, dim) of charged calls to agents who (n,) with the noise of terms (agents,)."""
+        self.noise_key(terms)
+        mine, everybody = replace(terms, scale=terms.scale[who]), np.ones(len(who), bool)
+        return self._noisy(who, round_, exchange << 24, value, mine, everybody)
 
     def charge_one(
         self, time: float, agent: int, round_: int, release: int, terms: tuple[Any, ...],
@@ -179,7 +235,7 @@ class Ledger:
 
     def delivered(self, release: NDArray[np.int64], recipients: NDArray[np.int64]) -> None:
         """Note that the network serves recipients (n,) of each release (n,); follows release()."""
-        if not _deliver(self.charges, release, recipients):
+        if not deliver(self.charges, release, recipients):
             raise RuntimeError("a release must be sent before its agent yields again")
 
     def take(self, frontier: float) -> dict[str, Any]:
@@ -193,12 +249,6 @@ class Ledger:
         self.charges.floats[: len(late_floats)] = late_floats
         self.charges.n[0] = len(late_ints)
         return columns
-
-
-def _empty(capacity: int) -> Charges:
-    return Charges(
-        np.empty((capacity, 6), np.int64), np.empty((capacity, 4)), np.zeros(1, np.int64)
-    )
 
 
 def _columns(ints: NDArray[np.int64], floats: NDArray[np.float64]) -> dict[str, Any]:

@@ -1,25 +1,92 @@
-"""Noise schedules: the standard deviation of a release from its round and its sensitivity."""
+"""Noise schedules, and the terms of a release: its mechanism, sensitivity and scale in a round.
 
-from dataclasses import dataclass
-from typing import Any
+sigma is always the standard deviation per coordinate of what a method perturbs. A method states the
+L2 sensitivity of its value once; `terms` turns it into that of the mechanism.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
+
+from desim.privacy.ledger import Mechanism, Terms, View
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Gaussian:
-    """Gaussian noise: standard deviation sigma in round 1, variance times `decay` each round."""
+class _Deviation:
+    """Noise of standard deviation sigma in round 1, variance times `decay` each round."""
 
     sigma: float
     decay: float = 1.0
 
+    def deviation(self, round_: Any, like: Array) -> Array:
+        """Standard deviation per coordinate, shaped as `like`, in rounds 1, 2, ..."""
+        deviation = self.sigma * self.decay ** ((np.asarray(round_, float) - 1.0) / 2.0)
+        return np.asarray(deviation * np.ones_like(like))
+
+    def times(self, factor: float) -> Self:
+        """The same schedule with `factor` times the deviation."""
+        return replace(self, sigma=self.sigma * factor)
+
+    @property
+    def given(self) -> dict[str, float]:
+        """What a target calibrates: {key of privacy.noise: value}."""
+        return {"sigma": self.sigma}
+
+
+@dataclass(frozen=True)
+class Gaussian(_Deviation):
+    """Gaussian noise: standard deviation sigma in round 1, variance times `decay` each round."""
+
+    mechanism: ClassVar[Mechanism] = Mechanism.GAUSSIAN
+
     def scale(self, round_: Any, sensitivity: Array) -> Array:
         """Standard deviation per coordinate, shaped as `sensitivity`, in rounds 1, 2, ..."""
-        deviation = self.sigma * self.decay ** ((np.asarray(round_, float) - 1.0) / 2.0)
-        return deviation * np.ones_like(sensitivity)
+        return self.deviation(round_, sensitivity)
+
+
+@dataclass(frozen=True)
+class Laplace(_Deviation):
+    """Laplace noise of scale b = sigma / sqrt 2 on each coordinate (Dwork, Roth 2014, Def. 3.3)."""
+
+    mechanism: ClassVar[Mechanism] = Mechanism.LAPLACE
+
+    def scale(self, round_: Any, sensitivity: Array) -> Array:
+        """Scale b, shaped as `sensitivity`, in rounds 1, 2, ..."""
+        return np.asarray(self.deviation(round_, sensitivity) / np.sqrt(2.0))
+
+
+@dataclass(frozen=True)
+class L2Laplace(_Deviation):
+    """Noise of density exp(-||e|| / s) (Chaudhuri, Monteleoni, Sarwate 2011).
+
+    Its variance per coordinate is (dim + 1) s^2, which `terms` turns sigma into s by.
+    """
+
+    mechanism: ClassVar[Mechanism] = Mechanism.L2_LAPLACE
+
+    def scale(self, round_: Any, sensitivity: Array) -> Array:
+        """Standard deviation per coordinate, shaped as `sensitivity`, in rounds 1, 2, ..."""
+        return self.deviation(round_, sensitivity)
+
+
+@dataclass(frozen=True)
+class DiscreteGaussian(_Deviation):
+    """Noise resolution * N_Z(0, (sigma / resolution)^2) (Canonne, Kamath, Steinke 2020, Thm 4).
+
+    Values are rounded to multiples of `resolution` first: on other values its support would tell
+    them. sigma is the parameter; the standard deviation of N_Z is never above it.
+    """
+
+    resolution: float = 1.0
+    mechanism: ClassVar[Mechanism] = Mechanism.DISCRETE_GAUSSIAN
+
+    def scale(self, round_: Any, sensitivity: Array) -> Array:
+        """Parameter sigma, shaped as `sensitivity`, in rounds 1, 2, ..."""
+        return self.deviation(round_, sensitivity)
 
 
 @dataclass(frozen=True)
@@ -31,11 +98,71 @@ class DynamicZcdp:
 
     phi: float
     growth: float = 1.0
+    mechanism: ClassVar[Mechanism] = Mechanism.GAUSSIAN
 
     def scale(self, round_: Any, sensitivity: Array) -> Array:
         """Standard deviation per coordinate, shaped as `sensitivity`, in rounds 1, 2, ..."""
         phi = self.phi / self.growth ** (np.asarray(round_, float) - 1.0)
         return np.asarray(sensitivity / np.sqrt(2.0 * phi))
 
+    def times(self, factor: float) -> "DynamicZcdp":
+        """The same schedule with `factor` times the deviation."""
+        return replace(self, phi=self.phi / factor**2)
 
-Noise = Gaussian | DynamicZcdp
+    @property
+    def given(self) -> dict[str, float]:
+        """What a target calibrates: {key of privacy.noise: value}."""
+        return {"phi": self.phi}
+
+
+@dataclass(frozen=True)
+class Classical(DynamicZcdp):
+    """sigma = Delta sqrt(2 ln(1.25/delta)) / epsilon in every round (Dwork, Roth 2014, Thm A.1).
+
+    epsilon, delta: of one round, (epsilon, delta)-DP where epsilon < 1; composition: how they came
+    from those of the run. It spends phi = epsilon^2 / (4 ln(1.25/delta)) of zCDP in a round.
+    """
+
+    epsilon: float = 0.0
+    delta: float = 0.0
+    composition: str = "none"
+
+    @classmethod
+    def of(cls, epsilon: float, delta: float, composition: str) -> Self:
+        """The mechanism that gives every round epsilon and delta."""
+        phi = epsilon**2 / (4.0 * np.log(1.25 / delta))
+        return cls(float(phi), 1.0, epsilon, delta, composition)
+
+
+Noise = Gaussian | Laplace | L2Laplace | DiscreteGaussian | DynamicZcdp
+
+
+def terms(
+    noise: Noise | None,
+    view: View,
+    round_: Any,
+    sensitivity: Array,
+    dim: int,
+    sampling: Array | None = None,
+) -> Terms:
+    """Return the terms (n,) of releasing values (n, dim) in rounds 1, 2, ...
+
+    sensitivity (n,): L2, replace-one, before noise; sampling (n,): fraction of the rows used.
+    Laplace: L1 <= sqrt(dim) L2. Discrete Gaussian: rounding moves each coordinate by at most half a
+    level in both values, so that L2 grows by resolution sqrt(dim).
+    """
+    share = np.full(sensitivity.shape, np.nan) if sampling is None else sampling
+    if noise is None:
+        nothing = np.zeros_like(sensitivity)
+        return Terms(Mechanism.NONE, view, sensitivity, nothing, share)
+    scale, kind = noise.scale(round_, sensitivity), noise.mechanism
+    if isinstance(noise, Laplace):
+        wide = np.sqrt(dim) * sensitivity
+        return Terms(kind, view, wide, scale, share, coupled=sensitivity)
+    if isinstance(noise, L2Laplace):
+        return Terms(kind, view, sensitivity, scale / np.sqrt(dim + 1.0), share)
+    if isinstance(noise, DiscreteGaussian):
+        step = noise.resolution * np.sqrt(dim)
+        rounded = np.where(sensitivity > 0.0, sensitivity + step, 0.0)
+        return Terms(kind, view, rounded, scale, share, noise.resolution)
+    return Terms(kind, view, sensitivity, scale, share)

@@ -19,6 +19,7 @@ from desim.runs import directory as place
 from desim.runs.interruption import Interruption
 from desim.runs.run import Directory, Memory, Run, Store
 from desim.scenario.build import build
+from desim.scenario.calibration import completed
 from desim.scenario.load import load, resolved_yaml
 from desim.scenario.schema import Scenario
 
@@ -41,8 +42,9 @@ def run(
     if path is not None:
         place.check_free(path, force)
     loaded = _loaded(scenario, overrides)
-    text = resolved_yaml(loaded)
     simulation = build(loaded)
+    loaded = completed(loaded, simulation.method.noise)
+    text = resolved_yaml(loaded)
     manifest = _manifest(loaded, text, simulation)
     if path is not None:
         place.claim(path, manifest, force)
@@ -82,8 +84,16 @@ def _manifest(scenario: Scenario, text: str, simulation: Simulation) -> dict[str
         "why": simulation.why,
         "scenario_sha256": hashlib.sha256(text.encode()).hexdigest(),
         "problem_sha256": simulation.problem.digest(),
+        "rows": simulation.problem.rows.tolist(),
+        **_calibrated(scenario, simulation),
         "versions": place.versions(),
     }
+
+
+def _calibrated(scenario: Scenario, simulation: Simulation) -> dict[str, Any]:
+    """What the privacy target has set: {"calibrated": {"sigma": ...}}."""
+    target, noise = scenario.privacy and scenario.privacy.target, simulation.method.noise
+    return {"calibrated": noise.given} if target and noise else {}
 
 
 def _play(

@@ -15,9 +15,12 @@ from desim.runs.directory import SCENARIO, read_arrays, read_manifest
 
 if TYPE_CHECKING:
     from desim.plots import Axes
+    from desim.privacy.accountants import Account
     from desim.scenario.schema import Scenario
 
 NETWORK = -1
+DELTA = 1e-5
+TERMS = ("view", "relation", "delta", "method", "assumptions", "flags")
 RISING = frozenset({"accuracy"})  # metrics that are better when larger
 
 
@@ -167,10 +170,49 @@ class Run:
         met = curve["value"] >= value if metric in RISING else curve["value"] <= value
         return float(curve["time"][met].min()) if met.any() else float("inf")
 
+    def account(
+        self,
+        delta: float | None = None,
+        view: str | None = None,
+        relation: str | None = None,
+        amplification: bool = True,
+    ) -> "Account":
+        """What the run's releases cost; terms that are None are those of the scenario's `privacy`.
+
+        Without such a section: delta 1e-5, view eavesdropper, relation replace-one. See
+        `desim.privacy.accountants.account`; InputError for terms that have no meaning.
+        """
+        from desim.privacy.accountants import account
+
+        stated = self.scenario.privacy if self._scenario or self.directory else None
+        seen = view or (stated.view if stated else "eavesdropper")
+        return account(
+            self.releases,
+            rows=self.manifest.get("rows"),
+            delta=delta if delta is not None else (stated.delta if stated else DELTA),
+            view=seen,
+            relation=relation or (stated.relation if stated else "replace-one"),
+            events=self.events if seen.startswith("direct") else None,
+            amplification=amplification,
+        )
+
+    def epsilon(
+        self, delta: float | None = None, view: str | None = None, relation: str | None = None
+    ) -> pd.DataFrame:
+        """Columns time s, agent, epsilon, cumulative: the last row of an agent is final.
+
+        What the numbers mean is in `.attrs`: view, relation, delta, method, assumptions, flags.
+        Terms are those of `account`.
+        """
+        told = self.account(delta, view, relation)
+        curve = told.curve.copy()
+        curve.attrs = {name: getattr(told, name) for name in TERMS}
+        return curve
+
     def plot(
         self, x: str = "time", metric: str | None = None, out: str | Path | None = None
     ) -> "Axes":
-        """Plot a metric against time, round or bytes; see `desim.plots.plot`."""
+        """Plot a metric against time, round, bytes or epsilon; see `desim.plots.plot`."""
         from desim.plots import plot
 
         return plot([self], x=x, metric=metric, out=out)

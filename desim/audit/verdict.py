@@ -1,0 +1,102 @@
+"""What two samples of scores say about a claim: `refuted`, or `not refuted`, and nothing else.
+
+A claim is tested as it is stated: (epsilon, delta) by events and, where the score is the exact
+likelihood ratio, by the hockey-stick divergence; mu-GDP and rho-zCDP by an event of their own,
+which takes far fewer runs. The tests of a claim share its level.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from desim.audit.evidence import Certified, Event, best_event, certify, hockey_stick
+
+Array = NDArray[np.float64]
+SELECTION = 0.3  # share of the runs that chooses the event
+GRID = 60
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A privacy claim for one agent, and where it comes from.
+
+    mu, rho: the claim also says mu-GDP, rho-zCDP; None where it says (epsilon, delta)-DP only.
+    """
+
+    name: str
+    epsilon: float
+    delta: float
+    mu: float | None = None
+    rho: float | None = None
+    about: str = ""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One parameter of a claim against its lower bound; the event that gave it, if one did."""
+
+    parameter: str
+    method: str
+    claimed: float
+    low: float
+    event: Event | None = None
+    certified: Certified | None = None
+
+    @property
+    def refutes(self) -> bool:
+        """Whether the mechanism exceeds what is claimed."""
+        return self.low > self.claimed
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What the runs say about one claim; false alarms have probability `level` at most."""
+
+    claim: Claim
+    level: float
+    tests: tuple[Comparison, ...]
+
+    @property
+    def verdict(self) -> Literal["refuted", "not refuted"]:
+        """`refuted` if any test contradicts the claim; an audit cannot verify."""
+        return "refuted" if any(test.refutes for test in self.tests) else "not refuted"
+
+    @property
+    def epsilon_low(self) -> float:
+        """The largest lower bound of epsilon at the claim's delta."""
+        return max(test.low for test in self.tests if test.parameter == "epsilon")
+
+
+def judge(claim: Claim, old: Array, new: Array, *, exact: bool, level: float = 0.01) -> Finding:
+    """Test `claim` on scores of runs on D (`old`) and on D' (`new`), rounded already.
+
+    exact: the scores are log-likelihood ratios of all that the view shows.
+    """
+    strengths: dict[str, tuple[float, Callable[[Certified], Array]]] = {
+        "epsilon": (claim.epsilon, lambda shown: shown.epsilon(claim.delta))
+    }
+    if claim.mu is not None:
+        strengths["mu"] = claim.mu, lambda shown: shown.mu
+    if claim.rho is not None:
+        strengths["rho"] = claim.rho, lambda shown: shown.rho
+    share = level / (len(strengths) + exact)
+    first, second = _shares(old), _shares(new)
+    tests = []
+    for parameter, (claimed, strength) in strengths.items():
+        event = best_event(first[0], second[0], strength, share / 2)
+        shown = certify(event, first[1], second[1], share)
+        tests.append(Comparison(parameter, "event", claimed, float(strength(shown)), event, shown))
+    if exact:
+        top = 2.0 * claim.epsilon if 0.5 < claim.epsilon < np.inf else 30.0
+        low, _ = hockey_stick(old, new, claim.delta, share, np.linspace(0.0, top, GRID))
+        tests.append(Comparison("epsilon", "hockey-stick", claim.epsilon, low))
+    return Finding(claim, level, tuple(tests))
+
+
+def _shares(scores: Array) -> tuple[Array, Array]:
+    """The runs that choose the event, and those that certify it."""
+    cut = int(np.ceil(SELECTION * len(scores)))
+    return scores[:cut], scores[cut:]

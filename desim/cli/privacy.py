@@ -1,0 +1,72 @@
+"""What `desim privacy` prints: a table of views, then what the paper says, flags and caveats."""
+
+import math
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+if TYPE_CHECKING:
+    from desim.privacy.bounds.claims import Claim
+    from desim.runs.privacy import Statement
+
+HEADS = ("view", "relation", "delta", "paper epsilon", "rigorous epsilon", "method")
+
+
+def lines(name: str, statement: "Statement") -> list[str]:
+    """Lines of text: a title, the table, and one aligned line per fact, none of them twice."""
+    rows = [HEADS, *(_cells(row, statement.claim) for _, row in statement.table.iterrows())]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(HEADS))]
+    table = [
+        "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+    facts = [*_paper(statement), *_facts(statement.table, "assumptions", "assumes")]
+    facts += _facts(statement.table, "flags", "flag")
+    facts += [("flag", f"tuned on data, not charged: {text}") for text in statement.tuned]
+    facts += [("caveat", text) for text in statement.caveats]
+    width = max(len(key) for key, _ in facts) + 2
+    told = [f"  {key:{width}}{text}" for key, text in facts]
+    return [f"{name}: privacy", *(f"  {row}" for row in table), "", *told]
+
+
+def epsilon(value: float) -> str:
+    """An epsilon, readable: 3.421, infinite."""
+    return "infinite" if math.isinf(value) else f"{value:.4g}"
+
+
+def _cells(row: "pd.Series[float]", claim: "Claim | None") -> tuple[str, ...]:
+    paper, rigorous = row["paper epsilon"], epsilon(row["rigorous epsilon"])
+    said = "none" if math.isnan(paper) else epsilon(paper)
+    if claim is not None and said != "none" and not claim.bound.covers(str(row["view"])):
+        said += " (another view)"
+    if row["median epsilon"] != row["rigorous epsilon"]:
+        rigorous += f" (median {epsilon(row['median epsilon'])})"
+    return (
+        str(row["view"]), str(row["relation"]), f"{row['delta']:g}", said, rigorous,
+        str(row["method"]),
+    )  # fmt: skip
+
+
+def _paper(statement: "Statement") -> list[tuple[str, str]]:
+    claim = statement.claim
+    if claim is None:
+        return [("paper", statement.silence)]
+    bound = claim.bound
+    terms = f"view: {bound.view}; {claim.relation}; delta {claim.delta:g}; {claim.method}"
+    said = f"epsilon {epsilon(claim.worst)} by {bound.theorem} ({bound.paper}); {terms}"
+    facts = [("paper", said), ("verdict", f"{bound.verdict}: {bound.wrong}")]
+    facts += [("", f"desim says instead: {bound.rigorous}")]
+    return facts + [("unmet", text) for text in claim.unmet]
+
+
+def _facts(table: pd.DataFrame, column: str, key: str) -> list[tuple[str, str]]:
+    """Each text once, with the views that it is about where not all have it."""
+    found: dict[str, list[str]] = {}
+    for view, texts in zip(table["view"], table[column], strict=True):
+        for text in texts:
+            found.setdefault(text, []).append(str(view))
+    everywhere = len(table)
+    return [
+        (key, text if len(views) == everywhere else f"{', '.join(views)}: {text}")
+        for text, views in found.items()
+    ]

@@ -1,0 +1,132 @@
+"""The private verbs of a cohort: noise and its ledger rows, for both engines.
+
+Whatever draws noise charges for it in the same call, and asks the budget before.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from desim.engine.requests import Array
+from desim.engine.retirement import admitted
+from desim.engine.world import World
+from desim.kernels.network import log_each
+from desim.kernels.record import UPLINK, Kind
+from desim.privacy.ledger import Terms
+
+Int = NDArray[np.int64]
+
+
+class Releasing:
+    """Agents `who` (n,) in their `round` (n,) at `clock` (n,) s, as far as they release values."""
+
+    who: Int
+    round: Int
+    clock: Array
+    live: NDArray[np.bool_]
+    _world: World
+    _release: Int
+    _unsent: list[Int]  # ids (n,) of releases that the next message carries
+    _ahead: list[Int]  # those whose noise was drawn before a computation
+    _exposed: bool  # whether something was computed that no release has noised since
+    _covered: bool  # whether noise drawn ahead covers the next computation
+    _releases: int  # in this round
+
+    def release(
+        self, value: Array, terms: Terms, where: Any = None, draw: int | None = None
+    ) -> Array:
+        """Return value (n, dim) with the noise of `terms`, charged to the agents where `where`.
+
+        draw: noise of this number instead of fresh one; it may serve one value only.
+        """
+        world, mask = self._world, admitted(self, self._world, terms, where)
+        noisy, ids = world.ledger.release(
+            self.clock, self.who, self.round, self._releases, value, terms, mask, draw
+        )
+        self._note(ids, mask)
+        self._exposed = False
+        if world.transcript is not None:
+            noisy = world.transcript.release(self.who, self.round, ids, value, noisy, terms)
+        return noisy
+
+    def perturbation(self, dim: int, terms: Terms, where: Any = None) -> Array:
+        """Return noise (n, dim) that enters the next computation; its outcome needs no release.
+
+        Objective perturbation: the row, of the agents where `where`, gets the time of the message
+        that carries the outcome.
+        """
+        ledger, mask = self._world.ledger, admitted(self, self._world, terms, where)
+        noise, ids = ledger.ahead(self.who, self.round, self._releases, dim, terms, mask)
+        self._note(ids, np.zeros_like(mask))
+        self._ahead, self._covered = [*self._ahead, ids], True
+        return noise
+
+    def charged(self, terms: Terms) -> NDArray[np.uint64]:
+        """Return keys (n,) of noise inside the next computation, whose outcome has these terms."""
+        self.perturbation(0, terms)
+        return np.full(len(self.who), self._world.ledger.noise_key(terms))
+
+    def released(self, output: Array, value: Callable[[], Array], terms: Terms) -> Array:
+        """What to use for output (n, dim) of `charged` noise; value(): the same without noise."""
+        kept, batch = self._world.transcript, (self.who, self.round, self._ahead[-1])
+        return output if kept is None else kept.release(*batch, value(), output, terms)
+
+    def above(
+        self, margin: Array, terms: Terms, threshold_scale: Any = 0.0, where: Any = None
+    ) -> NDArray[np.bool_]:
+        """Whether margin (n,), a query minus its threshold, is >= 0 with fresh noise on both.
+
+        Not `where` is no question, answered False without charge.
+
+        One answer of a sparse vector, charged whatever it is: silence tells as much as a message.
+        Scales b of Laplace noise (n,): terms.scale of the query, threshold_scale.
+        """
+        world, second = self._world, np.broadcast_to(threshold_scale, self.who.shape)
+        wide = replace(terms, scale=np.maximum(terms.scale, second))
+        mask = admitted(self, self._world, wide, where)
+        noisy, ids = world.ledger.compare(
+            self.clock,
+            self.who,
+            self.round,
+            self._releases,
+            margin,
+            wide,
+            terms.scale,
+            second,
+            mask,
+        )
+        self._note(ids, mask)
+        if world.transcript is not None:
+            batch = self.who, self.round, ids, margin[:, None], noisy[:, None]
+            noisy = world.transcript.release(*batch, terms)[:, 0]
+        return np.asarray((noisy >= 0.0) & mask)
+
+    def _note(self, ids: Int, now: NDArray[np.bool_]) -> None:
+        """The next message carries releases ids (n,), -1 for none; log those made `now` (n,)."""
+        self._releases += 1
+        self._unsent = [*self._unsent, ids]
+        self._release = np.where(ids >= 0, ids, self._release)
+        self._log_releases(ids, now)
+
+    def _log_releases(self, ids: Int, now: NDArray[np.bool_]) -> None:
+        log, zeros = self._world.log, np.zeros(len(self.who))
+        log.reserve(len(self.who))
+        log_each(
+            log.flat, int(Kind.RELEASE), UPLINK, self.who, -1, self.round,
+            self._world.settings.horizon, np.where(now, self.clock, np.inf), zeros, zeros, ids,
+        )  # fmt: skip
+
+    def served(self, recipients: Int) -> None:
+        """Note that the network serves recipients (n,) of the message just sent.
+
+        What an agent without neighbours sends is published, to whoever reads it.
+        """
+        graph = self._world.settings.graph
+        if graph is not None and graph.agents == 1:
+            recipients = np.ones_like(recipients)
+        for ids in self._unsent:
+            self._world.ledger.delivered(ids, recipients)
+        self._unsent = []

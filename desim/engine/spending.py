@@ -1,0 +1,75 @@
+"""What a coordinator's calls cost under a budget: charged when made, given back if never answered.
+
+A call that is under way counts as spent, since its release can no longer be refused. One that a
+newer call interrupts is given back at that time, and not before, so that both engines agree.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from desim.engine.world import Exhausted, World
+from desim.kernels.clients import BEGIN, EXCHANGE, FINISH, LOGGED, ROUND
+from desim.kernels.record import INSTEAD, Kind
+from desim.privacy.budget import Filter
+from desim.privacy.ledger import Terms
+
+Array = NDArray[np.float64]
+Int = NDArray[np.int64]
+
+
+class Spending:
+    """The budget as a coordinator's engine uses it."""
+
+    def __init__(self, world: World, filter_: Filter) -> None:
+        agents = world.settings.problem.agents
+        self.world, self.filter = world, filter_
+        self.everybody = np.arange(agents)
+        self.terms: Terms | None = None
+        self.prices = np.zeros((2, agents))  # of the present terms
+        self.latest = np.zeros((2, agents))  # of the latest call that arrived
+        self.void: list[tuple[float, int, Array]] = []  # interrupted: when s, whom, price
+
+    def affordable(self, who: Int, terms: Terms, round_: int, now: float) -> Int:
+        """Those of agents who (n,) whose budgets allow one more release; the others retire."""
+        filter_ = self.filter
+        self._give_back(now)
+        if terms is not self.terms:
+            self.terms, self.prices = terms, filter_.price(self.everybody, terms, self.everybody)
+        who = who[~filter_.retired[who]]
+        fit = filter_.admit(who, self.prices[:, who], np.full(len(who), now))
+        if filter_.stopped <= now:
+            raise Exhausted
+        for i in who[~fit]:
+            spent = filter_.epsilon(int(i))
+            self.world.log.add(Kind.RETIRE, INSTEAD, int(i), round_, now, value=spent)
+        if filter_.retired.all():
+            raise Exhausted
+        return who[fit]
+
+    def _give_back(self, now: float) -> None:
+        due = sorted((v for v in self.void if v[0] <= now), key=lambda v: v[0])
+        self.void = [v for v in self.void if v[0] > now]
+        for _, i, price in due:
+            self.filter.refund(i, price)
+
+    def made(self, calls: Any, who: Int, round_: int, exchange: int, before: Any) -> None:
+        """Charge the calls just made to agents who (n,), as far as they arrive.
+
+        before: (begin s, finish s, open) of their calls so far, from `under_way`.
+        """
+        begin, finish, open_ = before
+        cut = calls.real[BEGIN, who]
+        here = (calls.whole[ROUND, who] == round_) & (calls.whole[EXCHANGE, who] == exchange)
+        void = here & open_ & ((begin >= cut) | (cut < finish))
+        for r in np.flatnonzero(void):
+            self.void.append((float(cut[r]), int(who[r]), self.latest[:, who[r]].copy()))
+        arrived = who[here]
+        self.latest[:, arrived] = self.prices[:, arrived]
+        self.filter.spend(arrived, self.prices[:, arrived])
+
+    @staticmethod
+    def under_way(calls: Any, who: Int) -> tuple[Array, Array, NDArray[np.bool_]]:
+        """Begin s, finish s and openness (n,) of the calls that agents who (n,) work on."""
+        return calls.real[BEGIN, who], calls.real[FINISH, who], calls.whole[LOGGED, who] == 0

@@ -1,0 +1,170 @@
+"""Accounting as a replay: epsilon of every agent over time, from nothing but the release rows.
+
+An agent's own records are behind its own releases only, so every agent has its own account; what
+others send later is post-processing. Pure Gaussian accounts are exact; in all others the Renyi
+divergences of the releases are added up, which is an upper bound.
+"""
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from desim.errors import InputError
+from desim.privacy.gaussian import check_delta, epsilon_of
+from desim.privacy.prices import Prices, prices
+from desim.privacy.renyi import ORDERS, epsilon_of_divergences
+from desim.privacy.statements import assumptions, flags
+from desim.privacy.views import adversary, reservations, visible
+
+Array = NDArray[np.float64]
+BLOCK = 256  # rows of divergences that are held at once: they fit a cache
+IDENTITY = ["time", "release", "agent", "mechanism", "sensitivity", "scale", "sampling"]
+
+
+@dataclass(frozen=True)
+class Account:
+    """What a view learns, and in which terms that is said.
+
+    curve: columns time s, agent, epsilon, cumulative, by (time, release); a row (0, agent, 0) for
+    an agent of which nothing is seen. method: exact GDP (mu^2 adds up) or RDP (an upper bound,
+    and for batches never above exact GDP of known ones).
+    """
+
+    view: str
+    relation: str
+    delta: float
+    method: str
+    assumptions: tuple[str, ...]
+    flags: tuple[str, ...]
+    curve: pd.DataFrame
+    agents: int
+    prices: Prices = field(repr=False)  # of the releases in the order of the curve
+    owner: NDArray[np.int64] = field(repr=False)  # agent of each price
+
+    @property
+    def final(self) -> Array:
+        """Epsilon (agents,) of all that the view has seen."""
+        final = np.zeros(self.agents)
+        np.maximum.at(final, self.curve["agent"].to_numpy(), self.curve["epsilon"].to_numpy())
+        return final
+
+    @property
+    def worst(self) -> float:
+        """The largest of the agents' epsilons."""
+        return float(self.final.max(initial=0.0))
+
+    def pld(self, agent: int | None = None) -> float:
+        """Return epsilon of an agent by its privacy loss distribution; default: the worst agent.
+
+        nan where that method does not apply; see `loss_distribution.epsilon_pld`.
+        """
+        from desim.privacy.loss_distribution import epsilon_pld
+
+        chosen = int(np.argmax(self.final)) if agent is None else agent
+        return epsilon_pld(self.prices.take(self.owner == chosen), self.delta)
+
+
+def account(
+    releases: pd.DataFrame,
+    *,
+    rows: ArrayLike | None,
+    delta: float = 1e-5,
+    view: str = "eavesdropper",
+    relation: str = "replace-one",
+    events: pd.DataFrame | None = None,
+    amplification: bool = True,
+) -> Account:
+    """Replay a releases table for one view, relation and delta.
+
+    rows (agents,): records of each agent, None where that is not known; events: the events table,
+    for `direct:J`; amplification: whether Gaussian noise on a batch is charged as noise on a batch
+    that stays secret. InputError for a view, relation, delta or row that has no meaning.
+    """
+    check_delta(delta)
+    owned = None if rows is None else np.asarray(rows, np.int64)
+    agents = _agents(releases, owned)
+    who = adversary(view, agents)
+    seen = _once(releases[visible(releases, who, events)])
+    priced = prices(seen, owned, relation, amplification)
+    agent = seen["agent"].to_numpy(np.int64)
+    method = "exact GDP" if priced.gaussian.all() else "RDP"
+    return Account(
+        str(who),
+        relation,
+        delta,
+        method,
+        assumptions(relation, seen, priced),
+        (*reservations(who, releases), *flags(seen, priced, delta, owned)),
+        _curve(seen, _cumulative_epsilon(agent, priced, delta), agents),
+        agents,
+        priced,
+        agent,
+    )
+
+
+def _curve(seen: pd.DataFrame, epsilon: Array, agents: int) -> pd.DataFrame:
+    """The curve of an Account: agents of which nothing is seen come first."""
+    agent = seen["agent"].to_numpy(np.int64)
+    unseen = np.setdiff1d(np.arange(agents), agent)
+    return pd.DataFrame(
+        {
+            "time": np.concatenate([np.zeros(len(unseen)), seen["time"].to_numpy(float)]),
+            "agent": np.concatenate([unseen, agent]),
+            "epsilon": np.concatenate([np.zeros(len(unseen)), epsilon]),
+        }
+    )
+
+
+def _agents(releases: pd.DataFrame, rows: NDArray[np.int64] | None) -> int:
+    last = int(releases["agent"].max()) if len(releases) else -1
+    if rows is None:
+        return last + 1
+    if last >= len(rows):
+        raise InputError(f"rows: found {len(rows)} agents; the releases are of agent {last} too")
+    return len(rows)
+
+
+def _once(seen: pd.DataFrame) -> pd.DataFrame:
+    """The rows by (time, release), without those that send the same release again."""
+    if pd.Index(seen["release"]).is_unique:
+        order = np.lexsort((seen["release"].to_numpy(), seen["time"].to_numpy()))
+        return seen.iloc[order]
+    ordered = seen.astype({"mechanism": str}).sort_values(IDENTITY)
+    return ordered.drop_duplicates(IDENTITY[1:])
+
+
+def _cumulative_epsilon(agent: NDArray[np.int64], priced: Prices, delta: float) -> Array:
+    """Epsilon (n,) after each release of its agent, releases in order of time."""
+    ruined = np.isinf(priced.mu2)
+    with np.errstate(over="ignore"):
+        known = np.where(ruined, 0.0, priced.mu2 + priced.ratio**2)  # batches known to everybody
+    ruined = pd.Series(ruined).groupby(agent).cummax().to_numpy()
+    spent = pd.Series(known).groupby(agent).cumsum().to_numpy()
+    epsilon = np.where(ruined, np.inf, epsilon_of(np.sqrt(spent), delta))
+    order = np.argsort(agent, kind="stable")
+    bounds = np.flatnonzero(np.diff(agent[order], prepend=-1, append=-1))
+    gaussian, foreign = priced.gaussian[order], priced.foreign[order]
+    for first, end in pairwise(bounds):
+        if not gaussian[first:end].all():
+            own = order[first:end]
+            divergent = _renyi_epsilon(priced.take(own), delta)
+            mixed = np.maximum.accumulate(foreign[first:end])
+            epsilon[own] = np.where(mixed, divergent, np.minimum(divergent, epsilon[own]))
+    # Monotone but for the last bits of the roots: a later release never takes anything back.
+    return np.asarray(pd.Series(epsilon).groupby(agent).cummax().to_numpy())
+
+
+def _renyi_epsilon(priced: Prices, delta: float) -> Array:
+    """Epsilon (n,) after each release of one agent, from the sum of divergences."""
+    epsilon = np.empty(len(priced.mu2))
+    total = np.zeros(len(ORDERS))
+    for first in range(0, len(epsilon), BLOCK):
+        block = slice(first, first + BLOCK)
+        running = np.cumsum(priced.take(block).divergences(), axis=0)
+        running += total
+        total = running[-1]
+        epsilon[block] = epsilon_of_divergences(running, delta)
+    return epsilon

@@ -1,0 +1,61 @@
+"""The buffer of release rows, as compiled code fills it: charge, serve, stamp."""
+
+from typing import Any
+
+import numpy as np
+
+from desim.jit import kernel
+from desim.kernels.clients import Charges, charge, release_id
+
+
+def empty(capacity: int) -> Charges:
+    """Room for `capacity` rows."""
+    return Charges(
+        np.empty((capacity, 6), np.int64), np.empty((capacity, 4)), np.zeros(1, np.int64)
+    )
+
+
+@kernel
+def charge_each(
+    charges: Any, time: Any, who: Any, round_: Any, exchange: int, agents: int, terms: Any,
+    where: Any, release: Any,
+) -> None:  # fmt: skip
+    """Append a row for each agent who[r] if where[r]; fill release (n,) with ids, else -1."""
+    mechanism, view, amounts = terms
+    for r in range(who.shape[0]):
+        release[r] = -1
+        if where[r] and time[r] < np.inf:
+            i, k = who[r], round_[r]
+            release[r] = release_id(agents, i, k, exchange)
+            sensitivity, scale, sampling = amounts[0, r], amounts[1, r], amounts[2, r]
+            charge(
+                charges, time[r], i, k, release[r], mechanism, view, 0, sensitivity, scale, sampling
+            )  # fmt: skip
+
+
+@kernel
+def deliver(charges: Any, release: Any, delivered: Any) -> bool:
+    """Add the recipients of release[r]; both run in one order, the newest rows at the end."""
+    row = charges.n[0] - 1
+    for r in range(release.shape[0] - 1, -1, -1):
+        if release[r] < 0:
+            continue
+        while row >= 0 and charges.ints[row, 2] != release[r]:
+            row -= 1
+        if row < 0:
+            return False
+        charges.ints[row, 5] += delivered[r]
+    return True
+
+
+@kernel
+def stamp(charges: Any, release: Any, time: Any, live: Any) -> None:
+    """Rows of noise drawn ahead happen at time[r] s, when what came of it is sent."""
+    row = charges.n[0] - 1
+    for r in range(release.shape[0] - 1, -1, -1):
+        if release[r] < 0:
+            continue
+        while row >= 0 and charges.ints[row, 2] != release[r]:
+            row -= 1
+        if row >= 0 and live[r]:
+            charges.floats[row, 0] = time[r]

@@ -1,0 +1,93 @@
+"""Noise of releases, drawn at addresses (stream noise, agent, round, step; coordinate).
+
+Only the ledger calls these: who draws noise writes its row.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from desim.jit import kernel
+from desim.kernels import discrete_gaussian
+from desim.keys import Stream, address, counter, exponential, laplace, normal, words
+
+Array = NDArray[np.float64]
+Int = NDArray[np.int64]
+NOISE = int(Stream.NOISE)
+
+
+@kernel
+def _add(lawful: int, seed: Any, who: Any, round_: Any, step: int, scale: Any, where: Any,
+         value: Any, out: Any) -> None:  # fmt: skip
+    for r in range(who.shape[0]):
+        k1 = address(NOISE, who[r], -1)
+        c0 = counter(round_[r], step)
+        for j in range(value.shape[1]):
+            out[r, j] = value[r, j]
+            if where[r]:
+                if lawful == 0:
+                    out[r, j] += scale[r] * normal(seed, k1, c0, j)
+                else:
+                    out[r, j] += scale[r] * laplace(seed, k1, c0, j)
+
+
+def add_normal(
+    seed: Any, who: Int, round_: Int, step: int, scale: Array, where: Any, value: Array
+) -> Array:
+    """Value (n, dim) plus scale (n,) times N(0, I) in the rows `where` (n,)."""
+    out = np.empty_like(value)
+    _add(0, seed, who, round_, step, scale, where, value, out)
+    return out
+
+
+def add_laplace(
+    seed: Any, who: Int, round_: Int, step: int, scale: Array, where: Any, value: Array
+) -> Array:
+    """Value (n, dim) plus independent Laplace noise of scale b (n,) in the rows `where` (n,)."""
+    out = np.empty_like(value)
+    _add(1, seed, who, round_, step, scale, where, value, out)
+    return out
+
+
+@kernel
+def _add_spherical(seed: Any, who: Any, round_: Any, step: int, scale: Any, where: Any, value: Any,
+                   out: Any) -> None:  # fmt: skip
+    for r in range(who.shape[0]):
+        c0, k1 = counter(round_[r], step), address(NOISE, who[r], -1)
+        length, radius = 0.0, 0.0
+        for j in range(value.shape[1]):
+            out[r, j] = normal(seed, k1, c0, j)
+            length += out[r, j] ** 2
+            radius += exponential(seed, address(NOISE, who[r], who[r]), c0, j)
+        size = scale[r] * radius / np.sqrt(length) if where[r] else 0.0
+        for j in range(value.shape[1]):
+            out[r, j] = value[r, j] + size * out[r, j]
+
+
+def add_spherical(
+    seed: Any, who: Int, round_: Int, step: int, scale: Array, where: Any, value: Array
+) -> Array:
+    """Value (n, dim) plus noise of density exp(-||e|| / scale) in the rows `where` (n,).
+
+    A uniform direction times scale (n,) times Gamma(dim, 1), which is a sum of dim exponentials;
+    these have the agent as their peer.
+    """
+    out = np.empty_like(value)
+    _add_spherical(seed, who, round_, step, scale, where, value, out)
+    return out
+
+
+def add_discrete(
+    seed: Any, who: Int, round_: Int, step: int, scale: Array, where: Any, value: Array,
+    resolution: float,
+) -> Array:  # fmt: skip
+    """Value (n, dim) rounded to multiples of `resolution`, plus resolution N_Z(0, s^2), exactly.
+
+    s = scale / resolution (n,): the deviation in levels; only the rows `where` (n,) get noise.
+    """
+    levels = np.rint(value / resolution)
+    deviation = np.where(where, scale / resolution, 0.0)
+    _, k1, c0, _ = words(0, NOISE, agent=who, round=round_, step=step)
+    noise = discrete_gaussian.draws(seed, k1, c0, deviation, value.shape[1])
+    return np.asarray(resolution * (levels + noise))

@@ -1,0 +1,106 @@
+"""What a play reveals, kept and replayed: the same transcript on other data shows what moved.
+
+In a replay every release and message goes out as it was recorded, so that what an agent would have
+released is compared under the same past: recorded against recomputed is the conditional
+sensitivity. Both plays draw the same noise, so that differences of outputs are those of values.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from desim.privacy.ledger import Mechanism, Terms
+
+Array = NDArray[np.float64]
+Int = NDArray[np.int64]
+Batch = TypeVar("Batch")
+
+
+@dataclass(frozen=True)
+class Released:
+    """One batch of releases of agents who (n,) in round_ (n,) with ids release (n,), -1 for none.
+
+    value (n, dim): what noise was added to (of noise in a kernel: the result without it); output
+    (n, dim): with noise, as computed; sensitivity, scale, coupled (n,): as in Terms.
+    """
+
+    who: Int
+    round_: Int
+    release: Int
+    value: Array
+    output: Array
+    mechanism: "Mechanism"
+    sensitivity: Array
+    scale: Array
+    coupled: Array | None
+
+
+@dataclass(frozen=True)
+class Sent:
+    """One batch of messages of agents who (n,) in round_ (n,): payload (n, dim) as computed."""
+
+    who: Int
+    round_: Int
+    payload: Array
+
+
+class Transcript:
+    """Releases and messages of one play in their order; with `recorded`, a replay of that one.
+
+    apart: releases or messages came in another order or number than recorded.
+    """
+
+    def __init__(self, recorded: "Transcript | None" = None) -> None:
+        self.releases: list[Released] = []
+        self.messages: list[Sent] = []
+        self.recorded = recorded
+        self.apart = False
+
+    def release(
+        self, who: Int, round_: Int, release: Int, value: Array, output: Array, terms: "Terms",
+        rows: Any = slice(None),
+    ) -> Array:  # fmt: skip
+        """Keep a batch of releases (fields of Released); return what goes out (n, dim).
+
+        terms[rows] are those of the batch.
+        """
+        sensitivity, scale = terms.sensitivity[rows], terms.scale[rows]
+        coupled = None if terms.coupled is None else terms.coupled[rows]
+        if terms.resolution > 0.0:  # discrete noise is centred on the level next to the value
+            value = terms.resolution * np.rint(value / terms.resolution)
+        mechanism, value, mine = terms.mechanism, value.copy(), output.copy()
+        self.releases.append(
+            Released(who, round_, release, value, mine, mechanism, sensitivity, scale, coupled)
+        )
+        if self.recorded is None:
+            return output
+        theirs = _counterpart(self.recorded.releases, len(self.releases) - 1)
+        if theirs is None or theirs.output.shape != output.shape:
+            self.apart = True
+            return output
+        same = theirs.release == release
+        self.apart |= not same.all()
+        return np.where((same & (release >= 0))[:, None], theirs.output, output)
+
+    def send(self, who: Int, round_: Int, payload: Array) -> Array:
+        """Keep a batch of messages (fields of Sent); return what is received (n, dim)."""
+        self.messages.append(Sent(who, round_, payload.copy()))
+        if self.recorded is None:
+            return payload
+        theirs = _counterpart(self.recorded.messages, len(self.messages) - 1)
+        if (
+            theirs is None
+            or theirs.payload.shape != payload.shape
+            or not np.array_equal(theirs.who, who)
+            or not np.array_equal(theirs.round_, round_)
+        ):
+            self.apart = True
+            return payload
+        return theirs.payload.copy()
+
+
+def _counterpart(batches: list[Batch], place: int) -> Batch | None:
+    return batches[place] if place < len(batches) else None

@@ -1,0 +1,97 @@
+"""Who looks: which releases an adversary sees, and what its view leaves open.
+
+Everything an agent reveals is in its releases, so a view is a choice of rows; what others compute
+from those rows is post-processing and free. Where that is all an adversary gets (`neighbour`,
+`final-model`), the rows behind it are charged: a rigorous bound, though not always a tight one.
+"""
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from desim.errors import InputError, refusal
+
+Mask = NDArray[np.bool_]
+NAMELESS = ("eavesdropper", "coordinator", "final-model")
+ONE = re.compile(r"(neighbour|direct):\s*(\d+)")
+SET = re.compile(r"collusion:\s*\[\s*(\d+(?:\s*,\s*\d+)*)\s*\]")
+WORDS = (*NAMELESS, "neighbour", "direct", "collusion")
+ALLOWED = "eavesdropper, coordinator, neighbour:J, direct:J, collusion:[J, ...], final-model"
+
+
+@dataclass(frozen=True)
+class Adversary:
+    """One who sees `kind`; `agents` are those that it is made of, whose own data it knows."""
+
+    kind: str
+    agents: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        if not self.agents:
+            return self.kind
+        named = list(self.agents) if self.kind == "collusion" else self.agents[0]
+        return f"{self.kind}:{named}"
+
+
+def adversary(view: str, agents: int) -> Adversary:
+    """Read a view such as `neighbour:3`; InputError for an unknown one or an agent >= `agents`."""
+    if view in NAMELESS:
+        return Adversary(view)
+    one, several = ONE.fullmatch(str(view)), SET.fullmatch(str(view))
+    if one is not None:
+        who = Adversary(one[1], (int(one[2]),))
+    elif several is not None:
+        who = Adversary("collusion", tuple(sorted({int(j) for j in several[1].split(",")})))
+    else:
+        raise InputError(f"view: {refusal(view, ALLOWED, WORDS)}")
+    if who.agents[-1] >= agents:
+        raise InputError(f"view: found {view!r}; allowed: agents 0 to {agents - 1}")
+    return who
+
+
+def visible(releases: pd.DataFrame, who: Adversary, events: pd.DataFrame | None = None) -> Mask:
+    """Which rows (n,) of the releases table the adversary sees.
+
+    A message that is lost was transmitted: an eavesdropper saw it, nobody else. `direct` needs the
+    `events`. InputError for a coordinator's view where there is no coordinator.
+    """
+    if who.kind == "eavesdropper":
+        return np.ones(len(releases), bool)
+    arrived = releases["delivered"].to_numpy() > 0
+    if who.kind == "coordinator":
+        uploads = (releases["seen_by"] == "coordinator").to_numpy(bool)
+        if len(releases) and not uploads.any():
+            raise InputError("view: found coordinator; allowed: others, as there is no coordinator")
+        return np.asarray(arrived & uploads)
+    others = ~releases["agent"].isin(who.agents).to_numpy(bool)
+    if who.kind == "direct":
+        return np.asarray(others & arrived & _received(releases, who.agents[0], events))
+    return np.asarray(others & arrived)
+
+
+def _received(releases: pd.DataFrame, agent: int, events: pd.DataFrame | None) -> Mask:
+    """Which releases arrived on a link that ends at `agent`."""
+    if events is None:
+        raise InputError(f"view: found direct:{agent}; allowed: others, as there are no events")
+    arrivals = (events["kind"] == "deliver") & (events["agent"] == agent)
+    arrivals &= (events["peer"] >= 0) & (events["release"] >= 0)
+    return releases["release"].isin(events.loc[arrivals, "release"]).to_numpy(bool)
+
+
+def reservations(who: Adversary, releases: pd.DataFrame) -> tuple[str, ...]:
+    """What a reader of an epsilon for this view has to know."""
+    star = bool((releases["seen_by"] == "coordinator").any())
+    if who.kind == "direct":
+        nobody = "; on a star it receives no release at all" if star else ""
+        return (
+            f"optimistic: what other agents pass on to agent {who.agents[0]} is left out{nobody}",
+        )
+    if who.kind == "final-model":
+        return ("all delivered releases are charged; no hidden-state theorem is applied",)
+    if who.kind in ("neighbour", "collusion"):
+        told = "the coordinator tells it" if star else "reaches it over other agents"
+        return (f"all delivered releases of others are charged, as what {told} is made of them",)
+    return ()

@@ -1,0 +1,245 @@
+"""`desim audit`: a scenario is played thousands of times to contradict what is claimed for it."""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from desim.audit.evidence import DECIMALS
+from desim.audit.game import Reading, Scores, Stage, Tell, play_game
+from desim.audit.neighbours import Neighbours, neighbours, worst_pair
+from desim.audit.pairs import unobserved
+from desim.audit.verdict import Claim, Finding, judge
+from desim.errors import InputError, refusal
+from desim.log.parquet import Tables
+from desim.privacy.gaussian import check_delta
+from desim.privacy.views import Adversary, adversary, visible
+from desim.runs import directory as place
+from desim.runs.audit_claims import Ground, claimed
+from desim.scenario.build import build
+from desim.scenario.load import load
+from desim.scenario.schema import Scenario
+
+LEAST_RUNS = 20
+DEFAULTS = {"view": "eavesdropper", "delta": 1e-5}
+REAL = (
+    f"scores are rounded to 1e-{DECIMALS}: the audit is of the mechanism in real numbers; noise in "
+    "doubles leaks more (Mironov 2012)"
+)
+NEVER = "`not refuted` is no proof: another record, score or number of runs may still refute"
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What the game said: the pair, the scores, and a finding for each claim.
+
+    view: as the adversary was let see; notes: what a reader of the verdicts has to know.
+    """
+
+    name: str
+    view: str
+    agent: int
+    row: int
+    seed: int
+    scores: Scores
+    findings: tuple[Finding, ...]
+    notes: tuple[str, ...]
+
+    def write(self, folder: str | Path) -> None:
+        """Store audit.json, scores.npz and the figure trade-off.png in a new or empty directory."""
+        from desim.plots_audit import plot_audit
+
+        path = Path(folder)
+        place.check_free(path, force=False)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            place.write_text(path / "audit.json", json.dumps(self.told(), indent=2) + "\n")
+            arrays = {"old": self.scores.old, "new": self.scores.new}
+            place.write_arrays(path / "scores.npz", arrays)
+        except OSError as error:
+            raise InputError(f"{path}: cannot be written ({error.strerror})") from None
+        plot_audit(self.findings, self.scores.old, self.scores.new, out=path / "trade-off.png")
+
+    def told(self) -> dict[str, Any]:
+        """The audit as JSON holds it; infinities as the text "infinite"."""
+        findings = [
+            {
+                "claim": {key: _number(item) for key, item in asdict(one.claim).items()},
+                "level": one.level,
+                "verdict": one.verdict,
+                "tests": [
+                    {
+                        "parameter": test.parameter,
+                        "method": test.method,
+                        "claimed": _number(test.claimed),
+                        "low": _number(test.low),
+                    }
+                    for test in one.tests
+                ],
+            }
+            for one in self.findings
+        ]
+        return {
+            "name": self.name,
+            "view": self.view,
+            "relation": "replace-one",
+            "agent": self.agent,
+            "row": self.row,
+            "seed": self.seed,
+            "runs": [len(self.scores.old), len(self.scores.new)],
+            "exact_likelihood": self.scores.exact,
+            "findings": findings,
+            "notes": list(self.notes),
+        }
+
+
+def audit(
+    scenario: Scenario | str | Path | Mapping[str, Any],
+    *,
+    overrides: Mapping[str, Any] | None = None,
+    runs: int = 1000,
+    claims: Sequence[str | float] = ("paper", "rigorous"),
+    view: str | None = None,
+    delta: float | None = None,
+    level: float = 0.01,
+    agent: int | None = None,
+    row: int | None = None,
+    seed: int = 0,
+    workers: int = 1,
+    tell: Tell | None = None,
+) -> Audit:
+    """Try to refute claims about a scenario by playing `runs` runs on each of two data sets.
+
+    claims: paper, rigorous, or an epsilon; view and delta: by default the scenario's; agent: by
+    default the one whose releases cost most; row: the record that is replaced by its opposite, by
+    default a worst pair of records is searched; level: probability of a false alarm for a claim;
+    seed: of the noise of all runs. InputError for what cannot be audited.
+    """
+    loaded = scenario if isinstance(scenario, Scenario) else load(_source(scenario), overrides)
+    _check(loaded, runs, level, claims)
+    view = _setting(loaded, "view") if view is None else view
+    delta = _setting(loaded, "delta") if delta is None else delta
+    check_delta(delta)
+    pair, stage, ground = _staged(loaded, view, delta, agent, row)
+    found = [claimed(name, ground) for name in claims]
+    again = partial(_again, loaded.written(), str(loaded.folder), view, delta, agent, row)
+    scores = play_game(stage, runs, seed=seed, workers=workers, again=again, tell=tell)
+    known = scores.exact and scores.as_declared
+    findings = tuple(
+        judge(claim, scores.old, scores.new, exact=known, level=level)
+        for claim in found
+        if isinstance(claim, Claim)
+    )
+    notes = [text for text in found if isinstance(text, str)]
+    notes += [*_reservations(scores, ground), REAL, NEVER]
+    return Audit(
+        loaded.name, ground.view, pair.agent, pair.row, seed, scores, findings, tuple(notes)
+    )
+
+
+def _source(scenario: str | Path | Mapping[str, Any]) -> Any:
+    return scenario if isinstance(scenario, str | Path) else dict(scenario)
+
+
+def _setting(scenario: Scenario, name: str) -> Any:
+    """`view` or `delta` of the scenario's section privacy, or what that has by default."""
+    given = scenario.privacy
+    return getattr(given, name) if given is not None else DEFAULTS[name]
+
+
+def _check(scenario: Scenario, runs: int, level: float, claims: Sequence[str | float]) -> None:
+    problems = []
+    if runs < LEAST_RUNS:
+        problems.append(f"runs: {refusal(runs, f'at least {LEAST_RUNS}')}")
+    if not 0.0 < level < 0.5:
+        problems.append(f"level: {refusal(level, '0 < level < 0.5')}")
+    if not claims:
+        problems.append("claims: found none; allowed: paper, rigorous, or an epsilon")
+    for claim in claims:
+        if isinstance(claim, str) and claim not in ("paper", "rigorous"):
+            allowed = "paper, rigorous, or an epsilon"
+            problems.append(f"claim: {refusal(claim, allowed, ('paper', 'rigorous'))}")
+        if not isinstance(claim, str) and not claim >= 0.0:
+            problems.append(f"claim: {refusal(claim, 'an epsilon >= 0')}")
+    if scenario.stop.targets:
+        problems.append(
+            "stop.metric: found a run that ends on what the data say, which no release accounts "
+            "for; allowed in an audit: rounds, time"
+        )
+    if problems:
+        raise InputError(problems)
+
+
+def _staged(
+    scenario: Scenario, view: str, delta: float, agent: int | None, row: int | None
+) -> tuple[Neighbours, Stage, Ground]:
+    """The pair of simulations, what is read of each run, and what claims are about."""
+    simulation = build(scenario)
+    agents = simulation.problem.agents
+    seen = adversary(view, agents)
+    if agent is not None and not 0 <= agent < agents:
+        raise InputError(f"agent: {refusal(agent, f'0 to {agents - 1}')}")
+    if row is None:
+        pair = worst_pair(simulation, agent)
+    else:
+        pair = neighbours(simulation, agent or 0, row)
+    if pair.agent in seen.agents:
+        raise InputError(f"agent: found {pair.agent}, whose data the adversary {seen} knows")
+    tables = Tables()
+    unobserved(pair.first).play(tables)
+    releases, events = tables.read("releases"), tables.read("events")
+    reading, ids = _reading(releases, events, seen, pair.agent)
+    ground = Ground(pair.first, releases, events, pair.agent, str(seen), delta)
+    return pair, Stage(pair.first, pair.second, pair.agent, reading, ids), ground
+
+
+def _reading(
+    releases: pd.DataFrame, events: pd.DataFrame, seen: Adversary, agent: int
+) -> tuple[Reading, frozenset[int]]:
+    """How a run is read, and the ids of the agent's releases that the adversary sees."""
+    own = (releases["agent"] == agent).to_numpy(bool)
+    shown = own & visible(releases, seen, events)
+    if not shown.any():
+        raise InputError(f"view: {seen} sees no release of agent {agent}")
+    ids = frozenset(releases.loc[shown, "release"].tolist())
+    if seen.kind == "final-model":
+        return "model", ids
+    silent = (releases["mechanism"] == "none").to_numpy(bool)  # perhaps no release, only messages
+    whole = bool((shown == own).all() and not (own & silent).any() and seen.kind != "direct")
+    return "likelihood" if whole else "releases", ids
+
+
+def _again(
+    written: Mapping[str, Any], folder: str, view: str, delta: float, agent: int | None,
+    row: int | None,
+) -> Stage:  # fmt: skip
+    """The same stage in another process, where relative names count from the same folder."""
+    os.chdir(folder)
+    return _staged(load(written), view, delta, agent, row)[1]
+
+
+def _reservations(scores: Scores, ground: Ground) -> list[str]:
+    notes = []
+    if not np.isnan(scores.noise) and not scores.as_declared:
+        notes.append(
+            f"the noise that was drawn is {scores.noise:.4g} times what the ledger declares: "
+            "likelihood ratios are not exact, the hockey-stick bound is left out"
+        )
+    if ground.sampled:
+        notes.append(
+            "batches are those of the scenario's seed in every run: only claims that do not count "
+            "on secret batches can be tested"
+        )
+    return notes
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, float) and np.isinf(value):
+        return "infinite"
+    return float(value) if isinstance(value, np.floating) else value

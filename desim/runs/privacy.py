@@ -1,0 +1,157 @@
+"""The privacy of one run: what its paper claims beside what holds, view by view.
+
+No epsilon stands without its view, relation, delta and method.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from desim.errors import DesimError
+from desim.privacy.accountants import Account, account
+from desim.privacy.bounds.claims import RELATION, Claim
+from desim.privacy.bounds.theorems import theorems
+from desim.runs.run import Run
+
+DELTA = 1e-5
+CAVEATS = (
+    "noise is simulated in IEEE doubles; epsilon is that of real-valued mechanisms (Mironov 2012). "
+    "Not for releasing real data",
+    "seeded noise is public noise: who has the seed and the log can remove it",
+    "sensitivities are those of exact arithmetic; rounding before noise adds about an ulp",
+    "message sizes, times and numbers of rounds must not depend on data, or they are releases too",
+    "parameters tuned on the data (steps, clip norms, regularisers) are not accounted for",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Statement:
+    """What is known about the privacy of one run.
+
+    table: a row for each view, columns view, relation, delta, paper epsilon, rigorous epsilon (the
+    largest of an agent), median epsilon, method, assumptions, flags; paper epsilon is nan where
+    nothing is claimed under this relation; claim: the paper's, or None for the reason `silence`;
+    tuned: what was computed from the data without being charged.
+    """
+
+    table: pd.DataFrame
+    claim: Claim | None
+    silence: str
+    tuned: tuple[str, ...]
+    caveats: tuple[str, ...] = CAVEATS
+
+
+def statement(
+    run: Run, delta: float | None = None, view: str | None = None, relation: str | None = None
+) -> Statement:
+    """Account for a run; by default in the scenario's terms and for every view that applies.
+
+    InputError for a view, relation or delta that has no meaning here.
+    """
+    scenario, method, reason = _remade(run)
+    privacy = None if scenario is None else scenario.privacy
+    delta = delta if delta is not None else getattr(privacy, "delta", DELTA)
+    relation = relation or str(getattr(privacy, "relation", RELATION))
+    views = [view] if view is not None else _views(run, privacy)
+    rows = run.manifest.get("rows") if method is None else method.problem.rows
+    claim = None if method is None else method.claim(run.releases, delta)
+    if method is not None and claim is None:
+        reason = _silence(method.name)
+    records = [_record(run, one, relation, delta, rows, claim) for one in views]
+    charged_to_nobody = () if scenario is None else tuple(tuned(scenario))
+    return Statement(pd.DataFrame(records), claim, reason, charged_to_nobody)
+
+
+def _remade(run: Run) -> tuple[Any, Any, str]:
+    """The scenario, its method on its problem, or None and why they cannot be made again."""
+    from desim.scenario.build import check
+
+    scenario = None
+    try:
+        scenario = run.scenario
+        return scenario, check(scenario).method, ""
+    except DesimError as error:
+        terms = ", and the terms are not the scenario's" if scenario is None else ""
+        return scenario, None, f"its epsilon needs the scenario's files again{terms}: {error}"
+
+
+def _silence(algorithm: str) -> str:
+    """Why there is no claim although the method could be asked."""
+    known = theorems(algorithm)
+    if not known:
+        return f"no claim of differential privacy by a paper is on record for {algorithm}"
+    named = ", ".join(bound.theorem for bound in known)
+    return f"{named}: nothing is claimed for a run without the paper's noise"
+
+
+def _views(run: Run, privacy: Any) -> list[str]:
+    star = (run.releases["seen_by"] == "coordinator").any()
+    views = ["eavesdropper", *(["coordinator"] if star else []), "final-model"]
+    asked = getattr(privacy, "view", "eavesdropper")
+    return views if asked in views else [asked, *views]
+
+
+def _record(
+    run: Run, view: str, relation: str, delta: float, rows: Any, claim: Claim | None
+) -> dict[str, Any]:
+    replay, other = _accounts(run, view, relation, delta, rows)
+    said = claim.worst if claim is not None and relation == claim.relation else np.nan
+    return {
+        "view": replay.view,
+        "relation": replay.relation,
+        "delta": replay.delta,
+        "paper epsilon": said,
+        "rigorous epsilon": replay.worst,
+        "median epsilon": float(np.median(replay.final)) if replay.agents else 0.0,
+        "method": replay.method,
+        "assumptions": replay.assumptions,
+        "flags": tuple(_flags(replay, other, claim)),
+    }
+
+
+def _accounts(
+    run: Run, view: str, relation: str, delta: float, rows: Any
+) -> tuple[Account, Account | None]:
+    """The account that says least, and without amplification by sampling where that is more.
+
+    Both are upper bounds: with much noise secret batches help, with little the exact sum is less.
+    """
+    events = run.events if view.startswith("direct") else None
+
+    def replay(amplification: bool) -> Account:
+        return account(
+            run.releases, rows=rows, delta=delta, view=view, relation=relation, events=events,
+            amplification=amplification,
+        )  # fmt: skip
+
+    amplified = replay(True)
+    if not (run.releases["sampling"] < 1.0).any():
+        return amplified, None
+    known = replay(False)
+    return (known, None) if known.worst <= amplified.worst else (amplified, known)
+
+
+def _flags(replay: Account, known: Account | None, claim: Claim | None) -> Iterator[str]:
+    yield from replay.flags
+    if known is not None:
+        worst = f"{known.worst:.4g}" if np.isfinite(known.worst) else "infinite"
+        yield f"epsilon {worst} ({known.method}) where batches are known: no amplification"
+    if claim is not None and replay.relation != claim.relation:
+        yield f"the paper claims nothing under this relation, only under {claim.relation}"
+    elif claim is not None and not claim.bound.covers(replay.view):
+        yield f"the paper's epsilon does not cover this view, only {claim.bound.view}"
+
+
+def tuned(scenario: Any) -> Iterator[str]:
+    """Settings of a scenario that are computed from private data and that nobody charges."""
+    local = getattr(scenario.algorithm.parameters, "local", None)
+    if local is not None and isinstance(local.step, str) and "exact" not in local.solvers:
+        yield f"algorithm.local.step: {local.step} is computed from the data's smoothness"
+    scale = getattr(scenario.problem.data, "scale", "none")
+    if scale in ("standard", "minmax", "unit-ball"):
+        yield f"problem.data.scale: {scale} is computed from all agents' data"
+    for name in scenario.stop.targets:
+        yield f"stop.metric: the end of the run depends on the data over {name}"

@@ -1,0 +1,112 @@
+"""The noise of a scenario: as it is written, or as its privacy target and the method's plan say."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from desim.errors import InputError, refusal
+from desim.privacy.bounds.composition import per_round
+from desim.privacy.calibrate import Target, factor, planned
+from desim.privacy.mechanisms import (
+    Classical,
+    DiscreteGaussian,
+    DynamicZcdp,
+    Gaussian,
+    L2Laplace,
+    Laplace,
+    Noise,
+)
+from desim.scenario.schema import Scenario
+
+Rows = NDArray[np.int64]
+AGREES = 1e-5  # relative, of a calibrated amount in a stored scenario
+
+
+def noise_of(scenario: Scenario) -> Noise | None:
+    """The noise as written, None for none; of deviation 1 (phi: 1) where a target sets it."""
+    written = None if scenario.privacy is None else scenario.privacy.noise
+    if written is None:
+        return None
+    if written.form == "classical":
+        return _classical(written, scenario.stop.rounds)
+    if written.scheduled:
+        return DynamicZcdp(1.0 if written.phi is None else written.phi, written.growth or 1.0)
+    sigma, decay = 1.0 if written.sigma is None else written.sigma, written.decay or 1.0
+    if sigma == 0.0:
+        return None
+    if written.kind == "laplace":
+        return Laplace(sigma, decay)
+    if written.kind == "l2-laplace":
+        return L2Laplace(sigma, decay)
+    if written.kind == "discrete-gaussian":
+        return DiscreteGaussian(sigma, decay, written.resolution or 1.0)
+    return Gaussian(sigma, decay)
+
+
+def _classical(written: Any, rounds: int | None) -> Classical:
+    """The classical Gaussian mechanism with its share of epsilon and delta in every round."""
+    share = per_round(written.epsilon, written.delta, rounds or 1, written.composition)
+    return Classical.of(*share, written.composition)
+
+
+def calibrated(
+    scenario: Scenario, make: Callable[[Noise | None], Any], noise: Noise | None, rows: Rows
+) -> Any:
+    """Make the method with the noise that the target asks for; make(noise) where there is none.
+
+    rows (agents,): records of each agent. InputError where the method has no plan, where no noise
+    is enough, or where a stored scenario does not agree with its own target.
+    """
+    privacy, rounds = scenario.privacy, scenario.stop.rounds
+    method = make(noise)
+    if privacy is None or privacy.target is None or noise is None or rounds is None:
+        return method
+    wanted = Target(privacy.target.epsilon, privacy.target.delta, privacy.relation)
+    releases = planned(method.planned, rounds)
+    if releases is None:
+        raise InputError(
+            f"privacy.target: {scenario.algorithm.name} does not say what it will release; "
+            "allowed: privacy.noise.sigma"
+        )
+    due = noise.times(factor(releases, rows, wanted))
+    if not privacy.target.calibrated:
+        return make(due)
+    for key, amount in due.given.items():
+        found = noise.given[key]
+        if abs(found - amount) > AGREES * amount:
+            allowed = f"{amount:.9g}, which privacy.target gives, or neither it nor calibrated"
+            raise InputError(f"privacy.noise.{key}: {refusal(found, allowed)}")
+    return method
+
+
+def completed(scenario: Scenario, noise: Noise | None) -> Scenario:
+    """The scenario with the noise that its target has set written out."""
+    privacy = scenario.privacy
+    if privacy is None or privacy.target is None or privacy.noise is None or noise is None:
+        return scenario
+    if privacy.target.calibrated:
+        return scenario
+    told = {
+        "noise": privacy.noise.model_copy(update=noise.given),
+        "target": privacy.target.model_copy(update={"calibrated": True}),
+    }
+    return scenario.model_copy(update={"privacy": privacy.model_copy(update=told)})
+
+
+def warnings(scenario: Scenario, rows: Rows) -> list[str]:
+    """Return what is worth a word though it is allowed: a delta that promises nothing."""
+    privacy = scenario.privacy
+    if privacy is None or (privacy.noise is None and privacy.budget is None):
+        return []
+    deltas = {"privacy.delta": privacy.delta}
+    if privacy.target is not None:
+        deltas["privacy.target.delta"] = privacy.target.delta
+    most = int(rows.max(initial=1))
+    return [
+        f"{key}: {delta:g} is not below 1/rows = {1.0 / most:g}; with such a delta a mechanism may "
+        "publish a whole record"
+        for key, delta in deltas.items()
+        if delta * most >= 1.0
+    ]

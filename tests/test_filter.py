@@ -1,0 +1,139 @@
+"""The filter behind a budget: it pays for as much as the accountant would, and for no more."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mutant import mutant
+
+from desim.privacy import budget as module
+from desim.privacy.accountants import account
+from desim.privacy.budget import Budget, Filter
+from desim.privacy.gaussian import epsilon_of
+from desim.privacy.ledger import Mechanism, Terms, View
+
+
+def terms(mechanism, sensitivity, scale, sampling=np.nan):
+    whole = [np.atleast_1d(np.asarray(one, float)) for one in (sensitivity, scale, sampling)]
+    return Terms(mechanism, View.NEIGHBOURS, *np.broadcast_arrays(*whole))
+
+
+def afforded(filter_, release, most=10_000):
+    """How many times agent 0 may make a release."""
+    one = np.array([0])
+    for count in range(most):
+        price = filter_.price(one, release, one)
+        if not filter_.admit(one, price, np.zeros(1))[0]:
+            return count
+        filter_.spend(one, price)
+    return most
+
+
+def check_filter(source):
+    """Epsilon 3 at 1e-5 pays for 206 releases of sensitivity 1 and deviation 20."""
+    filter_ = source.Filter(source.Budget(3.0), np.array([10]))
+    assert afforded(filter_, terms(Mechanism.GAUSSIAN, 1.0, 20.0)) == 206
+    assert filter_.epsilon(0) == pytest.approx(2.992983, abs=1e-6)
+    assert filter_.epsilon(0, (1.0 / 400.0, 0.0)) == pytest.approx(3.001218, abs=1e-6)
+
+
+def test_a_budget_pays_for_as_many_releases_as_it_says():
+    check_filter(module)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("square = self.square[who] + price[0], self", "square = self.square[who], self"),
+        ("ratio * ratio", "ratio"),
+    ],
+)
+def test_a_wrong_filter_is_noticed(right, wrong):
+    right = right.replace("square = ", "square, divergence = ")
+    wrong = wrong.replace("square = ", "square, divergence = ")
+    with pytest.raises(AssertionError):
+        check_filter(mutant(module, right, wrong))
+
+
+@pytest.mark.parametrize(
+    "release",
+    [
+        terms(Mechanism.LAPLACE, 1.0, 15.0),
+        terms(Mechanism.DISCRETE_GAUSSIAN, 1.0, 20.0),
+        terms(Mechanism.OBJECTIVE_PERTURBATION, 1.0, 20.0),
+        terms(Mechanism.SPARSE_VECTOR, 1.0, 30.0),
+        terms(Mechanism.GAUSSIAN, 1.0, 2.0, 0.05),
+    ],
+    ids=lambda release: release.mechanism.name.lower(),
+)
+def test_the_account_of_what_was_afforded_fits_and_one_more_does_not(release):
+    """Equal releases lose nothing by the one order: it is the account's best one at the limit."""
+    rows = np.array([100])
+    count = afforded(Filter(Budget(2.0), rows), release)
+    assert 3 < count < 10_000
+    told = [epsilon_after(release, rows, number) for number in (count, count + 1)]
+    assert told[0] <= 2.0 < told[1]
+
+
+def epsilon_after(release, rows, number):
+    """What the accountant says after `number` releases of agent 0."""
+    table = {
+        "time": np.arange(number, dtype=float),
+        "agent": np.zeros(number, np.int64),
+        "round": np.arange(number),
+        "release": np.arange(number),
+        "mechanism": [release.mechanism.name.lower().replace("_", "-")] * number,
+        "sensitivity": np.full(number, release.sensitivity[0]),
+        "scale": np.full(number, release.scale[0]),
+        "sampling": np.full(number, release.sampling[0]),
+        "seen_by": ["neighbours"] * number,
+        "delivered": np.ones(number, np.int64),
+    }
+    return account(pd.DataFrame(table), rows=rows).worst
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([Mechanism.GAUSSIAN, Mechanism.LAPLACE, Mechanism.SPARSE_VECTOR]),
+            st.floats(0.5, 60.0),
+        ),
+        max_size=30,
+    ),
+    st.floats(0.2, 8.0),
+)
+@settings(max_examples=40, deadline=None)
+def test_no_mixture_of_releases_goes_beyond_the_budget(releases, epsilon):
+    filter_, one = Filter(Budget(epsilon), np.array([50])), np.array([0])
+    for mechanism, scale in releases:
+        price = filter_.price(one, terms(mechanism, 1.0, scale), one)
+        if filter_.fits(one, price)[0]:
+            filter_.spend(one, price)
+        assert filter_.epsilon(0) <= epsilon * (1.0 + 1e-8)
+
+
+def test_a_larger_unit_of_privacy_costs_more():
+    release = terms(Mechanism.GAUSSIAN, 1.0, 20.0)
+    counts = [
+        afforded(Filter(Budget(3.0, relation=relation), np.array([4])), release)
+        for relation in ("agent", "replace-one", "add-or-remove-one")
+    ]
+    assert counts == [12, 206, 827]
+
+
+def test_what_has_no_noise_is_never_afforded_unless_it_says_nothing():
+    for release in (
+        terms(Mechanism.NONE, 1.0, 0.0),
+        terms(Mechanism.GAUSSIAN, 1.0, 0.0),
+        terms(Mechanism.GAUSSIAN, np.inf, 1.0),
+        terms(Mechanism.REUSED, 1.0, 1.0),
+    ):
+        assert afforded(Filter(Budget(1e6), np.array([4])), release) == 0
+    assert afforded(Filter(Budget(0.1), np.array([4])), terms(Mechanism.NONE, 0.0, 0.0), 20) == 20
+
+
+def test_a_filter_agrees_with_the_exact_price():
+    filter_ = Filter(Budget(5.0), np.array([10]))
+    filter_.spend(np.array([0]), np.array([[0.49], [0.0]]))
+    assert filter_.epsilon(0) == epsilon_of(0.7, 1e-5)

@@ -1,0 +1,317 @@
+"""The transcript check: what is declared holds on neighbouring data, and what is not is found."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cases import CASES, NOISY, graph, local, star
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mutant import mutant
+
+from desim.algorithms import fed_plt, local_training, q_dpsgd_1, zcdp_nfl
+from desim.algorithms.method import Ingredients
+from desim.audit.check import transcript_check
+from desim.audit.neighbours import neighbours, on, replaced, worst_pair
+from desim.audit.pairs import noised, play_pair, unobserved
+from desim.errors import InputError, RunError
+from desim.log.parquet import Tables
+from desim.privacy import mechanisms
+from desim.privacy.transcript import Transcript
+from desim.scenario.build import build
+from desim.scenario.load import load
+
+LEAKY, PRIMITIVES = (
+    str(Path(__file__).parent / "plugins" / f"{name}.py") for name in ("leaky", "primitives")
+)
+UNDECLARED = {name for name in CASES if name.startswith("plt")}
+UNDECLARED -= {"plt-noisy", "plt-buffer", "plt-calibrated", "plt-budget", "plt-budget-stop"}
+UNDECLARED -= {"plt-increments", "plt-langevin"}
+UNDECLARED |= {"dp-admm"}
+DISCRETE = ("nfl-discrete", "gd-discrete")  # whose D counts the rounding
+UNDECLARED |= {name for name in CASES if name.startswith(("tamuna", "led", "5gcs"))}
+UNDECLARED -= {"tamuna-noisy", "led-noisy", "led-graph-noisy", "led-graph-budget"}
+UNDECLARED |= {name for name in CASES if name.startswith(("fed", "scaffold"))}
+UNDECLARED -= {"fed-pd-noisy", "fedlin-noisy", "fedavg-noisy", "fedavg-buffer"}
+UNDECLARED -= {"scaffold-noisy", "scaffold-budget"}
+ZEROTH = ("d-zoa", "or-zo", "zoo-admm")  # sensitivities of differences, not of models
+UNDECLARED |= {name for name in CASES if name.startswith((*ZEROTH, "dvp"))}
+LOOSE = {
+    "fedavg-noisy": 0.9,  # from a shared start no row has full slope along the whole way
+    "fedavg-buffer": 0.9,
+    "fedlin-noisy": 0.05,  # D takes the two gradients of a step as opposite, but they are close
+}
+
+
+def built(scenario):
+    return build(load(scenario))
+
+
+def leaky(leak, **keys):
+    scenario = {**graph(), "plugins": [LEAKY], "algorithm": {"name": "leaky", "leak": leak, **keys}}
+    del scenario["privacy"]
+    return built(scenario)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_algorithm_moves_more_than_it_declares(name):
+    checked = transcript_check(built(CASES[name]), rounds=12)
+    checked.demand()
+    if name in UNDECLARED:
+        assert checked.largest == 0.0
+    else:
+        assert checked.largest > (0.8 if name in DISCRETE else LOOSE.get(name, 0.95))
+
+
+@st.composite
+def trainings(draw):
+    """Noisy local training of any loss with slopes, steps from small ones to ones that diverge."""
+    loss = draw(st.sampled_from(["logistic", "squared", {"huber": 0.5}]))
+    kind = "classification" if loss == "logistic" else "regression"
+    epochs, step = draw(st.integers(1, 8)), draw(st.sampled_from(["per-agent", 0.02, 0.2, 1.0]))
+    return star(
+        **local(solver="noisy", epochs=epochs, tau=draw(st.sampled_from([0.01, 1.0])), step=step),
+        seed=draw(st.integers(0, 9)),
+        problem={
+            "agents": 3,
+            "clip": draw(st.sampled_from([0.1, 1.0, 10.0])),
+            "average": draw(st.sampled_from(["mean", "sum"])),
+            "loss": loss,
+            "data": {
+                "source": "synthetic",
+                "kind": kind,
+                "rows": draw(st.integers(1, 5)),
+                "dim": 4,
+            },
+        },
+        stop={"rounds": 4},
+    )
+
+
+@settings(derandomize=True, database=None, deadline=None, max_examples=40)
+@given(trainings(), st.integers(0, 2))
+def test_local_training_contracts_as_it_declares(scenario, agent):
+    pair = worst_pair(built(scenario), agent)
+    checked = transcript_check(pair)
+    checked.demand()
+    assert checked.largest > 0.0
+    transcript_check(replace(pair, first=pair.second, second=pair.first)).demand()
+
+
+@pytest.mark.parametrize("name", ["plt-noisy", "plt-buffer", "nfl-lossy", "qsgd"])
+def test_both_engines_reveal_the_same_on_neighbouring_data(name):
+    tables = []
+    for engine in ("cohort", "agents"):
+        pair = neighbours(built({**CASES[name], "engine": engine}), agent=5, row=5)
+        checked = transcript_check(pair)
+        checked.demand()
+        assert checked.largest > 0.05
+        tables.append(checked.rows.sort_values(["what", "agent", "round", "release"]).to_numpy())
+    assert np.array_equal(*tables)
+
+
+def declares_half(module, right, method):
+    """The module's method with half of its sensitivity."""
+    twin = mutant(module, right, right.replace("2.0", "1.0", 1))
+    return getattr(twin, method)
+
+
+def half_plt():
+    twin = mutant(fed_plt, "super().__init__(ingredients)", "super().__init__(ingredients)")
+    right = "reach = 2.0 * problem.clip * problem.scale"
+    twin.LocalTraining = declares_half(local_training, right, "LocalTraining")
+    return twin.FedPLT
+
+
+HALVED = {
+    "plt-noisy": half_plt,
+    "nfl": lambda: declares_half(
+        zcdp_nfl, "reach = 2.0 * self.problem.clip * self.problem.scale[who]", "ZcdpNfl"
+    ),
+    "qsgd": lambda: declares_half(
+        q_dpsgd_1, "reach = 2.0 * self.problem.clip * self.problem.scale[who]", "QDPSGD1"
+    ),
+}
+
+
+def with_method(simulation, method):
+    old = simulation.method
+    made = method(Ingredients(old.parameters, simulation.settings, old.noise))
+    return replace(simulation, method=made)
+
+
+@pytest.mark.parametrize("name", HALVED)
+def test_a_halved_sensitivity_is_found(name):
+    simulation = with_method(built(CASES[name]), HALVED[name]())
+    checked = transcript_check(simulation)
+    assert 1.9 < checked.largest < 2.0 + 1e-9
+    assert set(checked.violations.what) == {"release"}
+    with pytest.raises(RunError, match=r"round \d+, release \d+: the value before noise moves"):
+        checked.demand()
+
+
+def test_laplace_noise_is_held_to_both_norms():
+    simulation = built(CASES["nfl-laplace"])
+    pair = worst_pair(simulation)
+    wide = transcript_check(pair)
+    sensitivity = one_release(pair, wide).declared
+    assert sensitivity.max() == pytest.approx(np.sqrt(4.0) * sensitivity.min(), rel=1e-12)
+    right = "wide = np.sqrt(dim) * sensitivity"
+    narrow = mutant(mechanisms, right, "wide = sensitivity")
+    twin = mutant(zcdp_nfl, "super().__init__(ingredients)", "super().__init__(ingredients)")
+    twin.terms = lambda noise, *rest: narrow.terms(narrow.Laplace(noise.sigma), *rest)
+    wrong = transcript_check(with_method(simulation, twin.ZcdpNfl))
+    assert len(wrong.violations)
+
+
+def test_the_noise_inside_a_training_is_compared_with_itself():
+    """Coupled steps move by sqrt((1 - chi^2Ne) / (1 - chi^2)) times the effective sensitivity."""
+    pair = worst_pair(built(CASES["plt-noisy"]))
+    own, local = one_release(pair, transcript_check(pair)), pair.first.method.local
+    chi = max(abs(1 - local.gamma[pair.agent] * end[pair.agent]) for end in (local.lo, local.hi))
+    factor = np.sqrt((1.0 - chi**6) / (1.0 - chi**2))
+    wanted = local.terms.sensitivity[pair.agent] * factor
+    np.testing.assert_allclose(own.declared, wanted, rtol=1e-12)
+    assert wanted > 1.05 * local.terms.sensitivity[pair.agent]
+
+
+def one_release(pair, checked):
+    rows = checked.rows
+    return rows[(rows.what == "release") & (rows.agent == pair.agent)]
+
+
+def test_an_own_model_without_noise_carries_every_gradient_on():
+    """As in Q-DPSGD-2: the sensitivity is D_t = (1 - e) D_{t-1} + 2 K step, up to factor 1/e."""
+    fair = transcript_check(leaky("none"))
+    fair.demand()
+    assert fair.largest == pytest.approx(1.0, abs=1e-9)
+    checked = transcript_check(leaky("state", mixing=0.25))
+    own = one_release(checked, checked)
+    grown = (1.0 - 0.75 ** np.arange(1, 13)) / 0.25
+    np.testing.assert_allclose(own.ratio, grown, rtol=1e-9)
+    assert own.violated.sum() == 11
+
+
+@pytest.mark.parametrize(
+    ("leak", "what", "says"),
+    [
+        ("message", "message", "its message is no function of what it released"),
+        ("silence", "traffic", "times, sizes or silences depend on data"),
+        ("time", "traffic", "times, sizes or silences depend on data"),
+        ("scale", "traffic", "times, sizes or silences depend on data"),
+    ],
+)
+def test_what_goes_out_beside_the_releases_is_found(leak, what, says):
+    checked = transcript_check(leaky(leak))
+    assert what in set(checked.violations.what)
+    with pytest.raises(RunError, match=says):
+        checked.demand()
+
+
+@pytest.mark.parametrize(
+    ("way", "most"), [("answer", 1.0), ("both", 1.0), ("same", 1.0), ("perturbation", 0.0)]
+)
+def test_answers_and_noise_drawn_ahead_are_held_to_what_they_declare(way, most):
+    """Clipped to 3, means over 6 rows move by 1, which the plugin declares."""
+    scenario = {**graph(), "plugins": [PRIMITIVES], "algorithm": {"name": "primitives", "way": way}}
+    del scenario["privacy"]
+    scenario["problem"]["clip"] = 3.0
+    checked = transcript_check(built(scenario))
+    checked.demand()
+    assert checked.largest == pytest.approx(most, abs=1e-9)
+    if most:
+        scenario["problem"]["clip"] = 3.3
+        checked = transcript_check(built(scenario))
+        assert set(checked.violations.what) == {"release"}
+
+
+STAR_LEAKS = {
+    "us.z = z = z + 2.0 * (x - y)": "us.z = z = z + 2.0 * (x - y) + np.add.reduceat("
+    "self.problem.A * self.problem.b[:, None], self.problem.start[:-1])[us.who]",
+    "us.x = x = self.local.train(us, us.x, 2.0 * y - z)": "x = self.local.train(us, us.x, "
+    "2.0 * y - z); us.x = self.local.silent_trainer(us.who, us.x, 2.0 * y - z, us.address, "
+    "self.local.epochs[: len(us.who)], np.uint64(1))",
+}
+
+
+@pytest.mark.parametrize("right", STAR_LEAKS)
+def test_a_client_that_keeps_or_adds_what_is_not_released_is_found(right):
+    twin = mutant(fed_plt, right, STAR_LEAKS[right])
+    scenario = star(**local(**NOISY), problem={"clip": 1.0})
+    pair = worst_pair(built(scenario))
+    transcript_check(pair).demand()
+    wrong = replace(
+        pair,
+        first=with_method(pair.first, twin.FedPLT),
+        second=with_method(pair.second, twin.FedPLT),
+    )
+    assert len(transcript_check(wrong).violations)
+
+
+@pytest.mark.parametrize("name", ["plt-noisy", "nfl", "qsgd", "plt-buffer"])
+def test_a_pair_knows_the_mean_of_what_went_out(name):
+    pair = worst_pair(built(CASES[name]))
+    one, again, two = (play_pair(pair.first, pair.second, seed, pair.agent) for seed in (1, 1, 2))
+    assert np.array_equal(one.output, again.output)
+    assert np.abs(one.output - two.output).max() > 0.0
+    moved = np.linalg.norm(one.other - one.mean, axis=1)
+    assert moved.max() > 0.0
+    assert np.array_equal(one.release, two.release)
+    same = play_pair(pair.first, pair.first, 1, pair.agent)
+    assert np.array_equal(same.mean, same.other)
+    if name in ("nfl", "qsgd"):
+        assert (moved <= one.sensitivity * (1.0 + 1e-9)).all()
+        noise = np.concatenate([(p.output - p.mean) / p.scale[:, None] for p in (one, two)])
+        assert abs(noise.mean()) < 4.0 / np.sqrt(noise.size)
+        assert abs((noise**2).mean() - 1.0) < 4.0 * np.sqrt(2.0 / noise.size)
+
+
+def test_the_noise_has_a_seed_of_its_own():
+    simulation = unobserved(built(CASES["qsgd"]))
+    logs, models = [], []
+    for seed in (None, simulation.settings.seed, 99):
+        tables = Tables()
+        outcome = noised(simulation, seed).play(tables)
+        logs.append(tables.read("events"))
+        models.append(outcome.state["x"])
+    assert logs[0].equals(logs[1])
+    assert logs[0].equals(logs[2])
+    assert np.array_equal(models[0], models[1])
+    assert np.abs(models[0] - models[2]).min() > 0.0
+
+
+def test_a_replay_on_the_same_data_changes_nothing():
+    for name in ("plt-noisy", "nfl", "qsgd-lossy"):
+        simulation, first = unobserved(built(CASES[name])), Transcript()
+        played = simulation.play(Tables(), transcript=first)
+        second = Transcript(first)
+        replayed = noised(simulation, 7).play(Tables(), transcript=second)
+        assert not second.apart
+        assert all(np.array_equal(played.state[key], replayed.state[key]) for key in played.state)
+        fresh = noised(simulation, 7).play(Tables())
+        assert np.abs(fresh.state["x"] - played.state["x"]).max() > 0.0
+
+
+def test_a_neighbour_differs_in_one_record_and_in_no_step():
+    simulation = built(CASES["plt-noisy"])
+    problem = simulation.problem
+    record = 100.0 * np.ones(problem.A.shape[1]), -problem.b[problem.start[2] + 3]
+    other = on(simulation, replaced(problem, 2, 3, record))
+    changed = np.flatnonzero((other.problem.A != problem.A).any(1) | (other.problem.b != problem.b))
+    assert changed.tolist() == [problem.start[2] + 3]
+    assert np.array_equal(other.method.local.gamma, simulation.method.local.gamma)
+    retuned = on(simulation, replace(other.problem))
+    assert (retuned.method.local.gamma < simulation.method.local.gamma).all()
+
+
+def test_bad_pairs_are_refused():
+    simulation = built(CASES["nfl"])
+    with pytest.raises(InputError, match="agent: found 8; allowed: 0 to 7"):
+        neighbours(simulation, agent=8)
+    with pytest.raises(InputError, match="row: found 6; allowed: 0 to 5"):
+        neighbours(simulation, row=6)
+    endless = built(graph(stop={"metric": {"error": 0.05}}))
+    with pytest.raises(InputError, match="stop: found metric alone"):
+        transcript_check(neighbours(endless))
+    transcript_check(neighbours(endless), rounds=3).demand()
