@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +19,17 @@ class Everybody:
     """All agents in every round."""
 
     agents: int
+    uniform: ClassVar[bool] = True  # cohorts of one size, all equally likely
 
     @cached_property
     def everybody(self) -> Who:
         """All agents, ascending."""
         return np.arange(self.agents)
+
+    @property
+    def least(self) -> float:
+        """The size of the smallest cohort, or its mean where that is random."""
+        return self.agents
 
     def draw(self, round_: int) -> Who:
         """Return the active agents of `round_` (1, 2, ...), ascending."""
@@ -36,6 +43,12 @@ class Bernoulli:
     agents: int
     p: float
     seed: int
+    uniform: ClassVar[bool] = False
+
+    @property
+    def least(self) -> float:
+        """The size of the smallest cohort, or its mean where that is random."""
+        return self.p * self.agents
 
     def draw(self, round_: int) -> Who:
         """Return the active agents of `round_` (1, 2, ...), ascending; may be empty."""
@@ -54,6 +67,12 @@ class UniformSubset:
     agents: int
     count: int
     seed: int
+    uniform: ClassVar[bool] = True
+
+    @property
+    def least(self) -> float:
+        """The size of the smallest cohort."""
+        return self.count
 
     def draw(self, round_: int) -> Who:
         """Return the active agents of `round_` (1, 2, ...), ascending."""
@@ -66,6 +85,12 @@ class Schedule:
     """Given sets of agents, used in turn and from the start again."""
 
     sets: Sequence[Who]
+    uniform: ClassVar[bool] = False
+
+    @property
+    def least(self) -> float:
+        """The size of the smallest cohort."""
+        return min(len(who) for who in self.sets)
 
     def draw(self, round_: int) -> Who:
         """Return the active agents of `round_` (1, 2, ...), ascending."""
@@ -73,3 +98,12 @@ class Schedule:
 
 
 Participation = Everybody | Bernoulli | UniformSubset | Schedule
+
+
+def common_length(seed: int, round_: int, p: float) -> int:
+    """Return how many local steps all agents make in a round: L = 1, 2, ... ~ Geom(p), mean 1/p.
+
+    The inverse of P(L > l) = (1 - p)^l at a draw of its own.
+    """
+    u = float(keys.uniforms(seed, Stream.PARTICIPATION, peer=0, round=round_)[0])
+    return 1 if p == 1.0 else 1 + int(np.log(u) / np.log1p(-p))

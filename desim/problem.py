@@ -7,11 +7,11 @@ these gradients (desim.losses.clipped_value), here and in the optimum.
 
 import hashlib
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 from desim.errors import InputError
 from desim.kernels.gradients import Data, gradient, transpose
@@ -148,7 +148,7 @@ class Problem:
         loss 2 scale_i lambda_min(A_i' A_i) more. A nonsmooth f_i has hi = inf. (Bastianello, Liu,
         Johansson 2024, Section VI, for logistic loss; printed with eps for ridge = eps/agents.)
         """
-        with threadpool_limits(1):
+        with _libraries().limit(limits=1):
             ends = np.array([_extremes(self.A[i:j]) for i, j in self.spans()])
         lo, hi = self.ridge.copy(), np.full(self.agents, np.inf)
         if self.loss.smooth:
@@ -169,6 +169,12 @@ class Problem:
         for array in (self.A, self.b, self.start, self.test_A, self.test_b):
             found.update(b"none" if array is None else np.ascontiguousarray(array).tobytes())
         return found.hexdigest()
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    """The numerical libraries of this process; finding them takes longer than a small problem."""
+    return ThreadpoolController()
 
 
 def _extremes(A: Array) -> tuple[float, float]:

@@ -83,6 +83,14 @@ def deadline(**changes: Any) -> dict[str, Any]:
     )
 
 
+def central(**changes: Any) -> dict[str, Any]:
+    """A gradient-descent scenario: all rows at one agent, who publishes every model."""
+    scenario = merged(star(problem={"clip": 2.0}), {"algorithm": {"name": "gradient-descent"}})
+    del scenario["problem"]["agents"], scenario["network"]
+    scenario["compute"] = {"speed": {"uniform": [100, 900]}, "redraw": "round"}
+    return merged(scenario, {"privacy": {"noise": {"sigma": 0.02}}, **changes})
+
+
 def merged(scenario: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     """`scenario` with `changes` merged in deeply; algorithm, policy, participation are replaced."""
     result = copy.deepcopy(scenario)
@@ -104,9 +112,29 @@ def local(**keys: Any) -> dict[str, Any]:
 
 
 NOISY = {"solver": "noisy", "epochs": 3, "tau": 0.05}
+DP_ADMM = {"name": "dp-admm", "rho": 0.4, "eta": {"initial": 0.5, "decay": "sqrt"}}
+TAMUNA = {"name": "tamuna", "p": 0.3}
+LED = {"name": "led", "local": {"epochs": 4}}
+FIVE_GCS = {"name": "5gcs", "tau": 0.2, "local": {"epochs": 4}}
+FED_PD = {"name": "fed-pd", "eta": 0.3, "local": {"epochs": 4}}
+FEDLIN = {"name": "fedlin", "local": {"epochs": 4}}
+FEDAVG = {"name": "fedavg", "local": {"epochs": 4}}
+SCAFFOLD = {"name": "scaffold", "local": {"epochs": 4}}
+SGD = {"solver": "sgd", "epochs": 3, "batch": 3}
+DROP = merged(NETWORK, {"link": {"loss": "10 %", "on_loss": "drop"}})
+SUBGRADIENT = {"name": "zcdp-subgradient", "step": {"initial": 0.1, "decay": "sqrt"}}
+RING = {"topology": "ring", **NETWORK}
+D_ZOA = {"name": "d-zoa", "rho": 1.0, "inner": 6, "samples": 4, "step": 0.3}
+OR_ZO = {"name": "or-zo", "samples": 4, "step": 0.5}
+ZOO_ADMM = {"name": "zoo-admm", "rho": 0.5, "step": 0.2, "samples": 4}
 CASES: dict[str, dict[str, Any]] = {
     "plt-all": star(),
     "plt-noisy": star(**local(**NOISY), problem={"clip": 1.0}),
+    "plt-calibrated": star(
+        **local(solver="noisy", epochs=3),
+        problem={"clip": 1.0},
+        privacy={"target": {"epsilon": 2, "delta": 1e-5}, "relation": "add-or-remove-one"},
+    ),
     "plt-sgd-half": star(
         **local(solver="sgd", epochs=3, batch=3), participation={"bernoulli": 0.5}
     ),
@@ -138,6 +166,23 @@ CASES: dict[str, dict[str, Any]] = {
             "average": "sum",
         }
     ),
+    "plt-increments": star(
+        algorithm={"name": "fed-plt", "rho": 0.5, "send": "increments", "local": NOISY},
+        problem={"clip": 1.0, "regularizer": [{"l2": 3.0}, {"l1": 0.1}]},
+        policy={"buffer": 2},
+        participation={"bernoulli": 0.7},
+        network=LOSSY,
+        stop={"rounds": 30},
+    ),
+    "plt-langevin": star(
+        algorithm={"name": "fed-plt", "rho": 0.5, "init": "langevin", "local": NOISY},
+        problem={"clip": 1.0},
+    ),
+    "plt-box-each": star(
+        problem={"regularizer": [{"l2": 2.0}, {"box": [-0.2, 0.3]}]},
+        policy="each",
+        stop={"rounds": 40},
+    ),
     "plt-deadline": star(policy={"deadline": "120 ms"}),
     "plt-deadline-carry": star(policy={"deadline": "120 ms", "late": "carry"}),
     "plt-quorum": star(policy={"quorum": 3}),
@@ -154,10 +199,32 @@ CASES: dict[str, dict[str, Any]] = {
     "plt-resend-deadline": star(network=LOSSY, policy={"deadline": "50 ms"}, stop={"rounds": 60}),
     "plt-time": star(stop={"time": "1 s"}),
     "plt-target": star(stop={"rounds": 400, "metric": {"error": 1e-3}}),
+    "plt-budget": star(
+        **local(**NOISY),
+        problem={"clip": 1.0},
+        policy={"deadline": "90 ms"},
+        network=LOSSY,
+        privacy={"budget": 60},
+        stop={"rounds": 30},
+    ),
+    "plt-budget-stop": star(
+        **local(**NOISY),
+        problem={"clip": 1.0},
+        privacy={"budget": 60, "on_exhausted": "stop"},
+    ),
     "plt-every": star(observe={"metrics": ["error"], "every": "100 ms"}),
     "nfl": graph(),
     "nfl-ring-plain": graph(network={"topology": "ring"}, privacy={"noise": {"sigma": 0.0}}),
     "nfl-phi": {**graph(), "privacy": {"noise": {"phi": 0.01, "growth": 0.99}}},
+    "nfl-laplace": {**graph(), "privacy": {"noise": {"kind": "laplace", "sigma": 0.1}}},
+    "nfl-discrete": {
+        **graph(),
+        "privacy": {"noise": {"kind": "discrete-gaussian", "sigma": 0.1, "resolution": 0.01}},
+    },
+    "nfl-calibrated": {
+        **graph(),
+        "privacy": {"noise": {"growth": 0.95}, "target": {"epsilon": 4, "delta": 1e-5}},
+    },
     "nfl-absolute": graph(
         problem={"loss": "absolute", "regularizer": {"elastic_net": {"l1": 0.3, "l2": 0.5}}},
         algorithm={"eta": {"initial": 0.3, "decay": "sqrt"}},
@@ -175,11 +242,272 @@ CASES: dict[str, dict[str, Any]] = {
     "nfl-target": graph(
         privacy={"noise": {"sigma": 0.0}}, stop={"rounds": 400, "metric": {"error": 0.05}}
     ),
+    "nfl-budget": graph(
+        network={"topology": {"erdos_renyi": 0.5}},
+        privacy={"noise": {"sigma": 0.3}, "budget": 10},
+    ),
+    "nfl-budget-stop": graph(privacy={"budget": 25, "on_exhausted": "stop"}),
     "nfl-every": graph(observe={"metrics": ["error"], "every": "70 ms"}),
     "nfl-redraw": graph(compute={"redraw": "round"}),
+    "nfl-late": graph(
+        network=DROP, policy={"deadline": "60 ms", "late": "carry"}, stop={"rounds": 30}
+    ),
+    "nfl-late-budget": graph(
+        network={**DROP, "topology": {"erdos_renyi": 0.5}},
+        policy={"deadline": "60 ms", "late": "carry"},
+        privacy={"noise": {"sigma": 0.3}, "budget": 10},
+    ),
+    "nfl-late-time": graph(
+        network=DROP, policy={"deadline": "30 ms", "late": "carry"}, stop={"time": "1.5 s"}
+    ),
+    "dp-nfl": {
+        **graph(algorithm={"name": "dp-nfl", "rho": 0.4, "eta": 0.2}),
+        "privacy": {"noise": {"epsilon": 3.0, "delta": 1e-5, "composition": "basic"}},
+    },
+    "dp-nfl-advanced": {
+        **graph(algorithm={"name": "dp-nfl", "rho": 0.4, "eta": {"initial": 0.2, "decay": "sqrt"}}),
+        "privacy": {"noise": {"epsilon": 9.0, "delta": 1e-5, "composition": "advanced"}},
+    },
+    "subgradient": graph(algorithm=SUBGRADIENT),
+    "subgradient-absolute": graph(
+        algorithm={**SUBGRADIENT, "weights": "laplacian"},
+        problem={"loss": "absolute", "regularizer": {"l1": 0.3}},
+        network=DROP,
+        policy={"deadline": "60 ms", "late": "carry"},
+        privacy={"noise": {"kind": "laplace", "sigma": 0.1}},
+    ),
+    "subgradient-phi": {
+        **graph(algorithm={"name": "zcdp-subgradient", "step": 0.05}),
+        "privacy": {"noise": {"phi": 0.01, "growth": 0.99}},
+    },
+    "p-admm": graph(algorithm={"name": "p-admm", "rho": 0.4}, problem={"clip": 1.0}),
+    "p-admm-late": graph(
+        algorithm={"name": "p-admm", "rho": 0.4, "passes": 4},
+        problem={
+            "data": {"source": "synthetic", "kind": "classification", "rows": 6, "dim": 4},
+            "loss": "logistic",
+            "clip": 0.5,
+        },
+        network=DROP,
+        policy={"deadline": "60 ms", "late": "carry"},
+        stop={"rounds": 20},
+    ),
+    "p-admm-calibrated": {
+        **graph(algorithm={"name": "p-admm", "rho": 0.4}, problem={"clip": 1.0}),
+        "privacy": {"noise": {"growth": 0.95}, "target": {"epsilon": 4, "delta": 1e-5}},
+    },
+    "admm": {
+        **graph(algorithm={"name": "admm", "eta": 0.4}, problem={"clip": 1.0}, network=LOSSY),
+        "privacy": {"relation": "replace-one"},
+    },
     "qsgd": deadline(),
+    "qsgd-laplace": {
+        **deadline(),
+        "privacy": {"noise": {"kind": "laplace", "sigma": 0.1, "decay": 0.95}},
+    },
     "qsgd-lossy": deadline(network=LOSSY),
+    "qsgd-budget": deadline(problem={"clip": 0.2}, privacy={"noise": {"sigma": 0.3}, "budget": 7}),
     "qsgd-plain": deadline(privacy={"noise": {"sigma": 0.0}}),
+    "dp-admm": star(algorithm=DP_ADMM),
+    "dp-admm-noise": star(
+        algorithm=DP_ADMM, problem={"clip": 1.0}, privacy={"noise": {"sigma": 0.1, "decay": 0.95}}
+    ),
+    "dp-admm-phi": star(
+        algorithm=DP_ADMM, problem={"clip": 1.0}, privacy={"noise": {"phi": 0.01, "growth": 0.99}}
+    ),
+    "dp-admm-hinge": star(
+        algorithm=DP_ADMM,
+        problem={
+            "loss": "hinge",
+            "regularizer": {"elastic_net": {"l1": 0.3, "l2": 0.5}},
+            "clip": 1.0,
+        },
+        network=LOSSY,
+        privacy={"noise": {"kind": "laplace", "sigma": 0.05}},
+    ),
+    "dp-admm-budget": star(
+        algorithm=DP_ADMM,
+        problem={"clip": 1.0, "sizes": [1, 1, 1, 2, 2, 3]},
+        privacy={"noise": {"sigma": 0.2}, "budget": 8},
+        stop={"rounds": 20},
+    ),
+    "gd": central(),
+    "gd-plain": central(privacy={"noise": {"sigma": 0.0}}),
+    "gd-discrete": central(
+        algorithm={"name": "gradient-descent", "solver": "accelerated"},
+        problem={"regularizer": [{"l2": 0.5}, {"l1": 0.05}]},
+        privacy={"noise": {"kind": "discrete-gaussian", "sigma": 0.05, "resolution": 0.01}},
+    ),
+    "gd-time": central(stop={"time": "300 ms"}, observe={"metrics": ["error"], "every": "20 ms"}),
+    "gd-budget": central(privacy={"noise": {"sigma": 0.1}, "budget": 30}),
+    "gd-calibrated": {
+        **central(),
+        "privacy": {"noise": {"growth": 0.9}, "target": {"epsilon": 3, "delta": 1e-5}},
+    },
+    "tamuna": star(algorithm=TAMUNA),
+    "tamuna-cohort": star(algorithm=TAMUNA, participation={"uniform": 3}),
+    "tamuna-masks": star(algorithm={**TAMUNA, "s": 2}, participation={"uniform": 4}),
+    "tamuna-half": star(algorithm={**TAMUNA, "s": 2}, participation={"bernoulli": 0.5}),
+    "tamuna-noisy": star(
+        algorithm={"name": "tamuna", "p": 0.3, "local": {"solver": "noisy", "tau": 0.05}},
+        problem={"clip": 1.0},
+        participation={"uniform": 3},
+    ),
+    "tamuna-deadline": star(algorithm=TAMUNA, policy={"deadline": "90 ms"}, stop={"rounds": 30}),
+    "tamuna-quorum": star(algorithm=TAMUNA, policy={"quorum": 3}, network=LOSSY),
+    "tamuna-time": star(algorithm=TAMUNA, participation={"uniform": 3}, stop={"time": "1 s"}),
+    "led": star(algorithm=LED),
+    "led-noisy": star(algorithm={"name": "led", "local": NOISY}, problem={"clip": 1.0}),
+    "led-sgd": star(
+        algorithm={"name": "led", "local": {"solver": "sgd", "epochs": 3, "batch": 3}},
+        network=LOSSY,
+    ),
+    "led-graph": star(algorithm=LED, network=RING),
+    "led-graph-sgd": star(
+        algorithm={
+            "name": "led",
+            "mixing": "metropolis",
+            "local": {"solver": "sgd", "epochs": 3, "batch": 3},
+        },
+        network=merged(LOSSY, RING),
+    ),
+    "led-graph-noisy": star(
+        algorithm={"name": "led", "local": NOISY}, problem={"clip": 1.0}, network=RING
+    ),
+    "led-graph-budget": star(
+        algorithm={"name": "led", "local": NOISY},
+        problem={"clip": 1.0},
+        network=RING,
+        privacy={"budget": 150},
+    ),
+    "5gcs": star(algorithm=FIVE_GCS),
+    "5gcs-cohort": star(algorithm=FIVE_GCS, participation={"uniform": 3}),
+    "5gcs-sgd": star(
+        algorithm={**FIVE_GCS, "local": {"solver": "sgd", "epochs": 3, "batch": 3}},
+        participation={"bernoulli": 0.5},
+    ),
+    "5gcs-noisy": star(algorithm={**FIVE_GCS, "local": NOISY}, problem={"clip": 1.0}),
+    "5gcs-deadline": star(algorithm=FIVE_GCS, policy={"deadline": "120 ms", "late": "carry"}),
+    "5gcs-quorum": star(algorithm=FIVE_GCS, policy={"quorum": 3}),
+    "5gcs-each": star(algorithm=FIVE_GCS, policy="each", stop={"rounds": 40}),
+    "fed-pd": star(algorithm=FED_PD),
+    "fed-pd-noisy": star(algorithm={**FED_PD, "local": NOISY}, problem={"clip": 1.0}),
+    "fed-pd-sgd": star(algorithm={**FED_PD, "local": SGD}, network=LOSSY),
+    "fedlin": star(algorithm=FEDLIN),
+    "fedlin-sgd": star(
+        algorithm={**FEDLIN, "local": SGD}, network=LOSSY, participation={"uniform": 3}
+    ),
+    "fedlin-half": star(algorithm=FEDLIN, participation={"bernoulli": 0.5}),
+    "fedlin-noisy": star(algorithm={**FEDLIN, "local": NOISY}, problem={"clip": 1.0}),
+    "fedlin-deadline": star(
+        algorithm=FEDLIN,
+        network=merged(LOSSY, {"link": {"on_loss": "drop"}}),
+        policy={"deadline": "90 ms"},
+        stop={"rounds": 30},
+    ),
+    "fedlin-quorum": star(algorithm={**FEDLIN, "local": SGD}, policy={"quorum": 3}),
+    "fedlin-time": star(algorithm=FEDLIN, stop={"time": "1 s"}),
+    "fedavg": star(algorithm=FEDAVG),
+    "fedavg-noisy": star(
+        algorithm={**FEDAVG, "local": NOISY}, problem={"clip": 1.0}, participation={"uniform": 3}
+    ),
+    "fedavg-deadline": star(
+        algorithm={**FEDAVG, "local": SGD}, policy={"deadline": "120 ms", "late": "carry"}
+    ),
+    "fedavg-quorum": star(algorithm=FEDAVG, policy={"quorum": 3}, network=LOSSY),
+    "fedavg-buffer": star(
+        algorithm={**FEDAVG, "global_step": 0.5, "local": NOISY},
+        problem={"clip": 1.0},
+        policy={"buffer": 2},
+    ),
+    "fedavg-each": star(
+        algorithm={**FEDAVG, "global_step": 0.2}, policy="each", stop={"rounds": 40}
+    ),
+    "scaffold": star(algorithm=SCAFFOLD),
+    "scaffold-sgd": star(
+        algorithm={**SCAFFOLD, "global_step": 0.7, "local": SGD}, participation={"bernoulli": 0.5}
+    ),
+    "scaffold-noisy": star(
+        algorithm={**SCAFFOLD, "local": NOISY}, problem={"clip": 1.0}, participation={"uniform": 3}
+    ),
+    "scaffold-deadline": star(algorithm=SCAFFOLD, policy={"deadline": "90 ms"}, network=LOSSY),
+    "scaffold-quorum": star(algorithm=SCAFFOLD, policy={"quorum": 3, "late": "carry"}),
+    "scaffold-each": star(
+        algorithm={**SCAFFOLD, "global_step": 0.2}, policy="each", stop={"rounds": 40}
+    ),
+    "scaffold-budget": star(
+        algorithm={**SCAFFOLD, "local": NOISY},
+        problem={"clip": 1.0},
+        policy={"deadline": "90 ms"},
+        network=LOSSY,
+        privacy={"budget": 300},
+        stop={"rounds": 30},
+    ),
+    "d-zoa": graph(algorithm=D_ZOA, privacy={"noise": {"sigma": 0.0}}),
+    "d-zoa-noise": graph(algorithm=D_ZOA),
+    "d-zoa-phi": {
+        **graph(algorithm={**D_ZOA, "init": {"normal": 0.5}}),
+        "privacy": {"noise": {"phi": 0.01, "growth": 0.99}},
+    },
+    "d-zoa-absolute": graph(
+        problem={"loss": "absolute", "regularizer": {"elastic_net": {"l1": 0.3, "l2": 0.5}}},
+        algorithm={**D_ZOA, "u1": 0.5},
+        network={"topology": "ring"},
+    ),
+    "d-zoa-deadline": graph(
+        algorithm=D_ZOA, network=LOSSY, policy={"deadline": "300 ms", "late": "carry"}
+    ),
+    "d-zoa-budget": graph(algorithm=D_ZOA, privacy={"noise": {"sigma": 3.0}, "budget": 30}),
+    "or-zo": central(algorithm=OR_ZO, privacy={"noise": {"sigma": 0.0}}),
+    "or-zo-noise": central(algorithm={**OR_ZO, "model": "mean"}),
+    "or-zo-hinge": central(
+        algorithm=OR_ZO,
+        problem={"loss": "hinge", "regularizer": {"l1": 0.1}},
+        privacy={"noise": {"sigma": 2.0}, "budget": 15},
+    ),
+    "zoo-admm": central(algorithm=ZOO_ADMM, privacy={"noise": {"sigma": 0.0}}),
+    "zoo-admm-noise": central(
+        algorithm={**ZOO_ADMM, "step": {"initial": 0.3, "decay": "sqrt"}},
+        problem={"regularizer": [{"l2": 0.5}, {"l1": 0.05}, {"box": [-0.2, 0.3]}]},
+    ),
+    "zoo-admm-calibrated": {
+        **central(algorithm=ZOO_ADMM),
+        "privacy": {"noise": {"growth": 0.9}, "target": {"epsilon": 3, "delta": 1e-5}},
+    },
+    "zoo-admm-time": central(algorithm=ZOO_ADMM, stop={"time": "3 s"}),
+    "pvp": {
+        **graph(algorithm={"name": "pvp", "rho": 0.4}, problem={"clip": 1.0}),
+        "privacy": {"noise": {"kind": "l2-laplace", "sigma": 0.2, "decay": 0.95}},
+    },
+    "pvp-gaussian": graph(
+        algorithm={"name": "pvp", "rho": 0.4}, problem={"clip": 1.0}, network=LOSSY
+    ),
+    "pvp-calibrated": {
+        **graph(algorithm={"name": "pvp", "rho": 0.4}, problem={"clip": 1.0}),
+        "privacy": {
+            "noise": {"kind": "l2-laplace"},
+            "target": {"epsilon": 40, "delta": 1e-5},
+        },
+    },
+    "dvp": {
+        **graph(algorithm={"name": "dvp", "rho": 2.0, "norm": 10.0}, problem={"clip": 1.0}),
+        "privacy": {"noise": {"kind": "l2-laplace", "sigma": 0.2, "decay": 0.95}},
+    },
+    "dvp-logistic": {
+        **graph(
+            algorithm={"name": "dvp", "rho": 0.4},
+            problem={
+                "data": {"source": "synthetic", "kind": "classification", "rows": 6, "dim": 4},
+                "loss": "logistic",
+            },
+            network=LOSSY,
+        ),
+        "privacy": {"noise": {"kind": "l2-laplace", "sigma": 0.2}},
+    },
+    "dvp-plain": {
+        **graph(algorithm={"name": "dvp", "rho": 0.4}),
+        "privacy": {"relation": "replace-one"},
+    },
 }
-GRAPH = [name for name in CASES if not name.startswith("plt")]
-STAR = [name for name in CASES if name.startswith("plt")]
+GRAPH = [name for name in CASES if "topology" in CASES[name].get("network", {})]
+STAR = [name for name in CASES if name not in GRAPH]

@@ -4,15 +4,25 @@ Bastianello, Liu, Johansson 2024, "Enhancing privacy in federated learning throu
 (arXiv 2403.17572), Algorithm 1. Problem: min sum_i f_i(x) + h(x).
 """
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 
+from desim.algorithms.fed_plt_claim import claimed, supposed_start
 from desim.algorithms.local_training import LocalTraining
 from desim.algorithms.method import Array, Ingredients, Method, Program
 from desim.fields import Init, Local, Positive, Strict
+from desim.privacy.bounds.claims import Claim
+from desim.privacy.ledger import Terms
 from desim.privacy.mechanisms import Gaussian, Noise
 from desim.problem import Problem
+
+
+class Start(Init):
+    """Where the iterates start."""
+
+    words = ("zeros", "langevin")
 
 
 class Parameters(Strict):
@@ -22,8 +32,10 @@ class Parameters(Strict):
     """penalty of the splitting"""
     local: Local = Local()
     """training between two messages"""
-    init: Init = Init.of("zeros")
-    """x0 and z0; z0 is x0 unless a file says otherwise"""
+    send: Literal["z", "increments"] = "z"
+    """z_i, which the coordinator keeps for every agent, or 2 (x_i - y): it keeps their mean only"""
+    init: Start = Start.of("zeros")
+    """x0 and z0; z0 is x0 unless a file has it; langevin: the paper's N(0, 2 tau^2/lambda_i I)"""
 
 
 class FedPLT(Method):
@@ -35,6 +47,7 @@ class FedPLT(Method):
     paper = "Bastianello, Liu, Johansson 2024"
     Parameters = Parameters
     has_prox = True
+    noises = ("gaussian",)
     cures = ("algorithm.local.step", "algorithm.rho")
     policies = ("all", "deadline", "quorum", "buffer", "each")
 
@@ -45,31 +58,55 @@ class FedPLT(Method):
         sigma = self.noise.sigma if isinstance(self.noise, Gaussian) else None
         self.local = LocalTraining(self.parameters.local, settings, 1.0 / self.rho, sigma)
         self.warnings += self.local.warnings
+        if self.parameters.init.kind == "langevin":
+            self.x0 = self.z0 = supposed_start(self.local)[:, None] * self.x0
+        if settings.policy.late == "carry" and settings.policy.kind != "all":
+            self.warnings.append("policy: fed-plt is proved for replies to the present y, not late")
 
     @classmethod
     def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:
         """Return what is wrong with this combination, one line each."""
-        return LocalTraining.problems(parameters.local, problem, noise)
+        found, local = LocalTraining.problems(parameters.local, problem, noise), parameters.local
+        if parameters.init.kind == "langevin" and local.solvers != ("noisy",):
+            text = f"found langevin with solver {local.solver}, but tau is the noise of local steps"
+            found.append(f"algorithm.init: {text}; allowed: langevin with solver noisy")
+        if parameters.init.kind == "langevin" and not (problem.moduli[0] > 0.0).all():
+            text = "found langevin, but an agent's loss is not strongly convex"
+            found.append(f"algorithm.init: {text}; allowed: langevin with an l2 at the agents")
+        return found
 
     def coordinator(self, hub: Any) -> Program:
-        """Lines 2 and 11 of Algorithm 1."""
-        z = self.z0.copy()
+        """Lines 2 and 11 of Algorithm 1; the two ways to send differ by rounding only."""
+        z, increments = self.z0.copy(), self.parameters.send == "increments"
+        mean = np.add.reduce(z) / hub.agents
         hub.start(x=self.x0, z=self.z0)
-        hub.publish(y := self.consensus(z))
+        hub.publish(y := self.consensus(mean))
         while hub.open:
             hub.call(hub.invite(), self.train, y, work=self.local.work, charge=self.local.terms)
             replies = yield hub.collect()
-            z[replies.who] = replies.payload
-            hub.publish(y := self.consensus(z))
+            if increments:
+                mean = mean + np.add.reduce(replies.payload) / hub.agents
+            else:
+                z[replies.who] = replies.payload
+                mean = np.add.reduce(z) / hub.agents
+            hub.publish(y := self.consensus(mean))
 
-    def consensus(self, z: Array) -> Array:
-        """Y = prox_{rho h / N}(mean of z), z (agents, dim)."""
-        h = self.problem.coordinator_regularizer
-        return h.prox(np.add.reduce(z) / len(z), self.rho / len(z))  # line 2
+    def planned(self, k: int) -> Terms:
+        """Terms (agents,) of round k: those of all rounds."""
+        return self.local.terms
+
+    def consensus(self, mean: Array) -> Array:
+        """Y = prox_{rho h / N}(mean of z), mean (dim,)."""
+        h, agents = self.problem.coordinator_regularizer, self.problem.agents
+        return h.prox(mean, self.rho / agents)  # line 2
 
     def train(self, us: Any, y: Array) -> Array:
         """Lines 5 to 10 of Algorithm 1 for agents `us`; y (n, dim) as they received it."""
         z: Array = us.z
         us.x = x = self.local.train(us, us.x, 2.0 * y - z)  # lines 5-9, v = 2 y - z
         us.z = z = z + 2.0 * (x - y)  # line 10
-        return z
+        return z if self.parameters.send == "z" else 2.0 * (x - y)
+
+    def claim(self, releases: pd.DataFrame, delta: float) -> Claim | None:
+        """Proposition 4, with K the rounds in which an agent released."""
+        return claimed(self.local, self.parameters.init, releases, delta)

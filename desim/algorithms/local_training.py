@@ -4,19 +4,24 @@ An agent minimises d(w) = f_i(w) + (q/2) ||w - v||^2, with q = 1/rho in Fed-PLT 
 Johansson 2024, eqs. 11-13 with the moduli of d; notes on eq. 12's misprint in the README).
 """
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from desim.algorithms.method import Array
+from desim.algorithms.steps import auto_step, beyond, stable_step
 from desim.engine.world import Settings
+from desim.errors import InputError
 from desim.fields import Local
 from desim.kernels.exact import solve_rows
-from desim.kernels.local import Plan, Trainer, plan_for
+from desim.kernels.local import Plan, Trainer, plan_for, without_noise
 from desim.keys import seed_word
 from desim.privacy.ledger import Mechanism, Terms, View, plain
 from desim.privacy.mechanisms import DynamicZcdp, Noise
 from desim.problem import Problem
+
+STABLE = "the bound of stable steps, 2/(smoothness + q) without momentum,"
 
 
 class LocalTraining:
@@ -46,13 +51,14 @@ class LocalTraining:
                 batch=local.batch or 1, printed=local.scaling == "printed",
             )  # fmt: skip
             self.trainer = Trainer(self.plan, problem.data)
+            self.silent_trainer = Trainer(without_noise(self.plan), problem.data)
         else:
             self._factorise()
         sgd = np.array([s == "sgd" for s in self.solvers])
         rows = np.where(sgd, np.minimum(local.batch or 0, problem.rows), problem.rows)
         self.epochs = np.full(n, local.epochs)
         self.work = (1 if self.exact else local.epochs) * rows.astype(float)
-        self.terms = self._terms() if noisy.any() else plain(n, View.COORDINATOR)
+        self.terms = self.terms_of(local.epochs)
 
     @staticmethod
     def problems(local: Local, problem: Problem, noise: Noise | None) -> list[str]:
@@ -102,13 +108,11 @@ class LocalTraining:
         self.lo, self.hi = lo, hi
         beta = (np.sqrt(hi) - np.sqrt(lo)) / (np.sqrt(hi) + np.sqrt(lo))
         if isinstance(step, str):
-            return np.where(accelerated, 1.0 / hi, 2.0 / (lo + hi)), beta
+            return auto_step(lo, hi, accelerated), beta
         gamma = np.broadcast_to(np.asarray(step, float), lo.shape).copy()
-        if (gamma >= 2.0 / hi).any() and "exact" not in self.solvers:
-            self.warnings.append(
-                f"algorithm.local.step: {gamma.max():g} is not below 2/(smoothness + q) = "
-                f"{(2.0 / hi).min():g}; local training may diverge"
-            )
+        if "exact" not in self.solvers:
+            bound = stable_step(hi, np.where(accelerated, beta, 0.0))
+            self.warnings += beyond("algorithm.local.step", gamma, bound, STABLE)
         return gamma, beta
 
     def _factorise(self) -> None:
@@ -121,18 +125,21 @@ class LocalTraining:
             linear.append(2.0 * scale * (A.T @ b))
         self.inverse, self.linear = np.array(inverse), np.array(linear)
 
-    def _terms(self) -> Terms:
-        """Privacy of one round of noisy steps of which only the end is seen.
+    def terms_of(self, n_e: int) -> Terms:
+        """Terms (agents,) of n_e noisy steps of which only the end is seen; plain without noise.
 
         Shifted divergence over Ne contractions by chi with shift gamma L per step (L = 2 clip
         scale_i, replace-one) and noise variance 2 gamma tau^2: a Gaussian release of sensitivity
         gamma L sqrt((1 - chi^Ne)(1 + chi) / ((1 - chi)(1 + chi^Ne))) (Bok, Su, Altschuler 2024).
         """
-        problem, n_e, gamma = self.problem, self.local.epochs, self.gamma
+        problem, gamma = self.problem, self.gamma
+        if "noisy" not in self.solvers:
+            return plain(problem.agents, View.COORDINATOR)
         chi = np.maximum(np.abs(1.0 - gamma * self.lo), np.abs(1.0 - gamma * self.hi))
         power = chi**n_e
         with np.errstate(divide="ignore", invalid="ignore"):
             factor = (1.0 - power) * (1.0 + chi) / ((1.0 - chi) * (1.0 + power))
+            steps = np.where(chi == 1.0, float(n_e), (1.0 - power) / (1.0 - chi))
         factor = np.where(chi < 1.0, factor, float(n_e))
         reach = 2.0 * problem.clip * problem.scale
         return Terms(
@@ -141,14 +148,61 @@ class LocalTraining:
             np.where(self.tau > 0.0, gamma * reach * np.sqrt(factor), np.inf),
             np.sqrt(2.0 * gamma) * self.tau,
             np.full(problem.agents, np.nan),
+            coupled=np.where(self.tau > 0.0, gamma * reach * steps, np.inf),
         )
 
-    def train(self, us: Any, x: Array, v: Array, shift: Array | None = None) -> Array:
-        """Train agents `us` from x towards v, all (n, dim); shift (n, dim): linear term of d."""
+    @staticmethod
+    def no_exact(local: Local, reason: str) -> list[str]:
+        """The problem of a method whose local training is made of steps."""
+        if "exact" not in local.solvers:
+            return []
+        others = "gradient, accelerated, sgd, noisy"
+        return [f"algorithm.local.solver: found exact, but {reason}; allowed: {others}"]
+
+    def unproved(self, *solvers: str) -> list[str]:
+        """Warnings about local solvers for which the method has no guarantee."""
+        return [
+            f"algorithm.local.solver: convergence is not proved with {solver} local steps"
+            for solver in solvers
+            if solver in self.solvers
+        ]
+
+    def work_of(self, steps: int) -> Array:
+        """Per-example gradient evaluations (agents,) of so many local steps."""
+        return self.work / self.local.epochs * steps
+
+    @property
+    def common_step(self) -> float:
+        """The step of all agents; InputError where they have different ones."""
+        if np.ptp(self.gamma) > 0.0:
+            raise InputError(
+                "algorithm.local.step: found a different step for each agent, but the corrections "
+                "of this method weigh all agents by one; allowed: a number, or auto with solvers "
+                "that have the same step"
+            )
+        return float(self.gamma[0])
+
+    def train(
+        self, us: Any, x: Array, v: Array, shift: Array | None = None, steps: int | None = None
+    ) -> Array:
+        """Train agents `us` from x towards v, all (n, dim); shift (n, dim): linear term of d.
+
+        steps: local steps of this round, where they are not `local.epochs`.
+        """
         if self.exact:
             right = self.linear[us.who] + self.q * v - (0.0 if shift is None else shift)
             return np.asarray(solve_rows(us.who, self.inverse, right))
         seed = us.noise_key if self.noisy else self.seed_word
-        epochs = self.epochs[: len(us.who)]
+        epochs = self.epochs[: len(us.who)] if steps is None else np.full(len(us.who), steps)
         trained: Array = self.trainer(us.who, x, v, us.address, epochs, seed, shift)
-        return trained
+        if not self.noisy:
+            return trained
+        quiet = partial(self.silent_trainer, us.who, x, v, us.address, epochs, seed, shift)
+        released: Array = us.released(trained, quiet)
+        return released
+
+    def descend(self, us: Any, key: Any, x: Array, shift: Array, silent: bool = False) -> Array:
+        """Train agents `us` of a graph from x on f_i + <shift, w>; key (n,): of the noise."""
+        trainer = self.silent_trainer if silent else self.trainer
+        epochs = self.epochs[: len(us.who)]
+        return np.asarray(trainer(us.who, x, x, us.round, epochs, key[0], shift))

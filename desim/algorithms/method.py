@@ -5,15 +5,19 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from desim.engine.world import Settings
 from desim.fields import Strict
+from desim.privacy.bounds.claims import Claim
+from desim.privacy.ledger import Terms
 from desim.privacy.mechanisms import Noise
 from desim.problem import Problem
 
 Array = NDArray[np.float64]
 Program = Generator[Any, Any, None]  # yields requests, gets their answers
+Kind = Literal["coordinator", "graph", "central"]
 
 
 @dataclass(frozen=True)
@@ -33,13 +37,16 @@ class Method:
     """
 
     name: ClassVar[str]
-    kind: ClassVar[Literal["coordinator", "graph", "central"]]
+    kind: Kind
+    peers: ClassVar[bool] = False  # a coordinator method that runs on a graph, too, by `agents(us)`
     summary: ClassVar[str]
     paper: ClassVar[str]
     Parameters: ClassVar[type[Strict]]
     smooth_only: ClassVar[bool] = True
     has_prox: ClassVar[bool] = False
     policies: ClassVar[tuple[str, ...]] = ("all",)
+    noises: ClassVar[tuple[str, ...]] = ("gaussian", "schedule")  # laplace, discrete-gaussian
+    proportional: ClassVar[bool] = True  # whether noise lowers all of the cost, for a target
     cures: ClassVar[tuple[str, ...]] = ("the step",)  # keys to change when a model diverges
 
     def __init__(self, ingredients: Ingredients) -> None:
@@ -48,8 +55,30 @@ class Method:
         self.noise = ingredients.noise
         self.problem: Problem = ingredients.settings.problem
         self.warnings: list[str] = []
+        if self.peers and ingredients.settings.graph is not None:
+            self.kind = "graph"
+
+    @classmethod
+    def kind_on(cls, topology: str) -> Kind:
+        """Return what the method is on a topology: on a star one for peers has a coordinator."""
+        return "graph" if cls.peers and topology != "star" else cls.kind
 
     @classmethod
     def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:
         """Return what is wrong with this combination, one line each."""
         return []
+
+    def planned(self, k: int) -> Terms | None:
+        """Terms (agents,) of what every agent releases in round k = 1, 2, ... if it takes part.
+
+        None where a method cannot say; then no target calibrates its noise. Every scale must grow
+        in proportion to the noise's deviation.
+        """
+        return None
+
+    def claim(self, releases: pd.DataFrame, delta: float) -> Claim | None:
+        """What the paper says that a run with these rows of releases.parquet costs at delta.
+
+        None where the paper says nothing: no noise, or noise of another kind.
+        """
+        return None

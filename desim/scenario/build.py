@@ -20,9 +20,12 @@ from desim.network.topology import Graph, from_edges, generate, read_graphml
 from desim.optimum import centralised_optimum
 from desim.participation import Bernoulli, Everybody, Participation, Schedule, UniformSubset
 from desim.policy import Policy
-from desim.privacy.mechanisms import DynamicZcdp, Gaussian, Noise
+from desim.privacy.budget import Budget
+from desim.privacy.mechanisms import Noise
 from desim.problem import Problem
+from desim.scenario.calibration import calibrated, noise_of, warnings
 from desim.scenario.check import located
+from desim.scenario.data_section import Npz
 from desim.scenario.initial import initial
 from desim.scenario.schema import Scenario
 
@@ -39,20 +42,24 @@ def build(scenario: Scenario) -> Simulation:
 
 def _build(scenario: Scenario) -> Simulation:
     seed, method = scenario.seed, scenario.algorithm.method
-    edges = _edges(scenario) if method.kind == "graph" else None
+    kind = method.kind_on(scenario.network.topology.kind)
+    edges = _edges(scenario) if kind == "graph" else None
     problem = _problem(scenario, None if edges is None else edges[0])
-    n, noise = problem.agents, _noise(scenario)
+    n, noise = problem.agents, noise_of(scenario)
     _check(scenario, problem, noise)
     everybody, hub = np.arange(n), np.full(n, -1)
     graph: Graph | None = None
     links: Links | None = None
-    if method.kind == "graph":
+    if kind == "graph":
         if n < 2:
             raise InputError(f"problem.agents: {refusal(n, 'at least 2, to make a graph')}")
         pairs = edges[1] if edges else _generated(scenario, n)
         graph = from_edges(n, pairs, "network.topology")
         links = make_links(_link(scenario.network.link), graph.source, graph.target, seed)
-    star = method.kind == "coordinator"
+    if kind == "central":
+        graph = from_edges(1, [], "network.topology")
+        links = make_links(_link(scenario.network.link), graph.source, graph.target, seed)
+    star = kind == "coordinator"
     stop, targets = scenario.stop, tuple(scenario.stop.targets.items())
     compute, slow = scenario.compute, scenario.compute.slow
     redraw = compute.redraw == "round"
@@ -71,9 +78,16 @@ def _build(scenario: Scenario) -> Simulation:
         uplinks=make_links(_link(scenario.network.up), everybody, hub, seed) if star else None,
         downlinks=make_links(_link(scenario.network.down), hub, everybody, seed) if star else None,
         churn=None if scenario.churn is None else Churn(scenario.churn.up, scenario.churn.down),
+        budget=_budget(scenario),
     )
     engine, why = _engine(scenario)
-    made = method(Ingredients(scenario.algorithm.parameters, settings, noise))
+
+    def make(noise: Noise | None) -> Any:
+        return method(Ingredients(scenario.algorithm.parameters, settings, noise))
+
+    made = calibrated(scenario, make, noise, problem.rows)
+    made.warnings += warnings(scenario, problem.rows)
+    _affordable(made, settings)
     return Simulation(made, settings, _observation(scenario, problem), engine, why)
 
 
@@ -97,6 +111,9 @@ def _problem(scenario: Scenario, nodes: int | None) -> Problem:
         )
     here, there = section.regularizers(method.has_prox)
     loss = Loss(section.loss.kind, section.loss.knee)
+    central = method.kind == "central"
+    if central:
+        agents = None if isinstance(section.data, Npz) else 1
     shards = read(
         section.data,
         agents=agents if agents is not None else nodes,
@@ -105,6 +122,8 @@ def _problem(scenario: Scenario, nodes: int | None) -> Problem:
         seed=scenario.seed,
         loss=loss,
     )
+    if central:
+        shards = shards._replace(start=shards.start[[0, -1]])
     clip = np.inf if section.clip is None else section.clip
     problem = Problem(
         shards.A, shards.b, shards.start, loss, section.average, here, there, clip,
@@ -143,13 +162,20 @@ def _link(link: Any) -> LinkModel:
     return LinkModel(link.latency, link.bandwidth, link.jitter, link.loss, link.timeout, limit)
 
 
-def _noise(scenario: Scenario) -> Noise | None:
-    noise = None if scenario.privacy is None else scenario.privacy.noise
-    if noise is None:
+def _budget(scenario: Scenario) -> Budget | None:
+    terms = scenario.privacy
+    if terms is None or terms.budget is None:
         return None
-    if noise.phi is not None:
-        return DynamicZcdp(noise.phi, noise.growth or 1.0) if noise.phi else None
-    return Gaussian(noise.sigma, noise.decay or 1.0) if noise.sigma else None
+    return Budget(terms.budget, terms.delta, terms.relation, terms.on_exhausted or "retire")
+
+
+def _affordable(made: Any, settings: Settings) -> None:
+    """Raise InputError if some agent's budget does not even allow the first release."""
+    budget, first = settings.budget, made.planned(1)
+    if budget is not None and first is not None:
+        found = budget.problems(first, settings.problem.rows)
+        if found:
+            raise InputError(found)
 
 
 def _policy(scenario: Scenario) -> Policy:

@@ -9,9 +9,16 @@ from typing import Any
 
 from desim.fields import Local
 from desim.scenario.data_section import Data, Npz, Synthetic
-from desim.scenario.method_section import Algorithm, Participation, Policy, Privacy
+from desim.scenario.method_section import Algorithm, Participation, Policy
 from desim.scenario.network_section import Churn, LinkChange, Network
 from desim.scenario.observe_section import Observe, Stop
+from desim.scenario.privacy_consistency import (
+    composition_plannable,
+    noise_fits,
+    noise_known,
+    target_plannable,
+    view_fits,
+)
 from desim.scenario.problem_section import Problem
 
 Found = Iterator[tuple[tuple[str | int, ...], str]]
@@ -28,7 +35,16 @@ def policy_fits(algorithm: Algorithm, policy: Policy) -> Found:
         yield ("policy",), f"found {policy.kind}; {allowed}"
     else:
         reason = f"{name} has no coordinator that could close a collection ({method.kind} method)"
-        yield ("policy",), f"found {policy.kind}, but {reason}; allowed: all"
+        allowed = ", ".join(method.policies)
+        yield ("policy",), f"found {policy.kind}, but {reason}; allowed: {allowed}"
+
+
+def lateness_fits(algorithm: Algorithm, policy: Policy, network: Network) -> Found:
+    """On a graph an agent keeps the newest message of each neighbour, however late it came."""
+    graph = algorithm.method.kind_on(network.topology.kind) == "graph"
+    if graph and policy.kind == "deadline" and policy.late != "carry":
+        text = "found discard (the default), but on a graph the newest message counts, however late"
+        yield ("policy", "late"), f"{text}; allowed: carry"
 
 
 def participation_fits(algorithm: Algorithm, participation: Participation) -> Found:
@@ -42,10 +58,14 @@ def participation_fits(algorithm: Algorithm, participation: Participation) -> Fo
 
 def topology_fits(algorithm: Algorithm, network: Network) -> Found:
     """A coordinator sits in a star; a graph method needs to be told its graph."""
-    kind, name, topology = algorithm.method.kind, algorithm.name, network.topology
+    name, topology = algorithm.name, network.topology
+    kind = algorithm.method.kind_on(topology.kind)
     if kind == "coordinator" and topology.kind != "star":
         text = f"found {topology.kind}, but the agents of {name} talk to a coordinator only"
         yield ("network", "topology"), f"{text}; allowed: star"
+    if kind == "central" and topology.kind != "star":
+        text = f"found {topology.kind}, but {name} is a method for one agent, which has no network"
+        yield ("network", "topology"), f"{text}; allowed: leave it out"
     if kind == "graph" and "topology" not in network.model_fields_set:
         text = f"missing; {name} runs on a graph of agents and has no default"
         yield ("network", "topology"), f"{text}; allowed: {GRAPHS}"
@@ -66,6 +86,11 @@ def agents_known(problem: Problem, algorithm: Algorithm, network: Network) -> Fo
     if central and problem.agents not in (None, 1):
         text = f"found {problem.agents}, but {algorithm.name} is a method for one agent"
         yield ("problem", "agents"), f"{text}; allowed: 1"
+    shared = problem.sizes or problem.partition.kind not in ("iid", "contiguous")
+    if central and shared:
+        key = "sizes" if problem.sizes else "partition"
+        text = f"found {key}, but all rows are with the one agent of {algorithm.name}"
+        yield ("problem", key), f"{text}; allowed: leave it out"
 
 
 def graph_fits_agents(problem: Problem, network: Network) -> Found:
@@ -169,21 +194,6 @@ def local_training_fits(problem: Problem, algorithm: Algorithm) -> Found:
         yield (*here, "batch"), text
 
 
-def noise_fits(algorithm: Algorithm, privacy: Privacy | None) -> Found:
-    """Some methods are defined with one kind of noise only."""
-    noise = privacy.noise if privacy else None
-    kinds = getattr(algorithm.method, "noises", ("gaussian", "laplace", "schedule"))
-    if noise is None:
-        return
-    kind = "schedule" if noise.scheduled else noise.kind
-    if kind not in kinds:
-        forms = {"schedule": "{phi: ..., growth: ...}"}
-        allowed = ", ".join(forms.get(one, f"{{kind: {one}, sigma: ...}}") for one in kinds)
-        found = "{phi, growth}" if noise.scheduled else noise.kind
-        text = f"found {found}; allowed with {algorithm.name}: {allowed or 'no noise'}"
-        yield ("privacy", "noise"), text
-
-
 def churn_fits(churn: Churn | None, engine: str) -> Found:
     """Agents that leave in the middle of a computation need the engine of processes."""
     if churn is not None and engine == "cohort":
@@ -214,6 +224,7 @@ def target_observed(observe: Observe, stop: Stop) -> Found:
 
 CHECKS: tuple[Callable[..., Any], ...] = (
     policy_fits,
+    lateness_fits,
     participation_fits,
     topology_fits,
     agents_known,
@@ -224,6 +235,10 @@ CHECKS: tuple[Callable[..., Any], ...] = (
     regularizer_fits,
     local_training_fits,
     noise_fits,
+    noise_known,
+    target_plannable,
+    composition_plannable,
+    view_fits,
     churn_fits,
     metrics_fit,
     target_observed,

@@ -42,8 +42,10 @@ def _between_peers(tree: Tree) -> bool:
     """Whether the scenario's method has no coordinator."""
     algorithm = tree.data.get("algorithm")
     name = algorithm.get("name") if isinstance(algorithm, dict) else algorithm
+    topology = tree.data["network"].get("topology", "star")
     with contextlib.suppress(InputError):
-        return isinstance(name, str) and registry.get(name).kind != "coordinator"
+        kind = topology if isinstance(topology, str) else "graph"
+        return isinstance(name, str) and registry.get(name).kind_on(kind) != "coordinator"
     return False
 
 

@@ -17,7 +17,10 @@ INITIAL = ("x0", "z0")
 
 
 def initial(scenario: Scenario, agents: int, dim: int) -> Callable[[str], Array]:
-    """Return what gives initial arrays by name: x0, and z0 = x0 unless a file has it."""
+    """Return what gives initial arrays by name: x0, and z0 = x0 unless a file has it.
+
+    langevin: standard normals, which the method scales by its noise.
+    """
     init = getattr(scenario.algorithm.parameters, "init", None)
     shape = (agents, dim)
 
@@ -25,10 +28,10 @@ def initial(scenario: Scenario, agents: int, dim: int) -> Callable[[str], Array]
     def arrays() -> dict[str, Array]:
         if init is None or init.kind == "zeros":
             return {"x0": np.zeros(shape)}
-        if init.kind == "normal":
+        if init.kind in ("normal", "langevin"):
             everybody = np.arange(shape[0])
             drawn = keys.normals(scenario.seed, Stream.INIT, agent=everybody, size=shape[1])
-            return {"x0": init.value * drawn}
+            return {"x0": (1.0 if init.word else init.value) * drawn}
         return _initial_file(init.value, shape)
 
     arrays()

@@ -1,4 +1,4 @@
-"""The sections `algorithm`, `participation`, `policy`, `privacy`: the method, and who acts."""
+"""The sections `algorithm`, `participation` and `policy`: the method, and who acts."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -14,7 +14,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from desim.errors import refusal, show, spelling
-from desim.fields import Count, Duration, Form, NonNegative, Positive, Several, Share, Strict, Whole
+from desim.fields import Count, Duration, Form, Several, Share, Strict, Whole
 from desim.scenario import registry
 
 
@@ -96,19 +96,19 @@ class Participation(Form):
 
 
 class Policy(Form):
-    """Whom a coordinator waits for before it goes on."""
+    """Whom a coordinator waits for before it goes on; on a graph, agents for their neighbours."""
 
     words = ("all", "each")
     modifiers = ("late",)
 
     deadline: Duration | None = None
-    """time after the invitation at which a collection closes"""
+    """time after the invitation, on a graph after the agent's own message, at which a wait ends"""
     quorum: Count | None = None
     """a collection closes with this many replies to its own invitation"""
     buffer: Count | None = None
     """a collection closes with this many replies, whenever they were invited"""
     late: Literal["discard", "carry"] | None = None
-    """replies that come too late: dropped, or used in the next collection"""
+    """replies that come too late: dropped, or used in the next collection; carry on a graph"""
 
     @classmethod
     def mapping(cls, data: object) -> Mapping[str, Any]:
@@ -119,70 +119,3 @@ class Policy(Form):
         if "buffer" in written:
             return {"late": "carry", **written}
         return {"late": "discard", **written}
-
-
-def _noise_kind(value: object) -> object:
-    if value == "laplace":
-        raise ValueError("not available yet: Laplace noise; allowed: gaussian")
-    return value
-
-
-class Noise(Strict):
-    """Noise on what the method perturbs: {kind, sigma, decay}, or zCDP-NFL's {phi, growth}."""
-
-    kind: Annotated[Literal["gaussian"] | None, BeforeValidator(_noise_kind)] = None
-    """distribution; default gaussian, with sigma"""
-    sigma: NonNegative | None = None
-    """standard deviation per coordinate, in the first round"""
-    decay: Share | None = None
-    """factor on the variance each round; default 1"""
-    phi: Positive | None = None
-    """zCDP that the first round spends; the variance follows from it"""
-    growth: Positive | None = None
-    """round n spends phi / growth^(n - 1)"""
-
-    @classmethod
-    def mapping(cls, data: object) -> Mapping[str, Any]:
-        """What was written, with the defaults of the form it takes."""
-        written = super().mapping(data)
-        direct = [key for key in ("sigma", "kind", "decay") if key in written]
-        paper = [key for key in ("phi", "growth") if key in written]
-        if direct and paper:
-            found = f"found {direct[0]} and {paper[0]}"
-            raise ValueError(f"{found}; allowed: {{kind, sigma, decay}} or {{phi, growth}}")
-        if paper:
-            needed = [key for key in ("phi", "growth") if key not in written]
-            if needed:
-                raise ValueError(f"found no {needed[0]}; allowed: {{phi: ..., growth: ...}}")
-            return written
-        if "sigma" not in written and not set(written) - {"kind", "decay"}:
-            raise ValueError("found no sigma; allowed: {kind, sigma, decay} or {phi, growth}")
-        return {"kind": "gaussian", "decay": 1.0, **written}
-
-    @property
-    def scheduled(self) -> bool:
-        """Whether the paper's own schedule {phi, growth} sets the noise."""
-        return self.phi is not None
-
-
-def _relation(value: object) -> object:
-    if value == "add-or-remove-one":
-        raise ValueError("not available yet: add-or-remove-one; allowed: replace-one")
-    return value
-
-
-class Privacy(Strict):
-    """Noise, and the terms in which privacy is stated."""
-
-    later = {
-        "target": "noise calibrated from a target epsilon; give privacy.noise.sigma instead",
-        "budget": "privacy budgets",
-        "on_exhausted": "privacy budgets",
-    }
-
-    noise: Noise | None = None
-    """noise on what the method perturbs; default: none"""
-    relation: Annotated[Literal["replace-one"], BeforeValidator(_relation)] = "replace-one"
-    """neighbouring data sets: one row replaced"""
-    view: Literal["eavesdropper", "coordinator", "neighbour", "final-model"] = "eavesdropper"
-    """what the adversary sees: every message, the uploads, one neighbour's inbox, the last model"""

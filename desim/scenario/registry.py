@@ -13,8 +13,26 @@ from desim.errors import InputError, spelling
 
 OWN = {
     "fed-plt": "desim.algorithms.fed_plt:FedPLT",
+    "fed-pd": "desim.algorithms.fed_pd:FedPD",
+    "fedlin": "desim.algorithms.fedlin:FedLin",
+    "fedavg": "desim.algorithms.fedavg:FedAvg",
+    "scaffold": "desim.algorithms.scaffold:Scaffold",
+    "tamuna": "desim.algorithms.tamuna:Tamuna",
+    "led": "desim.algorithms.led:Led",
+    "5gcs": "desim.algorithms.five_gcs:FiveGCS",
+    "dp-admm": "desim.algorithms.dp_admm:DPADMM",
     "zcdp-nfl": "desim.algorithms.zcdp_nfl:ZcdpNfl",
+    "dp-nfl": "desim.algorithms.dp_nfl:DpNfl",
+    "zcdp-subgradient": "desim.algorithms.zcdp_subgradient:ZcdpSubgradient",
+    "p-admm": "desim.algorithms.p_admm:PADMM",
+    "admm": "desim.algorithms.admm:ADMM",
     "q-dpsgd-1": "desim.algorithms.q_dpsgd_1:QDPSGD1",
+    "pvp": "desim.algorithms.pvp:PVP",
+    "dvp": "desim.algorithms.dvp:DVP",
+    "d-zoa": "desim.algorithms.d_zoa:DZOA",
+    "or-zo": "desim.algorithms.or_zo:ORZO",
+    "zoo-admm": "desim.algorithms.zoo_admm:ZOOADMM",
+    "gradient-descent": "desim.algorithms.gradient_descent:GradientDescent",
 }
 _plugged: dict[str, type[Method]] = {}
 

@@ -10,9 +10,10 @@ from desim.errors import refusal
 from desim.fields import File, Several, Strict, Text
 from desim.fields.choices import OrElse
 from desim.fields.numbers import whole
-from desim.scenario.method_section import AlgorithmSection, Participation, Policy, Privacy
+from desim.scenario.method_section import AlgorithmSection, Participation, Policy
 from desim.scenario.network_section import Churn, Compute, Network
 from desim.scenario.observe_section import Observe, Stop
+from desim.scenario.privacy_section import Privacy
 from desim.scenario.problem_section import Problem
 
 Seed = Annotated[

@@ -1,0 +1,98 @@
+"""Gradient descent where all data are in one place: plain or accelerated, with noise and a prox.
+
+Nesterov 2018, "Lectures on convex optimization" (doi 10.1007/978-3-319-91578-4), Section 2.2; with
+a nonsmooth h Beck, Teboulle 2009 (doi 10.1137/080716542), eqs. 4.1 and 4.3. Noise, where there is
+any, is added to every step before the prox. Every model is published: a reader sees them all.
+"""
+
+from typing import Any, Literal
+
+import numpy as np
+
+from desim.algorithms.method import Array, Ingredients, Method, Program
+from desim.algorithms.steps import auto_step, beyond, stable_step
+from desim.fields import AutoStep, Init, Strict
+from desim.kernels.gradients import gradient
+from desim.privacy.ledger import Terms, View
+from desim.privacy.mechanisms import DynamicZcdp, Noise, terms
+from desim.problem import Problem
+
+
+class Parameters(Strict):
+    """step: gamma; solver: plain or accelerated steps; init: x0."""
+
+    step: AutoStep = "auto"
+    """step of iteration k = 1, 2, ...; auto: from the moduli of the data"""
+    solver: Literal["gradient", "accelerated"] = "gradient"
+    """plain steps, or steps from extrapolated models"""
+    init: Init = Init.of("zeros")
+    """x0"""
+
+
+class GradientDescent(Method):
+    """The one agent's model is x before noise; u is what it publishes, w where it goes on."""
+
+    name = "gradient-descent"
+    kind = "central"
+    summary = "all data at one agent: plain or accelerated steps, composite h, noisy models"
+    paper = "Nesterov 2018"
+    Parameters = Parameters
+    has_prox = True
+    noises = ("gaussian", "laplace", "discrete-gaussian", "schedule")
+    cures = ("algorithm.step",)
+
+    def __init__(self, ingredients: Ingredients) -> None:
+        super().__init__(ingredients)
+        self.x0, self.h = self.settings.initial("x0"), self.problem.coordinator_regularizer
+        lo, hi = self.problem.moduli
+        self.accelerated = self.parameters.solver == "accelerated"
+        self.auto = float(auto_step(lo, hi, self.accelerated)[0])
+        root = np.sqrt(lo / hi)
+        self.momentum = float(((1.0 - root) / (1.0 + root))[0]) if lo[0] > 0.0 else None
+        beta = (1.0 if self.momentum is None else self.momentum) if self.accelerated else 0.0
+        bound = stable_step(hi, beta)
+        self.warnings += beyond("algorithm.step", self.step(1), bound, "the bound of stable steps")
+
+    @classmethod
+    def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:
+        """Return what is wrong with this combination, one line each."""
+        if isinstance(noise, DynamicZcdp) and not problem.clipped:
+            return [
+                "privacy.noise: {phi, growth} needs a bounded gradient; set problem.clip "
+                "(the largest gradient norm of one example)"
+            ]
+        return []
+
+    def agents(self, us: Any) -> Program:
+        """Steps of the one agent: plain ones have w = u."""
+        us.x = us.w = us.u = self.x0[us.who]
+        for k in us.rounds():
+            gamma = self.step(k)
+            g = yield us.compute(self.gradient, us.w, work=self.problem.rows[us.who])
+            ahead = us.w - gamma * g
+            us.x = self.h.prox(ahead, gamma)  # (4.1)
+            us.report(us.x)
+            u = self.h.prox(us.release(ahead, self.planned(k)), gamma)
+            us.w = u + self.beta(k) * (u - us.u)  # (4.3)
+            us.u = u
+            us.send(u)
+
+    def gradient(self, us: Any, w: Array) -> Array:
+        """Gradients (n, dim) of f at w (n, dim)."""
+        return np.asarray(gradient(us.who, w, self.problem.data))
+
+    def step(self, k: int) -> float:
+        """Gamma of iteration k = 1, 2, ..."""
+        step = self.parameters.step
+        return self.auto if step == "auto" else float(step.at(k))
+
+    def beta(self, k: int) -> float:
+        """Momentum of iteration k: constant where f is strongly convex, else (k - 1)/(k + 2)."""
+        if not self.accelerated:
+            return 0.0
+        return (k - 1.0) / (k + 2.0) if self.momentum is None else self.momentum
+
+    def planned(self, k: int) -> Terms:
+        """Terms (agents,) of iteration k: one row moves the step by at most 2 gamma clip scale."""
+        delta = 2.0 * self.step(k) * self.problem.clip * self.problem.scale
+        return terms(self.noise, View.PUBLIC, k, delta, self.problem.dim)

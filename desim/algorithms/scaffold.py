@@ -1,0 +1,92 @@
+"""SCAFFOLD: local steps whose drift is corrected by control variates.
+
+Karimireddy, Kale, Mohri, Reddi, Stich, Suresh 2020, "SCAFFOLD: Stochastic controlled averaging for
+federated learning" (arXiv 1910.06378), Algorithm 1 with option II for c_i. Messages are two vectors
+each way, as printed: (x, c) down and (change of y_i, change of c_i) up.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from desim.algorithms.local_training import LocalTraining
+from desim.algorithms.method import Array, Ingredients, Method, Program
+from desim.algorithms.steps import beyond
+from desim.fields import Init, Local, Positive, Strict
+from desim.privacy.ledger import Terms
+from desim.privacy.mechanisms import Gaussian, Noise
+from desim.problem import Problem
+
+PROVED = "1/(81 smoothness epochs global_step), up to which scaffold is proved,"
+
+
+class Parameters(Strict):
+    """local: training between messages; global_step: eta_g; init: x0, and c = c_i = 0."""
+
+    local: Local = Local()
+    """training between two messages; its step is the paper's eta_l"""
+    global_step: Positive = 1.0
+    """the paper's eta_g: share of the mean change that the coordinator takes over"""
+    init: Init = Init.of("zeros")
+    """x0, of which the coordinator takes the mean; all control variates start at zero"""
+
+
+class Scaffold(Method):
+    """The agents keep c_i (`control`), the coordinator x and c, the mean of all c_i."""
+
+    name = "scaffold"
+    kind = "coordinator"
+    summary = "local steps corrected by control variates"
+    paper = "Karimireddy, Kale, Mohri, Reddi, Stich, Suresh 2020"
+    Parameters = Parameters
+    noises = ("gaussian",)
+    cures = ("algorithm.local.step", "algorithm.global_step")
+    policies = ("all", "deadline", "quorum", "buffer", "each")
+
+    def __init__(self, ingredients: Ingredients) -> None:
+        super().__init__(ingredients)
+        settings, self.eta_g = ingredients.settings, self.parameters.global_step
+        sigma = self.noise.sigma if isinstance(self.noise, Gaussian) else None
+        self.x0 = settings.initial("x0")
+        self.local = LocalTraining(self.parameters.local, settings, 0.0, sigma)
+        self.path = self.local.epochs * self.local.gamma  # K eta_l (agents,)
+        self.warnings += [*self.local.warnings, *self.local.unproved("accelerated")]
+        if self.parameters.local.epochs > 1:
+            bound = 1.0 / (81.0 * self.local.hi * self.local.epochs * self.eta_g)
+            self.warnings += beyond("algorithm.local.step", self.local.gamma, bound, PROVED)
+        if settings.policy.kind != "all" or not settings.participation.uniform:
+            self.warnings.append("participation: scaffold is proved for uniform cohorts that reply")
+
+    @classmethod
+    def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:
+        """Return what is wrong with this combination, one line each."""
+        found = LocalTraining.no_exact(parameters.local, "c_i divides by the number of steps")
+        return found + LocalTraining.problems(parameters.local, problem, noise)
+
+    def coordinator(self, hub: Any) -> Program:
+        """Algorithm 1, server side."""
+        N, dim = self.x0.shape
+        x, c = np.add.reduce(self.x0) / N, np.zeros(dim)
+        hub.start(x=self.x0, control=np.zeros_like(self.x0))
+        hub.publish(x)
+        while hub.open:
+            message = np.concatenate([x, c])  # line 5
+            work, charge = self.local.work, self.local.terms
+            hub.call(hub.invite(), self.train, message, work=work, charge=charge)
+            replies = yield hub.collect()
+            change = np.add.reduce(replies.payload)  # line 16
+            x = x + self.eta_g / max(len(replies.who), 1) * change[:dim]  # line 17
+            c = c + change[dim:] / N  # line 17
+            hub.publish(x)
+
+    def train(self, us: Any, message: Array) -> Array:
+        """Lines 7 to 14 for agents `us`, which hear (x, c) (n, 2 dim); replies (n, 2 dim)."""
+        x, c = (np.ascontiguousarray(part) for part in np.split(message, 2, axis=1))
+        c_i: Array = us.control
+        us.x = y = self.local.train(us, x, x, c - c_i)  # lines 7-11
+        us.control = ahead = c_i - c + (x - y) / self.path[us.who, None]  # line 12, option II
+        return np.concatenate([y - x, ahead - c_i], axis=1)  # line 13
+
+    def planned(self, k: int) -> Terms:
+        """Terms (agents,) of round k: c_i follows from what was sent and heard before."""
+        return self.local.terms

@@ -1,0 +1,38 @@
+"""Steps of gradient methods: the best one for given moduli, and the range in which it is stable."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[np.float64]
+
+
+def auto_step(lo: Array, hi: Array, accelerated: Any) -> Array:
+    """Steps (n,) that are best for moduli lo, hi (n,): 1/hi accelerated, else 2/(lo + hi).
+
+    Where lo = 0 that would be 2/hi, the edge of the stable range: then 1/hi (Nesterov 2018, 2.1.5).
+    """
+    return np.where(accelerated | (lo <= 0.0), 1.0 / hi, 2.0 / (lo + hi))
+
+
+def stable_step(hi: Array, beta: ArrayLike) -> Array:
+    """The bound (n,) below which steps with momentum beta (n,) are stable on curvatures up to hi.
+
+    r^2 - (1 + beta) a r + beta a with a = 1 - gamma hi has its roots inside the unit circle for
+    gamma < 2 (1 + beta) / ((1 + 2 beta) hi): 2/hi without momentum.
+    """
+    beta = np.asarray(beta, float)
+    return np.asarray(2.0 * (1.0 + beta) / ((1.0 + 2.0 * beta) * hi))
+
+
+def beyond(key: str, gamma: ArrayLike, bound: Array, what: str) -> list[str]:
+    """A warning that steps gamma (n,) are not below `bound` (n,), of agents where these differ."""
+    steps = np.broadcast_to(np.asarray(gamma, float), bound.shape)
+    bad = np.flatnonzero(steps >= bound)
+    if not len(bad):
+        return []
+    i = int(bad[np.argmax(steps[bad] / bound[bad])])
+    whose = "" if np.ptp(steps) == 0.0 == np.ptp(bound) else f" of agent {i}"
+    text = f"{steps[i]:g}{whose} is not below {what} = {bound[i]:g}"
+    return [f"{key}: {text}; it may diverge"]
