@@ -1,0 +1,101 @@
+"""What a study leaves: a CSV of all numbers, a Markdown table, and its part of README.md."""
+
+import argparse
+import csv
+import re
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from analysis.reproductions.monte_carlo import SETS
+
+FOLDER = Path(__file__).parent
+RESULTS = FOLDER / "results"
+README = FOLDER / "README.md"
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line asks for: data sets, processes, and where results go, if anywhere."""
+
+    sets: int
+    processes: int
+    out: Path | None
+
+    @property
+    def official(self) -> bool:
+        """Whether README.md is to be brought up to date."""
+        return self.out == RESULTS
+
+
+def options(about: str | None, arguments: Sequence[str] | None = None) -> Options:
+    """Read the command line of a script whose docstring is `about`."""
+    parser = argparse.ArgumentParser(
+        description=about, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--sets", type=int, default=SETS, help=f"data sets (default {SETS})")
+    parser.add_argument("--processes", type=int, default=2, help="processes (default 2)")
+    parser.add_argument(
+        "--out", type=Path, help="folder for CSV and figures; default: results/ and README.md for "
+        f"{SETS} data sets, nothing is written for fewer",
+    )  # fmt: skip
+    given = parser.parse_args(arguments)
+    out = given.out or (RESULTS if given.sets == SETS else None)
+    return Options(given.sets, given.processes, out)
+
+
+def write_csv(folder: Path, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write `rows`, which all have the keys of the first, to folder/name.csv."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / f"{name}.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows({key: _plain(one) for key, one in row.items()} for row in rows)
+
+
+def _plain(value: Any) -> Any:
+    return f"{value:.6g}" if isinstance(value, float) else value
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def verdict(ours: float, error: float, paper: float, band: float) -> str:
+    """In words, whether `ours` is within `band` of the paper's value, and how far off it is."""
+    if not ours < 1.0:
+        return "differs: it diverges"
+    gap = ours - paper
+    off = f"{abs(gap):.3f} {'above' if gap > 0.0 else 'below'}"
+    if abs(gap) > band:
+        return f"differs: {off}"
+    if abs(gap) <= 2.0 * np.sqrt(2.0) * error:  # the paper's mean has an error of its own
+        return "agrees, within the errors of both means"
+    return f"agrees within {band:g}: {off}"
+
+
+def update(name: str, text: str, page: Path = README) -> None:
+    """Put `text` between the comments <!-- name --> and <!-- /name --> of a page."""
+    pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
+    old = page.read_text("utf-8")
+    new, count = pattern.subn(lambda found: f"{found[1]}{text}\n{found[2]}", old)
+    if count != 1:
+        raise ValueError(f"{page}: found {count} parts named {name}; allowed: one")
+    page.write_text(new, "utf-8")
+
+
+def publish(
+    asked: Options, name: str, rows: Sequence[Mapping[str, Any]], text: str, began: float
+) -> None:
+    """Print a study, and write it where `asked` says; began: monotonic s at which it did."""
+    print(f"{text}\n\n{asked.sets} data sets; {time.monotonic() - began:.0f} s")
+    if asked.out is not None:
+        write_csv(asked.out, name, rows)
+    if asked.official:
+        update(name, text)

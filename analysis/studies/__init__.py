@@ -1,0 +1,1 @@
+"""Questions that no paper answers; README.md has the answers."""

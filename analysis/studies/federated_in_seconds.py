@@ -1,0 +1,94 @@
+"""Who is first, in seconds and in bytes: coordinator methods on five networks.
+
+python -m analysis.studies.federated_in_seconds [--sets N]
+
+Every contest (network, method, way of taking part and waiting) is tuned on data sets and networks
+of its own with one budget, then played on those that are reported. A data set draws rows, links,
+delays, losses, speeds and cohorts, the same for all contestants of a network.
+"""
+
+import argparse
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from analysis.reproductions import page
+from analysis.reproductions.monte_carlo import MonteCarlo, reported
+from analysis.studies.contests import (
+    CONTESTS,
+    METHODS,
+    PATIENCE,
+    Contest,
+    Point,
+    reach,
+)
+from analysis.studies.dots import draw
+from analysis.studies.searches import tuned
+from analysis.studies.standings import (
+    MEASURES,
+    UNITS,
+    Found,
+    grid,
+    interval,
+    level,
+    parameters,
+    waiting,
+    winners,
+)
+
+NAME, SETS = "federated_in_seconds", 50
+FOLDER = Path(__file__).parent
+
+
+def play(monte_carlo: MonteCarlo, points: Mapping[Contest, Point], sets: int) -> Any:
+    """Seconds, bytes and rounds (sets, 3) of each contest on the reported data sets."""
+    cases = {one: one.case(point, PATIENCE) for one, point in points.items()}
+    return monte_carlo.values(cases, reported(sets), reach)
+
+
+def rows(points: Mapping[Contest, Point], found: Found) -> list[dict[str, Any]]:
+    """One row for each contest: parameters, medians, intervals, how often it came so far."""
+    made = []
+    for one, values in found.items():
+        numbers: dict[str, Any] = {}
+        for name, column in zip(MEASURES, values.T, strict=True):
+            median, low, high = interval(column)
+            numbers |= {name: median, f"{name}_low": low, f"{name}_high": high}
+        for name in UNITS:
+            numbers[f"{name}_first"] = level(found, one, name)
+        reached = {"reached": int(np.isfinite(values[:, 0]).sum()), "sets": len(values)}
+        chosen = {"parameter": METHODS[one.method].parameter, **points[one]._asdict()}
+        made.append({**one._asdict(), **chosen, **numbers, **reached})
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Tune, play, print, draw and write."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--sets", type=int, default=SETS, help=f"data sets (default {SETS})")
+    parser.add_argument("--processes", type=int, default=2, help="processes (default 2)")
+    parser.add_argument("--out", type=Path, help="folder; default: results/ for all data sets")
+    asked, began = parser.parse_args(arguments), time.monotonic()
+    with MonteCarlo(asked.processes) as monte_carlo:
+        points = tuned(monte_carlo, CONTESTS)
+        found = play(monte_carlo, points, asked.sets)
+    parts = {
+        "winners": winners(found), "waiting": waiting(found), "seconds": grid(found, "seconds"),
+        "bytes": grid(found, "bytes"), "parameters": parameters(points),
+    }  # fmt: skip
+    print(*parts.values(), f"{asked.sets} data sets; {time.monotonic() - began:.0f} s", sep="\n\n")
+    official = asked.out is None and asked.sets == SETS
+    if folder := asked.out or (FOLDER / "results" if official else None):
+        made = rows(points, found)
+        page.write_csv(folder, NAME, made)
+        draw(made, folder / f"{NAME}.svg")
+    if official:
+        for name, text in parts.items():
+            page.update(name, text, FOLDER / "README.md")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,201 @@
+"""The reproductions of papers: small versions run, what they keep is read, rates are rates."""
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+from mutant import mutant
+
+import desim
+from analysis.reproductions import (
+    fed_plt_fig2,
+    fed_plt_fig3,
+    fed_plt_table2,
+    fed_plt_table3,
+    fed_plt_table4,
+    monte_carlo,
+    page,
+    tuning,
+)
+from analysis.reproductions.monte_carlo import MonteCarlo
+from desim.jit import set_threads
+
+SCRIPTS = (fed_plt_table2, fed_plt_table3, fed_plt_table4, fed_plt_fig2, fed_plt_fig3)
+SCENARIOS = sorted(monte_carlo.SCENARIOS.glob("*.yaml"))
+
+
+@pytest.fixture
+def alone():
+    set_threads(1)
+    with MonteCarlo(processes=1) as here:
+        yield here
+    set_threads(None)
+
+
+@pytest.mark.parametrize("file", SCENARIOS, ids=lambda file: file.stem)
+def test_the_scenarios_of_papers_run(file):
+    done = desim.run(file, overrides={"stop": {"rounds": 3}})
+    assert (done.status, done.name) == ("done", file.stem)
+    head = "# yaml-language-server: $schema=../scenario.schema.json\n"
+    assert file.read_text().startswith(head)
+
+
+def check_tail(module):
+    """A geometric sequence has its own rate; a slow one is measured over its second half."""
+    fast, slow = 0.5 ** np.arange(60.0), 0.99 ** np.arange(200.0)
+    assert module.tail(fast) == pytest.approx(np.full(26, 0.5))
+    bent = np.concatenate([slow, slow[-1] * 0.9 ** np.arange(1.0, 200.0)])
+    assert module.tail(bent) == pytest.approx(np.full(199, 0.9))
+    assert module.tail(np.array([1.0, np.inf, 2.0])).tolist() == [np.inf]
+
+
+def test_the_tail_of_a_run_has_its_rate():
+    check_tail(monte_carlo)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("e[1:] / e[:-1]", "e[:-1] / e[1:]"),
+        ("e[1:] > WINDOW[1]", "e[1:] > WINDOW[0]"),
+        ("ratio[len(ratio) // 2 :]", "ratio"),
+        ("np.isfinite(e).all()", "True"),
+    ],
+)
+def test_a_wrong_tail_is_noticed(right, wrong):
+    with pytest.raises(AssertionError), np.errstate(invalid="ignore"):
+        check_tail(mutant(monte_carlo, right, wrong))
+
+
+def test_a_search_finds_a_minimum():
+    space = tuning.Space("none", {"a": (0.1, 10.0), "b": (0.1, 10.0)})
+    distance = lambda one: np.log(one["a"] / 2.0) ** 2 + np.log(one["b"] / 0.5) ** 2  # noqa: E731
+    point, score = tuning._search(space, lambda points: np.array([distance(p) for p in points]))
+    assert score < 0.1
+    assert distance(point) == score
+
+
+def test_a_share_of_the_automatic_step_is_that(alone):
+    case = tuning.SPACES["5gcs"].case({"tau": 0.2, "step": 0.5, "gamma tau N": 2.0}, {})
+    half, whole = (
+        next(monte_carlo.simulations(one, [3])).method
+        for one in (case, monte_carlo.Case(case.file, case.overrides))
+    )
+    assert half.gamma == whole.gamma == pytest.approx(1.0)
+    np.testing.assert_allclose(half.local.gamma, 0.5 * whole.local.gamma)
+
+
+def test_table_2(alone, monkeypatch):
+    monkeypatch.setattr(tuning, "LINE", 2)
+    monkeypatch.setattr(tuning, "BATCH", 2)
+    monkeypatch.setattr(tuning, "TUNING", range(1001, 1002))
+    monkeypatch.setattr(tuning, "ROUNDS", {"stop.rounds": 20})
+    cells = [one for one in fed_plt_table2.CELLS if one.solver == "gradient"]
+    rows = fed_plt_table2.study(alone, 2, cells)
+    assert {(row["parameters"], row["method"]) for row in rows} == {
+        (way, method) for way in ("nearest", "tuned") for method in fed_plt_table2.PAPER
+    }
+    plt = [row["ours"] for row in rows[:2]]
+    assert plt == pytest.approx([0.53, 0.76], abs=0.1)
+    assert fed_plt_table2.markdown(rows).count("\n| fed-plt |") == 4
+
+
+def test_table_3(alone):
+    rows = fed_plt_table3.study(alone, 2)
+    rates = [row["ours"] for row in rows]
+    assert rates == sorted(rates, reverse=True)
+    assert np.abs(np.subtract(rates, fed_plt_table3.PAPER)).max() < 0.1
+    assert fed_plt_table3.markdown(rows).startswith("| active agents |")
+
+
+def test_table_4_has_the_square_root_law(alone, tmp_path):
+    rows = fed_plt_table4.study(alone, 2)
+    for key in ("ours_optimal", "ours_1_over_smoothness"):
+        assert fed_plt_table4.slope(rows, key) == pytest.approx(0.5, abs=0.03)
+    assert abs(fed_plt_table4.slope(rows, "paper") - 0.5) > 0.3
+    page.write_csv(tmp_path, "table", rows)
+    assert len(read(tmp_path / "table.csv")) == len(fed_plt_table4.PAPER)
+    fed_plt_table4.save(fed_plt_table4.draw(rows), tmp_path / "a.png")
+
+
+def test_figure_2_is_best_near_its_middle(alone, tmp_path):
+    rows = fed_plt_fig2.study(alone, 2, (0.1, 0.3, 1.0))
+    assert fed_plt_fig2.best(rows, "gradient")["rho"] == 0.3
+    assert "agrees" in fed_plt_fig2.markdown(rows)
+    fed_plt_fig2.save(fed_plt_fig2.draw(rows), tmp_path / "a.png")
+
+
+def test_figure_3_has_its_shape(alone, tmp_path):
+    rows = fed_plt_fig3.study(alone, 2, (1, 8, 10, 30, 50, fed_plt_fig3.EXACT))
+    assert [words for *_, words in fed_plt_fig3.claims(rows)] == ["agrees"] * 4
+    fed_plt_fig3.save(fed_plt_fig3.draw(rows), tmp_path / "a.png")
+    flat = [{**row, "rate": 0.7} for row in rows]
+    assert [words for *_, words in fed_plt_fig3.claims(flat)][1] == "differs"
+
+
+def read(path):
+    """Rows of a CSV, numbers as numbers."""
+    with Path(path).open(newline="", encoding="utf-8") as file:
+        return [{key: number(one) for key, one in row.items()} for row in csv.DictReader(file)]
+
+
+def number(text):
+    """The number that a text is, or the text."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.NAME)
+def test_what_is_kept_is_on_the_page(script):
+    rows = read(page.RESULTS / f"{script.NAME}.csv")
+    assert all(row["sets"] == monte_carlo.SETS for row in rows)
+    text = page.README.read_text("utf-8")
+    part = text.split(f"<!-- {script.NAME} -->\n")[1].split(f"\n<!-- /{script.NAME} -->")[0]
+    assert part == script.markdown(rows)
+
+
+def test_what_is_kept_is_within_the_bands():
+    table_2 = read(page.RESULTS / "fed_plt_table2.csv")
+    plt = [row for row in table_2 if row["method"] == "fed-plt" and row["parameters"] == "nearest"]
+    bands = [fed_plt_table2.BANDS[row["cohort"]] for row in plt]
+    assert len(plt) == 4
+    assert all(abs(r["ours"] - r["paper"]) <= b for r, b in zip(plt, bands, strict=True))
+    table_3 = read(page.RESULTS / "fed_plt_table3.csv")
+    assert len(table_3) == 10
+    assert all(abs(row["ours"] - row["paper"]) <= fed_plt_table3.BAND for row in table_3)
+
+
+def test_a_small_study_writes_nothing_unless_asked(alone, tmp_path, capsys):
+    before = page.README.read_bytes()
+    fed_plt_table4.main(["--sets", "1", "--processes", "1"])
+    assert page.README.read_bytes() == before
+    assert "1 data sets" in capsys.readouterr().out
+    assert page.options("", ["--sets", "3"]).out is None
+    assert page.options("", ["--sets", "3", "--out", str(tmp_path)]).out == tmp_path
+    assert page.options("", []).official
+
+
+def test_a_page_has_one_place_for_each_part(tmp_path):
+    kept = tmp_path / "page.md"
+    kept.write_text("a\n<!-- x -->\nold\n<!-- /x -->\nb\n")
+    page.update("x", "new", kept)
+    assert kept.read_text() == "a\n<!-- x -->\nnew\n<!-- /x -->\nb\n"
+    with pytest.raises(ValueError, match="found 0 parts"):
+        page.update("y", "new", kept)
+
+
+@pytest.mark.parametrize(
+    ("ours", "error", "words"),
+    [
+        (0.51, 0.004, "agrees within 0.02: 0.020 below"),
+        (0.52, 0.004, "agrees, within the errors of both means"),
+        (0.56, 0.02, "differs: 0.030 above"),
+        (1.2, 0.1, "differs: it diverges"),
+        (np.inf, np.nan, "differs: it diverges"),
+    ],
+)
+def test_verdicts(ours, error, words):
+    assert page.verdict(ours, error, 0.53, 0.0201) == words.replace("0.02:", "0.0201:")
