@@ -26,6 +26,7 @@ class Stream(IntEnum):
     SPEED = 8
     CHURN = 9
     USER = 10
+    DIRECTION = 11
 
 
 _0 = np.uint64(0)

@@ -97,6 +97,16 @@ def clipped_value(code: int, u: float, b: float, knee: float, c: float) -> float
 
 
 @inline
+def clipped_change(code: int, u: float, d: float, b: float, knee: float, c: float) -> float:
+    """`clipped_value` at u + d less that at u; (2 r + d) d where it is r^2, which cancels less."""
+    r = u - b
+    bend = 0.5 * c if code == SQUARED else min(knee, 0.5 * c)
+    if (code == SQUARED or code == HUBER) and abs(r) <= bend and abs(r + d) <= bend:
+        return (2.0 * r + d) * d
+    return clipped_value(code, u + d, b, knee, c) - clipped_value(code, u, b, knee, c)
+
+
+@inline
 def clipped_bend(code: int, u: float, b: float, knee: float, c: float) -> float:
     """The second derivative of `clipped_value` in u, 0 where it does not exist."""
     if code == SQUARED or code == HUBER:

@@ -105,7 +105,16 @@ FED_PLT = {
     "half": {"participation": {"bernoulli": 0.5}, "solver": "noisy", "tau": 0.1},
     "two": {"participation": {"uniform": 2}, "solver": "sgd", "batch": 2},
     "some": {"participation": {"schedule": [[0, 3], [], [1], [2, 0, 1]]}},
+    "net-half": {
+        "h": {"elastic_net": NET, "at": "coordinator"},
+        "prox": NET,
+        "participation": {"bernoulli": 0.5},
+        "solver": ["gradient", "accelerated", "gradient", "accelerated"],
+        "step": "per-agent",
+    },
+    "increments": {"send": "increments", "participation": {"bernoulli": 0.5}, "init": True},
 }
+BOX = {"h": [{"box": [0.1, 0.3]}, {"l1": 0.1}], "prox": {"l1": 0.1, "lower": 0.1, "upper": 0.3}}
 LATE = {
     "deadline": {"policy": {"deadline": "90 ms"}},
     "deadline-carry": {"policy": {"deadline": "60 ms", "late": "carry"}},
@@ -115,6 +124,15 @@ LATE = {
     "buffer-discard": {"policy": {"buffer": 2, "late": "discard"}},
     "each": {"policy": "each", "rounds": 40},
     "each-half": {"policy": "each", "rounds": 40, "participation": {"bernoulli": 0.6}},
+    "each-box": {"policy": "each", "rounds": 40, **BOX},
+    "each-net": {
+        "policy": "each",
+        "rounds": 40,
+        "h": {"elastic_net": NET, "at": "coordinator"},
+        "prox": NET,
+    },
+    "deadline-box": {"policy": {"deadline": "90 ms"}, **BOX},
+    "buffer-increments": {"policy": {"buffer": 2}, "send": "increments"},
 }
 LATE = {
     name: {"solver": "noisy", "tau": 0.1, "init": True, "rounds": 20, **case}
@@ -137,6 +155,7 @@ def fed_plt_scenario(folder, rows, case):
     algorithm = {
         "name": "fed-plt",
         "rho": case["rho"],
+        "send": case.get("send", "z"),
         "local": {key: case[key] for key in keep if key in case},
         **({"init": rows.init(folder)} if case.get("init") else {}),
     }
@@ -251,7 +270,8 @@ def test_fed_plt_with_late_replies(tmp_path, name, engine):
     assert found < TOLERANCE
     assert (issued < 0).any()
     late = issued[issued >= 0] < np.nonzero(issued >= 0)[0]
-    assert late.any() == ("carry" in name or name in ("buffer", "each", "each-half"))
+    carried = "carry" in name or name.startswith("each") or name in ("buffer", "buffer-increments")
+    assert late.any() == carried
 
 
 MUTANTS = [
@@ -278,6 +298,11 @@ MUTANTS = [
     ("buffer", "normals[call]", "normals[k]"),
     ("buffer", "2 * (w - y[call])", "2 * (w - y[k])"),
     ("each", "v = 2 * y[call]", "v = 2 * y[k]"),
+    ("each-box", "np.maximum(shrunk, lower)", "shrunk"),
+    ("each-net", "h(mean, rho / N)", "h(mean, rho)"),
+    ("net-half", "(1 + t * l2)", "(1 + l2)"),
+    ("increments", "z[k][i] + 2 * (w - y[call])", "z[k][i] + 2 * (w - x[k][i])"),
+    ("buffer-increments", "z[k][i] + 2 * (w - y[call])", "z[k][i] + 2 * (w - y[k])"),
 ]
 
 

@@ -68,7 +68,9 @@ def test_a_wrong_collection_is_noticed(monkeypatch):
 
 
 @pytest.mark.parametrize("engine", ["cohort", "agents"])
-@pytest.mark.parametrize("name", ["plt-noisy", "plt-buffer", "nfl", "qsgd"])
+@pytest.mark.parametrize(
+    "name", ["plt-noisy", "plt-buffer", "fedlin-quorum", "nfl", "qsgd", "dp-admm-noise", "gd"]
+)
 def test_the_size_of_a_batch_changes_no_bit(name, engine):
     simulation = build(desim.load(CASES[name], {"engine": engine}))
     kept = []
@@ -84,7 +86,7 @@ def test_the_size_of_a_batch_changes_no_bit(name, engine):
             assert array.tobytes() == outcome.state[name_].tobytes()
 
 
-@pytest.mark.parametrize("name", ["plt-noisy", "nfl"])
+@pytest.mark.parametrize("name", ["plt-noisy", "nfl", "d-zoa-noise"])
 def test_threads_change_no_bit(monkeypatch, name):
     monkeypatch.setattr(jit, "PARALLEL_WORK", 0)
     runs = []

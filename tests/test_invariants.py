@@ -14,12 +14,16 @@ from desim.log.parquet import Tables
 from desim.scenario.build import build
 
 BARRIER = ["plt-all", "plt-noisy", "plt-sgd-half", "plt-mixed-schedule", "nfl", "nfl-absolute"]
+BARRIER += ["fed-pd-noisy", "fedlin", "fedlin-half", "fedavg-noisy", "scaffold-noisy"]
+BARRIER += ["dp-admm-noise"]
 
 
 # I2: randomness has an address
 
 
-@pytest.mark.parametrize("name", ["plt-noisy", "plt-deadline", "nfl", "qsgd"])
+@pytest.mark.parametrize(
+    "name", ["plt-noisy", "plt-deadline", "nfl", "qsgd", "fedlin-noisy", "scaffold-sgd"]
+)
 def test_observers_shift_no_draw(name):
     seen = run(name)
     blind = run(name, **{"observe.metrics": [], "observe.iterates": False})
@@ -109,7 +113,10 @@ def check_log(done):
     sends = events[events.kind == "send"]
     key = ["peer", "agent", "round", "value"]
     sent = sends.rename(columns={"agent": "peer", "peer": "agent"})[[*key, "time", "bytes"]]
-    pairs = arrivals.merge(sent, on=key, suffixes=("", "_sent"))
+    sent, arrivals = (  # a round may have several exchanges, one after the other
+        table.assign(exchange=table.groupby(key).cumcount()) for table in (sent, arrivals)
+    )
+    pairs = arrivals.merge(sent, on=[*key, "exchange"], suffixes=("", "_sent"))
     assert len(pairs) == len(arrivals)
     assert np.allclose(pairs.time, pairs.time_sent + pairs.seconds, rtol=0, atol=1e-12)
     assert (pairs.bytes == pairs.bytes_sent).all()
@@ -131,7 +138,10 @@ def test_a_log_that_loses_messages_is_noticed(monkeypatch):
 # I5: no noise without a row in the ledger
 
 
-@pytest.mark.parametrize("name", ["plt-noisy", "plt-buffer", "nfl", "nfl-phi", "qsgd"])
+@pytest.mark.parametrize(
+    "name",
+    ["plt-noisy", "plt-buffer", "nfl", "nfl-phi", "qsgd", "dp-admm-phi", "gd", "scaffold-noisy"],
+)
 def test_every_noisy_release_is_in_the_ledger(name):
     done = run(name)
     releases = done.releases
@@ -166,7 +176,7 @@ def test_only_the_ledger_and_the_charged_kernel_name_the_noise_stream():
         for path in package.rglob("*.py")
         if "Stream.NOISE" in path.read_text()
     }
-    assert naming == {"kernels/local.py", "privacy/ledger.py"}
+    assert naming == {"kernels/local.py", "kernels/zeroth.py", "privacy/draws.py"}
 
 
 # I6: limits that must coincide
@@ -177,6 +187,8 @@ def test_only_the_ledger_and_the_charged_kernel_name_the_noise_stream():
     [
         ("nfl", {"privacy.noise.sigma": 0.0}, {"privacy": {"relation": "replace-one"}}),
         ("qsgd", {"privacy.noise.sigma": 0.0}, {"privacy": {"relation": "replace-one"}}),
+        ("dp-admm-noise", {"privacy.noise.sigma": 0.0}, {"privacy": {"relation": "replace-one"}}),
+        ("gd", {"privacy.noise.sigma": 0.0}, {"privacy": {"relation": "replace-one"}}),
         (
             "plt-noisy",
             {"algorithm.local.tau": 0.0},
@@ -198,7 +210,9 @@ def test_full_participation_drawn_equals_declared(participation):
 # I7: a rerun of the stored scenario
 
 
-@pytest.mark.parametrize("name", ["plt-lossy", "plt-each", "nfl-absolute", "qsgd"])
+@pytest.mark.parametrize(
+    "name", ["plt-lossy", "plt-each", "nfl-absolute", "qsgd", "fedlin-deadline"]
+)
 def test_the_stored_scenario_gives_the_same_log(name, tmp_path):
     first = desim.run(CASES[name], out=tmp_path / "a")
     again = desim.run(tmp_path / "a" / "scenario.yaml", out=tmp_path / "b")

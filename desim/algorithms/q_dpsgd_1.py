@@ -7,13 +7,18 @@ Ding 2021, dissertation, Algorithm 4 and eqs. (26), (27). The quantiser has the 
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from desim.algorithms.method import Array, Ingredients, Method, Program
 from desim.fields import Count, Init, Positive, Seconds, Share, Step, Strict
 from desim.kernels.codecs import quantize
 from desim.kernels.gradients import batch_gradient
-from desim.privacy.ledger import Mechanism, Terms, View
-from desim.privacy.mechanisms import DynamicZcdp, Noise
+from desim.kernels.speed import fitting, speeds_into
+from desim.privacy.bounds.claims import Claim, once, summed
+from desim.privacy.bounds.conversions import own_order
+from desim.privacy.bounds.theorems import BY_NAME
+from desim.privacy.ledger import Terms, View
+from desim.privacy.mechanisms import DynamicZcdp, Gaussian, Noise, terms
 from desim.problem import Problem
 
 
@@ -47,6 +52,7 @@ class QDPSGD1(Method):
     paper = "Ding 2021, Algorithm 4"
     Parameters = Parameters
     smooth_only = True
+    noises = ("gaussian", "laplace", "discrete-gaussian")
     cures = ("algorithm.alpha", "algorithm.mixing")
 
     def __init__(self, ingredients: Ingredients) -> None:
@@ -89,7 +95,7 @@ class QDPSGD1(Method):
             g = yield us.compute(
                 self.batch_gradient, us.x, samples, work=samples, seconds=T_d
             )  # lines 6-7
-            g = us.release(g, self.terms(us, k, samples), where=some)
+            g = us.release(g, self.terms(us.who, k, samples), where=some)
             mixed = (1.0 - eps + eps * w_own) * us.x + eps * us.sum(heard, w_link)
             us.x = mixed - self.parameters.alpha.at(k) * eps * g  # (27)
             us.report(us.x)
@@ -100,14 +106,32 @@ class QDPSGD1(Method):
             batch_gradient(us.who, x, samples, us.round, self.settings.seed, self.problem.data)
         )
 
-    def terms(self, us: Any, k: int, samples: Any) -> Terms:
+    def planned(self, k: int) -> Terms:
+        """Terms (agents,) of round k: speeds, and with them samples, are known before the run."""
+        who = np.arange(self.problem.agents)
+        speed = np.empty(len(who))
+        speeds_into(self.settings.speeds, who, np.full_like(who, k), speed)
+        return self.terms(
+            who, k, np.minimum(fitting(speed, self.parameters.deadline), self.problem.rows)
+        )
+
+    def terms(self, who: Any, k: int, samples: Any) -> Terms:
         """Sensitivity 2 K / |S| of the mean over |S| of m sampled rows (2 K m / |S| of a sum)."""
-        rows = self.problem.rows[us.who]
-        reach = 2.0 * self.problem.clip * self.problem.scale[us.who] * rows
+        rows = self.problem.rows[who]
+        reach = 2.0 * self.problem.clip * self.problem.scale[who] * rows
         with np.errstate(divide="ignore", invalid="ignore"):
             delta = np.where(samples > 0, reach / samples, 0.0)
-        if self.noise is None:
-            scale, mechanism = np.zeros_like(delta), Mechanism.NONE
-        else:
-            scale, mechanism = self.noise.scale(k, delta), Mechanism.GAUSSIAN
-        return Terms(mechanism, View.NEIGHBOURS, delta, scale, samples / rows)
+        return terms(self.noise, View.NEIGHBOURS, k, delta, self.problem.dim, samples / rows)
+
+    def claim(self, releases: pd.DataFrame, delta: float) -> Claim | None:
+        """Theorem 11 for the rounds in which an agent had a sample at its deadline."""
+        if not isinstance(self.noise, Gaussian):
+            return None
+        rows, problem = once(releases), self.problem
+        m, agent = problem.rows, rows["agent"].to_numpy()
+        sigma = rows["scale"].to_numpy() / (problem.clip * problem.scale * m)[agent]
+        with np.errstate(divide="ignore"):
+            curve = summed(agent, 8.0 / (m[agent] * sigma) ** 2, problem.agents)
+        unmet = () if problem.clipped else ("gradients are not clipped, so K is infinite",)
+        bound = BY_NAME["q-dpsgd-1/theorem-11"]
+        return Claim(bound, own_order(curve, delta), delta, "RDP at the paper's order", unmet)

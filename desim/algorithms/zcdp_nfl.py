@@ -5,16 +5,23 @@ nonsmooth objective functions" (Algorithm 1; eqs. 7-9 and 12). Eq. (7) is used i
 the printed (A.1) does not solve it.
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
+import pandas as pd
 
+from desim.algorithms.edge_duals import EdgeDuals, apart
 from desim.algorithms.method import Array, Ingredients, Method, Program
+from desim.algorithms.steps import beyond
+from desim.algorithms.zcdp_claim import dynamic, unbounded
 from desim.fields import Init, Positive, Step, Strict
 from desim.kernels.gradients import gradient
-from desim.privacy.ledger import Mechanism, Terms, View
-from desim.privacy.mechanisms import DynamicZcdp, Noise
+from desim.privacy.bounds.claims import Claim
+from desim.privacy.ledger import Terms, View
+from desim.privacy.mechanisms import Noise, terms
 from desim.problem import Problem
+
+STABLE = "1/s, s the top eigenvalue of diag(smoothness)/2 - rho (D + A),"
 
 
 class Parameters(Strict):
@@ -37,52 +44,76 @@ class ZcdpNfl(Method):
     paper = "Gauthier, Gratton, Venkategowda, Werner 2023"
     Parameters = Parameters
     smooth_only = False
+    policies = ("all", "deadline")
+    noises: ClassVar[tuple[str, ...]] = (
+        "gaussian",
+        "laplace",
+        "discrete-gaussian",
+        "schedule",
+        "classical",
+    )
     cures = ("algorithm.eta", "algorithm.rho")
 
     def __init__(self, ingredients: Ingredients) -> None:
         super().__init__(ingredients)
         self.rho, self.eta = self.parameters.rho, self.parameters.eta
         self.x0 = ingredients.settings.initial("x0")
+        self.warnings += apart(self.settings, self.problem.rows.astype(float))
+        if self.eta.decay.exponent == 0.0:
+            self.warnings += beyond("algorithm.eta", self.eta.initial, self._stable(), STABLE)
+
+    def _stable(self) -> Array:
+        """The bound (1,) on eta below which I/eta + rho (D + A) exceeds diag(smoothness) / 2.
+
+        (7) and (9) give g(w) + gamma+ + (I/eta + rho (D + A)) (w+ - w) = 0: a proximal method of
+        multipliers with the gradient at the old point.
+        """
+        hi, graph = self.problem.moduli[1], self.settings.graph
+        assert graph is not None
+        if np.isinf(hi).any() or self.eta.initial * hi.max() < 2.0:  # D + A is semidefinite
+            return np.array([np.inf])
+        signless = 2.0 * np.diag(graph.degree) - graph.laplacian()
+        least = float(np.linalg.eigvalsh(self.rho * signless - np.diag(0.5 * hi))[0])
+        return np.array([-1.0 / least if least < 0.0 else np.inf])
 
     @classmethod
     def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:
         """Return what is wrong with this combination, one line each."""
-        if isinstance(noise, DynamicZcdp) and not problem.clipped:
-            return [
-                "privacy.noise: {phi, growth} needs a bounded gradient; set problem.clip "
-                "(the largest gradient norm of one example)"
-            ]
-        return []
+        return unbounded(noise, problem)
 
     def agents(self, us: Any) -> Program:
         """Algorithm 1 for agents `us`."""
         rho, degree = self.rho, us.degree[:, None]
         us.x = us.w = self.x0[us.who]
-        us.dual = np.zeros_like(us.w)
-        heard = us.known(self.x0)
+        edges = EdgeDuals(us, self.x0, rho, self.settings)
         work = self.problem.rows[us.who]
         for k in us.rounds():
             eta = self.eta.at(k)
             g = yield us.compute(self.subgradient, us.w, work=work)
-            pull = rho * (degree * us.w + us.sum(heard))
+            pull = rho * (degree * us.w + edges.neighbours())
             w = (us.w / eta + pull - us.dual - g) / (2.0 * rho * degree + 1.0 / eta)  # (7)
             us.x = w
             us.report(w)
-            us.w = us.release(w, self.terms(us, k))  # (8)
-            us.send(us.w)
-            heard = yield us.gather()
-            us.dual += rho * (degree * us.w - us.sum(heard))  # (9)
+            us.w = us.release(w, self.terms(us.who, us.degree, k))  # (8)
+            us.dual = yield from edges.exchange(us.w)  # (9)
 
     def subgradient(self, us: Any, w: Array) -> Array:
         """Subgradients (n, dim) of f_i at w (n, dim)."""
         return np.asarray(gradient(us.who, w, self.problem.data))
 
-    def terms(self, us: Any, k: int) -> Terms:
+    def planned(self, k: int) -> Terms:
+        """Terms (agents,) of round k."""
+        graph = self.settings.graph
+        assert graph is not None
+        return self.terms(np.arange(graph.agents), graph.degree, k)
+
+    def terms(self, who: Any, degree: Any, k: int) -> Terms:
         """Sensitivity Delta_k = 2 c1 / (M_k (2 rho d_k + 1/eta_k)) of w, and the noise (12)."""
-        reach = 2.0 * self.problem.clip * self.problem.scale[us.who]
-        delta = reach / (2.0 * self.rho * us.degree + 1.0 / self.eta.at(k))  # Lemma I
-        nothing = np.full(len(us.who), np.nan)
-        if self.noise is None:
-            return Terms(Mechanism.NONE, View.NEIGHBOURS, delta, np.zeros_like(delta), nothing)
-        scale = self.noise.scale(k, delta)
-        return Terms(Mechanism.GAUSSIAN, View.NEIGHBOURS, delta, scale, nothing)
+        reach = 2.0 * self.problem.clip * self.problem.scale[who]
+        delta = reach / (2.0 * self.rho * degree + 1.0 / self.eta.at(k))  # Lemma I
+        return terms(self.noise, View.NEIGHBOURS, k, delta, self.problem.dim)
+
+    def claim(self, releases: pd.DataFrame, delta: float) -> Claim | None:
+        """The Corollary."""
+        varies = "eta" if self.eta.decay.exponent > 0.0 else ""
+        return dynamic(self.noise, self.problem, releases, delta, varies)

@@ -2,7 +2,7 @@
 
 from desim.fields.choices import Form
 from desim.fields.draws import BandwidthDist, DurationDist, FactorDist, RateDist
-from desim.fields.methods import Init, Local, Step
+from desim.fields.methods import AutoStep, Init, Local, Step
 from desim.fields.numbers import (
     Bandwidth,
     Count,
@@ -23,6 +23,7 @@ from desim.fields.numbers import (
 from desim.fields.strict import Strict
 
 __all__ = [
+    "AutoStep",
     "Bandwidth",
     "BandwidthDist",
     "Count",

@@ -1,11 +1,12 @@
 """Parameters that many algorithms have in common: decaying steps, starts, local training."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import (
+    BeforeValidator,
     GetJsonSchemaHandler,
     PlainValidator,
     WithJsonSchema,
@@ -83,10 +84,17 @@ class Step(Strict):
         return self.initial / float(k) ** self.decay.exponent
 
 
+def _auto_or_step(value: object) -> Any:
+    return value if isinstance(value, str) and value == "auto" else Step.model_validate(value)
+
+
+AutoStep = Annotated[Literal["auto"] | Step, BeforeValidator(_auto_or_step)]
+
+
 class Init(Form):
     """Where the iterates start."""
 
-    words = ("zeros",)
+    words: ClassVar[tuple[str, ...]] = ("zeros",)
 
     normal: NonNegative | None = None
     """standard deviation of a normal start"""

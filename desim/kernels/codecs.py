@@ -1,9 +1,9 @@
-"""What messages become on the wire: unbiased quantisers with addressed dither."""
+"""What messages become on the wire: quantisers with addressed dither, shares of coordinates."""
 
 import numpy as np
 
 from desim.jit import kernel
-from desim.keys import Stream, address, counter, seed_word, uniform
+from desim.keys import Stream, address, counter, permutation, seed_word, uniform
 
 CODEC = int(Stream.CODEC)
 
@@ -28,3 +28,16 @@ def quantize(seed, who, round_, x, resolution, bits):
     half = float(1 << (bits - 1))
     _quantize(seed_word(seed), who, round_, x, resolution, -half, half - 1.0, out)
     return out
+
+
+def shares(seed, round_, agents, dim, senders):
+    """Which agents send which coordinates: (agents, dim) of 0 and 1, `senders` ones in a column.
+
+    Row j of the template has ones in columns s j .. s j + s - 1 modulo the agents, which get its
+    columns in a random order (Condat, Agarsky, Malinovsky, Richtarik 2023): nobody sends more than
+    ceil(senders dim / agents) coordinates. The address is (seed, CODEC, round_).
+    """
+    template = np.zeros((agents, dim))
+    rows = np.arange(dim)[:, None]
+    template[(senders * rows + np.arange(senders)) % agents, rows] = 1.0
+    return template[permutation(seed, Stream.CODEC, agents, round=round_)]

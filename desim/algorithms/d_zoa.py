@@ -1,0 +1,115 @@
+"""D-ZOA: consensus ADMM whose primal step descends along two-point estimates of the gradient.
+
+Gratton, Venkategowda, Arablouei, Werner 2021, "Privacy-preserved distributed learning with
+zeroth-order optimization" (Algorithm 1; eqs. 4-9). The dual is taken from models that exist: line 3
+uses beta^(m-1), where (5) is printed with beta^(m). The paper's epsilon comes from the randomness
+of the directions alone, which proves nothing; with privacy.noise each difference gets noise.
+"""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from desim.algorithms.edge_duals import EdgeDuals
+from desim.algorithms.method import Array, Ingredients, Method, Program
+from desim.algorithms.zeroth_order import NOISES, Estimates
+from desim.fields import Count, Init, Positive, Strict
+from desim.kernels.zeroth import descend
+from desim.privacy.bounds.claims import Claim, once
+from desim.privacy.bounds.d_zoa import corollary_1, lemma_2, lemma_3, theorem_2
+from desim.privacy.bounds.theorems import BY_NAME
+from desim.privacy.ledger import Terms, View
+from desim.privacy.mechanisms import Noise
+from desim.problem import Problem
+
+ALPHA_0 = 0.54  # Section VI
+
+
+class Parameters(Strict):
+    """The paper's rho, T, J and u_1; step is its alpha_0 R / L."""
+
+    rho: Positive
+    """penalty of the ADMM"""
+    inner: Count = 100
+    """T: steps of the inner loop"""
+    samples: Count = 20
+    """J: differences that one estimate is the mean of"""
+    u1: Positive = 1.0
+    """width of the smoothing in the first step; step t has u1/t, and u1/(P t)^2 for differences"""
+    step: Positive = 0.27
+    """alpha_0 R / L: step t is this over sqrt(t P ln 2P)"""
+    radius: Positive | None = None
+    """R, which only the paper's epsilon depends on, and says more than the data allow to say"""
+    init: Init = Init.of("zeros")
+    """x0, which the neighbours know from the start; inner loops start at zero"""
+
+
+class DZOA(Method):
+    """The agents' models are the ends of their inner loops, which they send as they are."""
+
+    name = "d-zoa"
+    kind = "graph"
+    summary = "consensus ADMM from values alone: an inner loop along two-point estimates"
+    paper = "Gratton, Venkategowda, Arablouei, Werner 2021"
+    Parameters = Parameters
+    smooth_only = False
+    policies = ("all", "deadline")
+    noises = NOISES
+    cures = ("algorithm.step", "algorithm.samples", "algorithm.rho")
+
+    def __init__(self, ingredients: Ingredients) -> None:
+        super().__init__(ingredients)
+        p = self.parameters
+        self.rho, self.x0 = p.rho, ingredients.settings.initial("x0")
+        self.estimates = Estimates(self.problem, self.noise, p.samples, p.inner, View.NEIGHBOURS)
+        self.warnings += self.estimates.warnings
+
+    @classmethod
+    def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:
+        """Return what is wrong with this combination, one line each."""
+        return Estimates.problems(problem, noise)
+
+    def agents(self, us: Any) -> Program:
+        """Algorithm 1 for agents `us`."""
+        rho, degree = self.rho, us.degree[:, None]
+        us.x = self.x0[us.who]
+        edges = EdgeDuals(us, self.x0, rho, self.settings)
+        for k in us.rounds():
+            c = us.dual - rho * (degree * us.x + edges.neighbours())
+            us.x = yield from self.estimates.of(us, k, self.minimise, c)  # (4)
+            us.report(us.x)
+            us.dual = yield from edges.exchange(us.x)  # (5)
+
+    def minimise(self, us: Any, c: Array, key: Any, deviation: Array) -> Array:
+        """The inner loop (n, dim) from zero on f_i + <c, x> + rho d_i ||x||^2: (7), (8) and (9)."""
+        graph, p = self.settings.graph, self.parameters
+        assert graph is not None
+        return np.asarray(
+            descend(
+                us.who, np.zeros_like(c), us.round, self.settings.seed, self.problem.data,
+                inner=p.inner, samples=p.samples, u1=p.u1, step=p.step, c=c,
+                q=2.0 * self.rho * graph.degree[us.who], deviation=deviation, noise=key,
+            )
+        )  # fmt: skip
+
+    def planned(self, k: int) -> Terms:
+        """Terms (agents,) of round k."""
+        return self.estimates.planned(k)
+
+    def claim(self, releases: pd.DataFrame, delta: float) -> Claim | None:
+        """Theorem 2 of the algorithm as printed, where `radius` says its R."""
+        p, graph, problem = self.parameters, self.settings.graph, self.problem
+        if self.noise is not None or p.radius is None or graph is None:
+            return None
+        times = np.bincount(once(releases)["agent"], minlength=problem.agents)
+        sigma = np.sqrt(lemma_2(ALPHA_0, p.radius, p.samples, problem.dim, p.inner))
+        epsilon = np.zeros(problem.agents)
+        for i, count in enumerate(times):
+            moved = lemma_3(problem.clip * problem.scale[i], p.rho, int(graph.degree[i]), 1)
+            if count:
+                epsilon[i] = theorem_2(corollary_1(moved, sigma, delta), int(count), delta)
+        unmet = [] if problem.clipped else ["gradients are not clipped, so c1 is infinite"]
+        unmet.append("minimisers are not exact, and estimates are not independent over steps")
+        bound = BY_NAME["d-zoa/theorem-2"]
+        return Claim(bound, epsilon, delta, "moments of Gaussian noise", tuple(unmet))

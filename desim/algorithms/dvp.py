@@ -1,0 +1,102 @@
+"""DVP: ADMM on a graph with dual variable perturbation: noise on the objective, models sent bare.
+
+Zhang, Zhu 2017, "Dynamic differential privacy for ADMM-based distributed classification learning"
+(IEEE Trans. Inf. Forens. Security 12(1)), without its extra ridge: w_i = argmin f_i(w) +
+w.(gamma_i + e) + rho sum_j ||w - (w_i + w_j)/2||^2, e of density exp(-||e|| / s). A round costs
+D / s + 2 ln(1 + k) in pure DP, k = (largest curvature of one row) / (2 rho d_i + ridge): the second
+part, a change of volume, no noise lowers. It needs exact minimisers and a public bound on rows.
+"""
+
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+
+from desim.algorithms.edge_duals import EdgeDuals
+from desim.algorithms.method import Ingredients, Program
+from desim.algorithms.p_admm import PADMM
+from desim.fields import Count, Init, Positive, Strict
+from desim.privacy.bounds.claims import Claim
+from desim.privacy.ledger import Mechanism, Terms, View, plain
+from desim.privacy.mechanisms import L2Laplace, Noise
+from desim.problem import Problem
+
+
+class Parameters(Strict):
+    """rho: penalty of the ADMM; norm: of rows; tolerance, passes: of a minimisation; init: x0."""
+
+    rho: Positive
+    """penalty of the ADMM"""
+    norm: Positive | None = None
+    """public bound on the norm of every row, which a finite epsilon needs"""
+    tolerance: Positive = 1e-10
+    """largest gradient norm that a minimisation leaves"""
+    passes: Count = 1
+    """passes over its rows that a minimisation takes of an agent's time"""
+    init: Init = Init.of("zeros")
+    """x0, which the neighbours know from the start"""
+
+
+class DVP(PADMM):
+    """The agents send the minimisers of perturbed objectives as they are."""
+
+    name = "dvp"
+    summary = "ADMM on a graph: every agent minimises a perturbed objective"
+    paper = "Zhang, Zhu 2017"
+    Parameters: ClassVar[type[Strict]] = Parameters
+    noises: ClassVar[tuple[str, ...]] = ("l2-laplace",)
+    proportional = False
+
+    def __init__(self, ingredients: Ingredients) -> None:
+        super().__init__(ingredients)
+        if self.noise is not None:
+            self.warnings.append(
+                "privacy: epsilon takes minimisers for exact; algorithm.tolerance = "
+                f"{self.tolerance:g} is the gradient norm that is left"
+            )
+        if self.noise is not None and self.parameters.norm is None:
+            self.warnings.append(
+                "privacy: epsilon is infinite: nothing bounds what one row adds to the curvature "
+                "of its agent's loss; set algorithm.norm"
+            )
+
+    @classmethod
+    def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:
+        """Return what is wrong with this combination, one line each."""
+        found = super().problems(parameters, problem, noise)
+        longest = float(np.sqrt(np.einsum("hj,hj->h", problem.A, problem.A).max()))
+        if parameters.norm is not None and longest > parameters.norm:
+            text = f"algorithm.norm: found {parameters.norm:g}, but a row has norm {longest:.6g}"
+            found.append(f"{text}; allowed: at least that, or none")
+        return found
+
+    def agents(self, us: Any) -> Program:
+        """The recursion for agents `us`."""
+        rho, degree = self.rho, us.degree[:, None]
+        us.x = self.x0[us.who]
+        edges = EdgeDuals(us, self.x0, rho, self.settings)
+        work = self.work[us.who]
+        for k in us.rounds():
+            v = rho * (degree * us.x + edges.neighbours()) - us.dual
+            if self.noise is not None:
+                v = v - us.perturbation(self.problem.dim, self.terms(us.who, us.degree, k))
+            found = yield us.compute(self.argmin, us.x, v, 2.0 * rho * degree, work=work)
+            us.x = self.checked(us, found)
+            us.report(us.x)
+            us.dual = yield from edges.exchange(us.x)
+
+    def terms(self, who: Any, degree: Any, k: int) -> Terms:
+        """Sensitivity D + 2 s ln(1 + k) of the objective's slope, D = 2 c1 / M_i, and scale s."""
+        problem, norm, nothing = self.problem, self.parameters.norm, np.full(len(who), np.nan)
+        if not isinstance(self.noise, L2Laplace):
+            return plain(len(who), View.NEIGHBOURS)
+        scale = problem.scale[who]
+        s = self.noise.scale(k, scale) / np.sqrt(problem.dim + 1.0)
+        bend = problem.loss.curvature * scale * (np.inf if norm is None else norm**2)
+        volume = 2.0 * np.log1p(bend / (2.0 * self.rho * degree + problem.ridge[who]))
+        reach = 2.0 * problem.clip * scale + s * volume
+        return Terms(Mechanism.OBJECTIVE_LAPLACE, View.NEIGHBOURS, reach, s, nothing)
+
+    def claim(self, releases: pd.DataFrame, delta: float) -> Claim | None:
+        """Nothing: the paper's epsilon is of one round."""
+        return None

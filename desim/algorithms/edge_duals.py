@@ -1,0 +1,94 @@
+"""Duals of consensus on a graph: one update for all ADMM methods, lossless or lossy.
+
+With a barrier gamma_i += rho sum_j (w_i - w_j), as the papers print it. Where messages are lost or
+late the two ends of a link would add different differences, the sum of the duals would drift off
+zero for good, and the limit would be wrong. There an agent sends the sum S_i of its models so far
+as well: both ends take gamma_ij = rho (S_i - S_j) at the newest iteration of j that i has heard, so
+that gamma_ij = -gamma_ji whenever both have heard the same, and a later message mends a lost one.
+"""
+
+from collections.abc import Generator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from desim.engine.requests import Heard
+from desim.engine.world import Settings
+from desim.kernels.speed import speeds_into
+
+Array = NDArray[np.float64]
+
+
+def apart(settings: Settings, work: Array) -> list[str]:
+    """A warning that agents drift apart: one is through before a neighbour has computed.
+
+    work (agents,): evaluations of an iteration. Without a barrier that lets the duals rest on ever
+    older differences: then they grow.
+    """
+    graph, policy, who = settings.graph, settings.policy, np.arange(len(work))
+    if graph is None or policy.kind == "all":
+        return []
+    speed = np.empty(len(work))
+    speeds_into(settings.speeds, who, np.ones_like(who), speed)
+    seconds = work / speed
+    longer = seconds[graph.source] - seconds[graph.target]
+    e = int(np.argmax(longer))
+    if longer[e] <= policy.value:
+        return []
+    slow, fast = graph.source[e], graph.target[e]
+    return [
+        f"policy.deadline: {policy.value:g} s; agent {slow} computes {longer[e]:.3g} s longer than "
+        f"its neighbour {fast}, which does not wait for it: they drift apart and may diverge"
+    ]
+
+
+class EdgeDuals:
+    """What agents `us` know of their neighbours' models, and their duals `us.dual` (n, dim).
+
+    x0 (agents, dim): what all have announced before the run; penalty: what a difference weighs.
+    """
+
+    def __init__(self, us: Any, x0: Array, penalty: float, settings: Settings) -> None:
+        policy = settings.policy
+        self.us, self.penalty, self.dim = us, penalty, x0.shape[1]
+        self.barrier = policy.kind == "all"
+        self.within = np.inf if self.barrier else policy.value
+        self.degree = us.degree[:, None]
+        us.dual = np.zeros((len(us.who), self.dim))
+        self.number, self.summed = 0, np.zeros((len(us.who), self.dim))
+        self.past, self.forgotten = [self.summed], 0  # S_i after iterations forgotten, ...
+        beside = np.zeros((len(x0), 0 if self.barrier else self.dim + 1))
+        self.heard: Heard = us.known(np.hstack([x0, beside]))
+
+    def neighbours(self) -> Array:
+        """Sum (n, dim) of the neighbours' models as they were last heard."""
+        return np.asarray(self.us.sum(self.heard)[:, : self.dim])
+
+    def exchange(self, w: Array) -> Generator[Any, Heard, Array]:
+        """Send models w (n, dim), hear the neighbours' and return the new duals (n, dim)."""
+        us = self.us
+        if self.barrier:
+            us.send(w)
+            self.heard = yield us.gather()
+            return np.asarray(us.dual + self.penalty * (self.degree * w - us.sum(self.heard)))
+        self.number, self.summed = self.number + 1, self.summed + w
+        self.past.append(self.summed)
+        us.send(np.hstack([w, self.summed, np.full((len(w), 1), float(self.number))]))
+        self.heard = yield us.gather(self.within)
+        return self.penalty * self._differences()
+
+    def _differences(self) -> Array:
+        """Sums (n, dim) over links of S_i - S_j, both after the iteration of j that i has heard."""
+        pointer, links = self.heard.pointer, np.arange(len(self.heard.index))
+        values = self.heard.values[self.heard.index]
+        number = values[:, -1].astype(np.int64)
+        rows = np.repeat(np.arange(len(pointer) - 1), np.diff(pointer))
+        between = -values[:, self.dim : -1]
+        for one in np.unique(number):
+            heard = number == one
+            between[heard] += self.past[one - self.forgotten][rows[heard]]
+        oldest = int(number.min(initial=self.number))
+        del self.past[: oldest - self.forgotten]
+        self.forgotten = oldest
+        return np.asarray(self.us.sum(Heard(pointer, links, between, self.heard.fresh)))

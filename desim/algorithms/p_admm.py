@@ -1,0 +1,119 @@
+"""P-ADMM: decentralised ADMM, exact minimisation, then Gaussian noise of falling variance.
+
+Ding, Zhang, Chen, Xue, Zhu, Pan 2019, "Differentially private ADMM for distributed learning"
+(arXiv 1901.02094), as Gauthier, Gratton, Venkategowda, Werner 2023 compare with it: their (7) with
+f_i itself in place of its linearisation, (8) and (9). Clipped gradients mean that the loss which
+has them is minimised (for squared loss Huber's), by Newton's method up to a gradient norm that the
+sensitivity contains; the paper supposes an exact argmin and leaves the ridge out of it.
+"""
+
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+
+from desim.algorithms.edge_duals import EdgeDuals, apart
+from desim.algorithms.method import Array, Ingredients, Method, Program
+from desim.algorithms.zcdp_claim import dynamic, unbounded
+from desim.errors import RunError
+from desim.fields import Count, Init, Positive, Strict
+from desim.kernels.argmin import minimise
+from desim.privacy.bounds.claims import Claim
+from desim.privacy.ledger import Terms, View
+from desim.privacy.mechanisms import Noise, terms
+from desim.problem import Problem
+
+
+class Parameters(Strict):
+    """rho: penalty of the ADMM; tolerance, passes: of a minimisation; init: x0."""
+
+    rho: Positive
+    """penalty of the ADMM"""
+    tolerance: Positive = 1e-10
+    """largest gradient norm that a minimisation leaves"""
+    passes: Count = 1
+    """passes over its rows that a minimisation takes of an agent's time"""
+    init: Init = Init.of("zeros")
+    """x0, which the neighbours know from the start"""
+
+
+class PADMM(Method):
+    """The agents' models are w before noise; their neighbours see w plus noise."""
+
+    name = "p-admm"
+    kind = "graph"
+    summary = "ADMM on a graph: every agent minimises exactly and adds decaying noise"
+    paper = "Ding, Zhang, Chen, Xue, Zhu, Pan 2019"
+    Parameters: ClassVar[type[Strict]] = Parameters
+    policies = ("all", "deadline")
+    noises: ClassVar[tuple[str, ...]] = (
+        "gaussian", "laplace", "discrete-gaussian", "schedule", "classical",
+    )  # fmt: skip
+    cures: ClassVar[tuple[str, ...]] = ("algorithm.rho",)
+
+    def __init__(self, ingredients: Ingredients) -> None:
+        super().__init__(ingredients)
+        self.tolerance, self.rho = self.parameters.tolerance, self.penalty
+        self.x0 = ingredients.settings.initial("x0")
+        self.work = self.parameters.passes * self.problem.rows.astype(float)
+        self.warnings += apart(self.settings, self.work)
+
+    @property
+    def penalty(self) -> float:
+        """What the differences of two models weigh."""
+        return float(self.parameters.rho)
+
+    @classmethod
+    def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:
+        """Return what is wrong with this combination, one line each."""
+        return unbounded(noise, problem)
+
+    def agents(self, us: Any) -> Program:
+        """The recursion for agents `us`."""
+        rho, degree = self.rho, us.degree[:, None]
+        us.x = us.w = self.x0[us.who]
+        edges = EdgeDuals(us, self.x0, rho, self.settings)
+        work = self.work[us.who]
+        for k in us.rounds():
+            v = rho * (degree * us.w + edges.neighbours()) - us.dual
+            found = yield us.compute(self.argmin, us.w, v, 2.0 * rho * degree, work=work)
+            us.x = self.checked(us, found)  # (7), f not linearised
+            us.report(us.x)
+            us.w = us.release(us.x, self.terms(us.who, us.degree, k))  # (8)
+            us.dual = yield from edges.exchange(us.w)  # (9)
+
+    def argmin(self, us: Any, w: Array, v: Array, c: Array) -> Array:
+        """Argmin f_i + (c/2) ||.||^2 - v. from w, and the gradient norm left: (n, dim + 1)."""
+        found, left = minimise(us.who, w, c[:, 0], v, self.tolerance, self.problem.data)
+        return np.column_stack([found, left])
+
+    def checked(self, us: Any, found: Array) -> Array:
+        """The minimisers (n, dim); RunError where the tolerance that the ledger counts on fails."""
+        left = found[:, -1]
+        short = np.flatnonzero(us.live & (left > self.tolerance) & (left < np.inf))
+        if len(short):
+            r = short[np.argmax(left[short])]
+            error = RunError(
+                f"agent {us.who[r]} could not minimise to algorithm.tolerance "
+                f"{self.tolerance:g} in round {us.round[r]}: rounding leaves a gradient of norm "
+                f"{left[r]:.6g}; raise it, or change {self.cures[0]} where models grow without end"
+            )
+            error.time = float(us.clock[r])
+            raise error
+        return np.ascontiguousarray(found[:, :-1])
+
+    def planned(self, k: int) -> Terms:
+        """Terms (agents,) of round k."""
+        graph = self.settings.graph
+        assert graph is not None
+        return self.terms(np.arange(graph.agents), graph.degree, k)
+
+    def terms(self, who: Any, degree: Any, k: int) -> Terms:
+        """Sensitivity (2 c1 / M_i + 2 tolerance) / (2 rho d_i + ridge) of w."""
+        moved = 2.0 * (self.problem.clip * self.problem.scale[who] + self.tolerance)
+        delta = moved / (2.0 * self.rho * degree + self.problem.ridge[who])
+        return terms(self.noise, View.NEIGHBOURS, k, delta, self.problem.dim)
+
+    def claim(self, releases: pd.DataFrame, delta: float) -> Claim | None:
+        """The Corollary of zCDP-NFL, by which its paper compares the two."""
+        return dynamic(self.noise, self.problem, releases, delta)

@@ -1,0 +1,108 @@
+"""zCDP-grad-NFL: distributed subgradient steps on models sent with decaying Gaussian noise.
+
+Nedic, Ozdaglar 2009 (doi 10.1109/TAC.2008.2009515), eq. 3, with the zCDP noise of Gauthier,
+Gratton, Venkategowda, Werner 2023, Section 5, who leave the weights open: w_i(n) = sum_j a_ij w~_j
+- alpha_n g_i(w~_i), w~ = w + noise. The subgradient is taken at the released model, the agents'
+weights on themselves apply to it, too: nothing that was not released enters the next message.
+"""
+
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from desim.algorithms.method import Array, Ingredients, Method, Program
+from desim.algorithms.steps import beyond
+from desim.algorithms.zcdp_claim import dynamic, unbounded
+from desim.fields import Init, Positive, Step, Strict
+from desim.kernels.gradients import gradient
+from desim.network.mixing import mixing_matrix
+from desim.privacy.bounds.claims import Claim
+from desim.privacy.ledger import Terms, View
+from desim.privacy.mechanisms import Noise, terms
+from desim.problem import Problem
+
+STABLE = "(1 + least eigenvalue of the weights) / smoothness"  # Yuan, Ling, Yin 2016, Theorem 1
+
+
+class Parameters(Strict):
+    """step: alpha; weights, kappa: how agents average; init: x0."""
+
+    step: Step
+    """alpha of iteration k = 1, 2, ...: a constant one ends near the optimum, not at it"""
+    weights: Literal["metropolis", "laplacian"] = "metropolis"
+    """metropolis: a_ij = 1 / (1 + larger degree); laplacian: I - L / kappa"""
+    kappa: Positive | None = None
+    """with laplacian; default: the largest eigenvalue of the Laplacian L"""
+    init: Init = Init.of("zeros")
+    """x0, which the neighbours know from the start"""
+
+
+class ZcdpSubgradient(Method):
+    """The agents' models are w before noise; their neighbours see w plus noise."""
+
+    name = "zcdp-subgradient"
+    kind = "graph"
+    summary = "distributed subgradient method with dynamic zCDP noise, smooth and nonsmooth losses"
+    paper = "Nedic, Ozdaglar 2009; Gauthier, Gratton, Venkategowda, Werner 2023"
+    Parameters = Parameters
+    smooth_only = False
+    policies = ("all", "deadline")
+    noises = ("gaussian", "laplace", "discrete-gaussian", "schedule", "classical")
+    cures = ("algorithm.step",)
+
+    def __init__(self, ingredients: Ingredients) -> None:
+        super().__init__(ingredients)
+        graph, given = ingredients.settings.graph, self.parameters
+        assert graph is not None
+        self.W = mixing_matrix(graph, graph.agents, given.weights, given.kappa)
+        self.alpha, self.x0 = given.step, ingredients.settings.initial("x0")
+        hi = self.problem.moduli[1]
+        if self.alpha.decay.exponent == 0.0 and np.isfinite(hi).all():
+            bound = np.array([(1.0 + np.linalg.eigvalsh(self.W)[0]) / hi.max()])
+            self.warnings += beyond("algorithm.step", self.alpha.initial, bound, STABLE)
+        least = float(self.W.diagonal().min())
+        if least < 0.0:
+            self.warnings.append(
+                f"algorithm.kappa: {given.kappa or 'the default'} gives an agent the weight "
+                f"{least:.3g} for itself; allowed without this warning: at least the largest "
+                f"degree, {graph.degree.max()}, or weights: metropolis"
+            )
+
+    @classmethod
+    def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:
+        """Return what is wrong with this combination, one line each."""
+        return unbounded(noise, problem)
+
+    def agents(self, us: Any) -> Program:
+        """Eq. 3 for agents `us`; where a message is late they mix the last they have heard."""
+        policy = self.settings.policy
+        within = policy.value if policy.kind == "deadline" else np.inf
+        w_own, w_link = self.W.diagonal()[us.who][:, None], us.link_weights(self.W)
+        us.x = us.w = self.x0[us.who]
+        heard = us.known(self.x0)
+        for k in us.rounds():
+            g = yield us.compute(self.subgradient, us.w, work=self.problem.rows[us.who])
+            us.x = w_own * us.w + us.sum(heard, w_link) - self.alpha.at(k) * g  # (3)
+            us.report(us.x)
+            us.w = us.release(us.x, self.terms(us.who, k))
+            us.send(us.w)
+            heard = yield us.gather(within)
+
+    def subgradient(self, us: Any, w: Array) -> Array:
+        """Subgradients (n, dim) of f_i at w (n, dim)."""
+        return np.asarray(gradient(us.who, w, self.problem.data))
+
+    def planned(self, k: int) -> Terms:
+        """Terms (agents,) of round k."""
+        return self.terms(np.arange(self.problem.agents), k)
+
+    def terms(self, who: Any, k: int) -> Terms:
+        """Sensitivity 2 c1 alpha_k / M_i of w: the averages are of released models."""
+        delta = 2.0 * self.problem.clip * self.problem.scale[who] * self.alpha.at(k)
+        return terms(self.noise, View.NEIGHBOURS, k, delta, self.problem.dim)
+
+    def claim(self, releases: pd.DataFrame, delta: float) -> Claim | None:
+        """The Corollary of zCDP-NFL, by which its paper compares the two."""
+        varies = "step" if self.alpha.decay.exponent > 0.0 else ""
+        return dynamic(self.noise, self.problem, releases, delta, varies)
