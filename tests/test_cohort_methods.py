@@ -391,10 +391,12 @@ def test_exact_local_training_of_5gcs(golden, tmp_path):
 # Invariants --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("label", [name for name in CASES if name.startswith(("tamuna", "led"))])
+LEFT = {"led-graph-budget"}  # agents that have left keep their part
+SUMMED = [one for one in CASES if one.startswith(("tamuna", "led")) and one not in LEFT]
+
+
+@pytest.mark.parametrize("label", SUMMED)
 def test_corrections_sum_to_zero(label):
-    if label == "led-graph-budget":
-        pytest.skip("agents that have left keep their part")
     run = desim.run(CASES[label])
     state = run.state["h" if label.startswith("tamuna") else "y"]
     assert np.abs(state).max() > 1e-3
