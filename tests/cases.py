@@ -191,6 +191,11 @@ CASES: dict[str, dict[str, Any]] = {
     "plt-each": star(policy="each", stop={"rounds": 40}),
     "plt-each-half": star(policy="each", participation={"bernoulli": 0.5}, stop={"rounds": 40}),
     "plt-lossy": star(network=LOSSY),
+    "plt-lossy-carry": star(
+        network=merged(LOSSY, {"link": {"on_loss": "drop"}}),
+        policy={"deadline": "0.2 s", "late": "carry"},
+        stop={"rounds": 40},
+    ),
     "plt-lossy-deadline": star(
         network=merged(LOSSY, {"link": {"on_loss": "drop"}}),
         policy={"deadline": "200 ms"},

@@ -189,11 +189,13 @@ def five_gcs_gap(run, twin, rows, case):
     n, tau, epochs = rows.agents, case["tau"], case["local"]["epochs"]
     loss = {"loss": case["loss"], "average": case["average"], "l2": case["l2"]}
     mu = moduli(rows.A, **loss)[0].min()
+    steps = steps_of(rows, case, n * tau - mu)
+    if "step" in case["local"]:  # a step on psi, where the twin walks on N psi
+        steps["step"] /= n
     model, y, u = twin.five_gcs(
         rows.A, rows.b, rows.x0 if case.get("init") else np.zeros((n, rows.dim)), issued_in(run),
         tau=tau, gamma=case.get("gamma") or 1 / (n * tau), mu=mu, epochs=epochs,
-        noise=case["local"].get("tau", 0.0), **steps_of(rows, case, n * tau - mu),
-        **draws_of(rows, case, epochs),
+        noise=case["local"].get("tau", 0.0), **steps, **draws_of(rows, case, epochs),
     )  # fmt: skip
     return max(map(gap, (run.model, run.state["x"], run.state["u"]), (model, y, u)))
 
@@ -271,7 +273,7 @@ def reference_scenario(reference, folder, average, name, **changes):
         "5gcs": lambda: {
             "tau": trace["tau"],
             "gamma": trace["gamma"],
-            "local": {"epochs": 10, "step": trace["step"] / N},
+            "local": {"epochs": 10, "step": trace["step"]},
         },
     }[name]()
     scenario = {

@@ -67,6 +67,13 @@ def test_a_wrong_collection_is_noticed(monkeypatch):
     assert differences(run("plt-quorum", engine="cohort"), agents)
 
 
+def test_a_lost_reply_that_is_waited_for_is_noticed(monkeypatch):
+    broken = mutant(star_cohort, "calls.pending[_lost(hub, pending[due == np.inf], close)]", "late")
+    agents = run("plt-lossy-carry", engine="agents")
+    monkeypatch.setitem(play.ENGINES, ("coordinator", "cohort"), broken.play)
+    assert differences(run("plt-lossy-carry", engine="cohort"), agents)
+
+
 @pytest.mark.parametrize("engine", ["cohort", "agents"])
 @pytest.mark.parametrize(
     "name", ["plt-noisy", "plt-buffer", "fedlin-quorum", "nfl", "qsgd", "dp-admm-noise", "gd"]

@@ -146,3 +146,18 @@ def whole_log(scenario, until):
         desim.run(scenario, overrides={"engine": "agents"})
     events = caught.value.run.events
     return events[events.time <= until]
+
+
+@pytest.mark.parametrize("engine", ["cohort", "agents"])
+def test_an_agent_whose_reply_is_lost_is_called_again(engine):
+    """With `late: carry` a deadline gives up what is lost for good, not what is only late."""
+    drop = {"link": {"latency": "20 ms", "loss": "20 %", "on_loss": "drop"}}
+    run = desim.run(
+        star(
+            network=drop, policy={"deadline": "1 s", "late": "carry"}, engine=engine,
+            compute={"speed": 200}, stop={"rounds": 200},
+        )
+    )  # fmt: skip
+    calls = run.events[(run.events.kind == "send") & (run.events.agent == -1)]
+    assert calls.groupby("peer")["round"].max().min() > 190
+    assert run.curve("error").value.iloc[-1] < 1e-12

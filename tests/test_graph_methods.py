@@ -369,7 +369,11 @@ def test_where_nothing_is_late_a_deadline_changes_nothing(name):
 
 def test_on_a_graph_the_newest_message_counts():
     with pytest.raises(InputError, match="on a graph the newest message counts, however late"):
-        load(quiet("zcdp-nfl", policy={"deadline": "20 ms"}))
+        load(quiet("zcdp-nfl", policy={"deadline": "20 ms", "late": "discard"}))
+    assert load(quiet("zcdp-nfl", policy={"deadline": "20 ms"})).written()["policy"] == {
+        "deadline": 0.02,
+        "late": "carry",
+    }
 
 
 def test_agents_that_drift_apart_are_named():

@@ -156,7 +156,9 @@ def test_defaults_are_explicit_in_the_resolved_scenario():
     ],
 )
 def test_the_fate_of_late_replies_follows_the_policy(policy, late):
-    assert load(small(policy=policy)).policy.late == late
+    scenario = load(small(policy=policy))
+    assert (scenario.policy.late or scenario.late) == late
+    assert load(scenario.written()).policy.late == late
 
 
 def test_values_are_in_si_units():

@@ -219,8 +219,9 @@ def star_gap(folder, case, setting, engine, clocks=naive.clocks):
     calls = run.events[run.events.kind == "activate"]
     invited[calls["round"] - 1, calls.agent] = True
     policy = run.scenario.policy
+    late = policy.late or run.scenario.late
     close, issued = clocks.coordinator_clocks(
-        *trips, policy=policy.kind, value=case.get("value"), late=policy.late, invited=invited
+        *trips, policy=policy.kind, value=case.get("value"), late=late, invited=invited
     )
     found = at(run.events, "aggregate")[:, 0]
     assert np.array_equal(issued, issued_in(run))

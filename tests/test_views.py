@@ -52,6 +52,21 @@ def test_each_view_of_a_path_of_three():
     check_path(views)
 
 
+def check_charged(module):
+    """A lost release costs as soon as a later one arrives, because that one goes on from it."""
+    who = module.adversary("final-model", 2)
+    log = table(4, 2, delivered=[1, 0, 0, 1, 1, 0, 0, 0])
+    np.testing.assert_array_equal(module.charged(log, who), [1, 1, 1, 1, 1, 0, 0, 0])
+    np.testing.assert_array_equal(module.charged(log[::-1], who), [0, 0, 0, 1, 1, 1, 1, 1])
+    assert module.charged(log.iloc[:0], who).shape == (0,)
+
+
+def test_a_lost_release_is_charged_with_the_next_one():
+    check_charged(views)
+    with pytest.raises(AssertionError):
+        check_charged(mutant(views, "return np.asarray(place", "return reached & np.asarray(place"))
+
+
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
@@ -144,7 +159,7 @@ def test_on_a_star_direct_is_nothing_coordinator_less_and_eavesdropper_all():
         for view in ("direct:2", "neighbour:2", "coordinator", "eavesdropper")
     ]
     assert worst[0] == 0.0
-    assert 0.0 < worst[1] <= worst[2] < worst[3]
+    assert 0.0 < worst[1] <= worst[2] <= worst[3]
     assert "on a star" in done.account(view="direct:2").flags[0]
 
 

@@ -71,7 +71,7 @@ def simulations(case: Case, seeds: Sequence[int]) -> Iterator[Simulation]:
 def _with_step(made: Simulation, step: float) -> Simulation:
     """The same simulation with another step of local training."""
     method = made.method
-    local = method.parameters.local.model_copy(update={"step": step})
+    local = method.parameters.local.model_copy(update={"step": step / method.local.unit})
     parameters = method.parameters.model_copy(update={"local": local})
     changed = type(method)(Ingredients(parameters, made.settings, method.noise))
     return replace(made, method=changed)

@@ -27,7 +27,7 @@ class Parameters(Strict):
     gamma: Positive | None = None
     """primal step; default: the largest with a guarantee, 1 / (tau agents)"""
     local: Local = Local()
-    """training between two messages, on psi_i times the number of agents"""
+    """training between two messages, on psi_i"""
     init: Init = Init.of("zeros")
     """x0, of which the coordinator takes the mean; u0 is zero"""
 
@@ -50,7 +50,7 @@ class FiveGCS(Method):
         self.x0, self.tau = settings.initial("x0"), self.parameters.tau
         self.gamma, self.mu = self.parameters.gamma or 1.0 / (self.tau * n), self._mu()
         sigma = self.noise.sigma if isinstance(self.noise, Gaussian) else None
-        self.local = LocalTraining(local, settings, n * self.tau - self.mu, sigma)
+        self.local = LocalTraining(local, settings, n * self.tau - self.mu, sigma, 1.0 / n)
         self.work = self.local.work + self.problem.rows
         self.warnings += [*self.local.warnings, *self.local.unproved("accelerated")]
         self.warnings += self._unproved(n, settings)

@@ -28,12 +28,15 @@ class LocalTraining:
     """The scenario's `local` section on one problem.
 
     q: weight of the proximal term; sigma: standard deviation of the noise of one local step, the
-    other way to give tau (sigma = sqrt(2 gamma) tau).
+    other way to give tau (sigma = sqrt(2 gamma) tau). unit: the scenario's steps are on d times
+    `unit`, which is what the method's paper minimises.
     """
 
-    def __init__(self, local: Local, settings: Settings, q: float, sigma: float | None) -> None:
+    def __init__(
+        self, local: Local, settings: Settings, q: float, sigma: float | None, unit: float = 1.0
+    ) -> None:
         problem = settings.problem
-        self.local, self.problem, self.q = local, problem, q
+        self.local, self.problem, self.q, self.unit = local, problem, q, unit
         self.seed_word = seed_word(settings.seed)
         n = problem.agents
         self.warnings: list[str] = []
@@ -109,11 +112,11 @@ class LocalTraining:
         beta = (np.sqrt(hi) - np.sqrt(lo)) / (np.sqrt(hi) + np.sqrt(lo))
         if isinstance(step, str):
             return auto_step(lo, hi, accelerated), beta
-        gamma = np.broadcast_to(np.asarray(step, float), lo.shape).copy()
+        given = np.broadcast_to(np.asarray(step, float), lo.shape)
         if "exact" not in self.solvers:
-            bound = stable_step(hi, np.where(accelerated, beta, 0.0))
-            self.warnings += beyond("algorithm.local.step", gamma, bound, STABLE)
-        return gamma, beta
+            bound = stable_step(hi, np.where(accelerated, beta, 0.0)) / self.unit
+            self.warnings += beyond("algorithm.local.step", given, bound, STABLE)
+        return given * self.unit, beta
 
     def _factorise(self) -> None:
         """Invert each agent's H = 2 s A'A + (ridge + q) I; keep its linear part c = 2 s A'b."""

@@ -30,7 +30,7 @@ def carry_out(
     with counting_bar(f"{name}: searching a pair of data sets", f"{name}: run") as tell:
         found = audit(
             scenario, claims=[_claim(text) for text in claims or NAMES],
-            workers=workers or os.cpu_count() or 1, tell=tell, **options,
+            workers=(os.cpu_count() or 1) if workers is None else workers, tell=tell, **options,
         )  # fmt: skip
     found.write(path)
     return [*report(found), f"  stored in {path}: audit.json, scores.npz, trade-off.png"]

@@ -42,6 +42,7 @@ class AgentStation:
         agents = world.settings.problem.agents
         self.waits = [Waits() for _ in range(agents)]  # causes in the latest call of each agent
         self.arrived: set[int] = set()  # agents whose latest reply is in, not collected yet
+        self.lost: set[int] = set()  # agents whose latest call or its reply is lost for good
         self.enough: simpy.Event | None = None
         self.hub: Hub | None = None
         self.finished = False
@@ -63,6 +64,7 @@ class AgentStation:
             world.log.add(Kind.ACTIVATE, 0, i, hub.round, self.now)
             hub.calls.pending[i], hub.calls.round_[i] = 1, hub.round
             self.arrived.discard(i)
+            self.lost.discard(i)
             self.waits[i] = Waits()
             terms = mechanism, view, *amounts[:, i].tolist()
             price = np.zeros(2) if hub.spending is None else hub.spending.prices[:, i].copy()
@@ -74,6 +76,7 @@ class AgentStation:
                 arrival = self.clients[i].latest = max(arrival, self.clients[i].latest)
                 self.clock.at(arrival, partial(self.clients[i].receive, letter))
             else:
+                self.lost.add(i)
                 self.waits[i].lost(self.now, -1, i, hub.round)
 
     def post(self, hub: Hub, who: Int, bits: int) -> None:
@@ -115,15 +118,21 @@ class AgentStation:
         if served:
             self.clock.at(arrival, lambda: self.receive(i, letter))
         else:
+            if self._awaits(i, letter):
+                self.lost.add(i)
             self.waits[i].lost(self.now, i, -1, letter.round_)
 
     def receive(self, i: int, letter: Letter) -> None:
         """A reply arrives at the coordinator; it counts if it answers a call that is still open."""
-        assert self.hub is not None
-        calls = self.hub.calls
-        if calls.pending[i] and calls.round_[i] == letter.round_:
+        if self._awaits(i, letter):
             self.arrived.add(i)
             self.check()
+
+    def _awaits(self, i: int, letter: Letter) -> bool:
+        """Whether the coordinator still waits for agent i's answer to `letter`."""
+        assert self.hub is not None
+        calls = self.hub.calls
+        return bool(calls.pending[i] and calls.round_[i] == letter.round_)
 
     def check(self) -> None:
         """Let the coordinator know when the policy is satisfied."""
@@ -175,6 +184,8 @@ class AgentStation:
             missing = int(hub.calls.pending.sum()) - len(self.arrived)
             if policy.kind == "deadline" and missing:
                 hub.missed(opened, missing)
+                hub.calls.pending[list(self.lost)] = 0
+                self.lost.clear()
             who = np.array(sorted(self.arrived), np.int64)
             self.arrived.clear()
             answer = hub.accept(who, opened)

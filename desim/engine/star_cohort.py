@@ -92,10 +92,17 @@ def play(program: Any, world: World) -> float:
             arrived = due <= close
             if policy.kind == "deadline" and not arrived.all():
                 hub.missed(opened, int((~arrived).sum()))
+                hub.calls.pending[_lost(hub, pending[due == np.inf], close)] = 0
             pending = pending[arrived]
         answer = hub.accept(pending, opened)
     station.settle(hub, end)
     return end
+
+
+def _lost(hub: Hub, silent: Int, now: float) -> Int:
+    """Agents among silent (n,) whose call or reply was lost for good by `now` s."""
+    unheard = hub.calls.whole[ROUND, silent] != hub.calls.round_[silent]
+    return np.asarray(silent[unheard | (hub.calls.real[FINISH, silent] <= now)])
 
 
 def _under_way(hub: Hub, horizon: float) -> bool:

@@ -17,7 +17,7 @@ from desim.privacy.gaussian import check_delta, epsilon_of
 from desim.privacy.prices import Prices, prices
 from desim.privacy.renyi import ORDERS, epsilon_of_divergences
 from desim.privacy.statements import assumptions, flags
-from desim.privacy.views import adversary, reservations, visible
+from desim.privacy.views import adversary, charged, reservations
 
 Array = NDArray[np.float64]
 BLOCK = 256  # rows of divergences that are held at once: they fit a cache
@@ -87,7 +87,7 @@ def account(
     owned = None if rows is None else np.asarray(rows, np.int64)
     agents = _agents(releases, owned)
     who = adversary(view, agents)
-    seen = _once(releases[visible(releases, who, events)])
+    seen = _once(releases[charged(releases, who, events)])
     priced = prices(seen, owned, relation, amplification)
     agent = seen["agent"].to_numpy(np.int64)
     method = "exact GDP" if priced.gaussian.all() else "RDP"

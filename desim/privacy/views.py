@@ -38,9 +38,11 @@ class Adversary:
 
 def adversary(view: str, agents: int) -> Adversary:
     """Read a view such as `neighbour:3`; InputError for an unknown one or an agent >= `agents`."""
+    if not isinstance(view, str):
+        raise InputError(f"view: {refusal(view, ALLOWED)}")
     if view in NAMELESS:
         return Adversary(view)
-    one, several = ONE.fullmatch(str(view)), SET.fullmatch(str(view))
+    one, several = ONE.fullmatch(view), SET.fullmatch(view)
     if one is not None:
         who = Adversary(one[1], (int(one[2]),))
     elif several is not None:
@@ -72,6 +74,20 @@ def visible(releases: pd.DataFrame, who: Adversary, events: pd.DataFrame | None 
     return np.asarray(others & arrived)
 
 
+def charged(releases: pd.DataFrame, who: Adversary, events: pd.DataFrame | None = None) -> Mask:
+    """Which rows (n,) the adversary's view costs: an agent's, up to the last one that it sees.
+
+    A release is priced given the ones before it, and a method goes on from what it has sent: who
+    receives a later release learns of a lost one too, so only what follows the last one is free.
+    """
+    reached = visible(releases, who, events)
+    order = np.lexsort((releases["release"].to_numpy(), releases["time"].to_numpy()))
+    place = np.empty(len(releases), np.int64)
+    place[order] = np.arange(len(releases))
+    last = pd.Series(np.where(reached, place, -1)).groupby(releases["agent"].to_numpy())
+    return np.asarray(place <= last.transform("max").to_numpy())
+
+
 def _received(releases: pd.DataFrame, agent: int, events: pd.DataFrame | None) -> Mask:
     """Which releases arrived on a link that ends at `agent`."""
     if events is None:
@@ -90,8 +106,8 @@ def reservations(who: Adversary, releases: pd.DataFrame) -> tuple[str, ...]:
             f"optimistic: what other agents pass on to agent {who.agents[0]} is left out{nobody}",
         )
     if who.kind == "final-model":
-        return ("all delivered releases are charged; no hidden-state theorem is applied",)
+        return ("all releases up to the last delivered one; no hidden-state theorem is applied",)
     if who.kind in ("neighbour", "collusion"):
-        told = "the coordinator tells it" if star else "reaches it over other agents"
-        return (f"all delivered releases of others are charged, as what {told} is made of them",)
+        told = "the coordinator tells it" if star else "others pass it on"
+        return (f"all releases of others up to the last delivered one, of which {told}",)
     return ()

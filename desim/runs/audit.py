@@ -122,7 +122,7 @@ def audit(
     seed: of the noise of all runs. InputError for what cannot be audited.
     """
     loaded = scenario if isinstance(scenario, Scenario) else load(_source(scenario), overrides)
-    _check(loaded, runs, level, claims)
+    _check(loaded, runs, level, claims, seed, workers)
     view = _setting(loaded, "view") if view is None else view
     delta = _setting(loaded, "delta") if delta is None else delta
     check_delta(delta)
@@ -153,8 +153,19 @@ def _setting(scenario: Scenario, name: str) -> Any:
     return getattr(given, name) if given is not None else DEFAULTS[name]
 
 
-def _check(scenario: Scenario, runs: int, level: float, claims: Sequence[str | float]) -> None:
+def _check(
+    scenario: Scenario, runs: int, level: float, claims: Sequence[str | float], seed: int,
+    workers: int,
+) -> None:  # fmt: skip
     problems = []
+    if seed < 0:
+        problems.append(f"seed: {refusal(seed, 'a whole number, at least 0')}")
+    if workers < 1:
+        problems.append(f"workers: {refusal(workers, 'a whole number, at least 1')}")
+    given = scenario.privacy
+    if given is not None and given.relation != "replace-one":
+        allowed = "replace-one, the relation that is played; set privacy.relation"
+        problems.append(f"privacy.relation: {refusal(given.relation, allowed)}")
     if runs < LEAST_RUNS:
         problems.append(f"runs: {refusal(runs, f'at least {LEAST_RUNS}')}")
     if not 0.0 < level < 0.5:

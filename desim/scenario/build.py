@@ -181,7 +181,7 @@ def _affordable(made: Any, settings: Settings) -> None:
 def _policy(scenario: Scenario) -> Policy:
     policy = scenario.policy
     kind: Any = policy.kind
-    late = policy.late or "discard"
+    late = policy.late or scenario.late
     if kind == "each":
         return Policy("buffer", 1, late)
     return Policy(kind, policy.value or 0.0, late)

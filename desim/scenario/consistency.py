@@ -42,8 +42,8 @@ def policy_fits(algorithm: Algorithm, policy: Policy) -> Found:
 def lateness_fits(algorithm: Algorithm, policy: Policy, network: Network) -> Found:
     """On a graph an agent keeps the newest message of each neighbour, however late it came."""
     graph = algorithm.method.kind_on(network.topology.kind) == "graph"
-    if graph and policy.kind == "deadline" and policy.late != "carry":
-        text = "found discard (the default), but on a graph the newest message counts, however late"
+    if graph and policy.late == "discard" and policy.kind == "deadline":
+        text = "found discard, but on a graph the newest message counts, however late"
         yield ("policy", "late"), f"{text}; allowed: carry"
 
 

@@ -108,7 +108,8 @@ class Policy(Form):
     buffer: Count | None = None
     """a collection closes with this many replies, whenever they were invited"""
     late: Literal["discard", "carry"] | None = None
-    """replies that come too late: dropped, or used in the next collection; carry on a graph"""
+    """replies that come too late: discard them, or carry them to the next collection; for a
+    deadline discard by default, on a graph carry"""
 
     @classmethod
     def mapping(cls, data: object) -> Mapping[str, Any]:
@@ -118,4 +119,6 @@ class Policy(Form):
             return {**written, "late": "carry"}
         if "buffer" in written:
             return {"late": "carry", **written}
+        if "deadline" in written:
+            return written  # discard, but on a graph
         return {"late": "discard", **written}

@@ -74,9 +74,17 @@ class Scenario(Strict):
     source: str = Field(default="scenario", alias="(source)", exclude=True, repr=False)
     marks: dict[str, str] = Field(default={}, alias="(marks)", exclude=True, repr=False)
 
+    @property
+    def late(self) -> Literal["discard", "carry"]:
+        """What becomes of late replies where the policy does not say: carry on a graph."""
+        kind = self.algorithm.method.kind_on(self.network.topology.kind)
+        return "carry" if kind == "graph" else "discard"
+
     def written(self) -> dict[str, Any]:
         """The scenario as a file writes it, every default explicit."""
         section = super().written()
+        if self.policy.deadline is not None:
+            section["policy"].setdefault("late", self.late)
         section.setdefault("churn", "none")
         return {key: section[key] for key in SECTIONS if key in section}
 

@@ -43,19 +43,22 @@ def coordinator_clocks(
       buffer    with the value-th outstanding reply, or with all of them,     each   with the first.
     With nobody to wait for it closes at once. Replies not in by then are forgotten and their agents
     free (discard) or stay due (carry). An agent takes calls in the order in which they were sent; a
-    new one ends what it still does for the last. inf: a call or reply that is lost.
+    new one ends what it still does for the last. inf: a call or reply that is lost; a deadline that
+    closes after that no longer waits for it.
     """
     down, compute, up = (np.asarray(d, float) for d in (down, compute, up))
     rounds, agents = compute.shape
     close, issued = np.zeros(rounds), np.full((rounds, agents), -1)
     due, called, taken, now = {}, {}, np.zeros(agents), 0.0
+    over = np.zeros(agents)  # when a call that is lost is known to be
     for k in range(rounds):
         for i in range(agents) if invited is None else np.flatnonzero(invited[k]):
             if i not in due:
-                due[i], called[i] = np.inf, k
+                due[i], called[i], over[i] = np.inf, k, now
                 if now + down[k, i] < np.inf:
                     taken[i] = max(now + down[k, i], taken[i])
-                    due[i] = taken[i] + compute[k, i] + up[k, i]
+                    over[i] = taken[i] + compute[k, i]
+                    due[i] = over[i] + up[k, i]
         times = sorted(t for i, t in due.items() if policy != "quorum" or called[i] == k)
         if not times:
             close[k] = now
@@ -69,6 +72,9 @@ def coordinator_clocks(
         for i in [i for i in due if due[i] <= close[k]]:
             issued[k, i] = called[i]
             del due[i]
+        for i in [i for i in due if due[i] == np.inf and policy == "deadline"]:
+            if over[i] <= close[k]:
+                del due[i]
         if late == "discard":
             due.clear()
         now = close[k]
