@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from desim.elementary import exp_, log_
 from desim.jit import inline, kernel
-from desim.kernels.elementary import exp_, log_
 from desim.keys import exponential, normal, normal_pair, open_unit, threefry, uniform, words
 
 CONSTANT, UNIFORM, NORMAL, LOGNORMAL, EXPONENTIAL, GAMMA = range(6)

@@ -9,8 +9,8 @@ from enum import IntEnum
 
 import numpy as np
 
+from desim.elementary import float_of, log_, sincos_turn
 from desim.jit import inline, kernel
-from desim.kernels.elementary import float_of, log_, sincos_turn
 
 
 class Stream(IntEnum):

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.elementary import exp_, log_
 from desim.jit import inline, kernel
-from desim.kernels.elementary import exp_, log_
 
 Array = NDArray[np.float64]
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from desim import jit, keys, losses
+from desim.elementary import exp_, log_, sincos_turn
 from desim.errors import InputError
 from desim.jit import kernel
 from desim.kernels import gradients, local
-from desim.kernels.elementary import exp_, log_, sincos_turn
 from desim.kernels.gradients import Data, batch_gradient, gradient, transpose
 from desim.keys import Stream
 

@@ -20,6 +20,7 @@ from analysis.reproductions import (
 )
 from analysis.reproductions.monte_carlo import MonteCarlo
 from desim.jit import set_threads
+from desim.plots import save
 
 SCRIPTS = (fed_plt_table2, fed_plt_table3, fed_plt_table4, fed_plt_fig2, fed_plt_fig3)
 SCENARIOS = sorted(monte_carlo.SCENARIOS.glob("*.yaml"))
@@ -116,20 +117,20 @@ def test_table_4_has_the_square_root_law(alone, tmp_path):
     assert abs(fed_plt_table4.slope(rows, "paper") - 0.5) > 0.3
     page.write_csv(tmp_path, "table", rows)
     assert len(read(tmp_path / "table.csv")) == len(fed_plt_table4.PAPER)
-    fed_plt_table4.save(fed_plt_table4.draw(rows), tmp_path / "a.png")
+    save(fed_plt_table4.draw(rows), tmp_path / "a.png")
 
 
 def test_figure_2_is_best_near_its_middle(alone, tmp_path):
     rows = fed_plt_fig2.study(alone, 2, (0.1, 0.3, 1.0))
     assert fed_plt_fig2.best(rows, "gradient")["rho"] == 0.3
     assert "agrees" in fed_plt_fig2.markdown(rows)
-    fed_plt_fig2.save(fed_plt_fig2.draw(rows), tmp_path / "a.png")
+    save(fed_plt_fig2.draw(rows), tmp_path / "a.png")
 
 
 def test_figure_3_has_its_shape(alone, tmp_path):
     rows = fed_plt_fig3.study(alone, 2, (1, 8, 10, 30, 50, fed_plt_fig3.EXACT))
     assert [words for *_, words in fed_plt_fig3.claims(rows)] == ["agrees"] * 4
-    fed_plt_fig3.save(fed_plt_fig3.draw(rows), tmp_path / "a.png")
+    save(fed_plt_fig3.draw(rows), tmp_path / "a.png")
     flat = [{**row, "rate": 0.7} for row in rows]
     assert [words for *_, words in fed_plt_fig3.claims(flat)][1] == "differs"
 

@@ -121,8 +121,8 @@ def ordered(log, heard, module):
         below = np.zeros(AGENTS)
         for view in (f"direct:{j}", f"neighbour:{j}", "final-model", "eavesdropper"):
             who = module.adversary(view, AGENTS)
-            seen = log[module.visible(log, who, heard)]
-            final = account(seen, rows=ROWS).final
+            cost = log[module.charged(log, who, heard)]
+            final = account(cost, rows=ROWS).final
             assert (final >= below).all(), view
             below = final
 

@@ -3,7 +3,7 @@
 python -m analysis.reproductions.fed_plt_fig2 [--sets N]
 """
 
-import time
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from analysis.reproductions import page
 from analysis.reproductions.monte_carlo import Case, MonteCarlo, mean_and_error, reported
-from desim.plots import COLOURS, STYLE, Axes, save
+from desim.plots import COLOURS, STYLE, Axes
 
 NAME = "fed_plt_fig2"
 RHOS = tuple(
@@ -110,13 +110,7 @@ def _panel(axes: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Play, print, draw and write."""
-    asked, began = page.options(__doc__, arguments), time.monotonic()
-    with MonteCarlo(asked.processes) as monte_carlo:
-        rows = study(monte_carlo, asked.sets)
-    page.publish(asked, NAME, rows, markdown(rows), began)
-    if asked.out is not None:
-        with matplotlib.rc_context(STYLE):
-            save(draw(rows), asked.out / f"{NAME}.svg")
+    page.carry_out(sys.modules[__name__], arguments)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 python -m analysis.reproductions.fed_plt_fig3 [--sets N]
 """
 
-import time
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,7 +18,7 @@ from analysis.reproductions.monte_carlo import (
     mean_and_error,
     reported,
 )
-from desim.plots import COLOURS, STYLE, Axes, new_axes, save
+from desim.plots import COLOURS, STYLE, Axes, new_axes
 
 NAME = "fed_plt_fig3"
 EXACT = 300  # steps after which local training is exact to the last digits: chi^300 < 1e-16
@@ -97,13 +97,7 @@ def draw(rows: Sequence[Mapping[str, Any]]) -> Axes:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Play, print, draw and write."""
-    asked, began = page.options(__doc__, arguments), time.monotonic()
-    with MonteCarlo(asked.processes) as monte_carlo:
-        rows = study(monte_carlo, asked.sets)
-    page.publish(asked, NAME, rows, markdown(rows), began)
-    if asked.out is not None:
-        with matplotlib.rc_context(STYLE):
-            save(draw(rows), asked.out / f"{NAME}.svg")
+    page.carry_out(sys.modules[__name__], arguments)
 
 
 if __name__ == "__main__":

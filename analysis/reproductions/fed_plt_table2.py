@@ -7,7 +7,7 @@ parameter where it comes nearest to the paper, everything else at its default; a
 method with the same number of trials. Both searches use other data sets than those reported.
 """
 
-import time
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -144,10 +144,7 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Search, play, print and write."""
-    asked, began = page.options(__doc__, arguments), time.monotonic()
-    with MonteCarlo(asked.processes) as monte_carlo:
-        rows = study(monte_carlo, asked.sets)
-    page.publish(asked, NAME, rows, markdown(rows), began)
+    page.carry_out(sys.modules[__name__], arguments)
 
 
 if __name__ == "__main__":

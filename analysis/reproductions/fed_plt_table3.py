@@ -3,7 +3,7 @@
 python -m analysis.reproductions.fed_plt_table3 [--sets N]
 """
 
-import time
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -47,10 +47,7 @@ def markdown(rows: Sequence[dict[str, Any]]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Play, print and write."""
-    asked, began = page.options(__doc__, arguments), time.monotonic()
-    with MonteCarlo(asked.processes) as monte_carlo:
-        rows = study(monte_carlo, asked.sets)
-    page.publish(asked, NAME, rows, markdown(rows), began)
+    page.carry_out(sys.modules[__name__], arguments)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ python -m analysis.reproductions.fed_plt_table4 [--sets N]
 """
 
 import math
-import time
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,7 +20,7 @@ from analysis.reproductions.monte_carlo import (
     one_over_smoothness,
     reported,
 )
-from desim.plots import COLOURS, STYLE, Axes, new_axes, save
+from desim.plots import COLOURS, STYLE, Axes, new_axes
 
 NAME = "fed_plt_table4"
 PAPER = {
@@ -122,13 +122,7 @@ def draw(rows: Sequence[dict[str, Any]]) -> Axes:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Play, print, draw and write."""
-    asked, began = page.options(__doc__, arguments), time.monotonic()
-    with MonteCarlo(asked.processes) as monte_carlo:
-        rows = study(monte_carlo, asked.sets)
-    page.publish(asked, NAME, rows, markdown(rows), began)
-    if asked.out is not None:
-        with matplotlib.rc_context(STYLE):
-            save(draw(rows), asked.out / f"{NAME}.svg")
+    page.carry_out(sys.modules[__name__], arguments)
 
 
 if __name__ == "__main__":

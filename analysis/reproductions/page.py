@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import matplotlib
 import numpy as np
 
-from analysis.reproductions.monte_carlo import SETS
+from analysis.reproductions.monte_carlo import SETS, MonteCarlo
+from desim.plots import STYLE, save
 
 FOLDER = Path(__file__).parent
 RESULTS = FOLDER / "results"
@@ -99,3 +101,14 @@ def publish(
         write_csv(asked.out, name, rows)
     if asked.official:
         update(name, text)
+
+
+def carry_out(script: Any, arguments: Sequence[str] | None = None) -> None:
+    """Play a script's `study`, print its `markdown`, publish, and `draw` where it has a figure."""
+    asked, began = options(script.__doc__, arguments), time.monotonic()
+    with MonteCarlo(asked.processes) as monte_carlo:
+        rows = script.study(monte_carlo, asked.sets)
+    publish(asked, script.NAME, rows, script.markdown(rows), began)
+    if asked.out is not None and hasattr(script, "draw"):
+        with matplotlib.rc_context(STYLE):
+            save(script.draw(rows), asked.out / f"{script.NAME}.svg")

@@ -7,21 +7,15 @@ lambda_i += (eta/2) sum_j (x_i - x_j). State `dual` is 2 lambda. It is P-ADMM wi
 
 from typing import ClassVar
 
-from desim.algorithms.p_admm import PADMM
-from desim.fields import Count, Init, Positive, Strict
+from desim.algorithms.p_admm import PADMM, Minimisation
+from desim.fields import Positive, Strict
 
 
-class Parameters(Strict):
-    """eta: penalty of the ADMM; tolerance, passes: of a minimisation; init: x0."""
+class Parameters(Minimisation):
+    """eta: penalty of the ADMM; and how it is minimised."""
 
     eta: Positive
     """penalty of the ADMM"""
-    tolerance: Positive = 1e-10
-    """largest gradient norm that a minimisation leaves"""
-    passes: Count = 1
-    """passes over its rows that a minimisation takes of an agent's time"""
-    init: Init = Init.of("zeros")
-    """x0, which the neighbours know from the start"""
 
 
 class ADMM(PADMM):

@@ -24,17 +24,22 @@ from desim.privacy.mechanisms import Noise, terms
 from desim.problem import Problem
 
 
-class Parameters(Strict):
-    """rho: penalty of the ADMM; tolerance, passes: of a minimisation; init: x0."""
+class Minimisation(Strict):
+    """tolerance, passes: of a minimisation; init: x0."""
 
-    rho: Positive
-    """penalty of the ADMM"""
     tolerance: Positive = 1e-10
     """largest gradient norm that a minimisation leaves"""
     passes: Count = 1
     """passes over its rows that a minimisation takes of an agent's time"""
     init: Init = Init.of("zeros")
     """x0, which the neighbours know from the start"""
+
+
+class Parameters(Minimisation):
+    """rho: penalty of the ADMM; and how it is minimised."""
+
+    rho: Positive
+    """penalty of the ADMM"""
 
 
 class PADMM(Method):
