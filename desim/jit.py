@@ -8,13 +8,15 @@ disk under a hash of its sources, because numba's own cache does not see an edit
 import hashlib
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numba
+from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 from desim.errors import InputError
 
@@ -74,6 +76,25 @@ def inline(function: Callable[..., Any]) -> Any:
     return _compiled(function, forceinline=True)
 
 
+def lean_kernel(function: Callable[..., Any]) -> Any:
+    """Compile a serial kernel that makes no arrays and returns none.
+
+    Elsewhere numba counts, atomically, who holds each array that goes through a small function: in
+    a kernel that only writes log rows that is three quarters of the time.
+    """
+    return _compiled(function, _nrt=False)
+
+
+def lean_inline(function: Callable[..., Any]) -> Any:
+    """Compile a small function for lean kernels: it takes arrays, and makes and returns none."""
+    return _compiled(function, forceinline=True, _nrt=False)
+
+
+def free_kernel(function: Callable[..., Any]) -> Any:
+    """Compile a serial kernel that lets other threads of Python run meanwhile; see `in_parts`."""
+    return _compiled(function, nogil=True)
+
+
 def parallel_kernel(function: Callable[..., Any]) -> Any:
     """Compile a kernel whose prange loop is shared by threads; its rows must be independent."""
     return _compiled(function, parallel=True)
@@ -107,3 +128,45 @@ def use_parallel(work: float) -> bool:
         numba.set_num_threads(threads())
         _launched = threads()
     return True
+
+
+@cache
+def _team(process: int, number: int) -> ThreadPoolExecutor:
+    """Threads of one process: a fork has none of its parent's."""
+    return ThreadPoolExecutor(number)
+
+
+def in_parts(run: Callable[[int, int], Any], rows: int, work: float) -> None:
+    """Call run(low, high) of a free kernel on all `rows`, in parts on all threads if that gains.
+
+    It is compiled once where a parallel kernel is compiled twice, which takes seconds where there
+    are matrix products, but it takes longer to launch.
+    """
+    if not use_parallel(work) or rows < 2:
+        run(0, rows)
+        return
+    parts = min(threads(), rows)
+    ends = [rows * part // parts for part in range(parts + 1)]
+    list(_team(os.getpid(), threads()).map(run, ends[:-1], ends[1:]))
+
+
+@cache
+def _blas() -> list[Any]:
+    """The libraries of matrix products in this process, those of compiled code among them."""
+    import scipy.linalg.cython_blas  # noqa: F401  loads the one that numba calls
+
+    libraries = ThreadpoolController().lib_controllers
+    return [one for one in libraries if one.user_api == "blas"]
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """One thread for matrix products: their bits, and the time of small ones, depend on it."""
+    before = [(one, one.num_threads) for one in _blas() if one.num_threads != 1]
+    for one, _ in before:
+        one.set_num_threads(1)
+    try:
+        yield
+    finally:
+        for one, number in before:
+            one.set_num_threads(number)

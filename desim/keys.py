@@ -268,7 +268,12 @@ def integers(seed, stream, high, *, size=1, **place):
 
 
 def subset(seed, stream, n, size, *, agent=-1, peer=-1, round=0, step=0):
-    """An ascending uniform subset of 0 .. n - 1, int64 of shape (size,), without replacement."""
+    """An ascending uniform subset of 0 .. n - 1, int64 of shape (size,), without replacement.
+
+    ValueError for a size that n does not have.
+    """
+    if not 0 <= size <= n:
+        raise ValueError(f"subset: found {size} of {n}; allowed: 0 to {n}")
     k0, k1, c0, _ = words(seed, stream, agent, peer, round, step)
     out = np.empty(size, np.int64)
     subset_into(k0, k1[0], c0[0], n, out)

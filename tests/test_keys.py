@@ -220,3 +220,8 @@ def naive_swaps(others):
     for place, other in enumerate(others):
         order[place], order[other] = order[other], order[place]
     return tuple(order)
+
+
+def test_a_subset_is_not_larger_than_the_whole():
+    with pytest.raises(ValueError, match=r"found 4 of 3; allowed: 0 to 3"):
+        keys.subset(1, Stream.DATA, 3, 4)

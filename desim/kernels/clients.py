@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from desim.jit import inline, kernel
+from desim.jit import inline, lean_inline, lean_kernel
 from desim.kernels.network import Links, transmit
 from desim.kernels.record import UPLINK, Kind, Rows, write
 from desim.kernels.speed import Speeds, speed_of
@@ -70,7 +70,7 @@ def release_id(agents, agent, round_, exchange):
     return exchange << 48 | (round_ * agents + agent)
 
 
-@inline
+@lean_inline
 def charge(
     charges, time, agent, round_, release, mechanism, seen_by, delivered, sensitivity, scale,
     sampling,
@@ -90,7 +90,7 @@ def charge(
     charges.n[0] = n + 1
 
 
-@inline
+@lean_inline
 def settle(calls, i, cut, uplinks, rows, charges):
     """Write what became of agent i's call, interrupted at `cut` s if it still computed then.
 
@@ -124,7 +124,7 @@ def settle(calls, i, cut, uplinks, rows, charges):
     return arrival
 
 
-@kernel
+@lean_kernel
 def call(who, now, round_, exchange, bits, reply_bits, work, defer, terms, devices, book):
     """The coordinator calls agents who (n,) at `now` s with `bits`; fills calls and the log.
 
@@ -163,7 +163,7 @@ def call(who, now, round_, exchange, bits, reply_bits, work, defer, terms, devic
             )
 
 
-@kernel
+@lean_kernel
 def post(who, now, round_, exchange, bits, down, calls, log):
     """Send agents who (n,) a message of `bits` at `now` s that asks for no reply.
 
@@ -177,7 +177,7 @@ def post(who, now, round_, exchange, bits, down, calls, log):
             real[BEGIN, i] = max(real[BEGIN, i], arrival)
 
 
-@kernel
+@lean_kernel
 def settle_due(until, devices, book):
     """Write the rows of the calls whose computation was over by `until` s: nothing stops them."""
     uplinks = Links(*devices[2])

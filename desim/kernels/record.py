@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from desim.jit import inline, kernel
+from desim.jit import kernel, lean_inline
 
 
 class Kind(IntEnum):
@@ -52,7 +52,7 @@ def empty_rows(capacity: int) -> Rows:
     return Rows(np.empty((capacity, 7), np.int64), np.empty((capacity, 3)), np.zeros(1, np.int64))
 
 
-@inline
+@lean_inline
 def write(rows, kind, side, agent, peer, round_, size, release, time, seconds, value):
     """Append one row; the caller has reserved the room."""
     n = rows.n[0]

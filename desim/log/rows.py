@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.jit import kernel
+from desim.jit import kernel, lean_kernel
 from desim.kernels.record import Kind, Rows, empty_rows, sorted_columns
 from desim.log.parquet import Words
 
@@ -22,8 +22,25 @@ COLUMNS = {
 
 
 @kernel
+def _as_written(time: Any, order: Any) -> None:
+    """Put rows of equal time in the order in which they were written; `order` sorts by time."""
+    first = 0
+    for place in range(1, order.shape[0] + 1):
+        if place == order.shape[0] or time[order[place]] != time[order[first]]:
+            if place - first > 8:
+                order[first:place].sort()
+            for k in range(first + 1, place if place - first <= 8 else first):
+                row, position = order[k], k
+                while position > first and order[position - 1] > row:
+                    order[position] = order[position - 1]
+                    position -= 1
+                order[position] = row
+            first = place
+
+
+@lean_kernel
 def _order_ties(rank: Any, ints: Any, time: Any, order: Any) -> None:
-    """Insertion sort of the rows of equal time; `order` sorts them by time already."""
+    """Insertion sort of the rows of equal time, which were written nearly in their order."""
     for start in range(1, order.shape[0]):
         row = order[start]
         position = start
@@ -43,12 +60,33 @@ def _order_ties(rank: Any, ints: Any, time: Any, order: Any) -> None:
 def sort_rows(ints: NDArray[np.int64], time: NDArray[np.float64]) -> NDArray[np.int64]:
     """Return the order of the log: by time, ties by round, side and kind, agent, peer, release."""
     rank = ints[:, 3] << 8 | ints[:, 6]
-    order = np.argsort(time, kind="stable")
+    order = np.argsort(time)  # twice as fast as the stable kind
     ties = np.count_nonzero(np.diff(time[order]) == 0.0)
     if 10 * ties > 9 * len(time):  # clocks in step: runs of ties too long for insertion
         return np.lexsort((ints[:, 5], ints[:, 2], ints[:, 1], rank, time))
+    _as_written(time, order)
     _order_ties(rank, ints, time, order)
     return order
+
+
+@lean_kernel
+def _forget(rows: Any, frontier: float, counts: Any, sizes: Any) -> float:
+    """Remove and count the rows earlier than `frontier` s; return the latest time s of them."""
+    ints, floats, n = rows
+    kept, last = 0, 0.0
+    for row in range(n[0]):
+        if floats[row, 0] < frontier:
+            last = max(last, floats[row, 0])
+            counts[ints[row, 0]] += 1
+            sizes[ints[row, 0]] += ints[row, 4]
+            continue
+        for column in range(ints.shape[1]):
+            ints[kept, column] = ints[row, column]
+        for column in range(floats.shape[1]):
+            floats[kept, column] = floats[row, column]
+        kept += 1
+    n[0] = kept
+    return last
 
 
 class EventLog:
@@ -123,6 +161,13 @@ class EventLog:
         ints[: len(late)], floats[: len(late)] = ints[late], floats[late]
         self.rows.n[0] = len(late)
         return columns
+
+    def drop(self, frontier: float) -> None:
+        """Remove the rows earlier than `frontier` s as `take` does, unsorted and only counted."""
+        if self._notes:
+            self._place_notes()
+        self.last = max(self.last, _forget(self.flat, frontier, self.counts, self.bytes))
+        self.written = int(self.counts.sum())
 
     def _columns(
         self, order: NDArray[np.int64], ints: NDArray[np.int64], floats: NDArray[np.float64]

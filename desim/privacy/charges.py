@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from desim.jit import kernel
+from desim.jit import lean_kernel
 from desim.kernels.clients import Charges, charge, release_id
 
 
@@ -15,7 +15,7 @@ def empty(capacity: int) -> Charges:
     )
 
 
-@kernel
+@lean_kernel
 def charge_each(
     charges: Any, time: Any, who: Any, round_: Any, exchange: int, agents: int, terms: Any,
     where: Any, release: Any,
@@ -33,7 +33,7 @@ def charge_each(
             )  # fmt: skip
 
 
-@kernel
+@lean_kernel
 def deliver(charges: Any, release: Any, delivered: Any) -> bool:
     """Add the recipients of release[r]; both run in one order, the newest rows at the end."""
     row = charges.n[0] - 1
@@ -48,7 +48,7 @@ def deliver(charges: Any, release: Any, delivered: Any) -> bool:
     return True
 
 
-@kernel
+@lean_kernel
 def stamp(charges: Any, release: Any, time: Any, live: Any) -> None:
     """Rows of noise drawn ahead happen at time[r] s, when what came of it is sent."""
     row = charges.n[0] - 1
