@@ -179,6 +179,36 @@ class Loss:
         """The largest slope of `slope`, in u: 2, 1/4, or infinite at a kink."""
         return {"squared": 2.0, "huber": 2.0, "logistic": 0.25}.get(self.name, np.inf)
 
+    @property
+    def linear(self) -> bool:
+        """Whether the loss of an example depends on the model through one number a.x alone."""
+        return True
+
+    @property
+    def convex(self) -> bool:
+        """Whether the loss is convex in the parameters."""
+        return True
+
+    @property
+    def classifies(self) -> bool:
+        """Whether labels are classes, so that accuracy has a meaning."""
+        return self.classification
+
     def dimension(self, features: int) -> int:
         """How many parameters a model on so many features has."""
         return features
+
+    def told(self, *labels: Array | None) -> "Loss":
+        """The loss once labels (rows,) have told what they can: how many classes there are."""
+        return self
+
+    def problems(self, b: Array) -> list[str]:
+        """What is wrong with labels b (rows,), one line each."""
+        odd = b[~np.isin(b, (-1.0, 1.0))] if self.classification else b[:0]
+        if not len(odd):
+            return []
+        return [f"problem.loss: {self.name} needs labels -1 and 1; found {odd[0]:g}"]
+
+    def predictions(self, A: Array, x: Array) -> Array:
+        """Labels (rows,) of rows A at the model x (dim,): the sign of a.x, 0 counts as 1."""
+        return np.where(A @ x >= 0.0, 1.0, -1.0)

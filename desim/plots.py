@@ -56,6 +56,12 @@ LABELS = {
     "accuracy": "test accuracy",
     "consensus": r"consensus  $\sum_i \|x_i - \bar{x}\|^2 \,/\, N$",
     "gradient": r"gradient norm  $\|\nabla F\|$",
+    "risk_difference": "risk difference",
+    "positive_rate": "positive decisions",
+    "positive_rate_protected": "positive decisions, protected group",
+    "positive_rate_others": "positive decisions, others",
+    "accuracy_protected": "test accuracy, protected group",
+    "accuracy_others": "test accuracy, others",
 }
 NAMES = {
     "time": "virtual time",
@@ -227,7 +233,7 @@ def _scale(axes: Axes, metric: str, values: Array) -> None:
     positive = values[np.isfinite(values) & (values > 0.0)]
     if metric in LOGARITHMIC and positive.size and positive.max() > 5.0 * positive.min():
         axes.set_yscale("log", nonpositive="mask")
-    if metric == "accuracy":
+    if metric.startswith(("accuracy", "positive_rate", "risk")):
         axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:.6g} %"))
     axes.set_ylabel(LABELS.get(metric, metric))
 

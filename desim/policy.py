@@ -13,13 +13,14 @@ class Policy:
 
     all: every reply is in. deadline: the same, `value` seconds after the call at the latest.
     quorum: `value` replies to the latest call are in. buffer: `value` replies to any call are in.
+    each: on a graph only, where an agent never waits for anything; a coordinator's is buffer 1.
     Replies that arrive at the very instant of closing belong to the collection.
     late: discard (a late reply counts as if its agent had been inactive, a new call interrupts its
     computation) or carry (it is used at the collection during which it arrives; until then its
     agent is not called again).
     """
 
-    kind: Literal["all", "deadline", "quorum", "buffer"] = "all"
+    kind: Literal["all", "deadline", "quorum", "buffer", "each"] = "all"
     value: float = 0.0
     late: Literal["discard", "carry"] = "discard"
 

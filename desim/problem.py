@@ -8,6 +8,7 @@ these gradients (desim.losses.clipped_value), here and in the optimum.
 import hashlib
 from dataclasses import dataclass, field
 from functools import cache, cached_property
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,9 @@ from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 from desim.errors import InputError
 from desim.kernels.gradients import Data, gradient, transpose
+from desim.kernels.layered import Layered
 from desim.kernels.values import agent_losses
+from desim.layers import LayeredLoss
 from desim.losses import Loss
 from desim.regularizers import Regularizer
 
@@ -30,7 +33,9 @@ class Problem:
     A (total_rows, features) and b (total_rows,) float64; start (agents + 1,) int64; average: "mean"
     or "sum" over an agent's rows; both regularisers are whole (agent i takes 1/agents of its own);
     clip: largest norm of one example's gradient; test_A, test_b: rows for accuracy; names: of the
-    features. Raises InputError where shapes, labels or numbers are impossible.
+    features; protected, test_protected (rows,): 1 for rows of the protected group, else 0;
+    precision: of a layered model's rows and gradients (models are float64). Raises InputError where
+    shapes, labels or numbers are impossible.
     """
 
     A: Array
@@ -44,6 +49,9 @@ class Problem:
     test_A: Array | None = None
     test_b: Array | None = None
     names: tuple[str, ...] = ()
+    protected: Array | None = None
+    test_protected: Array | None = None
+    precision: Literal["float64", "float32"] = "float64"
 
     def __post_init__(self) -> None:
         for name, dtype in (("A", float), ("b", float), ("start", np.int64)):
@@ -105,8 +113,16 @@ class Problem:
         return np.asarray(transpose(self.A, self.start))
 
     @cached_property
-    def data(self) -> Data:
+    def data(self) -> Data | Layered:
         """All that the kernels need, as their one argument."""
+        if isinstance(self.loss, LayeredLoss):
+            kind = np.dtype(self.precision)
+            rows = self.A.astype(kind, copy=False)
+            return Layered(
+                rows, self.b.astype(np.int64), self.start, np.einsum("hj,hj->h", self.A, self.A),
+                self.scale, self.ridge.astype(kind), self.lasso.astype(kind), float(self.clip),
+                self.loss.hidden, self.loss.classes, self.loss.activation == "relu",
+            )  # fmt: skip
         return Data(
             self.A, self.transposed, self.b, self.start, self.limit, self.scale, self.ridge,
             self.lasso, self.loss.code, float(self.loss.knee), self.clipped,
@@ -126,19 +142,24 @@ class Problem:
         return float(np.sum(self.agent_values(x))) + self.coordinator_regularizer.value(x)
 
     def total_gradient(self, x: Array) -> Array:
-        """Gradient (dim,) of the objective's smooth part: a subgradient of the losses, and l2 x."""
+        """Gradient (dim,) of the objective's smooth part: a subgradient of the losses, and l2 x.
+
+        A layered model's objective knows no clip, so neither does this gradient.
+        """
         models = np.array(np.broadcast_to(x, (self.agents, self.dim)), float)
-        smooth = self.data._replace(lasso=np.zeros(self.agents))
+        smooth = self.data._replace(lasso=np.zeros_like(self.data.lasso))
+        if isinstance(smooth, Layered):
+            smooth = smooth._replace(clip=np.inf)
         each = gradient(np.arange(self.agents), models, smooth)
         return np.asarray(each.sum(axis=0) + self.coordinator_regularizer.l2 * x)
 
     def accuracy(self, x: Array) -> float:
-        """Share of test rows whose label is the sign of a.x (0 counts as 1); x (dim,)."""
+        """Share of test rows whose label the model x (dim,) predicts (Loss.predictions)."""
         if self.test_A is None or self.test_b is None:
             raise InputError("observe.metrics: accuracy needs test rows; set problem.data.test")
-        if not self.loss.classification:
+        if not self.loss.classifies:
             raise InputError(f"observe.metrics: accuracy has no meaning for {self.loss.name} loss")
-        return float(np.mean(np.where(self.test_A @ x >= 0.0, 1.0, -1.0) == self.test_b))
+        return float(np.mean(self.loss.predictions(self.test_A, x) == self.test_b))
 
     @cached_property
     def moduli(self) -> tuple[Array, Array]:
@@ -147,7 +168,11 @@ class Problem:
         hi = curvature scale_i lambda_max(A_i' A_i) + ridge; lo = ridge, and for unclipped squared
         loss 2 scale_i lambda_min(A_i' A_i) more. A nonsmooth f_i has hi = inf. (Bastianello, Liu,
         Johansson 2024, Section VI, for logistic loss; printed with eps for ridge = eps/agents.)
+        mlp: nothing is known, lo = -inf and hi = inf; softmax under a clip is not monotone, so lo
+        is no contraction there (see LocalTraining.terms_of).
         """
+        if not self.loss.convex:
+            return np.full(self.agents, -np.inf), np.full(self.agents, np.inf)
         with _libraries().limit(limits=1):
             ends = np.array([_extremes(self.A[i:j]) for i, j in self.spans()])
         lo, hi = self.ridge.copy(), np.full(self.agents, np.inf)
@@ -168,6 +193,8 @@ class Problem:
         found = hashlib.sha256(repr((said, float(self.clip), self.A.shape)).encode())
         for array in (self.A, self.b, self.start, self.test_A, self.test_b):
             found.update(b"none" if array is None else np.ascontiguousarray(array).tobytes())
+        for group in (self.protected, self.test_protected):
+            found.update(b"" if group is None else group.tobytes())
         return found.hexdigest()
 
 
@@ -199,13 +226,13 @@ def _problems(problem: Problem) -> list[str]:
     for name, array in (("A", A), ("b", b[:, None])):
         for row, column in np.argwhere(~np.isfinite(array))[:1]:
             found.append(f"problem.data: {name} is not finite in row {row}, column {column}")
-    if problem.loss.classification and not np.isin(b, (-1.0, 1.0)).all():
-        odd = b[~np.isin(b, (-1.0, 1.0))][0]
-        found.append(f"problem.loss: {problem.loss.name} needs labels -1 and 1; found {odd:g}")
+    found += problem.loss.problems(b)
     if problem.average not in ("mean", "sum"):
         found.append(f"problem.average: {problem.average!r}; allowed: mean, sum")
     if problem.agent_regularizer.boxed:
         found.append("problem.regularizer: a box cannot be at the agents, it has no subgradient")
+    if problem.precision != "float64" and problem.loss.linear:
+        found.append(f"problem.precision: {problem.precision} is for softmax and mlp")
     if not problem.clip > 0.0:
         found.append(f"problem.clip: {problem.clip} is not > 0")
     return found

@@ -42,6 +42,7 @@ RATE: Units = {
     "/h": Fraction(1, 3600),
 }
 SHARE: Units = {"%": Fraction(1, 100)}
+FRACTION = "a fraction from 0 to 1, or a percentage such as 1 %"
 
 NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 _QUANTITY = re.compile(rf"\s*({NUMBER})\s*(\S.*?)?\s*")
@@ -65,14 +66,14 @@ def rate(value: object) -> float:
 
 def fraction(value: object) -> float:
     """A fraction in [0, 1]: "1 %" is 0.01."""
-    share = _read(value, SHARE, "a fraction from 0 to 1, or a percentage such as 1 %")
+    share = _read(value, SHARE, FRACTION)
     if share > 1:
-        raise ValueError(refusal(value, "a fraction from 0 to 1, or a percentage such as 1 %"))
+        raise ValueError(refusal(value, FRACTION))
     return share
 
 
 def _read(value: object, units: Units, what: str, infinite: bool = False) -> float:
-    allowed = f"{what} ({', '.join(units)}), or a bare number >= 0"
+    allowed = f"{what} ({', '.join(units)}), or a bare number >= 0" if units != SHARE else what
     allowed += ", or inf" if infinite else ""
     if isinstance(value, str):
         number = _parse(value, units, allowed)

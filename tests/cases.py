@@ -127,6 +127,46 @@ RING = {"topology": "ring", **NETWORK}
 D_ZOA = {"name": "d-zoa", "rho": 1.0, "inner": 6, "samples": 4, "step": 0.3}
 OR_ZO = {"name": "or-zo", "samples": 4, "step": 0.5}
 ZOO_ADMM = {"name": "zoo-admm", "rho": 0.5, "step": 0.2, "samples": 4}
+QSGD = deadline()["algorithm"]
+Q2SGD = {**QSGD, "name": "q-dpsgd-2"}
+LATTICE = {"noise": {"kind": "discrete-gaussian", "sigma": 0.1, "resolution": 0.05}}
+DSGD = {"name": "dsgd", "alpha": {"initial": 0.4, "decay": "sqrt"}, "batch": 3}
+SDM = {**DSGD, "name": "sdm-dsgd", "theta": 0.5, "c": 0.4}
+
+
+def fair(name: str, noise: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
+    """A one-round scenario on data with a protected group; `keys`: more of its algorithm."""
+    data = {"source": "synthetic", "kind": "classification", "rows": 12, "dim": 5}
+    group = {"column": "x1", "above": 0.1}
+    scenario = star(
+        problem={"data": {**data, "protected": group}, "regularizer": {"l2": 0.3}},
+        algorithm={"name": name, **changes.pop("keys", {})},
+        stop={"rounds": 1},
+    )
+    scenario["privacy"] = {"noise": noise} if noise else {"relation": "replace-one"}
+    return merged(scenario, changes)
+
+
+def allotted(kind: str, *epsilons: float, delta: float = 1e-3) -> dict[str, Any]:
+    """Noise for an epsilon, or for those of the special attribute and of the rest."""
+    ends = ("",) if len(epsilons) == 1 else ("_s", "_n")
+    noise: dict[str, Any] = {"kind": kind}
+    for end, epsilon in zip(ends, epsilons, strict=True):
+        noise[f"epsilon{end}"] = epsilon
+        if kind == "gaussian":
+            noise[f"delta{end}"] = delta
+    return noise
+
+
+PRINTED = {"penalty": "printed", "sensitivity": "printed", "zbar": 0.4}
+PLAUSIBLE = {"eta": 0.4, "beta": 0.01, "splits": 0.2, "norm": 1.5}
+UNIT = {
+    "data": {
+        "source": "synthetic", "kind": "classification", "rows": 6, "dim": 4, "normalize": "l2",
+    },
+    "loss": "logistic",
+    "clip": 1.0,
+}  # fmt: skip
 CASES: dict[str, dict[str, Any]] = {
     "plt-all": star(),
     "plt-noisy": star(**local(**NOISY), problem={"clip": 1.0}),
@@ -217,6 +257,11 @@ CASES: dict[str, dict[str, Any]] = {
         problem={"clip": 1.0},
         privacy={"budget": 60, "on_exhausted": "stop"},
     ),
+    "plt-softmax": star(
+        **local(**NOISY),
+        problem={"loss": "softmax", "clip": 1.0},
+        observe={"metrics": ["loss", "gradient"]},
+    ),
     "plt-every": star(observe={"metrics": ["error"], "every": "100 ms"}),
     "nfl": graph(),
     "nfl-ring-plain": graph(network={"topology": "ring"}, privacy={"noise": {"sigma": 0.0}}),
@@ -252,6 +297,16 @@ CASES: dict[str, dict[str, Any]] = {
         privacy={"noise": {"sigma": 0.3}, "budget": 10},
     ),
     "nfl-budget-stop": graph(privacy={"budget": 25, "on_exhausted": "stop"}),
+    "nfl-mlp": graph(
+        algorithm={"name": "zcdp-nfl", "rho": 0.4, "eta": 0.2, "init": {"normal": 0.5}},
+        problem={
+            "data": {"source": "synthetic", "kind": "classification", "rows": 6, "dim": 4},
+            "loss": {"mlp": {"hidden": 3}},
+            "clip": 0.5,
+            "precision": "float32",
+        },
+        observe={"metrics": ["loss", "consensus"]},
+    ),
     "nfl-every": graph(observe={"metrics": ["error"], "every": "70 ms"}),
     "nfl-redraw": graph(compute={"redraw": "round"}),
     "nfl-late": graph(
@@ -313,6 +368,46 @@ CASES: dict[str, dict[str, Any]] = {
     "qsgd-lossy": deadline(network=LOSSY),
     "qsgd-budget": deadline(problem={"clip": 0.2}, privacy={"noise": {"sigma": 0.3}, "budget": 7}),
     "qsgd-plain": deadline(privacy={"noise": {"sigma": 0.0}}),
+    "qsgd-late": deadline(
+        algorithm={**QSGD, "least": 2, "weights": "metropolis"},
+        network=DROP,
+        policy={"deadline": "40 ms", "late": "carry"},
+        stop={"rounds": 30},
+    ),
+    "q2sgd": deadline(algorithm={**Q2SGD, "fixed": True, "bits": 8}, privacy=LATTICE),
+    "q2sgd-printed": deadline(algorithm=Q2SGD, privacy=LATTICE, network=LOSSY),
+    "q2sgd-plain": {**deadline(algorithm=Q2SGD), "privacy": {"relation": "replace-one"}},
+    "q2sgd-budget": deadline(
+        algorithm={**Q2SGD, "fixed": True, "bits": 8, "alpha": 1.0},
+        privacy={"noise": {**LATTICE["noise"], "sigma": 3.0}, "budget": 7},
+    ),
+    "q2sgd-calibrated": {
+        **deadline(algorithm={**Q2SGD, "fixed": True, "bits": 8}),
+        "privacy": {
+            "noise": {"kind": "discrete-gaussian", "resolution": 0.05},
+            "target": {"epsilon": 40, "delta": 1e-5},
+        },
+    },
+    "dsgd": deadline(algorithm=DSGD),
+    "dsgd-late": deadline(
+        algorithm={"name": "dsgd", "alpha": 0.2, "numbers": "float16", "weights": "metropolis"},
+        network=DROP,
+        policy={"deadline": "60 ms", "late": "carry"},
+        stop={"rounds": 30},
+    ),
+    "dsgd-plain": {**deadline(algorithm=DSGD), "privacy": {"relation": "replace-one"}},
+    "dsgd-budget": deadline(
+        algorithm=DSGD, problem={"clip": 0.2}, privacy={"noise": {"sigma": 0.3}, "budget": 4}
+    ),
+    "sdm-dsgd": deadline(algorithm=SDM),
+    "sdm-dsgd-seeded": deadline(
+        algorithm={**SDM, "numbers": "float16", "indices": "seeded"},
+        network=LOSSY,
+        privacy={"noise": {"kind": "laplace", "sigma": 0.1}},
+    ),
+    "sdm-dsgd-budget": deadline(
+        algorithm=SDM, problem={"clip": 0.2}, privacy={"noise": {"sigma": 0.3}, "budget": 4}
+    ),
     "dp-admm": star(algorithm=DP_ADMM),
     "dp-admm-noise": star(
         algorithm=DP_ADMM, problem={"clip": 1.0}, privacy={"noise": {"sigma": 0.1, "decay": 0.95}}
@@ -509,10 +604,129 @@ CASES: dict[str, dict[str, Any]] = {
         ),
         "privacy": {"noise": {"kind": "l2-laplace", "sigma": 0.2}},
     },
+    "m-admm": {
+        **graph(
+            algorithm={"name": "m-admm", "eta": 2.0, "growth": 1.05, "theta": 1.5, "norm": 10.0},
+            problem={"clip": 1.0},
+        ),
+        "privacy": {"noise": {"kind": "l2-laplace", "sigma": 0.05, "decay": 0.95}},
+    },
+    "m-admm-late": {
+        **graph(
+            algorithm={"name": "m-admm", "eta": 0.4, "growth": 1.02},
+            problem={"clip": 1.0},
+            network=DROP,
+            policy={"deadline": "60 ms", "late": "carry"},
+        ),
+        "privacy": {"relation": "replace-one"},
+    },
+    "r-admm": {
+        **graph(
+            algorithm={"name": "r-admm", "eta": 2.0, "gamma": 1.0, "norm": 10.0},
+            problem={"clip": 1.0},
+        ),
+        "privacy": {"noise": {"kind": "l2-laplace", "sigma": 0.2, "decay": 0.95}},
+    },
+    "r-admm-plain": {
+        **graph(algorithm={"name": "r-admm", "eta": 0.4, "gamma": 1.0}, network=LOSSY),
+        "privacy": {"relation": "replace-one"},
+    },
+    "pr-admm": graph(
+        algorithm={"name": "pr-admm", "eta": 0.4, "U": 2.0},
+        problem={"clip": 1.0},
+        privacy={"noise": {"sigma": 0.1, "decay": 0.8, "period": 3}},
+    ),
+    "pr-admm-late": {
+        **graph(
+            algorithm={"name": "pr-admm", "eta": 0.4, "U": 3.0},
+            problem={"clip": 1.0},
+            network=DROP,
+            policy={"deadline": "60 ms", "late": "carry"},
+        ),
+        "privacy": {"noise": {"sigma": 0.1, "iteration": 0.2}},
+    },
+    "pr-admm-calibrated": {
+        **graph(algorithm={"name": "pr-admm", "eta": 0.4, "U": 4.0}, problem={"clip": 1.0}),
+        "privacy": {
+            "noise": {"kind": "gaussian", "iteration": 0.015},
+            "target": {"epsilon": 20, "delta": 1e-5},
+        },
+    },
+    "pp-admm": graph(algorithm={**PLAUSIBLE, "name": "pp-admm"}, problem=UNIT, network=LOSSY),
+    "pp-admm-budget": graph(
+        algorithm={**PLAUSIBLE, "name": "pp-admm"},
+        problem=UNIT,
+        privacy={"noise": {"sigma": 0.3, "decay": 1.0}, "budget": 25},
+    ),
+    "pp-admm-plain": graph(
+        algorithm={"name": "pp-admm", "eta": 0.4, "beta": 0.01}, privacy={"noise": {"sigma": 0.0}}
+    ),
+    "ipp-admm": graph(
+        algorithm={**PLAUSIBLE, "name": "ipp-admm", "c": 4, "answers": 40.0}, problem=UNIT
+    ),
+    "ipp-admm-all": graph(
+        algorithm={
+            **PLAUSIBLE,
+            "name": "ipp-admm",
+            "c": 3,
+            "answers": 9.0,
+            "variant": "charge-all",
+        },
+        problem=UNIT,
+        network=LOSSY,
+    ),
+    "ipp-admm-printed": graph(
+        algorithm={**PLAUSIBLE, "name": "ipp-admm", "c": 3, "variant": "printed"},
+        problem={**UNIT, "regularizer": {"l2": 0.1}},
+        stop={"rounds": 20},
+    ),
+    "ipp-admm-budget": graph(
+        algorithm={**PLAUSIBLE, "name": "ipp-admm", "c": 12, "answers": 20.0},
+        problem=UNIT,
+        privacy={"noise": {"sigma": 0.3, "decay": 1.0}, "budget": 25},
+    ),
+    "ipp-admm-plain": graph(
+        algorithm={"name": "ipp-admm", "eta": 0.4, "c": 3, "alpha": 0.02},
+        privacy={"noise": {"sigma": 0.0}},
+    ),
     "dvp-plain": {
         **graph(algorithm={"name": "dvp", "rho": 0.4}),
         "privacy": {"relation": "replace-one"},
     },
+    "fm": fair("functional-mechanism"),
+    "fm-laplace": fair("functional-mechanism", allotted("laplace", 2.0)),
+    "fm-gaussian": fair(
+        "functional-mechanism",
+        allotted("gaussian", 1.0),
+        keys={"sensitivity": "printed"},
+        network=LOSSY,
+        problem={"average": "sum", "sizes": [1, 1, 1, 2, 2, 3]},
+    ),
+    "fm-box": fair(
+        "functional-mechanism", {"kind": "gaussian", "sigma": 0.5}, keys={"domain": "box"}
+    ),
+    "fm-calibrated": merged(
+        fair("functional-mechanism", {"kind": "laplace"}),
+        {"privacy": {"target": {"epsilon": 3, "delta": 1e-5}, "budget": 3.001}},
+    ),
+    "pflr": fair("pflr", allotted("laplace", 2.0), policy={"deadline": "90 ms"}, network=LOSSY),
+    "pflr-star": fair("pflr", allotted("laplace", 2.0), keys={"penalty": "shifted", "zbar": 0.3}),
+    "pflr-rows": fair("pflr", {"kind": "laplace", "sigma": 1.0}, keys={"penalty": "shifted-rows"}),
+    "pdfc": fair("pdfc", allotted("laplace", 0.5, 2.0), keys={"x_s": "x2", "zbar": 0.4}),
+    "pdfc-printed": fair(
+        "pdfc",
+        {"kind": "laplace", "epsilon": 2.0, "epsilon_s": 0.5},
+        keys={"x_s": "x2", **PRINTED},
+        participation={"uniform": 4},
+        policy={"quorum": 3},
+    ),
+    "adfc": fair("adfc", allotted("gaussian", 0.5, 2.0), keys={"x_s": "x2", "alpha": 2.0}),
+    "adfc-printed": fair(
+        "adfc",
+        allotted("gaussian", 2.0, 0.5),
+        keys={"x_s": "x2", **PRINTED},
+        participation={"bernoulli": 0.7},
+    ),
 }
 GRAPH = [name for name in CASES if "topology" in CASES[name].get("network", {})]
 STAR = [name for name in CASES if name not in GRAPH]

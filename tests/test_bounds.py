@@ -421,7 +421,8 @@ NAMES = [  # the table of the notes
     "pr-admm/theorem-1", "pr-admm/theorem-2", "pr-admm/theorem-3", "pp-admm/theorem-6",
     "pp-admm/theorem-7", "ipp-admm/lemma-12", "ipp-admm/lemma-13", "ipp-admm/theorem-10",
     "q-dpsgd-1/theorem-11", "q-dpsgd-2/theorem-14", "q-dpsgd-2/corollary-1", "q-dpsgd-2/lemma-19",
-    "q-dpsgd-2/theorem-15", "pdfc/theorem-18", "adfc/theorem-19", "adfc/theorem-20",
+    "q-dpsgd-2/theorem-15", "functional-mechanism/theorem-1", "pflr/pflr", "pflr/pflr-star",
+    "pdfc/theorem-18", "adfc/theorem-19", "adfc/theorem-20",
     "fed-plt/proposition-4", "fed-plt/adp", "d-zoa/lemma-2", "d-zoa/lemma-3", "d-zoa/theorem-1",
     "d-zoa/theorem-2",
 ]  # fmt: skip

@@ -200,6 +200,9 @@ def test_a_plan_is_what_is_released(name):
     simulation = build(load(CASES[name]))
     releases = desim.run(CASES[name]).releases
     table = planned(simulation.method.planned, int(releases["round"].max()))
+    if table is None:  # several values in a round
+        assert releases.groupby(["round", "agent"], observed=True).size().max() > 1
+        return
     table = table.set_index(["round", "agent"])
     later = (
         releases.release.to_numpy() >> 48 > 0

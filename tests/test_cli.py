@@ -164,7 +164,7 @@ def test_list_knows_all_algorithms_and_whole_sections(call):
     for name in ("fed-plt", "zcdp-nfl", "q-dpsgd-1", *catalogue.SECTIONS):
         assert name in out
     code, out, _ = call("list", "losses")
-    assert out.splitlines()[0] == "  logistic      log(1 + exp(-b a.x)), labels b in {-1, 1}"
+    assert out.splitlines()[0] == "  logistic        log(1 + exp(-b a.x)), labels b in {-1, 1}"
 
 
 @pytest.mark.parametrize("section", catalogue.SECTIONS)

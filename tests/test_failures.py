@@ -10,6 +10,8 @@ from desim.errors import Deadlock, Diverged, RunError
 
 ENGINES = ["cohort", "agents"]
 DROP = {"network": merged(LOSSY, {"link": {"loss": "3 %", "on_loss": "drop"}})}
+TWICE = {"loss": "17 %", "on_loss": "resend", "limit": 1, "timeout": "20 ms"}
+TIRED = {"network": merged(LOSSY, {"link": TWICE})}  # as many are lost, both times
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -38,9 +40,9 @@ def test_divergence_names_agent_round_time_and_key(make, engine, tmp_path):
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("make", [star, graph])
 def test_a_lost_message_is_named_as_the_root(make, engine, tmp_path):
-    scenario = {**make(stop={"rounds": 500}), **DROP}
+    scenario = {**make(stop={"rounds": 500}), **TIRED}
     if make is graph:
-        scenario["network"] = {"topology": {"regular": 3}, **DROP["network"]}
+        scenario["network"] = {"topology": {"regular": 3}, **TIRED["network"]}
     with pytest.raises(Deadlock, match=r"waits for the message of round \d+ from .* was lost"):
         desim.run(scenario, out=tmp_path / "run", overrides={"engine": engine})
     left = desim.open(tmp_path / "run")
@@ -53,7 +55,7 @@ def test_both_engines_name_the_same_root():
     reasons = set()
     for engine in ENGINES:
         with pytest.raises(Deadlock) as caught:
-            desim.run({**star(stop={"rounds": 500}), **DROP}, overrides={"engine": engine})
+            desim.run({**star(stop={"rounds": 500}), **TIRED}, overrides={"engine": engine})
         reasons.add(str(caught.value))
     assert len(reasons) == 1
 

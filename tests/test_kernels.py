@@ -10,7 +10,9 @@ from desim.elementary import exp_, log_, sincos_turn
 from desim.errors import InputError
 from desim.jit import kernel
 from desim.kernels import gradients, local
+from desim.kernels import plan as plans
 from desim.kernels.gradients import Data, batch_gradient, gradient, transpose
+from desim.kernels.plan import plan_for
 from desim.keys import Stream
 
 SEED = 5
@@ -163,25 +165,25 @@ def naive_train(i, x, v, round, epochs, plan, data, shift, mistake=""):
     for step in range(epochs):
         place = {"agent": i, "round": round, "step": step}
         rows, weight = None, 1.0
-        if solver == local.SGD:
+        if solver == plans.SGD:
             rows = keys.subset(SEED, Stream.BATCH, ROWS[i], plan.codes[1, i], **place)
             weight = 1.0 if plan.printed != (mistake == "scaling") else ROWS[i] / plan.codes[1, i]
         g = naive_gradient(i, w, data, rows, weight) + q * (w - v) + shift
         after = w - gamma * g
         w = after
-        if solver == local.ACCELERATED:
+        if solver == plans.ACCELERATED:
             w = after + beta * (after - u)
             u = after
-        if solver == local.NOISY:
+        if solver == plans.NOISY:
             deviation = np.sqrt((1 if mistake == "noise" else 2) * gamma) * plan.rates[3, i]
             w = w + deviation * keys.normals(SEED, Stream.NOISE, size=dim, **place)
-    return u if mistake == "output" and solver == local.ACCELERATED else w
+    return u if mistake == "output" and solver == plans.ACCELERATED else w
 
 
 def training(solver="gradient", **changes):
     gamma, beta = np.linspace(0.05, 0.15, AGENTS), np.linspace(0.2, 0.5, AGENTS)
     settings = {"beta": beta, "q": 2.0, "tau": 0.3, "batch": 2} | changes
-    plan = local.plan_for(AGENTS, solver, gamma, **settings)
+    plan = plan_for(AGENTS, solver, gamma, **settings)
     rng = np.random.default_rng(4)
     who, round, epochs = np.array([2, 0, 1, 4, 2]), np.arange(5) + 3, np.array([1, 4, 6, 3, 7])
     x, v, shift = rng.normal(size=(3, 5, 6))

@@ -11,9 +11,9 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[1] / "desim"
 LAYERS = [
     "errors units fields keys jit distributions elementary",  # keys draw with its log
-    "losses regularizers",
+    "losses layers regularizers",
     "kernels",
-    "problem data optimum privacy network compute participation policy",
+    "problem data fairness optimum privacy network compute participation policy",
     "log",
     "engine",
     "algorithms",

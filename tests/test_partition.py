@@ -155,7 +155,7 @@ def test_impossible_partitions_are_refused(keys, message):
         dealt(**keys)
 
 
-@pytest.mark.parametrize("scale", ["none", "minmax", "unit-ball"])
+@pytest.mark.parametrize("scale", ["none", "minmax", "max", "unit-ball"])
 @pytest.mark.parametrize("normalize", ["none", "l2", "clip"])
 def test_scaling_and_norms(scale, normalize):
     keys = {"source": "sklearn", "name": "wine", "agents": 3, "partition": "contiguous"}
@@ -163,6 +163,8 @@ def test_scaling_and_norms(scale, normalize):
     A = made("squared", **keys, scale=scale, normalize=normalize, test=0).A
     if scale == "minmax":
         raw = (raw - raw.min(axis=0)) / (raw.max(axis=0) - raw.min(axis=0))
+    elif scale == "max":
+        raw = raw / np.abs(raw).max(axis=0)
     elif scale == "unit-ball":
         raw = raw / np.linalg.norm(raw, axis=1).max()
     norms = np.linalg.norm(raw, axis=1)[:, None]
@@ -190,7 +192,7 @@ def test_by_column(tmp_path):
     named = made(**keys, features=["group"], partition={"by": "group"})
     assert named.A[:, 0].tolist() == [1.0, 2.0, 2.0]
     missing = written(tmp_path, TABLE.replace("Thun", ""), "missing.csv")
-    with pytest.raises(InputError, match="'city' has missing or mixed values"):
+    with pytest.raises(InputError, match="row 2, column 'city': the value is missing"):
         made(**{**missing, "partition": {"by": "city"}})
 
 

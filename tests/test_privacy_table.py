@@ -8,7 +8,7 @@ from cases import CASES, deadline, graph, local, merged, star
 from mutant import mutant
 
 import desim
-from desim.algorithms import fed_plt_claim, q_dpsgd_1
+from desim.algorithms import fed_plt_claim, q_dpsgd_claim
 from desim.cli import main
 from desim.privacy.bounds import q_dpsgd
 from desim.runs.privacy import CAVEATS, statement
@@ -123,9 +123,13 @@ def test_q_dpsgd_1_says_theorem_11_of_the_batches_that_fitted():
         sigma = 12.0 * 0.9 ** ((own["round"].to_numpy() - 1) / 2) / 4.0
         claimed = q_dpsgd.theorem_11(own["value"].to_numpy(), 9, sigma, 1e-5)
         assert found.claim.epsilon[agent] == pytest.approx(claimed, rel=1e-9)
-    wrong = mutant(q_dpsgd_1, "8.0 / (m[agent] * sigma) ** 2", "8.0 / (m[agent] * sigma**2)")
-    method = check(run.scenario).method
-    assert wrong.QDPSGD1.claim(method, run.releases, 1e-5).worst > 1.1 * found.claim.worst
+    sound = '(reach / (rows["scale"].to_numpy() * problem.rows[agent])) ** 2'
+    wrong = mutant(q_dpsgd_claim, sound, sound.replace("problem.rows[agent]", "9.0**0.5"))
+    problem = check(run.scenario).problem
+    K = q_dpsgd_claim.lipschitz(problem, run.releases)
+    place = problem, "q-dpsgd-1/theorem-11", run.releases, K, 1e-5
+    assert q_dpsgd_claim.claimed(*place).worst == found.claim.worst
+    assert wrong.claimed(*place).worst > 1.1 * found.claim.worst
     assert found.claim.bound.verdict == "wrong"
     assert any("batches are known" in flag for flag in row(found)["flags"])
 

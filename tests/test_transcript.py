@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mutant import mutant
 
-from desim.algorithms import fed_plt, local_training, q_dpsgd_1, zcdp_nfl
+from desim.algorithms import decentralised_sgd, fed_plt, local_training, q_dpsgd_1, zcdp_nfl
 from desim.algorithms.method import Ingredients
 from desim.audit.check import transcript_check
 from desim.audit.neighbours import neighbours, on, replaced, worst_pair
@@ -27,19 +27,32 @@ LEAKY, PRIMITIVES = (
 )
 UNDECLARED = {name for name in CASES if name.startswith("plt")}
 UNDECLARED -= {"plt-noisy", "plt-buffer", "plt-calibrated", "plt-budget", "plt-budget-stop"}
-UNDECLARED -= {"plt-increments", "plt-langevin"}
-UNDECLARED |= {"dp-admm"}
-DISCRETE = ("nfl-discrete", "gd-discrete")  # whose D counts the rounding
+UNDECLARED -= {"plt-increments", "plt-langevin", "plt-softmax"}
+UNDECLARED |= {"dp-admm", "q2sgd-printed", "q2sgd-plain"}
+DISCRETE = (
+    "nfl-discrete",
+    "gd-discrete",
+    "q2sgd",
+    "q2sgd-budget",
+    "q2sgd-calibrated",
+)  # whose D counts the rounding
 UNDECLARED |= {name for name in CASES if name.startswith(("tamuna", "led", "5gcs"))}
 UNDECLARED -= {"tamuna-noisy", "led-noisy", "led-graph-noisy", "led-graph-budget"}
 UNDECLARED |= {name for name in CASES if name.startswith(("fed", "scaffold"))}
 UNDECLARED -= {"fed-pd-noisy", "fedlin-noisy", "fedavg-noisy", "fedavg-buffer"}
 UNDECLARED -= {"scaffold-noisy", "scaffold-budget"}
 ZEROTH = ("d-zoa", "or-zo", "zoo-admm")  # sensitivities of differences, not of models
-UNDECLARED |= {name for name in CASES if name.startswith((*ZEROTH, "dvp"))}
+UNDECLARED |= {name for name in CASES if name.startswith((*ZEROTH, "dvp", "m-admm", "r-admm"))}
+UNDECLARED |= {"pp-admm-plain", "ipp-admm-plain"}
+UNDECLARED |= {"fm"}
 LOOSE = {
+    **{name: 0.85 for name in CASES if name.startswith(("pp-", "ipp-"))},  # beta is left unused
     "fedavg-noisy": 0.9,  # from a shared start no row has full slope along the whole way
     "fedavg-buffer": 0.9,
+    **dict.fromkeys(("fm-laplace", "fm-gaussian", "fm-calibrated", "pflr-star"), 0.9),
+    **dict.fromkeys(("fm-box", "pdfc-printed"), 0.8),  # no pair is the worst in a and M at once
+    **dict.fromkeys(("pflr", "pflr-rows", "adfc", "adfc-printed"), 0.4),  # nor in c or zbar
+    "plt-softmax": 0.4,  # steps on clipped softmax are bounded, not known to contract
     "fedlin-noisy": 0.05,  # D takes the two gradients of a step as opposite, but they are close
 }
 
@@ -124,14 +137,18 @@ def half_plt():
     return twin.FedPLT
 
 
+def half_qsgd():
+    right = "whole = 2.0 * self.problem.clip * self.problem.scale[who]"
+    half = declares_half(decentralised_sgd, right, "DecentralisedSGD")
+    return type("Half", (q_dpsgd_1.QDPSGD1,), {"reach": half.reach})
+
+
 HALVED = {
     "plt-noisy": half_plt,
     "nfl": lambda: declares_half(
         zcdp_nfl, "reach = 2.0 * self.problem.clip * self.problem.scale[who]", "ZcdpNfl"
     ),
-    "qsgd": lambda: declares_half(
-        q_dpsgd_1, "reach = 2.0 * self.problem.clip * self.problem.scale[who]", "QDPSGD1"
-    ),
+    "qsgd": half_qsgd,
 }
 
 

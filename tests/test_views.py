@@ -95,7 +95,7 @@ def test_a_coordinator_sees_the_uploads_that_arrive():
 @pytest.mark.parametrize(
     ("view", "message"),
     [
-        ("neighbour", "allowed: .*neighbour:J"),
+        ("neighbour", "names no agent; allowed: neighbour:3"),
         ("neighbour:3", "agents 0 to 2"),
         ("neighbour:-1", "allowed"),
         ("direct:7", "agents 0 to 2"),

@@ -23,11 +23,14 @@ from test_against_naive import (
 import desim
 from desim import keys
 from desim.audit.neighbours import replaced
+from desim.audit.pairs import noised, unobserved
+from desim.engine.world import Discard
 from desim.errors import InputError
 from desim.kernels import zeroth
 from desim.kernels.gradients import gradient
 from desim.keys import Stream
 from desim.privacy.bounds import d_zoa as printed
+from desim.privacy.transcript import Transcript
 from desim.scenario.build import build
 
 
@@ -102,6 +105,7 @@ D_ZOA = {
     "huber": {"loss": {"huber": 0.4}, "u1": 0.5, "sigma": 0.1},
     "hinge": {"loss": "hinge", "samples": 1, "step": 0.05},
     "logistic": {"loss": "logistic", "inner": 7, "init": True, "sigma": 0.1, "decay": 0.8},
+    "each": {"samples": [3, 1, 2, 5], "sigma": 0.2},
 }
 BASE = {
     "loss": "squared", "average": "mean", "rho": 0.8, "inner": 4, "samples": 3, "u1": 1.0,
@@ -136,14 +140,18 @@ def d_zoa_gap(folder, case, setting, twin=naive.d_zoa, seed=1):
     scenario = merged(scenario, setting)
     scenario["network"]["topology"] = {"edges": EDGES}
     run = desim.run(scenario)
-    size = rounds, rows.agents, case["inner"], case["samples"]
+    each = np.broadcast_to(case["samples"], rows.agents)
+    size = rounds, rows.agents, case["inner"], each.max()
     nu1, nu2 = directions(*size, rows.dim)
     sigma = case["sigma"] * np.sqrt(case["decay"] ** np.arange(rounds))[:, None]
     if "phi" in case:
         delta = 2 * case["clip"] / np.array(rows.sizes) * np.sqrt(case["inner"] * case["samples"])
         sigma = delta / np.sqrt(2 * case["phi"] / case["growth"] ** np.arange(rounds))[:, None]
+    ragged = [
+        [[one[:, :J] for one, J in zip(m, each, strict=True)] for m in nu] for nu in (nu1, nu2)
+    ]
     beta, gamma = twin.d_zoa(
-        rows.A, rows.b, neighbours_in(run, rows.agents), nu1, nu2, rho=case["rho"], u1=case["u1"],
+        rows.A, rows.b, neighbours_in(run, rows.agents), *ragged, rho=case["rho"], u1=case["u1"],
         step=case["step"], noise=noise_at(*size, nu2, sigma[:, :, None, None]), loss=loss,
         knee=knee, average=case["average"], clip=case.get("clip", np.inf),
         x0=rows.x0 if case.get("init") else None, **case["net"],
@@ -267,11 +275,26 @@ def test_d_zoa_as_printed_promises_nothing_whatever_its_paper_says():
     assert build(desim.load(CASES["d-zoa"])).method.claim(run.releases, 1e-6) is None
 
 
+def test_directions_are_the_noise_of_an_audit_where_there_is_no_other():
+    """Otherwise an adversary would know them, and any change of the data would show."""
+    made, sent = build(desim.load(CASES["d-zoa"])), [Transcript(), Transcript()]
+    for noise_seed, kept in enumerate(sent):
+        noised(unobserved(made, 1), noise_seed).play(Discard(), transcript=kept)
+    first, second = (kept.messages[0].payload for kept in sent)
+    assert gap(first, second) > 1e-3
+    assert build(desim.load(CASES["d-zoa-noise"])).method.estimates.directions(None, 7) == 7
+
+
 def test_noise_in_proportion_needs_a_clip():
     scenario = merged(CASES["d-zoa-phi"], {})
     del scenario["problem"]["clip"]
     with pytest.raises(InputError, match=r"set problem\.clip"):
         build(desim.load(scenario))
+
+
+def test_samples_of_each_agent_are_as_many_as_there_are_agents():
+    with pytest.raises(InputError, match=r"samples: found 2 numbers; .*each of the 8 agents"):
+        build(desim.load(merged(CASES["d-zoa"], {"algorithm": {"samples": [3, 4]}})))
 
 
 @pytest.mark.parametrize("samples", [0, -1, 1.5])

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 import desim
 from desim.algorithms.method import Ingredients
 from desim.engine.play import Simulation
+from desim.engine.world import Discard
 from desim.scenario.build import build
 
 Array = NDArray[np.float64]
@@ -77,8 +78,8 @@ def _with_step(made: Simulation, step: float) -> Simulation:
     return replace(made, method=changed)
 
 
-class Errors:
-    """A sink that keeps the metric `error` and nothing else."""
+class Errors(Discard):
+    """A sink that keeps the metric `error` of the whole network and nothing else."""
 
     def __init__(self) -> None:
         self._parts: list[Array] = []
@@ -86,7 +87,8 @@ class Errors:
     def append(self, name: str, columns: dict[str, Any]) -> None:
         """Take rows of a table."""
         if name == "metrics":
-            self._parts.append(np.asarray(columns["value"], float))
+            network = np.asarray(columns["agent"]) < 0
+            self._parts.append(np.asarray(columns["value"], float)[network])
 
     @property
     def values(self) -> Array:
@@ -164,10 +166,14 @@ class MonteCarlo:
         cases: Mapping[Any, Case],
         seeds: Sequence[int],
         measure: Measure = rate,
+        chunk: int = CHUNK,
     ) -> dict[Any, Array]:
-        """`measure` (seeds, ...) of every case; no value depends on the number of processes."""
-        starts = range(0, len(seeds), CHUNK)
-        tasks = [(measure, one, seeds[i : i + CHUNK]) for one in cases.values() for i in starts]
+        """`measure` (seeds, ...) of every case; no value depends on the number of processes.
+
+        chunk: seeds that a process plays at a time.
+        """
+        starts = range(0, len(seeds), chunk)
+        tasks = [(measure, one, seeds[i : i + chunk]) for one in cases.values() for i in starts]
         played = iter(self._pool.imap(_play, tasks) if self._pool else map(_play, tasks))
         return {name: np.concatenate([next(played) for _ in starts]) for name in cases}
 

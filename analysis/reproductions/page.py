@@ -34,19 +34,19 @@ class Options:
         return self.out == RESULTS
 
 
-def options(about: str | None, arguments: Sequence[str] | None = None) -> Options:
-    """Read the command line of a script whose docstring is `about`."""
+def options(about: str | None, arguments: Sequence[str] | None = None, sets: int = SETS) -> Options:
+    """Read the command line of a script whose docstring is `about`; sets: how many it keeps."""
     parser = argparse.ArgumentParser(
         description=about, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--sets", type=int, default=SETS, help=f"data sets (default {SETS})")
+    parser.add_argument("--sets", type=int, default=sets, help=f"data sets (default {sets})")
     parser.add_argument("--processes", type=int, default=2, help="processes (default 2)")
     parser.add_argument(
         "--out", type=Path, help="folder for CSV and figures; default: results/ and README.md for "
-        f"{SETS} data sets, nothing is written for fewer",
+        f"{sets} data sets, nothing is written for fewer",
     )  # fmt: skip
     given = parser.parse_args(arguments)
-    out = given.out or (RESULTS if given.sets == SETS else None)
+    out = given.out or (RESULTS if given.sets == sets else None)
     return Options(given.sets, given.processes, out)
 
 
@@ -105,7 +105,8 @@ def publish(
 
 def carry_out(script: Any, arguments: Sequence[str] | None = None) -> None:
     """Play a script's `study`, print its `markdown`, publish, and `draw` where it has a figure."""
-    asked, began = options(script.__doc__, arguments), time.monotonic()
+    sets = getattr(script, "SETS", SETS)
+    asked, began = options(script.__doc__, arguments, sets), time.monotonic()
     with MonteCarlo(asked.processes) as monte_carlo:
         rows = script.study(monte_carlo, asked.sets)
     publish(asked, script.NAME, rows, script.markdown(rows), began)

@@ -13,10 +13,8 @@ from analysis.reproductions.monte_carlo import TUNING, Case, MonteCarlo, share_o
 Array = NDArray[np.float64]
 Point = dict[str, float]
 Settings = Mapping[str, Any]  # what is not tuned: overrides of a scenario
-BATCHES, BATCH = (
-    3,
-    16,
-)  # configurations of a search; each batch's box is a third as wide as the last
+BATCHES, BATCH = 3, 16  # configurations of a search
+WIDTH = 1.0 / 3.0  # of a batch's box, in units of the last one's
 LINE = 25  # configurations along one parameter
 CLOSE = 0.02
 ROUNDS = {"stop.rounds": 200}
@@ -74,7 +72,7 @@ Score = Callable[[Sequence[Point]], Array]  # (points,), the smaller the better
 
 def tuned(monte_carlo: MonteCarlo, space: Space, settings: Settings) -> Point:
     """The point with the smallest mean rate that a search finds."""
-    return _search(space, lambda points: _rates(monte_carlo, space, points, settings).mean(1))[0]
+    return search(space, lambda points: _rates(monte_carlo, space, points, settings).mean(1))[0]
 
 
 def nearest(
@@ -96,24 +94,42 @@ def nearest(
     scores = gaps(line)
     best, gap = line[int(scores.argmin())], float(scores.min())
     if gap > CLOSE:
-        found, least = _search(space, gaps)
+        found, least = search(space, gaps)
         best = found if least < gap else best
     return best
 
 
-def _search(space: Space, score: Score) -> tuple[Point, float]:
-    """The best of BATCHES * BATCH points, and its score."""
+def search(
+    space: Space, score: Score, size: int | None = None, batches: int = BATCHES,
+    width: float = WIDTH, start: Point | None = None,
+) -> tuple[Point, float]:  # fmt: skip
+    """The best of batches * size points (size: default BATCH), and its score.
+
+    The first box is the whole space, or with `start`, which counts as a point, the second one.
+    """
     low, high = whole = np.log(np.array(list(space.axes.values()))).T
     best, least = space.point(low), np.inf
-    for batch in range(BATCHES):
-        unit = qmc.LatinHypercube(len(low), rng=batch).random(BATCH)
+    if start is not None:
+        low, high = _narrower(start, low, high, width, whole)
+    for batch in range(batches):
+        unit = qmc.LatinHypercube(len(low), rng=batch).random(size or BATCH)
         points = [space.point(one) for one in low + unit * (high - low)]
+        if start is not None and batch == 0:
+            points[0] = start
         scores = score(points)
         if scores.min() < least:
             best, least = points[int(scores.argmin())], float(scores.min())
-        centre, half = np.log(list(best.values())), (high - low) / 6.0
-        low, high = np.clip([centre - half, centre + half], *whole)
+        low, high = _narrower(best, low, high, width, whole)
     return best, least
+
+
+def _narrower(
+    best: Point, low: Array, high: Array, width: float, whole: tuple[Array, Array]
+) -> tuple[Array, Array]:
+    """A box around `best`, `width` times as wide, as far as it is inside the whole one."""
+    centre, half = np.log(list(best.values())), 0.5 * width * (high - low)
+    low, high = np.clip([centre - half, centre + half], *whole)
+    return low, high
 
 
 def _rates(

@@ -7,7 +7,8 @@ lambda_i += (eta/2) sum_j (x_i - x_j). State `dual` is 2 lambda. It is P-ADMM wi
 
 from typing import ClassVar
 
-from desim.algorithms.p_admm import PADMM, Minimisation
+from desim.algorithms.minimisation import Minimisation
+from desim.algorithms.p_admm import PADMM
 from desim.fields import Positive, Strict
 
 
@@ -27,8 +28,4 @@ class ADMM(PADMM):
     Parameters: ClassVar[type[Strict]] = Parameters
     noises: ClassVar[tuple[str, ...]] = ()
     cures: ClassVar[tuple[str, ...]] = ("algorithm.eta",)
-
-    @property
-    def penalty(self) -> float:
-        """What the differences of two models weigh."""
-        return float(self.parameters.eta)
+    letter: ClassVar[str] = "eta"

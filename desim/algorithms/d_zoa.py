@@ -14,7 +14,7 @@ import pandas as pd
 from desim.algorithms.edge_duals import EdgeDuals
 from desim.algorithms.method import Array, Ingredients, Method, Program
 from desim.algorithms.zeroth_order import NOISES, Estimates
-from desim.fields import Count, Init, Positive, Strict
+from desim.fields import Count, Counts, Init, Positive, Strict
 from desim.kernels.zeroth import descend
 from desim.privacy.bounds.claims import Claim, once
 from desim.privacy.bounds.d_zoa import corollary_1, lemma_2, lemma_3, theorem_2
@@ -33,8 +33,8 @@ class Parameters(Strict):
     """penalty of the ADMM"""
     inner: Count = 100
     """T: steps of the inner loop"""
-    samples: Count = 20
-    """J: differences that one estimate is the mean of"""
+    samples: Counts = 20
+    """J: differences that one estimate is the mean of; a list gives every agent its own"""
     u1: Positive = 1.0
     """width of the smoothing in the first step; step t has u1/t, and u1/(P t)^2 for differences"""
     step: Positive = 0.27
@@ -54,7 +54,7 @@ class DZOA(Method):
     paper = "Gratton, Venkategowda, Arablouei, Werner 2021"
     Parameters = Parameters
     smooth_only = False
-    policies = ("all", "deadline")
+    policies = ("all", "deadline", "each")
     noises = NOISES
     cures = ("algorithm.step", "algorithm.samples", "algorithm.rho")
 
@@ -62,13 +62,20 @@ class DZOA(Method):
         super().__init__(ingredients)
         p = self.parameters
         self.rho, self.x0 = p.rho, ingredients.settings.initial("x0")
-        self.estimates = Estimates(self.problem, self.noise, p.samples, p.inner, View.NEIGHBOURS)
+        self.samples = np.broadcast_to(p.samples, self.problem.agents)
+        seen = View.NEIGHBOURS
+        self.estimates = Estimates(self.problem, self.noise, self.samples, p.inner, seen)
         self.warnings += self.estimates.warnings
 
     @classmethod
     def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:
         """Return what is wrong with this combination, one line each."""
-        return Estimates.problems(problem, noise)
+        found = Estimates.problems(problem, noise)
+        if np.size(parameters.samples) not in (1, problem.agents):
+            allowed = f"one number, or one for each of the {problem.agents} agents"
+            text = f"found {np.size(parameters.samples)} numbers; allowed: {allowed}"
+            found.append(f"algorithm.samples: {text}")
+        return found
 
     def agents(self, us: Any) -> Program:
         """Algorithm 1 for agents `us`."""
@@ -85,10 +92,11 @@ class DZOA(Method):
         """The inner loop (n, dim) from zero on f_i + <c, x> + rho d_i ||x||^2: (7), (8) and (9)."""
         graph, p = self.settings.graph, self.parameters
         assert graph is not None
+        seed = self.estimates.directions(us, self.settings.seed)
         return np.asarray(
             descend(
-                us.who, np.zeros_like(c), us.round, self.settings.seed, self.problem.data,
-                inner=p.inner, samples=p.samples, u1=p.u1, step=p.step, c=c,
+                us.who, np.zeros_like(c), us.round, seed, self.problem.data,
+                inner=p.inner, samples=self.samples[us.who], u1=p.u1, step=p.step, c=c,
                 q=2.0 * self.rho * graph.degree[us.who], deviation=deviation, noise=key,
             )
         )  # fmt: skip
@@ -103,9 +111,10 @@ class DZOA(Method):
         if self.noise is not None or p.radius is None or graph is None:
             return None
         times = np.bincount(once(releases)["agent"], minlength=problem.agents)
-        sigma = np.sqrt(lemma_2(ALPHA_0, p.radius, p.samples, problem.dim, p.inner))
         epsilon = np.zeros(problem.agents)
         for i, count in enumerate(times):
+            J = int(self.samples[i])
+            sigma = np.sqrt(lemma_2(ALPHA_0, p.radius, J, problem.dim, p.inner))
             moved = lemma_3(problem.clip * problem.scale[i], p.rho, int(graph.degree[i]), 1)
             if count:
                 epsilon[i] = theorem_2(corollary_1(moved, sigma, delta), int(count), delta)

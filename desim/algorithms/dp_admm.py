@@ -39,6 +39,7 @@ class DPADMM(Method):
     summary = "linearised consensus ADMM with noise on every local model, smooth and nonsmooth"
     paper = "Huang, Hu, Guo, Chan-Tin, Gong 2019"
     Parameters = Parameters
+    models = "any"
     smooth_only = False
     partial = False
     noises = ("gaussian", "laplace", "discrete-gaussian", "schedule")

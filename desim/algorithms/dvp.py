@@ -12,29 +12,29 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from desim.algorithms.edge_duals import EdgeDuals
 from desim.algorithms.method import Ingredients, Program
+from desim.algorithms.minimisation import Minimisation
 from desim.algorithms.p_admm import PADMM
-from desim.fields import Count, Init, Positive, Strict
+from desim.algorithms.perturbed_objective import UNBOUNDED_ROWS, too_long
+from desim.fields import Positive, Strict
 from desim.privacy.bounds.claims import Claim
 from desim.privacy.ledger import Mechanism, Terms, View, plain
 from desim.privacy.mechanisms import L2Laplace, Noise
 from desim.problem import Problem
 
 
-class Parameters(Strict):
-    """rho: penalty of the ADMM; norm: of rows; tolerance, passes: of a minimisation; init: x0."""
+class Perturbation(Minimisation):
+    """norm: of rows; tolerance, passes: of a minimisation; init: x0."""
+
+    norm: Positive | None = None
+    """public bound on the norm of every row, which a finite epsilon needs"""
+
+
+class Parameters(Perturbation):
+    """rho: penalty of the ADMM; norm: of rows; and how it is minimised."""
 
     rho: Positive
     """penalty of the ADMM"""
-    norm: Positive | None = None
-    """public bound on the norm of every row, which a finite epsilon needs"""
-    tolerance: Positive = 1e-10
-    """largest gradient norm that a minimisation leaves"""
-    passes: Count = 1
-    """passes over its rows that a minimisation takes of an agent's time"""
-    init: Init = Init.of("zeros")
-    """x0, which the neighbours know from the start"""
 
 
 class DVP(PADMM):
@@ -55,28 +55,21 @@ class DVP(PADMM):
                 f"{self.tolerance:g} is the gradient norm that is left"
             )
         if self.noise is not None and self.parameters.norm is None:
-            self.warnings.append(
-                "privacy: epsilon is infinite: nothing bounds what one row adds to the curvature "
-                "of its agent's loss; set algorithm.norm"
-            )
+            self.warnings.append(UNBOUNDED_ROWS)
 
     @classmethod
     def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:
         """Return what is wrong with this combination, one line each."""
         found = super().problems(parameters, problem, noise)
-        longest = float(np.sqrt(np.einsum("hj,hj->h", problem.A, problem.A).max()))
-        if parameters.norm is not None and longest > parameters.norm:
-            text = f"algorithm.norm: found {parameters.norm:g}, but a row has norm {longest:.6g}"
-            found.append(f"{text}; allowed: at least that, or none")
-        return found
+        return found + too_long(parameters.norm, problem)
 
     def agents(self, us: Any) -> Program:
         """The recursion for agents `us`."""
-        rho, degree = self.rho, us.degree[:, None]
+        degree, work = us.degree[:, None], self.work[us.who]
         us.x = self.x0[us.who]
-        edges = EdgeDuals(us, self.x0, rho, self.settings)
-        work = self.work[us.who]
+        edges = self.edges(us)
         for k in us.rounds():
+            rho = self.weight(k)
             v = rho * (degree * us.x + edges.neighbours()) - us.dual
             if self.noise is not None:
                 v = v - us.perturbation(self.problem.dim, self.terms(us.who, us.degree, k))
@@ -85,15 +78,23 @@ class DVP(PADMM):
             us.report(us.x)
             us.dual = yield from edges.exchange(us.x)
 
+    def weight(self, k: int) -> float:
+        """Penalty of the differences of two models in the minimisation of round k."""
+        return self.rho
+
+    def gain(self, degree: Any, k: int) -> Any:
+        """What noise of round k is multiplied by on its way into the objective's slope."""
+        return 1.0
+
     def terms(self, who: Any, degree: Any, k: int) -> Terms:
         """Sensitivity D + 2 s ln(1 + k) of the objective's slope, D = 2 c1 / M_i, and scale s."""
         problem, norm, nothing = self.problem, self.parameters.norm, np.full(len(who), np.nan)
         if not isinstance(self.noise, L2Laplace):
             return plain(len(who), View.NEIGHBOURS)
         scale = problem.scale[who]
-        s = self.noise.scale(k, scale) / np.sqrt(problem.dim + 1.0)
+        s = self.gain(degree, k) * self.noise.scale(k, scale) / np.sqrt(problem.dim + 1.0)
         bend = problem.loss.curvature * scale * (np.inf if norm is None else norm**2)
-        volume = 2.0 * np.log1p(bend / (2.0 * self.rho * degree + problem.ridge[who]))
+        volume = 2.0 * np.log1p(bend / (2.0 * self.weight(k) * degree + problem.ridge[who]))
         reach = 2.0 * problem.clip * scale + s * volume
         return Terms(Mechanism.OBJECTIVE_LAPLACE, View.NEIGHBOURS, reach, s, nothing)
 

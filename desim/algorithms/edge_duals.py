@@ -5,6 +5,9 @@ late the two ends of a link would add different differences, the sum of the dual
 zero for good, and the limit would be wrong. There an agent sends the sum S_i of its models so far
 as well: both ends take gamma_ij = rho (S_i - S_j) at the newest iteration of j that i has heard, so
 that gamma_ij = -gamma_ji whenever both have heard the same, and a later message mends a lost one.
+
+Agents that never wait (`policy: each`) keep what edge_pairs says, which stands for both: there the
+neighbours' sum is 0, and the duals are what is left of the pull rho (d_i w_i + 0) - gamma_i.
 """
 
 from collections.abc import Generator
@@ -13,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.algorithms.edge_pairs import EdgePairs
 from desim.engine.requests import Heard
 from desim.engine.world import Settings
 from desim.kernels.speed import speeds_into
@@ -27,7 +31,7 @@ def apart(settings: Settings, work: Array) -> list[str]:
     older differences: then they grow.
     """
     graph, policy, who = settings.graph, settings.policy, np.arange(len(work))
-    if graph is None or policy.kind == "all":
+    if graph is None or policy.kind != "deadline":
         return []
     speed = np.empty(len(work))
     speeds_into(settings.speeds, who, np.ones_like(who), speed)
@@ -52,9 +56,13 @@ class EdgeDuals:
     def __init__(self, us: Any, x0: Array, penalty: float, settings: Settings) -> None:
         policy = settings.policy
         self.us, self.penalty, self.dim = us, penalty, x0.shape[1]
-        self.barrier = policy.kind == "all"
+        self.barrier, self.pairs = policy.kind == "all", None
         self.within = np.inf if self.barrier else policy.value
         self.degree = us.degree[:, None]
+        if policy.kind == "each":
+            self.pairs = EdgePairs(us, x0, penalty, settings)
+            us.dual = self._rest(self.pairs, x0[us.who])
+            return
         us.dual = np.zeros((len(us.who), self.dim))
         self.number, self.summed = 0, np.zeros((len(us.who), self.dim))
         self.past, self.forgotten = [self.summed], 0  # S_i after iterations forgotten, ...
@@ -63,13 +71,30 @@ class EdgeDuals:
 
     def neighbours(self) -> Array:
         """Sum (n, dim) of the neighbours' models as they were last heard."""
+        if self.pairs is not None:
+            return np.zeros((len(self.degree), self.dim))
         return np.asarray(self.us.sum(self.heard)[:, : self.dim])
 
-    def exchange(self, w: Array) -> Generator[Any, Heard, Array]:
-        """Send models w (n, dim), hear the neighbours' and return the new duals (n, dim)."""
+    def rows(self) -> NDArray[np.int64]:
+        """Which of `us` hears each message, (messages,)."""
+        pointer = self.heard.pointer
+        return np.repeat(np.arange(len(pointer) - 1), np.diff(pointer))
+
+    def models(self) -> Array:
+        """The neighbours' models (messages, dim) as they were last heard."""
+        return np.asarray(self.heard.values[self.heard.index][:, : self.dim])
+
+    def exchange(self, w: Array, where: Any = None) -> Generator[Any, Heard, Array]:
+        """Send models w (n, dim), hear the neighbours' and return the new duals (n, dim).
+
+        where (n,): with a barrier, who has a new model; the others say only that they have none.
+        """
         us = self.us
+        if self.pairs is not None:
+            yield from self.pairs.exchange(w)
+            return self._rest(self.pairs, w)
         if self.barrier:
-            us.send(w)
+            us.send(w, where=where)
             self.heard = yield us.gather()
             return np.asarray(us.dual + self.penalty * (self.degree * w - us.sum(self.heard)))
         self.number, self.summed = self.number + 1, self.summed + w
@@ -78,12 +103,15 @@ class EdgeDuals:
         self.heard = yield us.gather(self.within)
         return self.penalty * self._differences()
 
+    def _rest(self, pairs: EdgePairs, w: Array) -> Array:
+        """What to take from rho d w, w (n, dim), to be left with the pull of all neighbours."""
+        return np.asarray(self.penalty * self.degree * w - pairs.pull())
+
     def _differences(self) -> Array:
         """Sums (n, dim) over links of S_i - S_j, both after the iteration of j that i has heard."""
         pointer, links = self.heard.pointer, np.arange(len(self.heard.index))
-        values = self.heard.values[self.heard.index]
+        values, rows = self.heard.values[self.heard.index], self.rows()
         number = values[:, -1].astype(np.int64)
-        rows = np.repeat(np.arange(len(pointer) - 1), np.diff(pointer))
         between = -values[:, self.dim : -1]
         for one in np.unique(number):
             heard = number == one

@@ -36,6 +36,7 @@ class FedPD(Method):
     summary = "primal-dual: local training on augmented Lagrangians, full participation"
     paper = "Zhang, Hong, Dhople, Yin, Liu 2021"
     Parameters = Parameters
+    models = "any"
     partial: ClassVar[bool] = False
     noises = ("gaussian",)
     cures = ("algorithm.local.step", "algorithm.eta")

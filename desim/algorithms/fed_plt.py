@@ -46,6 +46,7 @@ class FedPLT(Method):
     summary = "Peaceman-Rachford splitting with local training, composite h, private local steps"
     paper = "Bastianello, Liu, Johansson 2024"
     Parameters = Parameters
+    models = "any"
     has_prox = True
     noises = ("gaussian",)
     cures = ("algorithm.local.step", "algorithm.rho")

@@ -20,7 +20,7 @@ def claimed(local: LocalTraining, init: Any, releases: pd.DataFrame, delta: floa
         return None
     rows = once(releases)
     rounds = summed(rows["agent"], np.ones(len(rows)), problem.agents)
-    reach, modulus = 2.0 * problem.clip * problem.scale, problem.moduli[0]
+    reach, modulus = 2.0 * problem.clip * problem.scale, np.maximum(problem.moduli[0], 0.0)
     c = proposition_4(reach, local.tau, modulus, local.gamma, rounds * local.local.epochs)
     epsilon = np.where(rounds > 0, approximate(np.where(rounds > 0, c, 0.0), delta), 0.0)
     unmet = tuple(_unmet(local, init, rounds))
@@ -39,6 +39,8 @@ def _unmet(local: LocalTraining, init: Any, rounds: Array) -> Iterator[str]:
         yield "gradients are not clipped, so L of Assumption 3 is infinite"
     if not (local.problem.moduli[0] > 0.0).all():
         yield "local losses are not strongly convex"
+    if local.problem.clipped and not local.problem.loss.linear:
+        yield "clipped gradients of a layered model are those of no convex function"
     if (local.gamma >= 2.0 / local.hi).any():
         yield "a step gamma is not below 2 / (smoothness + 1/rho)"
     if len(set(rounds.tolist())) > 1:

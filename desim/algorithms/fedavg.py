@@ -40,6 +40,7 @@ class FedAvg(Method):
     summary = "federated averaging of locally trained models, all agents weighing the same"
     paper = "McMahan, Moore, Ramage, Hampson, Aguera y Arcas 2017"
     Parameters = Parameters
+    models = "any"
     noises = ("gaussian",)
     cures = ("algorithm.local.step", "algorithm.global_step")
     policies = ("all", "deadline", "quorum", "buffer", "each")

@@ -41,6 +41,7 @@ class FedLin(Method):
     summary = "local steps corrected by the global gradient, two exchanges in a round"
     paper = "Mitra, Jaafar, Pappas, Hassani 2021"
     Parameters = Parameters
+    models = "any"
     noises = ("gaussian",)
     cures = ("algorithm.local.step", "algorithm.local.epochs")
     policies = ("all", "deadline", "quorum")

@@ -40,6 +40,7 @@ class FiveGCS(Method):
     summary = "primal-dual local training with client sampling"
     paper = "Grudzien, Malinovsky, Richtarik 2022"
     Parameters = Parameters
+    models = "convex"
     noises = ("gaussian",)
     cures = ("algorithm.local.step", "algorithm.tau", "algorithm.gamma")
     policies = ("all", "deadline", "quorum", "buffer", "each")

@@ -37,6 +37,7 @@ class GradientDescent(Method):
     summary = "all data at one agent: plain or accelerated steps, composite h, noisy models"
     paper = "Nesterov 2018"
     Parameters = Parameters
+    models = "any"
     has_prox = True
     noises = ("gaussian", "laplace", "discrete-gaussian", "schedule")
     cures = ("algorithm.step",)
@@ -47,7 +48,7 @@ class GradientDescent(Method):
         lo, hi = self.problem.moduli
         self.accelerated = self.parameters.solver == "accelerated"
         self.auto = float(auto_step(lo, hi, self.accelerated)[0])
-        root = np.sqrt(lo / hi)
+        root = np.sqrt(np.maximum(lo, 0.0) / hi)
         self.momentum = float(((1.0 - root) / (1.0 + root))[0]) if lo[0] > 0.0 else None
         beta = (1.0 if self.momentum is None else self.momentum) if self.accelerated else 0.0
         bound = stable_step(hi, beta)

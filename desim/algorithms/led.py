@@ -44,6 +44,7 @@ class Led(Method):
     summary = "local exact diffusion: local steps corrected by duals, on a star or on a graph"
     paper = "Alghunaim 2023"
     Parameters = Parameters
+    models = "any"
     partial: ClassVar[bool] = False
     noises = ("gaussian",)
     cures = ("algorithm.local.step", "algorithm.beta")

@@ -15,13 +15,22 @@ from desim.engine.world import Settings
 from desim.errors import InputError
 from desim.fields import Local
 from desim.kernels.exact import solve_rows
-from desim.kernels.local import Plan, Trainer, plan_for, without_noise
+from desim.kernels.local import Trainer
+from desim.kernels.plan import Plan, plan_for, without_noise
 from desim.keys import seed_word
 from desim.privacy.ledger import Mechanism, Terms, View, plain
 from desim.privacy.mechanisms import DynamicZcdp, Noise
 from desim.problem import Problem
 
 STABLE = "the bound of stable steps, 2/(smoothness + q) without momentum,"
+
+
+def oversized(key: str, batch: int | None, problem: Problem) -> list[str]:
+    """What is wrong with a batch that no agent can fill; who has fewer rows takes all of them."""
+    most = int(problem.rows.max())
+    if batch is None or batch <= most:
+        return []
+    return [f"{key}: found {batch}; allowed: 1 to {most}, the most rows that an agent has"]
 
 
 class LocalTraining:
@@ -74,6 +83,7 @@ class LocalTraining:
                     f"algorithm.local.{key}: found {len(given)} entries; allowed: one, or one for "
                     f"each of the {n} agents"
                 )
+        found += oversized("algorithm.local.batch", local.batch, problem)
         if "exact" in local.solvers:
             if len(local.solvers) > 1:
                 found.append("algorithm.local.solver: exact cannot be mixed with other solvers")
@@ -87,7 +97,7 @@ class LocalTraining:
             found.append(
                 "privacy.noise: {phi, growth} belongs to zcdp-nfl; give sigma or local.tau"
             )
-        elif noise is not None and noise.decay != 1.0:
+        elif noise is not None and not noise.constant:
             found.append("privacy.noise.decay: local steps have constant noise; allowed: 1")
         if noise is not None and "noisy" not in local.solvers:
             found.append(
@@ -109,7 +119,9 @@ class LocalTraining:
         lo, hi = lo + self.q, hi + self.q
         accelerated = np.array([s == "accelerated" for s in self.solvers])
         self.lo, self.hi = lo, hi
-        beta = (np.sqrt(hi) - np.sqrt(lo)) / (np.sqrt(hi) + np.sqrt(lo))
+        beta = np.zeros_like(hi)
+        if self.problem.loss.convex:
+            beta = (np.sqrt(hi) - np.sqrt(lo)) / (np.sqrt(hi) + np.sqrt(lo))
         if isinstance(step, str):
             return auto_step(lo, hi, accelerated), beta
         given = np.broadcast_to(np.asarray(step, float), lo.shape)
@@ -134,15 +146,17 @@ class LocalTraining:
         Shifted divergence over Ne contractions by chi with shift gamma L per step (L = 2 clip
         scale_i, replace-one) and noise variance 2 gamma tau^2: a Gaussian release of sensitivity
         gamma L sqrt((1 - chi^Ne)(1 + chi) / ((1 - chi)(1 + chi^Ne))) (Bok, Su, Altschuler 2024).
+        chi is a step's Lipschitz constant; where it does not contract, Ne releases compose.
         """
         problem, gamma = self.problem, self.gamma
         if "noisy" not in self.solvers:
             return plain(problem.agents, View.COORDINATOR)
-        chi = np.maximum(np.abs(1.0 - gamma * self.lo), np.abs(1.0 - gamma * self.hi))
+        chi = self._lipschitz()
         power = chi**n_e
         with np.errstate(divide="ignore", invalid="ignore"):
             factor = (1.0 - power) * (1.0 + chi) / ((1.0 - chi) * (1.0 + power))
             steps = np.where(chi == 1.0, float(n_e), (1.0 - power) / (1.0 - chi))
+        steps = np.where(np.isinf(chi) & (n_e > 1), np.inf, np.where(np.isinf(chi), 1.0, steps))
         factor = np.where(chi < 1.0, factor, float(n_e))
         reach = 2.0 * problem.clip * problem.scale
         return Terms(
@@ -153,6 +167,17 @@ class LocalTraining:
             np.full(problem.agents, np.nan),
             coupled=np.where(self.tau > 0.0, gamma * reach * steps, np.inf),
         )
+
+    def _lipschitz(self) -> Array:
+        """Lipschitz constants (agents,) of one step.
+
+        A layered model's clipped gradient is that of no convex function: its part is only bounded.
+        """
+        if self.problem.loss.linear:
+            ends = 1.0 - self.gamma * np.array([self.lo, self.hi])
+            return np.asarray(np.abs(ends).max(axis=0))
+        certain = self.problem.ridge + self.q
+        return np.abs(1.0 - self.gamma * certain) + self.gamma * (self.hi - certain)
 
     @staticmethod
     def no_exact(local: Local, reason: str) -> list[str]:

@@ -43,8 +43,10 @@ class Method:
     paper: ClassVar[str]
     Parameters: ClassVar[type[Strict]]
     smooth_only: ClassVar[bool] = True
+    models: ClassVar[Literal["linear", "convex", "any"]] = "linear"  # convex: softmax; any: mlp too
     has_prox: ClassVar[bool] = False
     policies: ClassVar[tuple[str, ...]] = ("all",)
+    once: ClassVar[bool] = False  # a protocol of one round, after which the run is over
     noises: ClassVar[tuple[str, ...]] = ("gaussian", "schedule")  # laplace, discrete-gaussian
     proportional: ClassVar[bool] = True  # whether noise lowers all of the cost, for a target
     cures: ClassVar[tuple[str, ...]] = ("the step",)  # keys to change when a model diverges

@@ -71,10 +71,10 @@ class ORZO(Method):
 
     def step(self, us: Any, w: Array, key: Any, deviation: Array) -> Array:
         """One step (n, dim) from w (n, dim)."""
-        p = self.parameters
+        p, seed = self.parameters, self.estimates.directions(us, self.settings.seed)
         return np.asarray(
             descend(
-                us.who, w, us.round, self.settings.seed, self.problem.data, inner=1,
+                us.who, w, us.round, seed, self.problem.data, inner=1,
                 samples=p.samples, u1=p.u1, step=p.step, first=us.round, deviation=deviation,
                 noise=key,
             )

@@ -14,25 +14,14 @@ import pandas as pd
 
 from desim.algorithms.edge_duals import EdgeDuals, apart
 from desim.algorithms.method import Array, Ingredients, Method, Program
+from desim.algorithms.minimisation import Minimisation, minimisers
 from desim.algorithms.zcdp_claim import dynamic, unbounded
-from desim.errors import RunError
-from desim.fields import Count, Init, Positive, Strict
+from desim.fields import Positive, Strict
 from desim.kernels.argmin import minimise
 from desim.privacy.bounds.claims import Claim
 from desim.privacy.ledger import Terms, View
 from desim.privacy.mechanisms import Noise, terms
 from desim.problem import Problem
-
-
-class Minimisation(Strict):
-    """tolerance, passes: of a minimisation; init: x0."""
-
-    tolerance: Positive = 1e-10
-    """largest gradient norm that a minimisation leaves"""
-    passes: Count = 1
-    """passes over its rows that a minimisation takes of an agent's time"""
-    init: Init = Init.of("zeros")
-    """x0, which the neighbours know from the start"""
 
 
 class Parameters(Minimisation):
@@ -50,23 +39,22 @@ class PADMM(Method):
     summary = "ADMM on a graph: every agent minimises exactly and adds decaying noise"
     paper = "Ding, Zhang, Chen, Xue, Zhu, Pan 2019"
     Parameters: ClassVar[type[Strict]] = Parameters
-    policies = ("all", "deadline")
+    policies: ClassVar[tuple[str, ...]] = ("all", "deadline", "each")
     noises: ClassVar[tuple[str, ...]] = (
         "gaussian", "laplace", "discrete-gaussian", "schedule", "classical",
     )  # fmt: skip
     cures: ClassVar[tuple[str, ...]] = ("algorithm.rho",)
+    letter: ClassVar[str] = "rho"  # what the paper calls the penalty
+    accuracy: ClassVar[str] = "tolerance"  # and the gradient norm that a minimisation leaves
 
     def __init__(self, ingredients: Ingredients) -> None:
         super().__init__(ingredients)
-        self.tolerance, self.rho = self.parameters.tolerance, self.penalty
+        self.tolerance = float(getattr(self.parameters, self.accuracy))
+        self.goal = 0.01 * self.tolerance  # what the last step of Newton's method mostly reaches
+        self.rho = float(getattr(self.parameters, self.letter))
         self.x0 = ingredients.settings.initial("x0")
         self.work = self.parameters.passes * self.problem.rows.astype(float)
         self.warnings += apart(self.settings, self.work)
-
-    @property
-    def penalty(self) -> float:
-        """What the differences of two models weigh."""
-        return float(self.parameters.rho)
 
     @classmethod
     def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:
@@ -77,7 +65,7 @@ class PADMM(Method):
         """The recursion for agents `us`."""
         rho, degree = self.rho, us.degree[:, None]
         us.x = us.w = self.x0[us.who]
-        edges = EdgeDuals(us, self.x0, rho, self.settings)
+        edges = self.edges(us)
         work = self.work[us.who]
         for k in us.rounds():
             v = rho * (degree * us.w + edges.neighbours()) - us.dual
@@ -87,27 +75,21 @@ class PADMM(Method):
             us.w = us.release(us.x, self.terms(us.who, us.degree, k))  # (8)
             us.dual = yield from edges.exchange(us.w)  # (9)
 
+    def edges(self, us: Any) -> EdgeDuals:
+        """What agents `us` know of their neighbours, and their duals."""
+        return EdgeDuals(us, self.x0, self.rho, self.settings)
+
     def argmin(self, us: Any, w: Array, v: Array, c: Array) -> Array:
-        """Argmin f_i + (c/2) ||.||^2 - v. from w, and the gradient norm left: (n, dim + 1)."""
-        found, left = minimise(us.who, w, c[:, 0], v, self.tolerance, self.problem.data)
-        return np.column_stack([found, left])
+        """Argmin f_i + (c/2) ||.||^2 - v. from w, and what is left of a gradient: (n, dim + 2)."""
+        return np.hstack(minimise(us.who, w, c[:, 0], v, self.goal, self.problem.data))
 
     def checked(self, us: Any, found: Array) -> Array:
         """The minimisers (n, dim); RunError where the tolerance that the ledger counts on fails."""
-        left = found[:, -1]
-        short = np.flatnonzero(us.live & (left > self.tolerance) & (left < np.inf))
-        if len(short):
-            r = short[np.argmax(left[short])]
-            error = RunError(
-                f"agent {us.who[r]} could not minimise to algorithm.tolerance "
-                f"{self.tolerance:g} in round {us.round[r]}: rounding leaves a gradient of norm "
-                f"{left[r]:.6g}; raise it, or change {self.cures[0]} where models grow without end"
-            )
-            error.time = float(us.clock[r])
-            raise error
-        return np.ascontiguousarray(found[:, :-1])
+        private = self.noise is not None and self.problem.clipped
+        keys = f"algorithm.{self.accuracy}, {self.cures[0]}"
+        return minimisers(us, found, self.tolerance, private, keys)
 
-    def planned(self, k: int) -> Terms:
+    def planned(self, k: int) -> Terms | None:
         """Terms (agents,) of round k."""
         graph = self.settings.graph
         assert graph is not None

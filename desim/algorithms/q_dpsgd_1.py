@@ -1,32 +1,30 @@
 """Q-DPSGD-1: decentralised SGD with deadlines, quantised messages and noise on the gradients.
 
 Ding 2021, dissertation, Algorithm 4 and eqs. (26), (27). The quantiser has the 2^s levels
--2^(s-1) .. 2^(s-1) - 1 (the printed range has 1.5 * 2^s).
+-2^(s-1) .. 2^(s-1) - 1 (the printed range has 1.5 * 2^s); |S| is V T_d rounded down; a batch is a
+fresh uniform subset, not the first rows. T_c s/16 is what the network takes for s bits a number.
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
-from desim.algorithms.method import Array, Ingredients, Method, Program
-from desim.fields import Count, Init, Positive, Seconds, Share, Step, Strict
+from desim.algorithms.decentralised_sgd import Averaging, DecentralisedSGD
+from desim.algorithms.method import Ingredients, Program
+from desim.algorithms.q_dpsgd_claim import claimed, lipschitz
+from desim.fields import Count, Positive, Seconds, Share, Strict
 from desim.kernels.codecs import quantize
-from desim.kernels.gradients import batch_gradient
 from desim.kernels.speed import fitting, speeds_into
-from desim.privacy.bounds.claims import Claim, once, summed
-from desim.privacy.bounds.conversions import own_order
-from desim.privacy.bounds.theorems import BY_NAME
-from desim.privacy.ledger import Terms, View
-from desim.privacy.mechanisms import DynamicZcdp, Gaussian, Noise, terms
+from desim.privacy.bounds.claims import Claim, once
+from desim.privacy.ledger import Terms
+from desim.privacy.mechanisms import Gaussian, Noise
 from desim.problem import Problem
 
 
-class Parameters(Strict):
-    """alpha: gradient step; mixing: the paper's epsilon; bits, resolution: quantiser's s, eta."""
+class Parameters(Averaging):
+    """mixing: the paper's epsilon; bits, resolution: the quantiser's s and eta; deadline: T_d."""
 
-    alpha: Step
-    """gradient step in iteration k = 1, 2, ..."""
     mixing: Share
     """weight of the averaging step (the paper's epsilon)"""
     bits: Count
@@ -35,39 +33,35 @@ class Parameters(Strict):
     """eta: distance between two levels"""
     deadline: Seconds
     """T_d: time for gradients in each iteration"""
-    kappa: Positive | None = None
-    """W = I - L / kappa; default: the largest eigenvalue of the Laplacian L"""
-    init: Init = Init.of("zeros")
-    """x0, a public start"""
+    least: Count = 1
+    """with fewer samples at the deadline there is no gradient, no noise and no cost"""
 
 
-class QDPSGD1(Method):
+class QDPSGD1(DecentralisedSGD):
     """Noise enters the state, so what is sent is post-processing of noisy gradients."""
 
     name = "q-dpsgd-1"
-    kind = "graph"
     summary = (
         "decentralised SGD: as many samples as fit a deadline, noisy gradients, s-bit messages"
     )
     paper = "Ding 2021, Algorithm 4"
-    Parameters = Parameters
-    smooth_only = True
-    noises = ("gaussian", "laplace", "discrete-gaussian")
+    Parameters: ClassVar[type[Strict]] = Parameters
     cures = ("algorithm.alpha", "algorithm.mixing")
 
     def __init__(self, ingredients: Ingredients) -> None:
         super().__init__(ingredients)
-        graph = ingredients.settings.graph
-        assert graph is not None
-        laplacian = graph.laplacian()
-        kappa = self.parameters.kappa or float(np.linalg.eigvalsh(laplacian)[-1])
-        self.W = np.eye(graph.agents) - laplacian / kappa
-        if self.W.diagonal().min() < 0.0:
+        half, eta = 2.0 ** (self.parameters.bits - 1), self.parameters.resolution
+        self.ends = -half * eta, (half - 1.0) * eta
+        if self.x0.min() < self.ends[0] or self.x0.max() > self.ends[1]:
             self.warnings.append(
-                f"algorithm.kappa: {kappa:g} gives an agent a negative weight for itself; allowed "
-                f"without this warning: at least the largest degree, {graph.degree.max()}"
+                f"algorithm.resolution: {self.held}, the start {self.x0.min():.3g} to "
+                f"{self.x0.max():.3g}: messages are cut and biased"
             )
-        self.x0 = ingredients.settings.initial("x0")
+
+    @property
+    def held(self) -> str:
+        """Which numbers a message can hold, in words."""
+        return f"{self.parameters.bits} bits hold {self.ends[0]:.3g} to {self.ends[1]:.3g}"
 
     @classmethod
     def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:
@@ -77,8 +71,6 @@ class QDPSGD1(Method):
             found.append(f"algorithm.bits: found {parameters.bits}; allowed: 2 to 52")
         if not parameters.deadline > 0.0:
             found.append("algorithm.deadline: found 0; allowed: a duration > 0")
-        if isinstance(noise, DynamicZcdp):
-            found.append("privacy.noise: {phi, growth} belongs to zcdp-nfl; give kind and sigma")
         return found
 
     def agents(self, us: Any) -> Program:
@@ -86,52 +78,40 @@ class QDPSGD1(Method):
         p, eps, T_d = self.parameters, self.parameters.mixing, self.parameters.deadline
         w_own, w_link = self.W.diagonal()[us.who][:, None], us.link_weights(self.W)
         us.x = self.x0[us.who]
+        us.known(self.x0)
         for k in us.rounds():
-            z = quantize(self.settings.seed, us.who, us.round, us.x, p.resolution, p.bits)
+            z = quantize(self.settings.seed, us.who, us.round, us.x, p.resolution, p.bits)  # (26)
             us.send(z, bits=p.bits * self.problem.dim)  # line 4
-            heard = yield us.gather()  # line 5
-            samples = np.minimum(us.capacity(T_d), self.problem.rows[us.who])
-            some = samples > 0
+            heard = yield us.gather(self.within)  # line 5
+            samples = self.samples(us.speed(), us.who)
             g = yield us.compute(
                 self.batch_gradient, us.x, samples, work=samples, seconds=T_d
             )  # lines 6-7
-            g = us.release(g, self.terms(us.who, k, samples), where=some)
+            g = us.release(g, self.terms(us.who, k, samples), where=samples > 0)
             mixed = (1.0 - eps + eps * w_own) * us.x + eps * us.sum(heard, w_link)
-            us.x = mixed - self.parameters.alpha.at(k) * eps * g  # (27)
+            us.x = mixed - self.alpha.at(k) * eps * g  # (27)
             us.report(us.x)
 
-    def batch_gradient(self, us: Any, x: Array, samples: Any) -> Array:
-        """Mean clipped gradients (n, dim) over fresh uniform batches of samples (n,) rows, or 0."""
-        return np.asarray(
-            batch_gradient(us.who, x, samples, us.round, self.settings.seed, self.problem.data)
-        )
+    def samples(self, speed: Any, who: Any) -> Any:
+        """Rows (n,) that agents who (n,) of these speeds (n,) 1/s have seen at the deadline."""
+        fit = np.minimum(fitting(speed, self.parameters.deadline), self.problem.rows[who])
+        return np.where(fit >= self.parameters.least, fit, 0)
 
-    def planned(self, k: int) -> Terms:
-        """Terms (agents,) of round k: speeds, and with them samples, are known before the run."""
+    def foreseen(self, k: int) -> Any:
+        """Rows (agents,) of everybody's batch in round k: speeds do not depend on the run."""
         who = np.arange(self.problem.agents)
         speed = np.empty(len(who))
         speeds_into(self.settings.speeds, who, np.full_like(who, k), speed)
-        return self.terms(
-            who, k, np.minimum(fitting(speed, self.parameters.deadline), self.problem.rows)
-        )
+        return self.samples(speed, who)
 
-    def terms(self, who: Any, k: int, samples: Any) -> Terms:
-        """Sensitivity 2 K / |S| of the mean over |S| of m sampled rows (2 K m / |S| of a sum)."""
-        rows = self.problem.rows[who]
-        reach = 2.0 * self.problem.clip * self.problem.scale[who] * rows
-        with np.errstate(divide="ignore", invalid="ignore"):
-            delta = np.where(samples > 0, reach / samples, 0.0)
-        return terms(self.noise, View.NEIGHBOURS, k, delta, self.problem.dim, samples / rows)
+    def planned(self, k: int) -> Terms:
+        """Terms (agents,) of round k."""
+        return self.terms(np.arange(self.problem.agents), k, self.foreseen(k))
 
     def claim(self, releases: pd.DataFrame, delta: float) -> Claim | None:
         """Theorem 11 for the rounds in which an agent had a sample at its deadline."""
         if not isinstance(self.noise, Gaussian):
             return None
-        rows, problem = once(releases), self.problem
-        m, agent = problem.rows, rows["agent"].to_numpy()
-        sigma = rows["scale"].to_numpy() / (problem.clip * problem.scale * m)[agent]
-        with np.errstate(divide="ignore"):
-            curve = summed(agent, 8.0 / (m[agent] * sigma) ** 2, problem.agents)
-        unmet = () if problem.clipped else ("gradients are not clipped, so K is infinite",)
-        bound = BY_NAME["q-dpsgd-1/theorem-11"]
-        return Claim(bound, own_order(curve, delta), delta, "RDP at the paper's order", unmet)
+        rows = once(releases)
+        reach = lipschitz(self.problem, rows)
+        return claimed(self.problem, "q-dpsgd-1/theorem-11", rows, reach, delta)

@@ -39,6 +39,7 @@ class Scaffold(Method):
     summary = "local steps corrected by control variates"
     paper = "Karimireddy, Kale, Mohri, Reddi, Stich, Suresh 2020"
     Parameters = Parameters
+    models = "any"
     noises = ("gaussian",)
     cures = ("algorithm.local.step", "algorithm.global_step")
     policies = ("all", "deadline", "quorum", "buffer", "each")

@@ -27,9 +27,12 @@ def stable_step(hi: Array, beta: ArrayLike) -> Array:
 
 
 def beyond(key: str, gamma: ArrayLike, bound: Array, what: str) -> list[str]:
-    """A warning that steps gamma (n,) are not below `bound` (n,), of agents where these differ."""
+    """A warning that steps gamma (n,) are not below `bound` (n,), of agents where these differ.
+
+    A bound of 0 is none: nothing is known of the smoothness.
+    """
     steps = np.broadcast_to(np.asarray(gamma, float), bound.shape)
-    bad = np.flatnonzero(steps >= bound)
+    bad = np.flatnonzero((steps >= bound) & (bound > 0.0))
     if not len(bad):
         return []
     i = int(bad[np.argmax(steps[bad] / bound[bad])])

@@ -44,6 +44,7 @@ class Tamuna(Method):
     summary = "random numbers of local steps, cohorts, compressed replies"
     paper = "Condat, Agarsky, Malinovsky, Richtarik 2023"
     Parameters = Parameters
+    models = "any"
     noises = ("gaussian",)
     cures = ("algorithm.local.step", "algorithm.chi")
     policies = ("all", "deadline", "quorum")

@@ -43,8 +43,9 @@ class ZcdpNfl(Method):
     summary = "linearised ADMM on a graph with dynamic zCDP noise, smooth and nonsmooth losses"
     paper = "Gauthier, Gratton, Venkategowda, Werner 2023"
     Parameters = Parameters
+    models = "any"
     smooth_only = False
-    policies = ("all", "deadline")
+    policies = ("all", "deadline", "each")
     noises: ClassVar[tuple[str, ...]] = (
         "gaussian",
         "laplace",

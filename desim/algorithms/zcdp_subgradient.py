@@ -16,7 +16,7 @@ from desim.algorithms.steps import beyond
 from desim.algorithms.zcdp_claim import dynamic, unbounded
 from desim.fields import Init, Positive, Step, Strict
 from desim.kernels.gradients import gradient
-from desim.network.mixing import mixing_matrix
+from desim.network.mixing import against_themselves, mixing_matrix
 from desim.privacy.bounds.claims import Claim
 from desim.privacy.ledger import Terms, View
 from desim.privacy.mechanisms import Noise, terms
@@ -46,8 +46,9 @@ class ZcdpSubgradient(Method):
     summary = "distributed subgradient method with dynamic zCDP noise, smooth and nonsmooth losses"
     paper = "Nedic, Ozdaglar 2009; Gauthier, Gratton, Venkategowda, Werner 2023"
     Parameters = Parameters
+    models = "any"
     smooth_only = False
-    policies = ("all", "deadline")
+    policies = ("all", "deadline", "each")
     noises = ("gaussian", "laplace", "discrete-gaussian", "schedule", "classical")
     cures = ("algorithm.step",)
 
@@ -61,13 +62,11 @@ class ZcdpSubgradient(Method):
         if self.alpha.decay.exponent == 0.0 and np.isfinite(hi).all():
             bound = np.array([(1.0 + np.linalg.eigvalsh(self.W)[0]) / hi.max()])
             self.warnings += beyond("algorithm.step", self.alpha.initial, bound, STABLE)
-        least = float(self.W.diagonal().min())
-        if least < 0.0:
+        if ingredients.settings.policy.kind == "each":
             self.warnings.append(
-                f"algorithm.kappa: {given.kappa or 'the default'} gives an agent the weight "
-                f"{least:.3g} for itself; allowed without this warning: at least the largest "
-                f"degree, {graph.degree.max()}, or weights: metropolis"
+                "policy: each: agents that take more steps than others weigh more in what is found"
             )
+        self.warnings += against_themselves(self.W, graph, given.kappa)
 
     @classmethod
     def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:
@@ -77,7 +76,7 @@ class ZcdpSubgradient(Method):
     def agents(self, us: Any) -> Program:
         """Eq. 3 for agents `us`; where a message is late they mix the last they have heard."""
         policy = self.settings.policy
-        within = policy.value if policy.kind == "deadline" else np.inf
+        within, waits = policy.value or np.inf, policy.kind != "each"
         w_own, w_link = self.W.diagonal()[us.who][:, None], us.link_weights(self.W)
         us.x = us.w = self.x0[us.who]
         heard = us.known(self.x0)
@@ -87,7 +86,7 @@ class ZcdpSubgradient(Method):
             us.report(us.x)
             us.w = us.release(us.x, self.terms(us.who, k))
             us.send(us.w)
-            heard = yield us.gather(within)
+            heard = yield us.gather(within) if waits else us.arrived()
 
     def subgradient(self, us: Any, w: Array) -> Array:
         """Subgradients (n, dim) of f_i at w (n, dim)."""

@@ -25,13 +25,13 @@ Job = Callable[..., Array]
 
 
 class Estimates:
-    """Estimates of one round: `samples` differences in each of `steps` steps."""
+    """Estimates of one round: `samples` (agents,) differences in each of `steps` steps."""
 
     def __init__(
-        self, problem: Problem, noise: Noise | None, samples: int, steps: int, view: View
+        self, problem: Problem, noise: Noise | None, samples: Any, steps: int, view: View
     ) -> None:
         self.problem, self.noise, self.view = problem, noise, view
-        self.count = samples * steps
+        self.count = np.asarray(samples, float) * steps
         self.work = 2.0 * self.count * problem.rows
         self.warnings: list[str] = []
         if noise is None:
@@ -44,6 +44,10 @@ class Estimates:
     def problems(problem: Problem, noise: Noise | None) -> list[str]:
         """Return what is wrong with this combination, one line each."""
         return unbounded(noise, problem)
+
+    def directions(self, us: Any, seed: int) -> int:
+        """Seed of the directions: the run's, or, where they are the only noise, that of noise."""
+        return seed if self.noise is not None else int(us.noise_seed)
 
     def planned(self, k: int) -> Terms:
         """Terms (agents,) of all estimates of round k."""

@@ -74,10 +74,10 @@ class ZOOADMM(Method):
 
     def estimate(self, us: Any, u: Array, key: Any, deviation: Array) -> Array:
         """Estimates (n, dim) of gradients of the losses at u (n, dim)."""
-        p = self.parameters
+        p, seed = self.parameters, self.estimates.directions(us, self.settings.seed)
         return np.asarray(
             estimates(
-                us.who, u, us.round, self.settings.seed, self.problem.data, samples=p.samples,
+                us.who, u, us.round, seed, self.problem.data, samples=p.samples,
                 u2=p.width.at(us.round), deviation=deviation, noise=key,
             )
         )  # fmt: skip

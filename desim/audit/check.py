@@ -109,12 +109,16 @@ def _releases(one: Transcript, replay: Transcript, agent: int) -> list[Row]:
 def _bounds(batch: Released) -> list[tuple[int, Array]]:
     """Orders of norms and what differences of outputs with the same noise are held to in them.
 
-    The sensitivity of noise inside a kernel is an equivalent: it bounds no difference itself.
+    The sensitivity of noise inside a kernel is an equivalent, and one that is less than `coupled`
+    supposes what earlier noise has covered: they bound no difference themselves.
     """
     norm = 1 if batch.mechanism is Mechanism.LAPLACE else 2
-    inside = batch.mechanism is Mechanism.NOISY_GRADIENT and batch.coupled is not None
+    if batch.coupled is None:
+        return [(norm, batch.sensitivity)]
+    inside = batch.mechanism is Mechanism.NOISY_GRADIENT
+    inside = inside or bool((batch.coupled > batch.sensitivity).any())
     own = [] if inside else [(norm, batch.sensitivity)]
-    return own if batch.coupled is None else [*own, (2, batch.coupled)]
+    return [*own, (2, batch.coupled)]
 
 
 def _messages(one: Transcript, replay: Transcript, agent: int, bounded: bool) -> list[Row]:

@@ -19,7 +19,7 @@ from desim.privacy.transcript import Transcript
 from desim.problem import Problem
 
 Array = NDArray[np.float64]
-Record = tuple[Array, float]  # features (features,) and label
+Record = tuple[Array, float] | tuple[Array, float, float]  # features, label, protected or not
 ROWS = 8  # how many rows of an agent a search tries
 
 
@@ -34,10 +34,16 @@ class Neighbours:
 
 
 def replaced(problem: Problem, agent: int, row: int, record: Record) -> Problem:
-    """The problem with record `row` of `agent` replaced by (features, label); same moduli."""
+    """The problem with record `row` of `agent` replaced by (features, label); same moduli.
+
+    A third entry says whether it is in the protected group, 1 or 0; without it that stays.
+    """
     A, b, place = problem.A.copy(), problem.b.copy(), _place(problem, agent, row)
-    A[place], b[place] = record
-    other = replace(problem, A=A, b=b)
+    A[place], b[place] = record[:2]
+    z = None if problem.protected is None else problem.protected.copy()
+    if z is not None and len(record) > 2:
+        z[place] = record[2]
+    other = replace(problem, A=A, b=b, protected=z)
     other.__dict__["moduli"] = problem.moduli
     return other
 
@@ -62,7 +68,8 @@ def neighbours(
 ) -> Neighbours:
     """The simulation and its neighbour with record `row` of `agent` replaced.
 
-    record: features (features,) and label; default: the negated features with the same label.
+    record: features (features,), label and perhaps group; default: the negated features with the
+    same label.
     """
     problem = simulation.problem
     if record is None:
@@ -130,6 +137,8 @@ def _costliest(simulation: Simulation, transcript: Transcript) -> int:
 
 def _candidates(problem: Problem, models: Array) -> list[tuple[Record, Record]]:
     """Pairs of opposite records; models (rounds + 1, dim) of the agent whose record it is."""
+    if not problem.loss.linear:
+        return _of_classes(problem)
     _, _, directions = np.linalg.svd(models, full_matrices=True)
     even = np.full(len(directions), 1.0 / np.sqrt(len(directions)))  # the longest in L1
     norm = float(np.linalg.norm(problem.A, axis=1).max()) or 1.0
@@ -143,6 +152,24 @@ def _candidates(problem: Problem, models: Array) -> list[tuple[Record, Record]]:
             else:
                 far = 1e2 * (1.0 + np.abs(problem.b).max() + clip)
                 pairs.append(((a, far), (a, -far)))
+    return pairs if problem.protected is None else _grouped(pairs)
+
+
+def _grouped(pairs: list[tuple[Record, Record]]) -> list[tuple[Record, Record]]:
+    """The pairs, and with the other label, of records in either group."""
+    pairs = pairs + [((x, -b), (u, -c)) for (x, b, *_), (u, c, *_) in pairs]
+    groups = [(z, v) for z in (0.0, 1.0) for v in (0.0, 1.0)]
+    return [((x, b, z), (u, c, v)) for (x, b, *_), (u, c, *_) in pairs for z, v in groups]
+
+
+def _of_classes(problem: Problem) -> list[tuple[Record, Record]]:
+    """Pairs of records of a layered model: opposite ones, and one row in two classes."""
+    norms = np.linalg.norm(problem.A, axis=1)
+    longest, clip = problem.A[np.argmax(norms)], problem.clip if problem.clipped else 1.0
+    even = np.full(problem.A.shape[1], 1.0 / np.sqrt(problem.A.shape[1]))
+    pairs: list[tuple[Record, Record]] = []
+    for a in (longest, 2.5 * clip * even, 10.0 * clip * even):
+        pairs += [((a, 0.0), (a, 1.0)), ((a, 0.0), (-a, 0.0))]
     return pairs
 
 

@@ -21,6 +21,7 @@ WORDS = {
     "absolute": "|a.x - b|",
     "huber": "(a.x - b)^2 up to a knee, then linear",
     "hinge": "max(0, 1 - b a.x), labels b in {-1, 1}",
+    "softmax": "cross-entropy of scores w_c.a, labels b are class numbers",
     "none": "no regulariser",
 }
 

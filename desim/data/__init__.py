@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.data.arrays import read_arrays
+from desim.data.groups import protected_rows
 from desim.data.labels import classes, numbers
 from desim.data.partition import Deal, deal
-from desim.data.prepare import held_out, prepared
+from desim.data.prepare import prepared
 from desim.data.table import Table
 from desim.data.tables import read_table
 from desim.errors import InputError, spelling
@@ -23,7 +24,10 @@ Array = NDArray[np.float64]
 
 
 class Shards(NamedTuple):
-    """Agents' rows A (rows, features) and b (rows,), agent i's start[i]:start[i + 1]; test rows."""
+    """Agents' rows A (rows, features) and b (rows,), agent i's start[i]:start[i + 1]; test rows.
+
+    protected, test_protected (rows,): 1 for rows of the protected group, else 0, if there is one.
+    """
 
     A: Array
     b: Array
@@ -31,6 +35,8 @@ class Shards(NamedTuple):
     test_A: Array | None
     test_b: Array | None
     names: tuple[str, ...]
+    protected: Array | None = None
+    test_protected: Array | None = None
 
 
 def read(
@@ -53,13 +59,14 @@ def read(
         start = np.arange(len(A) + 1) * A.shape[1]
         names = tuple(f"x{j}" for j in range(A.shape[2]))
         return Shards(A.reshape(-1, A.shape[2]), b.ravel(), start, None, None, names)
-    table = read_table(section, agents, seed)
-    groups = None
-    if partition.kind == "by":
-        table, groups = _grouped(table, partition.value, getattr(section, "features", ()))
-    b = numbers(table, getattr(section, "positive", ()), loss)
-    test = held_out(len(b), section.test, seed) if table.test is None else table.test
-    train = ~test
+    apart = (partition.value,) if partition.kind == "by" else ()
+    group = getattr(section, "protected", None)
+    kept = (*apart, group.column) if group else apart
+    named = getattr(section, "features", ())
+    table = read_table(section, agents, seed, [name for name in kept if name not in named])
+    groups = _groups(table, partition.value) if apart else None
+    z = protected_rows(table, group) if group else None
+    b, train, test = numbers(table, getattr(section, "positive", ()), loss), table.train, table.test
     A, test_A, names = prepared(table.A[train], table.A[test], table.names, section)
     how = Deal(
         partition.kind,
@@ -79,17 +86,14 @@ def read(
         test_A if tested else None,
         b[test] if tested else None,
         names,
+        None if z is None else z[train][order],
+        z[test] if z is not None and tested else None,
     )
 
 
-def _grouped(table: Table, column: str, named: Sequence[str]) -> tuple[Table, NDArray[Any]]:
-    """The table without the column that says whose a row is, unless that is named a feature."""
+def _groups(table: Table, column: str) -> NDArray[Any]:
+    """Whose each row is (rows,), as that column says."""
     if column not in table.columns:
         near = spelling(column, table.columns)
         raise InputError(f"problem.partition.by: found no column {column!r} in the data{near}")
-    groups = table.columns[column]
-    if column in table.names and column not in named:
-        keep = [j for j, name in enumerate(table.names) if name != column]
-        names = tuple(table.names[j] for j in keep)
-        table = table._replace(A=table.A[:, keep], names=names)
-    return table, groups
+    return table.columns[column]

@@ -8,15 +8,16 @@ from numpy.typing import NDArray
 
 from desim.data.table import Table
 from desim.errors import InputError
+from desim.layers import MOST_CLASSES, LayeredLoss
 from desim.losses import Loss
-
-MOST_CLASSES = 100
 
 
 def numbers(table: Table, positive: Sequence[object], loss: Loss) -> NDArray[np.float64]:
     """Labels (rows,) as numbers: 1 for `positive` labels and -1 for all others, or the label as is.
 
-    Without `positive`, a loss for two classes takes the greater of exactly two labels as 1.
+    Without `positive`, a loss for two classes takes the greater of exactly two labels as 1. Losses
+    of layered models take class numbers from 0 on: labels that are such numbers as they are, where
+    the loss says how many classes there are, else the place of a label among all, in order.
     """
     found = np.unique(table.labels)
     if positive:
@@ -24,7 +25,9 @@ def numbers(table: Table, positive: Sequence[object], loss: Loss) -> NDArray[np.
         b = np.where(np.isin(table.labels, chosen), 1.0, -1.0)
         if np.all(b == 1.0):
             raise InputError(f"problem.data.positive: every label is positive: {_listed(found)}")
-        return b
+        return b if loss.linear else np.where(b > 0.0, 1.0, 0.0)
+    if not loss.linear:
+        return _class_numbers(table.labels, found, loss)
     if loss.classification:
         if len(found) != 2:
             raise InputError(
@@ -39,10 +42,30 @@ def numbers(table: Table, positive: Sequence[object], loss: Loss) -> NDArray[np.
             f"problem.data.label: {loss.name} loss needs numbers, found {_listed(found)}; choose "
             "a numeric column, or say which labels become 1 by problem.data.positive"
         ) from None
+    _refuse_infinite(b)
+    return b
+
+
+def _refuse_infinite(b: NDArray[Any]) -> None:
     if not np.isfinite(b).all():
         row = int(np.argmax(~np.isfinite(b)))
         raise InputError(f"problem.data.label: row {row + 1} is {b[row]}; allowed: finite numbers")
-    return b
+
+
+def _class_numbers(labels: NDArray[Any], found: NDArray[Any], loss: Loss) -> NDArray[np.float64]:
+    """The class (rows,) of every label, of which `found` are the different ones."""
+    known = loss.classes if isinstance(loss, LayeredLoss) else 0
+    if np.issubdtype(found.dtype, np.number):
+        _refuse_infinite(labels)
+        if known and np.isin(found, np.arange(known)).all():
+            return np.asarray(labels, float)
+    most = known or MOST_CLASSES
+    if len(found) > most:
+        raise InputError(
+            f"problem.data: {loss.name} loss needs classes, found {len(found)} different labels: "
+            f"{_listed(found)}; allowed: at most {most}"
+        )
+    return np.searchsorted(found, labels).astype(float)
 
 
 def classes(labels: NDArray[Any]) -> NDArray[np.int64] | None:

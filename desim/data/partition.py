@@ -6,11 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim import keys
-from desim.data.labels import MOST_CLASSES
 from desim.data.table import Draw
 from desim.distributions import GAMMA, Distribution, draw
 from desim.errors import InputError
 from desim.keys import Stream
+from desim.layers import MOST_CLASSES
 
 Rows = NDArray[np.int64]
 ATTEMPTS = 1000

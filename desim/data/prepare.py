@@ -5,30 +5,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from desim import keys
-from desim.data.table import Draw
-from desim.errors import InputError
-from desim.keys import Stream
-
 Array = NDArray[np.float64]
 
 
-def held_out(rows: int, fraction: float, seed: int) -> NDArray[np.bool_]:
-    """Which of the rows (rows,) are for testing: a uniform subset of that fraction."""
-    test = np.zeros(rows, bool)
-    if fraction > 0.0:
-        size = max(1, round(fraction * rows))
-        if size >= rows:
-            raise InputError(f"problem.data.test: {fraction:g} of {rows} rows leaves none to train")
-        test[keys.subset(seed, Stream.DATA, rows, size, round=Draw.TEST)] = True
-    return test
-
-
 def prepared(
-    A: Array, test_A: Array, names: tuple[str, ...], section: Any
+    A: NDArray[Any], test_A: NDArray[Any], names: tuple[str, ...], section: Any
 ) -> tuple[Array, Array, tuple[str, ...]]:
     """Training and test features, scaled, normalised, with an intercept in front, and names."""
-    A, test_A = _scaled(A, test_A, section.scale)
+    A, test_A = _scaled(np.asarray(A, float), np.asarray(test_A, float), section.scale)
     A, test_A = _normalized(A, section.normalize), _normalized(test_A, section.normalize)
     if section.intercept:
         A, test_A = (np.column_stack([np.ones(len(part)), part]) for part in (A, test_A))
@@ -37,7 +21,10 @@ def prepared(
 
 
 def _scaled(A: Array, test_A: Array, how: str) -> tuple[Array, Array]:
-    """Columns to mean 0 and deviation 1 or to [0, 1], or all by one factor; constant ones to 0."""
+    """Columns to mean 0 and deviation 1, to [0, 1] or by their largest; or all by one factor.
+
+    A column without spread becomes 0, but by its largest absolute value only if that is 0.
+    """
     shift, width = np.zeros(A.shape[1]), np.ones(A.shape[1])
     if how == "standard":
         shift, width = A.mean(axis=0), A.std(axis=0)
@@ -45,6 +32,11 @@ def _scaled(A: Array, test_A: Array, how: str) -> tuple[Array, Array]:
     elif how == "minmax":
         shift, width = A.min(axis=0), np.ptp(A, axis=0)
         width = np.where(width > 0.0, width, np.inf)
+    elif how == "max":
+        width = np.abs(A).max(axis=0)
+        width = np.where(width > 0.0, width, np.inf)
+    elif how == "pixel":
+        width = np.full(A.shape[1], 255.0)
     elif how == "unit-ball":
         width = np.full(A.shape[1], max(float(np.linalg.norm(A, axis=1).max()), 1e-300))
     return (A - shift) / width, (test_A - shift) / width

@@ -20,7 +20,7 @@ def generate(section: Any, agents: int | None, seed: int) -> Table:
     A, b = make(section, agents, tested, seed)
     names = tuple(f"x{j}" for j in range(A.shape[1]))
     test = np.arange(train + tested) >= train
-    return Table(A, b, names, dict(zip(names, A.T, strict=True)), {}, test)
+    return Table(A, b, names, dict(zip(names, A.T, strict=True)), ~test, test)
 
 
 def _classification(section: Any, agents: int, tested: int, seed: int) -> tuple[Any, Any]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from enum import IntEnum
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,18 +20,20 @@ class Draw(IntEnum):
     SHUFFLE = 5
     SHARES = 6
     OWNERS = 7
+    TRAIN = 8
 
 
 class Table(NamedTuple):
     """One table: features A (rows, features), raw labels (rows,), and all columns by name.
 
-    codes: the label that a name stands for, where the source names its labels; test: which rows
-    (rows,) are for testing, None where that is still to be drawn.
+    train, test: which rows (rows,) are for training and for testing; codes: the label that a name
+    stands for, where the source names its labels. A holds any real numbers.
     """
 
-    A: NDArray[np.float64]
+    A: NDArray[Any]
     labels: NDArray[Any]
     names: tuple[str, ...]
     columns: Mapping[str, NDArray[Any]]
-    codes: Mapping[str, object]
-    test: NDArray[np.bool_] | None = None
+    train: NDArray[np.bool_]
+    test: NDArray[np.bool_]
+    codes: Mapping[str, object] = MappingProxyType({})

@@ -27,8 +27,8 @@ OWN = frozenset(
 class Carrier(Protocol):
     """How an engine moves messages for a cohort."""
 
-    def send(self, us: "Cohort", payload: Array, bits: int, silent: NDArray[np.bool_]) -> None:
-        """Put the messages of the cohort's agents on their links."""
+    def send(self, us: "Cohort", payload: Array, bits: Int, silent: NDArray[np.bool_]) -> None:
+        """Put the messages of the cohort's agents, of bits (n,), on their links."""
 
     def known(self, us: "Cohort", values: Array) -> Heard:
         """What the cohort hears when every agent i has announced values[i]."""
@@ -127,13 +127,15 @@ class Cohort(Releasing):
         self.ended = np.where(left, self.clock, self.ended)
         self.clock = np.where(left, np.inf, self.clock)
 
-    def send(self, payload: Array, bits: int | None = None, where: Any = None) -> None:
+    def send(self, payload: Array, bits: int | Int | None = None, where: Any = None) -> None:
         """Send payload (n, dim) to all neighbours; where it is False a null of one bit goes out.
 
-        bits of a message default to 64 per number. It carries the releases since the last one. What
-        was computed and not released since is charged as a release without noise.
+        bits of a message, one number or (n,), default to 64 per number. It carries the releases
+        since the last one. What was computed and not released since is charged as a release without
+        noise.
         """
-        size = 64 * payload.shape[1] if bits is None else bits
+        size = np.empty(len(self.who), np.int64)
+        size[:] = 64 * payload.shape[1] if bits is None else bits
         silent = np.zeros(len(self.who), bool) if where is None else ~np.asarray(where, bool)
         if self._exposed:
             payload = self.release(payload, plain(len(self.who), View.NEIGHBOURS), ~silent)
@@ -145,7 +147,7 @@ class Cohort(Releasing):
             self._log_releases(ids, self.live & (ids >= 0))
         self._ahead = []
         if self._world.transcript is not None:
-            spoken = np.where(silent[:, None], 0.0, payload)
+            spoken = np.where((silent | self.gone)[:, None], 0.0, payload)
             payload = self._world.transcript.send(self.who, self.round, spoken)
         self._carrier.send(self, payload, size, silent)
         if leaving.any():
@@ -155,6 +157,10 @@ class Cohort(Releasing):
     def gather(self, within: float = np.inf) -> Gather:
         """Yield this to wait for all neighbours' messages of this iteration, `within` s at most."""
         return Gather(within)
+
+    def arrived(self) -> Gather:
+        """Yield this to hear the newest messages that are here, with `policy: each`."""
+        return Gather(0.0, newest=True)
 
     def known(self, values: Array) -> Heard:
         """What all agents hear if values (agents, dim) are public from the start."""

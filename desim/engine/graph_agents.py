@@ -19,6 +19,8 @@ from desim.engine.world import World
 from desim.kernels.network import broadcast
 from desim.kernels.record import DISTANT, UPLINK, Kind
 
+Int = NDArray[np.int64]
+
 
 class Mailbox:
     """What has arrived at one agent: per neighbour its messages by number, a null being None."""
@@ -50,16 +52,26 @@ class Mailbox:
 
     def read(self, number: int) -> NDArray[np.bool_]:
         """Bring `last` up to the newest messages not after `number`; say which have that number."""
-        for place, letters in enumerate(self.letters):
-            for n in sorted(k for k in letters if k <= number):
-                letter = letters.pop(n)
-                if n > self.number[place]:
-                    self.number[place] = n
-                    if letter is not None:
-                        if self.last.shape[1] != len(letter):
-                            self.last = np.zeros((len(self.letters), len(letter)))
-                        self.last[place] = letter
+        for place in range(len(self.letters)):
+            self._take(place, number)
         return np.asarray(self.number == number)
+
+    def newest(self) -> NDArray[np.bool_]:
+        """Bring `last` up to all that is here; say which neighbours it has news of."""
+        return np.array([self._take(place, 1 << 60) for place in range(len(self.letters))])
+
+    def _take(self, place: int, number: int) -> bool:
+        """Read the neighbour's messages up to `number`; return whether they hold a value."""
+        letters, spoken = self.letters[place], False
+        for n in sorted(k for k in letters if k <= number):
+            letter = letters.pop(n)
+            if n > self.number[place]:
+                self.number[place] = n
+                if letter is not None:
+                    if self.last.shape[1] != len(letter):
+                        self.last = np.zeros((len(self.letters), len(letter)))
+                    self.last[place], spoken = letter, True
+        return spoken
 
 
 class Post:
@@ -76,7 +88,7 @@ class Post:
         self.sent = np.zeros(graph.agents, np.int64)
         self.waits = Waits()
 
-    def send(self, us: Cohort, payload: Array, bits: int, silent: NDArray[np.bool_]) -> None:
+    def send(self, us: Cohort, payload: Array, bits: Int, silent: NDArray[np.bool_]) -> None:
         """Schedule the arrival of one message per link of the agent."""
         if us.gone[0]:
             return
@@ -162,7 +174,7 @@ class Agent:
         box, begin = self.post.boxes[i], float(self.clock.now)
         self.gathered += 1
         number = self.gathered
-        if not box.has(number):
+        if not request.newest and not box.has(number):
             box.wanted, box.complete = number, self.clock.event()
             if request.within < np.inf:
                 yield box.complete | self.clock.timeout(request.within)
@@ -172,7 +184,7 @@ class Agent:
         if request.within < np.inf:
             yield self.clock.last()
         yield from self.device.ready()
-        fresh = box.read(number)
+        fresh = box.newest() if request.newest else box.read(number)
         now = float(self.clock.now)
         self.world.log.add(
             Kind.AGGREGATE, DISTANT, i, round_, now, seconds=now - begin, value=float(fresh.sum())
@@ -183,7 +195,7 @@ class Agent:
 def play(program: Any, world: World) -> float:
     """Run `program(us)` for every agent; return the end of the run in virtual seconds."""
     clock = Clock()
-    post, jobs = Post(world, clock), Jobs(world.settings.batch_limit)
+    post, jobs = Post(world, clock), Jobs(world.settings.batch_limit, world.ledger.seed)
     agents = [
         Agent(program, world, clock, post, jobs, i) for i in range(world.settings.problem.agents)
     ]

@@ -44,7 +44,7 @@ class Wires:
         self.gone = np.zeros(len(graph.degree), bool)  # agents that have sent their last message
         self.farewell = np.full(len(graph.source), np.inf)  # when that arrives (links,) s
 
-    def send(self, us: Cohort, payload: Array, bits: int, silent: NDArray[np.bool_]) -> None:
+    def send(self, us: Cohort, payload: Array, bits: Int, silent: NDArray[np.bool_]) -> None:
         """Put one message per link on its way; nothing leaves an agent that is past the end."""
         log = self.world.log
         log.reserve(self.links.rows * len(self.arrival))
@@ -86,6 +86,8 @@ class Wires:
     def gather(self, us: Cohort, request: Gather) -> Heard:
         """Advance the clocks to the closing of the gather and return what is heard by then."""
         graph = self.graph
+        if request.newest:
+            raise RuntimeError("agents that wait for nothing need the agent engine: policy each")
         if request.within == np.inf:
             close_all(graph.incoming, self.arrival, us.clock)
             if not self.ever_silent and self.last is None:

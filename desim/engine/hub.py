@@ -203,6 +203,13 @@ class Hub:
             us = Clients(self.world, who, np.full(len(who), self.round), None)
             job(us, np.broadcast_to(payload, (len(who), len(payload))))
 
+    def inform(self, who: Int, job: Train, payload: Array) -> None:
+        """As `tell`, but the news goes out now, in a message of its own to each agent."""
+        self.tell(who, job, payload)
+        if len(who):
+            self.station.post(self, who, 64 * len(payload))
+        self.told = np.empty(0, np.int64)
+
     def accept(self, who: Int, opened: float) -> Replies:
         """Run the jobs of the replies of agents who (n,), as one batch, and log the collection."""
         world, job, whole = self.world, self.job, self.calls.whole
@@ -225,15 +232,12 @@ class Hub:
 
     def _in_batches(self, job: Train, who: Int, rounds: Int) -> Array:
         """Run the jobs of agents who (n,), called in rounds (n,), so many at a time."""
-        payload, limit = (
-            np.empty((len(who), self.payload.shape[1])),
-            self.world.settings.batch_limit,
-        )
+        limit, parts = self.world.settings.batch_limit, []
         for first in range(0, len(who), limit):
             part = slice(first, first + limit)
             us = Clients(self.world, who[part], rounds[part], self.terms, self.exchange - 1)
-            payload[part] = job(us, self.payload[who[part]])
-        return payload
+            parts.append(job(us, self.payload[who[part]]))
+        return np.concatenate(parts) if parts else np.empty((0, self.payload.shape[1]))
 
     def rows(self, who: Int) -> Any:
         """Index of the rows of agents who (n,): all of them as a slice, which copies nothing."""

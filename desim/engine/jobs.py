@@ -17,10 +17,11 @@ Int = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Rows:
-    """The agents `who` (n,) in their `round` (n,) that a job is run for."""
+    """The agents `who` (n,) in their `round` (n,) that a job is run for; see Releasing."""
 
     who: Int
     round: Int
+    noise_seed: int
 
 
 @dataclass
@@ -37,8 +38,8 @@ class Ticket:
 class Jobs:
     """Jobs that have begun and not run yet."""
 
-    def __init__(self, batch_limit: int) -> None:
-        self.batch_limit = batch_limit
+    def __init__(self, batch_limit: int, noise_seed: int) -> None:
+        self.batch_limit, self.noise_seed = batch_limit, noise_seed
         self.pending: list[Ticket] = []
 
     def begin(self, job: Job, us: Any, inputs: tuple[Array, ...]) -> Ticket:
@@ -53,9 +54,8 @@ class Jobs:
             kind = [t for t in self.pending if t.job == ticket.job and t is not ticket]
             batch = [ticket, *kind][: self.batch_limit]
             self.pending = [t for t in self.pending if all(t is not b for b in batch)]
-            rows = Rows(
-                np.concatenate([t.who for t in batch]), np.concatenate([t.round for t in batch])
-            )
+            who, round_ = (np.concatenate([getattr(t, n) for t in batch]) for n in ("who", "round"))
+            rows = Rows(who, round_, self.noise_seed)
             inputs = [
                 np.concatenate(parts) for parts in zip(*(t.inputs for t in batch), strict=True)
             ]

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.errors import Diverged
+from desim.fairness import MEASURES, RISING, measure
 from desim.kernels.metrics import squared_distances
 from desim.problem import Problem
 
@@ -19,7 +20,8 @@ class Metrics:
 
     error: sum_i ||x_i - x*||^2 / ||x*||^2 (agent: its own term); loss: the objective at the
     network's model (agent: its own f_i at its own model); accuracy: share of correct test rows;
-    consensus: mean_i ||x_i - xbar||^2; gradient: norm of the smooth part's gradient. The
+    consensus: mean_i ||x_i - xbar||^2; gradient: norm of the smooth part's gradient; rates and
+    accuracies of groups: see desim.fairness. The
     network's model is the coordinator's, or the mean of the agents' where there is none.
     """
 
@@ -39,6 +41,8 @@ class Metrics:
             return self.problem.objective(centre)
         if name == "accuracy":
             return self.problem.accuracy(centre)
+        if name in MEASURES:
+            return measure(name, self.problem, centre)
         if name == "consensus":
             return float(squared_distances(x, x.mean(0)).mean())
         gradient = self.problem.total_gradient(centre)
@@ -52,6 +56,8 @@ class Metrics:
             return self.problem.agent_values(x, who)
         if name == "accuracy":
             return np.array([self.problem.accuracy(row) for row in x])
+        if name in MEASURES:
+            return np.array([measure(name, self.problem, row) for row in x])
         return None
 
 
@@ -80,7 +86,7 @@ class MetricRows:
         """Note when a target holds for the first time; return whether that is now."""
         for name, bound in self.targets if self.reached is None else ():
             value = self.metrics.network(name, x, model)
-            if value >= bound if name == "accuracy" else value <= bound:
+            if value >= bound if name in RISING else value <= bound:
                 self.reached, self.met = time, (name, bound)
                 return True
         return False

@@ -142,6 +142,8 @@ class Simulation:
             return f"stop.metric: {name} {value:g} reached"
         if over := world.settings.over or (world.filter.reason if world.filter else ""):
             return over
+        if self.method.once and world.observer.rounds == 1:
+            return "the one round of the protocol is done"
         if world.observer.rounds >= world.settings.rounds:
             return f"stop.rounds: {world.observer.rounds} rounds done"
         return f"stop.time: {end:g} s passed"

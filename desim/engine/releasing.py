@@ -35,6 +35,11 @@ class Releasing:
     _covered: bool  # whether noise drawn ahead covers the next computation
     _releases: int  # in this round
 
+    @property
+    def noise_seed(self) -> int:
+        """Seed of the noise of this play, which an audit varies and nothing else."""
+        return int(self._world.ledger.seed)
+
     def release(
         self, value: Array, terms: Terms, where: Any = None, draw: int | None = None
     ) -> Array:

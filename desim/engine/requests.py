@@ -26,9 +26,13 @@ class Compute:
 
 @dataclass(frozen=True)
 class Gather:
-    """Wait for the message of this iteration from every neighbour, `within` seconds at most."""
+    """Wait for the message of this iteration from every neighbour, `within` seconds at most.
+
+    newest: wait for nothing and hear the newest messages, whatever their iteration.
+    """
 
     within: float
+    newest: bool = False
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,8 @@ class Heard:
     """Latest messages from the neighbours, in the order of their numbers.
 
     Agent r of the cohort hears values[index[e]] for e in pointer[r]..pointer[r+1]. fresh
-    (messages,): the message belongs to the latest iteration.
+    (messages,): the message belongs to the latest iteration, or came since the last hearing of
+    the newest.
     """
 
     pointer: NDArray[np.int64]

@@ -36,7 +36,10 @@ class Sink(Protocol):
 
 
 class Discard:
-    """A sink that keeps nothing."""
+    """A sink that keeps nothing; events and releases, which are then only counted, never reach it.
+
+    A subclass may keep metrics.
+    """
 
     def append(self, name: str, columns: dict[str, Any]) -> None:
         """Drop the rows."""
@@ -162,16 +165,22 @@ class World:
 
     def flush(self, frontier: float) -> None:
         """Hand all rows earlier than `frontier` s to the sink."""
-        self.sink.append("events", self.log.take(frontier))
-        self.sink.append("releases", self.ledger.take(frontier))
+        self._hand_over(frontier)
         self.observer.settle(frontier)
         self.sink.append("metrics", self.observer.rows.take(frontier))
 
     def drain(self) -> float:
         """Hand over all events, nothing more being to come; return the time s of the last one."""
-        self.sink.append("events", self.log.take(np.inf))
-        self.sink.append("releases", self.ledger.take(np.inf))
+        self._hand_over(np.inf)
         return self.log.last
+
+    def _hand_over(self, frontier: float) -> None:
+        if isinstance(self.sink, Discard):
+            self.log.drop(frontier)
+            self.ledger.drop(frontier)
+            return
+        self.sink.append("events", self.log.take(frontier))
+        self.sink.append("releases", self.ledger.take(frontier))
 
     @property
     def stopped(self) -> float:

@@ -2,13 +2,14 @@
 
 from desim.fields.choices import Form
 from desim.fields.draws import BandwidthDist, DurationDist, FactorDist, RateDist
-from desim.fields.methods import AutoStep, Init, Local, Step
+from desim.fields.methods import AutoStep, Counts, Init, Local, Step
 from desim.fields.numbers import (
     Bandwidth,
     Count,
     Duration,
     File,
     Flag,
+    Folder,
     Fraction,
     NonNegative,
     Number,
@@ -27,11 +28,13 @@ __all__ = [
     "Bandwidth",
     "BandwidthDist",
     "Count",
+    "Counts",
     "Duration",
     "DurationDist",
     "FactorDist",
     "File",
     "Flag",
+    "Folder",
     "Form",
     "Fraction",
     "Init",

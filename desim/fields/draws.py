@@ -87,7 +87,7 @@ def _forms() -> str:
 
 def _single(value: Mapping[str, Any]) -> tuple[str, Any]:
     if "trace" in value:
-        raise ValueError("not available yet: traces of measured values; use a distribution")
+        raise ValueError(f"found a trace; allowed: a value with its unit, {_forms()}")
     if len(value) != 1 or next(iter(value)) not in FORMS:
         near = spelling(next(iter(value), ""), FORMS)
         raise ValueError(refusal(dict(value), f"a value with its unit, {_forms()}") + near)

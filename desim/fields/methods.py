@@ -18,7 +18,7 @@ from pydantic_core import CoreSchema
 
 from desim.errors import refusal, spelling
 from desim.fields.choices import Form
-from desim.fields.numbers import Count, File, NonNegative, Positive, positive
+from desim.fields.numbers import Count, File, NonNegative, Positive, positive, whole
 from desim.fields.strict import Strict
 
 EXPONENTS = {"constant": 0.0, "linear": 1.0, "sqrt": 0.5}
@@ -97,7 +97,9 @@ class Init(Form):
     words: ClassVar[tuple[str, ...]] = ("zeros",)
 
     normal: NonNegative | None = None
-    """standard deviation of a normal start"""
+    """standard deviation of a normal start, each agent's its own"""
+    common: NonNegative | None = None
+    """standard deviation of a normal start that all agents share"""
     npz: File | None = None
     """arrays x0, z0 (agents, dim), as the method needs"""
 
@@ -136,6 +138,23 @@ LocalStep = Annotated[
     _or_list(
         {"anyOf": [{"enum": ["auto", "per-agent"]}, {"type": "number", "exclusiveMinimum": 0}]}
     ),
+]
+
+
+def _counts(value: object) -> int | tuple[int, ...]:
+    if isinstance(value, list | tuple) and value:
+        return tuple(whole(one, 1) for one in value)
+    try:
+        return whole(value, 1)
+    except ValueError:
+        allowed = "a whole number >= 1, or a list of them, one for each agent"
+        raise ValueError(refusal(value, allowed)) from None
+
+
+Counts = Annotated[
+    int | tuple[int, ...],
+    PlainValidator(_counts),
+    _or_list({"type": "integer", "minimum": 1}),
 ]
 
 

@@ -1,6 +1,8 @@
 """Numbers with bounds and units as pydantic types; refusals say what was found and allowed."""
 
 import math
+import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -17,6 +19,7 @@ from desim import units
 from desim.errors import refusal, show
 
 T = TypeVar("T")
+_VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 
 def number(value: object, allowed: str, fits: Callable[[float], bool]) -> float:
@@ -82,7 +85,10 @@ def duration(value: object) -> float:
 
 def share(value: object) -> float:
     """A fraction in (0, 1]."""
-    result = units.fraction(value)
+    try:
+        result = units.fraction(value)
+    except ValueError:
+        result = 0.0
     if result == 0:
         raise ValueError(refusal(value, "a fraction above 0 and at most 1, or a percentage"))
     return result
@@ -94,20 +100,26 @@ def _list(value: object) -> object:
     raise ValueError(refusal(value, "a list"))
 
 
-def _path(value: object, info: ValidationInfo) -> Path:
+def _path(value: object, info: ValidationInfo, what: str = "file") -> Path:
     if isinstance(value, Path):
         return value
     folder = Path((info.context or {}).get("folder", "."))
-    written, what = text(value), f"which does not exist in {folder}"
+    written, why = text(value), f"which does not exist in {folder}"
+    unset = [name for name in _VARIABLE.findall(written) if not os.environ.get(name)]
     try:
-        path = folder / Path(written).expanduser()
-        if path.is_file():
+        path = folder / Path(os.path.expandvars(written)).expanduser()
+        if path.is_file() if what == "file" else path.is_dir():
             return path.resolve()
-        what = "which is a directory" if path.is_dir() else what
+        kind = "directory" if path.is_dir() else "file"
+        why = f"which is a {kind}" if path.exists() else why
     except (OSError, ValueError, RuntimeError):
-        what = "which cannot be a file"
+        why = f"which cannot be a {what}"
+    if unset:
+        why = f"but the environment variable {unset[0]} is not set; set it to a folder"
+    guide = folder / "README.md"
+    hint = f" ({guide} says how to get it)" if _VARIABLE.search(written) and guide.is_file() else ""
     raise ValueError(
-        f"found {show(value)}, {what}; allowed: a file, relative to the scenario's folder"
+        f"found {show(value)}, {why}{hint}; allowed: a {what}, relative to the scenario's folder"
     )
 
 
@@ -164,5 +176,11 @@ File = Annotated[
     PlainValidator(_path),
     PlainSerializer(str),
     WithJsonSchema({"type": "string", "description": "a file, relative to the scenario's folder"}),
+]
+Folder = Annotated[
+    Path,
+    PlainValidator(lambda value, info: _path(value, info, "folder")),
+    PlainSerializer(str),
+    WithJsonSchema({"type": "string", "description": "a folder, relative to the scenario's"}),
 ]
 Several = Annotated[tuple[T, ...], BeforeValidator(_list)]

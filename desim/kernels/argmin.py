@@ -1,46 +1,94 @@
 """Minimisers of f_i(w) + (c/2) ||w||^2 - v.w for many agents: Newton's method in one call.
 
-A clipped squared loss is Huber's, piecewise quadratic: Newton's steps with a line search end after
-finitely many. Every row is solved alone and in a fixed order, so that batches change no bit.
+Steps come from a Cholesky factor or, where models are large, from conjugate gradients, and have the
+length at which the slope along them is small: slopes of sums keep digits that their values lose. A
+clipped squared loss is Huber's, piecewise quadratic, where the steps end after finitely many. Every
+row is solved alone and in a fixed order, so that batches change no bit.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 
 from desim.jit import inline, kernel
-from desim.kernels.gradients import Data, block_gradient, column, forward, plain, whole_block
-from desim.losses import clipped_bend, clipped_value
+from desim.kernels.batches import column, plain
+from desim.kernels.gradients import (
+    Data,
+    backward,
+    clip_slopes,
+    forward,
+    slopes,
+    whole_block,
+)
+from desim.losses import clipped_bend
 
-STEPS = 100
-SHORTEST = 1e-12  # length of a step below which nothing is gained
+STEPS = 200
+IDLE = 5  # steps without progress after which only rounding is left
+LARGE = 24  # parameters from which a factor costs more than conjugate gradients
+STEEP = 0.25  # of a step's first slope, what may be left of it at its end
+ULPS = 8.0 * 2.0**-52  # rounding of a gradient, relative to the terms that it adds up
+
+
+class Memory(NamedTuple):
+    """Room for one agent: per row u, its change, slopes, bends; per parameter vectors; matrix H."""
+
+    u: np.ndarray
+    du: np.ndarray
+    s: np.ndarray
+    bend: np.ndarray
+    g: np.ndarray
+    d: np.ndarray
+    r: np.ndarray
+    p: np.ndarray
+    q: np.ndarray
+    best: np.ndarray
+    H: np.ndarray
 
 
 @inline
-def _height(w, block, scale, weight, v, data, u):
-    """What is minimised, at w (dim,)."""
-    forward(block.columns, w, u)
+def _memory(rows, dim):
+    side = dim if dim else 1
+    return Memory(
+        np.empty(rows), np.empty(rows), np.empty(rows), np.empty(rows), np.empty(dim),
+        np.empty(dim), np.empty(dim), np.empty(dim), np.empty(dim), np.empty(dim),
+        np.empty((side, side)),
+    )  # fmt: skip
+
+
+@inline
+def _slope_along(t, block, scale, data, u, du, s):
+    """Slope of the scaled losses along a step at t times its length."""
+    m = block.b.size
+    for h in range(m):
+        s[h] = u[h] + t * du[h]
+    slopes(data.code, data.knee, block.b, s)
+    if data.clipped:
+        clip_slopes(block.limit, s)
     total = 0.0
-    for h in range(block.b.size):
-        total += clipped_value(data.code, u[h], block.b[h], data.knee, block.limit[h])
-    total *= scale
-    for j in range(w.size):
-        total += (0.5 * weight * w[j] - v[j]) * w[j]
-    return total
+    for h in range(m):
+        total += s[h] * du[h]
+    return scale * total
 
 
 @inline
-def _hessian(w, block, scale, weight, data, u, H):
-    """Lower triangle of the Hessian (dim, dim) at w: weight I + scale sum bend_h a_h a_h'."""
-    dim = w.size
+def _bends(block, scale, data, u, bend):
+    """Scaled second derivatives bend (m,) of the losses at u (m,)."""
+    for h in range(block.b.size):
+        bend[h] = scale * clipped_bend(data.code, u[h], block.b[h], data.knee, block.limit[h])
+
+
+@inline
+def _hessian(block, weight, bend, H):
+    """Lower triangle of the Hessian (dim, dim): weight I + sum bend_h a_h a_h'."""
+    dim = block.rows.shape[1]
     for j in range(dim):
         for k in range(j + 1):
             H[j, k] = 0.0
         H[j, j] = weight
-    forward(block.columns, w, u)
     for h in range(block.b.size):
-        s = scale * clipped_bend(data.code, u[h], block.b[h], data.knee, block.limit[h])
-        if s != 0.0:
+        if bend[h] != 0.0:
             for j in range(dim):
-                t = s * block.rows[h, j]
+                t = bend[h] * block.rows[h, j]
                 for k in range(j + 1):
                     H[j, k] += t * block.rows[h, k]
 
@@ -67,41 +115,140 @@ def _solve(H, g):
 
 
 @inline
-def _norm(g):
-    s = 0.0
-    for j in range(g.size):
-        s += g[j] * g[j]
-    return np.sqrt(s)
+def _copy(a, b):
+    for j in range(a.size):
+        b[j] = a[j]
 
 
 @inline
+def _dot(a, b):
+    total = 0.0
+    for j in range(a.size):
+        total += a[j] * b[j]
+    return total
+
+
+@kernel
+def _conjugate(block, weight, enough, memory):
+    """Set d to -inv(H) g up to a residual of norm `enough`; False where dim steps do not do."""
+    g, d, r, p, q = memory.g, memory.d, memory.r, memory.p, memory.q
+    m = block.b.size
+    for j in range(g.size):
+        d[j] = 0.0
+        r[j] = p[j] = -g[j]
+    left = _dot(r, r)
+    for _ in range(g.size):
+        if left <= enough * enough:
+            return True
+        forward(block.columns, p, memory.s)
+        for h in range(m):
+            memory.s[h] *= memory.bend[h]
+        for j in range(p.size):
+            q[j] = weight * p[j]
+        backward(block.rows, 1.0, memory.s, q)
+        alpha = left / _dot(p, q)
+        for j in range(p.size):
+            d[j] += alpha * p[j]
+            r[j] -= alpha * q[j]
+        before, left = left, _dot(r, r)
+        for j in range(p.size):
+            p[j] = r[j] + left / before * p[j]
+    return left <= enough * enough
+
+
+@kernel
+def _length(linear, square, first, block, scale, data, memory):
+    """How far to go: where the slope first + ... has become a small part of `first` < 0.
+
+    linear + t square: the slope of the quadratic part at t.
+    """
+    low, high, below, above = 0.0, 1.0, first, 0.0
+    for _ in range(60):
+        above = linear + high * square
+        above += _slope_along(high, block, scale, data, memory.u, memory.du, memory.s)
+        if not above < STEEP * first:
+            break
+        low, below, high = high, above, 2.0 * high
+    if not above > -STEEP * first:
+        return high
+    t = high
+    for step in range(60):
+        t = low - below * (high - low) / (above - below)
+        if step % 3 == 2 or not low < t < high:
+            t = 0.5 * (low + high)
+        there = linear + t * square
+        there += _slope_along(t, block, scale, data, memory.u, memory.du, memory.s)
+        if abs(there) <= -STEEP * first:
+            break
+        if there < 0.0:
+            low, below = t, there
+        else:
+            high, above = t, there
+    return t
+
+
+@kernel
+def _gradient(w, block, scale, weight, v, data, memory):
+    """Set u, s and g at w; return the norm of g."""
+    u, s, g = memory.u, memory.s, memory.g
+    forward(block.columns, w, u)
+    for h in range(block.b.size):
+        s[h] = u[h]
+    slopes(data.code, data.knee, block.b, s[: block.b.size])
+    if data.clipped:
+        clip_slopes(block.limit, s)
+    for j in range(w.size):
+        g[j] = weight * w[j] - v[j]
+    backward(block.rows, scale, s, g)
+    return np.sqrt(_dot(g, g))
+
+
+@kernel
 def _newton(w, block, scale, weight, v, tolerance, data, memory):
     """Move w (dim,) to the minimiser; return the gradient norm that is left."""
-    u, g, d, there, H = memory
-    for _ in range(STEPS):
-        block_gradient(w, block, scale, weight, v, 0.0, data, u, g)
-        norm = _norm(g)
-        if not norm > tolerance:
+    g, d, least, start, idle = memory.g, memory.d, np.inf, 0.0, 0
+    for step in range(STEPS):
+        norm = _gradient(w, block, scale, weight, v, data, memory)
+        if not norm < np.inf:
             return norm
-        _hessian(w, block, scale, weight, data, u, H)
-        d[:] = g
-        _solve(H, d)
-        promised = 1e-4 * np.sum(g * d)
-        height = _height(w, block, scale, weight, v, data, u)
-        length = 1.0
-        while length > SHORTEST:
-            there[:] = w - length * d
-            lower = _height(there, block, scale, weight, v, data, u)
-            if lower <= height - length * promised:
+        idle = 0 if norm < 0.5 * least else idle + 1
+        if norm < least:
+            least = norm
+            _copy(w, memory.best)
+        if norm <= tolerance:
+            break
+        if idle > IDLE:
+            if norm <= _rounding(w, block, scale, weight, v, data, memory):
                 break
-            block_gradient(there, block, scale, weight, v, 0.0, data, u, g)
-            if _norm(g) < 0.5 * norm:  # where heights are all rounding
-                break
-            length *= 0.5
-        if length <= SHORTEST:
-            return norm
-        w[:] = there
-    return norm
+            idle = 0
+        start = norm if step == 0 else start
+        _bends(block, scale, data, memory.u, memory.bend)
+        enough = max(norm * min(0.1, norm / start), 0.3 * tolerance)
+        if w.size <= LARGE or not _conjugate(block, weight, enough, memory):
+            _hessian(block, weight, memory.bend, memory.H)
+            for j in range(w.size):
+                d[j] = -g[j]
+            _solve(memory.H, d)
+        forward(block.columns, d, memory.du)
+        linear, square = weight * _dot(w, d) - _dot(v, d), weight * _dot(d, d)
+        t = _length(linear, square, _dot(g, d), block, scale, data, memory)
+        for j in range(w.size):
+            w[j] += t * d[j]
+    _copy(memory.best, w)
+    return least
+
+
+@kernel
+def _rounding(w, block, scale, weight, v, data, memory):
+    """What rounding may leave of a gradient at w: ULPS of the terms that it is the sum of."""
+    _gradient(w, block, scale, weight, v, data, memory)
+    _bends(block, scale, data, memory.u, memory.bend)
+    size = np.sqrt(_dot(w, w))
+    total = weight * size + np.sqrt(_dot(v, v))
+    for h in range(block.b.size):
+        a = np.sqrt(_dot(block.rows[h], block.rows[h]))
+        total += a * (scale * abs(memory.s[h]) + memory.bend[h] * (a * size + abs(block.b[h])))
+    return ULPS * total
 
 
 @kernel
@@ -110,24 +257,33 @@ def _minimise(who, weight, v, tolerance, flat_data, out, left):
     dim, most = out.shape[1], 0
     for i in who:
         most = max(most, data.start[i + 1] - data.start[i])
-    memory = np.empty(most), np.empty(dim), np.empty(dim), np.empty(dim), np.empty((dim, dim))
+    memory = _memory(most, dim)
     for r in range(who.size):
         i = who[r]
-        whole = weight[r] + data.ridge[i]
+        left[r, 0] = left[r, 1] = 0.0
+        if tolerance[r] == np.inf:
+            continue
+        whole, scale, goal = weight[r] + data.ridge[i], data.scale[i], tolerance[r]
         block = whole_block(i, data)
-        left[r] = _newton(out[r], block, data.scale[i], whole, v[r], tolerance, data, memory)
-        if not np.isfinite(left[r]):
-            out[r] = np.nan
+        left[r, 0] = _newton(out[r], block, scale, whole, v[r], goal, data, memory)
+        if not left[r, 0] < np.inf:
+            for j in range(dim):
+                out[r, j] = np.nan
+        elif left[r, 0] > goal:
+            left[r, 1] = _rounding(out[r], block, scale, whole, v[r], data, memory)
 
 
 def minimise(who, start, weight, v, tolerance, data):
-    """Minimisers (n, dim) of f_i(w) + (c/2) ||w||^2 - v.w, i = who[r], and (n,) gradient norms.
+    """Minimisers (n, dim) of f_i(w) + (c/2) ||w||^2 - v.w, i = who[r], and what is left (n, 2).
 
-    f_i smooth (its l1 is left out); start and v (n, dim); weight c > 0, (n,) or one for all. Newton
-    from start until the norm is <= tolerance, as far as rounding allows. Not finite: nan.
+    f_i smooth (its l1 is left out); start and v (n, dim); weight c > 0 and tolerance, (n,) or one
+    for all. Newton from start until the gradient's norm is <= tolerance, as far as rounding allows;
+    infinite: start as it is, unread. left: that norm, and where it is above tolerance a size that
+    rounding of the gradient may have. Not finite: nan.
     """
-    out, left = np.array(start, float, order="C"), np.zeros(len(who))
-    weights = column(weight, len(who), np.float64)
-    if len(who):
-        _minimise(plain(who, np.int64), weights, plain(v), float(tolerance), tuple(data), out, left)
+    n = len(who)
+    out, left = np.array(start, float, order="C"), np.zeros((n, 2))
+    weights, goals = column(weight, n, np.float64), column(tolerance, n, np.float64)
+    if n:
+        _minimise(plain(who, np.int64), weights, plain(v), goals, tuple(data), out, left)
     return out, left

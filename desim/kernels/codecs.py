@@ -30,6 +30,34 @@ def quantize(seed, who, round_, x, resolution, bits):
     return out
 
 
+def clamp(x, resolution, bits):
+    """Cut x (n, dim), multiples of `resolution`, to the 2^bits levels that `quantize` has."""
+    half = float(1 << (bits - 1))
+    return np.clip(x, -half * resolution, (half - 1.0) * resolution)
+
+
+@kernel
+def _sparsify(seed, who, round_, x, share, out, kept):
+    for r in range(x.shape[0]):
+        k1 = address(CODEC, who[r], -1)
+        c0 = counter(round_[r], 0)
+        kept[r] = 0
+        for j in range(x.shape[1]):
+            keep = uniform(seed, k1, c0, j) < share
+            out[r, j] = x[r, j] / share if keep else 0.0
+            kept[r] += keep
+
+
+def sparsify(seed, who, round_, x, share):
+    """Coordinates of x (n, dim) over `share`, each kept with this probability, and counts (n,).
+
+    Unbiased. Whether j is kept has the address (seed, CODEC, agent who[r], round_[r]; j).
+    """
+    out, kept = np.empty_like(x), np.empty(len(x), np.int64)
+    _sparsify(seed_word(seed), who, round_, x, share, out, kept)
+    return out, kept
+
+
 def shares(seed, round_, agents, dim, senders):
     """Which agents send which coordinates: (agents, dim) of 0 and 1, `senders` ones in a column.
 

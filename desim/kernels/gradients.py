@@ -11,11 +11,10 @@ import numpy as np
 from numba import prange
 
 from desim.jit import inline, kernel, parallel_kernel, threads, use_parallel
-from desim.keys import Stream, address, counter, seed_word, subset_with
+from desim.kernels import layered
+from desim.kernels.batches import WHOLE, batch_scale, choose, column, plain
+from desim.keys import counter, seed_word
 from desim.losses import slope
-
-_BATCH = int(Stream.BATCH)
-WHOLE = 1 << 62  # a batch size that no agent's rows reach
 
 
 class Data(NamedTuple):
@@ -109,7 +108,7 @@ def draw_batch(i, k0, c0, whole, batch, scratch):
     """Fill `batch` with a uniform subset of agent i's rows, ascending, at address (k0, c0)."""
     count, dim = batch.rows.shape
     chosen = scratch.chosen[:count]
-    subset_with(k0, address(_BATCH, i, -1), c0, scratch.pool[: whole.b.size], chosen)
+    choose(i, k0, c0, scratch.pool[: whole.b.size], chosen)
     for h in range(count):
         row = chosen[h]
         batch.b[h] = whole.b[row]
@@ -119,14 +118,15 @@ def draw_batch(i, k0, c0, whole, batch, scratch):
 
 
 @inline
-def _slopes(code, knee, b, u):
+def slopes(code, knee, b, u):
     """Replace u[h] by d loss / d u there; the compiler takes the choice of loss out of the loop."""
     for h in range(b.size):
         u[h] = slope(code, u[h], b[h], knee)
 
 
 @inline
-def _clip(limit, u):
+def clip_slopes(limit, u):
+    """Cut u[h] to [-limit[h], limit[h]]; in place."""
     for h in range(limit.size):
         c = limit[h]
         s = u[h]
@@ -151,7 +151,7 @@ def forward(columns, w, u):
 
 
 @inline
-def _backward(rows, scale, u, g):
+def backward(rows, scale, u, g):
     """Add to g (dim,) scale times u (m,) times rows (m, dim)."""
     m, dim = rows.shape
     for k in range(m // 4):
@@ -175,17 +175,10 @@ def block_gradient(w, block, scale, weight, c, lasso, data, u, g):
         for j in range(w.size):
             g[j] += lasso * np.sign(w[j])
     forward(block.columns, w, u)
-    _slopes(data.code, data.knee, block.b, u)
+    slopes(data.code, data.knee, block.b, u)
     if data.clipped:
-        _clip(block.limit, u)
-    _backward(block.rows, scale, u, g)
-
-
-@inline
-def batch_scale(i, count, printed, data):
-    """What a batch's sum is scaled by: so that it stands for the whole sum, unless `printed`."""
-    m = data.start[i + 1] - data.start[i]
-    return data.scale[i] if printed or count >= m else data.scale[i] * m / count
+        clip_slopes(block.limit, u)
+    backward(block.rows, scale, u, g)
 
 
 @kernel
@@ -215,22 +208,6 @@ def _gradients_shared(teams, who, x, count, round, seed, data, out):
             _gradients(low, high, who, x, count, round, seed, data, out)
 
 
-def column(values, n, dtype):
-    """Values, or one value for all, as an (n,) array in the layout kernels compile for."""
-    if isinstance(values, np.ndarray | list | tuple):
-        return plain(values, dtype)
-    out = np.empty(n, dtype)
-    out.fill(values)
-    return out
-
-
-def plain(values, dtype=np.float64):
-    """Values as a C-contiguous writeable array, copied only where it is not one."""
-    if isinstance(values, np.ndarray) and values.dtype == dtype and values.flags.carray:
-        return values
-    return np.array(values, dtype, order="C")
-
-
 def gradient(who, x, data, out=None):
     """Gradients of f_i at x[r], i = who[r] (n,), x (n, dim): an (n, dim) array, `out` if given."""
     return batch_gradient(who, x, WHOLE, 0, 0, data, out)
@@ -240,14 +217,17 @@ def batch_gradient(who, x, count, round, seed, data, out=None):
     """Unbiased gradients on fresh uniform batches of count[r] rows without replacement.
 
     Address (seed, BATCH, agent who[r], round[r], step 0); count and round (n,) or one for all. A
-    count of at least m_i is the full gradient, bit for bit; 0 gives zeros, no regulariser.
+    count of at least m_i is the full gradient, bit for bit; 0 gives zeros, no regulariser. data:
+    Data of a linear model, or layered.Layered.
     """
     who, x, n = plain(who, np.int64), plain(x), len(who)
     count, round = column(count, n, np.int64), column(round, n, np.int64)
     out = np.empty_like(x) if out is None else out
-    flat = tuple(data)
-    if use_parallel(2.0 * n * data.A.size / data.scale.size):
-        _gradients_shared(threads(), who, x, count, round, seed_word(seed), flat, out)
+    flat, seed = tuple(data), seed_word(seed)
+    if isinstance(data, layered.Layered):
+        layered.batch_gradients(who, x, count, round, seed, data, out)
+    elif use_parallel(2.0 * n * data.A.size / data.scale.size):
+        _gradients_shared(threads(), who, x, count, round, seed, flat, out)
     elif n:
-        _gradients(0, n, who, x, count, round, seed_word(seed), flat, out)
+        _gradients(0, n, who, x, count, round, seed, flat, out)
     return out

@@ -5,60 +5,24 @@ d(w) = f_i(w) + q_i/2 ||w - v||^2 + <shift, w>. Fed-PLT (Bastianello, Liu, Johan
 has q = 1/rho and v = 2y - z_i; methods that correct the drift of plain local steps have q = 0.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 from numba import prange
 
 from desim.jit import inline, kernel, parallel_kernel, threads, use_parallel
+from desim.kernels.batches import batch_scale, column, plain
 from desim.kernels.gradients import (
-    WHOLE,
     Data,
     batch_block,
-    batch_scale,
     block_gradient,
-    column,
     draw_batch,
-    plain,
     scratch_for,
     whole_block,
 )
-from desim.keys import Stream, address, counter, normals_into, seed_word
-
-GRADIENT, ACCELERATED, SGD, NOISY = range(4)
-SOLVERS = ("gradient", "accelerated", "sgd", "noisy")
-
-_NOISE = int(Stream.NOISE)
-
-
-class Plan(NamedTuple):
-    """How each agent trains, in two arrays so that compiled calls stay cheap; see `plan_for`.
-
-    codes (2, agents) int64: solver, batch (rows, sgd only); rates (4, agents): gamma (step), beta
-    (momentum, accelerated only), q (weight of the proximal term), tau (deviation, noisy only);
-    printed: scale a batch's sum as papers print it (biased), not so that it stands for the whole.
-    """
-
-    codes: np.ndarray
-    rates: np.ndarray
-    printed: bool
-
-
-def plan_for(agents, solver, gamma, *, beta=0.0, q=0.0, tau=0.0, batch=1, printed=False):
-    """A Plan from numbers or (agents,) arrays; solver a name of SOLVERS or one for each agent."""
-    names = [solver] * agents if isinstance(solver, str) else list(solver)
-    codes = np.empty((2, agents), np.int64)
-    codes[0], codes[1] = [SOLVERS.index(name) for name in names], batch
-    rates = np.empty((4, agents))
-    rates[0], rates[1], rates[2], rates[3] = gamma, beta, q, tau
-    return Plan(codes, rates, bool(printed))
-
-
-def without_noise(plan):
-    """The same plan with tau = 0."""
-    rates = plan.rates.copy()
-    rates[3] = 0.0
-    return plan._replace(rates=rates)
+from desim.kernels.layered import Layered, work
+from desim.kernels.layered_training import in_type
+from desim.kernels.layered_training import train as train_layered
+from desim.kernels.plan import ACCELERATED, NOISY, Plan, batches_of, perturb
+from desim.keys import counter, seed_word
 
 
 @inline
@@ -66,7 +30,8 @@ def _steps(i, sampled, w, whole, block, scale, c, round, epochs, seed, plan, dat
     """All local steps of agent i on w (dim,), in place."""
     solver, rates = plan.codes[0, i], plan.rates
     gamma, beta, q, tau = rates[0, i], rates[1, i], rates[2, i], rates[3, i]
-    weight, lasso = data.ridge[i] + q, data.lasso[i]
+    weight, lasso, deviation = data.ridge[i] + q, data.lasso[i], np.sqrt(2.0 * gamma) * tau
+    noisy = solver == NOISY and tau > 0.0
     for step in range(epochs):
         c0 = counter(round, step)
         if sampled:
@@ -80,21 +45,15 @@ def _steps(i, sampled, w, whole, block, scale, c, round, epochs, seed, plan, dat
         else:
             for j in range(w.size):
                 w[j] -= gamma * g[j]
-        if solver == NOISY and tau > 0.0:
-            normals_into(seed, address(_NOISE, i, -1), c0, u)
-            deviation = np.sqrt(2.0 * gamma) * tau
-            for j in range(w.size):
-                w[j] += deviation * u[j]  # (13)
+        if noisy:
+            perturb(i, seed, c0, deviation, w, u)
 
 
 @kernel
 def _train(low, high, who, v, shift, round, epochs, seed, flat_plan, flat_data, out):
     plan, data = Plan(*flat_plan), Data(*flat_data)
     dim = out.shape[1]
-    count = np.full(high - low, WHOLE)
-    for r in range(low, high):
-        if plan.codes[0, who[r]] == SGD:
-            count[r - low] = plan.codes[1, who[r]]
+    count = batches_of(who[low:high], plan)
     scratch = scratch_for(who[low:high], count, data)
     g, u, c = np.empty(dim), np.empty(dim), np.empty(dim)
     for r in range(low, high):
@@ -126,26 +85,34 @@ class Trainer:
     """
 
     def __init__(self, plan, data):
-        self._flat = tuple(plan), tuple(data)
-        self._work = 2.0 * data.A.size / data.scale.size  # multiply-adds of an agent's epoch
+        layered = isinstance(data, Layered)
+        self._train = train_layered if layered else _train_linear
+        self._flat = tuple(in_type(plan, data) if layered else plan), tuple(data)
+        self._work = work(data) if layered else 2.0 * data.A.size / data.scale.size  # of an epoch
         self._no_shift = np.empty((0, data.A.shape[1]))
 
     def __call__(self, who, x, v, round, epochs, seed, shift=None):
         """See `train`; every array is C-contiguous, of the type that it says, and `seed` a word."""
         out, n = x.copy(), len(who)
         shift = self._no_shift if shift is None else shift
-        if n and use_parallel(self._work * n * epochs[0]):
-            _train_shared(threads(), who, v, shift, round, epochs, seed, *self._flat, out)
-        elif n:
-            _train(0, n, who, v, shift, round, epochs, seed, *self._flat, out)
+        if n:
+            madds = self._work * n * epochs[0]
+            self._train(madds, who, v, shift, round, epochs, seed, *self._flat, out)
         return out
+
+
+def _train_linear(work, who, v, shift, round, epochs, seed, plan, data, out):
+    if use_parallel(work):
+        _train_shared(threads(), who, v, shift, round, epochs, seed, plan, data, out)
+    else:
+        _train(0, len(who), who, v, shift, round, epochs, seed, plan, data, out)
 
 
 def train(who, x, v, round, epochs, seed, plan, data, shift=None):
     """Train agents who (n,) from x (n, dim) towards v (n, dim): the (n, dim) result.
 
     round and epochs (n,) or one for all; shift (n, dim) or None. Batches and noise: (seed, BATCH or
-    NOISE, agent, round, step).
+    NOISE, agent, round, step). data: of a linear model, or layered.
     """
     who, x, v, n = plain(who, np.int64), plain(x), plain(v), len(who)
     round, epochs = column(round, n, np.int64), column(epochs, n, np.int64)

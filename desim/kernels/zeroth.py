@@ -14,7 +14,8 @@ import numpy as np
 from numba import prange
 
 from desim.jit import inline, kernel, parallel_kernel, threads, use_parallel
-from desim.kernels.gradients import Data, column, forward, plain, whole_block
+from desim.kernels.batches import column, plain
+from desim.kernels.gradients import Data, forward, whole_block
 from desim.keys import Stream, address, counter, normal, normals_into, seed_word
 from desim.losses import clipped_change
 
@@ -79,8 +80,10 @@ def _estimate(i, x, u1, u2, samples, q, c, c0, seed, deviation, noise, block, da
 
 
 @kernel
-def _descend(low, high, who, x, c, q, first, round, plan, seed, deviation, noise, flat_data, out):
-    data, (inner, samples, u1, step) = Data(*flat_data), plan
+def _descend(
+    low, high, who, x, c, q, first, samples, round, plan, seed, deviation, noise, flat_data, out
+):
+    data, (inner, u1, step) = Data(*flat_data), plan
     dim = x.shape[1]
     s, g = _scratch(who[low:high], data), np.empty(dim)
     pace = step / np.sqrt(dim * np.log(2.0 * dim))
@@ -90,10 +93,9 @@ def _descend(low, high, who, x, c, q, first, round, plan, seed, deviation, noise
         w[:] = x[r]
         for t in range(first[r], first[r] + inner):
             c0, u2 = counter(round[r], t), u1 / (dim * t) ** 2
-            noisy = deviation[r]
-            near = u1 / t
+            near, many, noisy = u1 / t, samples[r], deviation[r]
             _estimate(
-                i, w, near, u2, samples, q[r], c[r], c0, seed, noisy, noise[r], block, data, s, g
+                i, w, near, u2, many, q[r], c[r], c0, seed, noisy, noise[r], block, data, s, g
             )
             for k in range(dim):
                 w[k] -= pace / np.sqrt(t) * g[k]
@@ -101,13 +103,14 @@ def _descend(low, high, who, x, c, q, first, round, plan, seed, deviation, noise
 
 @parallel_kernel
 def _descend_shared(
-    teams, who, x, c, q, first, round, plan, seed, deviation, noise, flat_data, out
+    teams, who, x, c, q, first, samples, round, plan, seed, deviation, noise, flat_data, out
 ):
     for t in prange(teams):
         low, high = t * who.size // teams, (t + 1) * who.size // teams
         _descend(
-            low, high, who, x, c, q, first, round, plan, seed, deviation, noise, flat_data, out
-        )
+            low, high, who, x, c, q, first, samples, round, plan, seed, deviation, noise,
+            flat_data, out,
+        )  # fmt: skip
 
 
 @kernel
@@ -131,17 +134,17 @@ def descend(
     """From x (n, dim), `inner` steps along estimates of agents who (n,): the (n, dim) result.
 
     Step t = first, first + 1, ... has widths u1/t and u1/(dim t)^2, length step / sqrt(t dim
-    ln(2 dim)) and the address (round, t). c (n, dim) or None; q, first, round, deviation and noise,
-    the key of noise, (n,) or one for all. Gratton et al. 2021, Algorithm 1.
+    ln(2 dim)) and the address (round, t). c (n, dim) or None; samples, q, first, round, deviation
+    and noise, the key of noise, (n,) or one for all. Gratton et al. 2021, Algorithm 1.
     """
     who, x, n = plain(who, np.int64), plain(x), len(who)
     c = np.zeros_like(x) if c is None else plain(c)
     q, deviation = column(q, n, np.float64), column(deviation, n, np.float64)
-    first, round = column(first, n, np.int64), column(round, n, np.int64)
-    noise, plan = column(noise, n, np.uint64), (int(inner), int(samples), float(u1), float(step))
+    first, round, samples = (column(one, n, np.int64) for one in (first, round, samples))
+    noise, plan = column(noise, n, np.uint64), (int(inner), float(u1), float(step))
     flat, out = tuple(data), np.empty_like(x)
-    rest = who, x, c, q, first, round, plan, seed_word(seed), deviation, noise, flat, out
-    if use_parallel(2.0 * n * inner * samples * data.A.size / data.scale.size):
+    rest = who, x, c, q, first, samples, round, plan, seed_word(seed), deviation, noise, flat, out
+    if use_parallel(2.0 * inner * float(samples.sum()) * data.A.size / data.scale.size):
         _descend_shared(threads(), *rest)
     elif n:
         _descend(0, n, *rest)

@@ -35,6 +35,18 @@ def mixing_matrix(
     return W
 
 
+def against_themselves(W: Matrix, graph: Graph, kappa: float | None) -> list[str]:
+    """A warning where W (agents, agents) gives agents of `graph` a negative weight w_ii."""
+    least = float(W.diagonal().min())
+    if least >= 0.0:
+        return []
+    return [
+        f"algorithm.kappa: {kappa or 'the default'} gives an agent the weight {least:.3g} for "
+        f"itself; allowed without this warning: at least the largest degree, {graph.degree.max()}, "
+        "or weights: metropolis"
+    ]
+
+
 def dual_bound(W: Matrix) -> float:
     """Return what the sum of dual steps between two mixings must stay below where f is flat.
 

@@ -13,8 +13,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.errors import InputError
 from desim.optimum.newton import minimise
 from desim.optimum.pieces import taken_apart
+from desim.optimum.softmax import softmax_minimum
 from desim.problem import Problem
 
 FORMAT = 1  # part of a cached file's name: another solver may find other last digits
@@ -51,7 +53,12 @@ def centralised_optimum(problem: Problem, cache: Path | None = None) -> Optimum:
 
 
 def _solve(problem: Problem) -> Optimum:
-    found = minimise(*taken_apart(problem))
+    if problem.loss.linear:
+        found = minimise(*taken_apart(problem))
+    elif problem.loss.convex:
+        found = softmax_minimum(problem)
+    else:
+        raise InputError(f"observe.metrics: error needs an optimum; {problem.loss.name} has many")
     return Optimum(found.x, found.certificate, found.method, found.unique)
 
 

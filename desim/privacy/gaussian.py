@@ -79,7 +79,8 @@ def mu_of(epsilon: float, delta: float) -> float:
 
 def check_delta(delta: float) -> None:
     """Raise InputError unless 0 < delta < 1."""
-    if not 0.0 < delta < 1.0:
+    real = isinstance(delta, int | float | np.floating) and not isinstance(delta, bool)
+    if not real or not 0.0 < delta < 1.0:
         raise InputError(f"delta: {refusal(delta, '0 < delta < 1')}")
 
 

@@ -240,15 +240,19 @@ class Ledger:
 
     def take(self, frontier: float) -> dict[str, Any]:
         """Remove and return the rows earlier than `frontier` s as columns, by (time, release)."""
+        return _columns(*self.drop(frontier))
+
+    def drop(self, frontier: float) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Remove and return the rows earlier than `frontier` s as they were written."""
         used = int(self.charges.n[0])
         ints, floats = self.charges.ints[:used], self.charges.floats[:used]
         early = floats[:, 0] < frontier
-        columns = _columns(ints[early], floats[early])
+        gone = ints[early], floats[early]
         late_ints, late_floats = ints[~early], floats[~early]
         self.charges.ints[: len(late_ints)] = late_ints
         self.charges.floats[: len(late_floats)] = late_floats
         self.charges.n[0] = len(late_ints)
-        return columns
+        return gone
 
 
 def _columns(ints: NDArray[np.int64], floats: NDArray[np.float64]) -> dict[str, Any]:

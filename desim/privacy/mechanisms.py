@@ -4,12 +4,14 @@ sigma is always the standard deviation per coordinate of what a method perturbs.
 L2 sensitivity of its value once; `terms` turns it into that of the mechanism.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.errors import RunError
+from desim.privacy.gaussian import mu_of
 from desim.privacy.ledger import Mechanism, Terms, View
 
 Array = NDArray[np.float64]
@@ -17,14 +19,30 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class _Deviation:
-    """Noise of standard deviation sigma in round 1, variance times `decay` each round."""
+    """Noise of standard deviation sigma in round 1, variance times `decay` each round.
+
+    Ding 2021, dissertation: variance times `decay` every `period` rounds (16); with iteration = R_T
+    sigma^2 / (R_T (k - 1) k) from round k = 2 on (17), where round 1 divides by 0 and has sigma^2.
+    """
 
     sigma: float
     decay: float = 1.0
+    period: int = field(default=1, kw_only=True)
+    iteration: float | None = field(default=None, kw_only=True)
+
+    @property
+    def constant(self) -> bool:
+        """Whether all rounds have the same noise."""
+        return self.decay == 1.0 and self.iteration is None
 
     def deviation(self, round_: Any, like: Array) -> Array:
         """Standard deviation per coordinate, shaped as `like`, in rounds 1, 2, ..."""
-        deviation = self.sigma * self.decay ** ((np.asarray(round_, float) - 1.0) / 2.0)
+        before = np.asarray(round_, float) - 1.0
+        if self.iteration is not None:
+            divided = self.iteration * np.maximum(before, 1.0) * (before + 1.0)
+            deviation = self.sigma / np.sqrt(np.where(before > 0.0, divided, 1.0))
+        else:
+            deviation = self.sigma * self.decay ** (before // self.period / 2.0)
         return np.asarray(deviation * np.ones_like(like))
 
     def times(self, factor: float) -> Self:
@@ -102,7 +120,13 @@ class DynamicZcdp:
 
     def scale(self, round_: Any, sensitivity: Array) -> Array:
         """Standard deviation per coordinate, shaped as `sensitivity`, in rounds 1, 2, ..."""
-        phi = self.phi / self.growth ** (np.asarray(round_, float) - 1.0)
+        with np.errstate(divide="ignore", over="ignore"):
+            phi = self.phi / self.growth ** (np.asarray(round_, float) - 1.0)
+        if not np.all(phi < np.inf):
+            raise RunError(
+                f"privacy.noise.growth: {self.growth:g}: phi / growth^(n - 1) is beyond every "
+                f"number in round {int(np.max(round_))}; use a growth nearer to 1"
+            )
         return np.asarray(sensitivity / np.sqrt(2.0 * phi))
 
     def times(self, factor: float) -> "DynamicZcdp":
@@ -134,7 +158,58 @@ class Classical(DynamicZcdp):
         return cls(float(phi), 1.0, epsilon, delta, composition)
 
 
-Noise = Gaussian | Laplace | L2Laplace | DiscreteGaussian | DynamicZcdp
+@dataclass(frozen=True)
+class Allotted:
+    """Noise for an epsilon (Gaussian: and a delta) of one release, or of two groups of its parts.
+
+    epsilon alone: of everything; epsilon_s and epsilon_n: of the groups s and n; epsilon and
+    epsilon_s: n gets what s leaves of epsilon, as (Ding 2021, dissertation, Theorems 18 and 20)
+    count it: share epsilon_s + (1 - share) epsilon_n, and 1 - (1 - delta_s)(1 - delta_n).
+    """
+
+    epsilon: float | None = None
+    epsilon_s: float | None = None
+    epsilon_n: float | None = None
+    delta: float | None = None
+    delta_s: float | None = None
+    delta_n: float | None = None
+    constant: ClassVar[bool] = True
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """Laplace, or Gaussian where a delta is given."""
+        pure = self.delta is None and self.delta_s is None
+        return Mechanism.LAPLACE if pure else Mechanism.GAUSSIAN
+
+    def groups(self, share: float) -> tuple[tuple[float, float], tuple[float, float]]:
+        """(epsilon, delta) of group s, which has that share, and of group n; <= 0: nothing left."""
+        delta = self.delta or 0.0
+        if self.epsilon_s is None:
+            return ((self.epsilon or 0.0, delta),) * 2
+        delta_s = self.delta_s or 0.0
+        epsilon_n, delta_n = self.epsilon_n, self.delta_n
+        if epsilon_n is None:
+            whole = self.epsilon or 0.0
+            epsilon_n = (whole - share * self.epsilon_s) / (1.0 - share) if share < 1.0 else 0.0
+            delta_n = 1.0 - (1.0 - delta) / (1.0 - delta_s)
+        return (self.epsilon_s, delta_s), (epsilon_n, delta_n or 0.0)
+
+    def scale(self, round_: Any, sensitivity: Array) -> Array:
+        """Scale of group n, shaped as `sensitivity`, which is in the norm of the mechanism."""
+        epsilon, delta = self.groups(0.0)[1]
+        return sensitivity / (epsilon if delta == 0.0 else mu_of(epsilon, delta))
+
+    def times(self, factor: float) -> "Allotted":
+        """Itself: no target calibrates what has an epsilon."""
+        return self
+
+    @property
+    def given(self) -> dict[str, float]:
+        """What a target calibrates: nothing."""
+        return {}
+
+
+Noise = Gaussian | Laplace | L2Laplace | DiscreteGaussian | DynamicZcdp | Allotted
 
 
 def terms(

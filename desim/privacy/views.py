@@ -6,6 +6,7 @@ from those rows is post-processing and free. Where that is all an adversary gets
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,10 +17,13 @@ from desim.errors import InputError, refusal
 
 Mask = NDArray[np.bool_]
 NAMELESS = ("eavesdropper", "coordinator", "final-model")
-ONE = re.compile(r"(neighbour|direct):\s*(\d+)")
-SET = re.compile(r"collusion:\s*\[\s*(\d+(?:\s*,\s*\d+)*)\s*\]")
+ONE = re.compile(r"(neighbour|direct):\s*(\d{1,9})")
+SET = re.compile(r"collusion:\s*\[\s*(\d{1,9}(?:\s*,\s*\d{1,9})*)\s*\]")
+PATTERN = rf"^({'|'.join(NAMELESS)}|{ONE.pattern}|{SET.pattern})$"
 WORDS = (*NAMELESS, "neighbour", "direct", "collusion")
-ALLOWED = "eavesdropper, coordinator, neighbour:J, direct:J, collusion:[J, ...], final-model"
+ALLOWED = (
+    f"{', '.join(NAMELESS)}, 'neighbour:3', 'direct:3', 'collusion:[0, 3]' or the same as a mapping"
+)
 
 
 @dataclass(frozen=True)
@@ -36,20 +40,33 @@ class Adversary:
         return f"{self.kind}:{named}"
 
 
+def read_view(view: object) -> Adversary:
+    """Read a view such as `neighbour:3`, or {"neighbour": 3}; ValueError for an unknown one."""
+    text = view
+    if isinstance(view, Mapping) and len(view) == 1:
+        ((word, agents),) = view.items()
+        text = f"{word}:{list(agents) if isinstance(agents, list | tuple) else agents}"
+    if not isinstance(text, str):
+        raise ValueError(refusal(view, ALLOWED))
+    if text in NAMELESS:
+        return Adversary(text)
+    if one := ONE.fullmatch(text):
+        return Adversary(one[1], (int(one[2]),))
+    if several := SET.fullmatch(text):
+        return Adversary("collusion", tuple(sorted({int(j) for j in several[1].split(",")})))
+    if text in WORDS:
+        example = f"{text}:[0, 3]" if text == "collusion" else f"{text}:3"
+        raise ValueError(f"found {text!r}, a view that names no agent; allowed: {example}")
+    raise ValueError(refusal(view, ALLOWED, WORDS))
+
+
 def adversary(view: str, agents: int) -> Adversary:
-    """Read a view such as `neighbour:3`; InputError for an unknown one or an agent >= `agents`."""
-    if not isinstance(view, str):
-        raise InputError(f"view: {refusal(view, ALLOWED)}")
-    if view in NAMELESS:
-        return Adversary(view)
-    one, several = ONE.fullmatch(view), SET.fullmatch(view)
-    if one is not None:
-        who = Adversary(one[1], (int(one[2]),))
-    elif several is not None:
-        who = Adversary("collusion", tuple(sorted({int(j) for j in several[1].split(",")})))
-    else:
-        raise InputError(f"view: {refusal(view, ALLOWED, WORDS)}")
-    if who.agents[-1] >= agents:
+    """Read a view as `read_view`; InputError for an unknown one or an agent >= `agents`."""
+    try:
+        who = read_view(view)
+    except ValueError as wrong:
+        raise InputError(f"view: {wrong}") from None
+    if who.agents and who.agents[-1] >= agents:
         raise InputError(f"view: found {view!r}; allowed: agents 0 to {agents - 1}")
     return who
 

@@ -129,6 +129,7 @@ def audit(
     pair, stage, ground = _staged(loaded, view, delta, agent, row)
     found = [claimed(name, ground) for name in claims]
     again = partial(_again, loaded.written(), str(loaded.folder), view, delta, agent, row)
+    workers = min(workers, os.cpu_count() or 1)
     scores = play_game(stage, runs, seed=seed, workers=workers, again=again, tell=tell)
     known = scores.exact and scores.as_declared
     findings = tuple(
@@ -198,8 +199,10 @@ def _staged(
         raise InputError(f"agent: {refusal(agent, f'0 to {agents - 1}')}")
     if row is None:
         pair = worst_pair(simulation, agent)
+    elif agent is None:
+        raise InputError(f"row: found {row} without agent; allowed: both, agent alone, or neither")
     else:
-        pair = neighbours(simulation, agent or 0, row)
+        pair = neighbours(simulation, agent, row)
     if pair.agent in seen.agents:
         raise InputError(f"agent: found {pair.agent}, whose data the adversary {seen} knows")
     tables = Tables()

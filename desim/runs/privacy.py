@@ -151,7 +151,7 @@ def tuned(scenario: Any) -> Iterator[str]:
     if local is not None and isinstance(local.step, str) and "exact" not in local.solvers:
         yield f"algorithm.local.step: {local.step} is computed from the data's smoothness"
     scale = getattr(scenario.problem.data, "scale", "none")
-    if scale in ("standard", "minmax", "unit-ball"):
+    if scale in ("standard", "minmax", "max", "unit-ball"):
         yield f"problem.data.scale: {scale} is computed from all agents' data"
     for name in scenario.stop.targets:
         yield f"stop.metric: the end of the run depends on the data over {name}"

@@ -10,6 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from desim.errors import InputError, spelling
+from desim.fairness import RISING
 from desim.log.parquet import Tables, read_table
 from desim.runs.directory import SCENARIO, read_arrays, read_manifest
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 NETWORK = -1
 DELTA = 1e-5
 TERMS = ("view", "relation", "delta", "method", "assumptions", "flags")
-RISING = frozenset({"accuracy"})  # metrics that are better when larger
 
 
 class Store(Protocol):
@@ -192,7 +192,7 @@ class Run:
             delta=delta if delta is not None else (stated.delta if stated else DELTA),
             view=seen,
             relation=relation or (stated.relation if stated else "replace-one"),
-            events=self.events if seen.startswith("direct") else None,
+            events=self.events if str(seen).startswith("direct") else None,
             amplification=amplification,
         )
 

@@ -8,14 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.algorithms.method import Ingredients
-from desim.compute import speed_model
 from desim.data import read
 from desim.engine.play import Observation, Simulation
 from desim.engine.world import Churn, Settings
 from desim.errors import InputError, refusal
+from desim.fairness import MEASURES, lacking
 from desim.kernels.network import Links
-from desim.losses import Loss
-from desim.network.links import LinkModel, make_links
 from desim.network.topology import Graph, from_edges, generate, read_graphml
 from desim.optimum import centralised_optimum
 from desim.participation import Bernoulli, Everybody, Participation, Schedule, UniformSubset
@@ -25,6 +23,7 @@ from desim.privacy.mechanisms import Noise
 from desim.problem import Problem
 from desim.scenario.calibration import calibrated, noise_of, warnings
 from desim.scenario.check import located
+from desim.scenario.conditions import Conditions
 from desim.scenario.data_section import Npz
 from desim.scenario.initial import initial
 from desim.scenario.schema import Scenario
@@ -47,7 +46,7 @@ def _build(scenario: Scenario) -> Simulation:
     problem = _problem(scenario, None if edges is None else edges[0])
     n, noise = problem.agents, noise_of(scenario)
     _check(scenario, problem, noise)
-    everybody, hub = np.arange(n), np.full(n, -1)
+    everybody, hub, conditions = np.arange(n), np.full(n, -1), Conditions(scenario, n)
     graph: Graph | None = None
     links: Links | None = None
     if kind == "graph":
@@ -55,19 +54,17 @@ def _build(scenario: Scenario) -> Simulation:
             raise InputError(f"problem.agents: {refusal(n, 'at least 2, to make a graph')}")
         pairs = edges[1] if edges else _generated(scenario, n)
         graph = from_edges(n, pairs, "network.topology")
-        links = make_links(_link(scenario.network.link), graph.source, graph.target, seed)
+        links = conditions.links(graph.source, graph.target)
     if kind == "central":
         graph = from_edges(1, [], "network.topology")
-        links = make_links(_link(scenario.network.link), graph.source, graph.target, seed)
+        links = conditions.links(graph.source, graph.target)
     star = kind == "coordinator"
     stop, targets = scenario.stop, tuple(scenario.stop.targets.items())
-    compute, slow = scenario.compute, scenario.compute.slow
-    redraw = compute.redraw == "round"
     settings = Settings(
         seed=seed,
         problem=problem,
         initial=initial(scenario, problem.agents, problem.dim),
-        speeds=speed_model(compute.speed, slow.fraction, slow.factor, redraw, n, seed),
+        speeds=conditions.speeds(),
         participation=_participation(scenario, n),
         policy=_policy(scenario),
         rounds=np.inf if stop.rounds is None else stop.rounds,
@@ -75,8 +72,8 @@ def _build(scenario: Scenario) -> Simulation:
         targets=targets,
         graph=graph,
         links=links,
-        uplinks=make_links(_link(scenario.network.up), everybody, hub, seed) if star else None,
-        downlinks=make_links(_link(scenario.network.down), hub, everybody, seed) if star else None,
+        uplinks=conditions.links(everybody, hub, "uplink") if star else None,
+        downlinks=conditions.links(hub, everybody, "downlink") if star else None,
         churn=None if scenario.churn is None else Churn(scenario.churn.up, scenario.churn.down),
         budget=_budget(scenario),
     )
@@ -86,7 +83,7 @@ def _build(scenario: Scenario) -> Simulation:
         return method(Ingredients(scenario.algorithm.parameters, settings, noise))
 
     made = calibrated(scenario, make, noise, problem.rows)
-    made.warnings += warnings(scenario, problem.rows)
+    made.warnings += [*warnings(scenario, problem.rows), *_identical(scenario, problem)]
     _affordable(made, settings)
     return Simulation(made, settings, _observation(scenario, problem), engine, why)
 
@@ -110,7 +107,7 @@ def _problem(scenario: Scenario, nodes: int | None) -> Problem:
             f"problem.agents: found {agents}; allowed: {nodes}, the agents of network.topology"
         )
     here, there = section.regularizers(method.has_prox)
-    loss = Loss(section.loss.kind, section.loss.knee)
+    loss = section.loss.made()
     central = method.kind == "central"
     if central:
         agents = None if isinstance(section.data, Npz) else 1
@@ -124,10 +121,12 @@ def _problem(scenario: Scenario, nodes: int | None) -> Problem:
     )
     if central:
         shards = shards._replace(start=shards.start[[0, -1]])
+    loss = loss.told(shards.b, shards.test_b)
     clip = np.inf if section.clip is None else section.clip
     problem = Problem(
         shards.A, shards.b, shards.start, loss, section.average, here, there, clip,
-        shards.test_A, shards.test_b, shards.names,
+        shards.test_A, shards.test_b, shards.names, shards.protected, shards.test_protected,
+        section.precision,
     )  # fmt: skip
     if nodes is not None and problem.agents != nodes:
         raise InputError(
@@ -157,11 +156,6 @@ def _generated(scenario: Scenario, agents: int) -> list[tuple[int, int]]:
     return generate(topology.kind, topology.value, agents, scenario.seed)
 
 
-def _link(link: Any) -> LinkModel:
-    limit = 0 if link.on_loss == "drop" else link.limit
-    return LinkModel(link.latency, link.bandwidth, link.jitter, link.loss, link.timeout, limit)
-
-
 def _budget(scenario: Scenario) -> Budget | None:
     terms = scenario.privacy
     if terms is None or terms.budget is None:
@@ -182,7 +176,7 @@ def _policy(scenario: Scenario) -> Policy:
     policy = scenario.policy
     kind: Any = policy.kind
     late = policy.late or scenario.late
-    if kind == "each":
+    if kind == "each" and not _between_peers(scenario):
         return Policy("buffer", 1, late)
     return Policy(kind, policy.value or 0.0, late)
 
@@ -222,18 +216,37 @@ def _check(scenario: Scenario, problem: Problem, noise: Noise | None) -> None:
         raise InputError(found)
 
 
+def _identical(scenario: Scenario, problem: Problem) -> list[str]:
+    """A warning where all hidden units of a network start, and so stay, the same."""
+    init = getattr(scenario.algorithm.parameters, "init", None)
+    same = init is None or init.kind == "zeros" or (init.kind == "normal" and init.value == 0.0)
+    if problem.loss.convex or not same:
+        return []
+    return ["algorithm.init: from zeros all hidden units stay equal; give {normal: std} or a file"]
+
+
 def _metric_problems(name: str, problem: Problem, where: str) -> list[str]:
+    if name in MEASURES:
+        wanting = lacking(name, problem)
+        return [f"{where}: {wanting}"] if wanting else []
     if name != "accuracy":
         return []
-    if not problem.loss.classification:
+    if not problem.loss.classifies:
         return [f"{where}: accuracy has no meaning for {problem.loss.name} loss"]
     if problem.test_A is None or not len(problem.test_A):
         return [f"{where}: accuracy needs test rows; set problem.data.test"]
     return []
 
 
+def _between_peers(scenario: Scenario) -> bool:
+    kind = scenario.network.topology.kind
+    return bool(scenario.algorithm.method.kind_on(kind) == "graph")
+
+
 def _engine(scenario: Scenario) -> tuple[Literal["cohort", "agents"], str]:
     """Choose the engine and say why."""
+    if scenario.policy.kind == "each" and _between_peers(scenario):
+        return "agents", "agents that do not wait hear each other's later iterations"
     if scenario.churn is not None:
         if scenario.engine == "cohort":
             raise InputError(

@@ -10,6 +10,7 @@ from desim.errors import InputError, refusal
 from desim.privacy.bounds.composition import per_round
 from desim.privacy.calibrate import Target, factor, planned
 from desim.privacy.mechanisms import (
+    Allotted,
     Classical,
     DiscreteGaussian,
     DynamicZcdp,
@@ -18,6 +19,7 @@ from desim.privacy.mechanisms import (
     Laplace,
     Noise,
 )
+from desim.scenario.privacy_section import ALLOTTED
 from desim.scenario.schema import Scenario
 
 Rows = NDArray[np.int64]
@@ -31,18 +33,21 @@ def noise_of(scenario: Scenario) -> Noise | None:
         return None
     if written.form == "classical":
         return _classical(written, scenario.stop.rounds)
+    if written.form == "allotted":
+        return Allotted(**{key: getattr(written, key) for key in ALLOTTED})
     if written.scheduled:
         return DynamicZcdp(1.0 if written.phi is None else written.phi, written.growth or 1.0)
     sigma, decay = 1.0 if written.sigma is None else written.sigma, written.decay or 1.0
+    schedule: dict[str, Any] = {"period": written.period or 1, "iteration": written.iteration}
     if sigma == 0.0:
         return None
     if written.kind == "laplace":
-        return Laplace(sigma, decay)
+        return Laplace(sigma, decay, **schedule)
     if written.kind == "l2-laplace":
-        return L2Laplace(sigma, decay)
+        return L2Laplace(sigma, decay, **schedule)
     if written.kind == "discrete-gaussian":
-        return DiscreteGaussian(sigma, decay, written.resolution or 1.0)
-    return Gaussian(sigma, decay)
+        return DiscreteGaussian(sigma, decay, written.resolution or 1.0, **schedule)
+    return Gaussian(sigma, decay, **schedule)
 
 
 def _classical(written: Any, rounds: int | None) -> Classical:

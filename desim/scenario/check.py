@@ -33,13 +33,20 @@ def validated(tree: Tree, folder: Path) -> Scenario:
     sections: dict[str, Any] = {}
     for name in (*SECTIONS, *(key for key in tree.data if key not in SECTIONS)):
         problems += _section(name, tree.data, folder, sections)
-    problems += _together({name: one for name, one in sections.items() if name not in broken})
+    absent: dict[str, Any] = {name: None for name in ("privacy", "churn") if name not in tree.data}
+    right = {**absent, **{name: one for name, one in sections.items() if name not in broken}}
+    problems += [one for one in _together(right) if not _inside(one[0], problems)]
     if problems:
         raise InputError(_report(tree, problems))
     scenario = Scenario.model_validate(sections)
     return scenario.model_copy(
         update={"folder": folder, "source": tree.source, "marks": _marks(tree)}
     )
+
+
+def _inside(place: Place, problems: list[Problem]) -> bool:
+    """Whether something inside `place` is wrong already, so that it is not judged as a whole."""
+    return any(other[: len(place)] == place and other != place for other, _ in problems)
 
 
 def located(scenario: Scenario, error: InputError) -> InputError:

@@ -8,18 +8,23 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from desim.fields import Local
-from desim.scenario.data_section import Data, Npz, Synthetic
+from desim.scenario import registry
+from desim.scenario.data_section import Npz, Synthetic
 from desim.scenario.method_section import Algorithm, Participation, Policy
-from desim.scenario.network_section import Churn, LinkChange, Network
+from desim.scenario.model_consistency import models_fit, optimum_exists, steps_known
+from desim.scenario.network_section import Churn, Link, LinkChange, Network
 from desim.scenario.observe_section import Observe, Stop
 from desim.scenario.privacy_consistency import (
     composition_plannable,
     noise_fits,
     noise_known,
+    noisy_is_noisy,
+    schedule_fits,
     target_plannable,
     view_fits,
 )
 from desim.scenario.problem_section import Problem
+from desim.scenario.table_section import Data
 
 Found = Iterator[tuple[tuple[str | int, ...], str]]
 GRAPHS = "ring, complete, path, {regular: ...}, {erdos_renyi: ...} or another graph"
@@ -45,6 +50,25 @@ def lateness_fits(algorithm: Algorithm, policy: Policy, network: Network) -> Fou
     if graph and policy.late == "discard" and policy.kind == "deadline":
         text = "found discard, but on a graph the newest message counts, however late"
         yield ("policy", "late"), f"{text}; allowed: carry"
+
+
+def losses_fit(algorithm: Algorithm, policy: Policy, network: Network) -> Found:
+    """Whoever waits for everybody waits for ever for a message that is dropped.
+
+    Methods of plugins may have a deadline of their own.
+    """
+    if policy.kind != "all" or algorithm.name not in registry.OWN:
+        return
+    kind = algorithm.method.kind_on(network.topology.kind)
+    links = {"coordinator": ("up", "down"), "graph": ("link",)}.get(kind, ())
+    for key in links:
+        link: Link = getattr(network, key)
+        if link.loss > 0 and link.on_loss == "drop":
+            other = "deadline" in algorithm.method.policies
+            text = "found drop, but with policy all everybody waits for every message"
+            more = ", or policy: {deadline: ...}" if other else ""
+            yield ("network", "link", "on_loss"), f"{text}; allowed: resend{more}"
+            return
 
 
 def participation_fits(algorithm: Algorithm, participation: Participation) -> Found:
@@ -80,6 +104,8 @@ def agents_known(problem: Problem, algorithm: Algorithm, network: Network) -> Fo
     told = isinstance(problem.data, Npz) or problem.partition.kind == "by" or problem.sizes
     drawn = network.topology.kind in ("edges", "grid", "graph")
     central = algorithm.method.kind == "central"
+    graph = algorithm.method.kind_on(network.topology.kind) == "graph"
+    drawn = drawn or (graph and "topology" not in network.model_fields_set)  # missing or wrong
     if problem.agents is None and not (told or drawn or central):
         allowed = "allowed: a number of agents >= 1 (neither the data nor the graph says it)"
         yield ("problem", "agents"), f"missing; {allowed}"
@@ -120,6 +146,9 @@ def graph_fits_agents(problem: Problem, network: Network) -> Found:
 def invitations_fit(problem: Problem, participation: Participation) -> Found:
     """No more agents can be active than there are."""
     agents, place = problem.agents, ("participation", participation.kind)
+    for index, invited in enumerate(participation.schedule or ()):
+        if len(set(invited)) < len(invited):
+            yield (*place, index), f"found {list(invited)}; allowed: each agent once"
     if agents is None:
         return
     if participation.kind == "uniform" and participation.value > agents:
@@ -129,8 +158,6 @@ def invitations_fit(problem: Problem, participation: Participation) -> Found:
         if any(agent >= agents for agent in invited):
             text = f"found agent {max(invited)}; allowed: 0 to {agents - 1}"
             yield (*place, index), text
-        if len(set(invited)) < len(invited):
-            yield (*place, index), f"found {list(invited)}; allowed: each agent once"
 
 
 def replies_suffice(problem: Problem, participation: Participation, policy: Policy) -> Found:
@@ -141,6 +168,13 @@ def replies_suffice(problem: Problem, participation: Participation, policy: Poli
     if policy.kind in ("quorum", "buffer") and invited is not None and policy.value > invited:
         text = f"found {policy.value} replies from {invited} invited agents"
         yield ("policy", policy.kind), f"{text}; allowed: 1 to {invited}"
+
+
+def rounds_fit(algorithm: Algorithm, stop: Stop) -> Found:
+    """A protocol of one round has no second one."""
+    if algorithm.method.once and stop.rounds is not None and stop.rounds > 1:
+        text = f"found {stop.rounds}, but {algorithm.name} is over after one round"
+        yield ("stop", "rounds"), f"{text}; allowed: 1"
 
 
 def loss_fits(problem: Problem, algorithm: Algorithm) -> Found:
@@ -200,15 +234,23 @@ def churn_fits(churn: Churn | None, engine: str) -> Found:
         yield ("engine",), "found cohort with churn; allowed with churn: agents, auto"
 
 
+def steps_fit(algorithm: Algorithm, policy: Policy, network: Network, engine: str) -> Found:
+    """Agents of a graph that do not wait are in different iterations."""
+    graph = algorithm.method.kind_on(network.topology.kind) == "graph"
+    if graph and policy.kind == "each" and engine == "cohort":
+        text = "found cohort with policy each on a graph"
+        yield ("engine",), f"{text}; allowed with it: agents, auto"
+
+
 def metrics_fit(problem: Problem, observe: Observe) -> Found:
     """Accuracy is a share of test rows whose label is right."""
     if "accuracy" not in observe.metrics:
         return
     here, data = ("observe", "metrics"), problem.data
-    if not problem.loss.classification:
+    if not (problem.loss.classification or problem.loss.layered):
         text = f"found accuracy with loss {problem.loss.kind}, which classifies nothing"
-        yield here, f"{text}; allowed with logistic and hinge"
-    elif not isinstance(data, Data) or data.test == 0:
+        yield here, f"{text}; allowed with logistic, hinge, softmax and mlp"
+    elif not isinstance(data, Data) or not data.tested:
         text = "found accuracy without test rows"
         yield here, f"{text}; allowed: accuracy with problem.data.test above 0"
 
@@ -225,21 +267,29 @@ def target_observed(observe: Observe, stop: Stop) -> Found:
 CHECKS: tuple[Callable[..., Any], ...] = (
     policy_fits,
     lateness_fits,
+    losses_fit,
     participation_fits,
     topology_fits,
     agents_known,
     graph_fits_agents,
     invitations_fit,
     replies_suffice,
+    rounds_fit,
     loss_fits,
+    models_fit,
+    steps_known,
     regularizer_fits,
     local_training_fits,
+    noisy_is_noisy,
     noise_fits,
     noise_known,
     target_plannable,
     composition_plannable,
+    schedule_fits,
     view_fits,
     churn_fits,
+    steps_fit,
     metrics_fit,
+    optimum_exists,
     target_observed,
 )

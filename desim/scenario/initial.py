@@ -28,9 +28,9 @@ def initial(scenario: Scenario, agents: int, dim: int) -> Callable[[str], Array]
     def arrays() -> dict[str, Array]:
         if init is None or init.kind == "zeros":
             return {"x0": np.zeros(shape)}
-        if init.kind in ("normal", "langevin"):
-            everybody = np.arange(shape[0])
-            drawn = keys.normals(scenario.seed, Stream.INIT, agent=everybody, size=shape[1])
+        if init.kind in ("normal", "langevin", "common"):
+            who = np.full(agents, -1) if init.kind == "common" else np.arange(agents)
+            drawn = keys.normals(scenario.seed, Stream.INIT, agent=who, size=dim)
             return {"x0": (1.0 if init.word else init.value) * drawn}
         return _initial_file(init.value, shape)
 

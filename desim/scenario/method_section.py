@@ -96,7 +96,10 @@ class Participation(Form):
 
 
 class Policy(Form):
-    """Whom a coordinator waits for before it goes on; on a graph, agents for their neighbours."""
+    """Whom a coordinator waits for before it goes on; on a graph, agents for their neighbours.
+
+    each: a coordinator goes on with every reply; on a graph an agent waits for nobody.
+    """
 
     words = ("all", "each")
     modifiers = ("late",)

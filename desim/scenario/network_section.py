@@ -1,5 +1,6 @@
 """The sections `network`, `compute` and `churn`: what takes time, and who is away."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, WithJsonSchema, model_validator
@@ -7,7 +8,6 @@ from pydantic import BeforeValidator, WithJsonSchema, model_validator
 from desim.distributions import CONSTANT, Distribution
 from desim.errors import refusal
 from desim.fields import (
-    BandwidthDist,
     Count,
     Duration,
     DurationDist,
@@ -15,12 +15,12 @@ from desim.fields import (
     File,
     Form,
     Fraction,
-    RateDist,
     Several,
     Share,
     Strict,
 )
 from desim.fields.numbers import number, whole
+from desim.scenario.measured_section import BandwidthLaw, LatencyMatrix, SpeedLaw, SpeedTrace
 
 
 def _pair(value: object, allowed: str) -> list[Any] | tuple[Any, ...]:
@@ -81,9 +81,9 @@ class Link(Strict):
     """What a message meets between two nodes."""
 
     latency: DurationDist = "10 ms"  # type: ignore[assignment]
-    """time on the way; a distribution is drawn once for each link"""
-    bandwidth: BandwidthDist = "100 Mbit/s"  # type: ignore[assignment]
-    """bits leaving in a second; inf: sending takes no time"""
+    """time on the way; a distribution is drawn once for each link; with latency_matrix 0"""
+    bandwidth: BandwidthLaw = "100 Mbit/s"  # type: ignore[assignment]
+    """bits leaving in a second; inf: sending takes no time; {trace: file, ...}: as measured"""
     jitter: FactorDist = "none"  # type: ignore[assignment]
     """random factor on the latency of each message: none, {lognormal: 0.3}, ..."""
     loss: Fraction = 0.0
@@ -101,7 +101,7 @@ class LinkChange(Strict):
 
     latency: DurationDist | None = None
     """time on the way"""
-    bandwidth: BandwidthDist | None = None
+    bandwidth: BandwidthLaw | None = None
     """bits leaving in a second"""
     jitter: FactorDist | None = None
     """random factor on the latency of each message"""
@@ -129,8 +129,6 @@ def _contention(value: object) -> object:
 class Network(Strict):
     """The graph and its links."""
 
-    later = {"latency_matrix": "measured latency matrices; give network.link.latency instead"}
-
     topology: Topology = Topology.of("star")
     """who can talk to whom; star, the default, for coordinator algorithms"""
     link: Link = Link()
@@ -139,8 +137,19 @@ class Network(Strict):
     """star: what differs towards the coordinator"""
     downlink: LinkChange = LinkChange()
     """star: what differs from the coordinator"""
+    latency_matrix: LatencyMatrix | None = None
+    """measured latencies between sites, on top of link.latency"""
     contention: Annotated[Literal["none"], BeforeValidator(_contention)] = "none"
     """whether messages of one node queue for its bandwidth"""
+
+    @classmethod
+    def mapping(cls, data: object) -> Mapping[str, Any]:
+        """What was written; where latencies are measured, link.latency is 0 unless it is given."""
+        found = super().mapping(data)
+        link = found.get("link", {})
+        if "latency_matrix" in found and isinstance(link, Mapping):
+            return {**found, "link": {"latency": 0.0, **link}}
+        return found
 
     @property
     def up(self) -> Link:
@@ -169,14 +178,19 @@ class Slow(Strict):
 class Compute(Strict):
     """How fast agents compute, in gradients of one row per second."""
 
-    later = {"trace": "speeds from a trace; give compute.speed a distribution instead"}
-
-    speed: RateDist = "1000 /s"  # type: ignore[assignment]
-    """gradients of one row in a second; inf: computing takes no time"""
+    speed: SpeedLaw = "1000 /s"  # type: ignore[assignment]
+    """gradients of one row in a second; inf: computing takes no time; {trace: file, ...}"""
     redraw: Literal["run", "round"] = "run"
     """when a random speed is drawn: once for each agent, or every round"""
     slow: Slow = Slow()
     """a set of slow agents: {fraction: 20 %, factor: 4}"""
+
+    @model_validator(mode="after")
+    def _turns(self) -> "Compute":
+        in_turn = isinstance(self.speed, SpeedTrace) and self.speed.order == "measured"
+        if in_turn and self.redraw != "round":
+            raise ValueError("speed: found order measured with redraw run; allowed: redraw round")
+        return self
 
 
 class Churn(Strict):

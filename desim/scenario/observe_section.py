@@ -1,7 +1,7 @@
 """The sections `observe` and `stop`: what is measured, and when a run ends."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
     PlainSerializer,
@@ -16,8 +16,11 @@ from desim.errors import refusal, spelling
 from desim.fields import Count, Duration, Flag, Several, Strict
 from desim.fields.numbers import duration, finite
 
-METRICS = ("error", "loss", "accuracy", "consensus", "gradient")
-Metric = Literal["error", "loss", "accuracy", "consensus", "gradient"]
+Metric = Literal[
+    "error", "loss", "accuracy", "consensus", "gradient", "positive_rate", "risk_difference",
+    "positive_rate_protected", "positive_rate_others", "accuracy_protected", "accuracy_others",
+]  # fmt: skip
+METRICS: tuple[str, ...] = get_args(Metric)
 
 
 def _every(value: object) -> str | float:
@@ -65,7 +68,8 @@ class Observe(Strict):
     """What is measured along the way."""
 
     metrics: Several[Metric] = ("error",)
-    """error, loss, accuracy, consensus, gradient; [] measures nothing"""
+    """error, loss, accuracy, consensus, gradient; of test rows positive_rate, risk_difference, and
+    positive_rate and accuracy of the groups _protected and _others; [] measures nothing"""
     every: Every = "round"
     """round, or a duration such as 100 ms"""
     iterates: Flag = False

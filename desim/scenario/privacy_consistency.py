@@ -1,15 +1,20 @@
 """What the section `privacy` and the other sections owe each other; see consistency."""
 
+import math
 from collections.abc import Iterator
 
+from desim.fields import Local
+from desim.privacy.views import read_view
 from desim.scenario.method_section import Algorithm
 from desim.scenario.network_section import Network
 from desim.scenario.observe_section import Stop
-from desim.scenario.privacy_section import Privacy, agents_of
+from desim.scenario.privacy_section import Privacy
 from desim.scenario.problem_section import Problem
 
+LARGEST = 700.0  # e^700 is a number, and so is its square root's inverse
 Found = Iterator[tuple[tuple[str | int, ...], str]]
 CLASSICAL = "{epsilon: ..., delta: ..., composition: ...}"
+ALLOTTED = "{kind: ..., epsilon: ...}"
 
 
 def noise_fits(algorithm: Algorithm, privacy: Privacy | None) -> Found:
@@ -19,12 +24,52 @@ def noise_fits(algorithm: Algorithm, privacy: Privacy | None) -> Found:
     if noise is None:
         return
     kind = noise.form
-    if kind not in kinds:
+    if kind not in kinds and privacy and privacy.target and not noise.complete:
+        yield from _untargetable(algorithm, kind)
+    elif kind not in kinds:
         forms = {"schedule": "{phi: ..., growth: ...}", "classical": CLASSICAL}
+        forms["allotted"] = ALLOTTED
         allowed = ", ".join(forms.get(one, f"{{kind: {one}, sigma: ...}}") for one in kinds)
-        found = {"schedule": "{phi, growth}", "classical": CLASSICAL}.get(kind, kind)
+        found = {**forms, "schedule": "{phi, growth}"}.get(kind, kind)
         text = f"found {found}; allowed with {algorithm.name}: {allowed or 'no noise'}"
         yield ("privacy", "noise"), text
+
+
+def _untargetable(algorithm: Algorithm, kind: str) -> Found:
+    """A target gives gaussian noise, unless privacy.noise names a kind, and only an amount."""
+    kinds = [one for one in algorithm.method.noises if one not in ("classical", "allotted")]
+    if not algorithm.method.proportional:
+        return  # told by target_plannable
+    if kinds:
+        allowed = f"privacy.noise.kind: {' | '.join(kinds)}"
+        yield ("privacy", "target"), f"found with {kind} noise; allowed: {allowed}"
+    else:
+        text = f"found with {algorithm.name}, whose noise itself says what it promises"
+        yield ("privacy", "target"), f"{text}; allowed: privacy.noise"
+
+
+def noisy_is_noisy(algorithm: Algorithm, privacy: Privacy | None) -> Found:
+    """A solver that adds noise needs to be told how much, be it 0."""
+    local = getattr(algorithm.parameters, "local", None)
+    if not isinstance(local, Local) or "noisy" not in local.solvers:
+        return
+    if "tau" not in local.model_fields_set and (privacy is None or privacy.noise is None):
+        text = "found noisy without its noise"
+        allowed = "tau: ..., or privacy.noise, or privacy.target"
+        yield ("algorithm", "local", "solver"), f"{text}; allowed: {allowed}"
+
+
+def schedule_fits(privacy: Privacy | None, stop: Stop) -> Found:
+    """What the schedule {phi, growth} spends in a round grows for ever, but numbers end."""
+    noise = privacy.noise if privacy else None
+    if noise is None or noise.growth is None or stop.rounds is None:
+        return
+    phi = 1.0 if noise.phi is None else noise.phi
+    most = (LARGEST - math.log(phi)) / -math.log(noise.growth) if noise.growth < 1 else math.inf
+    if stop.rounds - 1 > most:
+        text = f"found {noise.growth:g}: phi / growth^(n - 1) is beyond every number in round"
+        allowed = f"at most {math.floor(most) + 1} rounds, or a growth nearer to 1"
+        yield ("privacy", "noise", "growth"), f"{text} {stop.rounds}; allowed: {allowed}"
 
 
 def noise_known(privacy: Privacy | None) -> Found:
@@ -37,7 +82,7 @@ def noise_known(privacy: Privacy | None) -> Found:
         forms = "{kind, sigma, decay}, {phi, growth}, or privacy.target without calibrated"
         yield ("privacy", "noise"), f"found no {missing}; allowed: {forms}"
     elif noise.complete and target is not None and not target.calibrated:
-        given = "epsilon" if noise.form == "classical" else missing
+        given = "epsilon" if noise.form in ("classical", "allotted") else missing
         text = f"found together with privacy.noise.{given}, which it would calibrate"
         yield ("privacy", "target"), f"{text}; allowed: one of them"
 
@@ -71,7 +116,7 @@ def view_fits(
         text = f"found coordinator, but {algorithm.name} has none"
         others = "neighbour:0, ..." if kind == "graph" else "final-model"
         yield ("privacy", "view"), f"{text}; allowed: eavesdropper, {others}"
-    for agent in agents_of(privacy.view):
+    for agent in read_view(privacy.view).agents:
         if problem.agents is not None and agent >= problem.agents:
             text = f"found agent {agent}; allowed: 0 to {problem.agents - 1}"
             yield ("privacy", "view"), text

@@ -3,26 +3,19 @@
 An epsilon is always about neighbouring data sets (relation), an adversary (view) and a delta.
 """
 
-import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, PlainValidator, WithJsonSchema
 
-from desim.errors import refusal, spelling
-from desim.fields import Flag, NonNegative, Positive, Share, Strict
+from desim.errors import refusal
+from desim.fields import Count, Flag, NonNegative, Positive, Share, Strict
 from desim.fields.numbers import number
+from desim.privacy.views import PATTERN, read_view
 
-VIEWS = ("eavesdropper", "coordinator", "final-model")
-NAMING = ("neighbour", "direct", "collusion")  # views that name agents
-NAMED = re.compile(
-    r"(neighbour|direct):\s*(\d{1,9})|(collusion):\s*\[\s*(\d{1,9}(?:\s*,\s*\d{1,9})*)\s*\]"
-)
-WRITTEN_VIEW = rf"^({'|'.join(VIEWS)}|(neighbour|direct):\s*\d+|collusion:\s*\[[\d\s,]+\])$"
-ALLOWED_VIEWS = (
-    f"{', '.join(VIEWS)}, 'neighbour:3', 'direct:3', 'collusion:[0, 3]' or the same as a mapping"
-)
 DELTA = 1e-5
+SCHEDULE = ("sigma", "kind", "decay", "period", "iteration")
+ALLOTTED = ("epsilon", "epsilon_s", "epsilon_n", "delta", "delta_s", "delta_n")
 
 Delta = Annotated[
     float,
@@ -34,9 +27,11 @@ Delta = Annotated[
 
 
 class Noise(Strict):
-    """Noise on what the method perturbs, in one of three forms.
+    """Noise on what the method perturbs, in one of four forms.
 
-    {kind, sigma, decay}; zCDP-NFL's {phi, growth}; or the classical {epsilon, delta, composition}.
+    {kind, sigma, decay}; zCDP-NFL's {phi, growth}; the classical {epsilon, delta, composition}; or
+    of methods that release once, {kind, epsilon}, with groups {kind, epsilon_s, epsilon_n}, and as
+    many deltas where kind is gaussian.
     """
 
     kind: Literal["gaussian", "laplace", "l2-laplace", "discrete-gaussian"] | None = None
@@ -45,6 +40,10 @@ class Noise(Strict):
     """standard deviation per coordinate, in the first round; left to privacy.target if not given"""
     decay: Share | None = None
     """factor on the variance each round; default 1"""
+    period: Count | None = None
+    """rounds between two such factors (Ding's T_p, with decay R_P); default 1"""
+    iteration: Positive | None = None
+    """R_T: the variance is sigma^2 / (R_T (k - 1) k) in round k > 1, which first raises it"""
     resolution: Positive | None = None
     """discrete-gaussian: distance between two levels, to which values are rounded before noise"""
     phi: Positive | None = None
@@ -57,13 +56,24 @@ class Noise(Strict):
     """delta of that epsilon"""
     composition: Literal["none", "basic", "advanced"] | None = None
     """how epsilon and delta are shared out over rounds; none: they are those of every round"""
+    epsilon_s: Positive | None = None
+    """epsilon of the coefficients with the special attribute; with epsilon_n, or with the whole"""
+    epsilon_n: Positive | None = None
+    """epsilon of all other coefficients"""
+    delta_s: Delta | None = None
+    """delta of epsilon_s, gaussian only"""
+    delta_n: Delta | None = None
+    """delta of epsilon_n, gaussian only"""
 
     @classmethod
     def mapping(cls, data: object) -> Mapping[str, Any]:
         """What was written, with the defaults of the form it takes."""
         written = super().mapping(data)
-        direct = [key for key in ("sigma", "kind", "decay", "resolution") if key in written]
+        direct = [key for key in (*SCHEDULE, "resolution") if key in written]
         paper = [key for key in ("phi", "growth") if key in written]
+        once = [key for key in ALLOTTED if key in written]
+        if once and ("kind" in written or not {"epsilon", "delta"}.issuperset(once)):
+            return cls._allotted(written, once)
         classical = [key for key in ("epsilon", "delta", "composition") if key in written]
         if classical:
             return cls._classical(written, [*direct, *paper])
@@ -82,6 +92,11 @@ class Noise(Strict):
             )
         if not discrete and "resolution" in written:
             raise ValueError("found resolution; allowed: with kind: discrete-gaussian")
+        if "iteration" in written:
+            fixed = [key for key in ("decay", "period") if key in written]
+            if fixed:
+                raise ValueError(f"found iteration and {fixed[0]}; allowed: one of them")
+            return {"kind": "gaussian", **written}
         return {"kind": "gaussian", "decay": 1.0, **written}
 
     @classmethod
@@ -95,9 +110,26 @@ class Noise(Strict):
             raise ValueError(f"found {found}; allowed: {allowed}")
         return written
 
+    @classmethod
+    def _allotted(cls, written: Mapping[str, Any], once: list[str]) -> Mapping[str, Any]:
+        """The form {kind, epsilon...}, alone, with a delta for every epsilon if it is gaussian."""
+        kind = written.get("kind", "gaussian" if any("delta" in key for key in once) else "laplace")
+        if kind not in ("laplace", "gaussian"):
+            raise ValueError(f"kind: {refusal(kind, f'laplace or gaussian, with {once[0]}')}")
+        wanted = [["epsilon"], ["epsilon", "epsilon_s"], ["epsilon_s", "epsilon_n"]]
+        if kind == "gaussian":
+            wanted = [keys + [key.replace("epsilon", "delta") for key in keys] for keys in wanted]
+        if written.keys() - {"kind"} not in [set(keys) for keys in wanted]:
+            forms = " or ".join(f"{{{', '.join(keys)}}}" for keys in wanted)
+            found = ", ".join(str(key) for key in written if key != "kind")
+            raise ValueError(f"found {found} with kind: {kind}; allowed: {forms}")
+        return {"kind": kind, **written}
+
     @property
     def form(self) -> str:
-        """The kind of noise, or `schedule` or `classical`."""
+        """The kind of noise, or `schedule`, `classical` or `allotted`."""
+        if self.composition is None and (self.epsilon or self.epsilon_s):
+            return "allotted"
         if self.composition is not None:
             return "classical"
         return "schedule" if self.scheduled else self.kind or "gaussian"
@@ -110,7 +142,7 @@ class Noise(Strict):
     @property
     def complete(self) -> bool:
         """Whether it says how much noise there is."""
-        return any(one is not None for one in (self.phi, self.sigma, self.epsilon))
+        return any(one is not None for one in (self.phi, self.sigma, self.epsilon, self.epsilon_s))
 
 
 class Target(Strict):
@@ -124,39 +156,18 @@ class Target(Strict):
     """whether privacy.noise is what this target gave; a stored scenario says so"""
 
 
-def read_view(value: object) -> object:
-    """A view in its one spelling: a word, or `neighbour:3`, `direct:3`, `collusion:[0, 3]`."""
-    if isinstance(value, Mapping) and len(value) == 1:
-        ((word, agents),) = value.items()
-        listed = list(agents) if isinstance(agents, list | tuple) else agents
-        value = f"{word}:{listed}"
-    if isinstance(value, str):
-        if value in VIEWS:
-            return value
-        if named := NAMED.fullmatch(value):
-            if named[1]:
-                return f"{named[1]}:{int(named[2])}"
-            agents = sorted({int(one) for one in named[4].split(",")})
-            return f"collusion:{agents}"
-        if value in NAMING:
-            text = f"found {value!r}, a view that names no agent"
-            example = f"{value}:[0, 3]" if value == "collusion" else f"{value}:3"
-            raise ValueError(f"{text}; allowed: {example}")
-    raise ValueError(refusal(value, ALLOWED_VIEWS) + spelling(value, (*VIEWS, *NAMING)))
-
-
-def agents_of(view: str) -> tuple[int, ...]:
-    """The agents that a view names."""
-    return tuple(int(one) for one in re.findall(r"\d+", view))
+def _view(value: object) -> str:
+    """A view in its one spelling."""
+    return str(read_view(value))
 
 
 View = Annotated[
     str,
-    BeforeValidator(read_view),
+    BeforeValidator(_view),
     WithJsonSchema(
         {
             "anyOf": [
-                {"type": "string", "pattern": WRITTEN_VIEW},
+                {"type": "string", "pattern": PATTERN},
                 {"type": "object", "minProperties": 1, "maxProperties": 1},
             ]
         }

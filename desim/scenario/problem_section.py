@@ -6,19 +6,22 @@ from typing import Annotated, Any, Literal
 
 from pydantic import (
     BeforeValidator,
+    Field,
     PlainSerializer,
     WithJsonSchema,
     model_validator,
 )
 
+from desim import losses
 from desim.errors import refusal
 from desim.fields import Count, Form, NonNegative, Positive, Several, Strict, Text
 from desim.fields.choices import OrElse
 from desim.fields.numbers import finite
+from desim.layers import MOST_CLASSES, LayeredLoss
 from desim.regularizers import Regularizer
 from desim.scenario.data_section import DataSection, Npz
 
-TABLES = ("sklearn", "openml", "csv", "parquet")
+TABLES = ("sklearn", "openml", "csv", "parquet", "mnist-idx", "mnist-npz")
 
 
 class Partition(Form):
@@ -34,19 +37,38 @@ class Partition(Form):
     """column whose values are the agents"""
 
 
+class Softmax(Strict):
+    """Softmax regression: a score w_c.a for each class c."""
+
+    classes: Annotated[int, Field(ge=2, le=MOST_CLASSES)] | None = None
+    """how many; default: as many as the data have"""
+
+
+class Mlp(Softmax):
+    """One hidden layer with biases, and softmax of its scores."""
+
+    hidden: Count
+    """hidden units"""
+    activation: Literal["sigmoid", "relu"] = "sigmoid"
+    """of the hidden units"""
+
+
 class Loss(Form):
     """The loss of one row a with label b, and r = a.x - b."""
 
-    words = ("logistic", "squared", "absolute", "huber", "hinge")
-    later = {"softmax": "the softmax loss", "mlp": "neural networks"}
+    words = ("logistic", "squared", "absolute", "huber", "hinge", "softmax")
 
     huber: Positive | None = None
     """knee of the Huber loss: r^2 up to it, linear beyond; the word huber means 1"""
+    softmax: Softmax | None = None
+    """cross-entropy of a linear model for several classes; the word softmax: classes of the data"""
+    mlp: Mlp | None = None
+    """cross-entropy of a network with one hidden layer"""
 
     @property
     def kind(self) -> str:
         """The loss's name."""
-        return self.word or "huber"
+        return self.word or super().kind
 
     @property
     def knee(self) -> float:
@@ -62,6 +84,25 @@ class Loss(Form):
     def classification(self) -> bool:
         """Whether labels must be -1 and 1."""
         return self.kind in ("logistic", "hinge")
+
+    @property
+    def layered(self) -> bool:
+        """Whether labels are class numbers, each with a score."""
+        return self.kind in ("softmax", "mlp")
+
+    def made(self) -> losses.Loss:
+        """What desim computes; data may still have to tell how many classes there are."""
+        if self.mlp is not None:
+            given = self.mlp
+            return LayeredLoss(
+                "mlp",
+                classes=given.classes or 0,
+                hidden=given.hidden,
+                activation=given.activation,
+            )
+        if self.kind == "softmax":
+            return LayeredLoss("softmax", classes=self.softmax.classes or 0 if self.softmax else 0)
+        return losses.Loss(self.kind, self.knee)
 
 
 class ElasticNet(Strict):
@@ -155,7 +196,7 @@ class Problem(Strict):
     ] = ()
     """rows of each agent: equal, or a list of relative sizes, one for each agent"""
     loss: Loss
-    """loss of one row: logistic, squared, absolute, huber, {huber: knee} or hinge"""
+    """loss of one row: logistic, squared, absolute, huber, hinge, softmax, or mlp with its keys"""
     average: Literal["mean", "sum"] = "mean"
     """over an agent's rows"""
     regularizer: Annotated[
@@ -166,7 +207,9 @@ class Problem(Strict):
     ] = ()
     """none, {l2: c}, {l1: c}, {elastic_net: {l1, l2}}, {box: [low, high]}, or a list of them"""
     clip: Positive | None = None
-    """largest norm of one row's gradient; default: not clipped"""
+    """largest norm of one row's gradient, over all parameters; default: not clipped"""
+    precision: Literal["float64", "float32"] = "float64"
+    """softmax and mlp: type of rows and of a gradient's arithmetic; models are float64"""
 
     @classmethod
     def mapping(cls, data: object) -> Mapping[str, Any]:

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from naive import layers
+
 
 def value(loss, u, b, knee=1.0):
     r = u - b
@@ -44,7 +46,12 @@ def curvature(loss, u, b):
 
 
 def data_gradient(x, A, b, *, loss, knee=1.0, clip=np.inf):
-    """Sum over the rows of A (m, dim) of each example's gradient, clipped to norm `clip` (dim,)."""
+    """Sum over the rows of A (m, dim) of each example's gradient, clipped to norm `clip` (dim,).
+
+    A loss that is a mapping is a layered model: {classes, hidden, activation}.
+    """
+    if isinstance(loss, dict):
+        return layers.data_gradient(x, A, b, clip=clip, **loss)
     total = np.zeros_like(x)
     for a, label in zip(A, b, strict=True):
         g = slope(loss, a @ x, label, knee) * a

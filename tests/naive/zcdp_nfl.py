@@ -21,7 +21,7 @@ def zcdp_nfl(
     eta: a number or eta[n] for n = 0..rounds-1; noise[n][k] (P,) is added as it is, already scaled;
     l1, l2: l1 ||w||_1 + l2/2 ||w||^2 added once to the SUM of the clients' losses.
     """
-    K, P = len(X), X[0].shape[1]
+    K, P = len(X), X[0].shape[1] if w0 is None else np.shape(w0)[1]
     eta = np.broadcast_to(eta, (rounds,))
     noise = np.zeros((rounds, K, P)) if noise is None else noise
     wt = np.zeros((K, P)) if w0 is None else np.array(w0, float)

@@ -5,10 +5,14 @@ solves up to a gradient norm beta and adds Gaussian noise to the solution.
 """
 
 from dataclasses import dataclass
-from math import inf, log, log1p, sqrt
+from math import inf, log, log1p, pi, sqrt
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from desim.privacy.bounds.conversions import simple
 
+Array = NDArray[np.float64]
 XI = 1e-8  # price of the change of variables in one objective perturbation, see `objective`
 
 
@@ -125,6 +129,22 @@ def stretch(c: float, m: float, modulus: float, alpha: float) -> float:
 
 def _c(t: float) -> float:
     return 2.0 * (-log1p(-t) - t)
+
+
+def at_every_order(ratio: ArrayLike, k: ArrayLike) -> Array:
+    """Return rho of one objective perturbation, for any k: D_alpha <= alpha rho at every order.
+
+    ratio: sensitivity of the gradient / deviation; k as in `stretch`. For (alpha - 1) k <= 1/2 that
+    bound is at most alpha (ratio^2 / 2 + 2 k^2). Beyond, the noise acts in the plane of the two
+    records only: D_alpha <= 2 k + alpha ratio^2 / 2 + ln(1 + sqrt(2 pi) (alpha - 1) ratio) /
+    (alpha - 1), whose last part falls with alpha.
+    """
+    r, k = np.asarray(ratio, float), np.asarray(k, float)
+    plane = 2.0 * k + sqrt(2.0 * pi) * r
+    with np.errstate(divide="ignore", invalid="ignore"):
+        small = 4.0 * k**2 * (1.0 + np.log1p(sqrt(0.5 * pi) * r / k))
+    extra = np.where(k > 0.5, plane, np.minimum(np.where(k > 0.0, small, 0.0), plane))
+    return np.asarray(0.5 * r**2 + extra)
 
 
 def objective(m: float, sigma: float) -> float:

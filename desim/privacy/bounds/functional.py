@@ -30,7 +30,12 @@ def ball_sensitivity(d: int) -> float:
     return 3.0 * sqrt(d) + d / 4.0
 
 
-def shared_out(epsilon_s: float, epsilon_n: float, d: int) -> float:
+def plain(epsilon: float) -> float:
+    """Epsilon of PFLR* (Xu, Yuan, Wu 2019), as if its shift of the mean were public."""
+    return epsilon
+
+
+def shared_out(epsilon_s: float, epsilon_n: float, d: float) -> float:
     """Epsilon eps_s / d + (d - 1)/d eps_n (Theorems 18 and 20).
 
     Their proofs give the special group 1/d of the sensitivity; a record x = e_s puts it all there.

@@ -1,0 +1,160 @@
+"""Few bits a number or many: decentralised SGD among phones, on 3G as it was measured.
+
+DESIM_DATA=FOLDER python -m analysis.studies.quantised_on_phones [--sets N]
+
+Every contestant gets the same number of trials on data sets of its own; all are then played on
+those that are reported. A data set draws images, phones, traces, graph and start, the same for all.
+"""
+
+import argparse
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from analysis.reproductions import page
+from analysis.reproductions.monte_carlo import Array, Case, MonteCarlo, reported
+from analysis.studies.curves import Panel, draw, passage
+from analysis.studies.standings import Interval, interval
+
+NAME, SETS, TUNING = "quantised_on_phones", 10, range(1001, 1003)
+FOLDER = Path(__file__).parent
+TARGET, SECONDS, SEARCHED = 0.85, 240.0, 120.0  # accuracy; s of a reported run, and of a trial
+REACH: Any = partial(passage, target=TARGET, seconds=SECONDS, rises=True)
+START = {"init": {"common": 0.1}}
+ALPHAS = (0.3, 0.5, 0.8, 1.2, 1.8, 2.7, 4.0, 6.0)  # DSGD's step, eight trials
+STEPS, SPANS = (1.0, 2.0, 4.0, 8.0), (0.5, 1.0)  # Q-DPSGD-1's step, and what the bits reach
+
+
+class Contestant(NamedTuple):
+    """A label, and bits a number: of DSGD 16 or 32, whole; of Q-DPSGD-1 as many as it quantises."""
+
+    label: str
+    bits: int
+    quantised: bool
+
+
+CONTESTANTS = (
+    Contestant("DSGD, 32 bits", 32, False),
+    Contestant("DSGD, 16 bits", 16, False),
+    *(Contestant(f"Q-DPSGD-1, {s} bits", s, True) for s in (16, 8, 4, 3)),
+)
+
+
+class Point(NamedTuple):
+    """Parameters: the step, and the largest number that quantised messages hold."""
+
+    alpha: float
+    span: float = 0.0
+
+
+def points(one: Contestant) -> list[Point]:
+    """The trials of a contestant: eight each."""
+    if one.quantised:
+        return [Point(*pair) for pair in product(STEPS, SPANS)]
+    return [Point(alpha) for alpha in ALPHAS]
+
+
+def case(one: Contestant, point: Point, seconds: float) -> Case:
+    """The scenario with a contestant's algorithm."""
+    algorithm: dict[str, Any] = {"name": "dsgd", "alpha": point.alpha, "batch": 20, **START}
+    algorithm["numbers"] = f"float{one.bits}"
+    if one.quantised:
+        resolution = point.span / 2.0 ** (one.bits - 1)
+        algorithm = {
+            "name": "q-dpsgd-1", "alpha": point.alpha, "mixing": 0.4, "bits": one.bits,
+            "resolution": resolution, "deadline": "400 ms", **START,
+        }  # fmt: skip
+    changes = {"algorithm": algorithm, "stop": {"time": seconds}}
+    return Case("../studies/quantised-on-phones", changes)
+
+
+def tuned(monte_carlo: MonteCarlo) -> dict[Contestant, Point]:
+    """The trial of the least time to the target, or of the best accuracy if none comes so far."""
+    tries = {(one, p): case(one, p, SEARCHED) for one in CONTESTANTS for p in points(one)}
+    found = monte_carlo.values(tries, TUNING, REACH)
+
+    def score(one: Contestant, point: Point) -> tuple[float, float]:
+        values = found[one, point]
+        return float(values[:, 0].mean()), -float(np.nanmax(values[:, 2:]))
+
+    return {one: min(points(one), key=partial(score, one)) for one in CONTESTANTS}
+
+
+def rows(chosen: Mapping[Contestant, Point], found: Mapping[Contestant, Array]) -> Iterable[Any]:
+    """One row for each contestant: parameters, medians, intervals, accuracy at the end."""
+    for one, values in found.items():
+        numbers: dict[str, Any] = {}
+        for name, column in (("seconds", 0), ("kB", 1), ("accuracy", -1)):
+            median, low, high = interval(values[:, column])
+            numbers |= {name: median, f"{name}_low": low, f"{name}_high": high}
+        reached = int(np.isfinite(values[:, 0]).sum())
+        own = {"contestant": one.label, **chosen[one]._asdict()}
+        yield {**own, **numbers, "reached": reached, "sets": len(values)}
+
+
+def markdown(made: Sequence[Mapping[str, Any]]) -> str:
+    """The table of the page."""
+
+    def cell(row: Mapping[str, Any], key: str, factor: float = 1.0) -> str:
+        one = Interval(*(factor * row[key + end] for end in ("", "_low", "_high")))
+        return f"{one.median:.3g} ({one.low:.3g} to {one.high:.3g})"
+
+    heads = ("", f"seconds to {TARGET:.0%}", "MB by then", f"accuracy at {SECONDS:g} s", "step",
+             "largest number", "reached")  # fmt: skip
+    lines = [
+        (
+            row["contestant"], cell(row, "seconds"), cell(row, "kB", 1e-3), cell(row, "accuracy"),
+            f"{row['alpha']:g}", f"{row['span']:g}" if row["span"] else "",
+            f"{row['reached']} of {row['sets']}",
+        )
+        for row in made
+    ]  # fmt: skip
+    return page.table(heads, lines)
+
+
+def words(made: Sequence[Mapping[str, Any]]) -> str:
+    """What the table says: who is first, and how many times as long the others take."""
+    first = min(made, key=lambda row: float(row["seconds"]))
+    least = min(made, key=lambda row: float(row["kB"]))
+    others = ", ".join(
+        f"{row['contestant']} {float(row['seconds']) / float(first['seconds']):.2f}"
+        for row in made
+        if row is not first
+    )
+    return (
+        f"**{first['contestant']}** is first, after {float(first['seconds']):.3g} s in the median; "
+        f"in units of that: {others}. {least['contestant']} sends least, "
+        f"{1e-3 * float(least['kB']):.3g} MB."
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Tune, play, print, draw and write."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--sets", type=int, default=SETS, help=f"data sets (default {SETS})")
+    parser.add_argument("--processes", type=int, default=2, help="processes (default 2)")
+    parser.add_argument("--out", type=Path, help="folder; default: results/ for all data sets")
+    asked, began = parser.parse_args(arguments), time.monotonic()
+    with MonteCarlo(asked.processes) as monte_carlo:
+        chosen = tuned(monte_carlo)
+        cases = {one: case(one, point, SECONDS) for one, point in chosen.items()}
+        found = monte_carlo.values(cases, reported(asked.sets), REACH)
+    made = list(rows(chosen, found))
+    print(f"{markdown(made)}\n\n{asked.sets} data sets; {time.monotonic() - began:.0f} s")
+    official = asked.out is None and asked.sets == SETS
+    if out := asked.out or (FOLDER / "results" if official else None):
+        page.write_csv(out, NAME, made)
+        lines = {one.label: values for one, values in found.items()}
+        draw([Panel("ten phones on 3G", SECONDS, lines)], out / f"{NAME}.svg", "accuracy")
+    if official:
+        page.update("accuracy", markdown(made), FOLDER / f"{NAME}.md")
+        page.update("words", words(made), FOLDER / f"{NAME}.md")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""Decentralised SGD: what methods share that average with neighbours and step on batch gradients.
+
+x_i+ = sum_j w_ij x_j - alpha g_i(x_i) with W = I - L / kappa or Metropolis weights (Lian et al.
+2017, arXiv 1705.09056). Noise is added to g_i, so that models and messages are post-processing; a
+batch is a fresh uniform subset, as secret as amplification by sampling needs it.
+"""
+
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from desim.algorithms.method import Array, Ingredients, Method
+from desim.fields import Init, Positive, Step, Strict
+from desim.kernels.gradients import batch_gradient
+from desim.network.mixing import against_themselves, mixing_matrix
+from desim.privacy.ledger import Terms, View
+from desim.privacy.mechanisms import terms
+
+NUMBERS = {"float64": 64, "float32": 32, "float16": 16}  # bits of one number
+Number = Literal["float64", "float32", "float16"]
+
+
+class Averaging(Strict):
+    """alpha: gradient step; weights, kappa: how agents average; init: x0."""
+
+    alpha: Step
+    """gradient step in iteration k = 1, 2, ..."""
+    weights: Literal["laplacian", "metropolis"] = "laplacian"
+    """laplacian: W = I - L / kappa; metropolis: w_ij = 1 / (1 + larger degree)"""
+    kappa: Positive | None = None
+    """with laplacian; default: the largest eigenvalue of the Laplacian L"""
+    init: Init = Init.of("zeros")
+    """x0, a public start"""
+
+
+class DecentralisedSGD(Method):
+    """Averages with the neighbours' models, steps along noisy gradients of fresh batches."""
+
+    kind = "graph"
+    smooth_only = True
+    models = "any"
+    policies: ClassVar[tuple[str, ...]] = ("all", "deadline")
+    noises: ClassVar[tuple[str, ...]] = ("gaussian", "laplace", "discrete-gaussian")
+    cures: ClassVar[tuple[str, ...]] = ("algorithm.alpha",)
+
+    def __init__(self, ingredients: Ingredients) -> None:
+        super().__init__(ingredients)
+        graph, given = ingredients.settings.graph, self.parameters
+        assert graph is not None
+        self.W = mixing_matrix(graph, graph.agents, given.weights, given.kappa)
+        self.warnings += against_themselves(self.W, graph, given.kappa)
+        self.alpha, self.x0 = given.alpha, ingredients.settings.initial("x0")
+        policy = ingredients.settings.policy
+        self.within = policy.value if policy.kind == "deadline" else np.inf
+
+    def batch_gradient(self, us: Any, x: Array, samples: Any) -> Array:
+        """Mean clipped gradients (n, dim) over fresh uniform batches of samples (n,) rows, or 0."""
+        return np.asarray(
+            batch_gradient(us.who, x, samples, us.round, self.settings.seed, self.problem.data)
+        )
+
+    def reach(self, who: Any, samples: Any) -> Array:
+        """Sensitivity (n,) 2 K / |S| of the mean over |S| of m rows (2 K m / |S| of a sum)."""
+        whole = 2.0 * self.problem.clip * self.problem.scale[who] * self.problem.rows[who]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(samples > 0, whole / samples, 0.0)
+
+    def terms(self, who: Any, k: int, samples: Any) -> Terms:
+        """What releasing gradients of samples (n,) rows in round k costs agents who (n,)."""
+        share = samples / self.problem.rows[who]
+        reach = self.reach(who, samples)
+        return terms(self.noise, View.NEIGHBOURS, k, reach, self.problem.dim, share)
+
+
+def rounded(x: Array, number: Number) -> Array:
+    """What x (n, dim) is once it was written in the format `number`: post-processing."""
+    with np.errstate(over="ignore"):
+        return x.astype(number).astype(float)

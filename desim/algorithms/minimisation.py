@@ -1,0 +1,43 @@
+"""Exact minimisation at the agents: its parameters, and what a round does with its outcome."""
+
+from typing import Any
+
+import numpy as np
+
+from desim.algorithms.method import Array
+from desim.errors import RunError
+from desim.fields import Count, Init, Positive, Strict
+
+
+class Minimisation(Strict):
+    """tolerance, passes: of a minimisation; init: x0."""
+
+    tolerance: Positive = 1e-10
+    """largest gradient norm that a minimisation leaves"""
+    passes: Count = 1
+    """passes over its rows that a minimisation takes of an agent's time"""
+    init: Init = Init.of("zeros")
+    """x0, which the neighbours know from the start"""
+
+
+def minimisers(us: Any, found: Array, tolerance: float, private: bool, keys: str) -> Array:
+    """The minimisers (n, dim) of found (n, dim + 2), whose last columns are what is left of them.
+
+    Where they are `private`, RunError at a gradient norm above `tolerance`, which the ledger counts
+    on; else where it is above what rounding leaves, too. keys: those to change.
+    """
+    left, rounding = found[:, -2], found[:, -1]
+    enough = tolerance if private else np.maximum(tolerance, rounding)
+    short = np.flatnonzero(us.live & (left > enough) & (left < np.inf))
+    if len(short):
+        r = short[np.argmax(left[short])]
+        why = "rounding leaves" if left[r] <= rounding[r] else "Newton's method leaves"
+        named, cure = keys.split(", ")
+        error = RunError(
+            f"agent {us.who[r]} could not minimise to {named} {tolerance:g} in round "
+            f"{us.round[r]}: {why} a gradient of norm {left[r]:.6g}; raise it, scale the features "
+            f"(problem.data.scale), or change {cure} where models grow without end"
+        )
+        error.time = float(us.clock[r])
+        raise error
+    return np.ascontiguousarray(found[:, :-2])

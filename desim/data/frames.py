@@ -1,0 +1,141 @@
+"""From a data frame to a table: which columns are features, missing values, words as numbers."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from desim.data.split import Mask, split
+from desim.data.table import Table
+from desim.errors import InputError, show, spelling
+
+MOST_WORDS = 1000
+
+
+def framed(
+    frame: pd.DataFrame, label: str, section: Any, seed: int, apart: Sequence[str], where: str
+) -> Table:
+    """The table of a data frame, read as `section` (a source with columns) says.
+
+    apart: columns that are no features unless named, and needed for something else.
+    """
+    frame.columns, named = frame.columns.map(str), section.features
+    marks = getattr(section.test, "column", "")
+    apart = [name for name in (*apart, marks) if name in frame.columns and name not in named]
+    names = _features(frame, label, section, apart, where)
+    needed = list(dict.fromkeys([*names, label, *apart]))
+    if section.missing == "drop":
+        frame = frame[frame[needed].notna().all(axis=1)]
+    if not len(frame):
+        left = ", all of whose rows have a missing value" if section.missing == "drop" else ""
+        raise InputError(f"problem.data: {where} has no rows{left}")
+    for name in (label, *apart):
+        _whole(frame[name], where)
+    columns = {name: frame[name].to_numpy() for name in frame.columns}
+    train, test = split(section, columns, len(frame), seed)
+    if section.missing == "most-frequent":
+        frame = _filled(frame, names, train, where)
+    blocks = [_numbered(frame[name], section.encode, where) for name in names]
+    A = np.column_stack([block for block, _ in blocks])
+    headings = tuple(heading for _, some in blocks for heading in some)
+    return Table(A, columns[label], headings, columns, train, test)
+
+
+def _features(
+    frame: pd.DataFrame, label: str, section: Any, apart: Sequence[str], where: str
+) -> list[str]:
+    """The named features, else every other column that has numbers, or can be turned into them."""
+    asked = {"label": [label], "features": section.features, "exclude": section.exclude}
+    problems = [
+        f"problem.data.{key}: found no column {name!r} in {where}{spelling(name, frame.columns)}"
+        for key, names in asked.items()
+        for name in names
+        if name not in frame.columns
+    ]
+    if label in section.features:
+        problems.append(f"problem.data.features: {label!r} is the label")
+    if problems:
+        raise InputError(problems)
+    if section.features:
+        return list(section.features)
+    others = [n for n in frame.columns if n not in (label, *apart, *section.exclude)]
+    names = [n for n in others if section.encode != "none" or _counts(frame[n])]
+    if not names:
+        what = "numeric column" if section.encode == "none" else "column"
+        raise InputError(f"problem.data: {where} has no {what} besides {label!r}")
+    return names
+
+
+def _counts(column: "pd.Series[Any]", share: float = 0.0) -> bool:
+    """Whether a column holds numbers, be it with words among them, which is an error later."""
+    if pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column):
+        return True
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return False
+    numbers = pd.to_numeric(column, errors="coerce").notna().sum()
+    return bool(numbers > share * column.notna().sum())
+
+
+def _whole(column: "pd.Series[Any]", where: str) -> None:
+    """Raise InputError at the first missing value of a column."""
+    for row in column.index[column.isna()][:1]:
+        raise InputError(
+            f"problem.data: {where}, row {row + 1}, column {str(column.name)!r}: the value is "
+            "missing; leave such rows out (problem.data.missing: drop), or leave the column out "
+            "(problem.data.features)"
+        )
+
+
+def _filled(frame: pd.DataFrame, names: Sequence[str], train: Mask, where: str) -> pd.DataFrame:
+    """The frame with each feature's most frequent value among training rows where one is missing.
+
+    Of equally frequent values the smallest.
+    """
+    frame = frame.copy()
+    for name in names:
+        missing = frame[name].isna()
+        if missing.any():
+            often = frame[name][train].mode()
+            if not len(often):
+                _whole(frame[name], where)
+            frame[name] = frame[name].where(~missing, often.iloc[0])
+    return frame
+
+
+def _numbered(
+    column: "pd.Series[Any]", encode: str, where: str
+) -> tuple[NDArray[np.float64], list[str]]:
+    """A column as floats (rows, features it becomes), and their names.
+
+    Words among mostly numbers are taken for mistakes, not for categories.
+    """
+    name = str(column.name)
+    if encode == "none" or _counts(column, share=0.5):
+        return _numbers(column, where)[:, None], [name]
+    _whole(column, where)
+    words, code = np.unique(column.to_numpy(object).astype(str), return_inverse=True)
+    if encode == "ordinal":
+        return code[:, None].astype(float), [name]
+    if len(words) > MOST_WORDS:
+        raise InputError(
+            f"problem.data.encode: column {name!r} of {where} has {len(words)} different words; "
+            f"allowed: at most {MOST_WORDS}; leave it out (problem.data.exclude)"
+        )
+    return np.eye(len(words))[code], [f"{name}={word}" for word in words]
+
+
+def _numbers(column: "pd.Series[Any]", where: str) -> NDArray[np.float64]:
+    """A column as floats (rows,); InputError at the first value that is no finite number."""
+    values = np.asarray(pd.to_numeric(column, errors="coerce").astype(float))
+    for place in np.flatnonzero(~np.isfinite(values))[:1]:
+        found, row = column.to_numpy(object)[place], column.index[place] + 1
+        if pd.isna(found):
+            _whole(column, where)
+        words = "" if not isinstance(found, str) else ", or problem.data.encode for words"
+        raise InputError(
+            f"problem.data: {where}, row {row}, column {str(column.name)!r}: found {show(found)}; "
+            f"allowed: a finite number{words}"
+        )
+    return values

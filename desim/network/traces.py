@@ -1,0 +1,113 @@
+"""Bandwidth as it was measured: rates that hold from one sample to the next."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from desim import keys
+from desim.errors import InputError
+from desim.keys import Stream
+from desim.network.measured import arrays, faulty, select
+
+Array = NDArray[np.float64]
+Int = NDArray[np.int64]
+TRACE, OFFSET = 1, 2  # sub-counters of the draws, apart from those of links
+
+
+@dataclass(frozen=True)
+class RateTraces:
+    """Traces of rates, as desim.kernels.network.Links takes their samples (3, n).
+
+    first (traces + 1,): where each one's columns begin; loops: it starts again at its end, else it
+    keeps its last rate; shuffled: devices draw their traces, else take them in order, and again
+    from the first; shifted: a device begins at a random place of its trace.
+    """
+
+    samples: Array
+    first: Int
+    loops: bool
+    shuffled: bool
+    shifted: bool
+
+    def played(self, device: Int, seed: int) -> tuple[Int, Array]:
+        """Begin and end (2, n) of the trace of each device (n,), and where it begins there, s."""
+        traces = len(self.first) - 1
+        which = device % traces
+        if self.shuffled:
+            which = keys.integers(seed, Stream.LINK, traces, agent=device, step=TRACE)[..., 0]
+        plays = np.array([self.first[which], self.first[which + 1] - 1])
+        offset = np.zeros(len(device))
+        if self.shifted:
+            share = keys.uniforms(seed, Stream.LINK, agent=device, step=OFFSET)[..., 0]
+            offset = share * self.samples[0, plays[1]]
+        return plays, offset
+
+    @property
+    def shortest(self) -> float:
+        """How long the shortest trace is, s."""
+        return float(self.samples[0, self.first[1:] - 1].min())
+
+
+def rate_traces(
+    path: Path,
+    fields: Sequence[str],
+    unit: float,
+    *,
+    loops: bool,
+    shuffled: bool,
+    shifted: bool,
+    where: str,
+) -> RateTraces:
+    """Read traces of (time s, rate): arrays (k, 2) of an npz file, columns time and rate of a csv.
+
+    A rate holds until the next sample, the last one as long as the one before it; times count from
+    the first sample. fields: which of them, default all; unit: bit/s of a 1 in the file. InputError
+    at `where` for times that do not increase, rates that are negative, NaN or never above 0.
+    """
+    found = arrays(path, where)
+    if path.suffix != ".npz":
+        found = _columns(found, where)
+    chosen = select(found, fields or list(found), where)
+    parts = [_sampled(table, unit, loops, where, name) for name, table in chosen.items()]
+    if not parts:
+        raise InputError(f"{where}: {path} holds no array of numbers; allowed: at least one trace")
+    first = np.cumsum([0, *(part.shape[1] for part in parts)])
+    return RateTraces(np.concatenate(parts, axis=1), first, loops, shuffled, shifted)
+
+
+def _columns(found: dict[str, Array], where: str) -> dict[str, Array]:
+    """A table (k, 2) for each column beside `time`."""
+    if "time" not in found or len(found) < 2:
+        text = f"found the columns {', '.join(found) or 'none of numbers'}"
+        raise InputError(f"{where}: {text}; allowed: time, in s, and at least one rate")
+    time = found["time"]
+    return {name: np.column_stack([time, rate]) for name, rate in found.items() if name != "time"}
+
+
+def _sampled(table: Array, unit: float, loops: bool, where: str, name: str) -> Array:
+    """One trace as samples (3, k + 1)."""
+    if table.ndim != 2 or table.shape[1] != 2 or not len(table):
+        text = f"found {name} of shape {table.shape}; allowed: rows of (time s, rate)"
+        raise InputError(f"{where}: {text}")
+    time, rate = table.T
+    faulty(rate, where, "rates", name)
+    with np.errstate(invalid="ignore"):
+        steps = np.diff(time, append=time[-1] + 1.0)
+    wrong = np.flatnonzero(~((steps > 0.0) & (steps < np.inf)))
+    if len(wrong):
+        k = int(wrong[0])
+        following = f", and then {time[k + 1]:g}" if k + 1 < len(time) else ""
+        text = f"found time {time[k]:g} s in row {k} of {name}{following}"
+        raise InputError(f"{where}: {text}; allowed: times that increase")
+    if not rate.any() or (not loops and rate[-1] == 0.0):
+        text = f"found rate 0 {'at the end' if rate.any() else 'throughout'} of {name}"
+        raise InputError(f"{where}: {text}; allowed: a trace that sends at last, or end: loop")
+    lasts = np.append(np.diff(time), time[-1] - time[-2] if len(time) > 1 else 1.0)
+    samples = np.zeros((3, len(time) + 1))
+    samples[0, 1:] = np.append(time[1:] - time[0], time[-1] - time[0] + lasts[-1])
+    samples[1, :-1] = rate * unit
+    samples[2, 1:] = np.cumsum(samples[1, :-1] * np.diff(samples[0]))
+    return samples

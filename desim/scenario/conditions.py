@@ -1,0 +1,117 @@
+"""Links and devices as a scenario describes them; files of measurements are read here."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from desim import units
+from desim.compute import MeasuredSpeeds, measured_speeds, speed_model
+from desim.distributions import Distribution
+from desim.errors import InputError
+from desim.kernels.network import Links
+from desim.kernels.speed import Speeds
+from desim.network.latencies import latencies, sites
+from desim.network.links import LinkModel, make_links
+from desim.network.traces import RateTraces, rate_traces
+from desim.scenario.measured_section import BandwidthTrace, SpeedTrace, lasting, scale
+from desim.scenario.schema import Scenario
+
+Array = NDArray[np.float64]
+Int = NDArray[np.int64]
+
+
+class Conditions:
+    """The network and the devices of `agents` agents."""
+
+    def __init__(self, scenario: Scenario, agents: int) -> None:
+        self.scenario, self.agents = scenario, agents
+        self.read: dict[str, RateTraces] = {}  # by what a scenario writes: up and down may agree
+
+    def speeds(self) -> Speeds:
+        """How fast the agents compute."""
+        compute, slow = self.scenario.compute, self.scenario.compute.slow
+        law = compute.speed
+        return speed_model(
+            self._speeds(law) if isinstance(law, SpeedTrace) else law,
+            slow.fraction,
+            slow.factor,
+            compute.redraw == "round",
+            self.agents,
+            self.scenario.seed,
+        )
+
+    def _speeds(self, trace: SpeedTrace) -> MeasuredSpeeds:
+        per, rounds = trace.unit, self.scenario.stop.rounds
+        durations = lasting(per)
+        found = measured_speeds(
+            trace.trace,
+            trace.field,
+            scale(per, units.seconds if durations else units.rate),
+            durations,
+            shuffled=trace.assign == "random",
+            in_turn=trace.order == "measured",
+            loops=trace.end == "loop",
+            where="compute.speed",
+        )
+        if trace.order == "measured" and trace.end == "error":
+            lasts = f"{found.shortest} rounds"
+            _outlives(rounds is None or rounds > found.shortest, "compute.speed", lasts, "rounds")
+        return found
+
+    def links(self, source: Int, target: Int, which: str = "link") -> Links:
+        """The links source[e] -> target[e] (-1: coordinator); which: link, uplink or downlink."""
+        network, seed = self.scenario.network, self.scenario.seed
+        link = {"link": network.link, "uplink": network.up, "downlink": network.down}[which]
+        bandwidth = link.bandwidth
+        model = LinkModel(
+            link.latency,
+            bandwidth if isinstance(bandwidth, Distribution) else self._rates(bandwidth, which),
+            link.jitter,
+            link.loss,
+            link.timeout,
+            0 if link.on_loss == "drop" else link.limit,
+        )
+        star = which != "link"
+        return make_links(model, source, target, seed, self._measured(source, target, star))
+
+    def _rates(self, trace: BandwidthTrace, which: str) -> RateTraces:
+        own = which != "link" and getattr(self.scenario.network, which).bandwidth is not None
+        where = f"network.{which if own else 'link'}.bandwidth"
+        written = repr(trace)
+        if written not in self.read:
+            self.read[written] = rate_traces(
+                trace.trace,
+                trace.field,
+                scale(trace.unit, units.bits_per_second),
+                loops=trace.end == "loop",
+                shuffled=trace.assign == "random",
+                shifted=trace.offset == "random",
+                where=where,
+            )
+        found, horizon = self.read[written], self.scenario.stop.time
+        if trace.end == "error":
+            ends = horizon is None or horizon > found.shortest
+            _outlives(ends, where, f"{found.shortest:.6g} s", "time")
+        return found
+
+    def _measured(self, source: Int, target: Int, star: bool) -> Array | None:
+        """Latencies (links,) s out of the matrix, None without one."""
+        matrix = self.scenario.network.latency_matrix
+        if matrix is None:
+            return None
+        if not len(source) or (matrix.coordinator is not None and not star):
+            key, what = (".coordinator", "on a graph") if len(source) else ("", "with one agent")
+            text = f"network.latency_matrix{key}: found {what}, which has none"
+            raise InputError(f"{text}; allowed: leave it out")
+        unit = None if matrix.unit is None else scale(matrix.unit, units.seconds)
+        share = 0.5 if matrix.measured == "round-trip" else 1.0
+        found = latencies(matrix.file, matrix.field, matrix.slice, unit, share, matrix.missing)
+        have, seed = len(found.seconds), self.scenario.seed
+        at = sites(matrix.places, matrix.coordinator, star, self.agents, have, seed)
+        return found.between(at[source], at[target])
+
+
+def _outlives(ends: bool, where: str, lasts: str, stop: str) -> None:
+    """Raise InputError if a trace ends before the run does, or may do so."""
+    if ends:
+        text = f"the shortest trace lasts {lasts}, the run may last longer"
+        raise InputError(f"{where}: {text}; allowed: end: loop, or hold, or stop.{stop} up to that")

@@ -1,0 +1,182 @@
+"""Measurements in a scenario: files that stand for a bandwidth, a speed or the latencies."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import (
+    BeforeValidator,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    PlainValidator,
+    TypeAdapter,
+    ValidatorFunctionWrapHandler,
+    WithJsonSchema,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, core_schema
+
+from desim import units
+from desim.distributions import Distribution
+from desim.errors import refusal
+from desim.fields import BandwidthDist, File, RateDist, Several, Strict, Text, Whole
+from desim.fields.choices import OrElse
+from desim.fields.draws import written
+from desim.fields.numbers import text, whole
+
+
+def _unit(value: object, *readers: Any) -> str:
+    """Text such as ms or 50 /s, what a 1 in the file means; ValueError unless a reader takes it."""
+    found, why = text(value), ""
+    for read in readers if found.strip()[-1].isalpha() else ():
+        try:
+            if 0.0 < scale(found, read) < float("inf"):
+                return found
+        except ValueError as error:
+            why = why or f"; {error}"
+    allowed = "a unit such as Mbit/s, /s or ms, or a value with its unit such as 50 /s"
+    raise ValueError(refusal(value, allowed) + why)
+
+
+def scale(unit: str, read: Any) -> float:
+    """What a 1 in a file means in desim's units: Mbit/s is 1e6, 2 ms is 0.002."""
+    return float(read(unit if unit.strip()[:1].isdigit() else f"1 {unit}"))
+
+
+def lasting(unit: str) -> bool:
+    """Whether a unit of speeds says how long one gradient takes."""
+    return "/" not in unit
+
+
+def _names(value: object) -> object:
+    return (value,) if isinstance(value, str) else value
+
+
+class Trace(Strict):
+    """Values of a file, and which agent's they are."""
+
+    trace: File
+    """npz or csv file of measured values"""
+    field: Annotated[Several[Text], BeforeValidator(_names), OrElse((), single=True)] = ()
+    """names of arrays in an npz, of columns in a csv; default: all of them"""
+    assign: Literal["random", "in-order"] = "random"
+    """which agent's they are: each draws one array or row, or takes its own in turn"""
+
+
+class BandwidthTrace(Trace):
+    """Rates over time, constant from one sample to the next: rows (time in s, rate)."""
+
+    unit: Annotated[Text, BeforeValidator(lambda v: _unit(v, units.bits_per_second))] = "bit/s"
+    """what a rate of 1 means"""
+    end: Literal["loop", "hold", "error"] = "loop"
+    """after its end a trace begins again, or keeps its last rate, or may not end before the run"""
+    offset: Literal["none", "random"] = "none"
+    """loop: whether agents begin at random places of their traces"""
+
+    @classmethod
+    def mapping(cls, data: object) -> Mapping[str, Any]:
+        """What was written, if its keys agree."""
+        found = super().mapping(data)
+        if found.get("offset") == "random" and found.get("end", "loop") != "loop":
+            raise ValueError(f"found offset random with end {found['end']}; allowed: with loop")
+        return found
+
+
+class SpeedTrace(Trace):
+    """Measured speeds, or durations of one gradient: rows of a matrix are devices."""
+
+    unit: Annotated[Text, BeforeValidator(lambda v: _unit(v, units.rate, units.seconds))] = "/s"
+    """what a 1 means: gradients per time, or (ms, s) the duration of one"""
+    order: Literal["random", "measured"] = "random"
+    """whether a speed is drawn among the agent's, or a round takes the next one"""
+    end: Literal["loop", "hold", "error"] = "loop"
+    """order measured, after the last: from the first again, the last, or the run must end before"""
+
+
+def _places(value: object) -> object:
+    if value in ("first", "random"):
+        return value
+    if isinstance(value, list | tuple) and value:
+        return tuple(whole(site, 0) for site in value)
+    raise ValueError(refusal(value, "first, random, or a list of sites"))
+
+
+Places = Annotated[
+    str | tuple[int, ...],
+    PlainValidator(_places),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"enum": ["first", "random"]},
+                {"type": "array", "items": {"type": "integer", "minimum": 0}},
+            ]
+        }
+    ),
+]
+
+
+class LatencyMatrix(Strict):
+    """Measured latencies between sites, and where the agents sit; added to link.latency."""
+
+    file: File
+    """npz (one square matrix, or several slices of it) or csv without a header"""
+    field: Text | None = None
+    """name of the array in the npz; default: the only square one"""
+    slice: Whole = 0
+    """which matrix of an array of several"""
+    unit: Annotated[Text, BeforeValidator(lambda v: _unit(v, units.seconds))] | None = None
+    """what a 1 means; default: as the array's name ends (_us, _ms, _s), else s"""
+    measured: Literal["round-trip", "one-way"] = "round-trip"
+    """a row's site measured round trips, of which half is one way, or one way itself"""
+    missing: Literal["error", "mirror", "median"] = "error"
+    """0 and NaN: an error, the opposite direction's, or that and else the median of all"""
+    places: Places = "first"
+    """sites of the agents: the first ones, drawn ones, or a list"""
+    coordinator: Whole | None = None
+    """star: its site; default: the next one, or a drawn one"""
+
+    @classmethod
+    def mapping(cls, data: object) -> Mapping[str, Any]:
+        """The file alone, or the mapping."""
+        return {"file": data} if isinstance(data, str) else super().mapping(data)
+
+
+class _Measured:
+    """Annotation: a key that holds what `drawn` reads, or a file of measurements."""
+
+    def __init__(self, drawn: Any) -> None:
+        self.drawn: TypeAdapter[Distribution] = TypeAdapter(drawn)
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """The trace's own schema, for mappings with the key `trace`."""
+        return core_schema.no_info_wrap_validator_function(
+            self._read,
+            handler(source),
+            serialization=core_schema.plain_serializer_function_ser_schema(_plain),
+        )
+
+    def __get_pydantic_json_schema__(
+        self, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """The drawn form's options, and the trace."""
+        form = self.drawn.json_schema()
+        about = form.pop("description")
+        return {"anyOf": [*form["anyOf"], handler(core["schema"])], "description": about}
+
+    def _read(self, value: object, handler: ValidatorFunctionWrapHandler) -> object:
+        if isinstance(value, Trace) or (isinstance(value, Mapping) and "trace" in value):
+            return handler(value)
+        return self.drawn.validate_python(value)
+
+
+def _plain(value: Distribution | Trace) -> Any:
+    return written(value) if isinstance(value, Distribution) else value.model_dump()
+
+
+if TYPE_CHECKING:
+    BandwidthLaw = Distribution | BandwidthTrace
+    SpeedLaw = Distribution | SpeedTrace
+else:
+    BandwidthLaw = Annotated[BandwidthTrace, _Measured(BandwidthDist)]
+    SpeedLaw = Annotated[SpeedTrace, _Measured(RateDist)]

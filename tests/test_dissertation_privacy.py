@@ -1,0 +1,278 @@
+"""What the dissertation's ADMM methods cost: terms, claims, the sparse vector, bad input."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from cases import CASES, graph, merged
+from mutant import mutant
+from scipy import special
+
+import desim
+from desim.algorithms.p_admm import PADMM
+from desim.algorithms.perturbed_objective import PerturbedObjective
+from desim.algorithms.sparse_vector import SparseVector
+from desim.audit.check import transcript_check
+from desim.errors import InputError
+from desim.kernels import argmin
+from desim.losses import Loss
+from desim.privacy.bounds import admm as bounds
+from desim.privacy.bounds.ipp_admm import one_answer
+from desim.privacy.mechanisms import Gaussian
+from desim.problem import Problem
+from desim.regularizers import Regularizer
+from desim.scenario.build import build
+from desim.scenario.load import load
+
+# Minimisation ----------------------------------------------------------------------------------
+
+
+def problem(m, dim, size, loss, clip, seed=0):
+    rng = np.random.default_rng(seed)
+    A = size * rng.normal(size=(3 * m, dim))
+    b = A @ rng.normal(size=dim) + size * rng.normal(size=3 * m)
+    b = np.where(b < 0, -1.0, 1.0) if loss == "logistic" else b
+    start = np.arange(0, 3 * m + 1, m)
+    return Problem(A, b, start, Loss(loss), "mean", Regularizer(l2=1.0), Regularizer(), clip)
+
+
+@pytest.mark.parametrize("shape", [(6, 4), (100, 40)])
+@pytest.mark.parametrize("loss", ["squared", "huber", "logistic"])
+@pytest.mark.parametrize("size", [1.0, 100.0, 1000.0])
+def test_newton_does_not_stall_on_clipped_losses(shape, loss, size):
+    rng = np.random.default_rng(1)
+    for clip in (0.1, 1.0, 10.0):
+        v, start = rng.normal(size=(2, 3, shape[1]))
+        data = problem(*shape, size, loss, clip).data
+        _, left = argmin.minimise(np.arange(3), start, 0.5, v, 1e-10, data)
+        assert (left[:, 0] <= np.maximum(1e-10, left[:, 1])).all()
+        assert (left[:, 1] < 1e-6).all()
+
+
+def test_conjugate_gradients_find_what_a_factor_finds():
+    made, v = problem(100, 40, 1.0, "logistic", np.inf), np.ones((3, 40))
+    found, left = argmin.minimise(np.arange(3), 0 * v, 0.5, v, 1e-12, made.data)
+    assert (left[:, 0] <= 1e-12).all()
+    for i in range(3):
+        A, b, w = made.A[100 * i :][:100], made.b[100 * i :][:100], np.zeros(40)
+        for _ in range(30):
+            p = 1 / (1 + np.exp(b * (A @ w)))
+            H = (A.T * (p * (1 - p))) @ A / 100 + (0.5 + 1 / 3) * np.eye(40)
+            w = w - np.linalg.solve(H, (0.5 + 1 / 3) * w - v[0] - A.T @ (b * p) / 100)
+        assert np.abs(found[i] - w).max() < 1e-11
+
+
+def test_rows_without_a_goal_are_not_read():
+    made = problem(6, 4, 1.0, "squared", np.inf)
+    made.data.transposed[:] = np.nan
+    start = np.ones((3, 4))
+    found, left = argmin.minimise(np.arange(3), start, 0.5, start, np.inf, made.data)
+    assert np.array_equal(found, start)
+    assert not left.any()
+    goals = np.array([np.inf, 1e-9, np.inf])
+    assert np.isnan(argmin.minimise(np.arange(3), start, 0.5, start, goals, made.data)[0][1]).all()
+
+
+def test_unscaled_data_need_no_tolerance_where_no_epsilon_is_at_stake(tmp_path):
+    rng = np.random.default_rng(2)
+    A = 1e5 * rng.normal(size=(4, 9, 3))
+    np.savez(tmp_path / "data.npz", A=A, b=A @ np.ones(3))
+    scenario = graph(
+        algorithm={"name": "admm", "eta": 0.4}, network={"topology": "ring"}, stop={"rounds": 5}
+    )
+    data = {"source": "npz", "file": str(tmp_path / "data.npz")}
+    scenario["problem"] = {"data": data, "loss": "squared"}
+    scenario["privacy"] = {}
+    assert desim.run(scenario).status == "done"
+    scenario["problem"] |= {"clip": 1e9}
+    scenario |= {"algorithm": {"name": "p-admm", "rho": 0.4}, "privacy": {"noise": {"sigma": 1.0}}}
+    with pytest.raises(desim.RunError, match=r"rounding leaves a gradient .* scale the features"):
+        desim.run(scenario)
+
+
+# Noise and its cost ----------------------------------------------------------------------------
+
+
+def test_the_schedules_add_up_as_the_theorems_say(golden):
+    told, k = golden("dissertation")["accounting"], np.arange(1, 51)
+    for (T, period, R), total in {
+        (50, 1, 0.925): told["pr_factor_per"]["T50_Tp1_R0.925"],
+        (50, 10, 0.925): told["pr_factor_per"]["T50_Tp10_R0.925"],
+        (30, 5, 0.5): told["pr_factor_per"]["T30_Tp5_R0.5"],
+    }.items():
+        sigma = Gaussian(2.0, R, period=period).deviation(k[:T], np.ones(T))
+        assert (4.0 / sigma**2).sum() == pytest.approx(total, rel=1e-12)
+    sigma = Gaussian(2.0, iteration=0.015).deviation(k, np.ones(50))
+    assert (4.0 / sigma**2).sum() == pytest.approx(told["pr_factor_iter"]["T50_R0.015"], rel=1e-12)
+    assert sigma[1] / sigma[0] == pytest.approx(np.sqrt(1 / 0.03))
+    assert not Gaussian(1.0, iteration=0.1).constant
+    assert not Gaussian(1.0, 0.9).constant
+
+
+def plane(alpha, k, r):
+    """The other bound: ln of det's ratio and of E exp((alpha - 1) r R), R Rayleigh."""
+    t = np.asarray((alpha - 1.0) * r)
+    with np.errstate(over="ignore"):
+        whole = np.log1p(t * np.sqrt(np.pi / 2) * np.exp(t * t / 2) * (1 + special.erf(t / 2**0.5)))
+    log = np.where(t < 30.0, whole, t * t / 2 + np.log(t * np.sqrt(2 * np.pi)))
+    return 2 * k + r * r / 2 + log / (alpha - 1.0)
+
+
+def slack(module):
+    """Least ratio of the bound at every order to the better of two proved at each."""
+    least = np.inf
+    for k in 10.0 ** np.linspace(-7, 1, 25):
+        for r in 10.0 ** np.linspace(-4, 0.5, 15):
+            rho = float(module.at_every_order(r, k))
+            for alpha in 1 + 10.0 ** np.linspace(-3, 5, 40):
+                near = np.inf if k >= 1 else alpha * r * r / 2 + bounds.stretch(k, 1, 1, alpha)
+                least = min(least, alpha * rho / min(near, float(plane(alpha, k, r))))
+    return least
+
+
+def test_one_rho_bounds_objective_perturbation_at_every_order(golden):
+    told = golden("dissertation")["accounting"]["objpert_rdp"]
+    for name, value in told.items():
+        alpha, r = (float(part[1:]) for part in name.split("|")[:2])
+        assert plane(alpha, 0.0, r) == pytest.approx(value, rel=1e-10)
+    assert slack(bounds) >= 1.0
+    assert slack(mutant(bounds, "4.0 * k**2 * (1.0 +", "0.5 * k**2 * (0.0 +")) < 1.0
+    assert bounds.at_every_order(0.04, 1.8e-5) == pytest.approx(0.0008, rel=1e-4)
+    assert bounds.at_every_order(0.04, np.inf) == np.inf
+
+
+def method_and_run(name, **changes):
+    scenario = merged(CASES[name], changes)
+    return build(load(scenario)).method, desim.run(scenario)
+
+
+def test_pr_admm_claims_what_is_printed():
+    method, run = method_and_run("pr-admm")
+    rho_1 = bounds.theorem_1(1.0, 0.4, 3, 0.01)
+    claim = method.claim(run.releases, 1e-4)
+    assert claim.epsilon == pytest.approx(bounds.theorem_2(rho_1, 0.8, 3, 12, 1e-4))
+    assert claim.unmet == ()
+    assert (run.account().final < claim.epsilon).all()
+    method, run = method_and_run("pr-admm", stop={"rounds": 10})
+    assert "no multiple" in method.claim(run.releases, 1e-4).unmet[0]
+    method, run = method_and_run("pr-admm-late")
+    claim = method.claim(run.releases, 1e-4)
+    assert claim.epsilon == pytest.approx(bounds.theorem_3(rho_1, 0.2, 12, 1e-4))
+
+
+def test_pp_admm_claims_what_is_printed():
+    method, run = method_and_run("pp-admm", privacy={"noise": {"sigma": 0.1}})
+    rows = run.releases[run.releases.agent == 2]
+    assert set(rows.mechanism) == {"objective-perturbation", "gaussian"}
+    first, second = (rows[rows.mechanism == name] for name in rows.mechanism.unique()[:2])
+    epsilon_1 = bounds.deviation(6, 1.0, 1e-4) / 0.1 / 0.99
+    modulus = 2 * 0.4 * 3 + 1.0 / 8
+    rho_2 = 0.5 * (0.01 / modulus / second.scale.iloc[0]) ** 2
+    rho = bounds.theorem_6(12, epsilon_1, 1e-4, rho_2)
+    assert method.claim(run.releases, 1e-4).epsilon[2] == pytest.approx(float(rho) + 2 * np.sqrt(
+        rho * np.log(1e4)
+    ))  # fmt: skip
+    spent = [0.5 * (one.sensitivity / one.scale).iloc[0] ** 2 for one in (first, second)]
+    bare = 0.5 * (2 / 6 / 0.1) ** 2
+    assert spent[0] == pytest.approx(float(bounds.at_every_order(2 / 6 / 0.1, 0.09375 / modulus)))
+    assert spent[1] == pytest.approx(0.2 / 0.8 * bare)
+    assert spent[1] == pytest.approx(4 * rho_2)
+
+
+def halved(monkeypatch, name):
+    """Make a method count with half of what it knows, of loss ranges with a hundredth."""
+    if name == "pr-admm":
+        whole = PADMM.terms
+
+        def terms(self, who, degree, k):
+            due = whole(self, who, degree, k)
+            return replace(due, sensitivity=0.5 * due.sensitivity)
+
+        monkeypatch.setattr(PADMM, "terms", terms)
+        return
+    kind = PerturbedObjective if name == "pp-admm" else SparseVector
+    made = kind.__init__
+
+    def make(self, *args):
+        made(self, *args)
+        if kind is PerturbedObjective:
+            self.reach, self.beta = 0.5 * self.reach, 0.5 * self.beta
+        else:
+            self.inside, self.sensitivity = 0.01 * self.inside, 0.01 * self.sensitivity
+
+    monkeypatch.setattr(kind, "__init__", make)
+
+
+@pytest.mark.parametrize("name", ["pr-admm", "pp-admm", "ipp-admm", "ipp-admm-all"])
+def test_half_of_a_sensitivity_is_found(name, monkeypatch):
+    halved(monkeypatch, name)
+    checked = transcript_check(build(load(CASES[name])), rounds=12)
+    assert checked.largest > 1.3
+    assert set(checked.violations.what) == {"release"}
+
+
+# The sparse vector -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("engine", ["cohort", "agents"])
+@pytest.mark.parametrize("name", ["ipp-admm", "ipp-admm-all", "ipp-admm-printed"])
+def test_agents_speak_c_times_and_read_no_data_afterwards(name, engine):
+    changes = {"stop": {"rounds": 40}, "engine": engine}
+    method, run = method_and_run(name, **changes)
+    c = method.parameters.c
+    assert (run.state["count"] == c).all()
+    sends = run.events[(run.events.kind == "send") & (run.events.agent == 3)]
+    spoken = sends[sends.bytes > 1]
+    assert spoken["round"].nunique() == c
+    last = spoken["round"].max()
+    assert sends["round"].max() == 40
+    later = run.events[(run.events.agent == 3) & (run.events["round"] > last)]
+    assert not later[later.kind == "compute"].value.any()
+    rows = run.releases[run.releases.agent == 3]
+    assert rows["round"].max() == last
+    assert (rows.delivered > 0).all()
+    answers = rows[rows.mechanism == "sparse-vector"]
+    assert len(answers) == last
+    paid = rows[(rows.mechanism == "objective-perturbation") & (rows.sensitivity > 0)]
+    assert len(paid) == (c if name == "ipp-admm" else last)
+    each = one_answer(c, *method.svt.epsilons)
+    if name != "ipp-admm-printed":
+        assert (answers.sensitivity / answers.scale).to_numpy() == pytest.approx(each)
+    else:
+        assert (answers.sensitivity / answers.scale).max() < each
+
+
+def test_without_noise_even_silence_tells():
+    run = desim.run(merged(CASES["ipp-admm-plain"], {"algorithm": {"alpha": 1e6}}))
+    assert not run.state["count"].any()
+    assert np.isinf(run.account().final).all()
+
+
+# Bad input -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "message"),
+    [
+        ("pp-admm", {"algorithm": {"splits": 1.0}}, r"leaves nothing for the objective; allowed"),
+        ("pp-admm", {"algorithm": {"norm": 0.5}}, r"algorithm\.norm: found 0.5, but a row"),
+        ("pp-admm", {"algorithm": {"eta": 0.01}}, r"objective perturbation needs more than twice"),
+        ("pp-admm", {"privacy": {"noise": {"kind": "laplace"}}}, r"allowed with pp-admm: \{kind"),
+        ("ipp-admm", {"algorithm": {"c": 0}}, r"algorithm\.c: found 0"),
+        ("ipp-admm", {"problem": {"clip": None}}, r"what one row moves it by; set problem\.clip"),
+        ("ipp-admm", {"policy": {"deadline": "1 s"}}, r"policy.*ipp-admm"),
+        ("m-admm", {"algorithm": {"growth": 0.9}}, r"algorithm\.growth: found 0.9; allowed"),
+        ("m-admm", {"algorithm": {"theta": 3.0}}, r"algorithm\.theta: found 3; allowed: at most"),
+        ("pr-admm", {"privacy": {"noise": {"iteration": 0.1}}}, r"iteration and decay; allowed"),
+        ("pr-admm", {"algorithm": {"U": -1}}, r"algorithm\.U: found -1"),
+    ],
+)  # fmt: skip
+def test_what_is_refused(name, changes, message):
+    scenario = merged(CASES[name], {k: v for k, v in changes.items() if k != "privacy"})
+    if "privacy" in changes:
+        noise = {**scenario["privacy"]["noise"], **changes["privacy"]["noise"]}
+        scenario["privacy"] = {"noise": noise}
+    if scenario["problem"].get("clip", 1) is None:
+        del scenario["problem"]["clip"]
+    with pytest.raises(InputError, match=message):
+        build(load(scenario))
