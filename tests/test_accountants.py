@@ -152,9 +152,18 @@ def check_ruin():
     assert np.isinf(worst(reused))
 
 
+def check_pure():
+    """Pure releases cost at most the sum of their epsilons, whatever delta is."""
+    log = table(2, mechanism="laplace", sensitivity=1.0, scale=10.0)
+    told = accountants.account(log, rows=ROWS, delta=1e-12)
+    assert told.curve[told.curve["agent"] == 0]["epsilon"].tolist() == pytest.approx([0.1, 0.2])
+    many = table(400, mechanism="laplace", sensitivity=1.0, scale=100.0)
+    assert worst(many) < 2.0
+
+
 CHECKS = [
     check_numbers, check_curve, check_schedule, check_mixture, check_batches, check_relations,
-    check_ruin,
+    check_ruin, check_pure,
 ]  # fmt: skip
 
 
@@ -191,6 +200,8 @@ def test_costs(check):
         (check_ruin, prices, "| np.isinf(sensitivity)", ""),
         (check_ruin, prices, '(code == MECHANISMS.index("none")) | ', ""),
         (check_ruin, accountants, "pd.Series(ruined).groupby(agent)", "pd.Series(ruined)"),
+        (check_pure, accountants, "np.where(impure, np.inf, pure)", "np.inf"),
+        (check_mixture, accountants, "np.where(impure, np.inf, pure)", "pure"),
     ],
 )
 def test_a_wrong_accountant_is_noticed(monkeypatch, check, module, right, wrong):

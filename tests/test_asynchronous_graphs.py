@@ -150,7 +150,10 @@ def test_the_optimum_is_reached_whatever_is_lost_and_however_late(tmp_path, name
     slow = {"compute": {"speed": {"uniform": [20, 200]}}, "observe": {"iterates": False}}
     made = scenario(tmp_path, name, merged(slow, setting))
     made["stop"] = {"rounds": 20000, "metric": {"error": error}}
-    assert desim.run(made).manifest["reason"].startswith("stop.metric")
+    done = desim.run(made)
+    assert done.manifest["reason"].startswith("stop.metric")
+    dual = done.state["dual"]
+    assert np.abs(dual.sum(0)).max() < 30.0 * np.sqrt(error) * np.abs(dual).max()
 
 
 def test_a_pair_that_does_not_mirror_ends_elsewhere(tmp_path, monkeypatch):

@@ -310,7 +310,10 @@ def test_all_rows_go_to_the_one_agent(tmp_path):
     for name in ("three", "one"):
         data = {"source": "npz", "file": str(tmp_path / f"{name}.npz")}
         scenario = central(problem={"data": data, "loss": "squared"})
-        iterates.append(desim.run(scenario).iterates)
+        run = desim.run(scenario)
+        iterates.append(run.iterates)
+        told = [text for text in run.manifest["warnings"] if text.startswith("problem.average")]
+        assert len(told) == (name == "three")
     assert iterates[0].shape == (13, 1, 2)
     assert iterates[0].tobytes() == iterates[1].tobytes()
 

@@ -215,3 +215,12 @@ def test_models_with_noise_are_those_of_the_twin(tmp_path, name):
 )
 def test_a_wrong_twin_is_noticed(tmp_path, name, right, wrong):
     assert twin_gap(tmp_path, name, mutant(naive.functional, right, wrong)) > 1e-4
+
+
+@pytest.mark.parametrize("engine", ["cohort", "agents"])
+def test_without_replies_in_time_the_model_stays(tmp_path, engine):
+    random = np.random.default_rng(3)
+    X, y = random.random((12, D)), np.tile([-1, 1], 6)
+    scenario = written(tmp_path, X, y, np.tile([0, 1, 1], 4), AGENTS, policy={"deadline": "1 ms"})
+    run = desim.run({**scenario, "engine": engine})
+    assert (run.status, run.model.tolist()) == ("done", [[0.0] * D] * 2)

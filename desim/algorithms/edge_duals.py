@@ -6,8 +6,9 @@ zero for good, and the limit would be wrong. There an agent sends the sum S_i of
 as well: both ends take gamma_ij = rho (S_i - S_j) at the newest iteration of j that i has heard, so
 that gamma_ij = -gamma_ji whenever both have heard the same, and a later message mends a lost one.
 
-Agents that never wait (`policy: each`) keep what edge_pairs says, which stands for both: there the
-neighbours' sum is 0, and the duals are what is left of the pull rho (d_i w_i + 0) - gamma_i.
+Agents that never wait (`policy: each`) keep what edge_pairs says, which stands for both: there an
+agent's own model is taken for its neighbours', and gamma_i is what the pull lacks of 2 rho d_i w_i.
+Where nothing changes any more these are the duals.
 """
 
 from collections.abc import Generator
@@ -72,7 +73,7 @@ class EdgeDuals:
     def neighbours(self) -> Array:
         """Sum (n, dim) of the neighbours' models as they were last heard."""
         if self.pairs is not None:
-            return np.zeros((len(self.degree), self.dim))
+            return np.asarray(self.degree * self.own)
         return np.asarray(self.us.sum(self.heard)[:, : self.dim])
 
     def rows(self) -> NDArray[np.int64]:
@@ -104,8 +105,9 @@ class EdgeDuals:
         return self.penalty * self._differences()
 
     def _rest(self, pairs: EdgePairs, w: Array) -> Array:
-        """What to take from rho d w, w (n, dim), to be left with the pull of all neighbours."""
-        return np.asarray(self.penalty * self.degree * w - pairs.pull())
+        """What to take from 2 rho d w, w (n, dim), to be left with the pull of all neighbours."""
+        self.own = w
+        return np.asarray(2.0 * self.penalty * self.degree * w - pairs.pull())
 
     def _differences(self) -> Array:
         """Sums (n, dim) over links of S_i - S_j, both after the iteration of j that i has heard."""

@@ -107,6 +107,9 @@ class FunctionalMechanism(Method):
             bits=1, reply_bits=bits,
         )  # fmt: skip
         replies = yield hub.collect()
+        if not len(replies.who):  # nobody answered in time: the model stays as it was
+            hub.publish(w)
+            return
         a, M, c = self.layout.parts(np.add.reduce(replies.payload))  # (98)
         w = minimiser(a, M, self.problem.regularizer.l2, c, self.alpha)  # line 10
         hub.inform(replies.who, self.hear, w)

@@ -30,7 +30,7 @@ class Account:
 
     curve: columns time s, agent, epsilon, cumulative, by (time, release); a row (0, agent, 0) for
     an agent of which nothing is seen. method: exact GDP (mu^2 adds up) or RDP (an upper bound,
-    and for batches never above exact GDP of known ones).
+    never above exact GDP of known batches or the sum of pure epsilons).
     """
 
     view: str
@@ -167,4 +167,6 @@ def _renyi_epsilon(priced: Prices, delta: float) -> Array:
         running += total
         total = running[-1]
         epsilon[block] = epsilon_of_divergences(running, delta)
-    return epsilon
+    pure = np.cumsum(priced.laplace + priced.pure)  # basic composition, better for a few releases
+    impure = np.cumsum(priced.mu2 + priced.rho + priced.xi + priced.ratio) > 0.0
+    return np.minimum(epsilon, np.where(impure, np.inf, pure))

@@ -89,13 +89,16 @@ def factor(releases: pd.DataFrame, rows: NDArray[np.int64], target: Target) -> f
     return float(np.exp(found))
 
 
+UNPROVED = ", or, where it is set, choose a method or variant with a guarantee"
+
+
 def check(releases: pd.DataFrame) -> None:
     """Raise InputError for the first planned release that no scale makes private."""
     mechanism = releases["mechanism"].astype(str).to_numpy()
     sensitivity, scale = releases["sensitivity"].to_numpy(), releases["scale"].to_numpy()
     for wrong, what in (
         ((mechanism == "none") | (scale == 0.0), "has no noise in round {round}"),
-        (np.isinf(sensitivity), "has no bound in round {round}; set problem.clip"),
+        (np.isinf(sensitivity), "has no bound in round {round}; set problem.clip" + UNPROVED),
     ):
         place = np.flatnonzero(wrong & (sensitivity > 0.0))
         if len(place):

@@ -43,7 +43,7 @@ def _build(scenario: Scenario) -> Simulation:
     seed, method = scenario.seed, scenario.algorithm.method
     kind = method.kind_on(scenario.network.topology.kind)
     edges = _edges(scenario) if kind == "graph" else None
-    problem = _problem(scenario, None if edges is None else edges[0])
+    problem, merged = _problem(scenario, None if edges is None else edges[0])
     n, noise = problem.agents, noise_of(scenario)
     _check(scenario, problem, noise)
     everybody, hub, conditions = np.arange(n), np.full(n, -1), Conditions(scenario, n)
@@ -83,7 +83,8 @@ def _build(scenario: Scenario) -> Simulation:
         return method(Ingredients(scenario.algorithm.parameters, settings, noise))
 
     made = calibrated(scenario, make, noise, problem.rows)
-    made.warnings += [*warnings(scenario, problem.rows), *_identical(scenario, problem)]
+    told = [*warnings(scenario, problem.rows), *merged, *_identical(scenario, problem)]
+    made.warnings += told
     _affordable(made, settings)
     return Simulation(made, settings, _observation(scenario, problem), engine, why)
 
@@ -99,7 +100,8 @@ def check(scenario: Scenario) -> Simulation:
     return build(scenario.model_copy(update={"observe": observe, "stop": stop}))
 
 
-def _problem(scenario: Scenario, nodes: int | None) -> Problem:
+def _problem(scenario: Scenario, nodes: int | None) -> tuple[Problem, list[str]]:
+    """The problem, and a warning where it is not that of the agents whose rows it has."""
     section, method = scenario.problem, scenario.algorithm.method
     agents = section.agents
     if nodes is not None and agents is not None and agents != nodes:
@@ -119,7 +121,14 @@ def _problem(scenario: Scenario, nodes: int | None) -> Problem:
         seed=scenario.seed,
         loss=loss,
     )
+    merged = []
     if central:
+        blocks = len(shards.start) - 1
+        if blocks > 1 and section.average == "mean":
+            merged.append(
+                f"problem.average: mean over all rows, of {blocks} blocks as one agent's; the sum "
+                "of the blocks' means is another objective wherever there is a regulariser"
+            )
         shards = shards._replace(start=shards.start[[0, -1]])
     loss = loss.told(shards.b, shards.test_b)
     clip = np.inf if section.clip is None else section.clip
@@ -133,7 +142,7 @@ def _problem(scenario: Scenario, nodes: int | None) -> Problem:
             f"problem.data: {problem.agents} agents hold data; allowed: {nodes}, the agents of "
             "network.topology"
         )
-    return problem
+    return problem, merged
 
 
 def _edges(scenario: Scenario) -> tuple[int | None, list[tuple[int, int]]] | None:

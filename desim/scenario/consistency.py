@@ -35,7 +35,7 @@ def policy_fits(algorithm: Algorithm, policy: Policy) -> Found:
     method, name = algorithm.method, algorithm.name
     if policy.kind == "all" or policy.kind in method.policies:
         return
-    if method.kind == "coordinator":
+    if method.kind == "coordinator" or policy.kind in ("each", "deadline"):
         allowed = f"allowed with {name}: {', '.join(method.policies)}"
         yield ("policy",), f"found {policy.kind}; {allowed}"
     else:

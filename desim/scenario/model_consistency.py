@@ -58,7 +58,7 @@ def optimum_exists(problem: Problem, observe: Observe) -> Found:
         return
     allowed = "allowed: loss, accuracy, consensus, gradient"
     if loss.kind == "mlp":
-        text = "found error (the default) with loss mlp, which has no unique optimum"
+        text = "found error with loss mlp, which has no unique optimum"
         yield here, f"{text}; {allowed}"
     elif problem.clip is not None:
         text = "found error with softmax and clip, whose clipped gradients no function has"
