@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from desim.jit import inline
+from desim.jit import inline, lean_inline
 from desim.keys import Stream, address, subset_with
 
 WHOLE = 1 << 62  # a batch size that no agent's rows reach
 _BATCH = int(Stream.BATCH)
 
 
-@inline
+@lean_inline
 def choose(i, k0, c0, pool, chosen):
     """Fill `chosen` with a uniform subset of agent i's rows, ascending, at address (k0, c0).
 

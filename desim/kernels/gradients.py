@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import prange
 
-from desim.jit import inline, kernel, parallel_kernel, threads, use_parallel
+from desim.jit import inline, kernel, lean_inline, parallel_kernel, threads, use_parallel
 from desim.kernels import layered
 from desim.kernels.batches import WHOLE, batch_scale, choose, column, plain
 from desim.keys import counter, seed_word
@@ -103,7 +103,7 @@ def batch_block(count, scratch):
     return Block(scratch.rows[:count], columns, scratch.b[:count], scratch.limit[:count])
 
 
-@inline
+@lean_inline
 def draw_batch(i, k0, c0, whole, batch, scratch):
     """Fill `batch` with a uniform subset of agent i's rows, ascending, at address (k0, c0)."""
     count, dim = batch.rows.shape
@@ -117,14 +117,14 @@ def draw_batch(i, k0, c0, whole, batch, scratch):
             batch.rows[h, j] = batch.columns[j, h] = whole.rows[row, j]
 
 
-@inline
+@lean_inline
 def slopes(code, knee, b, u):
     """Replace u[h] by d loss / d u there; the compiler takes the choice of loss out of the loop."""
     for h in range(b.size):
         u[h] = slope(code, u[h], b[h], knee)
 
 
-@inline
+@lean_inline
 def clip_slopes(limit, u):
     """Cut u[h] to [-limit[h], limit[h]]; in place."""
     for h in range(limit.size):
@@ -134,7 +134,7 @@ def clip_slopes(limit, u):
         u[h] = c if s > c else s
 
 
-@inline
+@lean_inline
 def forward(columns, w, u):
     """Set u (m,) to w (dim,) times columns (dim, m)."""
     dim, m = columns.shape
@@ -150,7 +150,7 @@ def forward(columns, w, u):
             u[h] += columns[j, h] * w[j]
 
 
-@inline
+@lean_inline
 def backward(rows, scale, u, g):
     """Add to g (dim,) scale times u (m,) times rows (m, dim)."""
     m, dim = rows.shape
@@ -166,7 +166,7 @@ def backward(rows, scale, u, g):
             g[j] += rows[h, j] * last
 
 
-@inline
+@lean_inline
 def block_gradient(w, block, scale, weight, c, lasso, data, u, g):
     """Set g (dim,) to the gradient of scale (loss) + weight/2 ||w||^2 - c.w + lasso ||w||_1."""
     for j in range(w.size):

@@ -8,7 +8,7 @@ has q = 1/rho and v = 2y - z_i; methods that correct the drift of plain local st
 import numpy as np
 from numba import prange
 
-from desim.jit import inline, kernel, parallel_kernel, threads, use_parallel
+from desim.jit import kernel, lean_inline, parallel_kernel, threads, use_parallel
 from desim.kernels.batches import batch_scale, column, plain
 from desim.kernels.gradients import (
     Data,
@@ -25,7 +25,7 @@ from desim.kernels.plan import ACCELERATED, NOISY, Plan, batches_of, perturb
 from desim.keys import counter, seed_word
 
 
-@inline
+@lean_inline
 def _steps(i, sampled, w, whole, block, scale, c, round, epochs, seed, plan, data, scratch, g, u):
     """All local steps of agent i on w (dim,), in place."""
     solver, rates = plan.codes[0, i], plan.rates

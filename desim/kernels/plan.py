@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from desim.jit import inline
+from desim.jit import inline, lean_inline
 from desim.kernels.batches import WHOLE
 from desim.keys import Stream, address, normals_into
 
@@ -54,7 +54,7 @@ def batches_of(who, plan):
     return count
 
 
-@inline
+@lean_inline
 def perturb(i, seed, c0, deviation, w, u):
     """Add a noisy step's noise of agent i at counter c0 to w (dim,); u (dim,) is scratch."""
     normals_into(seed, address(_NOISE, i, -1), c0, u)

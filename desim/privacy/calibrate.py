@@ -112,7 +112,7 @@ class _Table:
     """Prices at scale 1: sums per agent, and what does not add up to one, each different one once.
 
     linear (agents, 3): sums of mu2, rho and xi; times (agents, prices): how often each other price
-    is paid.
+    is paid; pure (agents,): sums of pure epsilons, infinite where anything else is paid.
     """
 
     def __init__(self, costs: Prices, agent: NDArray[np.int64], agents: int) -> None:
@@ -126,6 +126,9 @@ class _Table:
         self.others = others.take(first)
         place = agent[rest], which.ravel()
         self.times = sparse.csr_matrix((np.ones(len(rest)), place), (agents, len(first)))
+        other = np.bincount(agent, costs.mu2 + costs.rho + costs.xi + costs.ratio, agents) > 0.0
+        pure = np.bincount(agent, costs.laplace + costs.pure, agents)
+        self.pure = np.where(other, np.inf, pure)
         self.exact = np.bincount(agent[~costs.gaussian], minlength=agents) == 0
 
     def epsilon(self, scale: float, delta: float) -> float:
@@ -136,7 +139,6 @@ class _Table:
         total = concentrated(rho + 0.5 * mu2, xi)
         if len(self.others.mu2):
             total += self.times @ self.others._replace(**smaller).divergences()
-        worst = np.where(
-            self.exact, epsilon_of(np.sqrt(mu2), delta), epsilon_of_divergences(total, delta)
-        )
+        bound = np.minimum(epsilon_of_divergences(total, delta), self.pure / scale)
+        worst = np.where(self.exact, epsilon_of(np.sqrt(mu2), delta), bound)
         return float(np.maximum(worst.max(), 1e-300))
