@@ -410,3 +410,17 @@ def test_any_text_is_yaml_or_explained(text):
 
 
 WRITTEN = [load(path).written() for path in VALID]
+
+
+def test_a_network_is_measured_by_its_loss_unless_told_otherwise():
+    data = {"source": "synthetic", "kind": "classification", "rows": 5, "dim": 4}
+    problem = {"agents": 4, "data": data, "loss": {"mlp": {"hidden": 3}}}
+    local = {"epochs": 2, "step": 0.1}
+    scenario = {"problem": problem, "algorithm": {"name": "fedavg", "local": local}}
+    scenario["stop"] = {"rounds": 2}
+    assert load(scenario).observe.metrics == ("loss",)
+    assert load({**scenario, "observe": {"every": "1 s"}}).observe.metrics == ("loss",)
+    told = load({**scenario, "observe": {"metrics": ["consensus"]}})
+    assert told.observe.metrics == ("consensus",)
+    linear = {**scenario, "problem": {**problem, "loss": "logistic"}}
+    assert load(linear).observe.metrics == ("error",)

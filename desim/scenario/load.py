@@ -46,8 +46,17 @@ def load(
             value = typed.data
         tree.override(key, native(value))
     tree.data.setdefault("name", name)
+    _measure_networks(tree.data)
     include_network(tree, folder, read)
     return validated(tree, folder.resolve())
+
+
+def _measure_networks(data: dict[str, Any]) -> None:
+    """A network has no unique optimum to measure the error from: its default metric is the loss."""
+    problem, observe = data.get("problem"), data.get("observe", {})
+    loss = problem.get("loss") if isinstance(problem, Mapping) else None
+    if isinstance(loss, Mapping) and "mlp" in loss and isinstance(observe, Mapping):
+        data["observe"] = {"metrics": ["loss"], **observe}
 
 
 def resolved_yaml(scenario: Scenario) -> str:

@@ -1,6 +1,5 @@
 """The whole scenario: one frozen object with a section for each top-level key, in s, bit/s, 1/s."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -74,16 +73,6 @@ class Scenario(Strict):
     folder: Path = Field(default=Path("."), alias="(folder)", exclude=True, repr=False)
     source: str = Field(default="scenario", alias="(source)", exclude=True, repr=False)
     marks: dict[str, str] = Field(default={}, alias="(marks)", exclude=True, repr=False)
-
-    @classmethod
-    def mapping(cls, data: object) -> Mapping[str, Any]:
-        """What was written; a network is measured by its loss, for it has no unique optimum."""
-        written = super().mapping(data)
-        problem, observe = written.get("problem"), written.get("observe", {})
-        loss = problem.get("loss") if isinstance(problem, Mapping) else None
-        if not isinstance(loss, Mapping) or "mlp" not in loss or not isinstance(observe, Mapping):
-            return written
-        return {**written, "observe": {"metrics": ["loss"], **observe}}
 
     @property
     def late(self) -> Literal["discard", "carry"]:
