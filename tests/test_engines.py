@@ -48,7 +48,7 @@ def test_the_engines_agree_to_the_last_bit(name):
 @pytest.mark.parametrize(
     ("name", "right", "wrong"),
     [
-        ("nfl", "before + request.seconds", "before + 1.0000001 * request.seconds"),
+        ("nfl", "us.clock, request.seconds", "us.clock, 1.0000001 * request.seconds"),
         ("nfl", "self.sent = payload.copy()", "self.sent = 0.0 * payload"),
         ("nfl-time", "us.clock <= end) &", "us.clock <= 1.2 * end) &"),
     ],

@@ -90,9 +90,11 @@ class Cohort(Releasing):
         """Count the cohort's iterations 1, 2, ... until the run ends."""
         limit = self._world.settings.rounds
         k = 0
-        while k < limit and (self.live.any() or self.leaving.any()):
+        while k < limit and (self._all_live or self.live.any() or self.leaving.any()):
             k += 1
-            self.round, self._releases = np.full(len(self.who), k, np.int64), 0
+            round_ = np.empty(len(self.who), np.int64)
+            round_[:] = k
+            self.round, self._releases = round_, 0
             yield k
 
     def speed(self) -> Array:
@@ -140,17 +142,18 @@ class Cohort(Releasing):
         if self._exposed:
             payload = self.release(payload, plain(len(self.who), View.NEIGHBOURS), ~silent)
         leaving = self.leaving
-        if leaving.any():
+        farewell = np.count_nonzero(leaving) > 0
+        if farewell:
             silent, self._release = silent | leaving, np.where(leaving, -1, self._release)
         for ids in self._ahead:
             self._world.ledger.sent(ids, self.clock, self.live)
-            self._log_releases(ids, self.live & (ids >= 0))
+            self._log_releases(ids, self.live & (ids >= 0), self._release.copy())
         self._ahead = []
         if self._world.transcript is not None:
             spoken = np.where((silent | self.gone)[:, None], 0.0, payload)
             payload = self._world.transcript.send(self.who, self.round, spoken)
         self._carrier.send(self, payload, size, silent)
-        if leaving.any():
+        if farewell:
             self.depart(leaving)
             self.leaving = np.zeros_like(leaving)
 

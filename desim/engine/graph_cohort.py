@@ -14,8 +14,9 @@ from desim.engine.cohort import Cohort
 from desim.engine.requests import Array, Compute, Gather, Heard
 from desim.engine.waits import Waits
 from desim.engine.world import World
+from desim.kernels.neighbourhood import first_factors, send_all, wait_all, work_all
 from desim.kernels.network import broadcast, close_all, close_within, log_each
-from desim.kernels.record import DISTANT, UPLINK, Kind
+from desim.kernels.record import DISTANT, Kind
 
 Int = NDArray[np.int64]
 
@@ -32,6 +33,9 @@ class Wires:
         self.everything = np.ones(len(graph.source), bool)
         self.degree = graph.degree.astype(float)
         self.arrival = np.empty(len(graph.source))
+        self.plain, self.factor = links.plain, np.empty(len(graph.source))
+        self.delivered = np.empty(graph.agents, np.int64)
+        self.nothing = np.full(graph.agents, -1, np.int64)
         self.sent: Array = np.empty((0, 0))
         self.silent = np.empty(0, bool)
         self.pending: deque[tuple[int, Array, Array, NDArray[np.bool_]]] = deque()
@@ -46,24 +50,30 @@ class Wires:
 
     def send(self, us: Cohort, payload: Array, bits: Int, silent: NDArray[np.bool_]) -> None:
         """Put one message per link on its way; nothing leaves an agent that is past the end."""
-        log = self.world.log
-        log.reserve(self.links.rows * len(self.arrival))
-        delivered = np.empty(len(us.who), np.int64)
-        broadcast(
-            self.flat, self.graph.outgoing, self.graph.out_links, us.who, us.clock, us.round, bits,
-            silent, us._release, self.world.settings.horizon, self.arrival, delivered, log.flat,
-        )  # fmt: skip
-        us.served(delivered)
+        self._transmit(us, bits, silent)
+        us.served(self.delivered)
         self._part(us)
         self.count += 1
         self.sent = payload.copy()
         self.silent = silent
-        self.ever_silent |= bool(silent.any())
+        self.ever_silent |= bool(np.count_nonzero(silent))
         end = self.world.settings.horizon
         if end < np.inf:
             self.overdue |= bool(((self.arrival > end) & (self.arrival < np.inf)).any())
         if self.ever_silent or self.last is not None:
             self._keep()
+
+    def _transmit(self, us: Cohort, bits: Int, silent: NDArray[np.bool_]) -> None:
+        """Fill `arrival` and `delivered`, and write the rows of all messages."""
+        log, end = self.world.log, self.world.settings.horizon
+        log.reserve(self.links.rows * len(self.arrival))
+        graph, served = self.graph, (self.arrival, self.delivered, log.flat)
+        sent = us.clock, us.round, bits, silent, us._release, end
+        if self.plain:
+            first_factors(self.flat, int(us.round[0]), self.factor)
+            send_all(self.flat, self.factor, *sent, *served)
+        else:
+            broadcast(self.flat, graph.outgoing, graph.out_links, us.who, *sent, *served)
 
     def known(self, us: Cohort, values: Array) -> Heard:
         """All agents have announced values (agents, dim)."""
@@ -74,14 +84,24 @@ class Wires:
     def _part(self, us: Cohort) -> None:
         """After the last message of an agent nothing is awaited from it but that message."""
         self.gone, source = us.gone, self.graph.source
-        if us.gone.any():
+        if np.count_nonzero(us.gone):
             self.arrival = np.where(us.gone[source], self.farewell, self.arrival)
-        if us.leaving.any():
+        if np.count_nonzero(us.leaving):
             self.farewell = np.where(us.leaving[source], self.arrival, self.farewell)
 
     def _keep(self) -> None:
         arrival = np.where(self.gone[self.graph.source], np.inf, self.arrival)
         self.pending.append((self.count, arrival, self.sent, self.silent))
+
+    @property
+    def open(self) -> bool:
+        """Whether every gather so far has heard a value from every neighbour."""
+        return not self.ever_silent and self.last is None
+
+    def all_heard(self) -> Heard:
+        """What a gather hears that has waited for everybody's value."""
+        self.base = self.sent
+        return Heard(self.graph.incoming, self.graph.source, self.sent, self.everything)
 
     def gather(self, us: Cohort, request: Gather) -> Heard:
         """Advance the clocks to the closing of the gather and return what is heard by then."""
@@ -90,9 +110,6 @@ class Wires:
             raise RuntimeError("agents that wait for nothing need the agent engine: policy each")
         if request.within == np.inf:
             close_all(graph.incoming, self.arrival, us.clock)
-            if not self.ever_silent and self.last is None:
-                self.base = self.sent
-                return Heard(graph.incoming, graph.source, self.sent, self.everything)
         else:
             close_within(graph.incoming, self.arrival, request.within, us.clock)
             if self.last is None and not self.pending:
@@ -136,11 +153,11 @@ def play(program: Any, world: World) -> float:
             request = generator.send(answer)
         except StopIteration:
             break
-        if us.gone.all():
+        if np.count_nonzero(us.gone) == len(us.who):
             break
         before = us.clock
-        answer = _serve(request, us, wires, world)
-        latest = np.maximum.reduce(us.clock)
+        serve = _work if isinstance(request, Compute) else _wait
+        answer, earliest, latest = serve(request, us, wires, world)
         if latest == np.inf:
             waits.note_graph(request, us, before, wires)
         if failed := world.observer.failed:
@@ -149,7 +166,7 @@ def play(program: Any, world: World) -> float:
         if latest > end or latest == np.inf:
             cut |= (us.live | us.leaving) & (us.clock > end) & (us.clock < np.inf)
             us.live = (us.clock <= end) & (us.clock < np.inf) & ~us.leaving
-        frontier = min(np.minimum.reduce(us.clock), after)
+        frontier = min(earliest, after)
         if frontier < np.inf:
             world.tick(float(frontier))
     if world.observer.failed:
@@ -162,25 +179,34 @@ def play(program: Any, world: World) -> float:
     return float(max(us.clock[us.clock < np.inf].max(initial=0.0), us.ended.max()))
 
 
-def _serve(request: Any, us: Cohort, wires: Wires, world: World) -> Any:
-    log, nothing, end = world.log, np.full(len(us.who), -1, np.int64), world.settings.horizon
-    before = us.clock
+def _work(request: Compute, us: Cohort, wires: Wires, world: World) -> tuple[Any, float, float]:
+    """The job's result, and the earliest and the latest clock s after it."""
+    log, after = world.log, np.empty(len(us.who))
     log.reserve(len(us.who))
-    if isinstance(request, Compute):
-        us.clock = before + request.seconds
-        log_each(
-            log.flat, int(Kind.COMPUTE), UPLINK, us.who, -1, us.round, end, us.clock,
-            request.seconds, request.value, nothing,
+    ends = work_all(
+        us.who, us.clock, request.seconds, request.value, us.round, world.settings.horizon,
+        wires.nothing, after, log.flat,
+    )  # fmt: skip
+    us.clock = after
+    return request.job(us, *request.inputs), *ends
+
+
+def _wait(request: Gather, us: Cohort, wires: Wires, world: World) -> tuple[Heard, float, float]:
+    """What is heard, and the earliest and the latest clock s after the gather."""
+    log, end, before, after = world.log, world.settings.horizon, us.clock, np.empty(len(us.who))
+    log.reserve(len(us.who))
+    if request.within == np.inf and wires.open:
+        ends = wait_all(
+            wires.graph.incoming, wires.arrival, us.who, before, wires.degree, us.round, end,
+            wires.nothing, after, log.flat,
         )  # fmt: skip
-        return request.job(us, *request.inputs)
+        us.clock = after
+        return wires.all_heard(), *ends
     us.clock = before.copy()
     heard = wires.gather(us, request)
-    fresh = wires.degree
-    if heard.fresh is not wires.everything:
-        fresh = np.add.reduceat(heard.fresh.astype(float), wires.graph.incoming[:-1])
-    waited = us.clock - before
+    fresh = np.add.reduceat(heard.fresh.astype(float), wires.graph.incoming[:-1])
     log_each(
         log.flat, int(Kind.AGGREGATE), DISTANT, us.who, -1, us.round, end, us.clock,
-        waited, fresh, nothing,
+        us.clock - before, fresh, wires.nothing,
     )  # fmt: skip
-    return heard
+    return heard, np.minimum.reduce(us.clock), np.maximum.reduce(us.clock)

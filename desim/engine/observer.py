@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from desim.engine.metrics import MetricRows, diverged
 from desim.errors import Diverged
+from desim.kernels.neighbourhood import overlay
 
 Array = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -118,12 +119,28 @@ class ClockObserver:
 
     def report(self, time: Array, who: Int, round_: int, x: Array) -> None:
         """Observe models x (n, dim) of agents who (n,) after a round, true from time (n,) s."""
-        if not np.isfinite(x.sum()):
+        if not math.isfinite(np.add.reduce(x, None)):
             bad = np.flatnonzero(~np.isfinite(x).all(1))
             if bad.size:
                 first = bad[np.lexsort((who[bad], time[bad]))[0]]
                 if self.failed is None or time[first] < self.failed.time:
                     self.failed = diverged(int(who[first]), round_, float(time[first]), self.cures)
+        if len(who) == len(self._base):
+            self._whole(time, round_, x)
+        else:
+            self._part(time, who, round_, x)
+        if self.every == 0.0:
+            self.rows.agents(time, round_, who, x)
+
+    def _whole(self, time: Array, round_: int, x: Array) -> None:
+        """Note what everybody reports at once."""
+        self._done[:], self._missing[round_] = round_, 0
+        self._time[round_], self._models[round_] = time.copy(), x.copy()
+        if self.kept is not None:
+            self.kept.append(self._models[round_])
+
+    def _part(self, time: Array, who: Int, round_: int, x: Array) -> None:
+        """Note what some report of a round, and what those that have left would."""
         if round_ not in self._time:
             self._time[round_] = np.full(len(self._base), np.inf)
             self._models[round_] = np.empty_like(self._base)
@@ -138,8 +155,6 @@ class ClockObserver:
         self._models[round_][who] = x
         if self.kept is not None:
             self.kept[round_][who] = x
-        if self.every == 0.0:
-            self.rows.agents(time, round_, who, x)
 
     def leave(self, agent: int, time: float) -> None:
         """Agent retires at `time` s: its model is that of its last round in all later ones."""
@@ -187,16 +202,12 @@ class ClockObserver:
         """Bring the models up to `instant` s; return the round that all agents did by then."""
         done, gone = -1, []
         for round_ in sorted(self._time):
-            arrived = self._time[round_] <= instant
-            count = int(np.count_nonzero(arrived))
+            count = overlay(self._time[round_], instant, self._models[round_], self._base)
             if count == 0:
                 break
-            if count < len(arrived):
-                self._base[arrived] = self._models[round_][arrived]
-                continue
-            self._base[:] = self._models[round_]
-            done = round_
-            gone.append(round_)
+            if count == len(self._base):
+                done = round_
+                gone.append(round_)
         for round_ in gone:
             if self.every or round_ <= self._next:
                 del self._time[round_], self._models[round_], self._missing[round_]

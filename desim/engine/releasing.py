@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from desim.engine.requests import Array
 from desim.engine.retirement import admitted
 from desim.engine.world import World
-from desim.kernels.network import log_each
-from desim.kernels.record import UPLINK, Kind
+from desim.kernels.neighbourhood import release_all
 from desim.privacy.ledger import Terms
 
 Int = NDArray[np.int64]
@@ -113,15 +112,15 @@ class Releasing:
         """The next message carries releases ids (n,), -1 for none; log those made `now` (n,)."""
         self._releases += 1
         self._unsent = [*self._unsent, ids]
-        self._release = np.where(ids >= 0, ids, self._release)
-        self._log_releases(ids, now)
+        self._log_releases(ids, now, self._release)
 
-    def _log_releases(self, ids: Int, now: NDArray[np.bool_]) -> None:
-        log, zeros = self._world.log, np.zeros(len(self.who))
+    def _log_releases(self, ids: Int, now: NDArray[np.bool_], carried: Int) -> None:
+        """Log those made `now` (n,); put ids (n,) into carried (n,) where there is a release."""
+        log = self._world.log
         log.reserve(len(self.who))
-        log_each(
-            log.flat, int(Kind.RELEASE), UPLINK, self.who, -1, self.round,
-            self._world.settings.horizon, np.where(now, self.clock, np.inf), zeros, zeros, ids,
+        release_all(
+            self.who, self.clock, ids, now, self.round, self._world.settings.horizon,
+            carried, log.flat,
         )  # fmt: skip
 
     def served(self, recipients: Int) -> None:

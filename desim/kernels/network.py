@@ -43,6 +43,11 @@ class Links(NamedTuple):
         """Log rows that one message may take."""
         return 2 * (self.limit + 1) if self.loss > 0.0 else 2
 
+    @property
+    def plain(self) -> bool:
+        """Whether every first attempt gets through, at a rate that does not change."""
+        return self.loss == 0.0 and self.plays.shape[1] == 0
+
 
 @lean_inline
 def last_below(row, first, last, value):
