@@ -96,7 +96,7 @@ def _alternatives(form: "type[Form]") -> Entries:
 
 
 def _about(form: "type[Form]", key: str) -> str:
-    return _sentence(form.model_fields[key].description or "")
+    return _sentence(form.about(key))
 
 
 def _sentence(text: str) -> str:

@@ -1,6 +1,11 @@
 """The parent of every section of a scenario: frozen, strict, all errors at once, in words."""
 
+import ast
+import inspect
+import itertools
+import textwrap
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, ClassVar, Self
 
 from pydantic import (
@@ -30,8 +35,8 @@ class Strict(BaseModel):
         frozen=True,
         strict=True,
         allow_inf_nan=False,
-        use_attribute_docstrings=True,
         validate_default=True,
+        json_schema_extra=lambda schema, owner: _describe(schema, owner),
     )
     later: ClassVar[Mapping[str, str]] = {}
 
@@ -39,6 +44,11 @@ class Strict(BaseModel):
     def keys(cls) -> tuple[str, ...]:
         """The keys that a scenario may write here."""
         return tuple(name for name, field in cls.model_fields.items() if field.alias is None)
+
+    @classmethod
+    def about(cls, key: str) -> str:
+        """What the docstring below a key says; read when it is asked for, because that is slow."""
+        return next((text[key] for one in cls.__mro__ if key in (text := _docstrings(one))), "")
 
     @classmethod
     def mapping(cls, data: object) -> Mapping[str, Any]:
@@ -91,7 +101,7 @@ def plain(value: Any) -> Any:
     return value
 
 
-def explain(error: ErrorDetails, owner: type[BaseModel] | None = None) -> str:
+def explain(error: ErrorDetails, owner: type[Strict] | None = None) -> str:
     """What is wrong, in the words of the one message shape."""
     kind, found = error["type"], error["input"]
     if kind in (EXPLAINED, UNKNOWN_KEY):
@@ -101,7 +111,7 @@ def explain(error: ErrorDetails, owner: type[BaseModel] | None = None) -> str:
         return str(context["error"])
     if kind == "missing":
         field = owner.model_fields.get(str(error["loc"][-1])) if owner else None
-        about = field.description if field and field.description else "it has no default"
+        about = (owner and field and owner.about(str(error["loc"][-1]))) or "it has no default"
         return f"missing; this key is required: {about}"
     if kind == "literal_error":
         options = context["expected"].replace(" or ", ", ").replace("'", "").split(", ")
@@ -110,7 +120,30 @@ def explain(error: ErrorDetails, owner: type[BaseModel] | None = None) -> str:
     return refusal(found, allowed)
 
 
-def _final(error: ErrorDetails, owner: type[BaseModel]) -> InitErrorDetails:
+def _final(error: ErrorDetails, owner: type[Strict]) -> InitErrorDetails:
     kind = UNKNOWN_KEY if error["type"] == UNKNOWN_KEY else EXPLAINED
     text = explain(error, owner)
     return {"type": PydanticCustomError(kind, text), "loc": error["loc"], "input": error["input"]}
+
+
+def _describe(schema: dict[str, Any], owner: type[Strict]) -> None:
+    """Put the docstrings of the keys into the JSON Schema of a section."""
+    for key, form in schema.get("properties", {}).items():
+        if about := owner.about(key):
+            schema["properties"][key] = {**form, "description": about}
+
+
+@cache
+def _docstrings(owner: type) -> dict[str, str]:
+    """The strings below the annotated names in the body of a class, by name."""
+    if not issubclass(owner, Strict):
+        return {}
+    tree = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0]
+    assert isinstance(tree, ast.ClassDef)
+    return {
+        key.target.id: inspect.cleandoc(below.value.value)
+        for key, below in itertools.pairwise(tree.body)
+        if isinstance(key, ast.AnnAssign) and isinstance(key.target, ast.Name)
+        if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant)
+        if isinstance(below.value.value, str)
+    }

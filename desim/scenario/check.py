@@ -87,7 +87,7 @@ def _section(
         yield (name,), text
     elif name not in data:
         if field.is_required():
-            yield (name,), f"missing; this key is required: {field.description}"
+            yield (name,), f"missing; this key is required: {Scenario.about(name)}"
         elif name == "engine" or field.default is not None:
             sections[name] = field.default
     else:
