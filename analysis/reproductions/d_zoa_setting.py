@@ -18,10 +18,10 @@ from analysis.reproductions.tuning import Point
 from analysis.reproductions.zcdp_nfl_errors import curve, minimiser
 from desim.algorithms.d_zoa import ALPHA_0
 from desim.algorithms.method import Ingredients
+from desim.cache import cache_home
 from desim.engine.play import Simulation
 from desim.optimum import centralised_optimum
 from desim.privacy.bounds import d_zoa as printed
-from desim.scenario.build import cache_folder
 
 Array = NDArray[np.float64]
 Axes = Mapping[str, tuple[float, float]]
@@ -94,7 +94,7 @@ def sums_apart(made: Simulation) -> float:
 
     The latter weigh the sum over an agent's rows, not their mean, against the same eta.
     """
-    other = centralised_optimum(replace(made.problem, average="sum"), cache_folder()).x
+    other = centralised_optimum(replace(made.problem, average="sum"), cache_home() / "optima").x
     return float(AGENTS * np.sum((minimiser(made.problem) - other) ** 2) / (other @ other))
 
 

@@ -15,12 +15,12 @@ import desim
 from analysis.reproductions.monte_carlo import SCENARIOS, Array, Case, Measure, MonteCarlo
 from analysis.reproductions.zcdp_nfl_methods import ROUNDS, WATCHED
 from desim.algorithms.method import Ingredients
+from desim.cache import cache_home
 from desim.engine.play import Simulation
 from desim.engine.world import Discard
 from desim.optimum import centralised_optimum
 from desim.privacy.mechanisms import Noise
 from desim.problem import Problem
-from desim.scenario.build import cache_folder
 from desim.scenario.calibration import noise_of
 
 KEPT = (0, 1, 2, 3, *range(4, ROUNDS + 1, 4))  # rounds of a learning curve
@@ -75,7 +75,7 @@ def curve(made: Simulation) -> Array:
 @lru_cache(maxsize=1)
 def minimiser(problem: Problem) -> Array:
     """w_c (dim,), of the problem without clipping."""
-    return centralised_optimum(replace(problem, clip=np.inf), cache_folder()).x
+    return centralised_optimum(replace(problem, clip=np.inf), cache_home() / "optima").x
 
 
 def errors(made: Simulation) -> tuple[float, ...]:

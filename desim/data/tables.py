@@ -8,15 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas as pd
-
+from desim.data.bundled import bundled
 from desim.data.frames import framed
 from desim.data.images import read_images
 from desim.data.split import split
 from desim.data.synthetic import generate
 from desim.data.table import Table
 from desim.errors import InputError
+from desim.later import pd
 
 NA = ("", "?", "NA", "N/A", "NaN", "nan", "null", "NULL")
 
@@ -47,15 +46,11 @@ def _without(table: Table, apart: Sequence[str]) -> Table:
 
 def _bundled(section: Any, seed: int) -> Table:
     """A data set inside scikit-learn; its labels also go by their names."""
-    from sklearn import datasets
-
-    found = getattr(datasets, f"load_{section.name}")()
-    A, labels = np.asarray(found.data, float), np.asarray(found.target)
-    names = tuple(str(name) for name in found.feature_names)
-    called = enumerate(getattr(found, "target_names", []))
-    codes: dict[str, object] = {str(name): code for code, name in called}
-    columns = dict(zip(names, A.T, strict=True))
-    return Table(A, labels, names, columns, *split(section, columns, len(A), seed), codes)
+    found = bundled(section.name)
+    codes: dict[str, object] = {name: code for code, name in enumerate(found.called)}
+    columns = dict(zip(found.names, found.A.T, strict=True))
+    parts = split(section, columns, len(found.A), seed)
+    return Table(found.A, found.labels, found.names, columns, *parts, codes)
 
 
 def _openml(section: Any) -> tuple[pd.DataFrame, str]:
@@ -77,7 +72,7 @@ def _openml(section: Any) -> tuple[pd.DataFrame, str]:
     return found.frame, label
 
 
-def _csv(section: Any) -> pd.DataFrame:
+def _csv(section: Any) -> "pd.DataFrame":
     """A CSV file, also compressed, with a header line."""
     settings: dict[str, Any] = {"sep": section.separator, "index_col": False}
     if len(section.separator) == 1:
@@ -98,7 +93,7 @@ def _csv(section: Any) -> pd.DataFrame:
     return frame
 
 
-def _parquet(section: Any) -> pd.DataFrame:
+def _parquet(section: Any) -> "pd.DataFrame":
     """A Parquet file."""
     try:
         frame: pd.DataFrame = pd.read_parquet(section.file)

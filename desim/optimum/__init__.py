@@ -4,19 +4,14 @@ x* minimises exactly what agents minimise: clipped losses where there is a clip,
 regularisers. It depends on nothing but the problem, so it is kept under the problem's digest.
 """
 
-import os
-import tempfile
-import zipfile
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.cache import keep, kept
 from desim.errors import InputError
-from desim.optimum.newton import minimise
-from desim.optimum.pieces import taken_apart
-from desim.optimum.softmax import softmax_minimum
 from desim.problem import Problem
 
 FORMAT = 1  # part of a cached file's name: another solver may find other last digits
@@ -48,11 +43,15 @@ def centralised_optimum(problem: Problem, cache: Path | None = None) -> Optimum:
     known = _read(path, problem.dim)
     if known is None:
         known = _solve(problem)
-        _write(path, known)
+        keep(path, vars(known))
     return known
 
 
 def _solve(problem: Problem) -> Optimum:
+    from desim.optimum.newton import minimise  # not needed where the answer is known
+    from desim.optimum.pieces import taken_apart
+    from desim.optimum.softmax import softmax_minimum
+
     if problem.loss.linear:
         found = minimise(*taken_apart(problem))
     elif problem.loss.convex:
@@ -63,34 +62,11 @@ def _solve(problem: Problem) -> Optimum:
 
 
 def _read(path: Path, dim: int) -> Optimum | None:
-    """What the file holds, or None where there is none or it is damaged."""
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as kept:
-            x = np.asarray(kept["x"], float)
-            found = Optimum(
-                x, float(kept["certificate"]), str(kept["method"]), bool(kept["unique"])
-            )
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+    """What the file holds, or None where there is none that fits."""
+    found = kept(path)
+    if found is None or set(found) != {one.name for one in fields(Optimum)}:
         return None
-    return found if x.shape == (dim,) and np.isfinite(x).all() else None
-
-
-def _write(path: Path, found: Optimum) -> None:
-    """Keep it, whole or not at all; a folder that cannot be written to is no error."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, suffix=".part")
-    except OSError:
-        return
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.savez(
-                file,
-                x=found.x,
-                certificate=found.certificate,
-                method=found.method,
-                unique=found.unique,
-            )
-        os.replace(name, path)
-    except OSError:
-        Path(name).unlink(missing_ok=True)
+    x = np.asarray(found["x"], float)
+    if x.shape != (dim,) or not np.isfinite(x).all():
+        return None
+    return Optimum(x, float(found["certificate"]), str(found["method"]), bool(found["unique"]))

@@ -1,13 +1,12 @@
 """From a checked scenario to a simulation that is ready to be played; data are read here."""
 
-import os
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from desim.algorithms.method import Ingredients
+from desim.cache import cache_home
 from desim.data import read
 from desim.engine.play import Observation, Simulation
 from desim.engine.world import Churn, Settings
@@ -273,13 +272,6 @@ def _engine(scenario: Scenario) -> tuple[Literal["cohort", "agents"], str]:
 def _observation(scenario: Scenario, problem: Problem) -> Observation:
     observe = scenario.observe
     wanted = {*observe.metrics, *scenario.stop.targets}
-    optimum = centralised_optimum(problem, cache_folder()).x if "error" in wanted else None
+    optimum = centralised_optimum(problem, cache_home() / "optima").x if "error" in wanted else None
     every = 0.0 if observe.every == "round" else float(observe.every)
     return Observation(observe.metrics, every, observe.iterates, optimum)
-
-
-def cache_folder() -> Path:
-    """Where optima are kept between runs: $DESIM_CACHE_DIR or the user's cache folder."""
-    chosen = os.environ.get("DESIM_CACHE_DIR")
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return (Path(chosen) if chosen else Path(home) / "desim") / "optima"
