@@ -6,23 +6,49 @@ disk under a hash of its sources, because numba's own cache does not see an edit
 """
 
 import hashlib
+import importlib
+import importlib.util
 import os
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numba
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
+from desim.cache import cache_home
 from desim.errors import InputError
 
 PACKAGE = Path(__file__).resolve().parent
 PARALLEL_WORK = 1 << 19  # multiply-adds, about 0.1 ms on one core: 25 times the launch of a team
 
+
+def _ready_numba() -> None:
+    """Import the part of numba that asks scipy for matrix products, without all of scipy.linalg.
+
+    Numba's first call in a process imports it, whatever that call computes. It only wants to know
+    that two extension modules are there; the package around them takes a quarter of a second.
+    """
+    name = "scipy.linalg"
+    scipy = importlib.util.find_spec("scipy")
+    if name in sys.modules or scipy is None or not scipy.submodule_search_locations:
+        return
+    package = sys.modules[name] = ModuleType(name)
+    package.__path__ = [str(Path(scipy.submodule_search_locations[0]) / "linalg")]
+    try:
+        importlib.import_module("numba.np.arraymath")
+    finally:  # whoever needs scipy.linalg imports it as ever
+        for one in [one for one in sys.modules if f"{one}.".startswith(f"{name}.")]:
+            del sys.modules[one]
+
+
+_ready_numba()
 _threads: int | None = None
 _launched = 0
 
@@ -38,9 +64,7 @@ def cache_folder() -> Path:
     digest = hashlib.sha256()
     for path in sources():
         digest.update(str(path.relative_to(PACKAGE)).encode() + b"\0" + path.read_bytes())
-    chosen = os.environ.get("DESIM_CACHE_DIR")
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    folder = (Path(chosen) if chosen else Path(home) / "desim") / digest.hexdigest()[:16]
+    folder = cache_home() / digest.hexdigest()[:16]
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:
