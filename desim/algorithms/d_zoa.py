@@ -9,14 +9,13 @@ of the directions alone, which proves nothing; with privacy.noise each differenc
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from desim.algorithms.edge_duals import EdgeDuals
 from desim.algorithms.method import Array, Ingredients, Method, Program
 from desim.algorithms.zeroth_order import NOISES, Estimates
 from desim.fields import Count, Counts, Init, Positive, Strict
 from desim.kernels.zeroth import descend
-from desim.privacy.bounds.claims import Claim, once
+from desim.privacy.bounds.claims import Claim, Releases, once
 from desim.privacy.bounds.d_zoa import corollary_1, lemma_2, lemma_3, theorem_2
 from desim.privacy.bounds.theorems import BY_NAME
 from desim.privacy.ledger import Terms, View
@@ -105,7 +104,7 @@ class DZOA(Method):
         """Terms (agents,) of round k."""
         return self.estimates.planned(k)
 
-    def claim(self, releases: pd.DataFrame, delta: float) -> Claim | None:
+    def claim(self, releases: Releases, delta: float) -> Claim | None:
         """Theorem 2 of the algorithm as printed, where `radius` says its R."""
         p, graph, problem = self.parameters, self.settings.graph, self.problem
         if self.noise is not None or p.radius is None or graph is None:

@@ -6,11 +6,9 @@ not printed: basic and advanced composition are both here. A Gaussian release co
 however its deviation was chosen: the exact account finds less than either.
 """
 
-import pandas as pd
-
 from desim.algorithms.zcdp_claim import composed
 from desim.algorithms.zcdp_nfl import ZcdpNfl
-from desim.privacy.bounds.claims import Claim
+from desim.privacy.bounds.claims import Claim, Releases
 
 
 class DpNfl(ZcdpNfl):
@@ -20,6 +18,6 @@ class DpNfl(ZcdpNfl):
     summary = "zCDP-NFL with the noise of classical (epsilon, delta) composition"
     noises = ("classical",)
 
-    def claim(self, releases: pd.DataFrame, delta: float) -> Claim | None:
+    def claim(self, releases: Releases, delta: float) -> Claim | None:
         """The composition that the noise was shared out by."""
         return composed(self.noise, self.problem, releases, delta)

@@ -10,14 +10,13 @@ part, a change of volume, no noise lowers. It needs exact minimisers and a publi
 from typing import Any, ClassVar
 
 import numpy as np
-import pandas as pd
 
 from desim.algorithms.method import Ingredients, Program
 from desim.algorithms.minimisation import Minimisation
 from desim.algorithms.p_admm import PADMM
 from desim.algorithms.perturbed_objective import UNBOUNDED_ROWS, too_long
 from desim.fields import Positive, Strict
-from desim.privacy.bounds.claims import Claim
+from desim.privacy.bounds.claims import Claim, Releases
 from desim.privacy.ledger import Mechanism, Terms, View, plain
 from desim.privacy.mechanisms import L2Laplace, Noise
 from desim.problem import Problem
@@ -98,6 +97,6 @@ class DVP(PADMM):
         reach = 2.0 * problem.clip * scale + s * volume
         return Terms(Mechanism.OBJECTIVE_LAPLACE, View.NEIGHBOURS, reach, s, nothing)
 
-    def claim(self, releases: pd.DataFrame, delta: float) -> Claim | None:
+    def claim(self, releases: Releases, delta: float) -> Claim | None:
         """Nothing: the paper's epsilon is of one round."""
         return None

@@ -7,13 +7,12 @@ Bastianello, Liu, Johansson 2024, "Enhancing privacy in federated learning throu
 from typing import Any, Literal
 
 import numpy as np
-import pandas as pd
 
 from desim.algorithms.fed_plt_claim import claimed, supposed_start
 from desim.algorithms.local_training import LocalTraining
 from desim.algorithms.method import Array, Ingredients, Method, Program
 from desim.fields import Init, Local, Positive, Strict
-from desim.privacy.bounds.claims import Claim
+from desim.privacy.bounds.claims import Claim, Releases
 from desim.privacy.ledger import Terms
 from desim.privacy.mechanisms import Gaussian, Noise
 from desim.problem import Problem
@@ -108,6 +107,6 @@ class FedPLT(Method):
         us.z = z = z + 2.0 * (x - y)  # line 10
         return z if self.parameters.send == "z" else 2.0 * (x - y)
 
-    def claim(self, releases: pd.DataFrame, delta: float) -> Claim | None:
+    def claim(self, releases: Releases, delta: float) -> Claim | None:
         """Proposition 4, with K the rounds in which an agent released."""
         return claimed(self.local, self.parameters.init, releases, delta)

@@ -4,16 +4,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from desim.algorithms.local_training import LocalTraining
 from desim.algorithms.method import Array
-from desim.privacy.bounds.claims import Claim, once, summed
+from desim.privacy.bounds.claims import Claim, Releases, once, summed
 from desim.privacy.bounds.fed_plt import approximate, proposition_4
 from desim.privacy.bounds.theorems import BY_NAME
 
 
-def claimed(local: LocalTraining, init: Any, releases: pd.DataFrame, delta: float) -> Claim | None:
+def claimed(local: LocalTraining, init: Any, releases: Releases, delta: float) -> Claim | None:
     """Proposition 4, with K the rounds in which an agent released; None without noise."""
     problem = local.problem
     if not local.noisy:

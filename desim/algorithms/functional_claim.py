@@ -3,18 +3,15 @@
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
-from desim.privacy.bounds.claims import Claim
+from desim.privacy.bounds.claims import Claim, Releases
 from desim.privacy.bounds.functional import shared_out, theorem_20_delta
 from desim.privacy.bounds.theorems import BY_NAME
 from desim.privacy.ledger import Mechanism
 from desim.privacy.mechanisms import Allotted
 
 
-def allotted(
-    method: Any, names: tuple[str, str], releases: pd.DataFrame, delta: float
-) -> Claim | None:
+def allotted(method: Any, names: tuple[str, str], releases: Releases, delta: float) -> Claim | None:
     """The claim by the theorem names[0], or names[1] for Gaussian noise; None without epsilons.
 
     method: has noise, problem, layout and parameters. With two groups epsilon is their mean by

@@ -10,13 +10,12 @@ from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import pandas as pd
 
 from desim.algorithms.coefficients import Layout, Penalty, coefficients, minimiser
 from desim.algorithms.functional_claim import allotted
 from desim.algorithms.method import Array, Ingredients, Method, Program
 from desim.fields import Strict
-from desim.privacy.bounds.claims import Claim
+from desim.privacy.bounds.claims import Claim, Releases
 from desim.privacy.bounds.coefficient_noise import Reach, Rule, cost_of
 from desim.privacy.ledger import Terms, View
 from desim.privacy.mechanisms import Allotted, Noise
@@ -135,7 +134,7 @@ class FunctionalMechanism(Method):
         )  # fmt: skip
         return terms if k == 1 else replace(terms, sensitivity=0.0 * scale)
 
-    def claim(self, releases: pd.DataFrame, delta: float) -> Claim | None:
+    def claim(self, releases: Releases, delta: float) -> Claim | None:
         """Epsilon as it was allotted (Theorem 19 of the relaxed form)."""
         return allotted(
             self, ("functional-mechanism/theorem-1", "adfc/theorem-19"), releases, delta

@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import pandas as pd
 
 from desim.algorithms.method import Array, Ingredients, Program
 from desim.algorithms.pp_admm import PPADMM
@@ -21,7 +20,7 @@ from desim.algorithms.pp_claim import improved
 from desim.algorithms.sparse_vector import SparseVector
 from desim.fields import Count, NonNegative, Positive, Strict
 from desim.kernels.argmin import minimise
-from desim.privacy.bounds.claims import Claim
+from desim.privacy.bounds.claims import Claim, Releases
 from desim.privacy.mechanisms import Noise
 from desim.problem import Problem
 
@@ -111,7 +110,7 @@ class IPPADMM(PPADMM):
         goal = np.where(reads, self.goal, np.inf)
         return np.hstack(minimise(us.who, w, c[:, 0], v, goal, self.problem.data))
 
-    def claim(self, releases: pd.DataFrame, delta: float) -> Claim | None:
+    def claim(self, releases: Releases, delta: float) -> Claim | None:
         """Theorem 10."""
         paid = self.svt.epsilons
         return improved(self, releases, delta, paid) if self.noise is not None else None

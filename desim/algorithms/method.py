@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from desim.engine.world import Settings
 from desim.fields import Strict
-from desim.privacy.bounds.claims import Claim
+from desim.privacy.bounds.claims import Claim, Releases
 from desim.privacy.ledger import Terms
 from desim.privacy.mechanisms import Noise
 from desim.problem import Problem
@@ -78,7 +77,7 @@ class Method:
         """
         return None
 
-    def claim(self, releases: pd.DataFrame, delta: float) -> Claim | None:
+    def claim(self, releases: Releases, delta: float) -> Claim | None:
         """What the paper says that a run with these rows of releases.parquet costs at delta.
 
         None where the paper says nothing: no noise, or noise of another kind.

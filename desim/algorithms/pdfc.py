@@ -8,12 +8,10 @@ disproves as a rule; what is charged is the largest loss of any pair of records.
 
 from typing import ClassVar
 
-import pandas as pd
-
 from desim.algorithms.fair import Fair, GroupedParameters
 from desim.algorithms.functional_claim import allotted
 from desim.fields import Strict
-from desim.privacy.bounds.claims import Claim
+from desim.privacy.bounds.claims import Claim, Releases
 
 
 class PDFC(Fair):
@@ -27,6 +25,6 @@ class PDFC(Fair):
     theorem: ClassVar[str] = "pdfc/theorem-18"
     grouped = True
 
-    def claim(self, releases: pd.DataFrame, delta: float) -> Claim | None:
+    def claim(self, releases: Releases, delta: float) -> Claim | None:
         """Theorem 18: epsilon_s / d + (d - 1) / d epsilon_n (line 25)."""
         return allotted(self, (self.theorem, self.theorem), releases, delta)

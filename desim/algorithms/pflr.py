@@ -9,13 +9,11 @@ same, and its sensitivity is what is charged. Two readings of the mean are offer
 
 from typing import ClassVar, Literal
 
-import pandas as pd
-
 from desim.algorithms.fair import Fair
 from desim.algorithms.fair import Parameters as FairParameters
 from desim.algorithms.functional_claim import allotted
 from desim.fields import Strict
-from desim.privacy.bounds.claims import Claim
+from desim.privacy.bounds.claims import Claim, Releases
 
 
 class Parameters(FairParameters):
@@ -35,7 +33,7 @@ class PFLR(Fair):
     Parameters: ClassVar[type[Strict]] = Parameters
     noises = ("laplace", "allotted")
 
-    def claim(self, releases: pd.DataFrame, delta: float) -> Claim | None:
+    def claim(self, releases: Releases, delta: float) -> Claim | None:
         """The epsilon that was allotted."""
         name = "pflr/pflr-star" if self.shifted else "pflr/pflr"
         return allotted(self, (name, name), releases, delta)

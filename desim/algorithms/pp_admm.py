@@ -10,14 +10,13 @@ needs no lambda-hat, only modulus = 2 eta |V_i| + ridge above twice a row's curv
 from typing import Any, ClassVar
 
 import numpy as np
-import pandas as pd
 
 from desim.algorithms.method import Ingredients, Program
 from desim.algorithms.p_admm import PADMM
 from desim.algorithms.perturbed_objective import PerturbedObjective, too_long
 from desim.algorithms.pp_claim import plausible
 from desim.fields import Count, Init, Positive, Share, Strict
-from desim.privacy.bounds.claims import Claim
+from desim.privacy.bounds.claims import Claim, Releases
 from desim.privacy.ledger import Terms
 from desim.privacy.mechanisms import Gaussian, Noise
 from desim.problem import Problem
@@ -94,6 +93,6 @@ class PPADMM(PADMM):
         everybody = np.arange(self.problem.agents)
         return None if self.noise is not None else self.cost.solution(everybody, k)
 
-    def claim(self, releases: pd.DataFrame, delta: float) -> Claim | None:
+    def claim(self, releases: Releases, delta: float) -> Claim | None:
         """Theorem 7 of Theorem 6."""
         return plausible(self, releases, delta) if isinstance(self.noise, Gaussian) else None

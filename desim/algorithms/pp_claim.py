@@ -3,12 +3,11 @@
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from desim.algorithms.zcdp_claim import UNCLIPPED
 from desim.privacy.bounds.admm import deviation, theorem_6, theorem_7
-from desim.privacy.bounds.claims import Claim, once
+from desim.privacy.bounds.claims import Claim, Releases, once
 from desim.privacy.bounds.ipp_admm import lemma_13
 from desim.privacy.bounds.theorems import BY_NAME
 
@@ -16,7 +15,7 @@ PART = 0.99  # epsilon_3 / epsilon_1 in the thesis's experiments
 LITTLE = 2.8  # c_1 times this, over (epsilon_1 - epsilon_3) |D_i| / N, is the least lambda-hat
 
 
-def plausible(method: Any, releases: pd.DataFrame, delta: float) -> Claim:
+def plausible(method: Any, releases: Releases, delta: float) -> Claim:
     """Theorem 7 of the rho of Theorem 6, both of each round's noise."""
     rho, unmet = _rounds(method, releases, delta, PART)
     epsilon = np.array([theorem_7(one, delta) for one in rho])
@@ -24,9 +23,7 @@ def plausible(method: Any, releases: pd.DataFrame, delta: float) -> Claim:
     return Claim(bound, epsilon, delta, "zCDP, simple conversion", tuple(unmet))
 
 
-def improved(
-    method: Any, releases: pd.DataFrame, delta: float, answers: tuple[float, float]
-) -> Claim:
+def improved(method: Any, releases: Releases, delta: float, answers: tuple[float, float]) -> Claim:
     """Theorem 10: the rounds whose solutions were released, and epsilon_1, epsilon_2 of answers."""
     spoken = once(releases)
     spoken = spoken[spoken["mechanism"] == "gaussian"][["agent", "round"]]
@@ -37,7 +34,7 @@ def improved(
 
 
 def _rounds(
-    method: Any, releases: pd.DataFrame, delta: float, part: float
+    method: Any, releases: Releases, delta: float, part: float
 ) -> tuple[NDArray[np.float64], list[str]]:
     """Sum rho (agents,) of Theorem 6 over the rounds in `releases`, and what it supposes in vain.
 

@@ -9,7 +9,6 @@ are those of privacy.noise: {decay, period} is (16), {iteration} (17), which fir
 from typing import Any, ClassVar
 
 import numpy as np
-import pandas as pd
 
 from desim.algorithms.admm import ADMM
 from desim.algorithms.admm import Parameters as Unwary
@@ -18,7 +17,7 @@ from desim.algorithms.method import Array
 from desim.algorithms.zcdp_claim import UNCLIPPED
 from desim.fields import Positive, Strict
 from desim.privacy.bounds.admm import theorem_1, theorem_2, theorem_3
-from desim.privacy.bounds.claims import Claim, once
+from desim.privacy.bounds.claims import Claim, Releases, once
 from desim.privacy.bounds.theorems import BY_NAME
 from desim.privacy.mechanisms import Gaussian
 
@@ -63,7 +62,7 @@ class PRADMM(ADMM):
         U = np.inf if self.parameters.U is None else self.parameters.U
         return WaryEdges(us, self.x0, self.rho, self.settings, U)
 
-    def claim(self, releases: pd.DataFrame, delta: float) -> Claim | None:
+    def claim(self, releases: Releases, delta: float) -> Claim | None:
         """Theorem 2, or Theorem 3 with iteration-based decay, on Lemma 10 as it is printed."""
         noise, graph = self.noise, self.settings.graph
         if not isinstance(noise, Gaussian) or graph is None:

@@ -8,10 +8,8 @@ D / s in pure DP; in their (epsilon, delta) form it is Gaussian. The paper compo
 
 from typing import ClassVar
 
-import pandas as pd
-
 from desim.algorithms.p_admm import PADMM
-from desim.privacy.bounds.claims import Claim
+from desim.privacy.bounds.claims import Claim, Releases
 
 
 class PVP(PADMM):
@@ -22,6 +20,6 @@ class PVP(PADMM):
     paper = "Zhang, Zhu 2017"
     noises: ClassVar[tuple[str, ...]] = ("l2-laplace", "gaussian", "schedule", "classical")
 
-    def claim(self, releases: pd.DataFrame, delta: float) -> Claim | None:
+    def claim(self, releases: Releases, delta: float) -> Claim | None:
         """Nothing: the paper's epsilon is of one round."""
         return None

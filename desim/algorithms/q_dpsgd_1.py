@@ -8,7 +8,6 @@ fresh uniform subset, not the first rows. T_c s/16 is what the network takes for
 from typing import Any, ClassVar
 
 import numpy as np
-import pandas as pd
 
 from desim.algorithms.decentralised_sgd import Averaging, DecentralisedSGD
 from desim.algorithms.method import Ingredients, Program
@@ -16,7 +15,7 @@ from desim.algorithms.q_dpsgd_claim import claimed, lipschitz
 from desim.fields import Count, Positive, Seconds, Share, Strict
 from desim.kernels.codecs import quantize
 from desim.kernels.speed import fitting, speeds_into
-from desim.privacy.bounds.claims import Claim, once
+from desim.privacy.bounds.claims import Claim, Releases, once
 from desim.privacy.ledger import Terms
 from desim.privacy.mechanisms import Gaussian, Noise
 from desim.problem import Problem
@@ -108,7 +107,7 @@ class QDPSGD1(DecentralisedSGD):
         """Terms (agents,) of round k."""
         return self.terms(np.arange(self.problem.agents), k, self.foreseen(k))
 
-    def claim(self, releases: pd.DataFrame, delta: float) -> Claim | None:
+    def claim(self, releases: Releases, delta: float) -> Claim | None:
         """Theorem 11 for the rounds in which an agent had a sample at its deadline."""
         if not isinstance(self.noise, Gaussian):
             return None

@@ -9,14 +9,13 @@ sent: then one step and the quantiser are all that a record moves. Noisy message
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from desim.algorithms.method import Ingredients, Program
 from desim.algorithms.q_dpsgd_1 import QDPSGD1, Parameters
 from desim.algorithms.q_dpsgd_claim import claimed, lipschitz
 from desim.fields import Flag
 from desim.kernels.codecs import clamp, quantize
-from desim.privacy.bounds.claims import Claim, once
+from desim.privacy.bounds.claims import Claim, Releases, once
 from desim.privacy.ledger import Terms, View
 from desim.privacy.mechanisms import DiscreteGaussian, Noise, terms
 from desim.problem import Problem
@@ -102,7 +101,7 @@ class QDPSGD2(QDPSGD1):
             step = np.full(len(share), np.inf if k > 1 else 0.0)
         return terms(self.noise, View.NEIGHBOURS, k, step, self.problem.dim, share)
 
-    def claim(self, releases: pd.DataFrame, delta: float) -> Claim | None:
+    def claim(self, releases: Releases, delta: float) -> Claim | None:
         """Theorem 15 for the messages after a step that had samples."""
         if not isinstance(self.noise, DiscreteGaussian):
             return None

@@ -1,9 +1,8 @@
 """What the zCDP-NFL paper says that a run costs: its Corollary, and the classical compositions."""
 
 import numpy as np
-import pandas as pd
 
-from desim.privacy.bounds.claims import Claim, once, summed
+from desim.privacy.bounds.claims import Claim, Releases, once, summed
 from desim.privacy.bounds.composition import advanced, basic, classical
 from desim.privacy.bounds.conversions import simple
 from desim.privacy.bounds.theorems import BY_NAME
@@ -26,7 +25,7 @@ def unbounded(noise: Noise | None, problem: Problem) -> list[str]:
 
 
 def dynamic(
-    noise: Noise | None, problem: Problem, releases: pd.DataFrame, delta: float, varies: str = ""
+    noise: Noise | None, problem: Problem, releases: Releases, delta: float, varies: str = ""
 ) -> Claim | None:
     """The Corollary, as the sum over rounds that it is: phi_n = Delta^2 / (2 sigma^2).
 
@@ -46,7 +45,7 @@ def dynamic(
 
 
 def composed(
-    noise: Noise | None, problem: Problem, releases: pd.DataFrame, delta: float
+    noise: Noise | None, problem: Problem, releases: Releases, delta: float
 ) -> Claim | None:
     """Advanced composition where the noise is shared out by it, else basic; None without noise."""
     if not isinstance(noise, Classical):

@@ -8,7 +8,6 @@ the printed (A.1) does not solve it.
 from typing import Any, ClassVar
 
 import numpy as np
-import pandas as pd
 
 from desim.algorithms.edge_duals import EdgeDuals, apart
 from desim.algorithms.method import Array, Ingredients, Method, Program
@@ -16,7 +15,7 @@ from desim.algorithms.steps import beyond
 from desim.algorithms.zcdp_claim import dynamic, unbounded
 from desim.fields import Init, Positive, Step, Strict
 from desim.kernels.gradients import gradient
-from desim.privacy.bounds.claims import Claim
+from desim.privacy.bounds.claims import Claim, Releases
 from desim.privacy.ledger import Terms, View
 from desim.privacy.mechanisms import Noise, terms
 from desim.problem import Problem
@@ -114,7 +113,7 @@ class ZcdpNfl(Method):
         delta = reach / (2.0 * self.rho * degree + 1.0 / self.eta.at(k))  # Lemma I
         return terms(self.noise, View.NEIGHBOURS, k, delta, self.problem.dim)
 
-    def claim(self, releases: pd.DataFrame, delta: float) -> Claim | None:
+    def claim(self, releases: Releases, delta: float) -> Claim | None:
         """The Corollary."""
         varies = "eta" if self.eta.decay.exponent > 0.0 else ""
         return dynamic(self.noise, self.problem, releases, delta, varies)

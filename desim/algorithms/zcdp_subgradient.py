@@ -9,7 +9,6 @@ weights on themselves apply to it, too: nothing that was not released enters the
 from typing import Any, Literal
 
 import numpy as np
-import pandas as pd
 
 from desim.algorithms.method import Array, Ingredients, Method, Program
 from desim.algorithms.steps import beyond
@@ -17,7 +16,7 @@ from desim.algorithms.zcdp_claim import dynamic, unbounded
 from desim.fields import Init, Positive, Step, Strict
 from desim.kernels.gradients import gradient
 from desim.network.mixing import against_themselves, mixing_matrix
-from desim.privacy.bounds.claims import Claim
+from desim.privacy.bounds.claims import Claim, Releases
 from desim.privacy.ledger import Terms, View
 from desim.privacy.mechanisms import Noise, terms
 from desim.problem import Problem
@@ -101,7 +100,7 @@ class ZcdpSubgradient(Method):
         delta = 2.0 * self.problem.clip * self.problem.scale[who] * self.alpha.at(k)
         return terms(self.noise, View.NEIGHBOURS, k, delta, self.problem.dim)
 
-    def claim(self, releases: pd.DataFrame, delta: float) -> Claim | None:
+    def claim(self, releases: Releases, delta: float) -> Claim | None:
         """The Corollary of zCDP-NFL, by which its paper compares the two."""
         varies = "step" if self.alpha.decay.exponent > 0.0 else ""
         return dynamic(self.noise, self.problem, releases, delta, varies)

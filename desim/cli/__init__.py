@@ -4,6 +4,7 @@ Exit codes: 0 done, 1 the run failed or was stopped, 2 bad input (nothing has be
 Everything heavy is imported by the command that needs it, so that `desim --help` is instant.
 """
 
+import gc
 import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -11,6 +12,8 @@ from typing import Annotated, Any, Literal
 import typer
 
 from desim.errors import DesimError, InputError
+
+GARBAGE = 200_000  # objects between collections: a start makes so many, and they stay
 
 app = typer.Typer(
     name="desim",
@@ -268,6 +271,7 @@ def _complain(text: str) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Entry point: parse, run one command, leave by SystemExit with the exit code."""
+    gc.set_threshold(GARBAGE)
     try:
         app(arguments, prog_name="desim")
     except DesimError as error:

@@ -4,18 +4,18 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from desim.data.split import Mask, split
 from desim.data.table import Table
 from desim.errors import InputError, show, spelling
+from desim.later import pd
 
 MOST_WORDS = 1000
 
 
 def framed(
-    frame: pd.DataFrame, label: str, section: Any, seed: int, apart: Sequence[str], where: str
+    frame: "pd.DataFrame", label: str, section: Any, seed: int, apart: Sequence[str], where: str
 ) -> Table:
     """The table of a data frame, read as `section` (a source with columns) says.
 
@@ -44,7 +44,7 @@ def framed(
 
 
 def _features(
-    frame: pd.DataFrame, label: str, section: Any, apart: Sequence[str], where: str
+    frame: "pd.DataFrame", label: str, section: Any, apart: Sequence[str], where: str
 ) -> list[str]:
     """The named features, else every other column that has numbers, or can be turned into them."""
     asked = {"label": [label], "features": section.features, "exclude": section.exclude}
@@ -88,7 +88,7 @@ def _whole(column: "pd.Series[Any]", where: str) -> None:
         )
 
 
-def _filled(frame: pd.DataFrame, names: Sequence[str], train: Mask, where: str) -> pd.DataFrame:
+def _filled(frame: "pd.DataFrame", names: Sequence[str], train: Mask, where: str) -> "pd.DataFrame":
     """The frame with each feature's most frequent value among training rows where one is missing.
 
     Of equally frequent values the smallest.

@@ -3,11 +3,11 @@
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from desim.data.table import Table
 from desim.errors import InputError, show, spelling
+from desim.later import pd
 
 Array = NDArray[np.float64]
 HERE = "problem.data.protected"

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from desim.errors import InputError, spelling
+from desim.later import pd
 
 Array = NDArray[np.float64]
 

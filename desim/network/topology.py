@@ -3,14 +3,20 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
 from desim import keys
 from desim.errors import InputError
 from desim.keys import Stream
+from desim.later import Later
+
+if TYPE_CHECKING:
+    import networkx as nx
+else:
+    nx = Later("networkx")
 
 Int = NDArray[np.int64]
 
@@ -116,7 +122,7 @@ def generate(kind: str, value: object, agents: int, seed: int) -> list[tuple[int
     )
 
 
-def _draw(kind: str, value: object, agents: int, draw: int) -> nx.Graph:
+def _draw(kind: str, value: object, agents: int, draw: int) -> "nx.Graph":
     match kind, value:
         case "star", _:
             return nx.star_graph(agents - 1)
@@ -141,7 +147,7 @@ def _draw(kind: str, value: object, agents: int, draw: int) -> nx.Graph:
     raise nx.NetworkXError(f"unknown topology {kind}: {value!r}")
 
 
-def _tree_plus(agents: int, edges: int, draw: int) -> nx.Graph:
+def _tree_plus(agents: int, edges: int, draw: int) -> "nx.Graph":
     """Return a random recursive tree with uniform extra edges up to `edges` in all."""
     if not agents - 1 <= edges <= agents * (agents - 1) // 2:
         raise nx.NetworkXError(

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
+from desim.later import pd
 from desim.privacy.gaussian import epsilon_of, mu_of
 from desim.privacy.ledger import MECHANISMS, Mechanism, Terms
 from desim.privacy.prices import prices

@@ -9,11 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
-from scipy import optimize, sparse
 
 from desim.errors import InputError
+from desim.later import optimize, pd, sparse
 from desim.privacy.gaussian import epsilon_of, mu_of
 from desim.privacy.ledger import MECHANISMS, Terms
 from desim.privacy.prices import Prices, prices
@@ -38,7 +37,7 @@ class Target:
     relation: str = "replace-one"
 
 
-def planned(plan: Plan, rounds: int) -> pd.DataFrame | None:
+def planned(plan: Plan, rounds: int) -> "pd.DataFrame | None":
     """Table of all planned releases (columns of releases.parquet); None without a plan."""
     tables = []
     for k in range(1, rounds + 1):
@@ -60,7 +59,7 @@ def planned(plan: Plan, rounds: int) -> pd.DataFrame | None:
     return pd.DataFrame({**joined, "mechanism": words})
 
 
-def factor(releases: pd.DataFrame, rows: NDArray[np.int64], target: Target) -> float:
+def factor(releases: "pd.DataFrame", rows: NDArray[np.int64], target: Target) -> float:
     """How many times the scales of `releases` must be for the target to hold, and no more.
 
     rows (agents,): records of each agent. InputError where no noise is enough.
@@ -92,7 +91,7 @@ def factor(releases: pd.DataFrame, rows: NDArray[np.int64], target: Target) -> f
 UNPROVED = ", or, where it is set, choose a method or variant with a guarantee"
 
 
-def check(releases: pd.DataFrame) -> None:
+def check(releases: "pd.DataFrame") -> None:
     """Raise InputError for the first planned release that no scale makes private."""
     mechanism = releases["mechanism"].astype(str).to_numpy()
     sensitivity, scale = releases["sensitivity"].to_numpy(), releases["scale"].to_numpy()

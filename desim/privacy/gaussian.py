@@ -11,9 +11,9 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import optimize, special
 
 from desim.errors import InputError, refusal
+from desim.later import optimize, special
 
 Array = NDArray[np.float64]
 SERIES = 1e-3  # below, R(t) - R(t + mu) by Taylor's series about the middle

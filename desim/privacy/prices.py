@@ -7,11 +7,10 @@ divergences are made of. A mechanism that is not known here is refused, never gu
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
-from scipy import special
 
 from desim.errors import InputError, refusal
+from desim.later import pd, special
 from desim.privacy import renyi
 
 Array = NDArray[np.float64]
@@ -91,7 +90,7 @@ class Prices(NamedTuple):
 
 
 def prices(
-    releases: pd.DataFrame,
+    releases: "pd.DataFrame",
     rows: NDArray[np.int64] | None,
     relation: str = "replace-one",
     amplification: bool = True,
@@ -141,7 +140,7 @@ def _group_factor(group: Array) -> Array:
     return np.asarray(k * (special.digamma(k + 1.0) + np.euler_gamma))
 
 
-def _codes(mechanism: pd.Series) -> NDArray[np.int64]:
+def _codes(mechanism: "pd.Series") -> NDArray[np.int64]:
     words = pd.Categorical(mechanism)
     unknown = [str(word) for word in words.categories if word not in MECHANISMS]
     if unknown or (words.codes < 0).any():
@@ -153,7 +152,7 @@ def _codes(mechanism: pd.Series) -> NDArray[np.int64]:
     return np.asarray(code[words.codes])
 
 
-def _amounts(releases: pd.DataFrame, column: str) -> Array:
+def _amounts(releases: "pd.DataFrame", column: str) -> Array:
     amount = releases[column].to_numpy(float)
     if not (amount >= 0.0).all():
         wrong = amount[~(amount >= 0.0)][0]
@@ -162,7 +161,7 @@ def _amounts(releases: pd.DataFrame, column: str) -> Array:
 
 
 def _group(
-    releases: pd.DataFrame, share: Array, rows: NDArray[np.int64] | None, relation: str,
+    releases: "pd.DataFrame", share: Array, rows: NDArray[np.int64] | None, relation: str,
     needed: bool,
 ) -> tuple[Array, NDArray[np.int64], NDArray[np.int64]]:  # fmt: skip
     """Factor (n,) on the replace-one sensitivity, rows drawn (n,) and rows owned (n,).

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from desim.errors import InputError, refusal
+from desim.later import pd
 
 Mask = NDArray[np.bool_]
 NAMELESS = ("eavesdropper", "coordinator", "final-model")
@@ -71,7 +71,7 @@ def adversary(view: str, agents: int) -> Adversary:
     return who
 
 
-def visible(releases: pd.DataFrame, who: Adversary, events: pd.DataFrame | None = None) -> Mask:
+def visible(releases: "pd.DataFrame", who: Adversary, events: "pd.DataFrame | None" = None) -> Mask:
     """Which rows (n,) of the releases table the adversary sees.
 
     A message that is lost was transmitted: an eavesdropper saw it, nobody else. `direct` needs the
@@ -91,7 +91,7 @@ def visible(releases: pd.DataFrame, who: Adversary, events: pd.DataFrame | None 
     return np.asarray(others & arrived)
 
 
-def charged(releases: pd.DataFrame, who: Adversary, events: pd.DataFrame | None = None) -> Mask:
+def charged(releases: "pd.DataFrame", who: Adversary, events: "pd.DataFrame | None" = None) -> Mask:
     """Which rows (n,) the adversary's view costs: an agent's, up to the last one that it sees.
 
     A release is priced given the ones before it, and a method goes on from what it has sent: who
@@ -105,7 +105,7 @@ def charged(releases: pd.DataFrame, who: Adversary, events: pd.DataFrame | None 
     return np.asarray(place <= last.transform("max").to_numpy())
 
 
-def _received(releases: pd.DataFrame, agent: int, events: pd.DataFrame | None) -> Mask:
+def _received(releases: "pd.DataFrame", agent: int, events: "pd.DataFrame | None") -> Mask:
     """Which releases arrived on a link that ends at `agent`."""
     if events is None:
         raise InputError(f"view: found direct:{agent}; allowed: others, as there are no events")
@@ -114,7 +114,7 @@ def _received(releases: pd.DataFrame, agent: int, events: pd.DataFrame | None) -
     return releases["release"].isin(events.loc[arrivals, "release"]).to_numpy(bool)
 
 
-def reservations(who: Adversary, releases: pd.DataFrame) -> tuple[str, ...]:
+def reservations(who: Adversary, releases: "pd.DataFrame") -> tuple[str, ...]:
     """What a reader of an epsilon for this view has to know."""
     star = bool((releases["seen_by"] == "coordinator").any())
     if who.kind == "direct":

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from desim.errors import InputError, spelling
@@ -15,6 +14,8 @@ from desim.log.parquet import Tables, read_table
 from desim.runs.directory import SCENARIO, read_arrays, read_manifest
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from desim.plots import Axes
     from desim.privacy.accountants import Account
     from desim.scenario.schema import Scenario
@@ -27,7 +28,7 @@ TERMS = ("view", "relation", "delta", "method", "assumptions", "flags")
 class Store(Protocol):
     """Where the tables and arrays of a run are."""
 
-    def table(self, name: str, columns: Sequence[str] | None = None) -> pd.DataFrame:
+    def table(self, name: str, columns: Sequence[str] | None = None) -> "pd.DataFrame":
         """Table events, metrics or releases, or some of its columns."""
 
     def arrays(self, name: str) -> dict[str, NDArray[Any]]:
@@ -40,7 +41,7 @@ class Directory:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def table(self, name: str, columns: Sequence[str] | None = None) -> pd.DataFrame:
+    def table(self, name: str, columns: Sequence[str] | None = None) -> "pd.DataFrame":
         """See Store; parts are read where the run was killed."""
         return read_table(self.path, name, columns)
 
@@ -56,7 +57,7 @@ class Memory:
         self._tables = tables
         self._arrays = arrays
 
-    def table(self, name: str, columns: Sequence[str] | None = None) -> pd.DataFrame:
+    def table(self, name: str, columns: Sequence[str] | None = None) -> "pd.DataFrame":
         """See Store."""
         return self._tables.read(name, columns)
 
@@ -110,17 +111,17 @@ class Run:
         return self._scenario
 
     @cached_property
-    def events(self) -> pd.DataFrame:
+    def events(self) -> "pd.DataFrame":
         """Columns time s, seq, kind, agent, peer, round, bytes, seconds, value, release."""
         return self.store.table("events")
 
     @cached_property
-    def metrics(self) -> pd.DataFrame:
+    def metrics(self) -> "pd.DataFrame":
         """Columns time s, round, metric, agent (-1: the whole network), value."""
         return self.store.table("metrics")
 
     @cached_property
-    def releases(self) -> pd.DataFrame:
+    def releases(self) -> "pd.DataFrame":
         """One row per transmitted value that was computed from private data."""
         return self.store.table("releases")
 
@@ -139,7 +140,7 @@ class Run:
         """The coordinator's models (rounds + 1, dim); None where there is none."""
         return self.store.arrays("model").get("model")
 
-    def curve(self, metric: str) -> pd.DataFrame:
+    def curve(self, metric: str) -> "pd.DataFrame":
         """Network rows of one metric, columns time s, round, value; InputError if not recorded."""
         rows = self.metrics
         found = rows[(rows["metric"] == metric) & (rows["agent"] == NETWORK)]
@@ -157,7 +158,7 @@ class Run:
         known = self._scenario is not None or self.directory is not None
         return tuple(self.scenario.observe.metrics) if known else ()
 
-    def delivered(self) -> pd.DataFrame:
+    def delivered(self) -> "pd.DataFrame":
         """Columns time s and bytes of every message that arrived, in order of time."""
         events = self.store.table("events", ["time", "kind", "bytes"])
         return events.loc[events["kind"] == "deliver", ["time", "bytes"]]
@@ -198,7 +199,7 @@ class Run:
 
     def epsilon(
         self, delta: float | None = None, view: str | None = None, relation: str | None = None
-    ) -> pd.DataFrame:
+    ) -> "pd.DataFrame":
         """Columns time s, agent, epsilon, cumulative: the last row of an agent is final.
 
         What the numbers mean is in `.attrs`: view, relation, delta, method, assumptions, flags.

@@ -2,13 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 Array = NDArray[np.float64]
+Releases: TypeAlias = "pd.DataFrame"  # rows of a run's releases.parquet
 Verdict = Literal["holds", "loose", "unproved", "wrong"]
 RELATION = "replace-one"  # in all the papers
 ALL = "all messages"
@@ -68,7 +71,7 @@ class Claim:
         return float(np.max(self.epsilon, initial=0.0))
 
 
-def once(releases: pd.DataFrame) -> pd.DataFrame:
+def once(releases: Releases) -> Releases:
     """Return the rows of `releases` in the order of rounds, the same bits sent again left out."""
     return releases.drop_duplicates(["agent", "release"]).sort_values(["agent", "round", "release"])
 

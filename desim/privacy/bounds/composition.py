@@ -6,8 +6,8 @@ Dwork, Roth 2014: one release (Theorem A.1), basic (Theorem 3.16) and advanced c
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import brentq
 
+from desim.later import optimize
 from desim.privacy.gaussian import check_delta
 
 Array = NDArray[np.float64]
@@ -51,4 +51,4 @@ def per_round(epsilon: float, delta: float, rounds: int, composition: str) -> tu
         return float(spread + rounds * each * np.expm1(each) - epsilon)
 
     top = epsilon / np.sqrt(2.0 * rounds * np.log(2.0 / delta))
-    return float(brentq(excess, 0.0, top, xtol=1e-15 * top)), delta / (2.0 * rounds)
+    return float(optimize.brentq(excess, 0.0, top, xtol=1e-15 * top)), delta / (2.0 * rounds)

@@ -2,8 +2,8 @@
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import minimize_scalar
 
+from desim.later import optimize
 from desim.privacy.gaussian import check_delta, epsilon_of
 
 Array = NDArray[np.float64]
@@ -31,7 +31,9 @@ def improved(rho: float, delta: float) -> float:
         return float(rho * (1.0 + over) - tail / over - np.log1p(1.0 / over))
 
     centre = 0.5 * np.log(np.log(1.0 / delta) / rho)
-    best = minimize_scalar(at, bounds=(centre - 6.0, centre + 6.0), options={"xatol": 1e-10})
+    best = optimize.minimize_scalar(
+        at, bounds=(centre - 6.0, centre + 6.0), options={"xatol": 1e-10}
+    )
     return max(0.0, float(best.fun))
 
 

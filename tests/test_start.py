@@ -1,0 +1,111 @@
+"""A start imports what it needs and nothing else, and what is kept between runs is the same."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from mutant import mutant
+
+from desim.cache import keep, kept
+from desim.data import bundled as bundled_module
+from desim.data.bundled import bundled
+from desim.fields import Strict
+from desim.later import Later
+
+HEAVY = ("networkx", "sklearn", "scipy.stats", "scipy.linalg", "scipy.optimize", "clarabel")
+
+
+class Section(Strict):
+    """A section of a scenario."""
+
+    rho: float = 1.0
+    """how far
+    a step goes"""
+    eta: float = 2.0
+    name: str = ""
+    """text of the last"""
+
+
+class Wider(Section):
+    """The same with one more key."""
+
+    phi: float
+    """a key of its own"""
+
+
+def loaded(code):
+    """Which of HEAVY a fresh process has imported after `code`."""
+    code = f"import sys\n{code}\nprint([one for one in {HEAVY} if one in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()[-1]
+
+
+def test_a_run_imports_only_what_it_needs(tmp_path):
+    code = f"import desim\ndesim.run('scenarios/quickstart.yaml', out={str(tmp_path / 'a')!r})"
+    loaded(code)  # whatever is kept between runs is there from now on
+    assert loaded(code.replace("/a'", "/b'")) == "[]"
+    more = f"{code.replace('/a', '/c')}\nimport scipy.linalg\nscipy.linalg.cython_blas"
+    assert loaded(more) == "['scipy.linalg']"
+
+
+def test_a_module_comes_when_it_is_asked_for():
+    code = "from desim.later import sparse\n{}\nprint('scipy.sparse' in sys.modules)"
+    found = [
+        subprocess.run(
+            [sys.executable, "-c", "import sys\n" + code.format(use)],
+            capture_output=True, text=True, check=True,
+        ).stdout.split()[-1]
+        for use in ("", "sparse.eye_array(2)")
+    ]  # fmt: skip
+    assert found == ["False", "True"]
+    with pytest.raises(AttributeError, match="nothing"):
+        Later("math").nothing  # noqa: B018
+    assert not hasattr(Later("math"), "__array__")
+
+
+@pytest.mark.parametrize("name", ["breast_cancer", "digits", "wine", "iris", "diabetes"])
+def test_bundled_tables_are_the_same_from_the_cache(name, tmp_path, monkeypatch):
+    monkeypatch.setenv("DESIM_CACHE_DIR", str(tmp_path))
+    fresh, again = bundled(name), bundled(name)
+    assert len(list(tmp_path.rglob("*.npz"))) == 1
+    assert fresh.A.tobytes() == again.A.tobytes()
+    assert fresh.labels.tobytes() == again.labels.tobytes()
+    assert (fresh.names, fresh.called) == (again.names, again.called)
+    assert all(type(one) is str for one in (*again.names, *again.called))
+
+
+def test_another_version_of_the_tables_is_read_anew(tmp_path, monkeypatch):
+    monkeypatch.setenv("DESIM_CACHE_DIR", str(tmp_path))
+    stale = {"A": np.ones((1, 1)), "labels": np.ones(1), "names": ["a"], "called": ["b"]}
+    keep(tmp_path / "tables" / "iris-0.1.npz", stale)
+
+    def check(module):
+        assert module.bundled("iris").A.shape == (150, 4)
+
+    check(bundled_module)
+    careless = mutant(bundled_module, "{version('scikit-learn')}", "0.1")
+    with pytest.raises(AssertionError):
+        check(careless)
+
+
+def test_a_damaged_file_is_none(tmp_path):
+    path = tmp_path / "kept" / "x.npz"
+    assert kept(path) is None
+    keep(path, {"x": np.arange(3)})
+    assert kept(path)["x"].tolist() == [0, 1, 2]
+    path.write_bytes(path.read_bytes()[:40])
+    assert kept(path) is None
+    assert [one.name for one in path.parent.iterdir()] == ["x.npz"]
+
+
+def test_docstrings_of_keys_are_read_when_asked_for():
+    assert Section.about("rho") == "how far\na step goes"
+    assert (Section.about("eta"), Section.about("name")) == ("", "text of the last")
+    assert (Wider.about("phi"), Wider.about("name")) == ("a key of its own", "text of the last")
+    properties = Wider.model_json_schema()["properties"]
+    told = {key: form.get("description") for key, form in properties.items()}
+    assert told == {
+        "rho": "how far\na step goes", "eta": None, "name": "text of the last",
+        "phi": "a key of its own",
+    }  # fmt: skip
