@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from desim.errors import Deadlock, DesimError, Diverged, InputError, RunError
     from desim.plots import plot
     from desim.runs.play import run
+    from desim.runs.resume import resume
     from desim.runs.run import Run
     from desim.runs.run import open_run as open
     from desim.scenario.load import load
@@ -32,6 +33,7 @@ __all__ = [
     "load",
     "open",
     "plot",
+    "resume",
     "run",
 ]
 
@@ -39,6 +41,7 @@ _HOMES = {
     "load": "desim.scenario.load:load",
     "open": "desim.runs.run:open_run",
     "plot": "desim.plots:plot",
+    "resume": "desim.runs.resume:resume",
     "run": "desim.runs.play:run",
     "Run": "desim.runs.run:Run",
     "Scenario": "desim.scenario.schema:Scenario",

@@ -4,7 +4,8 @@ DesimError (1)
  ├ InputError (2)    a scenario, data set or argument is wrong; nothing has been written
  └ RunError (1)      a run failed after it began; its log up to there is readable
     ├ Diverged       an iterate is no longer finite
-    └ Deadlock       somebody waits for a message that can never come
+    ├ Deadlock       somebody waits for a message that can never come
+    └ Differs        a run that goes on is not the one whose log is stored
 """
 
 import difflib
@@ -43,6 +44,10 @@ class Diverged(RunError):
 
 class Deadlock(RunError):
     """Nobody can go on: the message says who waits for what, naming the root."""
+
+
+class Differs(RunError):
+    """What is played again is not what is stored: the message names the first row that differs."""
 
 
 def show(value: object) -> str:

@@ -67,10 +67,15 @@ def run(
     except KeyboardInterrupt:
         _complain("stopped before the run began; nothing was written")
         raise typer.Exit(1) from None
-    _show(played)
-    if played.status != "done":
-        _complain(f"{played.status}: {played.manifest['reason']}")
-        raise typer.Exit(1)
+    _tell(played)
+
+
+@app.command()
+def resume(run: RunFolder, override: Overrides = None) -> None:
+    """Go on with a run that was killed or stopped; --set stop.rounds=N moves its end."""
+    from desim.cli.resume import go_on
+
+    _tell(go_on(run, _settings(override)))
 
 
 @app.command()
@@ -250,13 +255,26 @@ def _load(path: Path, settings: list[str] | None) -> Any:
     """The scenario with the overrides KEY=VALUE, whose values are read as YAML."""
     import desim
 
+    return desim.load(path, _settings(settings))
+
+
+def _settings(settings: list[str] | None) -> dict[str, Any]:
+    """Values by dotted key from texts KEY=VALUE."""
     overrides = {}
     for text in settings or []:
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
             raise InputError(f"--set: found {text!r}; allowed: KEY=VALUE, as in algorithm.rho=0.1")
         overrides[key.strip()] = value
-    return desim.load(path, overrides)
+    return overrides
+
+
+def _tell(played: Any) -> None:
+    """Summarise a run that has just been played; leave with exit code 1 unless it is done."""
+    _show(played)
+    if played.status != "done":
+        _complain(f"{played.status}: {played.manifest['reason']}")
+        raise typer.Exit(1)
 
 
 def _show(run: Any) -> None:

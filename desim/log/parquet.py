@@ -1,8 +1,8 @@
 """Tables of a run on disk: parts while it runs, one sorted Parquet file each when it ends.
 
 A part appears whole or not at all, so a run that is killed loses at most what it had not yet handed
-over; what it left is read by the same `read_table` as a finished run. This is the only module that
-knows Parquet.
+over; what it left is read by the same `read_table` as a finished run. Only this package knows
+Parquet.
 """
 
 import shutil
@@ -57,19 +57,26 @@ class Tables:
         if directory is not None:
             (directory / PARTS).mkdir(exist_ok=True)
 
+    @property
+    def behind(self) -> bool:
+        """Whether rows are stored that have not been handed over again."""
+        return False
+
     def append(self, name: str, columns: Mapping[str, Any]) -> None:
         """Take rows of table `name` in order of time: `columns` are arrays or lists of one length.
 
         Raise ValueError where a column is missing, unknown or of another length.
         """
-        table = _table(name, columns)
+        self._take(name, _table(name, columns))
+
+    def _take(self, name: str, table: pa.Table) -> None:
         if table.num_rows == 0:
             return
         if self.directory is None:
             self._kept[name].append(table)
         else:
             path = self.directory / PARTS / f"{name}-{self._parts[name]:05d}.parquet"
-            _write(path, SCHEMAS[name], [table])
+            write_part(path, name, table)
             self._parts[name] += 1
         self.rows[name] += table.num_rows
 
@@ -78,7 +85,7 @@ class Tables:
         if self.directory is None:
             return
         for name, schema in SCHEMAS.items():
-            parts = _part_files(self.directory, name)
+            parts = part_files(self.directory, name)
             _write(self.directory / f"{name}.parquet", schema, _regrouped(parts, schema))
         shutil.rmtree(self.directory / PARTS)
 
@@ -96,10 +103,20 @@ def read_table(directory: Path, name: str, columns: Sequence[str] | None = None)
     Words (kind, metric, mechanism, seen_by) are categories. InputError where a file is damaged.
     """
     whole = directory / f"{name}.parquet"
-    files = [whole] if whole.exists() else _part_files(directory, name)
+    files = [whole] if whole.exists() else part_files(directory, name)
     wanted = list(columns) if columns else SCHEMAS[name].names
     tables = [_read(path, wanted) for path in files]
     return _frame(_concatenated(pa.schema([SCHEMAS[name].field(one) for one in wanted]), tables))
+
+
+def read_part(path: Path, name: str) -> pa.Table:
+    """A file of table `name` as it is; InputError where it is damaged."""
+    return _read(path, SCHEMAS[name].names)
+
+
+def write_part(path: Path, name: str, table: pa.Table) -> None:
+    """Write rows of table `name` so that the file appears only when it is complete."""
+    _write(path, SCHEMAS[name], [table])
 
 
 def _table(name: str, columns: Mapping[str, Any]) -> pa.Table:
@@ -130,7 +147,8 @@ def _array(values: Any, kind: pa.DataType) -> pa.Array:
     return pa.array(values, pa.string()).dictionary_encode().cast(WORD)
 
 
-def _part_files(directory: Path, name: str) -> list[Path]:
+def part_files(directory: Path, name: str) -> list[Path]:
+    """The parts of table `name` of a run, in their order."""
     found = (directory / PARTS).glob(f"{name}-*.parquet")
     return sorted(found, key=lambda path: int(path.stem.rpartition("-")[2]))
 

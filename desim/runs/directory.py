@@ -3,7 +3,8 @@
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from platform import python_version
@@ -13,10 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.errors import InputError
+from desim.runs.hold import held
 
 MANIFEST = "manifest.json"
 SCENARIO = "scenario.yaml"
 PARTS = "parts"
+CHECKPOINT = "checkpoint.npz"
+BEGUN = "another run has just begun there"
+BUSY = "is being written by another process; wait until it ends, or end it"
 FILES = (
     MANIFEST,
     SCENARIO,
@@ -26,6 +31,7 @@ FILES = (
     "state.npz",
     "iterates.npz",
     "model.npz",
+    CHECKPOINT,
 )
 LIBRARIES = ("numpy", "numba", "scipy", "simpy", "networkx", "pandas", "pyarrow", "scikit-learn")
 
@@ -51,19 +57,25 @@ def check_free(path: Path, force: bool = False) -> None:
         raise InputError(f"{path}: cannot be created, {there} is not a writable directory")
 
 
-def claim(path: Path, manifest: Mapping[str, Any], force: bool = False) -> None:
-    """Create the directory with its first manifest; InputError for the second run that tries it."""
+@contextmanager
+def claim(path: Path, manifest: Mapping[str, Any], force: bool = False) -> Iterator[None]:
+    """Create the directory with its first manifest and keep others out of it for the context.
+
+    InputError for the second run that tries it.
+    """
     check_free(path, force)
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        if force:
-            clear(path)
-        with (path / MANIFEST).open("x", encoding="utf-8") as file:
-            file.write(_json(manifest))
-    except FileExistsError:
-        raise InputError(f"{path}: another run has just begun there") from None
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written ({error.strerror})") from None
+    with ExitStack() as stack:
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(held(path, BEGUN if not force else BUSY))
+            if force:
+                clear(path)
+            if (path / MANIFEST).exists():
+                raise InputError(f"{path}: {BEGUN}")
+            write_manifest(path, manifest)
+        except OSError as error:
+            raise InputError(f"{path}: cannot be written ({error.strerror})") from None
+        yield
 
 
 def clear(path: Path) -> None:

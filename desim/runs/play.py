@@ -5,6 +5,8 @@ import hashlib
 import os
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import numpy as np
 
 from desim.engine.play import Simulation
 from desim.engine.world import Progress
-from desim.errors import InputError, RunError
+from desim.errors import Differs, InputError, RunError
 from desim.log.outcome import Outcome
 from desim.log.parquet import Tables
 from desim.runs import directory as place
@@ -41,20 +43,59 @@ def run(
     path = None if out is None else Path(out)
     if path is not None:
         place.check_free(path, force)
-    loaded = _loaded(scenario, overrides)
-    simulation = build(loaded)
-    loaded = completed(loaded, simulation.method.noise)
-    text = resolved_yaml(loaded)
-    manifest = _manifest(loaded, text, simulation)
-    if path is not None:
-        place.claim(path, manifest, force)
-    began = time.perf_counter()
+    prepared = prepare(_loaded(scenario, overrides))
+    if path is None:
+        return carry_out(prepared, None, Tables, progress)
+    with place.claim(path, prepared.begun, force):
+        return carry_out(prepared, path, partial(Tables, path), progress)
+
+
+class Behind(KeyboardInterrupt):
+    """Ctrl-C while a resumed run plays what it has stored already: the stored run stays."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A scenario that is ready to be played: its simulation, its text and the manifest's head."""
+
+    scenario: Scenario
+    simulation: Simulation
+    text: str
+    head: dict[str, Any]
+
+    @property
+    def begun(self) -> dict[str, Any]:
+        """The manifest of a run that has begun: with its scenario, to have both in one step."""
+        return self.head | {"scenario": self.text}
+
+
+def prepare(scenario: Scenario) -> Prepared:
+    """Build a scenario; InputError where that is impossible."""
+    simulation = build(scenario)
+    scenario = completed(scenario, simulation.method.noise)
+    text = resolved_yaml(scenario)
+    return Prepared(scenario, simulation, text, _manifest(scenario, text, simulation))
+
+
+def carry_out(
+    prepared: Prepared,
+    path: Path | None,
+    opened: Callable[[], Tables],
+    progress: Callable[[Progress], None] | None,
+) -> Run:
+    """Play what was prepared into the tables `opened` makes and store it in `path`, or in memory.
+
+    The directory has its manifest. Raise RunError as `run` does.
+    """
+    began, head = time.perf_counter(), prepared.head
     with Interruption() as interruption:
-        tables, outcome = _play(simulation, path, text, progress, interruption)
+        tables, outcome = _play(prepared, path, opened, progress, interruption)
+        if tables.behind and outcome.status != "done":
+            raise outcome.error or Behind("stopped before what is stored was played again")
         interruption.close()
-        manifest |= _ending(outcome, time.perf_counter() - began)
+        manifest = head | _ending(outcome, time.perf_counter() - began)
         store = _stored(path, tables, outcome, manifest)
-    played = Run(manifest, store, path, loaded)
+    played = Run(manifest, store, path, prepared.scenario)
     if outcome.status == "failed":
         error = outcome.error or RunError(outcome.reason)
         if isinstance(error, RunError):
@@ -97,9 +138,9 @@ def _calibrated(scenario: Scenario, simulation: Simulation) -> dict[str, Any]:
 
 
 def _play(
-    simulation: Simulation,
+    prepared: Prepared,
     path: Path | None,
-    text: str,
+    opened: Callable[[], Tables],
     progress: Callable[[Progress], None] | None,
     interruption: Interruption,
 ) -> tuple[Tables, Outcome]:
@@ -113,14 +154,16 @@ def _play(
     tables = Tables()
     try:
         if path is not None:
-            place.write_text(path / place.SCENARIO, text)
-            tables = Tables(path)
+            place.write_text(path / place.SCENARIO, prepared.text)
+        tables = opened()
         with np.errstate(over="ignore", invalid="ignore"):  # the observer finds what diverges
-            return tables, simulation.play(tables, step)
+            return tables, prepared.simulation.play(tables, step)
     except KeyboardInterrupt:
         return tables, Outcome("stopped", "interrupted at once by Ctrl-C; no final arrays")
     except OSError as error:
         return tables, Outcome("failed", _unwritable(path, error))
+    except Differs:
+        raise
     except RunError as error:
         return tables, Outcome("failed", str(error), error=error)
     except Exception as error:

@@ -12,6 +12,7 @@ from desim.errors import InputError, spelling
 from desim.fairness import RISING
 from desim.log.parquet import Tables, read_table
 from desim.runs.directory import SCENARIO, read_arrays, read_manifest
+from desim.runs.hold import busy
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,8 +39,9 @@ class Store(Protocol):
 class Directory:
     """A run in a directory."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, ended: bool = True) -> None:
         self.path = path
+        self.ended = ended  # else arrays, if there are any, are of a time before the log's end
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> "pd.DataFrame":
         """See Store; parts are read where the run was killed."""
@@ -47,7 +49,7 @@ class Directory:
 
     def arrays(self, name: str) -> dict[str, NDArray[Any]]:
         """See Store; none if the run was killed."""
-        return read_arrays(self.path / f"{name}.npz")
+        return read_arrays(self.path / f"{name}.npz") if self.ended else {}
 
 
 class Memory:
@@ -69,8 +71,9 @@ class Memory:
 class Run:
     """One scenario played.
 
-    manifest: dict with status (done, stopped, failed, or interrupted for a run that was killed),
-    reason, engine and why, time s, rounds, counts, hashes and versions; directory: Path or None.
+    manifest: dict with status (done, stopped, failed, running, or interrupted for a run that was
+    killed), reason, engine and why, time s, rounds, counts, hashes and versions; directory: Path or
+    None.
     """
 
     def __init__(
@@ -223,7 +226,14 @@ def open_run(path: str | Path) -> Run:
     """The run stored in `path`, also one that failed or was killed; InputError if there is none."""
     directory = Path(path)
     manifest = read_manifest(directory)
-    if manifest["status"] == "running":
+    manifest.pop("scenario", None)
+    ended = manifest["status"] != "running"
+    if not ended and busy(directory):
+        manifest["reason"] = "a process plays it at this moment; its log ends at the last flush"
+    elif not ended:
         manifest["status"] = "interrupted"
-        manifest["reason"] = "the process ended before the run did; its log ends at the last flush"
-    return Run(manifest, Directory(directory), directory)
+        manifest["reason"] = (
+            "the process ended before the run did; its log ends at the last flush; "
+            "desim resume goes on with it"
+        )
+    return Run(manifest, Directory(directory, ended), directory)

@@ -1,0 +1,396 @@
+"""Runs that are killed at any moment, damaged or stopped go on to the log of one that is not."""
+
+import contextlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from cases import graph, merged, star
+from mutant import mutant
+
+import desim
+from desim.errors import Differs, InputError, RunError
+from desim.log import resumed
+from desim.runs import directory as place
+from desim.runs.hold import held
+from desim.runs.play import Behind
+
+TABLES = ("events", "metrics", "releases")
+LONG = {"stop": {"rounds": 150}, "observe": {"metrics": ["error"], "iterates": True}}
+PROGRAM = """
+import json, os, sys
+import desim, desim.engine.world
+desim.engine.world.FLUSH_SECONDS = 0.05
+scenario = json.loads(sys.stdin.readline())
+desim.run(scenario)  # from here on a run does nothing but play
+for line in sys.stdin:
+    if child := os.fork():
+        print(child, flush=True)
+        os.waitpid(child, 0)
+        print("ended", flush=True)
+    else:
+        desim.run(scenario, out=line.strip())
+        os._exit(0)
+"""
+
+
+def same(one, other):
+    """Whether two runs agree in every bit of their tables and arrays, and in what they came to."""
+    for name in TABLES:
+        a, b = getattr(one, name), getattr(other, name)
+        assert list(a.columns) == list(b.columns)
+        for column in a.columns:
+            x, y = a[column].to_numpy(), b[column].to_numpy()
+            assert len(x) == len(y)
+            assert x.tobytes() == y.tobytes() if x.dtype != object else (x == y).all()
+    assert one.state.keys() == other.state.keys()
+    for name, rows in one.state.items():
+        assert rows.tobytes() == other.state[name].tobytes()
+    for kind in ("iterates", "model"):
+        a, b = getattr(one, kind), getattr(other, kind)
+        assert (a is None) == (b is None)
+        assert a is None or a.tobytes() == b.tobytes()
+    for key in ("status", "reason", "time", "rounds", "scenario_sha256", "problem_sha256"):
+        assert one.manifest[key] == other.manifest[key]
+    first, second = ({**run.manifest["counts"], "play_seconds": 0} for run in (one, other))
+    assert first == second
+
+
+@contextlib.contextmanager
+def quick_flushes(monkeypatch, rows=300):
+    """Flush after few rows."""
+    with monkeypatch.context() as patched:
+        patched.setattr("desim.log.rows.FLUSH_ROWS", rows)
+        yield
+
+
+class Killed(BaseException):
+    """Stands for a SIGKILL: nothing of desim catches it."""
+
+
+def killed(scenario, folder, monkeypatch, after, rows=300):
+    """A run that is killed when it has told its progress `after` times, as it is left."""
+    told = []
+
+    def step(now):
+        told.append(now)
+        if len(told) == after:
+            raise Killed
+
+    with quick_flushes(monkeypatch, rows), monkeypatch.context() as patched:
+        patched.setattr("desim.engine.world.REPORT_SECONDS", 0.0)
+        with pytest.raises(Killed):
+            desim.run(scenario, out=folder, progress=step)
+    return desim.open(folder)
+
+
+@pytest.mark.parametrize("engine", ["cohort", "agents"])
+@pytest.mark.parametrize("make", [star, graph])
+def test_a_killed_run_goes_on_to_the_same_log(make, engine, tmp_path, monkeypatch):
+    scenario = make(engine=engine, stop={"rounds": 60})
+    whole = desim.run(scenario)
+    for after in (1, 2):
+        folder = tmp_path / str(after)
+        left = killed(scenario, folder, monkeypatch, after, rows=40)
+        assert left.status == "interrupted"
+        assert left.state == {}
+        went_on = desim.resume(folder)
+        same(whole, went_on)
+        same(whole, desim.open(folder))
+        assert {path.name for path in folder.iterdir()} <= set(place.FILES)
+
+
+def test_what_is_stored_is_not_written_again(tmp_path, monkeypatch):
+    killed(star(), tmp_path / "a", monkeypatch, 9, rows=40)
+    parts = tmp_path / "a" / "parts"
+    before = {path.name: path.stat().st_mtime_ns for path in parts.glob("events-*")}
+    assert len(before) > 2
+    seen = []
+
+    def look(now):
+        seen.append({name: (parts / name).stat().st_mtime_ns for name in before})
+
+    with quick_flushes(monkeypatch, 40):
+        monkeypatch.setattr("desim.engine.world.REPORT_SECONDS", 0.0)
+        desim.resume(tmp_path / "a", progress=look)
+    assert all(one == before for one in seen)
+
+
+def test_a_run_that_is_done_is_only_opened(tmp_path):
+    done = desim.run(star(), out=tmp_path / "a")
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "a").iterdir()}
+    same(done, desim.resume(tmp_path / "a"))
+    assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "a").iterdir()}
+
+
+@pytest.mark.parametrize("make", [star, graph])
+@pytest.mark.parametrize("times", [1, 7])
+def test_a_stopped_run_goes_on(make, times, tmp_path, monkeypatch):
+    whole = desim.run(make())
+    monkeypatch.setattr("desim.engine.world.REPORT_SECONDS", 0.0)
+    told = []
+
+    def press(now):
+        told.append(now)
+        if len(told) == times:
+            signal.raise_signal(signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        stopped = desim.run(make(), out=tmp_path / "a", progress=press)
+        assert stopped.status == "stopped"
+        told.clear()
+        if times > 1:  # Ctrl-C again, before the stored rows have come: nothing changes
+            times = 2
+            with pytest.raises(Behind):
+                desim.resume(tmp_path / "a", progress=press)
+            assert desim.open(tmp_path / "a").manifest == stopped.manifest
+    finally:
+        signal.signal(signal.SIGINT, before)
+    same(whole, desim.resume(tmp_path / "a"))
+
+
+def test_a_failed_run_fails_again_with_the_same_log(tmp_path):
+    wild = graph(algorithm={"eta": 1e9, "rho": 1e-9}, stop={"rounds": 400})
+    wild["problem"].pop("clip")
+    for act in (lambda: desim.run(wild, out=tmp_path / "a"), lambda: desim.resume(tmp_path / "a")):
+        with pytest.raises(RunError, match="not finite") as caught:
+            act()
+        same(desim.open(tmp_path / "a"), caught.value.run)
+
+
+def check_other_run(module, folder, monkeypatch):
+    """A log of another seed is not taken for the run's own."""
+    killed(star(), folder, monkeypatch, 9, rows=40)
+    other = killed(star(seed=77), folder.with_name("other"), monkeypatch, 9, rows=40)
+    shutil.copytree(other.directory / "parts", folder / "parts", dirs_exist_ok=True)
+    stored = desim.open(folder)
+    before = [getattr(stored, name) for name in TABLES]
+    monkeypatch.setattr("desim.runs.resume.ResumedTables", module.ResumedTables)
+    with pytest.raises(Differs, match=r"row \d+ has .* is stored; data, plug-ins, libraries"):
+        desim.resume(folder)
+    left = desim.open(folder)
+    assert left.status == "interrupted"
+    assert all(a.equals(getattr(left, name)) for name, a in zip(TABLES, before, strict=True))
+
+
+def test_rows_of_another_run_are_noticed(tmp_path, monkeypatch):
+    check_other_run(resumed, tmp_path / "a", monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("            self._require_equal(", "            (lambda *_: None)("),
+        ("[int(found[0])] if", "[] if"),
+    ],
+)
+def test_a_comparison_that_compares_nothing_is_noticed(right, wrong, tmp_path, monkeypatch):
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        check_other_run(mutant(resumed, right, wrong), tmp_path / "a", monkeypatch)
+
+
+def damaged_part(folder):
+    parts = sorted((folder / "parts").glob("events-*"))
+    parts[1].write_bytes(parts[1].read_bytes()[:-200])
+
+
+def missing_part(folder):
+    sorted((folder / "parts").glob("metrics-*"))[0].unlink()
+
+
+def no_parts(folder):
+    shutil.rmtree(folder / "parts")
+
+
+def merged_already(folder):
+    """Killed between the first merged table and the manifest."""
+    table = desim.log.parquet._regrouped(
+        sorted((folder / "parts").glob("events-*")), desim.log.parquet.SCHEMAS["events"]
+    )
+    desim.log.parquet._write(folder / "events.parquet", desim.log.parquet.SCHEMAS["events"], table)
+    (folder / "parts" / "events-00002.parquet").unlink()
+
+
+def no_scenario(folder):
+    (folder / "scenario.yaml").write_text("")
+
+
+def half_files(folder):
+    for name in (".manifest.json.partial", ".state.npz.partial", "parts/events-00007.partial"):
+        (folder / name).write_text("{")
+
+
+@pytest.mark.parametrize(
+    "harm", [damaged_part, missing_part, no_parts, merged_already, no_scenario, half_files]
+)
+def test_what_a_kill_or_a_disk_has_spoilt_is_made_again(harm, tmp_path, monkeypatch):
+    killed(star(), tmp_path / "a", monkeypatch, 9, rows=40)
+    harm(tmp_path / "a")
+    same(desim.run(star()), desim.resume(tmp_path / "a"))
+
+
+def test_a_manifest_that_is_damaged_is_named(tmp_path):
+    desim.run(star(), out=tmp_path / "a")
+    (tmp_path / "a" / "manifest.json").write_text('{"status": "run')
+    with pytest.raises(InputError, match=r"manifest\.json: not a manifest of desim, or damaged"):
+        desim.resume(tmp_path / "a")
+
+
+def test_only_one_process_writes(tmp_path, monkeypatch):
+    killed(star(), tmp_path / "a", monkeypatch, 3)
+    with held(tmp_path / "a", "mine"):
+        assert desim.open(tmp_path / "a").status == "running"
+        with pytest.raises(InputError, match="is being written by another process"):
+            desim.resume(tmp_path / "a")
+        with pytest.raises(InputError, match="is being written by another process"):
+            desim.run(star(), out=tmp_path / "a", force=True)
+    assert desim.open(tmp_path / "a").status == "interrupted"
+
+
+def test_a_run_is_known_to_be_running_while_it_is(tmp_path):
+    seen = []
+    desim.run(star(), out=tmp_path / "a", progress=lambda now: seen.append(place_status(tmp_path)))
+    assert set(seen) <= {"running"}
+    assert desim.open(tmp_path / "a").status == "done"
+
+
+def place_status(folder):
+    return desim.open(folder / "a").status
+
+
+def test_other_data_are_refused(tmp_path, monkeypatch):
+    rng = np.random.default_rng(1)
+    A, b = rng.normal(size=(4, 6, 3)), np.sign(rng.normal(size=(4, 6)))
+    np.savez(tmp_path / "d.npz", A=A, b=b)
+    own = star()
+    own["problem"] = {
+        "data": {"source": "npz", "file": str(tmp_path / "d.npz")},
+        "loss": "logistic",
+    }
+    killed(own, tmp_path / "a", monkeypatch, 3)
+    np.savez(tmp_path / "d.npz", A=A + 1e-12, b=b)
+    manifest = (tmp_path / "a" / "manifest.json").read_text()
+    with pytest.raises(InputError, match="the data are not those of the run"):
+        desim.resume(tmp_path / "a")
+    assert (tmp_path / "a" / "manifest.json").read_text() == manifest
+
+
+def test_another_scenario_is_refused(tmp_path):
+    desim.run(star(), out=tmp_path / "a")
+    file = tmp_path / "a" / "scenario.yaml"
+    manifest = tmp_path / "a" / "manifest.json"
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"status": "stopped"}))
+    file.write_text(file.read_text().replace("seed: ", "seed: 1"))
+    with pytest.raises(InputError, match=r"scenario\.yaml: has changed since the run"):
+        desim.resume(tmp_path / "a")
+
+
+@pytest.mark.parametrize("make", [star, graph])
+@pytest.mark.parametrize("end", [{"rounds": 20}, {"time": "2 s"}])
+def test_an_end_is_moved(make, end, tmp_path):
+    early = {"rounds": 8} if "rounds" in end else {"time": "700 ms"}
+    scenario = make()
+    scenario["stop"] = early
+    desim.run(scenario, out=tmp_path / "a")
+    [(key, value)] = end.items()
+    later = desim.resume(tmp_path / "a", {f"stop.{key}": value})
+    scenario["stop"] = end
+    whole = desim.run(scenario)
+    same(whole, later)
+    same(whole, desim.resume(tmp_path / "a"))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"stop.rounds": 5}, r"stop\.rounds: found 5; allowed: at least 12"),
+        ({"stop.time": 5}, r"stop\.time: found 5.0; allowed: an end that the run has, and later"),
+        ({"algorithm.rho": 5}, r"algorithm\.rho: cannot change in a run; allowed: stop\.rounds"),
+    ],
+)
+def test_nothing_else_is_moved(change, message, tmp_path):
+    desim.run(star(), out=tmp_path / "a")
+    with pytest.raises(InputError, match=message):
+        desim.resume(tmp_path / "a", change)
+
+
+def test_a_full_disk_is_no_end(tmp_path, monkeypatch):
+    whole = desim.run(star())
+    written = []
+
+    def write(path, name, table):
+        written.append(path)
+        if len(written) > 5:
+            raise OSError(28, "No space left on device")
+        return resumed.write_part(path, name, table)
+
+    with quick_flushes(monkeypatch, 40), monkeypatch.context() as patched:
+        patched.setattr("desim.log.parquet.write_part", write)
+        with pytest.raises(RunError, match="No space left on device"):
+            desim.run(star(), out=tmp_path / "a")
+    left = desim.open(tmp_path / "a")
+    assert left.status == "failed"
+    assert len(left.events) > 0
+    same(whole, desim.resume(tmp_path / "a"))
+
+
+def test_a_directory_that_cannot_be_written_is_refused(tmp_path, monkeypatch):
+    killed(star(), tmp_path / "a", monkeypatch, 3)
+
+    def refuse(path, manifest):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(place, "write_manifest", refuse)
+    with pytest.raises(InputError, match=r"cannot be written \(Permission denied\)"):
+        desim.resume(tmp_path / "a")
+
+
+@pytest.fixture
+def player():
+    """player(scenario): the process that plays it again and again, each time in a child."""
+    processes = []
+
+    def player(scenario):
+        command = [sys.executable, "-c", PROGRAM]
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+        )
+        processes.append(process)
+        process.stdin.write(json.dumps(scenario) + "\n")
+        return process
+
+    yield player
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("make", [star, graph])
+def test_a_run_killed_at_random_moments_goes_on(make, player, tmp_path):
+    """SIGKILL, whatever the process is doing: ten times for each kind of method."""
+    scenario = merged(make(name="long"), LONG)
+    whole, process = desim.run(scenario), player(scenario)
+    draw, took = random.Random(f"moments of {make.__name__}"), 0.0
+    for number in range(11):
+        folder = tmp_path / str(number)
+        process.stdin.write(f"{folder}\n")
+        child = int(process.stdout.readline())
+        while not (folder / "manifest.json").exists():
+            time.sleep(0.0005)
+        began = time.monotonic()
+        if number > 0:
+            time.sleep(draw.uniform(0.0, took))
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+        assert process.stdout.readline() == "ended\n"
+        took = took or time.monotonic() - began
+        assert desim.open(folder).status in ("interrupted", "done")
+        same(whole, desim.resume(folder))
