@@ -27,6 +27,7 @@ class Stream(IntEnum):
     CHURN = 9
     USER = 10
     DIRECTION = 11
+    BURST = 12
 
 
 _0 = np.uint64(0)

@@ -11,7 +11,7 @@ import desim
 from desim.errors import InputError, RunError
 from desim.privacy import mechanisms, views
 from desim.runs import audit as audits
-from desim.scenario import check, consistency, privacy_consistency
+from desim.scenario import check, consistency, link_consistency, privacy_consistency
 from desim.scenario.load import load
 
 INVALID = Path(__file__).parent / "scenarios" / "invalid"
@@ -27,8 +27,9 @@ def test_one_mistake_is_told_once(name):
 @pytest.mark.parametrize(
     ("module", "right", "wrong", "file"),
     [
-        (consistency, 'link.on_loss == "drop"', "False", "drop-with-barrier"),
-        (consistency, '("up", "down")', '("down",)', "drop-with-coordinator"),
+        (link_consistency, 'link.on_loss == "drop"', "False", "drop-with-barrier"),
+        (link_consistency, '("uplink", "downlink")', '("downlink",)', "drop-with-coordinator"),
+        (link_consistency, '("auto", "agents")', '("cohort",)', "contention-in-cohort"),
         (
             privacy_consistency,
             '"tau" not in local.model_fields_set',

@@ -31,8 +31,9 @@ def links_with(samples, loops):
     """One link that plays the whole of samples (3, n)."""
     plays = np.array([[0], [samples.shape[1] - 1]])
     wires, nobody = np.zeros((3, 1)), np.zeros((2, 1), np.int64)
-    law = (0, 1.0, 0.0)
-    return Links(np.uint64(0), nobody, wires, law, 0.0, 1.0, 0, plays, samples, loops)
+    law, none = (0, 1.0, 0.0), (0.0, 0.0)
+    rest = (law, none, none, 1.0, 1.0, 0, plays, samples, loops)
+    return Links(np.uint64(0), nobody, wires, *rest)
 
 
 def written(path, times, rates):

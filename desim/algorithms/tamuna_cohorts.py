@@ -25,7 +25,7 @@ def largest_chi(settings: Settings, s: int | None) -> float:
         reason = "another round has another number of local steps"
         raise InputError(f"policy.late: found carry, but {reason}; allowed: discard")
     downlinks = settings.downlinks
-    if downlinks is not None and downlinks.loss > 0.0 and downlinks.limit == 0:
+    if downlinks is not None and downlinks.lossy and downlinks.limit == 0:
         reason = "h_i of an agent that misses a model no longer fits the others'"
         raise InputError(f"network.link.on_loss: found drop, but {reason}; allowed: resend")
     s = s or c

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from desim.engine.clock import Clock, Device, Steps
 from desim.engine.cohort import Cohort
 from desim.engine.jobs import Jobs
+from desim.engine.ports import Ports
 from desim.engine.requests import Array, Compute, Gather, Heard
 from desim.engine.waits import Waits
 from desim.engine.world import World
@@ -87,32 +88,59 @@ class Post:
         self.boxes = [Mailbox(clock, i, int(d)) for i, d in enumerate(graph.degree)]
         self.sent = np.zeros(graph.agents, np.int64)
         self.waits = Waits()
+        self.ports: Ports | None = None  # one at each agent, where messages share bandwidth
+        if links.contention:
+            self.ports = Ports(world, clock, links, graph.source.tolist(), UPLINK)
 
     def send(self, us: Cohort, payload: Array, bits: Int, silent: NDArray[np.bool_]) -> None:
         """Schedule the arrival of one message per link of the agent."""
         if us.gone[0]:
             return
-        i, log = int(us.who[0]), self.world.log
-        log.reserve(self.links.rows * int(self.graph.degree[i]))
-        delivered = np.empty(1, np.int64)
-        broadcast(
-            self.flat, self.graph.outgoing, self.graph.out_links, us.who, us.clock, us.round, bits,
-            silent, us._release, self.world.settings.horizon, self.arrival, delivered, log.flat,
-        )  # fmt: skip
-        us.served(delivered)
+        i = int(us.who[0])
+        edges = self.graph.out_links[self.graph.outgoing[i] : self.graph.outgoing[i + 1]]
         self.sent[i] += 1
         if self.boxes[i].last.shape[1] == 0:
             self.boxes[i].last = np.zeros((len(self.boxes[i].letters), payload.shape[1]))
         letter, last = None if silent[0] else payload[0].copy(), bool(us.leaving[0])
-        for e in self.graph.out_links[self.graph.outgoing[i] : self.graph.outgoing[i + 1]]:
-            target = int(self.graph.target[e])
-            place, number = int(e - self.graph.incoming[target]), int(self.sent[i])
-            if self.arrival[e] < np.inf:
-                box = self.boxes[target]
-                arrive = partial(box.put, place, number, letter, last)
-                self.clock.at(float(self.arrival[e]), arrive)
-            else:
-                self.waits.lost(float(us.clock[0]), i, target, int(us.round[0]))
+        receive = partial(self._receive, int(self.sent[i]), letter, last)
+        if self.ports is None:
+            served = self._carry(us, bits, silent, edges, receive)
+        else:
+            size = 1 if silent[0] else int(bits[0])
+            served = self._share(self.ports, us, size, edges, receive)
+        us.served(np.array([served.sum()]))
+        for e in edges[~served]:
+            self.waits.lost(float(us.clock[0]), i, int(self.graph.target[e]), int(us.round[0]))
+
+    def _receive(self, number: int, letter: Array | None, last: bool, e: int) -> None:
+        """A message arrives on link e."""
+        target = self.graph.target[e]
+        self.boxes[target].put(int(e - self.graph.incoming[target]), number, letter, last)
+
+    def _carry(
+        self, us: Cohort, bits: Int, silent: NDArray[np.bool_], edges: Int, receive: Any
+    ) -> NDArray[np.bool_]:
+        """Send on links `edges`, of which each has its own bandwidth; return which serve."""
+        log = self.world.log
+        log.reserve(self.links.rows * len(edges))
+        broadcast(
+            self.flat, self.graph.outgoing, self.graph.out_links, us.who, us.clock, us.round, bits,
+            silent, us._release, self.world.settings.horizon, self.arrival, np.empty(1, np.int64),
+            log.flat,
+        )  # fmt: skip
+        served = self.arrival[edges] < np.inf
+        for e in edges[served]:
+            self.clock.at(float(self.arrival[e]), partial(receive, e))
+        return np.asarray(served)
+
+    def _share(
+        self, ports: Ports, us: Cohort, bits: int, edges: Int, receive: Any
+    ) -> NDArray[np.bool_]:
+        """Send on links `edges`, whose messages share the agent's port; return which serve."""
+        round_, release = int(us.round[0]), int(us._release[0])
+        groups = [edges.tolist()] if self.links.once else [[e] for e in edges.tolist()]
+        served = [ports.send(one, round_, 0, bits, release, receive) for one in groups if one]
+        return np.array([flag for flags in served for flag in flags], bool)
 
     def known(self, us: Cohort, values: Array) -> Heard:
         """The agent's neighbours have announced their rows of values (agents, dim)."""

@@ -3,6 +3,8 @@
 Every message is a SimPy event, a deadline is a SimPy condition, and churn interrupts computations.
 """
 
+from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,6 +14,7 @@ import simpy
 
 from desim.engine.clock import Clock, Device, Steps
 from desim.engine.hub import Hub, Int
+from desim.engine.ports import Ports
 from desim.engine.requests import Array
 from desim.engine.waits import Waits
 from desim.engine.world import Exhausted, World
@@ -34,6 +37,14 @@ class Letter:
     price: Array  # what is taken from the agent's budget for it
 
 
+@dataclass
+class Coming:
+    """A message that is on its way to an agent, or waits there for one that was sent before."""
+
+    arrive: Callable[[], None]
+    here: bool = False
+
+
 class AgentStation:
     """The coordinator's station: it posts calls and counts replies."""
 
@@ -47,6 +58,11 @@ class AgentStation:
         self.hub: Hub | None = None
         self.finished = False
         self.clients = [Client(self, i) for i in range(agents)]
+        self.ports = [
+            Ports(world, clock, links, [0] * agents, side) if links.contention else None
+            for links, side in ((world.settings.uplinks, UPLINK), (world.settings.downlinks, 0))
+            if links is not None
+        ]  # one port at the coordinator for each direction, where messages share bandwidth
 
     @property
     def now(self) -> float:
@@ -69,12 +85,10 @@ class AgentStation:
             terms = mechanism, view, *amounts[:, i].tolist()
             price = np.zeros(2) if hub.spending is None else hub.spending.prices[:, i].copy()
             letter = Letter(hub.round, hub.exchange, float(seconds), reply_bits, terms, price)
-            arrival = self.transmit(True, i, hub.round, hub.exchange, bits, -1)
-            if arrival < np.inf:
+            receive = partial(self.clients[i].receive, letter)
+            if self.carry(True, i, hub.round, hub.exchange, bits, -1, receive):
                 if world.filter is not None:
                     world.filter.spend(i, price)
-                arrival = self.clients[i].latest = max(arrival, self.clients[i].latest)
-                self.clock.at(arrival, partial(self.clients[i].receive, letter))
             else:
                 self.lost.add(i)
                 self.waits[i].lost(self.now, -1, i, hub.round)
@@ -82,24 +96,36 @@ class AgentStation:
     def post(self, hub: Hub, who: Int, bits: int) -> None:
         """Send agents who (n,) a message that asks for no reply."""
         for i in who.tolist():
-            arrival = self.transmit(True, i, hub.round, hub.exchange, bits, -1)
-            if arrival < np.inf:
-                self.clients[i].latest = max(arrival, self.clients[i].latest)
-                self.clock.at(arrival, lambda: None)
+            self.carry(True, i, hub.round, hub.exchange, bits, -1, lambda: None)
 
-    def transmit(
-        self, down: bool, i: int, round_: int, exchange: int, bits: int, release: int
-    ) -> float:
-        """Send `bits` on agent i's downlink or uplink now; return the arrival time s."""
+    def carry(
+        self, down: bool, i: int, round_: int, exchange: int, bits: int, release: int,
+        arrive: Callable[[], None],
+    ) -> bool:  # fmt: skip
+        """Send `bits` on agent i's downlink or uplink now; return whether they ever arrive.
+
+        What is sent to one agent arrives in the order in which it was sent.
+        """
         settings, log = self.world.settings, self.world.log
         links = settings.downlinks if down else settings.uplinks
         assert links is not None
+        side, client, ports = 0 if down else UPLINK, self.clients[i], self.ports[down]
+        if ports is not None:
+            coming = Coming(arrive)
+            taken = partial(client.take, coming) if down else arrive
+            served = ports.send([i], round_, exchange, bits, release, lambda _: taken())[0]
+            if served and down:
+                client.coming.append(coming)
+            return served
         log.reserve(links.rows)
-        side = 0 if down else UPLINK
-        arrival = transmit_one(
-            links, i, self.now, round_, exchange, bits, release, side, log.rows
-        )  # fmt: skip
-        return float(arrival)
+        arrival = float(
+            transmit_one(links, i, self.now, round_, exchange, bits, release, side, log.rows)
+        )
+        if down and arrival < np.inf:
+            arrival = client.latest = max(arrival, client.latest)
+        if arrival < np.inf:
+            self.clock.at(arrival, arrive)
+        return arrival < np.inf
 
     def void(self, i: int, letters: list[Letter]) -> None:
         """Agent i will never answer these letters: their prices are given back."""
@@ -112,12 +138,12 @@ class AgentStation:
         world = self.world
         release = int(release_id(world.settings.problem.agents, i, letter.round_, letter.exchange))
         world.log.add(Kind.RELEASE, UPLINK, i, letter.round_, self.now, release=release)
-        arrival = self.transmit(False, i, letter.round_, letter.exchange, letter.bits, release)
-        served = int(arrival < np.inf)
-        world.ledger.charge_one(self.now, i, letter.round_, release, letter.terms, served)
-        if served:
-            self.clock.at(arrival, lambda: self.receive(i, letter))
-        else:
+        arrive = partial(self.receive, i, letter)
+        served = self.carry(
+            False, i, letter.round_, letter.exchange, letter.bits, release, arrive
+        )  # fmt: skip
+        world.ledger.charge_one(self.now, i, letter.round_, release, letter.terms, int(served))
+        if not served:
             if self._awaits(i, letter):
                 self.lost.add(i)
             self.waits[i].lost(self.now, i, -1, letter.round_)
@@ -199,6 +225,7 @@ class Client:
         self.device = Device(station.clock, station.world, agent)
         self.mailbox: simpy.Store = simpy.Store(station.clock)
         self.latest = 0.0  # when the latest call is taken; calls are taken in order
+        self.coming: deque[Coming] = deque()  # those on their way where messages share bandwidth
         self.device.process = station.clock.process(self._live())
 
     def receive(self, letter: Letter) -> None:
@@ -213,6 +240,12 @@ class Client:
             device.process.interrupt(letter)
         else:
             self.mailbox.put(letter)
+
+    def take(self, message: Coming) -> None:
+        """A message is here; those sent before it come first."""
+        message.here = True
+        while self.coming and self.coming[0].here:
+            self.coming.popleft().arrive()
 
     def _live(self) -> Steps:
         letter: Letter | None = None

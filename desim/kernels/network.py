@@ -1,4 +1,10 @@
-"""Messages on links: transit, loss and resending, drawn at addresses; sums over neighbours."""
+"""Messages on links: transit, loss and resending, drawn at addresses; sums over neighbours.
+
+An attempt to send `bits` that begins at t s arrives at t + latency * jitter + the time that the
+bits take to leave, or is lost, by what the link loses at t. A lost one is repeated `timeout` later,
+the next time after `timeout * backoff`, and so on; the sender never repeats what was not lost. The
+number of attempts until one arrives is geometric where losses are independent.
+"""
 
 from typing import NamedTuple
 
@@ -6,6 +12,7 @@ import numpy as np
 
 from desim.distributions import sample
 from desim.jit import lean_inline, lean_kernel
+from desim.kernels.bursts import in_burst
 from desim.kernels.record import UPLINK, Kind, Rows, write
 from desim.keys import Stream, address, counter, uniform
 
@@ -14,34 +21,47 @@ LOSS_INDEX = 32  # the jitter draw of an attempt uses indices below
 
 SEND, LOST, DELIVER = int(Kind.SEND), int(Kind.LOST), int(Kind.DELIVER)
 LINK = int(Stream.LINK)
+NONE, FIFO, FAIR = range(3)
 
 
 class Links(NamedTuple):
     """Directed links e from ends[0, e] to ends[1, e] (-1: coordinator), ends (2, links).
 
     wires (3, links): latency s, bandwidth bit/s and where in its trace a link begins, s; jitter
-    (kind, a, b): factor on the latency of every message; loss: probability per attempt; timeout s
-    between attempts; limit: resends allowed (0: drop). plays (2, links): first sample of the
-    link's bandwidth trace and its end, (2, 0) without traces; samples (3, n): time s since the
-    trace's first sample, bit/s from then on, bits by then; a trace's last column is its end, after
-    which it starts again (loops) or keeps its last rate.
+    (kind, a, b): factor on the latency of every message. loss: probability per attempt, outside
+    bursts and in them, and bursts as `in_burst` takes them, (rate 1/s, share). timeout s until the
+    first resend, times backoff until each further one; limit: resends allowed (0: drop). plays
+    (2, links): first sample of the link's bandwidth trace and its end, (2, 0) without traces;
+    samples (3, n): time s since the trace's first sample, bit/s from then on, bits by then; a
+    trace's last column is its end, after which it starts again (loops) or keeps its last rate.
+    once: an attempt of a sender reaches all its neighbours that lack the message, as radio does.
+    contention: NONE, FIFO or FAIR, how the messages of a port share its bandwidth.
     """
 
     seed: np.uint64
     ends: np.ndarray
     wires: np.ndarray
     jitter: tuple[int, float, float]
-    loss: float
+    loss: tuple[float, float]
+    bursts: tuple[float, float]
     timeout: float
+    backoff: float
     limit: int
     plays: np.ndarray
     samples: np.ndarray
     loops: bool
+    once: bool = False
+    contention: int = NONE
+
+    @property
+    def lossy(self) -> bool:
+        """Whether messages may be lost."""
+        return max(self.loss) > 0.0
 
     @property
     def rows(self) -> int:
         """Log rows that one message may take."""
-        return 2 * (self.limit + 1) if self.loss > 0.0 else 2
+        return 2 * (self.limit + 1) if self.lossy else 2
 
     @property
     def plain(self) -> bool:
@@ -92,6 +112,18 @@ def fluid(samples, first, last, loops, begin, bits):
 
 
 @lean_inline
+def sent_by(samples, first, last, loops, time):
+    """The bits that leave from the first sample of samples[:, first:last] on, until `time` s."""
+    begins, rate, sent = samples[0], samples[1], samples[2]
+    laps = np.floor(time / begins[last]) if loops else 0.0
+    phase = time - laps * begins[last]
+    if phase >= begins[last]:
+        return (laps + 1.0) * sent[last] + rate[last - 1] * (phase - begins[last])
+    k = last_below(begins, first, last, phase)
+    return laps * sent[last] + sent[k] + rate[k] * (phase - begins[k])
+
+
+@lean_inline
 def time_on_wire(links, e, begin, bits):
     """How long `bits` take to leave on link e from `begin` s on, in s."""
     if links.plays.shape[1] == 0:
@@ -101,34 +133,51 @@ def time_on_wire(links, e, begin, bits):
 
 
 @lean_inline
-def transmit(links, e, time, round_, exchange, bits, release, side, log, rows):
-    """Send one message on link e at `time`; return its arrival time s (inf: lost for good).
+def trial(links, e, begin, round_, exchange, attempt):
+    """The latency s of an attempt on link e that begins at `begin` s, and whether it is lost."""
+    source, target = links.ends[0, e], links.ends[1, e]
+    k1, c0 = address(LINK, source, target), counter(round_, exchange * ATTEMPTS + attempt)
+    kind, a, b = links.jitter
+    latency = links.wires[0, e] * sample(kind, a, b, links.seed, k1, c0, 0)
+    share, inside = links.loss
+    if share != inside and in_burst(links.seed, source, target, links.bursts, begin):
+        share = inside
+    return latency, share > 0.0 and uniform(links.seed, k1, c0, LOSS_INDEX) < share
 
-    Attempt a starts at time + a timeout and takes latency * jitter + bits / bandwidth, or as long
-    as its trace takes for the bits from that start on.
+
+@lean_inline
+def passage(links, e, time, round_, exchange, bits, paid, release, side, log, rows):
+    """Send one message on link e at `time`; return its arrival s (inf: lost), and the attempts.
+
+    Rows of the first `paid` attempts have 0 bytes: these were counted on another link.
     """
     source, target = links.ends[0, e], links.ends[1, e]
     size = (bits + 7) // 8
-    k1 = address(LINK, source, target)
-    attempt = 0
+    attempt, pauses, pause = 0, 0.0, 1.0
     while True:
-        c0 = counter(round_, exchange * ATTEMPTS + attempt)
-        begin = time + attempt * links.timeout
+        begin = time + pauses * links.timeout
+        latency, lost = trial(links, e, begin, round_, exchange, attempt)
         wire = time_on_wire(links, e, begin, bits)
-        kind, a, b = links.jitter
-        factor = sample(kind, a, b, links.seed, k1, c0, 0)
-        delay = links.wires[0, e] * factor + wire
-        lost = links.loss > 0.0 and uniform(links.seed, k1, c0, LOSS_INDEX) < links.loss
+        delay = latency + wire
         arrival = begin + delay
         if log:
-            write(rows, SEND, side, source, target, round_, size, release, begin, wire, attempt)
-            kind = LOST if lost else DELIVER
-            write(rows, kind, side, target, source, round_, size, release, arrival, delay, attempt)
-        if not lost:
-            return arrival
-        if attempt == links.limit:
-            return np.inf
+            kind, counted = LOST if lost else DELIVER, size if attempt >= paid else 0
+            write(rows, SEND, side, source, target, round_, counted, release, begin, wire, attempt)
+            write(
+                rows, kind, side, target, source, round_, counted, release, arrival, delay, attempt
+            )
         attempt += 1
+        if not lost:
+            return arrival, attempt
+        if attempt > links.limit:
+            return np.inf, attempt
+        pauses, pause = pauses + pause, pause * links.backoff
+
+
+@lean_inline
+def transmit(links, e, time, round_, exchange, bits, release, side, log, rows):
+    """Send one message on link e at `time`; return its arrival time s (inf: lost for good)."""
+    return passage(links, e, time, round_, exchange, bits, 0, release, side, log, rows)[0]
 
 
 @lean_kernel
@@ -137,23 +186,26 @@ def broadcast(
 ):
     """Every agent who[r] sends its message of round_[r] on its links edges[out[i]:out[i+1]].
 
-    bits (n,): of the messages; silent (n,): it is a null of one bit. arrival (links,) s is filled;
-    delivered (n,) counts the recipients that the network serves. After `end` s nothing is sent any
-    more. links and rows come as plain tuples.
+    bits (n,): of the messages; silent (n,): it is a null of one bit. Where a message goes out once,
+    the bytes of an attempt stand in the rows of the first neighbour that still lacks it. arrival
+    (links,) s is filled; delivered (n,) counts the recipients that the network serves. After `end`
+    s nothing is sent any more. links and rows come as plain tuples.
     """
     links_, rows_ = Links(*links), Rows(*rows)
     for r in range(who.shape[0]):
         i = who[r]
         delivered[r] = 0
-        size = 1 if silent[r] else bits[r]
+        size, paid = 1 if silent[r] else bits[r], 0
         for position in range(out[i], out[i + 1]):
             e = edges[position]
             if clock[r] > end or clock[r] == np.inf:
                 arrival[e] = clock[r]
                 continue
-            arrival[e] = transmit(
-                links_, e, clock[r], round_[r], 0, size, release[r], UPLINK, True, rows_
+            arrival[e], attempts = passage(
+                links_, e, clock[r], round_[r], 0, size, paid, release[r], UPLINK, True, rows_
             )
+            if links_.once:
+                paid = max(paid, attempts)
             if arrival[e] < np.inf:
                 delivered[r] += 1
 
@@ -206,3 +258,31 @@ def log_each(rows, kind, side, who, peer, round_, end, time, seconds, value, rel
 def transmit_one(links, e, time, round_, exchange, bits, release, side, rows):
     """Transmit one logged message on link e at `time` s; return its arrival time s."""
     return transmit(links, e, time, round_, exchange, bits, release, side, True, rows)
+
+
+@lean_kernel
+def try_once(links, e, begin, round_, exchange, attempt):
+    """As `trial`, from Python."""
+    return trial(links, e, begin, round_, exchange, attempt)
+
+
+@lean_kernel
+def alone(links, e, begin, bits):
+    """As `time_on_wire`, from Python."""
+    return time_on_wire(links, e, begin, bits)
+
+
+@lean_kernel
+def carried(links, e, begin, end):
+    """The bits that leave on link e from `begin` to `end` s if one message has all its rate."""
+    if links.plays.shape[1] == 0:
+        return links.wires[1, e] * (end - begin)
+    first, last, start = links.plays[0, e], links.plays[1, e], links.wires[2, e]
+    before = sent_by(links.samples, first, last, links.loops, begin + start)
+    return sent_by(links.samples, first, last, links.loops, end + start) - before
+
+
+@lean_kernel
+def log_message(rows, kind, side, agent, peer, round_, size, release, time, seconds, attempt):
+    """One row of a message, from Python."""
+    write(Rows(*rows), kind, side, agent, peer, round_, size, release, time, seconds, attempt)

@@ -1,5 +1,6 @@
 """Links as the kernels take them: one entry per directed link, latencies drawn once per link."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +11,9 @@ from desim.kernels.network import Links
 from desim.keys import Stream, seed_word
 from desim.network.traces import RateTraces
 
+Array = NDArray[np.float64]
 Int = NDArray[np.int64]
+LATENCY, BANDWIDTH = 0, 64  # indices of the draws
 
 
 @dataclass(frozen=True)
@@ -18,16 +21,42 @@ class LinkModel:
     """latency s, drawn per link; jitter: factor on the latency of each message.
 
     bandwidth bit/s: drawn per link, or traces, of which every device plays one: a link's device is
-    its sender, on a star the agent in both directions. loss: probability per attempt; timeout s
-    before an attempt is repeated; limit: resends allowed.
+    its sender, on a star the agent in both directions. own: the directions of a link draw their
+    own. loss: probability per attempt outside bursts and in them; bursts: rate 1/s and share of
+    time; timeout s before an attempt is repeated, times backoff before each further one; limit:
+    resends allowed. once: one transmission of a sender reaches all neighbours, at the rate of the
+    slowest of its links; contention: how the messages of a port share it.
     """
 
     latency: Distribution
     bandwidth: Distribution | RateTraces
     jitter: Distribution
-    loss: float
+    loss: tuple[float, float]
     timeout: float
     limit: int
+    bursts: tuple[float, float] = (0.0, 0.0)
+    backoff: float = 1.0
+    own: bool = False
+    once: bool = False
+    contention: int = 0
+
+
+@dataclass(frozen=True)
+class Differing:
+    """What differs on links from one of `sender` (None: all) to one of `receiver`."""
+
+    sender: tuple[int, ...] | None
+    receiver: tuple[int, ...] | None
+    latency: Distribution | None
+    bandwidth: Distribution | None
+
+    def holds(self, source: Int, target: Int) -> NDArray[np.bool_]:
+        """For which of the links (links,) it does."""
+        found = np.ones(len(source), bool)
+        for nodes, ends in ((self.sender, source), (self.receiver, target)):
+            if nodes is not None:
+                found &= np.isin(ends, nodes)
+        return found
 
 
 def make_links(
@@ -35,34 +64,49 @@ def make_links(
     source: Int,
     target: Int,
     seed: int,
-    measured: NDArray[np.float64] | None = None,
+    measured: Array | None = None,
+    others: Sequence[Differing] = (),
 ) -> Links:
-    """Draw the links source[e] -> target[e] (-1: coordinator), the same in both directions.
+    """Draw the links source[e] -> target[e] (-1: coordinator), those that differ in their way.
 
     measured (links,) s: what each link's latency has besides the drawn one.
     """
     low, high = np.minimum(source, target), np.maximum(source, target)
+    place = {"agent": source, "peer": target} if model.own else {"agent": high, "peer": low}
     wires = np.zeros((3, len(source)))
-    wires[0] = draw(model.latency, seed, Stream.LINK, agent=high, peer=low, index=0)
-    if measured is not None:
-        wires[0] += measured
+    wires[0] = draw(model.latency, seed, Stream.LINK, **place, index=LATENCY)
     plays, samples, loops = np.empty((2, 0), np.int64), np.empty((3, 0)), False
     if isinstance(model.bandwidth, RateTraces):
         device = np.where(source < 0, target, source)
         plays, wires[2] = model.bandwidth.played(device, seed)
         samples, loops = model.bandwidth.samples, model.bandwidth.loops
     else:
-        wires[1] = draw(model.bandwidth, seed, Stream.LINK, agent=high, peer=low, index=64)
+        wires[1] = draw(model.bandwidth, seed, Stream.LINK, **place, index=BANDWIDTH)
+    for other in others:
+        where = other.holds(source, target)
+        for row, law, index in ((0, other.latency, LATENCY), (1, other.bandwidth, BANDWIDTH)):
+            if law is not None:
+                wires[row, where] = draw(law, seed, Stream.LINK, **place, index=index)[where]
+    if measured is not None:
+        wires[0] += measured
+    if model.once and len(source):
+        slowest = np.full(source.max() + 1, np.inf)
+        np.minimum.at(slowest, source, wires[1])
+        wires[1] = slowest[source]
     kind, a, b = model.jitter
     return Links(
         seed_word(seed),
         np.array([source, target]),
         wires,
         (int(kind), float(a), float(b)),
-        float(model.loss),
+        model.loss,
+        model.bursts,
         float(model.timeout),
+        float(model.backoff),
         int(model.limit),
         plays,
         samples,
         loops,
+        model.once,
+        model.contention,
     )

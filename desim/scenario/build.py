@@ -264,6 +264,9 @@ def _engine(scenario: Scenario) -> tuple[Literal["cohort", "agents"], str]:
         return "agents", "churn interrupts computations"
     if scenario.engine == "agents":
         return "agents", "the scenario asks for it"
+    sides = ("link",) if _between_peers(scenario) else ("uplink", "downlink")
+    if any(scenario.network.shared(which) != "none" for which in sides):
+        return "agents", "messages that share bandwidth hold each other up"
     if scenario.engine == "cohort":
         return "cohort", "the scenario asks for it"
     return "cohort", "all durations are known when they begin"

@@ -7,16 +7,17 @@ from desim import units
 from desim.compute import MeasuredSpeeds, measured_speeds, speed_model
 from desim.distributions import Distribution
 from desim.errors import InputError
-from desim.kernels.network import Links
+from desim.kernels.network import FAIR, FIFO, NONE, Links
 from desim.kernels.speed import Speeds
 from desim.network.latencies import latencies, sites
-from desim.network.links import LinkModel, make_links
+from desim.network.links import Differing, LinkModel, make_links
 from desim.network.traces import RateTraces, rate_traces
 from desim.scenario.measured_section import BandwidthTrace, SpeedTrace, lasting, scale
 from desim.scenario.schema import Scenario
 
 Array = NDArray[np.float64]
 Int = NDArray[np.int64]
+CONTENTION = {"none": NONE, "fifo": FIFO, "fair": FAIR}
 
 
 class Conditions:
@@ -60,18 +61,36 @@ class Conditions:
     def links(self, source: Int, target: Int, which: str = "link") -> Links:
         """The links source[e] -> target[e] (-1: coordinator); which: link, uplink or downlink."""
         network, seed = self.scenario.network, self.scenario.seed
-        link = {"link": network.link, "uplink": network.up, "downlink": network.down}[which]
+        link = network.along(which)
         bandwidth = link.bandwidth
         model = LinkModel(
             link.latency,
             bandwidth if isinstance(bandwidth, Distribution) else self._rates(bandwidth, which),
             link.jitter,
-            link.loss,
+            link.losses,
             link.timeout,
             0 if link.on_loss == "drop" else link.limit,
+            link.bursts,
+            link.backoff,
+            link.directions == "own",
+            network.medium == "shared",
+            CONTENTION[network.shared(which)],
         )
         star = which != "link"
-        return make_links(model, source, target, seed, self._measured(source, target, star))
+        measured = self._measured(source, target, star)
+        return make_links(model, source, target, seed, measured, self._differing())
+
+    def _differing(self) -> list[Differing]:
+        """The links that the scenario sets apart; InputError for nodes that there are not."""
+        found = []
+        for index, one in enumerate(self.scenario.network.links):
+            for key, nodes in (("sender", one.sender), ("receiver", one.receiver)):
+                odd = [node for node in nodes or () if node >= self.agents]
+                if odd:
+                    text = f"network.links[{index}].{key}: found agent {odd[0]}"
+                    raise InputError(f"{text}; allowed: 0 to {self.agents - 1}")
+            found.append(Differing(one.sender, one.receiver, one.latency, one.bandwidth))
+        return found
 
     def _rates(self, trace: BandwidthTrace, which: str) -> RateTraces:
         own = which != "link" and getattr(self.scenario.network, which).bandwidth is not None

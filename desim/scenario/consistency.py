@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from desim.fields import Local
-from desim.scenario import registry
 from desim.scenario.data_section import Npz, Synthetic
+from desim.scenario.link_consistency import contention_fits, differing_fit, losses_fit, medium_fits
+from desim.scenario.link_section import LinkChange
 from desim.scenario.method_section import Algorithm, Participation, Policy
 from desim.scenario.model_consistency import models_fit, optimum_exists, steps_known
-from desim.scenario.network_section import Churn, Link, LinkChange, Network
+from desim.scenario.network_section import Churn, Network
 from desim.scenario.observe_section import Observe, Stop
 from desim.scenario.privacy_consistency import (
     composition_plannable,
@@ -50,25 +51,6 @@ def lateness_fits(algorithm: Algorithm, policy: Policy, network: Network) -> Fou
     if graph and policy.late == "discard" and policy.kind == "deadline":
         text = "found discard, but on a graph the newest message counts, however late"
         yield ("policy", "late"), f"{text}; allowed: carry"
-
-
-def losses_fit(algorithm: Algorithm, policy: Policy, network: Network) -> Found:
-    """Whoever waits for everybody waits for ever for a message that is dropped.
-
-    Methods of plugins may have a deadline of their own.
-    """
-    if policy.kind != "all" or algorithm.name not in registry.OWN:
-        return
-    kind = algorithm.method.kind_on(network.topology.kind)
-    links = {"coordinator": ("up", "down"), "graph": ("link",)}.get(kind, ())
-    for key in links:
-        link: Link = getattr(network, key)
-        if link.loss > 0 and link.on_loss == "drop":
-            other = "deadline" in algorithm.method.policies
-            text = "found drop, but with policy all everybody waits for every message"
-            more = ", or policy: {deadline: ...}" if other else ""
-            yield ("network", "link", "on_loss"), f"{text}; allowed: resend{more}"
-            return
 
 
 def participation_fits(algorithm: Algorithm, participation: Participation) -> Found:
@@ -268,6 +250,9 @@ CHECKS: tuple[Callable[..., Any], ...] = (
     policy_fits,
     lateness_fits,
     losses_fit,
+    contention_fits,
+    medium_fits,
+    differing_fit,
     participation_fits,
     topology_fits,
     agents_known,

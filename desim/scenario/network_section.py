@@ -3,15 +3,13 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, WithJsonSchema, model_validator
+from pydantic import BeforeValidator, model_validator
 
 from desim.distributions import CONSTANT, Distribution
 from desim.errors import refusal
 from desim.fields import (
     Count,
-    Duration,
     DurationDist,
-    FactorDist,
     File,
     Form,
     Fraction,
@@ -20,7 +18,8 @@ from desim.fields import (
     Strict,
 )
 from desim.fields.numbers import number, whole
-from desim.scenario.measured_section import BandwidthLaw, LatencyMatrix, SpeedLaw, SpeedTrace
+from desim.scenario.link_section import Contention, Link, LinkChange, LinkOf
+from desim.scenario.measured_section import LatencyMatrix, SpeedLaw, SpeedTrace
 
 
 def _pair(value: object, allowed: str) -> list[Any] | tuple[Any, ...]:
@@ -70,62 +69,6 @@ class Topology(Form):
     """GraphML file"""
 
 
-Resends = Annotated[
-    int,
-    BeforeValidator(lambda value: whole(value, 1, 255)),
-    WithJsonSchema({"type": "integer", "minimum": 1, "maximum": 255}),
-]
-
-
-class Link(Strict):
-    """What a message meets between two nodes."""
-
-    latency: DurationDist = "10 ms"  # type: ignore[assignment]
-    """time on the way; a distribution is drawn once for each link; with latency_matrix 0"""
-    bandwidth: BandwidthLaw = "100 Mbit/s"  # type: ignore[assignment]
-    """bits leaving in a second; inf: sending takes no time; {trace: file, ...}: as measured"""
-    jitter: FactorDist = "none"  # type: ignore[assignment]
-    """random factor on the latency of each message: none, {lognormal: 0.3}, ..."""
-    loss: Fraction = 0.0
-    """probability that a message is lost"""
-    on_loss: Literal["resend", "drop"] = "resend"
-    """what happens after a loss"""
-    timeout: Duration = 1.0
-    """resend: time after which the sender sends again"""
-    limit: Resends = 20
-    """resend: how often a lost message is sent again at most"""
-
-
-class LinkChange(Strict):
-    """Keys of `link` that differ in one direction of a star."""
-
-    latency: DurationDist | None = None
-    """time on the way"""
-    bandwidth: BandwidthLaw | None = None
-    """bits leaving in a second"""
-    jitter: FactorDist | None = None
-    """random factor on the latency of each message"""
-    loss: Fraction | None = None
-    """probability that a message is lost"""
-    on_loss: Literal["resend", "drop"] | None = None
-    """what happens after a loss"""
-    timeout: Duration | None = None
-    """time after which the sender sends again"""
-    limit: Resends | None = None
-    """how often a lost message is sent again at most"""
-
-    def applied(self, link: Link) -> Link:
-        """`link` with these changes."""
-        given = {key: getattr(self, key) for key in self.keys()}
-        return link.model_copy(update={key: new for key, new in given.items() if new is not None})
-
-
-def _contention(value: object) -> object:
-    if value == "fifo":
-        raise ValueError("not available yet: contention fifo; allowed: none")
-    return value
-
-
 class Network(Strict):
     """The graph and its links."""
 
@@ -139,8 +82,13 @@ class Network(Strict):
     """star: what differs from the coordinator"""
     latency_matrix: LatencyMatrix | None = None
     """measured latencies between sites, on top of link.latency"""
-    contention: Annotated[Literal["none"], BeforeValidator(_contention)] = "none"
-    """whether messages of one node queue for its bandwidth"""
+    links: Several[LinkOf] = ()
+    """links that differ: [{sender: 3, bandwidth: 1 Mbit/s}, {receiver: 3, ...}]; the last holds"""
+    contention: Contention = "none"
+    """how messages that leave a node (star: those to or from the coordinator) share its bandwidth:
+    none (each has it all), fifo (one after the other) or fair (equal parts)"""
+    medium: Literal["links", "shared"] = "links"
+    """graphs: a message for each neighbour, or one transmission that reaches all of them"""
 
     @classmethod
     def mapping(cls, data: object) -> Mapping[str, Any]:
@@ -150,6 +98,15 @@ class Network(Strict):
         if "latency_matrix" in found and isinstance(link, Mapping):
             return {**found, "link": {"latency": 0.0, **link}}
         return found
+
+    def shared(self, which: str) -> Contention:
+        """How messages on the links `which` share bandwidth: link, uplink or downlink."""
+        own = getattr(self, which).contention if which != "link" else None
+        return own or self.contention
+
+    def along(self, which: str) -> Link:
+        """The link, uplink or downlink."""
+        return {"link": self.link, "uplink": self.up, "downlink": self.down}[which]
 
     @property
     def up(self) -> Link:

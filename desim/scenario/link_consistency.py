@@ -1,0 +1,66 @@
+"""What links owe the rest of a scenario."""
+
+from collections.abc import Iterator
+
+from desim.distributions import Distribution
+from desim.scenario import registry
+from desim.scenario.link_section import Link
+from desim.scenario.method_section import Algorithm, Policy
+from desim.scenario.network_section import Network
+
+Found = Iterator[tuple[tuple[str | int, ...], str]]
+SIDES = {"coordinator": ("uplink", "downlink"), "graph": ("link",)}
+
+
+def losses_fit(algorithm: Algorithm, policy: Policy, network: Network) -> Found:
+    """Whoever waits for everybody waits for ever for a message that is dropped.
+
+    Methods of plugins may have a deadline of their own.
+    """
+    if policy.kind != "all" or algorithm.name not in registry.OWN:
+        return
+    kind = algorithm.method.kind_on(network.topology.kind)
+    for which in SIDES.get(kind, ()):
+        link: Link = network.along(which)
+        if max(link.losses) > 0 and link.on_loss == "drop":
+            other = "deadline" in algorithm.method.policies
+            text = "found drop, but with policy all everybody waits for every message"
+            more = ", or policy: {deadline: ...}" if other else ""
+            yield ("network", "link", "on_loss"), f"{text}; allowed: resend{more}"
+            return
+
+
+def contention_fits(algorithm: Algorithm, network: Network, engine: str) -> Found:
+    """When a message that queues arrives depends on the others: the engine of processes knows."""
+    for which in SIDES.get(algorithm.method.kind_on(network.topology.kind), ()):
+        shared = network.shared(which)
+        if shared != "none" and engine not in ("auto", "agents"):
+            text = f"found {engine} with contention {shared}"
+            yield ("engine",), f"{text}; allowed with it: agents, auto"
+            return
+
+
+def medium_fits(algorithm: Algorithm, network: Network) -> Found:
+    """One transmission for all neighbours takes agents that send them all the same."""
+    kind = algorithm.method.kind_on(network.topology.kind)
+    if network.medium == "shared" and kind != "graph":
+        text = f"found shared with {algorithm.name}, whose agents talk to a coordinator"
+        yield ("network", "medium"), f"{text}; allowed: links, or shared on a graph of agents"
+
+
+def differing_fit(algorithm: Algorithm, network: Network) -> Found:
+    """Links that differ exist, and have a bandwidth of their own that could differ."""
+    kind = algorithm.method.kind_on(network.topology.kind)
+    for index, one in enumerate(network.links):
+        place = ("network", "links", index)
+        for key in ("sender", "receiver"):
+            if kind == "graph" and -1 in (getattr(one, key) or ()):
+                yield (*place, key), f"found coordinator with {algorithm.name}; allowed: agents"
+        traced = [
+            which
+            for which in SIDES.get(kind, ())
+            if not isinstance(network.along(which).bandwidth, Distribution)
+        ]
+        if one.bandwidth is not None and traced:
+            text = f"found beside a trace in network.{traced[0]}.bandwidth"
+            yield (*place, "bandwidth"), f"{text}; allowed: beside a value or a distribution"

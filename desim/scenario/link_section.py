@@ -1,0 +1,206 @@
+"""What a message meets between two nodes: latency, bandwidth, losses, and links that differ."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import (
+    BeforeValidator,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    PlainValidator,
+    WithJsonSchema,
+    model_validator,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, core_schema
+
+from desim import units
+from desim.errors import refusal
+from desim.fields import (
+    BandwidthDist,
+    Duration,
+    DurationDist,
+    FactorDist,
+    Fraction,
+    Strict,
+)
+from desim.fields.numbers import number, quantity, whole
+from desim.scenario.measured_section import BandwidthLaw
+
+Resends = Annotated[
+    int,
+    BeforeValidator(lambda value: whole(value, 1, 255)),
+    WithJsonSchema({"type": "integer", "minimum": 1, "maximum": 255}),
+]
+Contention = Literal["none", "fifo", "fair"]
+
+
+def _backoff(value: object) -> float:
+    return number(value, "a number from 1 to 10", lambda x: 1 <= x <= 10)
+
+
+Backoff = Annotated[
+    float,
+    PlainValidator(_backoff),
+    WithJsonSchema({"type": "number", "minimum": 1, "maximum": 10}),
+]
+
+
+class Bursts(Strict):
+    """A channel that is good for exponential times and bad for exponential times."""
+
+    good: Duration
+    """how long it is good on average"""
+    bad: Duration
+    """how long it is bad on average"""
+    loss_good: Fraction = 0.0
+    """probability that a message is lost while it is good"""
+    loss_bad: Fraction = 1.0
+    """probability that a message is lost while it is bad"""
+
+
+class BurstLoss(Strict):
+    """Losses in bursts: each link has a state in time, the same in both directions."""
+
+    gilbert_elliott: Bursts
+    """the channel of Gilbert and Elliott in continuous time"""
+
+
+class _OneNumber:
+    """Annotation: a fraction may be written in place of the mapping."""
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """The mapping's own schema where there is a mapping, else a fraction."""
+        own = handler(source)
+        return core_schema.no_info_wrap_validator_function(
+            lambda value, read: (
+                read(value) if isinstance(value, Mapping | BurstLoss) else _fraction(value)
+            ),
+            own,
+            serialization=core_schema.plain_serializer_function_ser_schema(
+                lambda value: value.model_dump() if isinstance(value, BurstLoss) else value
+            ),
+        )
+
+    def __get_pydantic_json_schema__(
+        self, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """Both forms."""
+        return {"anyOf": [*quantity(units.SHARE)["anyOf"], handler(core["schema"])]}
+
+
+def _fraction(value: object) -> float:
+    try:
+        return units.fraction(value)
+    except ValueError as error:
+        raise ValueError(f"{error}, {{gilbert_elliott: {{good: 10 s, bad: 1 s}}}}") from None
+
+
+if TYPE_CHECKING:
+    LossLaw = float | BurstLoss
+else:
+    LossLaw = Annotated[BurstLoss, _OneNumber()]
+
+
+class Link(Strict):
+    """What a message meets between two nodes."""
+
+    latency: DurationDist = "10 ms"  # type: ignore[assignment]
+    """time on the way; a distribution is drawn once for each link; with latency_matrix 0"""
+    bandwidth: BandwidthLaw = "100 Mbit/s"  # type: ignore[assignment]
+    """bits leaving in a second; inf: sending takes no time; {trace: file, ...}: as measured"""
+    directions: Literal["same", "own"] = "same"
+    """whether drawn latencies and bandwidths of a link are the same in both directions"""
+    jitter: FactorDist = "none"  # type: ignore[assignment]
+    """random factor on the latency of each message: none, {lognormal: 0.3}, {normal: 0.2}, ..."""
+    loss: LossLaw = 0.0
+    """probability that a message is lost, or {gilbert_elliott: {good: 10 s, bad: 1 s}}"""
+    on_loss: Literal["resend", "drop"] = "resend"
+    """what happens after a loss"""
+    timeout: Duration = 1.0
+    """resend: time after which the sender sends again"""
+    backoff: Backoff = 1.0
+    """resend: factor on that time after every resend; 2 doubles it"""
+    limit: Resends = 20
+    """resend: how often a lost message is sent again at most"""
+
+    @property
+    def losses(self) -> tuple[float, float]:
+        """Probability that an attempt is lost, outside bursts and in them."""
+        if isinstance(self.loss, BurstLoss):
+            return self.loss.gilbert_elliott.loss_good, self.loss.gilbert_elliott.loss_bad
+        return self.loss, self.loss
+
+    @property
+    def bursts(self) -> tuple[float, float]:
+        """Rate 1/s at which a link's state is drawn anew, and the share of time in bursts."""
+        if not isinstance(self.loss, BurstLoss):
+            return 0.0, 0.0
+        good, bad = self.loss.gilbert_elliott.good, self.loss.gilbert_elliott.bad
+        return 1.0 / good + 1.0 / bad, bad / (good + bad)
+
+
+class LinkChange(Strict):
+    """Keys of `link` that differ in one direction of a star."""
+
+    latency: DurationDist | None = None
+    """time on the way"""
+    bandwidth: BandwidthLaw | None = None
+    """bits leaving in a second"""
+    jitter: FactorDist | None = None
+    """random factor on the latency of each message"""
+    loss: LossLaw | None = None
+    """probability that a message is lost"""
+    on_loss: Literal["resend", "drop"] | None = None
+    """what happens after a loss"""
+    timeout: Duration | None = None
+    """time after which the sender sends again"""
+    backoff: Backoff | None = None
+    """factor on that time after every resend"""
+    limit: Resends | None = None
+    """how often a lost message is sent again at most"""
+    contention: Contention | None = None
+    """whether the messages of this direction share the coordinator's bandwidth"""
+
+    def applied(self, link: Link) -> Link:
+        """`link` with these changes."""
+        given = {key: getattr(self, key) for key in self.keys() if key != "contention"}
+        return link.model_copy(update={key: new for key, new in given.items() if new is not None})
+
+
+def _nodes(value: object) -> tuple[int, ...]:
+    one = (value,) if not isinstance(value, list | tuple) else value
+    try:
+        return tuple(-1 if node == "coordinator" else whole(node, -1) for node in one)
+    except ValueError:
+        allowed = "an agent, a list of agents, or coordinator"
+        raise ValueError(refusal(value, allowed)) from None
+
+
+_NODE = {"anyOf": [{"type": "integer", "minimum": -1}, {"const": "coordinator"}]}
+Nodes = Annotated[
+    tuple[int, ...],
+    PlainValidator(_nodes),
+    WithJsonSchema({"anyOf": [*_NODE["anyOf"], {"type": "array", "items": _NODE}]}),
+]
+
+
+class LinkOf(Strict):
+    """Links that differ from the rest, by the node that sends or the one that receives."""
+
+    sender: Nodes | None = None
+    """the agents that send, or coordinator; default: all"""
+    receiver: Nodes | None = None
+    """the agents that receive, or coordinator; default: all"""
+    latency: DurationDist | None = None
+    """time on the way"""
+    bandwidth: BandwidthDist | None = None
+    """bits leaving in a second"""
+
+    @model_validator(mode="after")
+    def _says_something(self) -> "LinkOf":
+        if self.latency is None and self.bandwidth is None:
+            raise ValueError("missing; allowed: latency, bandwidth, or both")
+        return self
