@@ -65,8 +65,8 @@ class Links(NamedTuple):
 
     @property
     def plain(self) -> bool:
-        """Whether every first attempt gets through, at a rate that does not change."""
-        return self.loss == 0.0 and self.plays.shape[1] == 0
+        """Whether every first attempt gets through, for one neighbour, at a rate that holds."""
+        return not self.lossy and not self.once and self.plays.shape[1] == 0
 
 
 @lean_inline
