@@ -10,11 +10,21 @@ from numpy.typing import NDArray
 from desim import keys
 from desim.distributions import Distribution
 from desim.errors import InputError
-from desim.kernels.speed import Speeds
-from desim.keys import Stream
+from desim.kernels.speed import DRAWN, IN_TURN, OVER_TIME, Speeds
+from desim.keys import Stream, seed_word
 from desim.network.measured import arrays, faulty, select
+from desim.network.traces import RateTraces
 
 DEVICE = 1  # sub-counter of the draw, apart from that of speeds
+NOTHING = Distribution(0, 1.0)
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Speeds of a law in 1/s, or (inverse) one of the time of a gradient, in s."""
+
+    law: Distribution
+    inverse: bool = False
 
 
 @dataclass(frozen=True)
@@ -36,39 +46,71 @@ class MeasuredSpeeds:
         return min(len(one) for one in self.devices)
 
 
+@dataclass(frozen=True)
+class Slowness:
+    """A share `fraction` of agents slower by `factor`, and spells in which all are by `spell`.
+
+    every, lasting: durations s between two spells of an agent, and of one.
+    """
+
+    fraction: float = 0.0
+    factor: float = 1.0
+    spell: float = 1.0
+    every: Distribution = NOTHING
+    lasting: Distribution = NOTHING
+
+
 def speed_model(
-    law: Distribution | MeasuredSpeeds,
-    fraction: float,
-    factor: float,
+    law: Drawn | MeasuredSpeeds | RateTraces,
+    slow: Slowness,
     redraw: bool,
     agents: int,
     seed: int,
 ) -> Speeds:
-    """Speeds of `agents` agents: `law` in 1/s, divided by `factor` for some that are drawn.
+    """Speeds of `agents` agents.
 
     There are round(fraction agents) slow agents. redraw: a new speed every round, else one speed
     per agent and run.
     """
-    divisors = np.ones(agents)
-    count = round(fraction * agents)
+    devices = np.array([np.ones(agents), np.zeros(agents)])
     order = keys.permutation(seed, Stream.SPEED, agents)
-    divisors[order[:count]] = factor
-    if isinstance(law, Distribution):
-        drawn = (int(law.kind), float(law.a), float(law.b))
-        nothing = np.empty(0), np.empty((2, 0), np.int64), False, False
-        return Speeds(np.uint64(seed), drawn, divisors, redraw, *nothing)
+    devices[0, order[: round(slow.fraction * agents)]] = slow.factor
+    drawn, measured = law if isinstance(law, Drawn) else Drawn(NOTHING), np.empty((1, 0))
+    whose, turns, loops = np.empty((2, 0), np.int64), DRAWN, False
+    if isinstance(law, MeasuredSpeeds):
+        measured, whose = np.concatenate(law.devices)[None], _devices(law, agents, seed)
+        turns, loops = IN_TURN if law.in_turn else DRAWN, law.loops
+    elif isinstance(law, RateTraces):
+        whose, devices[1] = law.played(np.arange(agents), seed, Stream.SPEED)
+        measured, turns, loops = law.samples, OVER_TIME, law.loops
+    return Speeds(
+        seed_word(seed),
+        _plain(drawn.law),
+        drawn.inverse,
+        devices,
+        redraw,
+        measured,
+        whose,
+        turns,
+        loops,
+        (float(slow.spell), (_plain(slow.every), _plain(slow.lasting))),
+        np.zeros((3, agents if slow.spell > 1.0 else 0)),
+    )
+
+
+def _plain(law: Distribution) -> tuple[int, float, float]:
+    return int(law.kind), float(law.a), float(law.b)
+
+
+def _devices(law: MeasuredSpeeds, agents: int, seed: int) -> NDArray[np.int64]:
+    """Where the speeds of each agent's device begin and end, (2, agents)."""
     which = np.arange(agents) % len(law.devices)
     if law.shuffled:
         which = keys.integers(
             seed, Stream.SPEED, len(law.devices), agent=np.arange(agents), step=DEVICE
         )[:, 0]
     first = np.cumsum([0, *(len(one) for one in law.devices)])
-    whose = np.array([first[which], first[which + 1]])
-    measured = np.concatenate(law.devices)
-    constant = (0, 1.0, 0.0)
-    return Speeds(
-        np.uint64(seed), constant, divisors, redraw, measured, whose, law.in_turn, law.loops
-    )
+    return np.array([first[which], first[which + 1]])
 
 
 def measured_speeds(
@@ -76,6 +118,7 @@ def measured_speeds(
     fields: Sequence[str],
     unit: float,
     durations: bool,
+    median: float | None,
     *,
     shuffled: bool,
     in_turn: bool,
@@ -85,7 +128,9 @@ def measured_speeds(
     """Read measured speeds, or durations of one gradient, out of arrays (npz) or columns (csv).
 
     A row of a matrix is a device; (n,) and (n, 1) are one. fields: which arrays, default all; unit:
-    1/s (durations: s) of a 1 in the file. InputError at `where` for NaN, 0 and negative values.
+    1/s (durations: s) of a 1 in the file; median: 1/s of the median of all values instead, of which
+    the others are multiples, as benchmark scores are. InputError at `where` for NaN, 0 and negative
+    values.
     """
     found = arrays(path, where)
     devices: list[NDArray[np.float64]] = []
@@ -103,4 +148,7 @@ def measured_speeds(
         devices += [1.0 / (row * unit) if durations else row * unit for row in rows]
     if not devices:
         raise InputError(f"{where}: {path} holds no array of numbers; allowed: at least one value")
+    if median is not None:
+        share = median / float(np.median(np.concatenate(devices)))
+        devices = [row * share for row in devices]
     return MeasuredSpeeds(tuple(devices), shuffled, in_turn, loops)

@@ -9,15 +9,15 @@ from desim.elementary import exp_, log_
 from desim.jit import inline, kernel
 from desim.keys import exponential, normal, normal_pair, open_unit, threefry, uniform, words
 
-CONSTANT, UNIFORM, NORMAL, LOGNORMAL, EXPONENTIAL, GAMMA = range(6)
-NAMES = ("constant", "uniform", "normal", "lognormal", "exponential", "gamma")
+CONSTANT, UNIFORM, NORMAL, LOGNORMAL, EXPONENTIAL, GAMMA, SHIFTED = range(7)
 
 
 class Distribution(NamedTuple):
     """A kind and its two numbers, in the caller's unit.
 
     constant (value, -), uniform (low, high), normal (mean, deviation) cut at 0, lognormal (median,
-    sigma of the logarithm), exponential (mean, -), gamma (mean, shape).
+    sigma of the logarithm), exponential (mean, -), gamma (mean, shape), shifted exponential (least,
+    mean of what comes on top).
     """
 
     kind: int
@@ -59,6 +59,8 @@ def sample(kind, a, b, k0, k1, c0, i):
         return a * exp_(b * normal(k0, k1, c0, i))
     if kind == EXPONENTIAL:
         return a * exponential(k0, k1, c0, i)
+    if kind == SHIFTED:
+        return a + b * exponential(k0, k1, c0, i)
     return a / b * _gamma(b, k0, k1, c0, i)
 
 
@@ -84,6 +86,8 @@ def mean(distribution: Distribution) -> float:
         return (a + b) / 2
     if kind == LOGNORMAL:
         return a * exp(b * b / 2)
+    if kind == SHIFTED:
+        return a + b
     if kind == NORMAL and b > 0:
         z = a / b
         return a * (1 + erf(z / sqrt(2))) / 2 + b * exp(-z * z / 2) / sqrt(2 * pi)

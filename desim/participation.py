@@ -1,15 +1,18 @@
 """Who is active in a round: a pure function of the seed and the round, blind to data and clocks."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from desim import keys
+from desim.errors import InputError
 from desim.keys import Stream
+from desim.network.measured import arrays
 
 Who = NDArray[np.int64]
 
@@ -82,9 +85,10 @@ class UniformSubset:
 
 @dataclass(frozen=True)
 class Schedule:
-    """Given sets of agents, used in turn and from the start again."""
+    """Given sets of agents, used in turn and from the start again (loops), else the last stays."""
 
     sets: Sequence[Who]
+    loops: bool = True
     uniform: ClassVar[bool] = False
 
     @property
@@ -94,10 +98,48 @@ class Schedule:
 
     def draw(self, round_: int) -> Who:
         """Return the active agents of `round_` (1, 2, ...), ascending."""
-        return self.sets[(round_ - 1) % len(self.sets)]
+        turn = (round_ - 1) % len(self.sets) if self.loops else min(round_, len(self.sets)) - 1
+        return self.sets[turn]
 
 
 Participation = Everybody | Bernoulli | UniformSubset | Schedule
+
+
+def recorded(path: Path, agents: int, where: str) -> list[Who]:
+    """Who took part in rounds 1, 2, ...: a csv with columns round and agent, a row for each.
+
+    Or an npz with one array (rounds, agents) of 1 and 0. InputError at `where` for anything else,
+    agents out of range, nobody at all.
+    """
+    found = arrays(path, where)
+    if path.suffix != ".npz":
+        table = _matrix(found, agents, where)
+    elif len(found) != 1:
+        raise InputError(f"{where}: found {len(found)} arrays; allowed: one, rounds x agents")
+    else:
+        ((_, table),) = found.items()
+    if table.ndim != 2 or table.shape[1] != agents or not np.isin(table, (0.0, 1.0)).all():
+        text = f"found an array of shape {table.shape}"
+        raise InputError(f"{where}: {text}; allowed: 1 and 0, rounds x {agents} agents")
+    if not table.any():
+        raise InputError(f"{where}: found no agent at all; allowed: at least one")
+    return [np.flatnonzero(row) for row in table]
+
+
+def _matrix(found: Mapping[str, NDArray[np.float64]], agents: int, where: str) -> Any:
+    """Rows (round, agent) as an array (rounds, agents) of 1 and 0."""
+    if "round" not in found or "agent" not in found:
+        names = ", ".join(found) or "none of numbers"
+        raise InputError(f"{where}: found the columns {names}; allowed: round and agent")
+    rounds, who = found["round"], found["agent"]
+    for name, values, low, high in (("round", rounds, 1, 1e7), ("agent", who, 0, agents - 1)):
+        wrong = np.flatnonzero(~((values >= low) & (values <= high) & (values % 1.0 == 0.0)))
+        if len(wrong):
+            text = f"found {name} {values[wrong[0]]:g} in row {wrong[0]}"
+            raise InputError(f"{where}: {text}; allowed: {low} to {high:.0f}")
+    table = np.zeros((int(rounds.max(initial=1)), agents))
+    table[rounds.astype(int) - 1, who.astype(int)] = 1.0
+    return table
 
 
 def common_length(seed: int, round_: int, p: float) -> int:

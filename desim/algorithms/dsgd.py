@@ -39,6 +39,7 @@ class DSGD(DecentralisedSGD):
     name = "dsgd"
     summary = "decentralised SGD: batches of fixed size, whole models as messages"
     paper = "Lian, Zhang, Zhang, Hsieh, Zhang, Liu 2017"
+    restarts: ClassVar[tuple[str, ...]] = ("all", "deadline")
     Parameters: ClassVar[type[Strict]] = Batches
 
     @classmethod

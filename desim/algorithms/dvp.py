@@ -40,6 +40,8 @@ class DVP(PADMM):
     """The agents send the minimisers of perturbed objectives as they are."""
 
     name = "dvp"
+    restarts = ()
+    forgetting = ""
     summary = "ADMM on a graph: every agent minimises a perturbed objective"
     paper = "Zhang, Zhu 2017"
     Parameters: ClassVar[type[Strict]] = Parameters

@@ -11,6 +11,7 @@ import numpy as np
 from desim.algorithms.fed_plt_claim import claimed, supposed_start
 from desim.algorithms.local_training import LocalTraining
 from desim.algorithms.method import Array, Ingredients, Method, Program
+from desim.errors import InputError
 from desim.fields import Init, Local, Positive, Strict
 from desim.privacy.bounds.claims import Claim, Releases
 from desim.privacy.ledger import Terms
@@ -50,6 +51,7 @@ class FedPLT(Method):
     noises = ("gaussian",)
     cures = ("algorithm.local.step", "algorithm.rho")
     policies = ("all", "deadline", "quorum", "buffer", "each")
+    restarts = policies
 
     def __init__(self, ingredients: Ingredients) -> None:
         super().__init__(ingredients)
@@ -60,6 +62,10 @@ class FedPLT(Method):
         self.warnings += self.local.warnings
         if self.parameters.init.kind == "langevin":
             self.x0 = self.z0 = supposed_start(self.local)[:, None] * self.x0
+        churn = settings.churn
+        if churn is not None and churn.forgets and self.parameters.send == "increments":
+            reason = "with send: increments the coordinator keeps the sum of what agents forget"
+            raise InputError(f"churn.memory: found lost; {reason}; allowed: kept, or send: z")
         if settings.policy.late == "carry" and settings.policy.kind != "all":
             self.warnings.append("policy: fed-plt is proved for replies to the present y, not late")
 

@@ -44,6 +44,7 @@ class FedAvg(Method):
     noises = ("gaussian",)
     cures = ("algorithm.local.step", "algorithm.global_step")
     policies = ("all", "deadline", "quorum", "buffer", "each")
+    restarts = policies
 
     def __init__(self, ingredients: Ingredients) -> None:
         super().__init__(ingredients)

@@ -45,6 +45,9 @@ class Method:
     models: ClassVar[Literal["linear", "convex", "any"]] = "linear"  # convex: softmax; any: mlp too
     has_prox: ClassVar[bool] = False
     policies: ClassVar[tuple[str, ...]] = ("all",)
+    restarts: ClassVar[tuple[str, ...]] = ()  # policies with which an agent may begin anew that
+    forgetting: ClassVar[str] = ""  # has lost its state, and what hinders that, or what it costs
+    timed: ClassVar[bool] = False  # whether the speed decides what an agent computes
     once: ClassVar[bool] = False  # a protocol of one round, after which the run is over
     noises: ClassVar[tuple[str, ...]] = ("gaussian", "schedule")  # laplace, discrete-gaussian
     proportional: ClassVar[bool] = True  # whether noise lowers all of the cost, for a target
@@ -56,6 +59,9 @@ class Method:
         self.noise = ingredients.noise
         self.problem: Problem = ingredients.settings.problem
         self.warnings: list[str] = []
+        churn, policy = ingredients.settings.churn, ingredients.settings.policy
+        if churn is not None and churn.forgets and self.forgetting and policy.kind != "each":
+            self.warnings.append(f"churn.memory: {self.forgetting}")
         if self.peers and ingredients.settings.graph is not None:
             self.kind = "graph"
 

@@ -39,6 +39,8 @@ class PADMM(Method):
     paper = "Ding, Zhang, Chen, Xue, Zhu, Pan 2019"
     Parameters: ClassVar[type[Strict]] = Parameters
     policies: ClassVar[tuple[str, ...]] = ("all", "deadline", "each")
+    restarts: ClassVar[tuple[str, ...]] = ("all", "each")
+    forgetting = "the duals of a link part for good; with policy each they find together again"
     noises: ClassVar[tuple[str, ...]] = (
         "gaussian", "laplace", "discrete-gaussian", "schedule", "classical",
     )  # fmt: skip

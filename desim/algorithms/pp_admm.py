@@ -43,6 +43,8 @@ class PPADMM(PADMM):
     """The agents' models are x before noise b_2; their neighbours see w, x plus noise."""
 
     name = "pp-admm"
+    restarts = ()
+    forgetting = ""
     summary = "ADMM on a graph: perturbed objectives, rough solutions, noise on both"
     paper = "Ding 2021, Algorithm 2"
     Parameters: ClassVar[type[Strict]] = Parameters

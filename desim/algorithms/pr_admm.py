@@ -51,6 +51,8 @@ class PRADMM(ADMM):
     """The agents' models are x before noise; their neighbours see w, x plus noise."""
 
     name = "pr-admm"
+    restarts = ()
+    forgetting = ""
     summary = "ADMM on a graph: exact minimisation, decaying noise, far neighbours are cut"
     paper = "Ding 2021, Algorithm 1"
     Parameters: ClassVar[type[Strict]] = Parameters

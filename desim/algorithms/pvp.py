@@ -16,6 +16,8 @@ class PVP(PADMM):
     """The agents' models are w before noise; their neighbours see w plus noise."""
 
     name = "pvp"
+    restarts = ()
+    forgetting = ""
     summary = "ADMM on a graph: every agent minimises exactly and perturbs its model"
     paper = "Zhang, Zhu 2017"
     noises: ClassVar[tuple[str, ...]] = ("l2-laplace", "gaussian", "schedule", "classical")

@@ -45,6 +45,8 @@ class QDPSGD1(DecentralisedSGD):
     )
     paper = "Ding 2021, Algorithm 4"
     Parameters: ClassVar[type[Strict]] = Parameters
+    restarts: ClassVar[tuple[str, ...]] = ("all", "deadline")
+    timed = True
     cures = ("algorithm.alpha", "algorithm.mixing")
 
     def __init__(self, ingredients: Ingredients) -> None:

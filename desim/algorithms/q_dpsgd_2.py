@@ -38,6 +38,7 @@ class QDPSGD2(QDPSGD1):
     """A message is a model, quantised first and noised on the same levels."""
 
     name = "q-dpsgd-2"
+    restarts = ()
     summary = "decentralised SGD: as many samples as fit a deadline, noise on quantised messages"
     paper = "Ding 2021, Algorithm 5"
     Parameters = Feedback

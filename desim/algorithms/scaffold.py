@@ -43,6 +43,8 @@ class Scaffold(Method):
     noises = ("gaussian",)
     cures = ("algorithm.local.step", "algorithm.global_step")
     policies = ("all", "deadline", "quorum", "buffer", "each")
+    restarts = policies
+    forgetting = "the server's control variate keeps what an agent that begins anew has lost"
 
     def __init__(self, ingredients: Ingredients) -> None:
         super().__init__(ingredients)

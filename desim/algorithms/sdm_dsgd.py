@@ -39,6 +39,8 @@ class SDMDSGD(DSGD):
     paper = "Zhang, Fang, Liu, Zhu 2020"
     Parameters = Sparse
     policies = ("all",)  # a lost differential would part the copies
+    restarts = ()
+    forgetting = "its neighbours go on with copies that differentials no longer fit"
     cures = ("algorithm.theta", "algorithm.alpha")
 
     def __init__(self, ingredients: Ingredients) -> None:

@@ -45,6 +45,8 @@ class ZcdpNfl(Method):
     models = "any"
     smooth_only = False
     policies = ("all", "deadline", "each")
+    restarts = ("all", "each")
+    forgetting = "the duals of a link part for good; with policy each they find together again"
     noises: ClassVar[tuple[str, ...]] = (
         "gaussian",
         "laplace",

@@ -48,6 +48,7 @@ class ZcdpSubgradient(Method):
     models = "any"
     smooth_only = False
     policies = ("all", "deadline", "each")
+    restarts = ("all", "deadline", "each")
     noises = ("gaussian", "laplace", "discrete-gaussian", "schedule", "classical")
     cures = ("algorithm.step",)
 

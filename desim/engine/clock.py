@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import simpy
 
-from desim.distributions import draw
+from desim.engine.waits import Waits
 from desim.engine.world import World
+from desim.kernels.phases import Calendar, is_up
 from desim.kernels.record import UPLINK, Kind
-from desim.keys import Stream
 
-NORMAL, LAST = 1, 9  # SimPy priorities: LAST follows all that happens at the same instant
+NORMAL, LEAVING, LAST = 1, 2, 9  # SimPy priorities: LAST follows all of the same instant
 Steps = Generator[simpy.Event, Any, Any]
 
 
@@ -23,6 +23,7 @@ class Clock(simpy.Environment):
     """
 
     resting = 0  # computations that wait for their device to come up again
+    churning = 0  # devices that will still leave or come back
 
     def at(self, time: float, callback: Callable[[], None], priority: int = NORMAL) -> simpy.Event:
         """Return an event that happens at `time` s (not before now) and runs `callback`."""
@@ -37,14 +38,14 @@ class Clock(simpy.Environment):
         """Return an event that happens now, after everything else that happens now."""
         return self.at(self.now, lambda: None, LAST)
 
-    def play(self, world: World, finished: Callable[[], bool], churning: int) -> bool:
-        """Step until `finished`, the horizon, or nothing is left but `churning` churn events.
+    def play(self, world: World, finished: Callable[[], bool]) -> bool:
+        """Step until `finished`, the horizon, or nothing is left but devices that come and go.
 
         Return whether something was still to come.
         """
         horizon, steps = world.settings.horizon, 0
         while not finished() and not world.reached:
-            if (len(self._queue) <= churning and not self.resting) or self.peek() == np.inf:
+            if (len(self._queue) <= self.churning and not self.resting) or self.peek() == np.inf:
                 return False
             if self.peek() > min(horizon, world.stopped):
                 return True
@@ -56,43 +57,55 @@ class Clock(simpy.Environment):
 
 
 class Device:
-    """Agent i's processor: it computes for a time, unless it goes down or is told to stop."""
+    """Agent i's processor: it computes for a time, unless it goes down or is told to stop.
 
-    def __init__(self, clock: Clock, world: World, agent: int) -> None:
+    A computation that ends at the very time at which its agent leaves is done.
+    """
+
+    def __init__(self, clock: Clock, world: World, agent: int, restarts: bool = False) -> None:
         self.clock, self.world, self.agent = clock, world, agent
+        self.restarts = restarts  # whether a loss of memory interrupts also what only waits
         self.process: simpy.Process | None = None
-        self.computing = False
+        self.computing = self.waiting = False
+        self.forgot = False  # it has left since this was last set to False
+        self.for_good = False  # it has left and never comes back
         self.until = 0.0  # when the running computation ends, s; inf while the device is down
         self.up = clock.event()
         self.up.succeed()
         if world.settings.churn is not None:
-            clock.process(self._churn())
+            clock.churning += 1
+            clock.process(self._churn(world.settings.churn.calendar))
 
-    def work(self, seconds: float, round_: int) -> Steps:
-        """Compute for `seconds` s without interruption; a failure loses what was done so far.
+    def work(self, duration: Callable[[float], float], round_: int, waits: Waits) -> Steps:
+        """Compute for duration(begin s) s without interruption; a failure loses what was done.
 
-        Return the beginning of the attempt that succeeded. An interruption by a newer call is
-        passed on as simpy.Interrupt.
+        Return the beginning of the attempt that succeeded and how long it took, s. An interruption
+        by a newer call, or one of a device that restarts, is passed on as simpy.Interrupt.
         """
         while True:
             begin: float | None = None
             self.computing, self.until = True, np.inf
             try:
-                yield from self.ready()
+                yield from self.ready(waits)
                 begin = float(self.clock.now)
+                seconds = duration(begin)
                 self.until = begin + seconds
+                if seconds == np.inf:
+                    waits.endless(begin, self.agent, round_)
                 yield self.clock.timeout(seconds) if seconds < np.inf else self.clock.event()
-                return begin
+                return begin, seconds
             except simpy.Interrupt as interruption:
                 if begin is not None and begin < self.clock.now:
                     self._abort(begin, round_)
-                if interruption.cause is not None:
+                if interruption.cause is not None or self.restarts:
                     raise
             finally:
                 self.computing = False
 
-    def ready(self) -> Steps:
+    def ready(self, waits: Waits) -> Steps:
         """Wait until the device is up."""
+        if self.for_good:
+            waits.away(float(self.clock.now), self.agent)
         self.clock.resting += 1
         try:
             yield self.up
@@ -103,18 +116,24 @@ class Device:
         now = float(self.clock.now)
         self.world.log.add(Kind.ABORT, UPLINK, self.agent, round_, now, seconds=now - begin)
 
-    def _churn(self) -> Steps:
-        churn = self.world.settings.churn
-        assert churn is not None
-        seed, agent = self.world.settings.seed, self.agent
-        for n in range(1 << 30):
-            for law, kind, index in ((churn.up, Kind.DOWN, 0), (churn.down, Kind.UP, 64)):
-                drawn = draw(law, seed, Stream.CHURN, agent=agent, round=n, index=index)
-                yield self.clock.timeout(float(drawn))
-                self.world.log.add(kind, 0, agent, 0, float(self.clock.now))
-                if kind is Kind.UP:
-                    self.up.succeed()
-                    continue
-                self.up = self.clock.event()
-                if self.computing and self.process is not None:
-                    self.process.interrupt(None)
+    def _churn(self, calendar: Calendar) -> Steps:
+        here, until = True, 0.0
+        while until < np.inf:
+            if until > 0.0:
+                yield self.clock.at(until, lambda: None, LEAVING)
+            now_up, until = is_up(calendar, self.agent, until)
+            if now_up != here:
+                here = now_up
+                self.for_good = not here and until == np.inf
+                self._come() if here else self._leave()
+        self.clock.churning -= 1
+
+    def _come(self) -> None:
+        self.world.log.add(Kind.UP, 0, self.agent, 0, float(self.clock.now))
+        self.up.succeed()
+
+    def _leave(self) -> None:
+        self.world.log.add(Kind.DOWN, 0, self.agent, 0, float(self.clock.now))
+        self.up, self.forgot = self.clock.event(), True
+        if (self.computing or self.waiting) and self.process is not None:
+            self.process.interrupt(None)

@@ -14,13 +14,13 @@ from desim.engine.releasing import Releasing
 from desim.engine.requests import Array, Compute, Gather, Heard, Job
 from desim.engine.world import World
 from desim.kernels.network import neighbour_sum
-from desim.kernels.speed import fitting, speeds_into
+from desim.kernels.speed import fitting, seconds_into, speeds_into
 from desim.privacy.ledger import View, plain
 
 Int = NDArray[np.int64]
 OWN = frozenset(
     "who round clock live degree _world _carrier _release _unsent _speed _releases".split()
-    + "_ahead _exposed _covered leaving gone ended".split()
+    + "_ahead _exposed _covered leaving gone ended _past _reported".split()
 )
 
 
@@ -57,6 +57,7 @@ class Cohort(Releasing):
         own["_release"] = np.full(len(who), -1, np.int64)
         own["_unsent"], own["_ahead"], own["_exposed"], own["_covered"] = [], [], False, False
         own["_speed"], own["_releases"] = None, 0
+        own["_past"] = own["_reported"] = 0  # rounds before the first, and those shown
         own["_whole"] = len(who) == world.settings.problem.agents
         own["_all_live"] = True
         graph = world.settings.graph
@@ -89,7 +90,9 @@ class Cohort(Releasing):
     def rounds(self) -> Iterator[int]:
         """Count the cohort's iterations 1, 2, ... until the run ends."""
         limit = self._world.settings.rounds
-        k = 0
+        k = self._past
+        while self._reported < k:  # rounds that were lost on the way show the state of the restart
+            self._show(self._reported + 1, self.x)
         while k < limit and (self._all_live or self.live.any() or self.leaving.any()):
             k += 1
             round_ = np.empty(len(self.who), np.int64)
@@ -121,7 +124,28 @@ class Cohort(Releasing):
         amount[:] = work
         if seconds is not None:
             return Compute(job, inputs, np.full(len(self.who), float(seconds)), amount)
-        return Compute(job, inputs, amount / self.speed(), amount)
+        if self._world.settings.speeds.steady:
+            return Compute(job, inputs, amount / self.speed(), amount)
+        return Compute(job, inputs, self._lasting(amount, self.clock), amount, paced=True)
+
+    def _lasting(self, work: Array, begin: Array) -> Array:
+        """How long (n,) s work (n,) takes from begin (n,) s on."""
+        seconds = np.empty(len(self.who))
+        speeds = self._world.settings.speeds
+        seconds_into(speeds, self.who, self.round, begin, work, seconds)
+        return seconds
+
+    def lasting(self, request: Compute, begin: float) -> float:
+        """How long, in s, a cohort of one computes for `request` if it begins at `begin` s."""
+        if not request.paced or begin == self.clock[0]:
+            return float(request.seconds[0])
+        return float(self._lasting(request.value, np.array([begin]))[0])
+
+    def begin_anew(self, past: int) -> None:
+        """Forget what was under way: the next round is `past` + 1."""
+        self._past, self._ahead, self._unsent = past, [], []
+        self._exposed = self._covered = False
+        self._release = np.full(len(self.who), -1, np.int64)
 
     def depart(self, left: NDArray[np.bool_]) -> None:
         """Agents (n,) where `left` do, send and hear nothing any more."""
@@ -192,9 +216,12 @@ class Cohort(Releasing):
 
     def report(self, models: Array) -> None:
         """Show the agents' own models (n, dim) of this round to the observer, true from now on."""
-        live = self.live
+        self._show(int(self.round[0]), models)
+
+    def _show(self, round_: int, models: Array) -> None:
+        live, self._reported = self.live, round_
         observer: Any = self._world.observer
         if self._all_live:
-            observer.report(self.clock, self.who, int(self.round[0]), models)
+            observer.report(self.clock, self.who, round_, models)
         elif live.any():
-            observer.report(self.clock[live], self.who[live], int(self.round[0]), models[live])
+            observer.report(self.clock[live], self.who[live], round_, models[live])

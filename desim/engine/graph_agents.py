@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from desim.engine.clock import Clock, Device, Steps
 from desim.engine.cohort import Cohort
-from desim.engine.jobs import Jobs
+from desim.engine.jobs import Jobs, Ticket
 from desim.engine.ports import Ports
 from desim.engine.requests import Array, Compute, Gather, Heard
 from desim.engine.waits import Waits
@@ -161,40 +161,60 @@ class Agent:
     def __init__(self, program: Any, world: World, clock: Clock, post: Post, jobs: Jobs, i: int):
         self.world, self.clock, self.post, self.jobs = world, clock, post, jobs
         self.us = Cohort(world, np.array([i]), post)
-        self.device = Device(clock, world, i)
+        churn = world.settings.churn
+        self.forgets = churn is not None and churn.forgets
+        self.device = Device(clock, world, i, restarts=self.forgets)
         self.gathered = 0
+        self.ticket: Ticket | None = None
         self.finished = False
-        self.process = clock.process(self._live(program(self.us)))
+        self.process = clock.process(self._live(program))
         self.device.process = self.process
 
-    def _live(self, generator: Any) -> Steps:
+    def _live(self, program: Any) -> Steps:
+        """Run the program, and again from its beginning whenever the agent loses its memory."""
+        while not self.finished:
+            try:
+                yield from self._run(program(self.us))
+                self.finished = True
+            except simpy.Interrupt:
+                self._forget()
+                yield from self.device.ready(self.post.waits)
+
+    def _run(self, generator: Any) -> Steps:
         answer: Any = None
         while True:
             self.us.clock = np.array([float(self.clock.now)])
             try:
                 request = generator.send(answer)
             except StopIteration:
-                self.finished = True
                 return
             if self.world.observer.failed:
                 raise self.world.observer.failed
             if self.us.gone[0]:
-                self.finished = True
                 return
             if isinstance(request, Compute):
                 answer = yield from self._compute(request)
             else:
                 answer = yield from self._gather(request)
 
+    def _forget(self) -> None:
+        """All is lost but what has come since and was not read, and how many messages went out."""
+        box, sent = self.post.boxes[int(self.us.who[0])], int(self.post.sent[self.us.who[0]])
+        if self.ticket is not None:
+            self.jobs.drop(self.ticket)
+        box.complete, self.gathered = None, sent
+        self.us.begin_anew(sent)
+
     def _compute(self, request: Compute) -> Steps:
-        us, seconds = self.us, float(request.seconds[0])
+        us = self.us
         i, round_ = int(us.who[0]), int(us.round[0])
-        if seconds == np.inf:
-            self.post.waits.endless(float(self.clock.now), i, round_)
-        ticket = self.jobs.begin(request.job, us, request.inputs)
-        yield from self.device.work(seconds, round_)
+        self.ticket = self.jobs.begin(request.job, us, request.inputs)
+        _, seconds = yield from self.device.work(
+            lambda begin: us.lasting(request, begin), round_, self.post.waits
+        )
         now, value = float(self.clock.now), float(request.value[0])
         self.world.log.add(Kind.COMPUTE, UPLINK, i, round_, now, seconds=seconds, value=value)
+        ticket, self.ticket = self.ticket, None
         return self.jobs.result(ticket)
 
     def _gather(self, request: Gather) -> Steps:
@@ -202,22 +222,29 @@ class Agent:
         box, begin = self.post.boxes[i], float(self.clock.now)
         self.gathered += 1
         number = self.gathered
-        if not request.newest and not box.has(number):
-            box.wanted, box.complete = number, self.clock.event()
+        self.device.waiting = self.forgets
+        try:
+            if not request.newest and not box.has(number):
+                yield from self._wait(box, number, request.within)
             if request.within < np.inf:
-                yield box.complete | self.clock.timeout(request.within)
-                box.complete = None
-            else:
-                yield box.complete
-        if request.within < np.inf:
-            yield self.clock.last()
-        yield from self.device.ready()
+                yield self.clock.last()
+            yield from self.device.ready(self.post.waits)
+        finally:
+            self.device.waiting = False
         fresh = box.newest() if request.newest else box.read(number)
         now = float(self.clock.now)
         self.world.log.add(
             Kind.AGGREGATE, DISTANT, i, round_, now, seconds=now - begin, value=float(fresh.sum())
         )
         return _heard(box, fresh)
+
+    def _wait(self, box: Mailbox, number: int, within: float) -> Steps:
+        box.wanted, box.complete = number, self.clock.event()
+        if within < np.inf:
+            yield box.complete | self.clock.timeout(within)
+            box.complete = None
+        else:
+            yield box.complete
 
 
 def play(program: Any, world: World) -> float:
@@ -227,8 +254,7 @@ def play(program: Any, world: World) -> float:
     agents = [
         Agent(program, world, clock, post, jobs, i) for i in range(world.settings.problem.agents)
     ]
-    churning = 0 if world.settings.churn is None else len(agents)
-    more = clock.play(world, lambda: all(a.finished for a in agents), churning)
+    more = clock.play(world, lambda: all(a.finished for a in agents))
     if all(a.finished for a in agents) or world.reached:
         return float(clock.now)
     if not more and not world.settings.over:

@@ -48,6 +48,10 @@ class Jobs:
         self.pending.append(ticket)
         return ticket
 
+    def drop(self, ticket: Ticket) -> None:
+        """Nobody will ask for the result of this job."""
+        self.pending = [other for other in self.pending if other is not ticket]
+
     def result(self, ticket: Ticket) -> Array:
         """Return the result of a job; if it has not run, run it and all pending of its kind."""
         if ticket.result is None:

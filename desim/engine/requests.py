@@ -15,13 +15,15 @@ Job = Callable[..., Array]
 class Compute:
     """Run job(us, *inputs), a pure function of rows; it takes `seconds` (n,) of each agent's time.
 
-    value (n,): what the log shows for it (samples, or nan).
+    value (n,): what the log shows for it (samples, or nan). paced: the agent's speed makes the
+    seconds, so that another beginning may make others.
     """
 
     job: Job
     inputs: tuple[Array, ...]
     seconds: Array
     value: Array
+    paced: bool = False
 
 
 @dataclass(frozen=True)

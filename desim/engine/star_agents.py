@@ -3,19 +3,18 @@
 Every message is a SimPy event, a deadline is a SimPy condition, and churn interrupts computations.
 """
 
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 import simpy
 
-from desim.engine.clock import Clock, Device, Steps
+from desim.engine.clock import Clock, Steps
 from desim.engine.hub import Hub, Int
 from desim.engine.ports import Ports
 from desim.engine.requests import Array
+from desim.engine.star_client import Client, Letter
 from desim.engine.waits import Waits
 from desim.engine.world import Exhausted, World
 from desim.errors import Deadlock
@@ -23,26 +22,6 @@ from desim.kernels.clients import release_id
 from desim.kernels.network import transmit_one
 from desim.kernels.record import UPLINK, Kind
 from desim.kernels.speed import speeds_into
-
-
-@dataclass(frozen=True)
-class Letter:
-    """A call as an agent receives it: how long the job takes, and what the reply costs."""
-
-    round_: int
-    exchange: int
-    seconds: float
-    bits: int
-    terms: tuple[Any, ...]
-    price: Array  # what is taken from the agent's budget for it
-
-
-@dataclass
-class Coming:
-    """A message that is on its way to an agent, or waits there for one that was sent before."""
-
-    arrive: Callable[[], None]
-    here: bool = False
 
 
 class AgentStation:
@@ -57,6 +36,8 @@ class AgentStation:
         self.enough: simpy.Event | None = None
         self.hub: Hub | None = None
         self.finished = False
+        self.begun: dict[str, Array] | None = None  # the agents' state at the start
+        self.anew: set[int] = set()  # agents whose next job begins with that state
         self.clients = [Client(self, i) for i in range(agents)]
         self.ports = [
             Ports(world, clock, links, [0] * agents, side) if links.contention else None
@@ -76,6 +57,8 @@ class AgentStation:
         speeds_into(world.settings.speeds, who, rounds, speed)
         mechanism, view, amounts = hub.terms.compiled
         durations = work[who] / speed
+        if self.begun is None and world.settings.churn is not None and world.settings.churn.forgets:
+            self.begun = {name: rows.copy() for name, rows in world.state.items()}
         for i, seconds in zip(who.tolist(), durations, strict=True):
             world.log.add(Kind.ACTIVATE, 0, i, hub.round, self.now)
             hub.calls.pending[i], hub.calls.round_[i] = 1, hub.round
@@ -84,7 +67,9 @@ class AgentStation:
             self.waits[i] = Waits()
             terms = mechanism, view, *amounts[:, i].tolist()
             price = np.zeros(2) if hub.spending is None else hub.spending.prices[:, i].copy()
-            letter = Letter(hub.round, hub.exchange, float(seconds), reply_bits, terms, price)
+            letter = Letter(
+                hub.round, hub.exchange, float(seconds), float(work[i]), reply_bits, terms, price
+            )
             receive = partial(self.clients[i].receive, letter)
             if self.carry(True, i, hub.round, hub.exchange, bits, -1, receive):
                 if world.filter is not None:
@@ -214,63 +199,15 @@ class AgentStation:
                 self.lost.clear()
             who = np.array(sorted(self.arrived), np.int64)
             self.arrived.clear()
+            self._forget(who)
             answer = hub.accept(who, opened)
 
-
-class Client:
-    """One agent's process: it takes calls from its mailbox, one at a time."""
-
-    def __init__(self, station: AgentStation, agent: int) -> None:
-        self.station, self.agent = station, agent
-        self.device = Device(station.clock, station.world, agent)
-        self.mailbox: simpy.Store = simpy.Store(station.clock)
-        self.latest = 0.0  # when the latest call is taken; calls are taken in order
-        self.coming: deque[Coming] = deque()  # those on their way where messages share bandwidth
-        self.device.process = station.clock.process(self._live())
-
-    def receive(self, letter: Letter) -> None:
-        """A call arrives: it interrupts an older one where the policy says so, else it waits."""
-        policy = self.station.world.settings.policy
-        if policy.interrupts and self.mailbox.items:
-            self.station.void(self.agent, self.mailbox.items)
-            self.mailbox.items.clear()
-        device = self.device
-        if policy.interrupts and device.computing and self.station.now < device.until:
-            assert device.process is not None
-            device.process.interrupt(letter)
-        else:
-            self.mailbox.put(letter)
-
-    def take(self, message: Coming) -> None:
-        """A message is here; those sent before it come first."""
-        message.here = True
-        while self.coming and self.coming[0].here:
-            self.coming.popleft().arrive()
-
-    def _live(self) -> Steps:
-        letter: Letter | None = None
-        while True:
-            if letter is None:
-                letter = yield self.mailbox.get()
-                while self.mailbox.items:
-                    self.station.void(self.agent, [letter])
-                    letter = self.mailbox.items.pop(0)
-            assert letter is not None
-            if letter.seconds == np.inf:
-                waits = self.station.waits[self.agent]
-                waits.endless(self.station.now, self.agent, letter.round_)
-            try:
-                begin = yield from self.device.work(letter.seconds, letter.round_)
-            except simpy.Interrupt as newer:
-                self.station.void(self.agent, [letter])
-                letter = newer.cause
-                continue
-            now = self.station.now
-            self.station.world.log.add(
-                Kind.COMPUTE, UPLINK, self.agent, letter.round_, now, seconds=now - begin
-            )
-            self.station.reply(self.agent, letter)
-            letter = None
+    def _forget(self, who: Int) -> None:
+        """Agents among who (n,) that lost their state before this job begin with their first."""
+        lost = [i for i in who.tolist() if i in self.anew]
+        self.anew.difference_update(lost)
+        for name, rows in (self.begun or {}).items():
+            self.world.state[name][lost] = rows[lost]
 
 
 def play(program: Any, world: World) -> float:
@@ -278,8 +215,7 @@ def play(program: Any, world: World) -> float:
     clock = Clock()
     station = AgentStation(world, clock)
     clock.process(station.coordinate(program))
-    churning = 0 if world.settings.churn is None else world.settings.problem.agents
-    more = clock.play(world, lambda: station.finished, churning)
+    more = clock.play(world, lambda: station.finished)
     if station.finished:
         return float(clock.now)
     if not more:

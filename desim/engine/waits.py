@@ -36,6 +36,16 @@ class Waits:
             )
         )
 
+    def away(self, time: float, agent: int) -> None:
+        """An agent is needed that has left for good."""
+        self.roots.append(
+            (
+                time,
+                f"agent {agent} is needed at {time:.6g} s, but has left and never comes back; "
+                "churn.trace ends so: use end: loop, or a policy with a deadline",
+            )
+        )
+
     def note_graph(self, request: Any, us: Any, before: Any, wires: Any) -> None:
         """Note the agents that this request of the cohort engine has stopped for good."""
         for i in np.flatnonzero((us.clock == np.inf) & (before < np.inf)):

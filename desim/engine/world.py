@@ -8,12 +8,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.distributions import Distribution
 from desim.engine.observer import Observer
 from desim.errors import RunError
 from desim.kernels.network import Links
 from desim.kernels.speed import Speeds
 from desim.log.rows import EventLog
+from desim.network.churn import Churn
 from desim.network.topology import Graph
 from desim.participation import Participation
 from desim.policy import Policy
@@ -58,14 +58,6 @@ class Progress:
 
 class Exhausted(Exception):
     """The privacy budget ends the run of a coordinator method now."""
-
-
-@dataclass(frozen=True)
-class Churn:
-    """Alternating up and down times s of every agent, drawn at addresses; all start up."""
-
-    up: Distribution
-    down: Distribution
 
 
 @dataclass(frozen=True)

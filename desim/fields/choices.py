@@ -28,7 +28,8 @@ class OrElse:
         """The type's own schema with the short forms before it."""
         own = handler(core)
         about = own.pop("description", None)
-        item = [own["items"]] if self.single else []
+        lists = [one for one in (own, *own.get("anyOf", ())) if "items" in one]
+        item = [one["items"] for one in lists] if self.single else []
         schema: JsonSchemaValue = {"anyOf": [*self.options, *item, own]}
         return {**schema, "description": about} if about else schema
 

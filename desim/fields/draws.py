@@ -12,6 +12,7 @@ from desim.distributions import (
     GAMMA,
     LOGNORMAL,
     NORMAL,
+    SHIFTED,
     UNIFORM,
     Distribution,
 )
@@ -25,6 +26,7 @@ FORMS = {
     "lognormal": "[median, sigma]",
     "exponential": "mean",
     "gamma": "[mean, shape]",
+    "shifted_exponential": "[least, mean of what comes on top]",
 }
 CODES = {
     "uniform": UNIFORM,
@@ -32,6 +34,7 @@ CODES = {
     "lognormal": LOGNORMAL,
     "exponential": EXPONENTIAL,
     "gamma": GAMMA,
+    "shifted_exponential": SHIFTED,
 }
 
 
@@ -47,7 +50,7 @@ def distribution(value: object, read: Reader) -> Distribution:
     if not isinstance(numbers, list | tuple) or len(numbers) != 2:
         raise ValueError(f"{name}: {refusal(numbers, FORMS[name])}")
     first = _finite(numbers[0], read)
-    if name in ("uniform", "normal"):
+    if name in ("uniform", "normal", "shifted_exponential"):
         second = _finite(numbers[1], read)
     else:
         second = nonnegative(numbers[1]) if name == "lognormal" else positive(numbers[1])

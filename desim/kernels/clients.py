@@ -7,7 +7,7 @@ import numpy as np
 from desim.jit import inline, lean_inline, lean_kernel
 from desim.kernels.network import Links, transmit
 from desim.kernels.record import UPLINK, Kind, Rows, write
-from desim.kernels.speed import Speeds, speed_of
+from desim.kernels.speed import Speeds, seconds_for
 
 ACTIVATE, COMPUTE, ABORT, RELEASE = (
     int(k) for k in (Kind.ACTIVATE, Kind.COMPUTE, Kind.ABORT, Kind.RELEASE)
@@ -153,7 +153,7 @@ def call(who, now, round_, exchange, bits, reply_bits, work, defer, terms, devic
         whole[MECHANISM, i], whole[SEEN_BY, i] = mechanism, seen_by
         real[SENSITIVITY, i], real[SCALE, i] = amounts[0, i], amounts[1, i]
         real[SAMPLING, i] = amounts[2, i]
-        finish = begin + work[i] / speed_of(speeds, i, round_)
+        finish = begin + seconds_for(speeds, i, round_, begin, work[i])
         real[BEGIN, i], real[FINISH, i] = begin, finish
         if not defer:
             real[DUE, i] = settle(calls, i, np.inf, uplinks, rows, charges)

@@ -32,16 +32,16 @@ class RateTraces:
     shuffled: bool
     shifted: bool
 
-    def played(self, device: Int, seed: int) -> tuple[Int, Array]:
+    def played(self, device: Int, seed: int, stream: Stream = Stream.LINK) -> tuple[Int, Array]:
         """Begin and end (2, n) of the trace of each device (n,), and where it begins there, s."""
         traces = len(self.first) - 1
         which = device % traces
         if self.shuffled:
-            which = keys.integers(seed, Stream.LINK, traces, agent=device, step=TRACE)[..., 0]
+            which = keys.integers(seed, stream, traces, agent=device, step=TRACE)[..., 0]
         plays = np.array([self.first[which], self.first[which + 1] - 1])
         offset = np.zeros(len(device))
         if self.shifted:
-            share = keys.uniforms(seed, Stream.LINK, agent=device, step=OFFSET)[..., 0]
+            share = keys.uniforms(seed, stream, agent=device, step=OFFSET)[..., 0]
             offset = share * self.samples[0, plays[1]]
         return plays, offset
 
@@ -67,15 +67,27 @@ def rate_traces(
     the first sample. fields: which of them, default all; unit: bit/s of a 1 in the file. InputError
     at `where` for times that do not increase, rates that are negative, NaN or never above 0.
     """
+    parts = traces(path, fields, unit, where)
+    for name, samples in parts.items():
+        rate = samples[1, :-1]
+        if not rate.any() or (not loops and rate[-1] == 0.0):
+            text = f"found rate 0 {'at the end' if rate.any() else 'throughout'} of {name}"
+            allowed = "a trace that sends at last, or end: loop"
+            raise InputError(f"{where}: {text}; allowed: {allowed}")
+    first = np.cumsum([0, *(part.shape[1] for part in parts.values())])
+    whole = np.concatenate(list(parts.values()), axis=1)
+    return RateTraces(whole, first, loops, shuffled, shifted)
+
+
+def traces(path: Path, fields: Sequence[str], unit: float, where: str) -> dict[str, Array]:
+    """Samples (3, k + 1) of the traces of a file, by name; see `rate_traces`."""
     found = arrays(path, where)
     if path.suffix != ".npz":
         found = _columns(found, where)
     chosen = select(found, fields or list(found), where)
-    parts = [_sampled(table, unit, loops, where, name) for name, table in chosen.items()]
-    if not parts:
+    if not chosen:
         raise InputError(f"{where}: {path} holds no array of numbers; allowed: at least one trace")
-    first = np.cumsum([0, *(part.shape[1] for part in parts)])
-    return RateTraces(np.concatenate(parts, axis=1), first, loops, shuffled, shifted)
+    return {name: _sampled(table, unit, where, name) for name, table in chosen.items()}
 
 
 def _columns(found: dict[str, Array], where: str) -> dict[str, Array]:
@@ -87,7 +99,7 @@ def _columns(found: dict[str, Array], where: str) -> dict[str, Array]:
     return {name: np.column_stack([time, rate]) for name, rate in found.items() if name != "time"}
 
 
-def _sampled(table: Array, unit: float, loops: bool, where: str, name: str) -> Array:
+def _sampled(table: Array, unit: float, where: str, name: str) -> Array:
     """One trace as samples (3, k + 1)."""
     if table.ndim != 2 or table.shape[1] != 2 or not len(table):
         text = f"found {name} of shape {table.shape}; allowed: rows of (time s, rate)"
@@ -102,9 +114,6 @@ def _sampled(table: Array, unit: float, loops: bool, where: str, name: str) -> A
         following = f", and then {time[k + 1]:g}" if k + 1 < len(time) else ""
         text = f"found time {time[k]:g} s in row {k} of {name}{following}"
         raise InputError(f"{where}: {text}; allowed: times that increase")
-    if not rate.any() or (not loops and rate[-1] == 0.0):
-        text = f"found rate 0 {'at the end' if rate.any() else 'throughout'} of {name}"
-        raise InputError(f"{where}: {text}; allowed: a trace that sends at last, or end: loop")
     lasts = np.append(np.diff(time), time[-1] - time[-2] if len(time) > 1 else 1.0)
     samples = np.zeros((3, len(time) + 1))
     samples[0, 1:] = np.append(time[1:] - time[0], time[-1] - time[0] + lasts[-1])

@@ -9,13 +9,12 @@ from desim.algorithms.method import Ingredients
 from desim.cache import cache_home
 from desim.data import read
 from desim.engine.play import Observation, Simulation
-from desim.engine.world import Churn, Settings
+from desim.engine.world import Settings
 from desim.errors import InputError, refusal
 from desim.fairness import MEASURES, lacking
 from desim.kernels.network import Links
 from desim.network.topology import Graph, from_edges, generate, read_graphml
 from desim.optimum import centralised_optimum
-from desim.participation import Bernoulli, Everybody, Participation, Schedule, UniformSubset
 from desim.policy import Policy
 from desim.privacy.budget import Budget
 from desim.privacy.mechanisms import Noise
@@ -64,7 +63,7 @@ def _build(scenario: Scenario) -> Simulation:
         problem=problem,
         initial=initial(scenario, problem.agents, problem.dim),
         speeds=conditions.speeds(),
-        participation=_participation(scenario, n),
+        participation=conditions.participation(),
         policy=_policy(scenario),
         rounds=np.inf if stop.rounds is None else stop.rounds,
         horizon=np.inf if stop.time is None else stop.time,
@@ -73,7 +72,7 @@ def _build(scenario: Scenario) -> Simulation:
         links=links,
         uplinks=conditions.links(everybody, hub, "uplink") if star else None,
         downlinks=conditions.links(hub, everybody, "downlink") if star else None,
-        churn=None if scenario.churn is None else Churn(scenario.churn.up, scenario.churn.down),
+        churn=conditions.churn(),
         budget=_budget(scenario),
     )
     engine, why = _engine(scenario)
@@ -187,18 +186,6 @@ def _policy(scenario: Scenario) -> Policy:
     if kind == "each" and not _between_peers(scenario):
         return Policy("buffer", 1, late)
     return Policy(kind, policy.value or 0.0, late)
-
-
-def _participation(scenario: Scenario, agents: int) -> Participation:
-    chosen = scenario.participation
-    match chosen.kind:
-        case "bernoulli":
-            return Bernoulli(agents, chosen.value, scenario.seed)
-        case "uniform":
-            return UniformSubset(agents, chosen.value, scenario.seed)
-        case "schedule":
-            return Schedule([np.array(sorted(set(one)), np.int64) for one in chosen.value])
-    return Everybody(agents)
 
 
 def _check(scenario: Scenario, problem: Problem, noise: Noise | None) -> None:

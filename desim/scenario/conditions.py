@@ -4,14 +4,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim import units
-from desim.compute import MeasuredSpeeds, measured_speeds, speed_model
+from desim.compute import NOTHING, Drawn, MeasuredSpeeds, Slowness, measured_speeds, speed_model
 from desim.distributions import Distribution
 from desim.errors import InputError
 from desim.kernels.network import FAIR, FIFO, NONE, Links
 from desim.kernels.speed import Speeds
+from desim.network.churn import Churn, daily, renewal, state_traces, traced
 from desim.network.latencies import latencies, sites
 from desim.network.links import Differing, LinkModel, make_links
 from desim.network.traces import RateTraces, rate_traces
+from desim.participation import (
+    Bernoulli,
+    Everybody,
+    Participation,
+    Schedule,
+    UniformSubset,
+    recorded,
+)
 from desim.scenario.measured_section import BandwidthTrace, SpeedTrace, lasting, scale
 from desim.scenario.schema import Scenario
 
@@ -29,16 +38,19 @@ class Conditions:
 
     def speeds(self) -> Speeds:
         """How fast the agents compute."""
-        compute, slow = self.scenario.compute, self.scenario.compute.slow
-        law = compute.speed
-        return speed_model(
-            self._speeds(law) if isinstance(law, SpeedTrace) else law,
-            slow.fraction,
-            slow.factor,
-            compute.redraw == "round",
-            self.agents,
-            self.scenario.seed,
-        )
+        compute = self.scenario.compute
+        law, redraw = compute.speed, compute.redraw == "round"
+        if isinstance(law, SpeedTrace):
+            found = self._paces(law) if law.order == "time" else self._speeds(law)
+            return speed_model(found, self._slowness(), redraw, self.agents, self.scenario.seed)
+        drawn = Drawn(law) if law is not None else Drawn(compute.time or NOTHING, inverse=True)
+        return speed_model(drawn, self._slowness(), redraw, self.agents, self.scenario.seed)
+
+    def _slowness(self) -> Slowness:
+        slow, spells = self.scenario.compute.slow, self.scenario.compute.spells
+        if spells is None:
+            return Slowness(slow.fraction, slow.factor)
+        return Slowness(slow.fraction, slow.factor, spells.factor, spells.every, spells.lasting)
 
     def _speeds(self, trace: SpeedTrace) -> MeasuredSpeeds:
         per, rounds = trace.unit, self.scenario.stop.rounds
@@ -48,6 +60,7 @@ class Conditions:
             trace.field,
             scale(per, units.seconds if durations else units.rate),
             durations,
+            trace.median,
             shuffled=trace.assign == "random",
             in_turn=trace.order == "measured",
             loops=trace.end == "loop",
@@ -57,6 +70,68 @@ class Conditions:
             lasts = f"{found.shortest} rounds"
             _outlives(rounds is None or rounds > found.shortest, "compute.speed", lasts, "rounds")
         return found
+
+    def _paces(self, trace: SpeedTrace) -> RateTraces:
+        """Speeds over time."""
+        found = rate_traces(
+            trace.trace,
+            trace.field,
+            scale(trace.unit, units.rate),
+            loops=trace.end == "loop",
+            shuffled=trace.assign == "random",
+            shifted=trace.offset == "random",
+            where="compute.speed",
+        )
+        self._lasts(found, trace.end, "compute.speed")
+        return found
+
+    def participation(self) -> Participation:
+        """Who is active in which round."""
+        chosen, agents, seed = self.scenario.participation, self.agents, self.scenario.seed
+        match chosen.kind:
+            case "bernoulli":
+                return Bernoulli(agents, chosen.value, seed)
+            case "uniform":
+                return UniformSubset(agents, chosen.value, seed)
+            case "schedule":
+                return Schedule([np.array(sorted(set(one)), np.int64) for one in chosen.value])
+            case "trace":
+                where, rounds = "participation.trace", self.scenario.stop.rounds
+                sets = recorded(chosen.value, agents, where)
+                ends = rounds is None or rounds > len(sets)
+                _outlives(ends and chosen.end == "error", where, f"{len(sets)} rounds", "rounds")
+                return Schedule(sets, chosen.end == "loop")
+        return Everybody(agents)
+
+    def churn(self) -> Churn | None:
+        """When agents are away, and what that costs them."""
+        said, agents, seed = self.scenario.churn, self.agents, self.scenario.seed
+        if said is None:
+            return None
+        if said.up is not None and said.down is not None:
+            calendar = renewal(said.up, said.down, agents, seed)
+        elif said.daily is not None:
+            calendar = daily(said.daily.up, said.daily.start, said.daily.day, agents, seed)
+        else:
+            assert said.trace is not None
+            states = state_traces(
+                said.trace,
+                said.field or (),
+                loops=said.end == "loop",
+                shuffled=said.assign == "random",
+                shifted=said.offset == "random",
+                where="churn.trace",
+            )
+            self._lasts(states, str(said.end), "churn.trace")
+            calendar = traced(states, agents, seed)
+        return Churn(calendar, said.memory == "lost", said.messages == "lost")
+
+    def _lasts(self, found: RateTraces, end: str, where: str) -> None:
+        """Raise InputError if a trace may not end and does so before the run."""
+        horizon = self.scenario.stop.time
+        if end == "error":
+            ends = horizon is None or horizon > found.shortest
+            _outlives(ends, where, f"{found.shortest:.6g} s", "time")
 
     def links(self, source: Int, target: Int, which: str = "link") -> Links:
         """The links source[e] -> target[e] (-1: coordinator); which: link, uplink or downlink."""
@@ -106,11 +181,8 @@ class Conditions:
                 shifted=trace.offset == "random",
                 where=where,
             )
-        found, horizon = self.read[written], self.scenario.stop.time
-        if trace.end == "error":
-            ends = horizon is None or horizon > found.shortest
-            _outlives(ends, where, f"{found.shortest:.6g} s", "time")
-        return found
+        self._lasts(self.read[written], trace.end, where)
+        return self.read[written]
 
     def _measured(self, source: Int, target: Int, star: bool) -> Array | None:
         """Latencies (links,) s out of the matrix, None without one."""

@@ -9,11 +9,12 @@ from typing import Any
 
 from desim.fields import Local
 from desim.scenario.data_section import Npz, Synthetic
+from desim.scenario.device_consistency import churn_fits, memory_fits, paces_fit
 from desim.scenario.link_consistency import contention_fits, differing_fit, losses_fit, medium_fits
 from desim.scenario.link_section import LinkChange
 from desim.scenario.method_section import Algorithm, Participation, Policy
 from desim.scenario.model_consistency import models_fit, optimum_exists, steps_known
-from desim.scenario.network_section import Churn, Network
+from desim.scenario.network_section import Network
 from desim.scenario.observe_section import Observe, Stop
 from desim.scenario.privacy_consistency import (
     composition_plannable,
@@ -210,12 +211,6 @@ def local_training_fits(problem: Problem, algorithm: Algorithm) -> Found:
         yield (*here, "batch"), text
 
 
-def churn_fits(churn: Churn | None, engine: str) -> Found:
-    """Agents that leave in the middle of a computation need the engine of processes."""
-    if churn is not None and engine == "cohort":
-        yield ("engine",), "found cohort with churn; allowed with churn: agents, auto"
-
-
 def steps_fit(algorithm: Algorithm, policy: Policy, network: Network, engine: str) -> Found:
     """Agents of a graph that do not wait are in different iterations."""
     graph = algorithm.method.kind_on(network.topology.kind) == "graph"
@@ -273,6 +268,8 @@ CHECKS: tuple[Callable[..., Any], ...] = (
     schedule_fits,
     view_fits,
     churn_fits,
+    memory_fits,
+    paces_fit,
     steps_fit,
     metrics_fit,
     optimum_exists,

@@ -18,7 +18,7 @@ from pydantic_core import CoreSchema, core_schema
 from desim import units
 from desim.distributions import Distribution
 from desim.errors import refusal
-from desim.fields import BandwidthDist, File, RateDist, Several, Strict, Text, Whole
+from desim.fields import BandwidthDist, File, Rate, RateDist, Several, Strict, Text, Whole
 from desim.fields.choices import OrElse
 from desim.fields.draws import written
 from desim.fields.numbers import text, whole
@@ -47,7 +47,8 @@ def lasting(unit: str) -> bool:
     return "/" not in unit
 
 
-def _names(value: object) -> object:
+def names(value: object) -> object:
+    """One name as a list of it."""
     return (value,) if isinstance(value, str) else value
 
 
@@ -56,7 +57,7 @@ class Trace(Strict):
 
     trace: File
     """npz or csv file of measured values"""
-    field: Annotated[Several[Text], BeforeValidator(_names), OrElse((), single=True)] = ()
+    field: Annotated[Several[Text], BeforeValidator(names), OrElse((), single=True)] = ()
     """names of arrays in an npz, of columns in a csv; default: all of them"""
     assign: Literal["random", "in-order"] = "random"
     """which agent's they are: each draws one array or row, or takes its own in turn"""
@@ -82,14 +83,38 @@ class BandwidthTrace(Trace):
 
 
 class SpeedTrace(Trace):
-    """Measured speeds, or durations of one gradient: rows of a matrix are devices."""
+    """Measured speeds, scores, or durations of one gradient: rows of a matrix are devices.
+
+    order time: rows (time in s, speed), a speed that changes during a computation.
+    """
 
     unit: Annotated[Text, BeforeValidator(lambda v: _unit(v, units.rate, units.seconds))] = "/s"
     """what a 1 means: gradients per time, or (ms, s) the duration of one"""
-    order: Literal["random", "measured"] = "random"
-    """whether a speed is drawn among the agent's, or a round takes the next one"""
+    median: Rate | None = None
+    """instead of unit, for benchmark scores: the speed of the median of all values"""
+    order: Literal["random", "measured", "time"] = "random"
+    """whether a speed is drawn among the agent's, a round takes the next one, or times are given"""
     end: Literal["loop", "hold", "error"] = "loop"
-    """order measured, after the last: from the first again, the last, or the run must end before"""
+    """order measured or time, after the last: the first again, the last, or the run ends before"""
+    offset: Literal["none", "random"] = "none"
+    """order time, end loop: whether agents begin at random places of their traces"""
+
+    @classmethod
+    def mapping(cls, data: object) -> Mapping[str, Any]:
+        """What was written, if its keys agree."""
+        found = super().mapping(data)
+        if "median" in found and found.get("unit", "/s") != "/s":
+            raise ValueError("found unit and median; allowed: only one of them")
+        timed = found.get("order") == "time"
+        if "median" in found and timed:
+            raise ValueError("found median with order time; allowed: unit")
+        if timed and isinstance(found.get("unit"), str) and lasting(found["unit"]):
+            unit = found["unit"]
+            raise ValueError(f"found unit {unit} with order time; allowed: a rate such as /s")
+        shifted = found.get("offset", "none") != "none"
+        if shifted and not (timed and found.get("end", "loop") == "loop"):
+            raise ValueError("found offset random; allowed: with order time and end loop")
+        return found
 
 
 def _places(value: object) -> object:
@@ -171,7 +196,9 @@ class _Measured:
 
 
 def _plain(value: Distribution | Trace) -> Any:
-    return written(value) if isinstance(value, Distribution) else value.model_dump()
+    return (
+        written(value) if isinstance(value, Distribution) else value.model_dump(exclude_none=True)
+    )
 
 
 if TYPE_CHECKING:

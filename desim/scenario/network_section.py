@@ -1,25 +1,22 @@
-"""The sections `network`, `compute` and `churn`: what takes time, and who is away."""
+"""The section `network`: the graph, and what a message meets."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, model_validator
+from pydantic import BeforeValidator
 
-from desim.distributions import CONSTANT, Distribution
 from desim.errors import refusal
 from desim.fields import (
     Count,
-    DurationDist,
     File,
     Form,
-    Fraction,
     Several,
     Share,
     Strict,
 )
 from desim.fields.numbers import number, whole
 from desim.scenario.link_section import Contention, Link, LinkChange, LinkOf
-from desim.scenario.measured_section import LatencyMatrix, SpeedLaw, SpeedTrace
+from desim.scenario.measured_section import LatencyMatrix
 
 
 def _pair(value: object, allowed: str) -> list[Any] | tuple[Any, ...]:
@@ -117,51 +114,3 @@ class Network(Strict):
     def down(self) -> Link:
         """The link from the coordinator to an agent."""
         return self.downlink.applied(self.link)
-
-
-def _slowdown(value: object) -> float:
-    return number(value, "a number >= 1, by which the speed is divided", lambda x: x >= 1)
-
-
-class Slow(Strict):
-    """Agents that are slower than the rest for the whole run."""
-
-    fraction: Fraction = 0.0
-    """share of the agents, drawn at random"""
-    factor: Annotated[float, BeforeValidator(_slowdown)] = 1.0
-    """their speed is divided by this"""
-
-
-class Compute(Strict):
-    """How fast agents compute, in gradients of one row per second."""
-
-    speed: SpeedLaw = "1000 /s"  # type: ignore[assignment]
-    """gradients of one row in a second; inf: computing takes no time; {trace: file, ...}"""
-    redraw: Literal["run", "round"] = "run"
-    """when a random speed is drawn: once for each agent, or every round"""
-    slow: Slow = Slow()
-    """a set of slow agents: {fraction: 20 %, factor: 4}"""
-
-    @model_validator(mode="after")
-    def _turns(self) -> "Compute":
-        in_turn = isinstance(self.speed, SpeedTrace) and self.speed.order == "measured"
-        if in_turn and self.redraw != "round":
-            raise ValueError("speed: found order measured with redraw run; allowed: redraw round")
-        return self
-
-
-class Churn(Strict):
-    """Agents that leave and come back: none, or how long they stay up and down."""
-
-    later = {"trace": "churn from a trace; give up and down as distributions instead"}
-
-    up: DurationDist
-    """time until an agent leaves"""
-    down: DurationDist
-    """time until it comes back"""
-
-    @model_validator(mode="after")
-    def _moves(self) -> "Churn":
-        if self.up == Distribution(CONSTANT, 0.0):
-            raise ValueError("up: found 0; allowed: a duration > 0, or a distribution")
-        return self

@@ -8,10 +8,10 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from desim.errors import refusal
 from desim.fields import File, Several, Strict, Text
-from desim.fields.choices import OrElse
 from desim.fields.numbers import whole
+from desim.scenario.device_section import Compute, MaybeChurn
 from desim.scenario.method_section import AlgorithmSection, Participation, Policy
-from desim.scenario.network_section import Churn, Compute, Network
+from desim.scenario.network_section import Network
 from desim.scenario.observe_section import Observe, Stop
 from desim.scenario.privacy_section import Privacy
 from desim.scenario.problem_section import Problem
@@ -28,12 +28,6 @@ def _name(value: object) -> str:
     if isinstance(value, str) and good and value not in (".", ".."):
         return value
     raise ValueError(refusal(value, "text that can name a directory"))
-
-
-def _churn(value: object) -> object:
-    if isinstance(value, str) and value != "none":
-        raise ValueError(refusal(value, "none, or {up: duration, down: duration}"))
-    return None if value == "none" else value
 
 
 class Scenario(Strict):
@@ -60,8 +54,8 @@ class Scenario(Strict):
     """graph and links; or the name of a file in networks/, or {include: name, ...}"""
     compute: Compute = Compute()
     """how fast agents compute"""
-    churn: Annotated[Churn | None, BeforeValidator(_churn), OrElse(({"enum": ["none"]},))] = None
-    """agents that leave and come back: none, or {up: duration, down: duration}"""
+    churn: MaybeChurn = None
+    """agents that leave and come back: none, {up: .., down: ..}, {trace: file} or {daily: ..}"""
     privacy: Privacy | None = None
     """noise, and the terms in which privacy is stated; default: no noise"""
     observe: Observe = Observe()

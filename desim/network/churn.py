@@ -1,0 +1,107 @@
+"""When agents are up and down: what a scenario says, as calendars that kernels read."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from desim.distributions import UNIFORM, Distribution, draw
+from desim.errors import InputError
+from desim.kernels.phases import ALTERNATING, DAILY, TRACED, Calendar
+from desim.keys import Stream, seed_word
+from desim.network.traces import RateTraces, traces
+
+START = 3  # sub-counter of the draw of a day's start, apart from those of traces and turns
+Law = tuple[int, float, float]
+NEVER: Law = (0, 1.0, 0.0)
+
+
+@dataclass(frozen=True)
+class Churn:
+    """When agents are up, and what it costs them to be down.
+
+    forgets: one that leaves loses its state; drops: messages that arrive at an agent that is down
+    are lost, else they wait there.
+    """
+
+    calendar: Calendar
+    forgets: bool = False
+    drops: bool = False
+
+
+def renewal(up: Distribution, down: Distribution, agents: int, seed: int) -> Calendar:
+    """Times up and down s in turn, drawn one after the other; all agents begin up."""
+    return _calendar(ALTERNATING, seed, agents, laws=(_plain(up), _plain(down)))
+
+
+def daily(
+    up: Distribution, start: Distribution | None, day: float, agents: int, seed: int
+) -> Calendar:
+    """Up once a day of `day` s, for a time `up` drawn every day.
+
+    start: when in the day, drawn once for each agent, by default uniformly.
+    """
+    law = start or Distribution(UNIFORM, 0.0, day)
+    at = draw(law, seed, Stream.CHURN, agent=np.arange(agents), step=START)
+    return _calendar(DAILY, seed, agents, laws=(_plain(up), NEVER), day=day, starts=at % day)
+
+
+def traced(states: RateTraces, agents: int, seed: int) -> Calendar:
+    """As recorded."""
+    plays, starts = states.played(np.arange(agents), seed, Stream.CHURN)
+    return _calendar(
+        TRACED, seed, agents, starts=starts, plays=plays,
+        samples=np.ascontiguousarray(states.samples[:2]), loops=states.loops,
+    )  # fmt: skip
+
+
+def state_traces(
+    path: Path, fields: Sequence[str], *, loops: bool, shuffled: bool, shifted: bool, where: str
+) -> RateTraces:
+    """Read traces of (time s, 1 or 0): arrays (k, 2) of an npz, columns of a csv beside `time`.
+
+    InputError at `where` for other states, times that do not increase, agents that are never up.
+    """
+    found = traces(path, fields, 1.0, where)
+    for name, samples in found.items():
+        states = samples[1, :-1]
+        wrong = np.flatnonzero((states != 0.0) & (states != 1.0))
+        if len(wrong):
+            text = f"found {states[wrong[0]]:g} in row {wrong[0]} of {name}"
+            raise InputError(f"{where}: {text}; allowed: 1 (up) or 0 (down)")
+        if not states.any():
+            raise InputError(f"{where}: found {name} never up; allowed: a 1 at some time")
+    first = np.cumsum([0, *(samples.shape[1] for samples in found.values())])
+    whole = np.concatenate(list(found.values()), axis=1)
+    return RateTraces(whole, first, loops, shuffled, shifted)
+
+
+def _plain(law: Distribution) -> Law:
+    return int(law.kind), float(law.a), float(law.b)
+
+
+def _calendar(
+    kind: int,
+    seed: int,
+    agents: int,
+    *,
+    laws: tuple[Law, Law] = (NEVER, NEVER),
+    day: float = 1.0,
+    starts: NDArray[np.float64] | None = None,
+    plays: NDArray[np.int64] | None = None,
+    samples: NDArray[np.float64] | None = None,
+    loops: bool = False,
+) -> Calendar:
+    return Calendar(
+        kind,
+        seed_word(seed),
+        laws,
+        float(day),
+        np.zeros(agents) if starts is None else starts,
+        np.empty((2, 0), np.int64) if plays is None else plays,
+        np.empty((2, 0)) if samples is None else samples,
+        loops,
+        np.zeros((3, agents)),
+    )
