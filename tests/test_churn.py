@@ -131,7 +131,7 @@ def once(tmp_path):
 PLT = {"name": "fed-plt", "rho": 1.0, "local": {"epochs": 5}}
 SCAFFOLD = {"name": "scaffold", "local": {"epochs": 2, "step": 0.1}}
 NFL = {"name": "zcdp-nfl", "rho": 0.2, "eta": 1.0}
-DSGD = {"name": "dsgd", "alpha": {"initial": 0.5, "decay": "linear"}}
+DSGD = {"name": "dsgd", "alpha": 0.1}
 RING = {"network": {"topology": "ring", "link": {"latency": "1 ms"}}}
 
 
@@ -147,8 +147,8 @@ def test_what_forgetting_does_to_methods_on_a_graph(once):
     assert lasting(once, algorithm=NFL, **RING, stop=600, policy="each") < 1e-12
     kept = {"churn": {"trace": once, "end": "hold"}}
     assert lasting(once, algorithm=NFL, **RING, stop=600, **kept) < 1e-12
-    shorter, longer = (lasting(once, algorithm=DSGD, **RING, stop=n) for n in (200, 2000))
-    assert longer < 0.2 * shorter
+    forgot, knows = (lasting(once, algorithm=DSGD, **RING, **c, stop=400) for c in ({}, kept))
+    assert 0.0 < knows == pytest.approx(forgot, abs=1e-9)
 
 
 def test_whoever_begins_anew_begins_with_the_start(once):

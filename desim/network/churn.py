@@ -20,15 +20,10 @@ NEVER: Law = (0, 1.0, 0.0)
 
 @dataclass(frozen=True)
 class Churn:
-    """When agents are up, and what it costs them to be down.
-
-    forgets: one that leaves loses its state; drops: messages that arrive at an agent that is down
-    are lost, else they wait there.
-    """
+    """When agents are up; forgets: one that leaves loses its state. Messages wait for it."""
 
     calendar: Calendar
     forgets: bool = False
-    drops: bool = False
 
 
 def renewal(up: Distribution, down: Distribution, agents: int, seed: int) -> Calendar:

@@ -124,7 +124,7 @@ class Conditions:
             )
             self._lasts(states, str(said.end), "churn.trace")
             calendar = traced(states, agents, seed)
-        return Churn(calendar, said.memory == "lost", said.messages == "lost")
+        return Churn(calendar, said.memory == "lost")
 
     def _lasts(self, found: RateTraces, end: str, where: str) -> None:
         """Raise InputError if a trace may not end and does so before the run."""
