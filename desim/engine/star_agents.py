@@ -14,7 +14,7 @@ from desim.engine.clock import Clock, Steps
 from desim.engine.hub import Hub, Int
 from desim.engine.ports import Ports
 from desim.engine.requests import Array
-from desim.engine.star_client import Client, Letter
+from desim.engine.star_client import Client, Coming, Letter
 from desim.engine.waits import Waits
 from desim.engine.world import Exhausted, World
 from desim.errors import Deadlock

@@ -1,5 +1,7 @@
 """A client in the agent engine: one agent's process, its mailbox and the calls that it takes."""
 
+from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
