@@ -38,6 +38,7 @@ class DecentralisedSGD(Method):
 
     kind = "graph"
     smooth_only = True
+    directed: ClassVar[bool] = True
     models = "any"
     policies: ClassVar[tuple[str, ...]] = ("all", "deadline")
     noises: ClassVar[tuple[str, ...]] = ("gaussian", "laplace", "discrete-gaussian")

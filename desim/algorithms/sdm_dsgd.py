@@ -40,6 +40,7 @@ class SDMDSGD(DSGD):
     Parameters = Sparse
     policies = ("all",)  # a lost differential would part the copies
     restarts = ()
+    directed = False
     forgetting = "its neighbours go on with copies that differentials no longer fit"
     cures = ("algorithm.theta", "algorithm.alpha")
 

@@ -12,7 +12,7 @@ Matrix = NDArray[np.float64]
 def mixing_matrix(
     graph: Graph | None, agents: int, kind: str | None, kappa: float | None
 ) -> Matrix:
-    """Return W (agents, agents), symmetric with rows that sum to 1: 11'/N where there is no graph.
+    """Return W (agents, agents), rows and columns of which sum to 1: 11'/N where there is no graph.
 
     kind: laplacian (default), I - L / kappa with kappa by default the Laplacian's top eigenvalue,
     or metropolis, w_ij = 1 / (1 + max(d_i, d_j)). InputError where they do not fit.
@@ -22,6 +22,8 @@ def mixing_matrix(
             key = "mixing" if kind else "kappa"
             raise InputError(f"algorithm.{key}: found on a star; allowed: on a graph of agents")
         return np.full((agents, agents), 1.0 / agents)
+    if not graph.symmetric:
+        return _directed(graph, kind, kappa)
     if kind == "metropolis" and kappa:
         raise InputError("algorithm.kappa: found with mixing metropolis; allowed: with laplacian")
     if kind != "metropolis":
@@ -33,6 +35,23 @@ def mixing_matrix(
     )
     np.fill_diagonal(W, 1.0 - np.add.reduce(W, axis=1))
     return W
+
+
+def _directed(graph: Graph, kind: str | None, kappa: float | None) -> Matrix:
+    """I - L / kappa, kappa by default 1 + the largest degree, where W keeps the mean of all.
+
+    The columns of L = D - A sum to 0 like its rows if everybody is heard by as many as it hears.
+    """
+    odd = graph.unbalanced()
+    if len(odd):
+        i, hears = int(odd[0]), int(graph.degree[odd[0]])
+        told = int(np.diff(graph.outgoing)[i])
+        reason = f"agent {i} hears {hears} and is heard by {told}, so that averages drift"
+        allowed = "as many links into every agent as out of it"
+        raise InputError(f"network.topology.directed: {reason}; allowed: {allowed}")
+    if kind == "metropolis":
+        raise InputError("algorithm.weights: found metropolis, directed; allowed: laplacian")
+    return np.eye(graph.agents) - graph.laplacian() / (kappa or 1.0 + float(graph.degree.max()))
 
 
 def against_themselves(W: Matrix, graph: Graph, kappa: float | None) -> list[str]:

@@ -23,7 +23,7 @@ Int = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Graph:
-    """Undirected graph as directed links e = source[e] -> target[e], sorted by (target, source).
+    """Graph as directed links e = source[e] -> target[e], sorted by (target, source).
 
     incoming (agents + 1,): links into agent i are incoming[i]:incoming[i+1]. outgoing (agents + 1,)
     and out_links (links,): links from agent i are out_links[outgoing[i]:outgoing[i+1]].
@@ -38,8 +38,19 @@ class Graph:
 
     @property
     def degree(self) -> Int:
-        """Number of neighbours, (agents,)."""
+        """Number of neighbours, (agents,), of a directed graph of those that are heard."""
         return np.diff(self.incoming)
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether every link has one in the opposite direction."""
+        return {*zip(self.source, self.target, strict=True)} == {
+            *zip(self.target, self.source, strict=True)
+        }
+
+    def unbalanced(self) -> Int:
+        """Agents that hear more neighbours than hear them, or fewer."""
+        return np.flatnonzero(np.diff(self.outgoing) != self.degree)
 
     def laplacian(self) -> NDArray[np.float64]:
         """Dense graph Laplacian (agents, agents)."""
@@ -48,18 +59,24 @@ class Graph:
         return laplacian
 
 
-def from_edges(agents: int, edges: Iterable[tuple[int, int]], where: str) -> Graph:
-    """Build a Graph; raise InputError for loops, agents out of range or a disconnected graph."""
-    pairs = {(min(i, j), max(i, j)) for i, j in edges}
+def from_edges(
+    agents: int, edges: Iterable[tuple[int, int]], where: str, directed: bool = False
+) -> Graph:
+    """Build a Graph; raise InputError for loops, agents out of range or a disconnected graph.
+
+    directed: an edge (i, j) goes from i to j only, and everybody must reach everybody along them.
+    """
+    pairs = set(edges) if directed else {(min(i, j), max(i, j)) for i, j in edges}
     for i, j in sorted(pairs):
         if i == j:
             raise InputError([f"{where}: edge [{i}, {j}] is a loop; allowed: two different agents"])
-        if i < 0 or j >= agents:
+        if min(i, j) < 0 or max(i, j) >= agents:
             raise InputError([f"{where}: edge [{i}, {j}] names an agent outside 0..{agents - 1}"])
-    graph = nx.Graph()
+    graph = nx.DiGraph() if directed else nx.Graph()
     graph.add_nodes_from(range(agents))
     graph.add_edges_from(pairs)
-    parts = list(nx.connected_components(graph))
+    connected = nx.strongly_connected_components if directed else nx.connected_components
+    parts = list(connected(graph))
     if len(parts) > 1:
         smallest: set[int] = min(parts, key=lambda part: len(part))
         lonely = sorted(smallest)[:5]
@@ -69,7 +86,8 @@ def from_edges(agents: int, edges: Iterable[tuple[int, int]], where: str) -> Gra
                 "reach the others); allowed: a connected graph"
             ]
         )
-    both = np.array(sorted({(j, i) for i, j in pairs} | pairs), np.int64).reshape(-1, 2)
+    links = {(j, i) for i, j in pairs} | (set() if directed else pairs)
+    both = np.array(sorted(links), np.int64).reshape(-1, 2)
     target, source = both[:, 0], both[:, 1]
     ends = np.arange(agents + 1)
     out_links = np.lexsort((target, source))

@@ -51,7 +51,7 @@ def _build(scenario: Scenario) -> Simulation:
         if n < 2:
             raise InputError(f"problem.agents: {refusal(n, 'at least 2, to make a graph')}")
         pairs = edges[1] if edges else _generated(scenario, n)
-        graph = from_edges(n, pairs, "network.topology")
+        graph = from_edges(n, pairs, "network.topology", scenario.network.topology.directed)
         links = conditions.links(graph.source, graph.target)
     if kind == "central":
         graph = from_edges(1, [], "network.topology")

@@ -73,6 +73,9 @@ def topology_fits(algorithm: Algorithm, network: Network) -> Found:
     if kind == "central" and topology.kind != "star":
         text = f"found {topology.kind}, but {name} is a method for one agent, which has no network"
         yield ("network", "topology"), f"{text}; allowed: leave it out"
+    if topology.directed and not algorithm.method.directed:
+        text = f"found directed, but the agents of {name} need answers from those they tell"
+        yield ("network", "topology", "directed"), f"{text}; allowed: undirected, or dsgd, q-dpsgd"
     if kind == "graph" and "topology" not in network.model_fields_set:
         text = f"missing; {name} runs on a graph of agents and has no default"
         yield ("network", "topology"), f"{text}; allowed: {GRAPHS}"

@@ -9,6 +9,7 @@ from desim.errors import refusal
 from desim.fields import (
     Count,
     File,
+    Flag,
     Form,
     Several,
     Share,
@@ -49,6 +50,7 @@ class Topology(Form):
     """Who can talk to whom."""
 
     words = ("star", "ring", "complete", "path")
+    modifiers = ("directed",)
 
     grid: Annotated[tuple[int, int], BeforeValidator(_grid)] | None = None
     """[rows, columns]"""
@@ -64,6 +66,16 @@ class Topology(Form):
     """random tree with random extra edges, up to this many edges in all"""
     graph: File | None = None
     """GraphML file"""
+    directed: Flag = False
+    """edges, graph: an edge [i, j] carries messages from i to j only"""
+
+    @classmethod
+    def mapping(cls, data: object) -> Mapping[str, Any]:
+        """What was written; only edges that are listed have a direction."""
+        found = super().mapping(data)
+        if found.get("directed") and not {"edges", "graph"} & set(found):
+            raise ValueError("found directed; allowed: with edges and graph")
+        return found
 
 
 class Network(Strict):
