@@ -207,9 +207,10 @@ def _terms(runs: Sequence[Curves]) -> str:
 def _labels(runs: Sequence[Curves]) -> list[str]:
     """Names of the runs; where two share one, their directories."""
     names = Counter(run.name for run in runs)
-    return [
+    shown = [
         str(run.directory) if names[run.name] > 1 and run.directory else run.name for run in runs
     ]
+    return [name.replace("$", r"\$") for name in shown]  # a name is no formula
 
 
 def _draw(axes: Axes, where: Array, value: Array, label: str, number: int, held: bool) -> None:

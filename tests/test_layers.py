@@ -10,7 +10,7 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "desim"
 LAYERS = [
-    "errors later cache units fields keys jit distributions elementary",  # keys draw with its log
+    "errors later cache npz units fields keys jit distributions elementary",  # keys draw
     "losses layers regularizers",
     "kernels",
     "problem data fairness optimum privacy network compute participation policy",

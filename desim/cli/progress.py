@@ -42,7 +42,7 @@ def _bar(text: str) -> Iterator[Callable[[str, float | None], None] | None]:
     from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bar
 
-    columns = (TextColumn("{task.description}"), BarColumn(30), TimeElapsedColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(30), TimeElapsedColumn())
     with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(text, total=None)
 

@@ -1,12 +1,12 @@
 """Arrays that are already one block for each agent."""
 
-import zipfile
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from desim.errors import InputError
+from desim.npz import UNREADABLE
 
 Array = NDArray[np.float64]
 
@@ -29,7 +29,7 @@ def read_arrays(file: Path, agents: int | None) -> tuple[Array, Array]:
                         "allowed: real numbers"
                     )
             A, b = np.asarray(arrays["A"], float), np.asarray(arrays["b"], float)
-    except (OSError, ValueError, EOFError, TypeError, AttributeError, zipfile.BadZipFile) as wrong:
+    except UNREADABLE as wrong:
         raise InputError(
             f"problem.data.file: {file.name} cannot be read as npz ({type(wrong).__name__}); "
             "allowed: numbers, written by numpy.savez, without pickled objects"

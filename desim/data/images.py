@@ -2,7 +2,6 @@
 
 import gzip
 import struct
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from desim.data.split import split
 from desim.data.table import Table
 from desim.errors import InputError
+from desim.npz import UNREADABLE
 
 PARTS = ("x_train", "y_train", "x_test", "y_test")
 FILES = {
@@ -59,7 +59,7 @@ def _npz_parts(file: Path) -> list[NDArray[Any]]:
                     f"{', '.join(PARTS)}"
                 )
             parts = [arrays[name] for name in PARTS]
-    except (OSError, ValueError, EOFError, TypeError, AttributeError, zipfile.BadZipFile) as wrong:
+    except UNREADABLE as wrong:
         raise InputError(
             f"{where} cannot be read as npz ({type(wrong).__name__}); allowed: numbers, written "
             "by numpy.savez, without pickled objects"

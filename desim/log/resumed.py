@@ -46,14 +46,6 @@ class Stored:
             known, self._at, self.row = known + n, self._at + n, self.row + n
         return known
 
-    def skip(self, rows: int) -> bool:
-        """Go past `rows` rows without comparing them; False where so many are not stored."""
-        goal = self.row + rows
-        while self.row < goal and (left := self.left):
-            n = min(left, goal - self.row)
-            self._at, self.row = self._at + n, self.row + n
-        return self.row == goal
-
     def close(self) -> int:
         """Drop the rows that have not been read; return the number of the part to be written."""
         if self._closed:
@@ -128,16 +120,6 @@ class ResumedTables(Tables):
     def behind(self) -> bool:
         """See Tables."""
         return any(one.left for one in self._stored.values())
-
-    def begin(self, rows: dict[str, int]) -> bool:
-        """Go on after so many rows of each table; False, at the start, where they are not there."""
-        if not all(one.skip(rows[name]) for name, one in self._stored.items()):
-            assert self.directory is not None
-            sure = next(iter(self._stored.values())).sure
-            self._stored = {name: Stored(self.directory, name, sure) for name in SCHEMAS}
-            return False
-        self.rows = dict(rows)
-        return True
 
     def _take(self, name: str, table: pa.Table) -> None:
         known = self._stored[name].compare(table)

@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.errors import InputError
+from desim.npz import read_npz
 from desim.runs.hold import held
 
 MANIFEST = "manifest.json"
 SCENARIO = "scenario.yaml"
 PARTS = "parts"
-CHECKPOINT = "checkpoint.npz"
 BEGUN = "another run has just begun there"
 BUSY = "is being written by another process; wait until it ends, or end it"
 FILES = (
@@ -31,7 +31,6 @@ FILES = (
     "state.npz",
     "iterates.npz",
     "model.npz",
-    CHECKPOINT,
 )
 LIBRARIES = ("numpy", "numba", "scipy", "simpy", "networkx", "pandas", "pyarrow", "scikit-learn")
 
@@ -106,7 +105,8 @@ def read_manifest(path: Path) -> dict[str, Any]:
     file = path / MANIFEST
     try:
         manifest: dict[str, Any] = json.loads(file.read_text("utf-8"))
-        manifest["status"]
+        if not isinstance(manifest["status"], str) or not isinstance(manifest["name"], str):
+            raise TypeError
     except (FileNotFoundError, NotADirectoryError):
         raise InputError(f"{path}: not a run directory (it has no {MANIFEST})") from None
     except OSError as error:
@@ -129,9 +129,8 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     if not path.exists():
         return {}
     try:
-        with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
-    except (ValueError, OSError, EOFError) as error:
+        return read_npz(path)
+    except ValueError as error:
         raise InputError(f"{path}: not an npz file of arrays, or damaged ({error})") from None
 
 

@@ -20,6 +20,7 @@ from desim.log.parquet import Tables
 from desim.runs import directory as place
 from desim.runs.interruption import Interruption
 from desim.runs.run import Directory, Memory, Run, Store
+from desim.scenario.blame import blame
 from desim.scenario.build import build
 from desim.scenario.calibration import completed
 from desim.scenario.load import load, resolved_yaml
@@ -167,7 +168,15 @@ def _play(
     except RunError as error:
         return tables, Outcome("failed", str(error), error=error)
     except Exception as error:
+        told = blame(error, prepared.scenario)
+        if told is not None:
+            return tables, Outcome("failed", told, error=_caused(RunError(told), error))
         return tables, Outcome("failed", f"error in desim: {error!r}", error=error)
+
+
+def _caused(error: RunError, cause: Exception) -> RunError:
+    error.__cause__ = cause
+    return error
 
 
 def _ending(outcome: Outcome, seconds: float) -> dict[str, Any]:

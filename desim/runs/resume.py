@@ -1,7 +1,7 @@
 """`desim.resume`: a run that was killed or stopped goes on, to the log of one that never was.
 
-Draws are addressed and runs deterministic: the run is played again, from its latest checkpoint if
-there is one and else from the start, and every row that comes is compared with the stored one.
+Draws are addressed and runs deterministic: the run is played again, and every row that comes is
+compared with the stored one until new ones begin.
 """
 
 import hashlib

@@ -19,6 +19,7 @@ from desim.policy import Policy
 from desim.privacy.budget import Budget
 from desim.privacy.mechanisms import Noise
 from desim.problem import Problem
+from desim.scenario.blame import explained
 from desim.scenario.calibration import calibrated, noise_of, warnings
 from desim.scenario.check import located
 from desim.scenario.conditions import Conditions
@@ -32,7 +33,8 @@ Array = NDArray[np.float64]
 def build(scenario: Scenario) -> Simulation:
     """Read the data, draw network and devices, make the method; InputError if they do not fit."""
     try:
-        return _build(scenario)
+        with explained(scenario):
+            return _build(scenario)
     except InputError as error:
         raise located(scenario, error) from None
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from desim import keys
 from desim.errors import InputError
 from desim.keys import Stream
+from desim.npz import read_npz
 from desim.scenario.schema import Scenario
 
 Array = NDArray[np.float64]
@@ -41,11 +42,10 @@ def initial(scenario: Scenario, agents: int, dim: int) -> Callable[[str], Array]
 def _initial_file(path: Path, shape: tuple[int, int]) -> dict[str, Array]:
     where = "algorithm.init.npz"
     try:
-        with np.load(path, allow_pickle=False) as file:
-            found = {name: np.array(file[name], float) for name in file.files}
+        found = {name: np.array(rows, float) for name, rows in read_npz(path).items()}
     except FileNotFoundError:
         raise InputError(f"{where}: {path} does not exist") from None
-    except (OSError, ValueError, EOFError) as error:
+    except (ValueError, TypeError) as error:
         raise InputError(f"{where}: {path} is not an npz file of arrays ({error})") from None
     if "x0" not in found:
         raise InputError(f"{where}: {path} holds no array x0; found {', '.join(found) or 'none'}")

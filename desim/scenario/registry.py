@@ -46,6 +46,7 @@ OWN = {
     "zoo-admm": "desim.algorithms.zoo_admm:ZOOADMM",
     "gradient-descent": "desim.algorithms.gradient_descent:GradientDescent",
 }
+NEEDED = ("kind", "summary", "paper", "Parameters")  # of every method
 _plugged: dict[str, type[Method]] = {}
 
 
@@ -104,11 +105,15 @@ def load_plugin(path: Path) -> list[str]:
     sys.modules[label] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[label]
         raise InputError(f"plugins: {path} raised {type(error).__name__}: {error}") from error
     found = _methods(module)
-    for name in found:
+    for name, method in found.items():
+        lacking = [one for one in NEEDED if not hasattr(method, one)]
+        if not isinstance(name, str) or lacking:
+            wanting = ", ".join(lacking) or "a name that is text"
+            raise InputError(f"plugins: {path}: {method.__name__} lacks {wanting}")
         if name in OWN:
             raise InputError(f"plugins: {path} defines {name!r}, a name that desim uses itself")
     _plugged.update(found)

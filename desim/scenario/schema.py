@@ -23,10 +23,14 @@ Seed = Annotated[
 ]
 
 
+LONGEST = 200  # bytes of a name: file systems allow 255
+
+
 def _name(value: object) -> str:
-    good = isinstance(value, str) and value.strip() and not set(value) & set('/\\\0\n"')
-    if isinstance(value, str) and good and value not in (".", ".."):
-        return value
+    if isinstance(value, str) and value.strip() and value not in (".", ".."):
+        odd = not value.isprintable() or set(value) & set('/\\"')
+        if not odd and len(value.encode(errors="replace")) <= LONGEST:
+            return value
     raise ValueError(refusal(value, "text that can name a directory"))
 
 

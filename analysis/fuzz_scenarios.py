@@ -1,0 +1,190 @@
+"""Mutated scenarios through load and check, some played: each is accepted or refused in words.
+
+    python -m analysis.fuzz_scenarios 10000 --play 50
+
+Whatever else comes out (a traceback, no word, more than SECONDS or MEMORY) is printed with the
+scenario that did it, and the exit code is 1. Scenario number i of a seed is always the same.
+"""
+
+import argparse
+import contextlib
+import copy
+import random
+import resource
+import signal
+import sys
+import tempfile
+import traceback
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from ruamel.yaml import YAML
+
+import desim
+from desim.errors import InputError, RunError
+from desim.scenario import build
+
+ROOT = Path(__file__).resolve().parents[1]
+SECONDS, MEMORY = 60, 6 << 30  # of processor time, since kernels may have to be compiled
+NASTY: list[Any] = [
+    None, True, False, "", " ", "no", "all", "auto", "none", 0, 1, -1, 2, 7, 0.5, -0.0, 1e-320,
+    1e308, float("nan"), float("inf"), -float("inf"), 10**30, -(10**30), 2**63, 2**64 - 1,
+    "9" * 5000, "10 ms", "-5 ms", "10 kg", "1e999 s", "5 %", "500 %", "inf", "∞", "10 ms", [], {},
+    [[]], [[], [0]], [None], {"": 1}, {"a b": {}}, {"uniform": [5, 1]}, {"uniform": ["a"]},
+    {"lognormal": [1, 1e9]}, {"trace": "/etc/passwd"}, "../../../etc/passwd", "/dev/zero", ".",
+    "/proc/self/mem", "~nobody/x", "${HOME}", "[/red]", "$\\frac$", "a\x00b", "\x1b[31m", "é" * 90,
+    {"normal": 1e200}, {"dirichlet": 1e-300}, {"regular": 10**9}, {"erdos_renyi": 1e-12},
+    {"edges": [[0, 0]]}, {"edges": [[0, 10**18]]}, {"grid": [10**6, 10**6]}, {"quorum": 10**9},
+    {"schedule": [[10**18]]}, {"deadline": "1e300 s"}, {"power": 1e6}, {"mlp": {"hidden": 10**12}},
+]  # fmt: skip
+MARKS = ["!!python/object:os.system x", "&a [*a, *a]", "*b", "\t", "- ", "{", "'", "<<: *c", "\x00"]
+
+
+def seeds() -> list[dict[str, Any]]:
+    """Scenarios to begin with: those that are shipped."""
+    files = sorted((ROOT / "scenarios").glob("*.yaml")) + sorted(
+        ROOT.glob("scenarios/papers/*.yaml")
+    )
+    found: list[dict[str, Any]] = []
+    for file in files:
+        data = YAML(typ="safe", pure=True).load(file)
+        with contextlib.suppress(InputError):  # data that have not been fetched
+            desim.load(file)
+            found.append(_absolute(data, file.parent))
+    return found
+
+
+def _absolute(data: Any, folder: Path) -> Any:
+    if isinstance(data, dict):
+        return {key: _absolute(item, folder) for key, item in data.items()}
+    if isinstance(data, list):
+        return [_absolute(item, folder) for item in data]
+    if isinstance(data, str) and "." in data and (folder / data).is_file():
+        return str(folder / data)
+    return data
+
+
+def places(data: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Every place in nested dicts and lists."""
+    items = (
+        data.items()
+        if isinstance(data, dict)
+        else enumerate(data if isinstance(data, list) else [])
+    )
+    for key, item in items:
+        yield (*place, key)
+        yield from places(item, (*place, key))
+
+
+def at(data: Any, place: tuple[Any, ...]) -> Any:
+    """What is at a place."""
+    for key in place:
+        data = data[key]
+    return data
+
+
+def mutated(draw: random.Random, start: list[dict[str, Any]]) -> dict[str, Any] | str:
+    """One scenario with a few things wrong, or its text with a character wrong."""
+    data: dict[str, Any] = copy.deepcopy(draw.choice(start))
+    for _ in range(draw.choice([1, 1, 1, 2, 3])):
+        place = draw.choice(list(places(data)) or [("name",)])
+        parent = at(data, place[:-1])
+        kind = draw.choice(["value", "value", "value", "delete", "typo", "other", "graft", "scale"])
+        if kind == "value":
+            parent[place[-1]] = copy.deepcopy(draw.choice(NASTY))
+        elif kind == "delete":
+            del parent[place[-1]]
+        elif kind == "typo" and isinstance(parent, dict):
+            name = str(place[-1])
+            parent[name[: draw.randrange(len(name) + 1)] + draw.choice("xe_ ")] = parent.pop(
+                place[-1]
+            )
+        elif kind == "other":
+            parent[place[-1]] = copy.deepcopy(at(data, draw.choice(list(places(data)))))
+        elif kind == "graft":
+            other = draw.choice(start)
+            key = draw.choice(list(other))
+            data[key] = copy.deepcopy(other[key])
+        elif isinstance(parent[place[-1]], int | float):
+            parent[place[-1]] = parent[place[-1]] * draw.choice([-1, 0, 1e-9, 3, 1e9, 10**12])
+    return data if draw.random() < 0.8 else _scratched(draw, data)
+
+
+def _scratched(draw: random.Random, data: dict[str, Any]) -> str:
+    text = repr(data).replace("True", "true").replace("False", "false").replace("None", "null")
+    spot = draw.randrange(len(text))
+    return text[:spot] + draw.choice(MARKS) + text[spot + draw.randrange(3) :]
+
+
+class Late(BaseException):
+    """It took too long."""
+
+
+def _late(number: int, frame: Any) -> None:
+    raise Late
+
+
+def tried(scenario: dict[str, Any] | str, play: bool) -> str:
+    """What became of a scenario: accepted, refused, played, failed or silent; faults raise."""
+    with tempfile.TemporaryDirectory() as folder:
+        source: Any = scenario
+        if isinstance(scenario, str):
+            source = Path(folder) / "s.yaml"
+            source.write_text(scenario, "utf-8")
+        try:
+            loaded = desim.load(source)
+            build.check(loaded)
+            if play:
+                short = desim.load(loaded.written(), {"stop": {"rounds": 2, "time": "1000 s"}})
+                desim.run(short, out=Path(folder) / "run")
+        except InputError as error:
+            return "refused" if str(error).strip() else "silent"
+        except RunError:
+            return "failed"
+        return "played" if play else "accepted"
+
+
+def fuzz(count: int, play: int, seed: int) -> tuple[Counter[str], list[str]]:
+    """Outcomes of `count` scenarios, `play` of which are played; and the faults."""
+    start, told, faults = seeds(), Counter[str](), []
+    signal.signal(signal.SIGPROF, _late)
+    for number in range(count):
+        draw = random.Random(f"{seed} {number}")
+        scenario = mutated(draw, start)
+        signal.setitimer(signal.ITIMER_PROF, SECONDS)
+        try:
+            with np.errstate(all="ignore"):
+                outcome = tried(scenario, told["played"] + told["failed"] < play)
+            if outcome == "silent":
+                faults.append(f"number {number}: refused without a word\n{scenario!r:.1500}")
+        except (Late, Exception) as error:
+            outcome = "fault"
+            lines = traceback.format_exc().splitlines()[-7:]
+            faults.append(
+                f"number {number}: {type(error).__name__}\n{scenario!r:.1500}\n" + "\n".join(lines)
+            )
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+        told[outcome] += 1
+    return told, faults
+
+
+def main() -> None:
+    """Print what became of them."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("count", type=int, nargs="?", default=10_000)
+    parser.add_argument("--play", type=int, default=50, help="how many are played")
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    told, faults = fuzz(given.count, given.play, given.seed)
+    print("\n\n".join(faults))
+    print(f"{given.count} scenarios: {dict(told)}")
+    sys.exit(bool(faults))
+
+
+if __name__ == "__main__":
+    main()

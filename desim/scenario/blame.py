@@ -1,0 +1,36 @@
+"""Whose fault an unexpected error is: a plug-in's, the machine's that lacks memory, or desim's."""
+
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from desim.errors import InputError
+from desim.scenario.schema import Scenario
+
+SIZES = "problem.agents, problem.data or network.topology"
+
+
+@contextmanager
+def explained(scenario: Scenario) -> Iterator[None]:
+    """Turn what goes wrong before a run into InputError, unless it is desim's own fault."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        if (text := blame(error, scenario)) is None:
+            raise
+        raise InputError(text) from error
+
+
+def blame(error: Exception, scenario: Scenario) -> str | None:
+    """What to say of an error that a plug-in raised or memory caused; None where desim is wrong."""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        for index, file in enumerate(scenario.plugins):
+            if Path(frame.filename) == file:
+                told = f"{type(error).__name__}: {error}"
+                return f"plugins[{index}]: {file}, line {frame.lineno}, raised {told}"
+    if isinstance(error, MemoryError):
+        return f"{SIZES}: too large for the memory of this machine ({error or 'none is left'})"
+    return None

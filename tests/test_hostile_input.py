@@ -1,0 +1,182 @@
+"""Input that must not hurt: odd names, plug-ins that raise, torn files, numbers that never fit."""
+
+import json
+
+import numpy as np
+import pytest
+from cases import star
+from mutant import mutant
+
+import desim
+from analysis import fuzz_scenarios
+from desim.cli import main as command_line
+from desim.errors import InputError, RunError
+from desim.scenario import build, registry
+
+PLUGIN = """
+from desim.algorithms.method import Method
+from desim.fields import Strict
+
+class Parameters(Strict):
+    \"\"\"None.\"\"\"
+
+class Own(Method):
+    \"\"\"A method that raises.\"\"\"
+    name, kind, summary, paper, Parameters = "own", "coordinator", "", "", Parameters
+
+    def __init__(self, ingredients):
+        super().__init__(ingredients)
+        if {early}:
+            raise KeyError("at the start")
+
+    def coordinator(self, hub):
+        raise ValueError("on the way")
+        yield
+"""
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../a", "a/b", "..", "a\x1b[31m", "a\nb", "é" * 101, "[/red]", "a\\b", "", "\u202eabc"],
+)
+def test_a_name_is_that_of_a_directory(name):
+    with pytest.raises(InputError, match="allowed: text that can name a directory"):
+        desim.load(star(name=name))
+
+
+@pytest.mark.parametrize("name", ["[red]bold", "cost $x^$ each", "-o", "é" * 100])
+def test_names_with_markup_are_shown_as_they_are(name, tmp_path, capsys):
+    run = desim.run(star(name=name, stop={"rounds": 2}), out=tmp_path / "a")
+    desim.plot([run], out=tmp_path / "a.svg")
+    command_line_done(["show", str(tmp_path / "a")])
+    assert capsys.readouterr().out.startswith(f"{name}: done")
+
+
+def command_line_done(arguments):
+    with pytest.raises(SystemExit) as left:
+        command_line(arguments)
+    assert left.value.code in (0, None)
+
+
+def plugged(tmp_path, early):
+    file = tmp_path / "own.py"
+    file.write_text(PLUGIN.replace("{early}", str(early)))
+    scenario = star(plugins=[str(file)])
+    scenario["algorithm"] = {"name": "own"}
+    scenario.pop("privacy", None)
+    return scenario
+
+
+def test_a_plugin_that_raises_is_named(tmp_path):
+    with pytest.raises(InputError, match=r"own\.py, line 15, raised KeyError: 'at the start'"):
+        desim.run(plugged(tmp_path, True), out=tmp_path / "a")
+    assert not (tmp_path / "a").exists()
+    with pytest.raises(RunError, match=r"own\.py, line 18, raised ValueError: on the way"):
+        desim.run(plugged(tmp_path, False), out=tmp_path / "a")
+    assert desim.open(tmp_path / "a").status == "failed"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("import sys; sys.exit(3)", "raised SystemExit: 3"),
+        ("1 / 0", "raised ZeroDivisionError"),
+        ("def (", "raised SyntaxError"),
+        ("from desim.algorithms.method import Method\nclass M(Method): name = 'm'", "M lacks kind"),
+    ],
+)
+def test_a_plugin_that_is_none_is_named(text, message, tmp_path):
+    (tmp_path / "p.py").write_text(text)
+    with pytest.raises(InputError, match=message):
+        desim.load(star(plugins=[str(tmp_path / "p.py")]))
+
+
+def test_a_guard_that_lets_a_plugin_end_desim_is_noticed(tmp_path):
+    twin = mutant(registry, "except (Exception, SystemExit) as error", "except Exception as error")
+    (tmp_path / "p.py").write_text("import sys; sys.exit(3)")
+    with pytest.raises(SystemExit):
+        twin.load_plugin(tmp_path / "p.py")
+
+
+def pickled(file):
+    np.savez(file, x0=np.array([{}], object))
+
+
+def torn(file):
+    np.savez(file, x0=np.zeros((6, 4)))
+    file.write_bytes(file.read_bytes()[:-30])
+
+
+def flipped(file):
+    np.savez(file, x0=np.zeros((6, 4)))
+    content = bytearray(file.read_bytes())
+    content[100] ^= 255
+    file.write_bytes(content)
+
+
+def nothing(file):
+    file.write_bytes(b"")
+
+
+@pytest.mark.parametrize("spoil", [pickled, torn, flipped, nothing])
+def test_arrays_that_cannot_be_read_are_refused(spoil, tmp_path):
+    spoil(tmp_path / "x.npz")
+    with pytest.raises(InputError, match=r"algorithm\.init\.npz: .* is not an npz file of arrays"):
+        desim.run(star(algorithm={"init": {"npz": str(tmp_path / "x.npz")}}))
+    data = {"source": "npz", "file": str(tmp_path / "x.npz")}
+    scenario = star()
+    scenario["problem"] = {"data": data, "loss": "logistic"}
+    with pytest.raises(InputError, match=r"problem\.data\.file"):
+        desim.run(scenario)
+    run = desim.run(star(stop={"rounds": 1}), out=tmp_path / "a")
+    spoil(tmp_path / "a" / "state.npz")
+    with pytest.raises(InputError, match=r"state\.npz: not an npz file of arrays, or damaged"):
+        _ = desim.open(run.directory).state
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("problem.agents", 10**12),
+        ("problem.data.rows", 10**13),
+        ("problem.data.dim", 10**13),
+        ("problem.agents", 10**30),
+        ("stop.rounds", 10**30),
+        ("seed", 10**40),
+        ("algorithm.local.epochs", 10**30),
+        ("algorithm.rho", "1e999"),
+    ],
+)
+def test_numbers_that_never_fit_are_refused(key, value):
+    with pytest.raises(InputError, match=key.split(".")[0]):
+        build.check(desim.load(star(), {key: value}))
+
+
+@pytest.mark.parametrize("manifest", [{"status": 3, "name": "a"}, {"status": "done"}, [1], "x", 0])
+def test_a_manifest_of_something_else_is_refused(manifest, tmp_path):
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(InputError, match="not a manifest of desim, or damaged"):
+        desim.open(tmp_path)
+
+
+@pytest.mark.parametrize("path", ["/dev/zero", ".", "~nobody-here/x", "a\0b"])
+def test_what_is_no_file_is_not_read(path):
+    data = {"source": "csv", "file": path, "label": "y"}
+    scenario = star()
+    scenario["problem"] = {"agents": 3, "data": data, "loss": "logistic"}
+    with pytest.raises(InputError, match=r"problem\.data\.file: found"):
+        desim.load(scenario)
+
+
+def test_mutated_scenarios_are_accepted_or_refused_in_words():
+    told, faults = fuzz_scenarios.fuzz(150, 1, seed=1)
+    assert faults == []
+    assert told["refused"] > 75
+    assert told["accepted"] > 5
+
+
+def test_a_fault_is_found(monkeypatch):
+    monkeypatch.setattr(fuzz_scenarios.build, "check", lambda loaded: 1 // 0)
+    told, faults = fuzz_scenarios.fuzz(20, 0, seed=1)
+    assert told["fault"] == len(faults) > 0
+    assert "ZeroDivisionError" in faults[0]
