@@ -147,29 +147,24 @@ def tried(scenario: dict[str, Any] | str, play: bool) -> str:
         return "played" if play else "accepted"
 
 
-def fuzz(count: int, play: int, seed: int) -> tuple[Counter[str], list[str]]:
-    """Outcomes of `count` scenarios, `play` of which are played; and the faults."""
-    start, told, faults = seeds(), Counter[str](), []
+def fuzz(count: int, play: int, seed: int) -> Iterator[tuple[str, str]]:
+    """For each of `count` scenarios its outcome and what is wrong with that; `play` are played."""
+    start, played = seeds(), 0
     signal.signal(signal.SIGPROF, _late)
     for number in range(count):
-        draw = random.Random(f"{seed} {number}")
-        scenario = mutated(draw, start)
+        scenario, fault = mutated(random.Random(f"{seed} {number}"), start), ""
         signal.setitimer(signal.ITIMER_PROF, SECONDS)
         try:
             with np.errstate(all="ignore"):
-                outcome = tried(scenario, told["played"] + told["failed"] < play)
-            if outcome == "silent":
-                faults.append(f"number {number}: refused without a word\n{scenario!r:.1500}")
+                outcome = tried(scenario, played < play)
+            played += outcome in ("played", "failed")
+            fault = "refused without a word" if outcome == "silent" else ""
         except (Late, Exception) as error:
             outcome = "fault"
-            lines = traceback.format_exc().splitlines()[-7:]
-            faults.append(
-                f"number {number}: {type(error).__name__}\n{scenario!r:.1500}\n" + "\n".join(lines)
-            )
+            fault = "\n".join([type(error).__name__, *traceback.format_exc().splitlines()[-7:]])
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
-        told[outcome] += 1
-    return told, faults
+        yield outcome, fault and f"number {number}: {scenario!r:.1500}\n{fault}"
 
 
 def main() -> None:
@@ -180,10 +175,14 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    told, faults = fuzz(given.count, given.play, given.seed)
-    print("\n\n".join(faults))
-    print(f"{given.count} scenarios: {dict(told)}")
-    sys.exit(bool(faults))
+    told = Counter[str]()
+    for outcome, fault in fuzz(given.count, given.play, given.seed):
+        told[outcome] += 1
+        if fault:
+            print(f"{fault}\n", flush=True)
+        if told.total() % 1000 == 0 or told.total() == given.count:
+            print(f"{told.total()} scenarios: {dict(told)}", flush=True)
+    sys.exit(told["fault"] + told["silent"] > 0)
 
 
 if __name__ == "__main__":

@@ -120,6 +120,8 @@ class Cohort(Releasing):
         work (n,): per-example gradient evaluations, what the log shows.
         """
         self._exposed, self._covered = self._exposed or not self._covered, False
+        if self._unsent:  # an answer that goes with the outcome: its row waits for that message
+            self._world.ledger.wait(self.who, self.clock)
         amount = np.empty(len(self.who))
         amount[:] = work
         if seconds is not None:

@@ -131,6 +131,9 @@ class Releasing:
         graph = self._world.settings.graph
         if graph is not None and graph.agents == 1:
             recipients = np.ones_like(recipients)
+        ledger = self._world.ledger
         for ids in self._unsent:
-            self._world.ledger.delivered(ids, recipients)
+            ledger.delivered(ids, recipients)
+        if ledger.waiting is not None:
+            ledger.waiting[self.who] = np.inf
         self._unsent = []

@@ -169,10 +169,10 @@ class World:
     def _hand_over(self, frontier: float) -> None:
         if isinstance(self.sink, Discard):
             self.log.drop(frontier)
-            self.ledger.drop(frontier)
+            self.ledger.drop(self.ledger.settled(frontier))
             return
         self.sink.append("events", self.log.take(frontier))
-        self.sink.append("releases", self.ledger.take(frontier))
+        self.sink.append("releases", self.ledger.take(self.ledger.settled(frontier)))
 
     @property
     def stopped(self) -> float:
@@ -186,4 +186,5 @@ class World:
 
     def finish(self, end: float) -> None:
         """Hand over the rows up to and including `end` s and drop the later ones."""
+        self.ledger.waiting = None
         self.flush(np.nextafter(end, np.inf))

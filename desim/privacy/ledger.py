@@ -105,6 +105,7 @@ class Ledger:
         self.seed = seed_word(seed)
         self.agents = agents
         self.charges = empty(1024)
+        self.waiting: NDArray[np.float64] | None = None  # (agents,) s, see `wait`
         self.served: dict[tuple[int, int], tuple[Any, int]] = {}  # by numbered draws
 
     def reserve(self, rows: int) -> None:
@@ -237,6 +238,16 @@ class Ledger:
         """Note that the network serves recipients (n,) of each release (n,); follows release()."""
         if not deliver(self.charges, release, recipients):
             raise RuntimeError("a release must be sent before its agent yields again")
+
+    def wait(self, who: Any, time: NDArray[np.float64]) -> None:
+        """Keep the rows of agents who (n,) from time (n,) s on: their message is not sent yet."""
+        if self.waiting is None:
+            self.waiting = np.full(self.agents, np.inf)
+        self.waiting[who] = np.minimum(self.waiting[who], time)
+
+    def settled(self, frontier: float) -> float:
+        """Time s, `frontier` at most, before which every row knows whom it was delivered to."""
+        return frontier if self.waiting is None else min(frontier, float(self.waiting.min()))
 
     def take(self, frontier: float) -> dict[str, Any]:
         """Remove and return the rows earlier than `frontier` s as columns, by (time, release)."""
