@@ -5,7 +5,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from cases import star
+from cases import graph, star
 from mutant import mutant
 
 import desim
@@ -151,6 +151,22 @@ def test_arrays_that_cannot_be_read_are_refused(spoil, tmp_path):
 def test_numbers_that_never_fit_are_refused(key, value):
     with pytest.raises(InputError, match=key.split(".")[0]):
         build.check(desim.load(star(), {key: value}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"privacy.target.epsilon": 1e308}, "epsilon: found 1e.308; allowed: at most 1e.12"),
+        ({"stop.rounds": 2 * 10**14}, "stop.rounds: .* at most 1000000 with privacy.target"),
+        ({"algorithm.eta": {"initial": 0.1, "decay": {"power": 1e6}}}, "allowed: a number, 0 to 3"),
+    ],
+)
+def test_numbers_that_overflow_on_the_way_are_refused(changes, message):
+    scenario = graph(privacy={"target": {"epsilon": 5, "delta": 1e-6}})
+    scenario["privacy"]["noise"] = {"kind": "gaussian"}
+    build.check(desim.load(scenario))
+    with pytest.raises(InputError, match=message):
+        build.check(desim.load(scenario, changes))
 
 
 @pytest.mark.parametrize("manifest", [{"status": 3, "name": "a"}, {"status": "done"}, [1], "x", 0])

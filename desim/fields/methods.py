@@ -18,11 +18,18 @@ from pydantic_core import CoreSchema
 
 from desim.errors import refusal, spelling
 from desim.fields.choices import Form
-from desim.fields.numbers import Count, File, NonNegative, Positive, positive, whole
+from desim.fields.numbers import Count, File, NonNegative, Positive, number, positive, whole
 from desim.fields.strict import Strict
 
 EXPONENTS = {"constant": 0.0, "linear": 1.0, "sqrt": 0.5}
 SOLVERS = ("gradient", "accelerated", "sgd", "noisy", "exact")
+
+POWER: dict[str, Any] = {"type": "number", "minimum": 0, "maximum": 30}
+
+
+def _power(value: object) -> float:
+    """A power of k that no number of rounds makes infinite."""
+    return number(value, "a number, 0 to 30", lambda x: 0 <= x <= 30)
 
 
 class Decay(Form):
@@ -30,7 +37,7 @@ class Decay(Form):
 
     words = ("constant", "sqrt", "linear")
 
-    power: NonNegative | None = None
+    power: Annotated[float, PlainValidator(_power), WithJsonSchema(POWER)] | None = None
     """the power of k"""
 
     @property

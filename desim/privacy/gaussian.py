@@ -22,6 +22,8 @@ BLOCK = 4096  # values solved at once, so that they stay in a cache
 STEPS = 60  # never all taken: about eight are needed
 LOG_ROOT_2PI = 0.5 * np.log(2.0 * np.pi)
 
+LARGEST = 1e12  # an epsilon beyond which the equation of mu has no root in doubles
+
 
 def epsilon_of(mu: ArrayLike, delta: float) -> Array:
     """Smallest epsilon >= 0 at which mu-GDP is (epsilon, delta)-DP; shaped as `mu`.
@@ -59,13 +61,15 @@ def delta_of(epsilon: ArrayLike, mu: ArrayLike) -> Array:
 def mu_of(epsilon: float, delta: float) -> float:
     """Return the largest mu at which mu-GDP is (epsilon, delta)-DP; sigma = sensitivity / mu.
 
-    InputError unless 0 < delta < 1 and epsilon >= 0.
+    InputError unless 0 < delta < 1 and epsilon is 0 to LARGEST, or infinite.
     """
     check_delta(delta)
     if not epsilon >= 0.0:
         raise InputError(f"epsilon: {refusal(epsilon, 'a number >= 0')}")
     if np.isinf(epsilon):
         return np.inf
+    if epsilon > LARGEST:
+        raise InputError(f"epsilon: {refusal(epsilon, f'at most {LARGEST:g}, or infinite')}")
     free = float(np.sqrt(8.0) * special.erfinv(delta))  # the root at epsilon = 0
     if epsilon == 0.0:
         return free

@@ -23,6 +23,7 @@ from desim.scenario.privacy_section import ALLOTTED
 from desim.scenario.schema import Scenario
 
 Rows = NDArray[np.int64]
+PLANNED = 1_000_000
 AGREES = 1e-5  # relative, of a calibrated amount in a stored scenario
 
 
@@ -68,6 +69,9 @@ def calibrated(
     method = make(noise)
     if privacy is None or privacy.target is None or noise is None or rounds is None:
         return method
+    if rounds > PLANNED:
+        allowed = f"at most {PLANNED} with privacy.target, whose noise is planned round by round"
+        raise InputError(f"stop.rounds: {refusal(rounds, allowed)}")
     wanted = Target(privacy.target.epsilon, privacy.target.delta, privacy.relation)
     releases = planned(method.planned, rounds)
     if releases is None:
