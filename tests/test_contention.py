@@ -82,8 +82,12 @@ def test_other_recursions_are_noticed(law, right, wrong):
     ("law", "right", "wrong"),
     [
         ("fifo", "self.free = begin + seconds", "self.free = seconds"),
-        ("fair", "flow.bits * share", "flow.bits"),
-        ("fair", "self.since, now)) / share", "self.since, now))"),
+        ("fair", "self.bits, self.since, now)", "self.bits, now, now)"),
+        (
+            "fair",
+            "self.bits, float(self.clock.now), self.ends",
+            "self.bits / 2, self.since, self.ends",
+        ),
     ],
 )
 def test_a_wrong_port_is_noticed(law, right, wrong):

@@ -11,9 +11,19 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
+import numpy as np
+
 from desim.engine.clock import Clock
 from desim.engine.world import World
-from desim.kernels.network import FAIR, Links, alone, carried, log_message, try_once
+from desim.kernels.network import (
+    FAIR,
+    Links,
+    alone,
+    log_message,
+    share_out,
+    shared_ends,
+    try_once,
+)
 from desim.kernels.record import Kind
 
 ADMIT = 5  # SimPy priority: after all that happens at an instant, before what closes it
@@ -24,68 +34,63 @@ class Fifo:
     """One message after the other, each at the rate of its link; called with begin and seconds."""
 
     def __init__(self, clock: Clock, links: Links) -> None:
-        self.clock, self.links = clock, links
+        self.clock, self.flat = clock, tuple(links)
         self.free = 0.0  # when the port has sent all that is in it, s
 
     def enter(self, e: int, bits: int, left: Left) -> None:
         """Take a message for link e; left(begin, seconds) tells when it is on the wire."""
         begin = max(float(self.clock.now), self.free)
-        seconds = float(alone(self.links, e, begin, float(bits)))
+        seconds = float(alone(self.flat, e, begin, float(bits)))
         self.free = begin + seconds
         left(begin, seconds)
-
-
-class Flow:
-    """A message that is leaving: `bits` are left, at the `latest` reckoning until `ends` s."""
-
-    def __init__(self, e: int, bits: float, begin: float, left: Left) -> None:
-        self.e, self.bits, self.begin, self.left = e, bits, begin, left
-        self.ends = begin
 
 
 class Fair:
     """All at once: each of n messages leaves at 1/n of the rate of its link (processor sharing)."""
 
     def __init__(self, clock: Clock, links: Links) -> None:
-        self.clock, self.links = clock, links
-        self.flows: list[Flow] = []
+        self.clock, self.flat = clock, tuple(links)
+        self.flows: list[tuple[float, Left]] = []  # when each one came, s, and whom to tell
+        self.edges = np.empty(0, np.int64)
+        self.bits = np.empty(0)  # of each that are left
+        self.ends = np.empty(0)  # s if no message comes or goes before
         self.since = 0.0  # when the bits left were reckoned, s
         self.plans = 0
 
     def enter(self, e: int, bits: int, left: Left) -> None:
         """Take a message for link e; left(begin, seconds) is called when all of it has left."""
         self._reckon()
-        self.flows.append(Flow(e, float(bits), float(self.clock.now), left))
+        self.flows.append((float(self.clock.now), left))
+        self.edges, self.bits = np.append(self.edges, e), np.append(self.bits, float(bits))
         self._plan()
 
     def _reckon(self) -> None:
         """Take off what has left since the last time."""
-        now, share = float(self.clock.now), len(self.flows)
+        now = float(self.clock.now)
         if now > self.since:
-            for flow in self.flows:
-                sent = float(carried(self.links, flow.e, self.since, now)) / share
-                flow.bits = max(flow.bits - sent, 0.0)
+            share_out(self.flat, self.edges, self.bits, self.since, now)
         self.since = now
 
     def _plan(self) -> None:
         """Wake up when the next message has left, unless the number of them changes before."""
         self.plans += 1
-        now, share = float(self.clock.now), len(self.flows)
-        for flow in self.flows:
-            flow.ends = now + float(alone(self.links, flow.e, now, flow.bits * share))
         if self.flows:
-            self.clock.at(min(flow.ends for flow in self.flows), partial(self._leave, self.plans))
+            self.ends = np.empty(len(self.flows))
+            shared_ends(self.flat, self.edges, self.bits, float(self.clock.now), self.ends)
+            self.clock.at(float(self.ends.min()), partial(self._leave, self.plans))
 
     def _leave(self, plan: int) -> None:
         if plan != self.plans:
             return
-        now = float(self.clock.now)
         self._reckon()
-        gone = [flow for flow in self.flows if flow.ends <= now]
-        self.flows = [flow for flow in self.flows if flow.ends > now]
+        now = float(self.clock.now)
+        stay = self.ends > now
+        gone = [flow for flow, stays in zip(self.flows, stay, strict=True) if not stays]
+        self.flows = [flow for flow, stays in zip(self.flows, stay, strict=True) if stays]
+        self.edges, self.bits = self.edges[stay], self.bits[stay]
         self._plan()
-        for flow in gone:
-            flow.left(flow.begin, now - flow.begin)
+        for begin, left in gone:
+            left(begin, now - begin)
 
 
 class Message(NamedTuple):
@@ -107,6 +112,7 @@ class Ports:
         self, world: World, clock: Clock, links: Links, ports: Sequence[int], side: int
     ) -> None:
         self.world, self.clock, self.links, self.ports, self.side = world, clock, links, ports, side
+        self.flat = tuple(links)
         law = Fair if links.contention == FAIR else Fifo
         self.queues = {port: law(clock, links) for port in sorted(set(ports))}
         self.waiting: list[tuple[tuple[int, ...], Message, int]] = []  # handed over at this instant
@@ -132,14 +138,14 @@ class Ports:
         found: list[tuple[float, float, bool]] = []
         while not found or (found[-1][2] and len(found) <= links.limit):
             begin = now + pauses * links.timeout
-            latency, lost = try_once(links, e, begin, round_, exchange, len(found))
+            latency, lost = try_once(self.flat, e, begin, round_, exchange, len(found))
             found.append((begin, float(latency), bool(lost)))
             pauses, pause = pauses + pause, pause * links.backoff
         return found
 
     def _hand_over(self, message: Message, attempt: int) -> None:
         now, first = float(self.clock.now), self._lacking(message, attempt)[0]
-        seconds = float(alone(self.links, message.edges[first], now, float(message.bits)))
+        seconds = float(alone(self.flat, message.edges[first], now, float(message.bits)))
         self._log(message, attempt, Kind.SEND, lambda _: (now, seconds))
         if not self.waiting:
             self.clock.at(now, self._admit, ADMIT)

@@ -262,17 +262,17 @@ def transmit_one(links, e, time, round_, exchange, bits, release, side, rows):
 
 @lean_kernel
 def try_once(links, e, begin, round_, exchange, attempt):
-    """As `trial`, from Python."""
-    return trial(links, e, begin, round_, exchange, attempt)
+    """As `trial`, from Python; links come as a plain tuple."""
+    return trial(Links(*links), e, begin, round_, exchange, attempt)
 
 
 @lean_kernel
 def alone(links, e, begin, bits):
-    """As `time_on_wire`, from Python."""
-    return time_on_wire(links, e, begin, bits)
+    """As `time_on_wire`, from Python; links come as a plain tuple."""
+    return time_on_wire(Links(*links), e, begin, bits)
 
 
-@lean_kernel
+@lean_inline
 def carried(links, e, begin, end):
     """The bits that leave on link e from `begin` to `end` s if one message has all its rate."""
     if links.plays.shape[1] == 0:
@@ -280,6 +280,28 @@ def carried(links, e, begin, end):
     first, last, start = links.plays[0, e], links.plays[1, e], links.wires[2, e]
     before = sent_by(links.samples, first, last, links.loops, begin + start)
     return sent_by(links.samples, first, last, links.loops, end + start) - before
+
+
+@lean_kernel
+def share_out(links, edges, bits, begin, end):
+    """Take off bits (n,) what leaves on links edges (n,) until `end` s, at 1/n of each one's rate.
+
+    links come as a plain tuple.
+    """
+    links_, n = Links(*links), edges.shape[0]
+    for r in range(n):
+        bits[r] = max(bits[r] - carried(links_, edges[r], begin, end) / n, 0.0)
+
+
+@lean_kernel
+def shared_ends(links, edges, bits, now, ends):
+    """When bits (n,) would have left on links edges (n,), s, as long as all n of them are there.
+
+    links come as a plain tuple.
+    """
+    links_, n = Links(*links), edges.shape[0]
+    for r in range(n):
+        ends[r] = now + time_on_wire(links_, edges[r], now, bits[r] * n)
 
 
 @lean_kernel
