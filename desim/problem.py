@@ -8,6 +8,7 @@ these gradients (desim.losses.clipped_value), here and in the optimum.
 import hashlib
 from dataclasses import dataclass, field
 from functools import cache, cached_property
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -24,6 +25,7 @@ from desim.regularizers import Regularizer
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
+TOGETHER = 4096  # agents whose Gram matrices are in memory at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,7 +176,7 @@ class Problem:
         if not self.loss.convex:
             return np.full(self.agents, -np.inf), np.full(self.agents, np.inf)
         with _libraries().limit(limits=1):
-            ends = np.array([_extremes(self.A[i:j]) for i, j in self.spans()])
+            ends = _spectra(self.A, self.start)
         lo, hi = self.ridge.copy(), np.full(self.agents, np.inf)
         if self.loss.smooth:
             finite = self.loss.curvature * self.scale * ends[:, 1] + self.ridge
@@ -192,7 +194,7 @@ class Problem:
         said = (self.loss, self.average, self.agent_regularizer, self.coordinator_regularizer)
         found = hashlib.sha256(repr((said, float(self.clip), self.A.shape)).encode())
         for array in (self.A, self.b, self.start, self.test_A, self.test_b):
-            found.update(b"none" if array is None else np.ascontiguousarray(array).tobytes())
+            found.update(b"none" if array is None else np.ascontiguousarray(array).data)
         for group in (self.protected, self.test_protected):
             found.update(b"" if group is None else group.tobytes())
         return found.hexdigest()
@@ -204,12 +206,24 @@ def _libraries() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def _extremes(A: Array) -> tuple[float, float]:
-    """Smallest and largest eigenvalue of A'A, from the smaller of the two Gram matrices."""
-    wide = A.shape[0] < A.shape[1]
-    eigenvalues = np.linalg.eigvalsh(A @ A.T if wide else A.T @ A)
-    low = 0.0 if wide else max(0.0, float(eigenvalues[0]))
-    return low, float(eigenvalues[-1])
+def _spectra(A: Array, start: Rows) -> Array:
+    """Smallest and largest eigenvalue (agents, 2) of every agent's A_i' A_i."""
+    rows = np.diff(start)
+    if np.any(rows != rows[0]):
+        blocks = [A[None, i:j] for i, j in pairwise(start)]
+    else:
+        alike = A.reshape(len(rows), rows[0], -1)
+        blocks = [alike[i : i + TOGETHER] for i in range(0, len(rows), TOGETHER)]
+    return np.concatenate([_extremes(block) for block in blocks])
+
+
+def _extremes(A: Array) -> Array:
+    """The same (n, 2) of A (n, rows, dim), from the smaller of the two Gram matrices."""
+    columns = A.transpose(0, 2, 1)
+    wide = A.shape[1] < A.shape[2]
+    ends = np.linalg.eigvalsh(A @ columns if wide else columns @ A)[:, [0, -1]]
+    ends[:, 0] = 0.0 if wide else np.maximum(0.0, ends[:, 0])
+    return np.asarray(ends)
 
 
 def _problems(problem: Problem) -> list[str]:

@@ -48,15 +48,15 @@ def _regression(section: Any, agents: int, tested: int, seed: int) -> tuple[Any,
     nobody else's; an intercept is one more coordinate of w.
     """
     features = section.dim - section.intercept
-    parts = [(agent, section.rows) for agent in range(agents)] + [(-1, tested)]
-    A = np.concatenate(
-        [
-            keys.normals(seed, Stream.DATA, agent=i, round=Draw.FEATURES, size=m * features)
-            for i, m in parts
-        ]
-    ).reshape(-1, features)
+    parts = [(np.arange(agents), section.rows), (-1, tested)]
+
+    def drawn(what: Draw, each: int) -> Any:
+        """Normals for all rows, `each` of them for a row."""
+        place = {"seed": seed, "stream": Stream.DATA, "round": what}
+        return np.concatenate(
+            [keys.normals(agent=i, size=m * each, **place).ravel() for i, m in parts]
+        )
+
+    A, noise = drawn(Draw.FEATURES, features).reshape(-1, features), drawn(Draw.NOISE, 1)
     w = keys.normals(seed, Stream.DATA, round=Draw.TRUTH, size=section.dim)
-    noise = np.concatenate(
-        [keys.normals(seed, Stream.DATA, agent=i, round=Draw.NOISE, size=m) for i, m in parts]
-    )
     return A, A @ w[section.intercept :] + section.intercept * w[0] + section.noise * noise

@@ -44,9 +44,9 @@ class Graph:
     @property
     def symmetric(self) -> bool:
         """Whether every link has one in the opposite direction."""
-        return {*zip(self.source, self.target, strict=True)} == {
-            *zip(self.target, self.source, strict=True)
-        }
+        return np.array_equal(self.source[self.out_links], self.target) and np.array_equal(
+            self.target[self.out_links], self.source
+        )
 
     def unbalanced(self) -> Int:
         """Agents that hear more neighbours than hear them, or fewer."""
@@ -66,29 +66,27 @@ def from_edges(
 
     directed: an edge (i, j) goes from i to j only, and everybody must reach everybody along them.
     """
-    pairs = set(edges) if directed else {(min(i, j), max(i, j)) for i, j in edges}
-    for i, j in sorted(pairs):
+    named = np.array(list(edges), np.int64).reshape(-1, 2)
+    pairs = np.unique(named if directed else np.sort(named, axis=1), axis=0)
+    outside = (pairs.min(axis=1) < 0) | (pairs.max(axis=1) >= agents)
+    for e in np.flatnonzero((pairs[:, 0] == pairs[:, 1]) | outside)[:1]:
+        i, j = pairs[e].tolist()
         if i == j:
             raise InputError([f"{where}: edge [{i}, {j}] is a loop; allowed: two different agents"])
-        if min(i, j) < 0 or max(i, j) >= agents:
-            raise InputError([f"{where}: edge [{i}, {j}] names an agent outside 0..{agents - 1}"])
-    graph = nx.DiGraph() if directed else nx.Graph()
-    graph.add_nodes_from(range(agents))
-    graph.add_edges_from(pairs)
-    connected = nx.strongly_connected_components if directed else nx.connected_components
-    parts = list(connected(graph))
-    if len(parts) > 1:
-        smallest: set[int] = min(parts, key=lambda part: len(part))
-        lonely = sorted(smallest)[:5]
+        raise InputError([f"{where}: edge [{i}, {j}] names an agent outside 0..{agents - 1}"])
+    part = _strong_parts(agents, pairs) if directed else _parts(agents, pairs)
+    roots, size = np.unique(part, return_counts=True)
+    if len(roots) > 1:
+        lonely = np.flatnonzero(part == roots[np.argmin(size)])[:5].tolist()
         raise InputError(
             [
-                f"{where}: the graph is disconnected ({len(parts)} parts; agents {lonely} cannot "
+                f"{where}: the graph is disconnected ({len(roots)} parts; agents {lonely} cannot "
                 "reach the others); allowed: a connected graph"
             ]
         )
-    links = {(j, i) for i, j in pairs} | (set() if directed else pairs)
-    both = np.array(sorted(links), np.int64).reshape(-1, 2)
-    target, source = both[:, 0], both[:, 1]
+    both = pairs[:, ::-1] if directed else np.concatenate([pairs, pairs[:, ::-1]])
+    both = both[np.lexsort((both[:, 1], both[:, 0]))]
+    target, source = both[:, 0].copy(), both[:, 1].copy()
     ends = np.arange(agents + 1)
     out_links = np.lexsort((target, source))
     return Graph(
@@ -99,6 +97,30 @@ def from_edges(
         np.searchsorted(source[out_links], ends),
         out_links,
     )
+
+
+def _parts(agents: int, pairs: Int) -> Int:
+    """The least agent (agents,) that each reaches along edges pairs (edges, 2)."""
+    part = np.arange(agents)
+    while True:
+        least = part.copy()
+        np.minimum.at(least, pairs[:, 0], part[pairs[:, 1]])
+        np.minimum.at(least, pairs[:, 1], part[pairs[:, 0]])
+        least = least[least]
+        if np.array_equal(least, part):
+            return part
+        part = least
+
+
+def _strong_parts(agents: int, pairs: Int) -> Int:
+    """Numbers (agents,) of the sets of agents that reach each other along directed edges."""
+    graph = nx.DiGraph()
+    graph.add_nodes_from(range(agents))
+    graph.add_edges_from(pairs.tolist())
+    part = np.empty(agents, np.int64)
+    for number, members in enumerate(nx.strongly_connected_components(graph)):
+        part[list(members)] = number
+    return part
 
 
 def read_graphml(path: Path) -> tuple[int, list[tuple[int, int]]]:
