@@ -38,7 +38,7 @@ LAWS = {
 
 def links(law: str) -> tuple[Any, ...]:
     latency, rate = Distribution(UNIFORM, 0.01, 0.2), Distribution(CONSTANT, 1e4)
-    model = LinkModel(latency, rate, LAWS[law], 0.0, 1.0, 0)
+    model = LinkModel(latency, rate, LAWS[law], (0.0, 0.0), 1.0, 0)
     made = make_links(model, GRAPH.source, GRAPH.target, 7)
     assert made.plain
     return tuple(made)

@@ -1,7 +1,7 @@
 """As many agents as fit: what a large run costs in time and memory.
 
     python -m analysis.benchmarks.scale synchronous     10^6 agents, 100 rounds of Fed-PLT
-    python -m analysis.benchmarks.scale asynchronous    10^5 agents, each on its own
+    python -m analysis.benchmarks.scale asynchronous    10^5 agents, each on its own, 10 rounds
     python -m analysis.benchmarks.scale graph           10^5 agents with ten neighbours each
 
 Each is one process of its own, because memory is the peak of the process. The run is stored, in a
@@ -46,18 +46,19 @@ GRAPH: dict[str, Any] = {
     "network": {"topology": {"regular": 10}, "link": WAN},
     "compute": PHONES,
     "privacy": {"noise": {"sigma": 0.01}},
+    "observe": {"metrics": ["consensus", "loss"]},
     "log": "rounds",
 }
-REGIMES: dict[str, tuple[dict[str, Any], int, str]] = {
-    "synchronous": (STAR, 1_000_000, "all"),
-    "asynchronous": ({**STAR, "observe": {"every": "10 s"}}, 100_000, "each"),
-    "graph": (GRAPH, 100_000, "all"),
+REGIMES: dict[str, tuple[dict[str, Any], int, int, str]] = {
+    "synchronous": (STAR, 1_000_000, 100, "all"),
+    "asynchronous": ({**STAR, "observe": {"every": "10 s"}}, 100_000, 10, "each"),
+    "graph": (GRAPH, 100_000, 100, "all"),
 }
 
 
 def scenario(regime: str, agents: int, rounds: int) -> dict[str, Any]:
     """The regime's scenario; with `each`, a round of everybody is as many collections as agents."""
-    base, _, policy = REGIMES[regime]
+    base, _, _, policy = REGIMES[regime]
     stop = rounds * agents if policy == "each" else rounds
     problem = {**base["problem"], "agents": agents}
     named = {"name": regime, "problem": problem, "policy": policy, "stop": {"rounds": stop}}
@@ -94,12 +95,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("regime", choices=REGIMES)
     parser.add_argument("--agents", type=int)
-    parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--rounds", type=int)
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
-    agents = given.agents or REGIMES[given.regime][1]
+    _, most, long, _ = REGIMES[given.regime]
+    agents, rounds = given.agents or most, given.rounds or long
     with tempfile.TemporaryDirectory() as folder:
-        measure(given.regime, agents, given.rounds, given.out or Path(folder))
+        measure(given.regime, agents, rounds, given.out or Path(folder))
 
 
 if __name__ == "__main__":
