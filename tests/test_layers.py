@@ -10,7 +10,8 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "desim"
 LAYERS = [
-    "errors later cache npz units fields keys jit distributions elementary",  # keys draw
+    # keys draw with elementary's log
+    "errors later cache compiling npz units fields keys jit distributions elementary",
     "losses layers regularizers",
     "kernels",
     "problem data fairness optimum privacy network compute participation policy",

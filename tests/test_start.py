@@ -2,16 +2,24 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from mutant import mutant
 
+from desim import compiling
 from desim.cache import keep, kept
+from desim.cli import main
+from desim.cli.compiling import announced
 from desim.data import bundled as bundled_module
 from desim.data.bundled import bundled
 from desim.fields import Strict
 from desim.later import Later
+from desim.runs.warmup import shipped
+from desim.scenario.include import network_files
+
+SCENARIOS = Path(__file__).resolve().parents[1] / "scenarios"
 
 HEAVY = ("networkx", "sklearn", "scipy.stats", "scipy.linalg", "scipy.optimize", "clarabel")
 
@@ -109,3 +117,61 @@ def test_docstrings_of_keys_are_read_when_asked_for():
         "rho": "how far\na step goes", "eta": None, "name": "text of the last",
         "phi": "a key of its own",
     }  # fmt: skip
+
+
+@pytest.fixture
+def kernels():
+    """A fresh function of a plugin, which numba compiles and never keeps."""
+    from numba import njit
+
+    inner = njit(lambda x: x + 1)
+    return njit(lambda x: inner(x) * 2)
+
+
+def check_watch(module, kernels):
+    begun = []
+    with module.watched(lambda: begun.append(1)) as compilation:
+        assert (begun, compilation.functions, compilation.seconds) == ([], 0, 0.0)
+        assert kernels(1) == 4
+        first = compilation.seconds
+        assert kernels(2) == 6
+    assert (begun, compilation.functions) == ([1], 2)
+    assert compilation.seconds == first > 0.0
+
+
+def test_compilation_is_noticed_once_for_nested_functions(kernels):
+    check_watch(compiling, kernels)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [("if not self.functions:", "if not self._depth:"), ("self.functions += 1", "")],
+)
+def test_a_careless_watch_is_noticed(right, wrong, kernels):
+    with pytest.raises(AssertionError):
+        check_watch(mutant(compiling, right, wrong), lambda x: (kernels(x), kernels(float(x)))[0])
+
+
+def test_warmup_plays_what_it_can_and_says_what_it_cannot(tmp_path, capsys):
+    bad = tmp_path / "bad.yaml"
+    bad.write_text("problem: {}\n")
+    with pytest.raises(SystemExit) as left:
+        main(["warmup", str(SCENARIOS / "quickstart.yaml"), str(bad)])
+    said = capsys.readouterr().out.splitlines()
+    assert left.value.code == 0
+    assert said[0].startswith("1 scenarios ready: ")
+    assert said[1] == "skipped 1: bad"
+    assert "bad.yaml" in said[2]
+
+
+def test_what_ships_is_warmed_up():
+    names = {file.stem for file in shipped()}
+    assert {"quickstart", "asynchronous", "networked-admm", "fed-plt"} <= names
+    assert not names & {file.stem for file in network_files()}
+
+
+def test_a_first_run_says_that_it_compiles_and_a_second_is_silent(kernels, capsys):
+    for expected in (2, 0):
+        with announced():
+            kernels(1)
+        assert len(capsys.readouterr().err.splitlines()) == expected

@@ -56,13 +56,14 @@ def run(
 ) -> None:
     """Play a scenario into a run directory."""
     import desim
+    from desim.cli.compiling import announced
     from desim.cli.progress import progress_bar
     from desim.runs.directory import next_free
 
     loaded = _load(scenario, override)
     path = out or next_free(Path("runs"), loaded.name)
     try:
-        with progress_bar(loaded.name) as progress:
+        with progress_bar(loaded.name) as progress, announced():
             played = desim.run(loaded, out=path, progress=progress, force=force)
     except KeyboardInterrupt:
         _complain("stopped before the run began; nothing was written")
@@ -81,10 +82,12 @@ def resume(run: RunFolder, override: Overrides = None) -> None:
 @app.command()
 def check(scenario: ScenarioFile, override: Overrides = None) -> None:
     """Check a scenario, its data and its network; write nothing."""
+    from desim.cli.compiling import announced
     from desim.scenario import build
 
     loaded = _load(scenario, override)
-    simulation = build.check(loaded)
+    with announced():
+        simulation = build.check(loaded)
     problem = simulation.problem
     limits = [
         *([f"{loaded.stop.rounds} rounds"] if loaded.stop.rounds else []),
@@ -97,6 +100,19 @@ def check(scenario: ScenarioFile, override: Overrides = None) -> None:
         f"{loaded.problem.loss.kind} loss, {loaded.network.topology.kind} topology, "
         f"{simulation.engine} engine ({simulation.why}), until {' or '.join(limits)}"
     )
+
+
+@app.command()
+def warmup(
+    scenarios: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Default: all that come with desim.", metavar="[SCENARIO...]"),
+    ] = None,
+) -> None:
+    """Compile beforehand what scenarios need, so that their first run does not wait for it."""
+    from desim.cli.compiling import warm
+
+    typer.echo("\n".join(warm(scenarios)))
 
 
 @app.command("list")

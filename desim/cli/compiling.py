@@ -1,0 +1,42 @@
+"""Words about compilation: a first run says on stderr that it compiles, later ones are silent."""
+
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import typer
+
+from desim.cli.progress import counting_bar
+from desim.compiling import watched
+from desim.jit import cache_folder
+from desim.runs.warmup import shipped, warm_up
+
+BEGIN = "compiling for this machine, once; a first run takes about half a minute (desim warmup)"
+
+
+@contextmanager
+def announced() -> Iterator[None]:
+    """Say on stderr when something is compiled meanwhile, and how long it took."""
+    with watched(lambda: typer.echo(BEGIN, err=True)) as compilation:
+        yield
+    if compilation.functions:
+        took = f"compiled {compilation.functions} functions in {compilation.seconds:.1f} s"
+        typer.echo(f"{took}, kept in {cache_folder()}", err=True)
+
+
+def warm(files: list[Path] | None) -> list[str]:
+    """Compile what `files`, or all shipped scenarios, need; what `desim warmup` says of it.
+
+    Scenarios that are skipped stand with the reason of the first.
+    """
+    files, count = files or shipped(), itertools.count(1)
+    with counting_bar("warmup: preparing", "warmup:") as show:
+        warmth = warm_up(files, show and (lambda file: show(next(count), len(files))))
+    seconds = f"{warmth.functions} functions compiled in {warmth.seconds:.1f} s"
+    about = seconds if warmth.functions else "everything was compiled before"
+    told = [f"{warmth.played} scenarios ready: {about}, kept in {cache_folder()}"]
+    if warmth.skipped:
+        told.append(f"skipped {len(warmth.skipped)}: {', '.join(warmth.skipped)}")
+        told.append(f"  {next(iter(warmth.skipped.values()))}")
+    return told

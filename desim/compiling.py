@@ -1,0 +1,44 @@
+"""What numba compiles while somebody watches: a first run on a machine waits for it and should say.
+
+Code that is found on disk is not compiled.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from numba.core.event import Event, Listener, install_listener
+
+
+class Compilation(Listener):  # type: ignore[misc]
+    """How many functions were compiled and how many seconds that took; begin(): at the first."""
+
+    def __init__(self, begin: Callable[[], None]) -> None:
+        self.functions = 0
+        self.seconds = 0.0
+        self._begin = begin
+        self._depth = 0  # a function is compiled while another is that calls it
+        self._began = 0.0
+
+    def on_start(self, event: Event) -> None:
+        """Note that a function begins to be compiled."""
+        if not self.functions:
+            self._begin()
+        self.functions += 1
+        if not self._depth:
+            self._began = time.perf_counter()
+        self._depth += 1
+
+    def on_end(self, event: Event) -> None:
+        """Note that a function is compiled."""
+        self._depth -= 1
+        if not self._depth:
+            self.seconds += time.perf_counter() - self._began
+
+
+@contextmanager
+def watched(begin: Callable[[], None] = lambda: None) -> Iterator[Compilation]:
+    """Count what is compiled from here on; begin() is called when the first function is."""
+    compilation = Compilation(begin)
+    with install_listener("numba:compile", compilation):
+        yield compilation

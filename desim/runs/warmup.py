@@ -1,0 +1,48 @@
+"""Compiles beforehand what scenarios need, by playing each for a moment."""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from desim.compiling import watched
+from desim.errors import DesimError
+from desim.runs.play import run
+
+HOME = Path(__file__).resolve().parents[1]
+SHIPPED = (HOME.parent / "scenarios", HOME / "scenarios")
+APART = ("networks", "studies")  # no scenarios; the same methods again
+ROUNDS = 2
+
+
+class Warmth(NamedTuple):
+    """How many scenarios were played, why others could not be, functions compiled, and seconds."""
+
+    played: int
+    skipped: dict[str, str]
+    functions: int
+    seconds: float
+
+
+def shipped() -> list[Path]:
+    """The scenarios that come with desim: those of an installation, or of the folder it is in."""
+    folder = next((one for one in SHIPPED if (one / "quickstart.yaml").exists()), SHIPPED[-1])
+    files = sorted(folder.rglob("*.yaml"))
+    return [file for file in files if file.relative_to(folder).parts[0] not in APART]
+
+
+def warm_up(files: Iterable[Path], told: Callable[[Path], None] | None = None) -> Warmth:
+    """Play `files` in memory for two rounds; told(file) is called before each.
+
+    A scenario that cannot be played, for want of its data for example, is skipped.
+    """
+    played, skipped = 0, {}
+    with watched() as compilation:
+        for file in files:
+            if told is not None:
+                told(file)
+            try:
+                run(file, overrides={"stop": {"rounds": ROUNDS}})
+                played += 1
+            except DesimError as error:
+                skipped[file.stem] = str(error).splitlines()[0]
+    return Warmth(played, skipped, compilation.functions, compilation.seconds)
