@@ -1,0 +1,1 @@
+"""desim beside its peers on the same problem; run `python -m analysis.benchmarks.peers`."""

@@ -1,0 +1,88 @@
+"""The table of the contest and of the effect of order, as csv and as a section of the page."""
+
+import csv
+import math
+import sys
+from pathlib import Path
+
+from analysis.benchmarks.peers.contest import Row
+from analysis.benchmarks.peers.order import Effect
+from analysis.benchmarks.timing import machine
+
+HOME = Path(__file__).resolve().parents[1]
+BEGIN, END = "<!-- peers: written by analysis.benchmarks.peers -->", "<!-- end of peers -->"
+TO = "desim, log stored"
+WORDS = """**Beside peers.** Fed-PLT (gradient solver, no noise) on the same logistic data, 16
+features, 20 rows and 10 local epochs for each agent. Every contestant is a process with its own
+interpreter; all are pinned to one core and take turns. Microseconds per agent-round; *difference*
+is the largest between its models after 20 rounds and NumPy's. desim plays a network, clocks and
+speeds and stores its log; the others do the arithmetic and, in decent-bench's case, count messages.
+FedLT is decent-bench's name for Fed-PLT; tvopt has no such method, so the gradients of its costs
+are used in a loop.
+
+```sh
+python -m analysis.benchmarks.peers --environments FOLDER
+```
+"""
+ORDER = """
+**The order of algorithms.** Two methods in one decent-bench benchmark, agents active at random,
+same seed; then the same two in the other order. Hashes of one method's final models. In desim every
+draw has an address, so that the order says nothing.
+
+| | played first | played second |
+|---|---|---|
+"""
+
+
+def write(rows: list[Row], effects: list[Effect]) -> None:
+    """Write results/peers.csv, results/order.csv and the section, and print the section."""
+    results = HOME / "results"
+    results.mkdir(exist_ok=True)
+    for name, table, header in (
+        ("peers.csv", [*map(_plain, rows)], Row._fields),
+        ("order.csv", effects, Effect._fields),
+    ):
+        with (results / name).open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerows([header, *table])
+    text = section(rows, effects)
+    page = HOME / "README.md"
+    page.write_text(inserted(page.read_text("utf-8"), text), "utf-8")
+    sys.stdout.write(text)
+
+
+def section(rows: list[Row], effects: list[Effect]) -> str:
+    """The section in Markdown."""
+    lines = [WORDS, machine() + ".", ""]
+    lines += ["| agents | | min us | median us | min CPU us | ratio to desim | difference |"]
+    lines += ["|---|---|---|---|---|---|---|"]
+    for row in rows:
+        own = next((one.least for one in rows if (one.agents, one.name) == (row.agents, TO)), 1.0)
+        lines.append(_line(row, own))
+    versions = {row.name: row.versions for row in rows if row.versions}
+    lines += ["", "Versions: " + "; ".join(f"{n}: {v}" for n, v in versions.items()) + "."]
+    lines.append(ORDER.rstrip("\n"))
+    lines += [f"| {one.name} | {one.first} | {one.second} |" for one in effects]
+    return "\n".join(lines) + "\n"
+
+
+def inserted(page: str, text: str) -> str:
+    """The page with `text` between its two marks, which are added at its end if it has none."""
+    if BEGIN not in page:
+        page = f"{page.rstrip()}\n\n{BEGIN}\n{END}\n"
+    before, rest = page.split(BEGIN)
+    return f"{before}{BEGIN}\n{text}{END}{rest.split(END)[1]}"
+
+
+def _line(row: Row, own: float) -> str:
+    if math.isnan(row.least):
+        return f"| {row.agents} | {row.name} | | | | | {row.remark} |"
+    told = row.remark or f"{row.difference:.1e}"
+    return (
+        f"| {row.agents} | {row.name} | {row.least:.2f} | {row.median:.2f} | {row.processor:.2f} | "
+        f"{row.least / own:.2f} | {told} |"
+    )
+
+
+def _plain(row: Row) -> tuple[object, ...]:
+    return tuple(f"{one:.6g}" if isinstance(one, float) else one for one in row)

@@ -1,0 +1,67 @@
+"""The benchmark beside peers: contestants that are always there agree, and the page is kept."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from analysis.benchmarks.peers import contest, environments, order, report
+from analysis.benchmarks.peers.__main__ import problem
+
+NAMES = ["desim, log stored", "NumPy, all agents at once", "NumPy, agent by agent"]
+
+
+def test_contestants_find_the_same_models(tmp_path, monkeypatch):
+    few = {name: contest.CONTESTANTS[name]._replace(updates=8) for name in NAMES}
+    monkeypatch.setattr(contest, "CONTESTANTS", few)
+    rows = contest.held(problem(4, tmp_path), 4, NAMES, tmp_path, 2)
+    assert [row.name for row in rows] == NAMES
+    assert all(row.difference < contest.EQUAL and not row.remark for row in rows)
+    assert all(0.0 < row.least <= row.median for row in rows)
+    assert "desim" in rows[0].versions
+
+
+def test_other_models_are_marked():
+    row = contest._row(4, "NumPy", [[1.0, 0.5]], 1e-6, 2, {"numpy": "2"})
+    assert (row.remark, row.least, row.processor) == ("OTHER ITERATES", 125_000.0, 62_500.0)
+
+
+def test_what_cannot_be_installed_is_skipped(tmp_path, monkeypatch):
+    monkeypatch.setitem(environments.NEEDS, "jax", environments.Needs(("x",), "2.0"))
+    row, *_ = contest.held(problem(4, tmp_path), 4, ["JAX, jit and scan"], tmp_path, 1)
+    assert row.remark == "skipped: needs Python 2.0, which is not on the path"
+    assert "| skipped" in report._line(row, 1.0)
+
+
+def test_a_worker_that_fails_tells_why():
+    code = "import sys; print('no', file=sys.stderr)"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    with process, pytest.raises(environments.Unavailable, match="x failed: no"):
+        contest._answer(process, "x")
+
+
+def test_order_changes_nothing_here():
+    assert order.played(1) == order.played(-1)
+
+
+def test_the_section_replaces_itself():
+    row = contest.Row(10, "desim, log stored", 1.0, 1.5, 1.0, 1e-16, 2, "numpy 2")
+    text = report.section([row], [order.Effect("desim", "a", "a")])
+    assert "| 10 | desim, log stored | 1.00 | 1.50 | 1.00 | 1.00 | 1.0e-16 |" in text
+    once = report.inserted("# Page\n", text)
+    again = report.inserted(f"{once}\nmore\n", "other\n")
+    assert once.count("desim, log stored |") == 1
+    assert "desim, log stored" not in again
+    assert again.endswith("more\n")
+
+
+def test_the_problem_has_both_labels_and_an_intercept(tmp_path):
+    with np.load(problem(10, tmp_path)) as file:
+        assert (file["A"][:, :, 0] == 1.0).all()
+        assert all(set(labels) == {-1.0, 1.0} for labels in file["b"])
+        assert 0.0 < file["gamma"].item() < 1.0
+        assert json.dumps(file["epochs"].item()) == "10"
