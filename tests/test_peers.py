@@ -10,7 +10,12 @@ import pytest
 from analysis.benchmarks.peers import contest, environments, order, report
 from analysis.benchmarks.peers.__main__ import problem
 
-NAMES = ["desim, log stored", "NumPy, all agents at once", "NumPy, agent by agent"]
+NAMES = [
+    "desim, log stored",
+    "desim, log discarded",
+    "NumPy, all agents at once",
+    "NumPy, agent by agent",
+]
 
 
 def test_contestants_find_the_same_models(tmp_path, monkeypatch):

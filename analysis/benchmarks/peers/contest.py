@@ -29,6 +29,7 @@ class Contestant(NamedTuple):
 CONTESTANTS = {
     "desim, log stored": Contestant("with_desim.py", 20_000, "played"),
     "desim, noise, log stored": Contestant("with_desim.py", 20_000, "noisy"),
+    "desim, log discarded": Contestant("with_desim.py", 20_000, "silent"),
     "desim, kernels alone": Contestant("with_desim.py", 20_000, "bare"),
     "JAX, jit and scan": Contestant("with_jax.py", 20_000, "", "jax"),
     "NumPy, all agents at once": Contestant("with_numpy.py", 10_000, "batched"),

@@ -59,8 +59,8 @@ def section(rows: list[Row], effects: list[Effect]) -> str:
     for row in rows:
         own = next((one.least for one in rows if (one.agents, one.name) == (row.agents, TO)), 1.0)
         lines.append(_line(row, own))
-    versions = {row.name: row.versions for row in rows if row.versions}
-    lines += ["", "Versions: " + "; ".join(f"{n}: {v}" for n, v in versions.items()) + "."]
+    versions = dict.fromkeys(row.versions for row in rows if row.versions)
+    lines += ["", f"Environments: {'; '.join(versions)}."]
     lines.append(ORDER.rstrip("\n"))
     lines += [f"| {one.name} | {one.first} | {one.second} |" for one in effects]
     return "\n".join(lines) + "\n"

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from worker import Problem, Run, serve
 
+from desim.engine.world import Discard
 from desim.kernels.local import train
 from desim.log.parquet import Tables
 from desim.scenario.build import build
@@ -56,6 +57,12 @@ def played(p: Problem, noise: float = 0.0) -> Run:
     return run
 
 
+def silent(p: Problem) -> Run:
+    """The whole simulation, its log thrown away."""
+    simulation = simulations(p, 0.0)
+    return lambda rounds: simulation(rounds).play(Discard()).state["x"]
+
+
 def bare(p: Problem) -> Run:
     """The kernel of local training in a loop, as fast as desim could be."""
     made = simulations(p, 0.0)(1)
@@ -73,7 +80,7 @@ def bare(p: Problem) -> Run:
     return run
 
 
-MAKERS = {"played": played, "noisy": lambda p: played(p, 0.01), "bare": bare}
+MAKERS = {"played": played, "noisy": lambda p: played(p, 0.01), "silent": silent, "bare": bare}
 
 if __name__ == "__main__":
     serve(MAKERS[sys.argv[5]], ("desim", "numba", "numpy"))
