@@ -82,24 +82,14 @@ def resume(run: RunFolder, override: Overrides = None) -> None:
 @app.command()
 def check(scenario: ScenarioFile, override: Overrides = None) -> None:
     """Check a scenario, its data and its network; write nothing."""
+    from desim.cli.checked import sentence
     from desim.cli.compiling import announced
     from desim.scenario import build
 
     loaded = _load(scenario, override)
     with announced():
         simulation = build.check(loaded)
-    problem = simulation.problem
-    limits = [
-        *([f"{loaded.stop.rounds} rounds"] if loaded.stop.rounds else []),
-        *([f"{loaded.stop.time:g} s"] if loaded.stop.time else []),
-        *(f"{name} {value:g}" for name, value in loaded.stop.targets.items()),
-    ]
-    typer.echo(
-        f"ok: {loaded.name}: {loaded.algorithm.name}, {problem.agents} agents, "
-        f"{int(problem.start[-1])} rows, {problem.A.shape[1]} features, "
-        f"{loaded.problem.loss.kind} loss, {loaded.network.topology.kind} topology, "
-        f"{simulation.engine} engine ({simulation.why}), until {' or '.join(limits)}"
-    )
+    typer.echo(sentence(loaded, simulation))
 
 
 @app.command()
@@ -253,18 +243,9 @@ def schema(
     ] = None,
 ) -> None:
     """Write the JSON Schema of scenario files, for editors."""
-    import json
+    from desim.cli.schema import write_schema
 
-    from desim.scenario.schema import json_schema
-
-    text = json.dumps(json_schema(), indent=2, ensure_ascii=False)
-    if out is None:
-        typer.echo(text)
-        return
-    try:
-        out.write_text(text + "\n", "utf-8")
-    except OSError as error:
-        raise InputError(f"{out}: cannot be written ({error.strerror})") from None
+    write_schema(out)
 
 
 def _load(path: Path, settings: list[str] | None) -> Any:
