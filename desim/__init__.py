@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from desim.runs.run import open_run as open
     from desim.scenario.load import load
     from desim.scenario.schema import Scenario
+    from desim.studies.repeat import repeat
+    from desim.studies.study import Study, study
 
 __all__ = [
     "Deadlock",
@@ -29,22 +31,28 @@ __all__ = [
     "Run",
     "RunError",
     "Scenario",
+    "Study",
     "__version__",
     "load",
     "open",
     "plot",
+    "repeat",
     "resume",
     "run",
+    "study",
 ]
 
 _HOMES = {
     "load": "desim.scenario.load:load",
     "open": "desim.runs.run:open_run",
     "plot": "desim.plots:plot",
+    "repeat": "desim.studies.repeat:repeat",
     "resume": "desim.runs.resume:resume",
     "run": "desim.runs.play:run",
+    "study": "desim.studies.study:study",
     "Run": "desim.runs.run:Run",
     "Scenario": "desim.scenario.schema:Scenario",
+    "Study": "desim.studies.study:Study",
     **{
         name: f"desim.errors:{name}"
         for name in ("Deadlock", "DesimError", "Diverged", "InputError", "RunError")

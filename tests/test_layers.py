@@ -20,7 +20,7 @@ LAYERS = [
     "algorithms",
     "scenario",
     "audit",
-    "runs replay retime study plots plots_audit report",
+    "runs replay retime studies plots plots_audit report",
     "cli __main__",
 ]
 LEVEL = {name: depth for depth, names in enumerate(LAYERS) for name in names.split()}
@@ -31,6 +31,8 @@ FENCES = {
     "matplotlib": "desim.plots desim.plots_audit",
     "pyarrow": "desim.log",
     "dp_accounting": "desim.privacy",
+    "distributed": "desim.studies.cluster",
+    "psutil": "desim.studies.processes",
     "yaml": "nowhere",
 }
 EMPTY_NAMES = re.compile(r"^(utils?|helpers?|managers?|base|misc|common)(_|$)")

@@ -11,6 +11,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from desim.cli.options import Overrides, settings
+from desim.cli.studies import study
 from desim.errors import DesimError, InputError
 
 GARBAGE = 200_000  # objects between collections: a start makes so many, and they stay
@@ -25,10 +27,6 @@ app = typer.Typer(
 
 ScenarioFile = Annotated[Path, typer.Argument(help="Scenario file (YAML).", metavar="SCENARIO")]
 RunFolder = Annotated[Path, typer.Argument(help="Directory of a run.", metavar="RUN")]
-Overrides = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Override, e.g. algorithm.rho=0.1."),
-]
 Force = Annotated[bool, typer.Option("--force", help="Replace the run that the directory holds.")]
 
 
@@ -76,7 +74,7 @@ def resume(run: RunFolder, override: Overrides = None) -> None:
     """Go on with a run that was killed or stopped; --set stop.rounds=N moves its end."""
     from desim.cli.resume import go_on
 
-    _tell(go_on(run, _settings(override)))
+    _tell(go_on(run, settings(override)))
 
 
 @app.command()
@@ -236,6 +234,9 @@ def privacy(
     typer.echo("\n".join(lines(opened.name, statement(opened, delta, view, relation))))
 
 
+app.command()(study)
+
+
 @app.command()
 def schema(
     out: Annotated[
@@ -248,22 +249,11 @@ def schema(
     write_schema(out)
 
 
-def _load(path: Path, settings: list[str] | None) -> Any:
+def _load(path: Path, texts: list[str] | None) -> Any:
     """The scenario with the overrides KEY=VALUE, whose values are read as YAML."""
     import desim
 
-    return desim.load(path, _settings(settings))
-
-
-def _settings(settings: list[str] | None) -> dict[str, Any]:
-    """Values by dotted key from texts KEY=VALUE."""
-    overrides = {}
-    for text in settings or []:
-        key, equals, value = text.partition("=")
-        if not equals or not key.strip():
-            raise InputError(f"--set: found {text!r}; allowed: KEY=VALUE, as in algorithm.rho=0.1")
-        overrides[key.strip()] = value
-    return overrides
+    return desim.load(path, settings(texts))
 
 
 def _tell(played: Any) -> None:

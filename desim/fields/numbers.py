@@ -100,7 +100,8 @@ def _list(value: object) -> object:
     raise ValueError(refusal(value, "a list"))
 
 
-def _path(value: object, info: ValidationInfo, what: str = "file") -> Path:
+def existing(value: object, info: ValidationInfo, what: str = "file") -> Path:
+    """The absolute path of a file (or `folder`) that exists, from the context's folder on."""
     if isinstance(value, Path):
         return value
     folder = Path((info.context or {}).get("folder", "."))
@@ -173,13 +174,13 @@ Fraction = Annotated[
 Share = Annotated[float, PlainValidator(share), _quantity("a fraction above 0, to 1", units.SHARE)]
 File = Annotated[
     Path,
-    PlainValidator(_path),
+    PlainValidator(existing),
     PlainSerializer(str),
     WithJsonSchema({"type": "string", "description": "a file, relative to the scenario's folder"}),
 ]
 Folder = Annotated[
     Path,
-    PlainValidator(lambda value, info: _path(value, info, "folder")),
+    PlainValidator(lambda value, info: existing(value, info, "folder")),
     PlainSerializer(str),
     WithJsonSchema({"type": "string", "description": "a folder, relative to the scenario's"}),
 ]

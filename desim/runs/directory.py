@@ -5,6 +5,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from platform import python_version
@@ -37,8 +38,12 @@ LIBRARIES = ("numpy", "numba", "scipy", "simpy", "networkx", "pandas", "pyarrow"
 
 def versions() -> dict[str, str]:
     """Versions of Python, desim and the libraries on which numbers may depend."""
-    found = {name: version(name) for name in ("desim", *LIBRARIES)}
-    return {"python": python_version(), **found}
+    return {"python": python_version(), **_installed()}
+
+
+@cache
+def _installed() -> dict[str, str]:
+    return {name: version(name) for name in ("desim", *LIBRARIES)}
 
 
 def check_free(path: Path, force: bool = False) -> None:

@@ -44,7 +44,18 @@ def run(
     path = None if out is None else Path(out)
     if path is not None:
         place.check_free(path, force)
-    prepared = prepare(_loaded(scenario, overrides))
+    return played(_loaded(scenario, overrides), path, progress, force)
+
+
+def played(
+    scenario: Scenario,
+    path: Path | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    force: bool = False,
+    text: str = "",
+) -> Run:
+    """What `run` does once the scenario is loaded; text: its resolved_yaml, where that is known."""
+    prepared = prepare(scenario, text)
     if path is None:
         return carry_out(prepared, None, Tables, progress)
     with place.claim(path, prepared.begun, force):
@@ -70,12 +81,12 @@ class Prepared:
         return self.head | {"scenario": self.text}
 
 
-def prepare(scenario: Scenario) -> Prepared:
-    """Build a scenario; InputError where that is impossible."""
+def prepare(scenario: Scenario, text: str = "") -> Prepared:
+    """Build a scenario; text: see `played`. InputError where that is impossible."""
     simulation = build(scenario)
-    scenario = completed(scenario, simulation.method.noise)
-    text = resolved_yaml(scenario)
-    return Prepared(scenario, simulation, text, _manifest(scenario, text, simulation))
+    whole = completed(scenario, simulation.method.noise)
+    text = text if text and whole is scenario else resolved_yaml(whole)
+    return Prepared(whole, simulation, text, _manifest(whole, text, simulation))
 
 
 def carry_out(
@@ -96,13 +107,13 @@ def carry_out(
         interruption.close()
         manifest = head | _ending(outcome, time.perf_counter() - began)
         store = _stored(path, tables, outcome, manifest)
-    played = Run(manifest, store, path, prepared.scenario)
+    made = Run(manifest, store, path, prepared.scenario)
     if outcome.status == "failed":
         error = outcome.error or RunError(outcome.reason)
         if isinstance(error, RunError):
-            error.run = played
+            error.run = made
         raise error
-    return played
+    return made
 
 
 def _loaded(

@@ -25,14 +25,17 @@ SCENARIO = f"a scenario, which is a mapping with {', '.join(SECTIONS)}"
 
 
 def load(
-    source: str | Path | Mapping[str, Any], overrides: Mapping[str, Any] | None = None
+    source: str | Path | Mapping[str, Any],
+    overrides: Mapping[str, Any] | None = None,
+    folder: Path | None = None,
 ) -> Scenario:
     """The scenario of a file or dict, checked; InputError lists everything that is wrong with it.
 
-    `overrides` sets dotted keys after reading, such as {"algorithm.rho": 0.1}; text is YAML.
+    `overrides` sets dotted keys after reading, such as {"algorithm.rho": 0.1}; text is YAML. Names
+    of files count from the file's folder, those of a dict from `folder` or the working directory.
     """
     if isinstance(source, Mapping):
-        tree, folder, name = from_python(source), Path(), "scenario"
+        tree, folder, name = from_python(source), folder or Path(), "scenario"
     else:
         path = Path(source)
         tree, folder, name = read(path), path.parent, path.name.split(".")[0]

@@ -26,7 +26,8 @@ Seed = Annotated[
 LONGEST = 200  # bytes of a name: file systems allow 255
 
 
-def _name(value: object) -> str:
+def directory_name(value: object) -> str:
+    """Text that can name a directory."""
     if isinstance(value, str) and value.strip() and value not in (".", ".."):
         odd = not value.isprintable() or set(value) & set('/\\"')
         if not odd and len(value.encode(errors="replace")) <= LONGEST:
@@ -40,7 +41,7 @@ class Scenario(Strict):
     `folder` is where relative names count from, `source` the file, `marks` the line of each key.
     """
 
-    name: Annotated[Text, BeforeValidator(_name)]
+    name: Annotated[Text, BeforeValidator(directory_name)]
     """name of the run; default: the file's name"""
     seed: Seed = 0
     """seed of every random draw"""

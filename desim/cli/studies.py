@@ -1,0 +1,70 @@
+"""The command `desim study`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from desim.cli.options import Overrides, settings
+from desim.errors import InputError, refusal
+
+SIZES = {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "GiB": 2.0**30}
+StudyFile = Annotated[Path, typer.Argument(help="Study file (YAML).", metavar="STUDY")]
+Out = Annotated[
+    Path | None,
+    typer.Option("-o", "--out", metavar="DIR", help="Default: studies/NAME, to go on there."),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option("--workers", metavar="N", help="Processes; default: all cores; 0: this one."),
+]
+Dask = Annotated[
+    str | None, typer.Option("--dask", metavar="ADDRESS", help="Scheduler of a Dask cluster.")
+]
+Memory = Annotated[
+    str | None,
+    typer.Option("--memory", metavar="SIZE", help="Of a worker, as in '2 GB'; default: share."),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Check and list cases only.")]
+
+
+def study(
+    study: StudyFile,
+    out: Out = None,
+    workers: Workers = None,
+    dask: Dask = None,
+    memory: Memory = None,
+    override: Overrides = None,
+    dry_run: DryRun = False,
+) -> None:
+    """Play the runs of a study that are not stored yet, and compare its cases."""
+    from desim.cli.progress import counting_bar
+    from desim.cli.study_report import planned, report
+    from desim.studies import study as studies
+
+    bound = None if memory is None else memory_size(memory)
+    path, changes = out or Path("studies") / studies.name_of(study), settings(override)
+    if dry_run:
+        typer.echo("\n".join(planned(studies.plan(study, path, changes), path)))
+        return
+    with counting_bar(f"{study.stem}: preparing", f"{study.stem}: run") as show:
+        tell = None if show is None else lambda done, total, failed: show(done, total)
+        made = studies.study(
+            study, path, overrides=changes, workers=workers, dask=dask, memory=bound, progress=tell
+        )
+    typer.echo("\n".join(report(made)))
+    good = bool((made.runs["status"] == "done").any())
+    if not made.complete or not good:
+        open_ended = "not all runs could be played; the same command goes on"
+        typer.echo("no run came to its end" if made.complete else open_ended, err=True)
+        raise typer.Exit(1)
+
+
+def memory_size(text: str) -> float:
+    """Bytes of `2 GB`."""
+    number, unit = text.rstrip("GMkiB").strip(), text[len(text.rstrip("GMkiB")) :].strip()
+    try:
+        return float(number) * SIZES[unit or "B"]
+    except (ValueError, KeyError):
+        allowed = f"a size such as 2 GB ({', '.join(SIZES)})"
+        raise InputError(f"--memory: {refusal(text, allowed)}") from None

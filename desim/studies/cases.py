@@ -1,0 +1,176 @@
+"""The cases of a study, each a scenario of its own, and its runs: every case with every seed."""
+
+import hashlib
+import itertools
+import re
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from desim.errors import InputError
+from desim.fields.numbers import whole
+from desim.scenario.load import load, resolved_yaml
+from desim.scenario.schema import Scenario
+from desim.studies.file import Search, StudyFile
+from desim.studies.values import MOST
+
+SEED = re.compile(r"^seed: \d+$", re.MULTILINE)
+DIGITS = 16  # of the hash that names a run's directory
+
+
+@dataclass(frozen=True)
+class Case:
+    """One scenario up to its seed: `values` are its own keys, as the study file writes them.
+
+    name: of the entry in the study's list, "" for none; the keys in `listed` are that entry's.
+    """
+
+    number: int
+    label: str
+    values: Mapping[str, Any]
+    seeds: tuple[int, ...]
+    scenario: Scenario
+    name: str = ""
+    listed: frozenset[str] = frozenset()
+
+    @property
+    def rest(self) -> dict[str, Any]:
+        """The values that are not those of the list's entry."""
+        return {key: value for key, value in self.values.items() if key not in self.listed}
+
+    def texts(self) -> Iterator[tuple[int, str]]:
+        """Every seed with the resolved scenario that has it."""
+        text = resolved_yaml(self.scenario)
+        yield from ((seed, seeded(text, seed)) for seed in self.seeds)
+
+
+def seeded(text: str, seed: int) -> str:
+    """A resolved scenario with another seed: the same text as if it had been resolved with it."""
+    return SEED.sub(f"seed: {seed}", text, count=1)
+
+
+def key_of(text: str) -> str:
+    """The name of the directory of a run: the first digits of its resolved scenario's SHA-256."""
+    return hashlib.sha256(text.encode()).hexdigest()[:DIGITS]
+
+
+def cases(study: StudyFile, folder: Path) -> list[Case]:
+    """All cases, loaded and checked; InputError with what is wrong with any of them."""
+    drafts = _drafts(study)
+    made: list[Case] = []
+    problems: list[tuple[str, str]] = []
+    base = study.base
+    if isinstance(base, Mapping):
+        base = {"name": study.name, **base}
+    for number, draft in enumerate(drafts):
+        try:
+            seeds = tuple(_seed(seed) for seed in draft.seeds)
+            first = {"seed": seeds[0]} if seeds else {}
+            scenario = load(base, {**study.set, **draft.values, **first}, folder)
+            wanted = seeds or (scenario.seed,)
+            made.append(
+                Case(number, draft.label, draft.values, wanted, scenario, draft.name, draft.listed)
+            )
+        except InputError as error:
+            problems += [(draft.label, text) for text in error.problems]
+    if problems:
+        raise InputError(_told(problems, len(drafts)))
+    return made
+
+
+def _seed(value: object) -> int:
+    try:
+        return whole(value, 0)
+    except ValueError as error:
+        raise InputError(f"seed: {error}") from None
+
+
+def _told(problems: list[tuple[str, str]], cases: int) -> list[str]:
+    """Each problem once, with the case where not all cases have it."""
+    found: dict[str, list[str]] = {}
+    for label, text in problems:
+        found.setdefault(text, []).append(label)
+    return [
+        text if len(labels) == cases else f"case {labels[0] or 'base'}: {text}"
+        for text, labels in found.items()
+    ]
+
+
+@dataclass
+class _Draft:
+    """A case before it is loaded."""
+
+    name: str
+    listed: frozenset[str]
+    values: dict[str, Any]
+    seeds: list[Any]
+
+    @property
+    def label(self) -> str:
+        """The entry's name, then the values that it does not stand for."""
+        named = self.listed if self.name else ()
+        rest = [f"{short(k)} {told(v)}" for k, v in self.values.items() if k not in named]
+        return ", ".join([*([self.name] if self.name else []), *rest])
+
+
+def _drafts(study: StudyFile) -> list[_Draft]:
+    """Every case with its seeds: settings that differ in nothing but the seed are one case."""
+    found: dict[str, _Draft] = {}
+    for count, (entry, settings) in enumerate(_settings(study)):
+        if count >= MOST:
+            raise InputError(f"study: found more than {MOST} runs; allowed: at most that")
+        name = str(entry.get("label", ""))
+        values = {key: value for key, value in settings.items() if key != "seed"}
+        draft = _Draft(name, frozenset(entry) - {"label"}, values, [])
+        draft = found.setdefault(name + repr(values), draft)
+        draft.seeds += [settings["seed"]] if "seed" in settings else []
+    return list(found.values())
+
+
+def _settings(study: StudyFile) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Every combination of an entry of the list, a trial and the grid's values; its entry first."""
+    trials: list[dict[str, Any]] = [{}]
+    if study.random is not None:
+        trials = [drawn(study.random, trial) for trial in range(study.random.trials)]
+    for entry, trial in itertools.product(study.list, trials):
+        own = {key: value for key, value in entry.items() if key != "label"}
+        for values in itertools.product(*study.grid.values()):
+            yield entry, {**own, **trial, **dict(zip(study.grid, values, strict=True))}
+
+
+def drawn(search: Search, trial: int) -> dict[str, Any]:
+    """Values of one trial: a function of the search's seed, the trial's number and each key."""
+    found: dict[str, Any] = {}
+    for key, law in search.draw.items():
+        name, terms = next(iter(law.items()))
+        rng = np.random.default_rng([search.seed, trial, zlib.crc32(key.encode())])
+        if name == "choice":
+            found[key] = terms[int(rng.integers(len(terms)))]
+        elif name == "integer":
+            found[key] = int(rng.integers(terms[0], terms[1], endpoint=True))
+        elif name == "uniform":
+            found[key] = float(rng.uniform(terms[0], terms[1]))
+        else:
+            found[key] = float(np.exp(rng.uniform(*np.log(terms))))
+    return found
+
+
+def short(key: str) -> str:
+    """The end of a dotted key, which is what people call it."""
+    return key.rpartition(".")[2]
+
+
+def told(value: Any) -> Any:
+    """A value as tables and labels show it: scalars as they are, the rest as flow YAML."""
+    if isinstance(value, Mapping):
+        inner = ", ".join(f"{key}: {told(item)}" for key, item in value.items())
+        return f"{{{inner}}}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(str(told(item)) for item in value)}]"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"{value:.6g}" if isinstance(value, float) else value

@@ -1,0 +1,71 @@
+"""Runs of a study on a Dask cluster: the only module that knows dask.distributed.
+
+Workers need desim, and the scenarios' data files and plugins under the same names. A worker that
+sees the study's folder stores its run there itself; another sends the run's files back.
+"""
+
+import logging
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from desim.errors import InputError, RunError, show
+from desim.studies.work import Job, Result, carry_out
+
+PATIENCE = 10.0  # s for a scheduler to answer
+MISSING = "--dask: needs the package distributed; pip install 'desim[dask]'"
+
+
+def carried_out(jobs: Iterable[Job], address: str) -> Iterator[Result]:
+    """Results of all jobs in the order in which they are done.
+
+    InputError where no scheduler answers at `address`, RunError when it is gone later. A job whose
+    worker is killed goes to another one, as Dask does it; one that kills several of them fails.
+    """
+    client = _client(address)
+    try:
+        wanted = {job.key: job for job in jobs}
+        futures = {
+            client.submit(_task, job, key=f"desim-{job.key}-{job.token}", pure=False): key
+            for key, job in wanted.items()
+        }
+        yield from _gathered(client, futures, address)
+    finally:
+        client.close(timeout=2.0)
+
+
+def _task(job: Job) -> Result:
+    os.environ.setdefault("DESIM_THREADS", "1")  # others on the machine are workers too
+    return carry_out(job)
+
+
+def _client(address: str) -> Any:
+    try:
+        from distributed import Client
+    except ImportError:
+        raise InputError(MISSING) from None
+    logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # its end is told in words
+    try:
+        return Client(address, timeout=PATIENCE, set_as_default=False)
+    except (OSError, ValueError, TypeError) as error:
+        why = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(f"--dask: no scheduler answers at {show(address)} ({why})") from None
+
+
+def _gathered(client: Any, futures: dict[Any, str], address: str) -> Iterator[Result]:
+    from distributed import as_completed
+
+    for future in as_completed(list(futures), loop=client.loop):
+        yield _result(future, futures[future], address)
+        future.release()
+
+
+def _result(future: Any, key: str, address: str) -> Result:
+    if future.status == "finished":
+        found: Result = future.result()
+        return replace(found, key=key)
+    if future.status == "error":
+        error = future.exception()
+        return Result(key, "failed", f"on the cluster: {type(error).__name__}: {error}")
+    raise RunError(f"--dask: the scheduler at {address} is gone; what was done is stored")

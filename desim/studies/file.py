@@ -1,0 +1,144 @@
+"""Study files: a base scenario, which of its keys vary over which values, and what to compare."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, ValidationError
+from pydantic import model_validator as together
+
+from desim.errors import InputError, refusal
+from desim.fields import Count, Strict, Text, Whole
+from desim.fields.numbers import existing, finite
+from desim.fields.strict import explain
+from desim.scenario.load import read
+from desim.scenario.privacy_section import Delta, View
+from desim.scenario.schema import directory_name
+from desim.scenario.tree import Tree, from_python, require_mapping
+from desim.studies import values
+
+
+def _level(value: object) -> float:
+    level = finite(value)
+    if not 0.5 <= level < 1.0:
+        raise ValueError(refusal(value, "a number from 0.5 to below 1"))
+    return level
+
+
+def _base(value: object, info: Any) -> Any:
+    if isinstance(value, Mapping | Path):
+        return value
+    if not isinstance(value, str):
+        raise ValueError(refusal(value, "a scenario file, or a scenario written out"))
+    return existing(value, info)
+
+
+class Terms(Strict):
+    """`false`, or the terms in which epsilons are stated; left out: as the scenario has them."""
+
+    off: bool = Field(False, alias="(off)", repr=False)
+    view: View | None = None
+    """what the adversary sees"""
+    delta: Delta | None = None
+    """probability that the epsilon does not hold"""
+    relation: Literal["replace-one", "add-or-remove-one", "agent"] | None = None
+    """which data sets are neighbours"""
+
+    @classmethod
+    def mapping(cls, data: object) -> Mapping[str, Any]:
+        """The terms; true: those of the scenario."""
+        if isinstance(data, bool):
+            return {} if data else {"(off)": True}
+        if not isinstance(data, Mapping):
+            raise ValueError(
+                refusal(data, "true, false, or {view: ..., delta: ..., relation: ...}")
+            )
+        return data
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The terms that are not the scenario's, by name."""
+        return self.model_dump(exclude_none=True, exclude={"off"})
+
+
+class Compare(Strict):
+    """What is compared between cases, over the seeds that they have in common."""
+
+    targets: Annotated[dict[str, tuple[float, ...]], PlainValidator(values.targets)] = {}
+    """time, rounds, bytes and epsilon are taken until these values; default: stop.metric"""
+    against: Annotated[dict[str, Any], PlainValidator(values.against)] = {}
+    """values of the cases that the others are held against, or {label: ...}; default: the first"""
+    epsilon: Terms = Terms.model_validate({})
+    """false, or the terms of epsilons; default: those of the scenario's privacy"""
+    level: Annotated[float, PlainValidator(_level)] = 0.95
+    """of the confidence intervals"""
+
+
+class Search(Strict):
+    """Keys drawn at random, `trials` times; a trial's values depend on nothing but its number."""
+
+    trials: Count
+    """how many cases are drawn"""
+    draw: Annotated[dict[str, dict[str, Any]], PlainValidator(values.laws)]
+    """law of each dotted key: uniform, log_uniform, integer [a, b], or choice [...]"""
+    seed: Whole = 0
+    """seed of these draws"""
+
+
+class StudyFile(Strict):
+    """A study as it is written: grid x list x random are its cases, `seed` repeats each of them."""
+
+    name: Annotated[Text, BeforeValidator(directory_name)]
+    """name of the study; default: the file's name"""
+    base: Annotated[
+        Any, PlainValidator(_base), PlainSerializer(lambda x: str(x) if isinstance(x, Path) else x)
+    ]
+    """the scenario that the keys below change: a file, or a scenario written out"""
+    set: Annotated[dict[str, Any], PlainValidator(values.settings)] = {}
+    """values by dotted key for all cases"""
+    grid: Annotated[dict[str, tuple[Any, ...]], PlainValidator(values.grid)] = {}
+    """every combination of the values of these dotted keys; ranges such as seed: [0..99]"""
+    list: Annotated[tuple[dict[str, Any], ...], PlainValidator(values.entries)] = ({},)
+    """cases written out: mappings of dotted keys, each perhaps with a label"""
+    random: Search | None = None
+    """a random search over dotted keys"""
+    compare: Compare = Compare()
+    """what is compared"""
+
+    @together(mode="after")
+    def _each_key_once(self) -> "StudyFile":
+        listed = {key for entry in self.list for key in entry} - {"label"}
+        drawn = set(self.random.draw) if self.random else set()
+        for key in (set(self.grid) & (listed | drawn)) | (listed & drawn):
+            raise ValueError(f"found {key} in two of grid, list and random; allowed: in one")
+        for key in self.set.keys() & (set(self.grid) | listed | drawn):
+            raise ValueError(f"found {key} in set, though it varies; allowed: one of both")
+        return self
+
+
+def read_study(source: str | Path | Mapping[str, Any]) -> tuple[StudyFile, Path]:
+    """The study of a file or dict and the folder its file names count from; or InputError."""
+    if isinstance(source, Mapping):
+        tree, folder, name = from_python(source), Path(), "study"
+    else:
+        path = Path(source)
+        tree, folder, name = read(path), path.parent, path.name.split(".")[0]
+    require_mapping(tree, f"a study, which is a mapping with {', '.join(StudyFile.keys())}")
+    if "base" not in tree.data and {"problem", "algorithm"} & set(tree.data):
+        raise InputError(
+            f"{tree.source}: is a scenario; allowed: a study, whose key base names one"
+        )
+    tree.data.setdefault("name", name)
+    problems = [tree.line(place, text) for place, text in tree.problems]
+    try:
+        study = StudyFile.model_validate(tree.data, context={"folder": folder.resolve()})
+    except ValidationError as error:
+        problems += [_line(tree, details) for details in error.errors(include_url=False)]
+        raise InputError(problems) from None
+    if problems:
+        raise InputError(problems)
+    return study, folder.resolve()
+
+
+def _line(tree: Tree, details: Any) -> str:
+    return tree.line(tuple(details["loc"]), explain(details, StudyFile))

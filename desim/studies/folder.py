@@ -1,0 +1,71 @@
+"""The directory of a study: one directory for each run under its hash, and tables of them all."""
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from desim.errors import InputError, RunError
+from desim.runs.directory import write_text
+from desim.runs.hold import held
+from desim.studies.work import TOKEN
+
+STUDY = "study.json"
+RUNS = "runs"
+BUSY = "another process is at work on this study; wait until it ends, or end it"
+
+
+def check_free(path: Path) -> None:
+    """Raise InputError unless a study can begin or go on at `path`."""
+    if path.exists() and not path.is_dir():
+        raise InputError(f"{path}: is a file; allowed: a new directory, or that of a study")
+    if path.is_dir() and any(path.iterdir()) and not (path / STUDY).exists():
+        raise InputError(f"{path}: holds something else; allowed: a new directory, or a study's")
+    there = next(one for one in (path.absolute(), *path.absolute().parents) if one.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        raise InputError(f"{path}: cannot be written, {there} is not a writable directory")
+
+
+@contextlib.contextmanager
+def claimed(path: Path, about: Mapping[str, Any]) -> Iterator[str]:
+    """The directory as this process's alone; yields the token by which far workers know it."""
+    check_free(path)
+    with contextlib.ExitStack() as stack:
+        try:
+            (path / RUNS).mkdir(parents=True, exist_ok=True)
+            stack.enter_context(held(path, BUSY))
+            token = os.urandom(8).hex()
+            write_text(path / TOKEN, token)
+            stack.callback((path / TOKEN).unlink, missing_ok=True)
+            write_text(path / STUDY, json.dumps(about, indent=2, ensure_ascii=False) + "\n")
+        except OSError as error:
+            raise InputError(f"{path}: cannot be written ({error.strerror})") from None
+        yield token
+
+
+def store_run(place: Path, files: Mapping[str, bytes]) -> None:
+    """Store the files of a run that was played far away; the manifest last."""
+    place.mkdir(parents=True, exist_ok=True)
+    for name in sorted(files, key=lambda name: name == "manifest.json"):
+        partial = place / f".{name}.partial"
+        partial.write_bytes(files[name])
+        partial.replace(place / name)
+
+
+def write_tables(path: Path, tables: Mapping[str, pd.DataFrame]) -> None:
+    """Write tables as Parquet, each in one step; RunError where the disk does not take them."""
+    try:
+        for name, table in tables.items():
+            partial = path / f".{name}.partial"
+            try:
+                table.to_parquet(partial, index=False)
+                partial.replace(path / f"{name}.parquet")
+            finally:
+                partial.unlink(missing_ok=True)
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise RunError(f"{path}: tables cannot be written ({reason}); runs are stored") from None

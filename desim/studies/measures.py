@@ -1,0 +1,103 @@
+"""What one run came to, as numbers: where it ended, and what it took until a target was met."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from desim.fairness import RISING
+from desim.runs.run import NETWORK, Run
+
+Array = NDArray[np.float64]
+UNITS = {"time": "s", "bytes": "B", "wall": "s"}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """targets: (metric, value) pairs; epsilon: its terms, None where no epsilon is wanted."""
+
+    targets: tuple[tuple[str, float], ...] = ()
+    epsilon: Mapping[str, Any] | None = field(default_factory=dict)
+
+
+def until(kind: str, metric: str, value: float) -> str:
+    """The name of a measure: time to accuracy 0.93."""
+    return f"{kind} to {metric} {value:g}"
+
+
+def unit(measure: str) -> str:
+    """The unit of a measure, "" for none."""
+    return UNITS.get(measure.partition(" ")[0], "")
+
+
+def rises(measure: str) -> bool:
+    """Whether more of a measure is better: of accuracies at the end, not of what is spent."""
+    return measure.removeprefix("final ") in RISING
+
+
+def measured(run: Run, asked: Asked) -> dict[str, float]:
+    """Numbers of a run by name; inf until a target that was never met, nan where undefined.
+
+    time s, rounds, bytes delivered and epsilon (of the agent that spends most) at the end and until
+    each target; `final` values of the network's metrics; wall s. Targets are met as in
+    `Run.time_to`; the epsilon is left out where the scenario states no privacy.
+    """
+    manifest = run.manifest
+    found = {"time": float(manifest["time"]), "rounds": float(manifest["rounds"])}
+    found["bytes"] = float(manifest.get("counts", {}).get("deliver_bytes", np.nan))
+    found["wall"] = float(manifest.get("wall_seconds", np.nan))
+    curves = _curves(run)
+    found |= {f"final {name}": float(rows[2, -1]) for name, rows in curves.items()}
+    spent, sent = _spent(run, asked), _sent(run) if asked.targets else None
+    if spent is not None:
+        found["epsilon"] = float(spent[1].max(initial=0.0))
+    for metric, value in asked.targets:
+        when, rounds = _first(curves.get(metric), metric, value)
+        found[until("time", metric, value)] = when
+        found[until("rounds", metric, value)] = rounds
+        found[until("bytes", metric, value)] = _by(sent, when)
+        if spent is not None:
+            found[until("epsilon", metric, value)] = _by(spent, when)
+    return found
+
+
+def _curves(run: Run) -> dict[str, Array]:
+    """(3, n) times s, rounds and values of each metric of the whole network, in order of time."""
+    rows = run.metrics[run.metrics["agent"] == NETWORK]
+    numbers = rows[["time", "round", "value"]].to_numpy(float).T
+    metric = rows["metric"].to_numpy(str)
+    return {name: numbers[:, metric == name] for name in sorted(set(metric))}
+
+
+def _first(curve: Array | None, metric: str, value: float) -> tuple[float, float]:
+    """Time s and round at which the target is met; inf where it never is."""
+    if curve is None:  # the run ended before it was measured at all
+        return float("inf"), float("inf")
+    met = np.flatnonzero(curve[2] >= value if metric in RISING else curve[2] <= value)
+    return (float(curve[0, met[0]]), float(curve[1, met[0]])) if len(met) else (np.inf, np.inf)
+
+
+def _sent(run: Run) -> tuple[Array, Array]:
+    """Times s and bytes delivered up to each of them."""
+    arrived = run.delivered()
+    return arrived["time"].to_numpy(float), np.cumsum(arrived["bytes"].to_numpy(float))
+
+
+def _spent(run: Run, asked: Asked) -> tuple[Array, Array] | None:
+    """Times s and the largest epsilon of an agent up to each of them; None where none is wanted."""
+    if asked.epsilon is None or (run.scenario.privacy is None and not asked.epsilon):
+        return None
+    curve = run.account(**asked.epsilon).curve
+    return curve["time"].to_numpy(float), np.maximum.accumulate(curve["epsilon"].to_numpy(float))
+
+
+def _by(total: tuple[Array, Array] | None, when: float) -> float:
+    """A cumulative amount at a time, all that happens at that instant included; inf for never."""
+    if total is None:
+        return float("nan")
+    if not np.isfinite(when):
+        return float("inf")
+    before = int(np.searchsorted(total[0], when, side="right"))
+    return float(total[1][before - 1]) if before else 0.0

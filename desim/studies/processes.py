@@ -1,0 +1,158 @@
+"""Runs of a study on local processes, which may be killed or grow without the study ending.
+
+Processes are spawned: a script that starts a study needs the usual `if __name__ == "__main__"`.
+"""
+
+import multiprocessing
+import os
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+
+import psutil
+
+from desim.errors import RunError
+from desim.studies.work import Job, Result
+from desim.studies.worker import serve
+
+ATTEMPTS = 2  # of a job whose process is killed
+STILLBORN = 3  # processes in a row that end before their first job
+LOOK = 0.25  # s between looks at the processes' memory
+SHARE = 0.8  # of the machine's free memory, for all processes together
+
+
+@dataclass
+class Worker:
+    """A process, the pipe to it, and the job it has (with how many tries before), if any."""
+
+    process: SpawnProcess
+    pipe: Connection
+    ready: bool = False
+    job: Job | None = None
+    tries: int = 0
+
+    def memory(self) -> int:
+        """Bytes that the process holds; 0 where it has ended."""
+        try:
+            return int(psutil.Process(self.process.pid).memory_info().rss)
+        except psutil.Error:
+            return 0
+
+    def end(self) -> None:
+        """End the process at once."""
+        self.process.kill()
+        self.process.join()
+        self.pipe.close()
+
+
+def memory_share(workers: int) -> int:
+    """Bytes that each of so many processes may hold: its part of SHARE of what is free now."""
+    return int(SHARE * psutil.virtual_memory().available / workers)
+
+
+def carried_out(jobs: Iterable[Job], workers: int, memory: int) -> Iterator[Result]:
+    """Results of all jobs in the order in which they are done.
+
+    A job whose process is killed is tried once more; one whose process holds more than `memory`
+    bytes fails. Processes end when this iterator is closed. RunError where none can begin.
+    """
+    crew = _Crew(deque((job, 0) for job in jobs), workers, memory)
+    try:
+        while crew.waiting or crew.busy:
+            crew.hand_out()
+            ready = wait([worker.pipe for worker in crew.workers], timeout=LOOK)
+            for worker in [one for one in crew.workers if one.pipe in ready]:
+                yield from crew.hear(worker)
+            for worker in [one for one in crew.busy if one.memory() > memory]:
+                yield crew.stop(worker)
+    finally:
+        for worker in crew.workers:
+            worker.end()
+
+
+class _Crew:
+    def __init__(self, waiting: deque[tuple[Job, int]], size: int, memory: int) -> None:
+        self.waiting = waiting
+        self.size = size
+        self.memory = memory
+        self.workers: list[Worker] = []
+        self.stillborn = 0
+
+    @property
+    def busy(self) -> list[Worker]:
+        """Workers that have a job."""
+        return [worker for worker in self.workers if worker.job is not None]
+
+    def hand_out(self) -> None:
+        """Start processes as long as there is work for them, and give the idle ones their jobs."""
+        wanted = min(self.size, len(self.waiting) + len(self.busy))
+        while len(self.workers) < wanted:
+            self.workers.append(_started())
+        for worker in self.workers:
+            if worker.ready and worker.job is None and self.waiting:
+                worker.job, worker.tries = self.waiting.popleft()
+                try:
+                    worker.pipe.send(worker.job)
+                except OSError:
+                    continue  # it has just been killed: its pipe says so next
+
+    def hear(self, worker: Worker) -> Iterator[Result]:
+        """Take what a worker says; its silence means that it has been killed."""
+        try:
+            said = worker.pipe.recv()
+        except (EOFError, OSError):
+            yield from self._lost(worker)
+            return
+        if isinstance(said, Result):
+            worker.job = None
+            yield said
+            if worker.memory() > self.memory // 2:
+                self._dismiss(worker)  # a fresh process begins with little memory
+        else:
+            worker.ready, self.stillborn = True, 0
+
+    def stop(self, worker: Worker) -> Result:
+        """End a worker that holds too much."""
+        job = worker.job
+        assert job is not None
+        self._dismiss(worker)
+        allowed = f"{self.memory / 1e9:.3g} GB"
+        return Result(job.key, "failed", f"needed more memory than the {allowed} of a worker")
+
+    def _dismiss(self, worker: Worker) -> None:
+        self.workers.remove(worker)
+        worker.end()
+
+    def _lost(self, worker: Worker) -> Iterator[Result]:
+        worker.process.join()
+        code, job, tries = worker.process.exitcode, worker.job, worker.tries + 1
+        self._dismiss(worker)
+        if job is None:
+            self.stillborn += not worker.ready
+            if self.stillborn >= STILLBORN:
+                raise RunError(f"workers: processes end before they begin ({_cause(code)})")
+        elif tries < ATTEMPTS:
+            self.waiting.appendleft((job, tries))
+        else:
+            yield Result(job.key, "failed", f"its process ended {tries} times ({_cause(code)})")
+
+
+def _started() -> Worker:
+    """A new process; where it cannot find this one's __main__ it says so on stderr and ends."""
+    spawn = multiprocessing.get_context("spawn")
+    here, there = spawn.Pipe()
+    process = spawn.Process(target=serve, args=(there,), daemon=True)
+    process.start()
+    there.close()
+    return Worker(process, here)
+
+
+def _cause(code: int | None) -> str:
+    return f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

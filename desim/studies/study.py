@@ -1,0 +1,228 @@
+"""`desim.study`: many runs of one scenario, kept under the hashes of their resolved scenarios."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from desim.errors import InputError, RunError, refusal
+from desim.runs.run import Run, open_run
+from desim.studies import cluster, processes
+from desim.studies.cases import Case, cases, key_of
+from desim.studies.file import StudyFile, read_study
+from desim.studies.folder import RUNS, claimed, store_run, write_tables
+from desim.studies.measures import Asked
+from desim.studies.opponents import opponents
+from desim.studies.tables import comparisons_table, runs_table, summary_table
+from desim.studies.work import Job, Result, carry_out, finished
+
+Tell = Callable[[int, int, int], None]
+Keys = dict[tuple[int, int], str]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A study before it is played: its cases and, for each run (case, seed), what is to be done.
+
+    pairs: cases with those that they are held against.
+    """
+
+    study: StudyFile
+    folder: Path
+    cases: tuple[Case, ...]
+    asked: Asked
+    pairs: tuple[tuple[Case, Case], ...]
+    keys: Keys
+    jobs: tuple[Job, ...]
+
+
+class Study:
+    """What came of a study: tables `runs`, `summary` and `comparisons`, and the runs themselves.
+
+    complete: whether every run was played, be it that it failed.
+    """
+
+    def __init__(self, plan: Plan, results: Mapping[str, Result], directory: Path | None) -> None:
+        self.name = plan.study.name
+        self.plan = plan
+        self.directory = directory
+        self.results = dict(results)
+        level = plan.study.compare.level
+        self.runs = runs_table(plan.cases, plan.keys, results)
+        self.summary = summary_table(plan.cases, self.runs, plan.asked, level)
+        self.comparisons = comparisons_table(plan.pairs, self.runs, plan.asked, level)
+
+    def __repr__(self) -> str:
+        counts = ", ".join(
+            f"{n} {status}" for status, n in self.runs["status"].value_counts().items()
+        )
+        return f"<Study {self.name}: {len(self.plan.cases)} cases, {counts}>"
+
+    @property
+    def complete(self) -> bool:
+        """Whether there is a result for every run."""
+        return bool((self.runs["status"] != "stopped").all())
+
+    @property
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """The tables by name."""
+        return {"runs": self.runs, "summary": self.summary, "comparisons": self.comparisons}
+
+    def run(self, key: str) -> Run:
+        """The run whose hash begins so; InputError where none is stored."""
+        found = [one for one in dict.fromkeys(self.runs["run"]) if one.startswith(key)]
+        if self.directory is None or len(found) != 1:
+            why = "the study keeps no runs" if self.directory is None else f"{len(found)} runs"
+            raise InputError(f"run {key!r}: {why}; allowed: a hash of the table runs")
+        return open_run(self.directory / RUNS / found[0])
+
+
+def plan(
+    source: str | Path | Mapping[str, Any],
+    out: Path | None = None,
+    overrides: Mapping[str, Any] | None = None,
+) -> Plan:
+    """Read a study and check each of its cases; InputError with all that is wrong, if anything.
+
+    overrides: dotted keys of the base scenario, for all cases.
+    """
+    study, folder = read_study(source)
+    varied = {*study.grid, *(key for entry in study.list for key in entry)}
+    varied |= set(study.random.draw) if study.random else set()
+    for key in set(overrides or {}) & varied:
+        raise InputError(f"override {key}: the study varies it; allowed: other keys")
+    study = study.model_copy(update={"set": {**study.set, **(overrides or {})}})
+    made = tuple(cases(study, folder))
+    asked = _asked(study, made)
+    against = study.compare.against
+    pairs = opponents(made, against) if against or study.random is None else []
+    keys: Keys = {}
+    jobs: dict[str, Job] = {}
+    for case in made:
+        written = case.scenario.written()
+        for seed, text in case.texts():
+            key = keys[case.number, seed] = key_of(text)
+            place = None if out is None else out.resolve() / RUNS / key
+            jobs.setdefault(key, Job(key, written, seed, text, asked, place))
+    return Plan(study, folder, made, asked, tuple(pairs), keys, tuple(jobs.values()))
+
+
+def name_of(source: str | Path | Mapping[str, Any]) -> str:
+    """The name of a study."""
+    return read_study(source)[0].name
+
+
+def _asked(study: StudyFile, made: Sequence[Case]) -> Asked:
+    """What is measured; InputError for a target whose metric some case does not observe."""
+    compare = study.compare
+    targets = [(name, value) for name, values in compare.targets.items() for value in values]
+    for case in made:
+        observed = case.scenario.observe.metrics
+        for name in dict.fromkeys(name for name, _ in targets):
+            if name not in observed:
+                where = f"case {case.label}: " if case.label else ""
+                allowed = ", ".join(observed) or "none, as observe.metrics says"
+                raise InputError(f"{where}compare.targets: {refusal(name, allowed, observed)}")
+        if not compare.targets:
+            stops = case.scenario.stop.targets.items()
+            targets += [one for one in stops if one[0] in observed and one not in targets]
+    return Asked(tuple(targets), None if compare.epsilon.off else compare.epsilon.given)
+
+
+def study(
+    source: str | Path | Mapping[str, Any],
+    out: str | Path | None = None,
+    *,
+    overrides: Mapping[str, Any] | None = None,
+    workers: int | None = None,
+    dask: str | None = None,
+    memory: float | None = None,
+    progress: Tell | None = None,
+) -> Study:
+    """Play the runs of a study that are not stored yet, and compare what came of all of them.
+
+    source: a study file, or the same as a dict; out: directory, where runs are stored under the
+    hash of their resolved scenario (default: nothing is stored, only measured); overrides: keys of
+    the base scenario; workers: local processes of one thread each, default one per core, 0 for
+    this process alone; dask: address of a scheduler instead; memory: bytes that a worker may hold,
+    default an equal share of 80 % of what is free; progress is told how many runs of how many are
+    done and how many of them failed.
+
+    A run that fails is counted and its error kept, the others go on; Ctrl-C ends a study early
+    with what is there. InputError with nothing played for what is wrong with a case or directory,
+    RunError where the tables cannot be stored or the scheduler is gone.
+    """
+    path = None if out is None else Path(out)
+    planned = plan(source, path, overrides)
+    _check(workers, dask, memory)
+    results: dict[str, Result] = {}
+    error: RunError | None = None
+    with contextlib.ExitStack() as stack:
+        token = stack.enter_context(claimed(path, about(planned))) if path else ""
+        jobs = [Job(**{**vars(job), "token": token}) for job in planned.jobs]
+        try:
+            for result in _carried_out(jobs, workers, dask, memory):
+                results[result.key] = _kept(result, path)
+                if progress is not None:
+                    failed = sum(one.status == "failed" for one in results.values())
+                    progress(len(results), len(jobs), failed)
+        except KeyboardInterrupt:
+            results |= _unheard(jobs, results)
+        except RunError as gone:
+            error, results = gone, results | _unheard(jobs, results)
+        made = Study(planned, results, path)
+        if path is not None:
+            write_tables(path, made.tables)
+    if error is not None:
+        raise error
+    return made
+
+
+def _check(workers: int | None, dask: str | None, memory: float | None) -> None:
+    if workers is not None and workers < 0:
+        raise InputError(f"workers: {refusal(workers, 'a whole number, at least 0')}")
+    if dask is not None and (workers is not None or memory is not None):
+        raise InputError("dask: found workers or memory too; allowed: the cluster has its own")
+    if memory is not None and not memory >= 1e8:
+        raise InputError(f"memory: {refusal(memory, 'at least 1e8 bytes, 100 MB')}")
+
+
+def _carried_out(
+    jobs: list[Job], workers: int | None, dask: str | None, memory: float | None
+) -> Iterator[Result]:
+    if dask is not None:
+        return cluster.carried_out(jobs, dask)
+    if workers == 0:
+        return map(carry_out, jobs)
+    number = min(workers or processes.cores(), max(len(jobs), 1))
+    bound = processes.memory_share(number) if memory is None else int(memory)
+    return processes.carried_out(jobs, number, bound)
+
+
+def _unheard(jobs: list[Job], results: Mapping[str, Result]) -> dict[str, Result]:
+    """Results of runs that are stored, although whoever played them could not say so any more."""
+    stored = [job for job in jobs if job.key not in results and finished(job.place)]
+    return {job.key: carry_out(job) for job in stored}
+
+
+def _kept(result: Result, path: Path | None) -> Result:
+    """The result without its files, which are stored first."""
+    if path is not None and result.files:
+        try:
+            store_run(path / RUNS / result.key, result.files)
+        except OSError as error:
+            reason = f"{path / RUNS / result.key}: cannot be written ({error.strerror})"
+            return Result(result.key, "failed", reason)
+    return Result(**{**vars(result), "files": {}})
+
+
+def about(planned: Plan) -> dict[str, Any]:
+    """What the study's directory says of it: the study file, and the runs with their scenarios."""
+    from desim.runs.directory import versions
+
+    written = planned.study.written()
+    runs = [{"case": case, "seed": seed, "run": key} for (case, seed), key in planned.keys.items()]
+    return {"study": written, "folder": str(planned.folder), "versions": versions(), "runs": runs}

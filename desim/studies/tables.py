@@ -1,0 +1,136 @@
+"""The tables of a study: its runs, what each case came to, and cases held against each other."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from desim.studies.cases import Case, told
+from desim.studies.measures import Asked, rises, unit, until
+from desim.studies.statistics import mean_estimate, median_estimate, paired, settled
+from desim.studies.work import Result
+
+Array = NDArray[np.float64]
+SPENT = ("time", "rounds", "bytes", "epsilon")  # what it takes until a target
+RUN = ("case", "label", "seed", "run", "status", "reason")
+
+
+def runs_table(
+    cases: Sequence[Case], keys: Mapping[tuple[int, int], str], results: Mapping[str, Result]
+) -> pd.DataFrame:
+    """One row per case and seed: the case's values, how the run ended and its measures.
+
+    keys: (case, seed) -> the run's hash. Measures are nan where a run failed or is missing, and
+    infinite until a target that it never met.
+    """
+    missing = Result("", "stopped", "not played yet")
+    varied = list(dict.fromkeys(key for case in cases for key in case.values))
+    rows = []
+    for case in cases:
+        for seed in case.seeds:
+            key = keys[case.number, seed]
+            found = results.get(key, missing)
+            head = (case.number, case.label, seed, key, found.status, found.reason)
+            values = {one: _cell(case.values[one]) for one in varied if one in case.values}
+            rows.append({**dict(zip(RUN, head, strict=True)), **values, **found.numbers})
+    names = dict.fromkeys([*RUN, *varied, *(name for row in rows for name in row)])
+    table = pd.DataFrame(rows, columns=list(names))
+    for one in varied:
+        table[one] = _column(table[one])
+    return table
+
+
+def _cell(value: Any) -> Any:
+    return told(value) if isinstance(value, Mapping | list | tuple) else value
+
+
+def _column(values: "pd.Series[Any]") -> "pd.Series[Any]":
+    """One kind of value, as Parquet wants it: numbers, or text."""
+    kinds = {type(one) for one in values.dropna()}
+    if kinds <= {int, float} or kinds == {bool}:
+        return values
+    return values.map(lambda one: None if pd.isna(one) else str(told(one)))
+
+
+def measures(runs: pd.DataFrame, asked: Asked) -> list[str]:
+    """The measures that are worth comparing, in order: until each target, then at the end."""
+    wanted = [until(kind, *target) for target in asked.targets for kind in SPENT]
+    known = [str(name) for name in runs]
+    finals = sorted(name for name in known if name.startswith("final "))
+    return [name for name in (*wanted, *finals, *SPENT) if name in known]
+
+
+def summary_table(
+    cases: Sequence[Case], runs: pd.DataFrame, asked: Asked, level: float
+) -> pd.DataFrame:
+    """One row per case and measure: the estimate over seeds, its interval, and what is behind it.
+
+    Medians of what it takes, means of final values; failed runs are counted, never averaged;
+    `never` counts runs that did not meet the target, which medians take as infinite; `settled`
+    tells whether these runs lasted long enough not to matter.
+    """
+    rows = []
+    for case in cases:
+        own = runs[runs["case"] == case.number]
+        done = own[own["status"] == "done"]
+        counts = {"runs": len(own), "failed": int((own["status"] == "failed").sum())}
+        for name in measures(runs, asked):
+            final = name.startswith("final ")
+            values = done[name].to_numpy(float)
+            values = values[~np.isnan(values)]
+            whole = values[np.isfinite(values)] if final else values
+            found = (mean_estimate if final else median_estimate)(whole, level)
+            rows.append({
+                "case": case.number, "label": case.label, "measure": name, "unit": unit(name),
+                "statistic": "mean" if final else "median", "value": found.value,
+                "low": found.low, "high": found.high, "level": level, **counts,
+                "done": len(values), "never": int(np.isinf(values).sum()),
+                "settled": final or _settled(done, name),
+            })  # fmt: skip
+    return pd.DataFrame(rows, columns=None if rows else ["case", "label", "measure", "value"])
+
+
+def _settled(done: pd.DataFrame, name: str) -> bool:
+    """See `settled`; runs that never met a target may have, any time after their own end."""
+    kind = name.partition(" to ")[0]
+    known = done[[*dict.fromkeys([name, kind])]].dropna()
+    return len(known) == 0 or settled(known[name].to_numpy(float), known[kind].to_numpy(float))
+
+
+def comparisons_table(
+    opponents: Sequence[tuple[Case, Case]], runs: pd.DataFrame, asked: Asked, level: float
+) -> pd.DataFrame:
+    """Every case against its counterpart, seed by seed: one row per measure.
+
+    Runs with one seed share their draws, so pairs differ by the case alone; a pair in which either
+    run failed is left out and counted in `dropped`. p is of each comparison alone: of many, some
+    are small by chance.
+    """
+    rows: list[dict[str, Any]] = []
+    for case, other in opponents:
+        both = _both(runs, case, other)
+        for name in measures(runs, asked):
+            pairs = both[[f"{name} of case", f"{name} of other"]].dropna().to_numpy(float)
+            if not len(pairs):
+                continue
+            ratio = not name.startswith("final ")
+            found = paired(pairs[:, 0], pairs[:, 1], ratio=ratio, rising=rises(name), level=level)
+            rows.append({
+                "case": case.number, "label": case.label, "against": other.label or "base",
+                "measure": name, "unit": "" if ratio else unit(name),
+                "statistic": "median ratio" if ratio else "mean difference",
+                "value": found.estimate.value, "low": found.estimate.low,
+                "high": found.estimate.high, "level": level, "pairs": len(pairs),
+                "dropped": len(both) - len(pairs), "wins": found.wins, "losses": found.losses,
+                "ties": found.ties, "p": found.p,
+            })  # fmt: skip
+    return pd.DataFrame(rows, columns=None if rows else ["case", "label", "against", "measure"])
+
+
+def _both(runs: pd.DataFrame, case: Case, other: Case) -> pd.DataFrame:
+    """The seeds of both cases with the measures of both; nan where a run did not end by itself."""
+    kept = runs.mask(runs["status"] != "done").assign(case=runs["case"], seed=runs["seed"])
+    one, two = (kept[kept["case"] == who.number] for who in (case, other))
+    return one.merge(two, on="seed", suffixes=(" of case", " of other"))

@@ -1,0 +1,137 @@
+"""One run of a study in this process: played unless it is stored already, then measured.
+
+Whatever goes wrong becomes the result's status and reason: a study goes on with its other runs.
+"""
+
+import contextlib
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from desim.errors import DesimError, InputError
+from desim.runs.directory import FILES
+from desim.runs.play import played
+from desim.runs.run import Run, open_run
+from desim.scenario.load import load
+from desim.scenario.schema import Scenario
+from desim.studies.cases import key_of
+from desim.studies.measures import Asked, measured
+
+TOKEN = "study.token"  # a file by which a process far away knows the study's folder
+KEPT = 4  # scenarios that a process remembers
+
+_scenarios: dict[str, Scenario] = {}
+_alone = threading.Lock()  # threads of a Dask worker share a process: one run at a time in it
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run to be done: its case resolved but for the seed, and where it goes (None: memory).
+
+    key: hash of the resolved scenario `text`; token: what the study's file TOKEN holds.
+    """
+
+    key: str
+    case: Mapping[str, Any]
+    seed: int
+    text: str
+    asked: Asked
+    place: Path | None = None
+    token: str = ""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of a job: done (stored: it was there already), failed or stopped, and why.
+
+    numbers: its measures; files: what a process that cannot reach the study's folder stored.
+    """
+
+    key: str
+    status: Literal["done", "failed", "stopped"]
+    reason: str = ""
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    stored: bool = False
+    files: Mapping[str, bytes] = field(default_factory=dict)
+
+
+def carry_out(job: Job) -> Result:
+    """Do a job; never raises but for Ctrl-C."""
+    with _alone:
+        try:
+            if job.place is not None and not _reachable(job):
+                return _elsewhere(job)
+            return _done(job, job.place)
+        except KeyboardInterrupt:
+            raise
+        except MemoryError:
+            return Result(job.key, "failed", "out of memory")
+        except DesimError as error:
+            return Result(job.key, "failed", str(error))
+        except Exception as error:
+            return Result(job.key, "failed", f"error in desim: {error!r}")
+
+
+def finished(place: Path | None) -> Run | None:
+    """The run that is stored at `place` if it is done, else None."""
+    if place is None or not place.exists():
+        return None
+    with contextlib.suppress(InputError):
+        run = open_run(place)
+        return run if run.status == "done" else None
+    return None
+
+
+def _done(job: Job, place: Path | None) -> Result:
+    scenario = _scenario(job)
+    run = finished(place)
+    if run is not None:
+        known = Run(run.manifest, run.store, run.directory, scenario)
+        with contextlib.suppress(InputError):  # a table is damaged: the run is played again
+            return Result(
+                job.key, "done", str(run.manifest["reason"]), measured(known, job.asked), True
+            )
+    run = played(scenario, place, force=True, text=job.text)
+    if run.status != "done":
+        return Result(job.key, "stopped", str(run.manifest["reason"]))
+    return Result(job.key, "done", str(run.manifest["reason"]), measured(run, job.asked))
+
+
+def _scenario(job: Job) -> Scenario:
+    """The job's scenario; the case is read once for all its seeds."""
+    case = key_of(repr(job.case))
+    if case not in _scenarios:
+        while len(_scenarios) >= KEPT:
+            del _scenarios[next(iter(_scenarios))]
+        _scenarios[case] = load(job.case)
+    return _scenarios[case].model_copy(update={"seed": job.seed})
+
+
+def _reachable(job: Job) -> bool:
+    """Whether this process sees the study's folder: another machine may have one of that name."""
+    assert job.place is not None
+    with contextlib.suppress(OSError):
+        return (job.place.parent.parent / TOKEN).read_text() == job.token
+    return False
+
+
+def _elsewhere(job: Job) -> Result:
+    """The run done in a folder of this machine, its files in the result."""
+    with _scratch() as folder:
+        result = _done(job, folder / job.key)
+        stored = {name: folder / job.key / name for name in FILES}
+        files = {name: path.read_bytes() for name, path in stored.items() if path.is_file()}
+        return Result(result.key, result.status, result.reason, result.numbers, False, files)
+
+
+@contextlib.contextmanager
+def _scratch() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="desim-study-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,107 @@
+"""`desim study`: what it prints, where it goes on, and its exit codes."""
+
+import json
+
+import pytest
+from study_scenes import BASE, changed, with_failures
+
+from desim.cli import main
+from desim.cli import study_report as printed
+from desim.cli.studies import memory_size
+from desim.errors import InputError
+from desim.studies.study import study
+
+
+@pytest.fixture
+def call(tmp_path, monkeypatch, capsys):
+    """call(study, argument, ...): exit code, standard output and error of `desim study`."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(written, *arguments):
+        (tmp_path / "s.yaml").write_text(json.dumps(written))
+        with pytest.raises(SystemExit) as end:
+            main(["study", "s.yaml", *arguments])
+        captured = capsys.readouterr()
+        return end.value.code, captured.out, captured.err
+
+    return call
+
+
+SMALL = changed(grid={"policy": ["all", {"quorum": 2}], "seed": "0..2"}, name="small")
+SMALL["compare"] = {"targets": {"error": 0.5}, "level": 0.9}
+
+
+def test_a_study_prints_its_tables_and_goes_on_where_it_was(call):
+    code, out, err = call(SMALL, "--workers", "0")
+    lines = out.splitlines()
+    assert (code, err) == (0, "")
+    assert lines[:2] == ["small: 2 cases, 6 runs: 6 done", "  stored in studies/small"]
+    assert lines[3] == "time to error 0.5"
+    assert lines[4].split() == (
+        "case median 90% interval done failed never against ratio interval better".split()
+    )
+    assert lines[5].startswith("  policy all")
+    assert "policy all" in lines[6].partition("policy {quorum: 2}")[2]
+    code, again, _ = call(SMALL, "--workers", "0")
+    assert (code, again) == (0, out.replace("6 done", "6 done (6 stored before)"))
+
+
+def test_a_dry_run_plays_nothing(call, tmp_path):
+    code, out, _ = call(SMALL, "--dry-run")
+    assert code == 0
+    assert out.splitlines() == [
+        "small: 2 cases, 6 runs, 0 stored",
+        "  policy all: seeds 0 to 2",
+        "  policy {quorum: 2}: seeds 0 to 2",
+        "  goes to studies/small",
+    ]
+    assert not (tmp_path / "studies").exists()
+
+
+def test_failures_are_told_with_their_reason(call):
+    code, out, err = call(with_failures(), "--workers", "0")
+    assert (code, err) == (0, "")
+    assert out.startswith("policies: 2 cases, 6 runs: 3 done, 3 failed\n")
+    assert "  failed 1 times: diverged: the model of agent" in out
+    assert "final loss" in out
+
+
+def test_a_study_without_any_result_fails(call):
+    wrong = changed(grid={"algorithm.local.step": [1e9], "seed": [1]}, compare={})
+    code, out, err = call(wrong, "--workers", "0")
+    assert code == 1
+    assert "1 failed" in out
+    assert err == "no run came to its end\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--memory", "2 XB"], "--memory: found '2 XB'; allowed: a size such as 2 GB"),
+        (["--workers", "-1"], "workers: found -1"),
+        (["--set", "seed=3"], "override seed: the study varies it"),
+        (["--set", "algorithm.rhoo=3"], "algorithm.rhoo: unknown key"),
+        (["-o", "s.yaml"], "s.yaml: is a file"),
+        (["--dask", "tcp://x:1", "--workers", "2"], "dask: found workers"),
+    ],
+)
+def test_mistakes_are_told(call, arguments, message):
+    code, out, err = call(SMALL, *arguments)
+    assert (code, out) == (2, "")
+    assert message in err
+
+
+def test_sizes_have_units():
+    assert memory_size("2 GB") == memory_size("2GB") == 2e9
+    assert memory_size("1.5 GiB") == 1.5 * 2**30
+    assert memory_size("500000000") == 5e8
+    with pytest.raises(InputError, match="--memory: found 'GB'"):
+        memory_size("GB")
+
+
+def test_a_long_table_is_cut():
+    many = changed(grid={"algorithm.rho": [1.0 + 0.01 * n for n in range(45)], "seed": [1]})
+    many["base"] = {**BASE, "stop": {"rounds": 1}}
+    many["compare"] = {}
+    lines = printed.report(study(many, workers=0))
+    assert sum(line == "  ... and 5 more cases, in summary.parquet" for line in lines) == 2

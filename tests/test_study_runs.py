@@ -1,0 +1,260 @@
+"""What a study plays, keeps and counts, in this process: bits, failures, restarts, bad disks."""
+
+import errno
+import json
+import os
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+from mutant import mutant
+from study_scenes import BASE, STUDY, changed, with_failures
+
+import desim
+from desim.errors import Diverged, InputError, RunError
+from desim.runs import directory
+from desim.runs import play as playing
+from desim.studies import measures, tables, work
+from desim.studies.measures import Asked, measured
+from desim.studies.study import study
+
+NOISY = {
+    "algorithm.local": {"solver": "noisy", "epochs": 2, "tau": 0.1},
+    "problem.clip": 1.0,
+    "privacy": {"view": "eavesdropper"},
+}
+
+
+def same(one, other):
+    """Whether two runs have the same bits in all tables and arrays."""
+    pairs = [
+        (getattr(one, name), getattr(other, name)) for name in ("events", "metrics", "releases")
+    ]
+    arrays = one.state.keys() == other.state.keys()
+    arrays &= all(np.array_equal(one.state[name], other.state[name]) for name in one.state)
+    hashes = one.manifest["scenario_sha256"] == other.manifest["scenario_sha256"]
+    return arrays and hashes and all(a.equals(b) for a, b in pairs)
+
+
+def test_repeated_runs_are_those_of_one_after_another():
+    runs = list(desim.repeat(BASE, range(5, 8), NOISY))
+    for seed, run in zip(range(5, 8), runs, strict=True):
+        assert same(run, desim.run(BASE, overrides={**NOISY, "seed": seed}))
+    assert not same(runs[0], desim.run(BASE, overrides={**NOISY, "seed": 6}))
+
+
+@pytest.mark.parametrize("seed", [-1, 0.5, True])
+def test_a_seed_that_is_none_is_refused(seed):
+    with pytest.raises(InputError, match="seeds: found"):
+        next(desim.repeat(BASE, [seed]))
+
+
+def test_a_study_stores_the_runs_of_one_after_another(tmp_path):
+    made = study(STUDY, tmp_path, workers=0)
+    assert made.complete
+    for case in made.plan.cases:
+        for seed in case.seeds:
+            alone = desim.run(BASE, overrides={**case.values, "seed": seed})
+            assert same(made.run(made.plan.keys[case.number, seed]), alone)
+    for name in ("runs", "summary", "comparisons"):
+        stored = pd.read_parquet(tmp_path / f"{name}.parquet")
+        pd.testing.assert_frame_equal(stored, made.tables[name], check_dtype=False)
+    about = json.loads((tmp_path / "study.json").read_text())
+    assert len(about["runs"]) == 8
+    assert not (tmp_path / "study.token").exists()
+
+
+def test_in_memory_the_tables_are_the_same(tmp_path):
+    stored, memory = study(STUDY, tmp_path, workers=0), study(STUDY, workers=0)
+    pd.testing.assert_frame_equal(
+        memory.runs.drop(columns="wall"), stored.runs.drop(columns="wall")
+    )
+    pd.testing.assert_frame_equal(memory.summary, stored.summary)
+    with pytest.raises(InputError, match="keeps no runs"):
+        memory.run("0")
+
+
+def test_measures_are_what_the_run_says():
+    run = desim.run(BASE, overrides=NOISY)
+    targets = (("error", 0.5), ("loss", 2.5), ("error", 1e-9))
+    found = measured(run, Asked(targets))
+    spent = run.epsilon()
+    for metric, value in targets:
+        when = run.time_to(metric, value)
+        assert found[f"time to {metric} {value:g}"] == when
+        if when == np.inf:
+            assert found[f"bytes to {metric} {value:g}"] == np.inf
+            continue
+        arrived = run.delivered()
+        assert (
+            found[f"bytes to {metric} {value:g}"] == arrived["bytes"][arrived["time"] <= when].sum()
+        )
+        epsilon = spent.loc[spent["time"] <= when, "epsilon"].max()
+        assert found[f"epsilon to {metric} {value:g}"] == epsilon
+        rounds = run.curve(metric).set_index("time")["round"]
+        assert found[f"rounds to {metric} {value:g}"] == rounds[when].min()
+    assert found["final loss"] == run.curve("loss")["value"].iloc[-1]
+    assert found["epsilon"] == spent["epsilon"].max()
+    assert found["bytes"] == run.delivered()["bytes"].sum()
+    assert "epsilon" not in measured(run, Asked(targets, None))
+
+
+def test_bytes_that_arrive_later_are_not_counted():
+    run = desim.run(BASE)
+    wrong = mutant(measures, 'side="right"', 'side="left"')
+    asked = Asked((("error", 0.5),))
+    assert wrong.measured(run, asked) != measured(run, asked)
+
+
+def test_failed_runs_are_counted_and_never_averaged(tmp_path):
+    made = study(with_failures(), tmp_path, workers=0)
+    good, bad = (made.runs[made.runs["case"] == n] for n in (0, 1))
+    assert (good["status"] == "done").all()
+    assert (bad["status"] == "failed").all()
+    assert bad["reason"].str.startswith("diverged: the model of agent").all()
+    assert bad["final loss"].isna().all()
+    summary = made.summary.query("case == 1")
+    assert (summary[["runs", "failed", "done"]] == [3, 3, 0]).all(axis=None)
+    assert summary["value"].isna().all()
+    assert made.comparisons.empty  # no pair is left
+    assert made.complete
+    assert made.run(bad["run"].iloc[0]).status == "failed"
+
+
+def test_a_pair_with_a_failure_is_dropped_and_counted():
+    found = study(STUDY, workers=0)
+    runs = found.runs.copy()
+    runs.loc[runs.index[0], "status"] = "failed"
+    rows = tables.comparisons_table(found.plan.pairs, runs, found.plan.asked, 0.95)
+    assert (rows["dropped"] == 1).all()
+    assert (rows["pairs"] == 3).all()
+    wrong = mutant(tables, 'runs.mask(runs["status"] != "done")', "runs")
+    rows = wrong.comparisons_table(found.plan.pairs, runs, found.plan.asked, 0.95)
+    assert (rows["dropped"] == 0).all()
+
+
+def test_finished_runs_are_not_run_again(tmp_path, monkeypatch):
+    first = study(STUDY, tmp_path, workers=0)
+    keys = sorted(first.plan.keys.values())
+    shutil.rmtree(tmp_path / "runs" / keys[0])
+    manifest = directory.read_manifest(tmp_path / "runs" / keys[1])
+    directory.write_manifest(tmp_path / "runs" / keys[1], {**manifest, "status": "running"})
+    (tmp_path / "runs" / keys[2] / "metrics.parquet").write_bytes(b"damaged")
+    seen = []
+    monkeypatch.setattr(
+        work, "played", lambda *a, **k: seen.append(a[1].name) or playing.played(*a, **k)
+    )
+    second = study(STUDY, tmp_path, workers=0)
+    assert sorted(seen) == keys[:3]
+    pd.testing.assert_frame_equal(first.runs.drop(columns="wall"), second.runs.drop(columns="wall"))
+    assert sum(one.stored for one in second.results.values()) == 5
+
+
+def test_failed_runs_are_tried_again(tmp_path, monkeypatch):
+    study(with_failures(), tmp_path, workers=0)
+    seen = []
+    monkeypatch.setattr(work, "played", lambda *a, **k: seen.append(1) or playing.played(*a, **k))
+    study(with_failures(), tmp_path, workers=0)
+    assert len(seen) == 3
+
+
+def raising(error, after=0):
+    """A stand-in for `played` that raises from the run after so many on."""
+    count = iter(range(10**6))
+
+    def play(*arguments, **options):
+        if next(count) >= after:
+            raise error
+        return playing.played(*arguments, **options)
+
+    return play
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (MemoryError(), "out of memory"),
+        (ZeroDivisionError("x"), "error in desim: ZeroDivisionError('x')"),
+        (Diverged("diverged: so"), "diverged: so"),
+        (InputError(["one", "two"]), "one\ntwo"),
+    ],
+)
+def test_a_study_goes_on_whatever_a_run_raises(monkeypatch, error, reason):
+    monkeypatch.setattr(work, "played", raising(error, after=5))
+    made = study(STUDY, workers=0)
+    assert list(made.runs["status"]) == ["done"] * 5 + ["failed"] * 3
+    assert set(made.runs["reason"][5:]) == {reason}
+
+
+def test_ctrl_c_ends_a_study_with_what_is_there(tmp_path, monkeypatch):
+    monkeypatch.setattr(work, "played", raising(KeyboardInterrupt(), after=5))
+    made = study(STUDY, tmp_path, workers=0)
+    assert not made.complete
+    assert list(made.runs["status"]) == ["done"] * 5 + ["stopped"] * 3
+    stored = pd.read_parquet(tmp_path / "runs.parquet")
+    assert list(stored["status"]) == list(made.runs["status"])
+    monkeypatch.undo()
+    assert study(STUDY, tmp_path, workers=0).complete
+
+
+def test_runs_that_are_stored_count_though_nobody_said_so(tmp_path, monkeypatch):
+    def silent(jobs, *_):
+        work.carry_out(jobs[0])
+        raise RunError("the scheduler is gone")
+        yield
+
+    monkeypatch.setattr("desim.studies.study._carried_out", silent)
+    with pytest.raises(RunError, match="the scheduler is gone"):
+        study(STUDY, tmp_path)
+    stored = pd.read_parquet(tmp_path / "runs.parquet")
+    assert list(stored["status"]) == ["done"] + ["stopped"] * 7
+
+
+def test_directories_that_cannot_hold_a_study_are_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "x").write_text("")
+    for name, why in (("file", "is a file"), ("file/x", "cannot be written"), ("other", "holds")):
+        with pytest.raises(InputError, match=why):
+            study(STUDY, tmp_path / name, workers=0)
+    if os.geteuid() == 0:
+        return  # nothing is unwritable for root
+    (tmp_path / "locked").mkdir(mode=0o500)
+    with pytest.raises(InputError, match="not a writable directory"):
+        study(STUDY, tmp_path / "locked" / "study", workers=0)
+
+
+def test_two_at_work_on_one_study_are_one_too_many(tmp_path):
+    with pytest.raises(InputError, match="another process is at work"):
+        study(STUDY, tmp_path, workers=0, progress=lambda *_: study(STUDY, tmp_path, workers=0))
+
+
+def test_a_full_disk_fails_runs_and_says_so_of_the_tables(tmp_path, monkeypatch):
+    full = OSError(errno.ENOSPC, "No space left on device")
+    made = study(STUDY, tmp_path, workers=0)
+    shutil.rmtree(tmp_path / "runs" / made.runs["run"].iloc[0])
+
+    def refuse(*_, **__):
+        raise full
+
+    monkeypatch.setattr(directory, "write_text", refuse)
+    monkeypatch.setattr(pd.DataFrame, "to_parquet", refuse)
+    results = []
+    with pytest.raises(RunError, match=r"tables cannot be written \(No space left on device\)"):
+        study(STUDY, tmp_path, workers=0, progress=lambda *now: results.append(now))
+    assert results[-1] == (8, 8, 1)
+
+
+def test_what_an_argument_cannot_be_is_told():
+    for wrong, why in (({"workers": -1}, "workers: found -1"), ({"memory": 5}, "memory: found 5"),
+                       ({"dask": "x", "workers": 1}, "dask: found workers")):  # fmt: skip
+        with pytest.raises(InputError, match=why):
+            study(STUDY, **wrong)
+
+
+def test_targets_of_the_scenario_are_those_of_the_study_by_default():
+    base = {**BASE, "stop": {"rounds": 12, "metric": {"error": 0.5}}}
+    made = study(changed(base=base, compare={}), workers=0)
+    assert made.plan.asked.targets == (("error", 0.5),)
+    assert "time to error 0.5" in set(made.summary["measure"])

@@ -1,0 +1,86 @@
+"""Studies on local processes that are killed, swell or are interrupted: the others go on."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import pandas as pd
+import psutil
+import pytest
+from study_scenes import BASE, STUDY, changed, stillborn
+
+from desim.errors import RunError
+from desim.studies import processes
+from desim.studies.study import study
+
+WORKER = "import multiprocessing, os, pathlib, time\nif multiprocessing.parent_process():\n    "
+DIES = WORKER + "os.kill(os.getpid(), 9)\n"
+DIES_ONCE = WORKER + "mark = pathlib.Path(__file__).with_suffix('.mark')\n    "
+DIES_ONCE += "if not mark.exists():\n        mark.touch()\n        os.kill(os.getpid(), 9)\n"
+SWELLS = WORKER + "much = bytearray(b'x') * 3_000_000_000\n    time.sleep(60)\n"
+
+
+def workers_of(process):
+    """Its processes that are alive, but for the tracker that multiprocessing starts."""
+    found = [child for child in process.children() if child.status() != psutil.STATUS_ZOMBIE]
+    return [child for child in found if "spawn_main" in " ".join(child.cmdline())]
+
+
+def test_processes_that_are_killed_or_swell_end_no_study(tmp_path):
+    entries = [{"label": "good"}]
+    for name, code in (("dies", DIES), ("dies once", DIES_ONCE), ("swells", SWELLS)):
+        file = tmp_path / f"{name.replace(' ', '_')}.py"
+        file.write_text(code)
+        entries.append({"label": name, "plugins": [str(file)]})
+    told = []
+    made = study(
+        changed(list=entries, grid={"seed": [1]}), tmp_path / "out", workers=2, memory=1.5e9,
+        progress=lambda *now: told.append(now),
+    )  # fmt: skip
+    found = made.runs.set_index("label")
+    assert list(found["status"][["good", "dies once"]]) == ["done", "done"]
+    assert found["reason"]["dies"] == "its process ended 2 times (signal 9)"
+    assert found["reason"]["swells"] == "needed more memory than the 1.5 GB of a worker"
+    assert made.complete
+    assert told[-1] == (4, 4, 2)
+    assert not workers_of(psutil.Process())
+    alone = study(changed(grid={"seed": [1]}), workers=0).runs.drop(columns="wall")
+    numbers = alone.columns[6:]
+    pd.testing.assert_frame_equal(made.runs[:1][numbers], alone[numbers], check_dtype=False)
+
+
+def test_processes_that_cannot_begin_are_told_of(tmp_path, monkeypatch):
+    monkeypatch.setattr(processes, "serve", stillborn)
+    with pytest.raises(RunError, match=r"processes end before they begin \(exit code 3\)"):
+        study(STUDY, tmp_path, workers=1)
+    assert set(pd.read_parquet(tmp_path / "runs.parquet")["status"]) == {"stopped"}
+
+
+def manifests(folder):
+    return "".join(file.read_text() for file in folder.glob("studies/s/runs/*/manifest.json"))
+
+
+def test_ctrl_c_leaves_what_is_done_and_no_process(tmp_path):
+    long = {**BASE, "stop": {"rounds": 3000}}
+    (tmp_path / "s.yaml").write_text(json.dumps({"base": long, "grid": {"seed": "0..500"}}))
+    command = [sys.executable, "-m", "desim", "study", "s.yaml", "--workers", "1"]
+    running = subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+    while '"status": "done"' not in manifests(tmp_path):
+        assert running.poll() is None
+        time.sleep(0.05)
+    children = workers_of(psutil.Process(running.pid))
+    running.send_signal(signal.SIGINT)
+    out, err = running.communicate(timeout=60)
+    assert running.returncode == 1
+    assert err == "not all runs could be played; the same command goes on\n"
+    assert "stopped" in out.splitlines()[0]
+    assert len(children) == 1
+    for child in children:
+        assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+    status = pd.read_parquet(tmp_path / "studies" / "s" / "runs.parquet")["status"]
+    assert (status == "done").any()
