@@ -15,6 +15,7 @@ import desim
 from desim.errors import Diverged, InputError, RunError
 from desim.runs import directory
 from desim.runs import play as playing
+from desim.runs import resume as resuming
 from desim.studies import measures, tables, work
 from desim.studies.measures import Asked, measured
 from desim.studies.study import study
@@ -141,12 +142,14 @@ def test_finished_runs_are_not_run_again(tmp_path, monkeypatch):
     manifest = directory.read_manifest(tmp_path / "runs" / keys[1])
     directory.write_manifest(tmp_path / "runs" / keys[1], {**manifest, "status": "running"})
     (tmp_path / "runs" / keys[2] / "metrics.parquet").write_bytes(b"damaged")
-    seen = []
+    seen, resumed = [], []
     monkeypatch.setattr(
         work, "played", lambda *a, **k: seen.append(a[1].name) or playing.played(*a, **k)
     )
+    monkeypatch.setattr(work, "resume", lambda a: resumed.append(a.name) or resuming.resume(a))
     second = study(STUDY, tmp_path, workers=0)
-    assert sorted(seen) == keys[:3]
+    assert sorted(seen) == [keys[0], keys[2]]
+    assert resumed == [keys[1]]
     pd.testing.assert_frame_equal(first.runs.drop(columns="wall"), second.runs.drop(columns="wall"))
     assert sum(one.stored for one in second.results.values()) == 5
 

@@ -1,4 +1,4 @@
-"""One run of a study in this process: played unless it is stored already, then measured.
+"""One run of a study in this process: played or resumed unless it is stored, then measured.
 
 Whatever goes wrong becomes the result's status and reason: a study goes on with its other runs.
 """
@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from desim.errors import DesimError, InputError
+from desim.errors import DesimError, Differs, InputError
 from desim.runs.directory import FILES
 from desim.runs.play import played
+from desim.runs.resume import resume
 from desim.runs.run import Run, open_run
 from desim.scenario.load import load
 from desim.scenario.schema import Scenario
@@ -92,13 +93,23 @@ def _done(job: Job, place: Path | None) -> Result:
     if run is not None:
         known = Run(run.manifest, run.store, run.directory, scenario)
         with contextlib.suppress(InputError):  # a table is damaged: the run is played again
-            return Result(
-                job.key, "done", str(run.manifest["reason"]), measured(known, job.asked), True
-            )
-    run = played(scenario, place, force=True, text=job.text)
+            return _told(job, known, stored=True)
+    return _told(job, _continued(place) or played(scenario, place, force=True, text=job.text))
+
+
+def _continued(place: Path | None) -> Run | None:
+    """The run at `place` brought to its end if it was cut off; None where that cannot be."""
+    with contextlib.suppress(InputError, Differs):
+        if place is not None and open_run(place).status in ("interrupted", "stopped"):
+            return resume(place)
+    return None
+
+
+def _told(job: Job, run: Run, stored: bool = False) -> Result:
+    reason = str(run.manifest["reason"])
     if run.status != "done":
-        return Result(job.key, "stopped", str(run.manifest["reason"]))
-    return Result(job.key, "done", str(run.manifest["reason"]), measured(run, job.asked))
+        return Result(job.key, "stopped", reason)
+    return Result(job.key, "done", reason, measured(run, job.asked), stored)
 
 
 def _scenario(job: Job) -> Scenario:
