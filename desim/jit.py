@@ -26,6 +26,7 @@ from desim.cache import cache_home
 from desim.errors import InputError
 
 PACKAGE = Path(__file__).resolve().parent
+LEAN = {"error_model": "numpy", "forceinline": True, "_nrt": False}  # see `lean_inline`
 PARALLEL_WORK = 1 << 19  # multiply-adds, about 0.1 ms on one core: 25 times the launch of a team
 
 

@@ -297,7 +297,7 @@ def test_divergence_is_visible():
 
 def test_flags_live_in_one_place():
     assert "fastmath" not in inspect.getsource(jit).replace("no fastmath", "")
-    for function in (local._train, gradients._gradients, keys.threefry):
+    for function in (local.train_rows, gradients._gradients, keys.threefry):
         assert function.targetoptions["error_model"] == "numpy"
         assert not function.targetoptions.get("fastmath", False)
         assert str(jit.cache_folder()) in str(function.stats.cache_path)

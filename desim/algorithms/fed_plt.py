@@ -9,10 +9,14 @@ from typing import Any, Literal
 import numpy as np
 
 from desim.algorithms.fed_plt_claim import claimed, supposed_start
+from desim.algorithms.fed_plt_rounds import Rule
+from desim.algorithms.latest import Latest
 from desim.algorithms.local_training import LocalTraining
 from desim.algorithms.method import Array, Ingredients, Method, Program
+from desim.engine.star_compiled import Compiled
 from desim.errors import InputError
 from desim.fields import Init, Local, Positive, Strict
+from desim.kernels.sums import column_sums
 from desim.privacy.bounds.claims import Claim, Releases
 from desim.privacy.ledger import Terms
 from desim.privacy.mechanisms import Gaussian, Noise
@@ -83,18 +87,17 @@ class FedPLT(Method):
 
     def coordinator(self, hub: Any) -> Program:
         """Lines 2 and 11 of Algorithm 1; the two ways to send differ by rounding only."""
-        z, increments = self.z0.copy(), self.parameters.send == "increments"
-        mean = np.add.reduce(z) / hub.agents
+        z, increments = Latest(self.z0), self.parameters.send == "increments"
+        mean = z.mean
         hub.start(x=self.x0, z=self.z0)
         hub.publish(y := self.consensus(mean))
         while hub.open:
             hub.call(hub.invite(), self.train, y, work=self.local.work, charge=self.local.terms)
             replies = yield hub.collect()
             if increments:
-                mean = mean + np.add.reduce(replies.payload) / hub.agents
+                mean = mean + column_sums(replies.payload) / hub.agents
             else:
-                z[replies.who] = replies.payload
-                mean = np.add.reduce(z) / hub.agents
+                mean = z.replace(replies.who, replies.payload)
             hub.publish(y := self.consensus(mean))
 
     def planned(self, k: int) -> Terms:
@@ -112,6 +115,19 @@ class FedPLT(Method):
         us.x = x = self.local.train(us, us.x, 2.0 * y - z)  # lines 5-9, v = 2 y - z
         us.z = z = z + 2.0 * (x - y)  # line 10
         return z if self.parameters.send == "z" else 2.0 * (x - y)
+
+    def compiled(self) -> Compiled | None:
+        """The same for the compiled engine."""
+        h, z = self.problem.coordinator_regularizer, Latest(self.z0)
+        increments, weight = self.parameters.send == "increments", self.rho / self.problem.agents
+        return self.local.compiled(
+            Rule(self.problem.agents, weight, h.l1, h.l2, h.lower, h.upper, h.vanishes, increments),
+            state={"x": self.x0, "z": self.z0},
+            centre=(np.zeros((1, len(z.mean))), z.mean[None], z.since[None])
+            if increments
+            else z.arrays,
+            model=self.consensus(z.mean),
+        )
 
     def claim(self, releases: Releases, delta: float) -> Claim | None:
         """Proposition 4, with K the rounds in which an agent released."""

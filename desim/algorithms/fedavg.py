@@ -13,9 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from desim.algorithms.fedavg_rounds import Rule
 from desim.algorithms.local_training import LocalTraining
 from desim.algorithms.method import Array, Ingredients, Method, Program
+from desim.engine.star_compiled import Compiled
 from desim.fields import Init, Local, Positive, Strict
+from desim.kernels.sums import column_sums
 from desim.privacy.ledger import Terms
 from desim.privacy.mechanisms import Gaussian, Noise
 from desim.problem import Problem
@@ -75,13 +78,13 @@ class FedAvg(Method):
 
     def coordinator(self, hub: Any) -> Program:
         """Algorithm 1, server side."""
-        x = np.add.reduce(self.x0) / hub.agents
+        x = column_sums(self.x0) / hub.agents
         hub.start(x=self.x0)
         hub.publish(x)
         while hub.open:
             hub.call(hub.invite(), self.train, x, work=self.local.work, charge=self.local.terms)
             replies = yield hub.collect()
-            change = np.add.reduce(replies.payload) / max(len(replies.who), 1)
+            change = column_sums(replies.payload) / max(len(replies.who), 1)
             x = x + self.global_step * change  # w_{t+1} = mean of the w^k
             hub.publish(x)
 
@@ -90,6 +93,13 @@ class FedAvg(Method):
         us.x = x.copy()
         y: Array = self.local.train(us, x, x)  # w = w - eta grad f_i(w; B)
         return y - x
+
+    def compiled(self) -> Compiled | None:
+        """The same for the compiled engine."""
+        x = column_sums(self.x0) / self.problem.agents
+        change = np.zeros((1, len(x)))
+        rule = Rule(self.global_step)
+        return self.local.compiled(rule, state={"x": self.x0}, centre=(change,), model=x)
 
     def planned(self, k: int) -> Terms:
         """Terms (agents,) of round k: those of all rounds."""

@@ -11,6 +11,7 @@ import numpy as np
 
 from desim.algorithms.method import Array
 from desim.algorithms.steps import auto_step, beyond, stable_step
+from desim.engine.star_compiled import Compiled
 from desim.engine.world import Settings
 from desim.errors import InputError
 from desim.fields import Local
@@ -194,6 +195,18 @@ class LocalTraining:
             for solver in solvers
             if solver in self.solvers
         ]
+
+    def compiled(
+        self, rule: Any, state: dict[str, Array], centre: tuple[Array, ...], model: Array
+    ) -> Compiled | None:
+        """A method that trains so, for the compiled engine; None where training is not in steps."""
+        if self.exact or not self.problem.loss.linear:
+            return None
+        plan, data, madds = self.trainer.parts
+        return Compiled(
+            rule, state, centre, model, plan, data, madds * self.local.epochs, self.epochs,
+            self.work, self.terms, self.noisy, self.seed_word,
+        )  # fmt: skip
 
     def work_of(self, steps: int) -> Array:
         """Per-example gradient evaluations (agents,) of so many local steps."""

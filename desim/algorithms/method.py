@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.engine.star_compiled import Compiled
 from desim.engine.world import Settings
 from desim.fields import Strict
 from desim.privacy.bounds.claims import Claim, Releases
@@ -75,6 +76,13 @@ class Method:
     def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:
         """Return what is wrong with this combination, one line each."""
         return []
+
+    def compiled(self) -> Compiled | None:
+        """What the compiled engine plays in place of `coordinator`, with the same numbers.
+
+        None where there is no such thing: then the cohort engine runs.
+        """
+        return None
 
     def planned(self, k: int) -> Terms | None:
         """Terms (agents,) of what every agent releases in round k = 1, 2, ... if it takes part.

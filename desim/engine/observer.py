@@ -62,7 +62,7 @@ class RoundObserver:
         if self.keep:
             self.kept.append(x.copy())
         self.rounds = round_
-        self.models.append(model.copy())
+        self.models.append(model[None].copy())
         if self.every == 0.0:
             self.rows.network(time, round_, x, model)
             return
@@ -70,6 +70,17 @@ class RoundObserver:
         self._held = (round_, x.copy(), model)
         if self.rows.check(time, x, model):
             self.rows.network(time, round_, x, model)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is measured or kept but the coordinator's models."""
+        measured = self.rows.metrics.names or self.rows.targets
+        return not (self.keep or measured)
+
+    def passed(self, round_: int, models: Array) -> None:
+        """Rounds up to round_ went by, with the coordinator's models (rounds, dim), all finite."""
+        self.models.append(models)
+        self.rounds = round_
 
     def settle(self, frontier: float) -> None:
         """Record the observations due before `frontier` s; nothing to do for `every: round`."""
@@ -90,7 +101,7 @@ class RoundObserver:
     @property
     def model(self) -> Array | None:
         """The coordinator's models (rounds + 1, dim)."""
-        return np.array(self.models) if self.models else None
+        return np.concatenate(self.models) if self.models else None
 
 
 class ClockObserver:

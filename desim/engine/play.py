@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.engine import graph_agents, graph_cohort, star_agents, star_cohort
+from desim.engine import graph_agents, graph_cohort, star_agents, star_cohort, star_compiled
 from desim.engine.metrics import MetricRows, Metrics
 from desim.engine.observer import ClockObserver, RoundObserver
 from desim.engine.world import Discard, Progress, Settings, Sink, World
@@ -21,6 +21,7 @@ from desim.problem import Problem
 Array = NDArray[np.float64]
 INTERRUPTED = "interrupted by Ctrl-C"
 ENGINES = {
+    ("coordinator", "compiled"): star_compiled.play,
     ("coordinator", "cohort"): star_cohort.play,
     ("coordinator", "agents"): star_agents.play,
     ("graph", "cohort"): graph_cohort.play,
@@ -47,7 +48,7 @@ class Simulation:
     method: Any
     settings: Settings
     observation: Observation
-    engine: Literal["cohort", "agents"]
+    engine: Literal["compiled", "cohort", "agents"]
     why: str
 
     @property
@@ -71,14 +72,12 @@ class Simulation:
             settings, interrupted = self._scouted(progress)
             progress = None if interrupted else progress
         world = self._world(settings, sink, progress, transcript)
-        program = (
-            self.method.coordinator if self.method.kind == "coordinator" else self.method.agents
-        )
+        engine = "cohort" if self.engine == "compiled" and transcript else self.engine
         status: Literal["done", "stopped", "failed"] = "done"
         error: Exception | None = None
         began = wall.monotonic()
         try:
-            end = self._drive(program, world)
+            end = self._drive(world, engine)
             reason = self._reason(world, end)
             if interrupted:
                 status, reason = "stopped", INTERRUPTED
@@ -115,7 +114,7 @@ class Simulation:
         """
         scout, interrupted = self._world(self.settings, Discard(), progress), False
         try:
-            end = self._drive(self.method.agents, scout)
+            end = self._drive(scout, self.engine)
         except RunError as failure:
             end = scout.drain() if isinstance(failure, Deadlock) else failure.time
         except KeyboardInterrupt:
@@ -131,10 +130,14 @@ class Simulation:
         scouted = replace(self.settings, horizon=horizon, targets=(), met=rows.met, over=over)
         return scouted, interrupted
 
-    def _drive(self, program: Any, world: World) -> float:
+    def _drive(self, world: World, engine: str) -> float:
         """Run the engine to the end of the run, s; numbers that go wrong are told in words."""
+        method = self.method
+        program = method.coordinator if method.kind == "coordinator" else method.agents
+        if engine == "compiled":
+            program = method.compiled()
         with np.errstate(all="ignore"):
-            return ENGINES[self.method.kind, self.engine](program, world)
+            return ENGINES[method.kind, engine](program, world)
 
     def _reason(self, world: World, end: float) -> str:
         if met := world.observer.rows.met or world.settings.met:

@@ -79,9 +79,9 @@ def play(program: Any, world: World) -> float:
             close = float(np.maximum.reduce(due))
         else:
             close = policy.close(opened, due, hub.calls.round_[pending] == hub.round)
-        if close == np.inf and not _under_way(hub, horizon):
+        if close == np.inf and not under_way(hub, horizon):
             station.settle(hub, np.inf)
-            raise _explain(hub, pending[due == np.inf])
+            raise explained(hub, pending[due == np.inf])
         if close > horizon:
             end = horizon
             break
@@ -105,13 +105,14 @@ def _lost(hub: Hub, silent: Int, now: float) -> Int:
     return np.asarray(silent[unheard | (hub.calls.real[FINISH, silent] <= now)])
 
 
-def _under_way(hub: Hub, horizon: float) -> bool:
+def under_way(hub: Hub, horizon: float) -> bool:
     """Whether anything still happens after the horizon, so that time is what ends the run."""
     times = hub.calls.real[[BEGIN, FINISH, DUE]]
     return bool(((times > horizon) & (times < np.inf)).any())
 
 
-def _explain(hub: Hub, silent: Int) -> Exception:
+def explained(hub: Hub, silent: Int) -> Exception:
+    """The error that says why the replies of agents silent (n,) will never come."""
     waits, calls = Waits(), hub.calls
     for i in silent:
         begin, finish = float(calls.real[BEGIN, i]), float(calls.real[FINISH, i])

@@ -121,9 +121,12 @@ class World:
             self._ones = np.ones(size)
         return self._ones[:size]
 
-    def tick(self, frontier: float) -> None:
-        """Flush what is final, i.e. earlier than `frontier` s, and tell how far the run is."""
-        self._standing = 0 if frontier > self.now else self._standing + 1
+    def tick(self, frontier: float, rounds: int = 1) -> None:
+        """Flush what is final, i.e. earlier than `frontier` s, and tell how far the run is.
+
+        rounds: those since the last tick.
+        """
+        self._standing = 0 if frontier > self.now else self._standing + rounds
         if self._standing > STANDSTILL and self.settings.rounds == np.inf:
             raise self._standstill()
         self.now = frontier

@@ -50,7 +50,8 @@ def _steps(i, sampled, w, whole, block, scale, c, round, epochs, seed, plan, dat
 
 
 @kernel
-def _train(low, high, who, v, shift, round, epochs, seed, flat_plan, flat_data, out):
+def train_rows(low, high, who, v, shift, round, epochs, seed, flat_plan, flat_data, out):
+    """Train rows low:high of `train`, from out (n, dim) in place; shift may have no rows."""
     plan, data = Plan(*flat_plan), Data(*flat_data)
     dim = out.shape[1]
     count = batches_of(who[low:high], plan)
@@ -72,10 +73,11 @@ def _train(low, high, who, v, shift, round, epochs, seed, flat_plan, flat_data, 
 
 
 @parallel_kernel
-def _train_shared(teams, who, v, shift, round, epochs, seed, plan, data, out):
+def train_shared(teams, who, v, shift, round, epochs, seed, plan, data, out):
+    """All rows of `train`, shared by so many threads."""
     for t in prange(teams):
         low, high = t * who.size // teams, (t + 1) * who.size // teams
-        _train(low, high, who, v, shift, round, epochs, seed, plan, data, out)
+        train_rows(low, high, who, v, shift, round, epochs, seed, plan, data, out)
 
 
 class Trainer:
@@ -91,6 +93,11 @@ class Trainer:
         self._work = work(data) if layered else 2.0 * data.A.size / data.scale.size  # of an epoch
         self._no_shift = np.empty((0, data.A.shape[1]))
 
+    @property
+    def parts(self):
+        """Plan and data, flat, and the multiply-adds of one agent's step on all its rows."""
+        return *self._flat, self._work
+
     def __call__(self, who, x, v, round, epochs, seed, shift=None):
         """See `train`; every array is C-contiguous, of the type that it says, and `seed` a word."""
         out, n = x.copy(), len(who)
@@ -103,9 +110,9 @@ class Trainer:
 
 def _train_linear(work, who, v, shift, round, epochs, seed, plan, data, out):
     if use_parallel(work):
-        _train_shared(threads(), who, v, shift, round, epochs, seed, plan, data, out)
+        train_shared(threads(), who, v, shift, round, epochs, seed, plan, data, out)
     else:
-        _train(0, len(who), who, v, shift, round, epochs, seed, plan, data, out)
+        train_rows(0, len(who), who, v, shift, round, epochs, seed, plan, data, out)
 
 
 def train(who, x, v, round, epochs, seed, plan, data, shift=None):

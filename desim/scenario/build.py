@@ -28,6 +28,7 @@ from desim.scenario.initial import initial
 from desim.scenario.schema import Scenario
 
 Array = NDArray[np.float64]
+Engine = Literal["compiled", "cohort", "agents"]
 
 
 def build(scenario: Scenario) -> Simulation:
@@ -77,7 +78,6 @@ def _build(scenario: Scenario) -> Simulation:
         churn=conditions.churn(),
         budget=_budget(scenario),
     )
-    engine, why = _engine(scenario)
 
     def make(noise: Noise | None) -> Any:
         return method(Ingredients(scenario.algorithm.parameters, settings, noise))
@@ -86,6 +86,7 @@ def _build(scenario: Scenario) -> Simulation:
     told = [*warnings(scenario, problem.rows), *merged, *_identical(scenario, problem)]
     made.warnings += told
     _affordable(made, settings)
+    engine, why = _engine(scenario, made)
     return Simulation(made, settings, _observation(scenario, problem), engine, why)
 
 
@@ -240,14 +241,14 @@ def _between_peers(scenario: Scenario) -> bool:
     return bool(scenario.algorithm.method.kind_on(kind) == "graph")
 
 
-def _engine(scenario: Scenario) -> tuple[Literal["cohort", "agents"], str]:
+def _engine(scenario: Scenario, made: Any) -> tuple[Engine, str]:
     """Choose the engine and say why."""
     if scenario.policy.kind == "each" and _between_peers(scenario):
         return "agents", "agents that do not wait hear each other's later iterations"
     if scenario.churn is not None:
-        if scenario.engine == "cohort":
+        if scenario.engine in ("cohort", "compiled"):
             raise InputError(
-                "engine: found cohort with churn, which interrupts "
+                f"engine: found {scenario.engine} with churn, which interrupts "
                 "computations; allowed: agents or auto"
             )
         return "agents", "churn interrupts computations"
@@ -258,7 +259,21 @@ def _engine(scenario: Scenario) -> tuple[Literal["cohort", "agents"], str]:
         return "agents", "messages that share bandwidth hold each other up"
     if scenario.engine == "cohort":
         return "cohort", "the scenario asks for it"
-    return "cohort", "all durations are known when they begin"
+    why = _uncompiled(scenario, made)
+    if scenario.engine == "compiled" and why:
+        raise InputError(f"engine: found compiled, but {why}; allowed: cohort, agents or auto")
+    if why:
+        return "cohort", "all durations are known when they begin"
+    return "compiled", "all durations are known when they begin"
+
+
+def _uncompiled(scenario: Scenario, made: Any) -> str:
+    """Why no engine without Python inside a round can play this; empty if one can."""
+    if made.kind != "coordinator" or made.compiled() is None:
+        return f"{scenario.algorithm.method.name} with these settings has no compiled rounds"
+    if made.settings.budget is not None:
+        return "who may go on within privacy.budget is decided in Python"
+    return ""
 
 
 def _observation(scenario: Scenario, problem: Problem) -> Observation:

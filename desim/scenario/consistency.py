@@ -217,8 +217,8 @@ def local_training_fits(problem: Problem, algorithm: Algorithm) -> Found:
 def steps_fit(algorithm: Algorithm, policy: Policy, network: Network, engine: str) -> Found:
     """Agents of a graph that do not wait are in different iterations."""
     graph = algorithm.method.kind_on(network.topology.kind) == "graph"
-    if graph and policy.kind == "each" and engine == "cohort":
-        text = "found cohort with policy each on a graph"
+    if graph and policy.kind == "each" and engine in ("cohort", "compiled"):
+        text = f"found {engine} with policy each on a graph"
         yield ("engine",), f"{text}; allowed with it: agents, auto"
 
 

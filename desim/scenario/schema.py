@@ -67,7 +67,7 @@ class Scenario(Strict):
     """what is measured"""
     stop: Stop
     """when the run ends: at least one of rounds, time, metric"""
-    engine: Literal["auto", "cohort", "agents"] = "auto"
+    engine: Literal["auto", "compiled", "cohort", "agents"] = "auto"
     """cohort (fast), agents (everything), or auto: cohort wherever it is legal"""
     folder: Path = Field(default=Path("."), alias="(folder)", exclude=True, repr=False)
     source: str = Field(default="scenario", alias="(source)", exclude=True, repr=False)

@@ -1,0 +1,29 @@
+"""The latest reply of every agent, as a coordinator keeps it, with their mean."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from desim.algorithms.method import Array
+from desim.kernels.sums import column_sums, replace_rows
+
+
+class Latest:
+    """Rows (agents, dim); a reply costs its own row, whatever the number of agents."""
+
+    def __init__(self, rows: Array) -> None:
+        self.rows, self.total, self.since = rows.copy(), column_sums(rows), np.zeros(1)
+
+    @property
+    def arrays(self) -> tuple[Array, Array, Array]:
+        """Rows, their sum (1, dim) and a counter (1, 1), for compiled rounds."""
+        return self.rows, self.total[None], self.since[None]
+
+    @property
+    def mean(self) -> Array:
+        """Mean (dim,) of the rows."""
+        return np.asarray(self.total / len(self.rows))
+
+    def replace(self, who: NDArray[np.int64], news: Array) -> Array:
+        """Rows who (n,) become news (n, dim); return the new mean (dim,)."""
+        replace_rows(self.rows, self.total, self.since, who, news)
+        return self.mean

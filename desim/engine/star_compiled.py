@@ -1,0 +1,166 @@
+"""Compiled engine for coordinator methods: whole blocks of rounds without a step of Python.
+
+Legal where the cohort engine is, for methods that give their rule (see `Compiled`), if nothing has
+to be asked of Python inside a round: no budget, no transcript. The numbers are the cohort engine's.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from desim.engine.hub import Hub
+from desim.engine.star_cohort import CohortStation, explained, under_way
+from desim.engine.world import World
+from desim.jit import PARALLEL_WORK, threads, use_parallel
+from desim.kernels.rounds import (
+    ALL,
+    BUFFER,
+    CLOSED,
+    DEADLINE,
+    LOOK,
+    OVER,
+    QUORUM,
+    ROOM,
+    STUCK,
+    advance,
+    desk_for,
+)  # fmt: skip
+from desim.log.rows import FLUSH_ROWS
+from desim.participation import Everybody
+from desim.privacy.ledger import Terms
+
+Array = NDArray[np.float64]
+POLICIES = {"all": ALL, "deadline": DEADLINE, "quorum": QUORUM, "buffer": BUFFER}
+BLOCK_ROUNDS = 4096  # of one compiled call at most
+BLOCK_WORK = 2e8  # multiply-adds of one compiled call: a tenth of a second or so
+SEEN_NUMBERS = 1 << 20  # of the models that one compiled call keeps for the observer
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A coordinator method without Python inside a round.
+
+    rule: see desim.kernels.rules; state: the agents' arrays (agents, dim) by name, their models
+    first; centre: the coordinator's arrays (rows, dim); model (dim,): its first model. plan and
+    data: of the local training, flat; madds: of one agent's training; epochs, work (agents,):
+    local steps, per-example gradients; terms of a reply; seed: of batches where there is no noise.
+    """
+
+    rule: Any
+    state: dict[str, Array]
+    centre: tuple[Array, ...]
+    model: Array
+    plan: tuple[Any, ...]
+    data: tuple[Any, ...]
+    madds: float
+    epochs: NDArray[np.int64]
+    work: Array
+    terms: Terms
+    noisy: bool
+    seed: np.uint64
+
+
+class Engine:
+    """One play: what the compiled rounds need, and what is told between them."""
+
+    def __init__(self, program: Compiled, world: World) -> None:
+        self.program, self.world, settings = program, world, world.settings
+        self.station = CohortStation(world)
+        self.hub = Hub(world, self.station)
+        self.hub.terms = program.terms
+        self.hub.start(**program.state)
+        self.agents = settings.problem.agents
+        policy = settings.policy
+        self.policy = POLICIES[policy.kind], policy.value, policy.late == "discard"
+        self.hub.publish(program.model.copy())
+        self.desk = desk_for(self.agents, program.model)
+        self.centre = tuple(part.copy() for part in program.centre)
+        replies = policy.value if policy.kind == "buffer" else self.agents
+        self.most = self._most(min(replies, self.agents))
+        bits = 64 * len(program.model)
+        self.calling = (
+            bits, bits, program.work, program.terms.compiled, self.station.devices,
+            self.station.rows_per_call,
+        )  # fmt: skip
+        seed = world.ledger.noise_key(program.terms) if program.noisy else program.seed
+        teams = threads() if use_parallel(np.inf) else 1
+        self.training = (
+            teams, program.madds, float(PARALLEL_WORK), seed, program.epochs, program.plan,
+            program.data,
+        )  # fmt: skip
+
+    def _most(self, replies: float) -> int:
+        """Rounds of one compiled call."""
+        world, most = self.world, BLOCK_ROUNDS
+        if world.settings.targets:
+            return 1
+        if not world.observer.idle:
+            most = min(most, SEEN_NUMBERS // self.world.state["x"].size)
+        return max(1, min(most, int(BLOCK_WORK / (self.program.madds * replies))))
+
+    def _drawn(self, most: int) -> tuple[Any, ...]:
+        """Who participates in the next rounds, as `invited` takes it."""
+        drawing, first = self.world.settings.participation, int(self.desk.counts[0])
+        if isinstance(drawing, Everybody):
+            return True, np.zeros(1, np.int64), np.zeros(1, np.int64), first
+        drawn = [drawing.draw(first + k) for k in range(most)]
+        pointer = np.cumsum([0, *(len(who) for who in drawn)])
+        return False, pointer, np.concatenate(drawn), first
+
+    def make_room(self) -> None:
+        """Make room for one round of everybody at least, and for a flush."""
+        calls = self.agents * (2 if self.station.defer else 1)
+        self.world.log.reserve(max(FLUSH_ROWS, self.station.rows_per_call * calls + 2))
+        self.world.ledger.reserve(max(FLUSH_ROWS // 4, 2 * calls))
+
+    def block(self) -> tuple[int, int]:
+        """Play a block of rounds and show them to the observer; return (why it ended, rounds)."""
+        world, hub, desk, settings = self.world, self.hub, self.desk, self.world.settings
+        first, x = int(desk.counts[0]), world.state["x"]
+        last = min(settings.rounds, float(1 << 62))
+        most = int(max(1, min(self.most, last - first + 1)))
+        watched = not world.observer.idle and most > 1
+        iterates = np.empty((most if watched else 0, *x.shape))
+        times, models = np.empty(most), np.empty((most, len(desk.model)))
+        book = hub.flat, world.log.flat, tuple(world.ledger.charges)
+        why, done = advance(
+            self.program.rule, (int(last), settings.horizon, most),
+            (*self.policy, self.station.defer), self._drawn(most), self.calling, self.training,
+            tuple(world.state.values()), self.centre, tuple(desk), book, (times, models, iterates),
+        )  # fmt: skip
+        self.station.now = float(desk.now[0])
+        seen = iterates if watched else [x] * done
+        if world.observer.idle and why != LOOK:
+            world.observer.passed(first + done - 1, models[:done])
+        else:
+            for k in range(done):
+                world.observer.publish(float(times[k]), first + k, seen[k], models[k])
+        return why, done
+
+
+def play(program: Compiled, world: World) -> float:
+    """Play the rounds; return the end of the run in virtual seconds."""
+    engine = Engine(program, world)
+    station, hub, horizon = engine.station, engine.hub, world.settings.horizon
+    engine.make_room()
+    while True:
+        why, done = engine.block()
+        if done:
+            world.tick(station.now, done)
+        if why == ROOM:
+            world.flush(station.now)
+            engine.make_room()
+        if why == STUCK and not under_way(hub, horizon):
+            station.settle(hub, np.inf)
+            pending = np.flatnonzero(hub.calls.pending)
+            raise explained(hub, pending[hub.calls.due[pending] == np.inf])
+        if why in (OVER, STUCK):
+            end = horizon
+            break
+        if why == CLOSED or world.reached:
+            end = station.now
+            break
+    station.settle(hub, end)
+    return end
