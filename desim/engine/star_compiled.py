@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from desim.engine.hub import Hub
 from desim.engine.star_cohort import CohortStation, explained, under_way
 from desim.engine.world import World
-from desim.jit import PARALLEL_WORK, threads, use_parallel
+from desim.jit import threads, use_parallel
+from desim.kernels.local import memory_for
 from desim.kernels.rounds import (
     ALL,
     BUFFER,
@@ -25,6 +26,7 @@ from desim.kernels.rounds import (
     ROOM,
     STUCK,
     advance,
+    advance_shared,
     desk_for,
 )  # fmt: skip
 from desim.log.rows import FLUSH_ROWS
@@ -85,11 +87,11 @@ class Engine:
             self.station.rows_per_call,
         )  # fmt: skip
         seed = world.ledger.noise_key(program.terms) if program.noisy else program.seed
-        teams = threads() if use_parallel(np.inf) else 1
-        self.training = (
-            teams, program.madds, float(PARALLEL_WORK), seed, program.epochs, program.plan,
-            program.data,
-        )  # fmt: skip
+        plan, data = program.plan, program.data
+        memory = memory_for(np.arange(self.agents), plan, data)
+        self.training = threads(), seed, program.epochs, plan, data, memory
+        shared = use_parallel(program.madds * replies) and replies > 1
+        self.advance = advance_shared if shared else advance
 
     def _most(self, replies: float) -> int:
         """Rounds of one compiled call."""
@@ -125,7 +127,7 @@ class Engine:
         iterates = np.empty((most if watched else 0, *x.shape))
         times, models = np.empty(most), np.empty((most, len(desk.model)))
         book = hub.flat, world.log.flat, tuple(world.ledger.charges)
-        why, done = advance(
+        why, done = self.advance(
             self.program.rule, (int(last), settings.horizon, most),
             (*self.policy, self.station.defer), self._drawn(most), self.calling, self.training,
             tuple(world.state.values()), self.centre, tuple(desk), book, (times, models, iterates),

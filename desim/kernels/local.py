@@ -8,10 +8,11 @@ has q = 1/rho and v = 2y - z_i; methods that correct the drift of plain local st
 import numpy as np
 from numba import prange
 
-from desim.jit import kernel, lean_inline, parallel_kernel, threads, use_parallel
-from desim.kernels.batches import batch_scale, column, plain
+from desim.jit import kernel, lean_inline, lean_kernel, parallel_kernel, threads, use_parallel
+from desim.kernels.batches import WHOLE, batch_scale, column, plain
 from desim.kernels.gradients import (
     Data,
+    Scratch,
     batch_block,
     block_gradient,
     draw_batch,
@@ -21,7 +22,7 @@ from desim.kernels.gradients import (
 from desim.kernels.layered import Layered, work
 from desim.kernels.layered_training import in_type
 from desim.kernels.layered_training import train as train_layered
-from desim.kernels.plan import ACCELERATED, NOISY, Plan, batches_of, perturb
+from desim.kernels.plan import ACCELERATED, NOISY, SGD, Plan, batches_of, perturb
 from desim.keys import counter, seed_word
 
 
@@ -49,27 +50,51 @@ def _steps(i, sampled, w, whole, block, scale, c, round, epochs, seed, plan, dat
             perturb(i, seed, c0, deviation, w, u)
 
 
+@lean_inline
+def _train(r, who, v, shift, round, epochs, seed, plan, data, memory, out):
+    """Train row r; memory: Scratch and three vectors (dim,)."""
+    scratch, g, u, c = memory
+    i, w = who[r], out[r]
+    whole = block = whole_block(i, data)
+    rows = plan.codes[1, i] if plan.codes[0, i] == SGD else WHOLE
+    scale = batch_scale(i, rows, plan.printed, data)
+    sampled = rows < whole.b.size
+    if sampled:
+        block = batch_block(rows, scratch)
+    for j in range(w.size):
+        u[j] = w[j]
+        c[j] = plan.rates[2, i] * v[r, j] - (shift[r, j] if shift.shape[0] else 0.0)
+    k, n = round[r], epochs[r]
+    _steps(i, sampled, w, whole, block, scale, c, k, n, seed, plan, data, scratch, g, u)
+
+
+@kernel
+def memory_for(who, flat_plan, flat_data):
+    """What training needs beside its arguments, for agents who (n,), flat."""
+    plan, data = Plan(*flat_plan), Data(*flat_data)
+    s, dim = scratch_for(who, batches_of(who, plan), data), data.A.shape[1]
+    scratch = s.u, s.pool, s.chosen, s.rows, s.columns, s.b, s.limit
+    return scratch, np.empty(dim), np.empty(dim), np.empty(dim)
+
+
 @kernel
 def train_rows(low, high, who, v, shift, round, epochs, seed, flat_plan, flat_data, out):
     """Train rows low:high of `train`, from out (n, dim) in place; shift may have no rows."""
     plan, data = Plan(*flat_plan), Data(*flat_data)
-    dim = out.shape[1]
-    count = batches_of(who[low:high], plan)
-    scratch = scratch_for(who[low:high], count, data)
-    g, u, c = np.empty(dim), np.empty(dim), np.empty(dim)
+    scratch, g, u, c = memory_for(who[low:high], flat_plan, flat_data)
+    memory = Scratch(*scratch), g, u, c
     for r in range(low, high):
-        i, w = who[r], out[r]
-        whole = block = whole_block(i, data)
-        rows = count[r - low]
-        scale = batch_scale(i, rows, plan.printed, data)
-        sampled = rows < whole.b.size
-        if sampled:
-            block = batch_block(rows, scratch)
-        for j in range(dim):
-            u[j] = w[j]
-            c[j] = plan.rates[2, i] * v[r, j] - (shift[r, j] if shift.shape[0] else 0.0)
-        k, n = round[r], epochs[r]
-        _steps(i, sampled, w, whole, block, scale, c, k, n, seed, plan, data, scratch, g, u)
+        _train(r, who, v, shift, round, epochs, seed, plan, data, memory, out)
+
+
+@lean_kernel
+def train_in(memory, who, v, shift, round, epochs, seed, flat_plan, flat_data, out):
+    """All rows of `train_rows` in memory from `memory_for` all of these agents, or more."""
+    plan, data = Plan(*flat_plan), Data(*flat_data)
+    scratch, g, u, c = memory
+    for r in range(who.shape[0]):
+        own = Scratch(*scratch), g, u, c
+        _train(r, who, v, shift, round, epochs, seed, plan, data, own, out)
 
 
 @parallel_kernel

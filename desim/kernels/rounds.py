@@ -11,7 +11,7 @@ import numpy as np
 from desim.jit import kernel, lean_kernel
 from desim.kernels.clients import CALLED, DUE, FINISH, PENDING, ROUND, Calls, call, settle_due
 from desim.kernels.due import ascending, pop, push
-from desim.kernels.local import train_rows, train_shared
+from desim.kernels.local import train_in, train_shared
 from desim.kernels.record import DISTANT, Kind, Rows, write
 from desim.kernels.rules import begin, conclude, finish, take
 
@@ -225,74 +225,99 @@ def concluded(rule, n, k, centre, desk_, models):
     return total
 
 
-@kernel
-def trained(low, high, desk, training):
-    """Local training of agents who[low:high] from `start` towards `aim`, in place of `start`."""
-    who, rounds, start, aim = desk[2], desk[8], desk[9], desk[10]
-    teams, madds, least, seed, epochs, plan, data = training
-    n = high - low
-    nothing = aim[:0]
-    if teams > 1 and n * madds >= least:
-        train_shared(
-            teams, who[low:high], aim[:n], nothing, rounds[:n], epochs[:n], seed, plan, data,
-            start[:n],
-        )  # fmt: skip
-    else:
-        train_rows(
-            0, n, who[low:high], aim[:n], nothing, rounds[:n], epochs[:n], seed, plan, data,
-            start[:n],
-        )  # fmt: skip
+@lean_kernel
+def opened(k, span, policy, drawn, calling, desk, book):
+    """Begin round k of the block and wait until it closes: (why not, or BLOCK; replies)."""
+    last_round, horizon, _ = span
+    kind, value, discard, interrupts = policy
+    bits, reply_bits, work, terms, devices, rows_per_call = calling
+    calls, rows, charges = book
+    counts, now, who = desk[0], desk[1], desk[2]
+    if counts[NOW_ROUND] > last_round or now[0] > horizon:
+        return CLOSED, 0
+    n = invited(drawn, kind, discard, calls, desk)
+    settled = work.shape[0] + n if interrupts else n
+    full = rows[2][0] + settled * rows_per_call + 2 > rows[0].shape[0]
+    if full or charges[2][0] + 2 * settled > charges[0].shape[0]:
+        return ROOM, 0
+    here, round_ = now[0], counts[NOW_ROUND]
+    call(who[:n], here, round_, 0, bits, reply_bits, work, interrupts, terms, devices, book)
+    sent(n, kind == BUFFER, calls, desk)
+    close = closing(n, kind, value, calls, desk)
+    if close > horizon or close == np.inf:
+        return STUCK if close == np.inf else OVER, 0
+    if interrupts:
+        settle_due(close, devices, book)
+    n = collected(n, kind, value, close, calls, rows, desk)
+    accepted(n, discard, close, calls, rows, desk)
+    return BLOCK, n
 
 
-@kernel
+@lean_kernel
+def ended(rule, n, k, total, state, centre, desk, seen):
+    """End round k of the block after n replies; return whether all models can be finite."""
+    times, models, iterates = seen
+    total += concluded(rule, n, k, centre, desk, models)
+    times[k] = desk[1][0]
+    if iterates.shape[0]:
+        for i in range(iterates.shape[1]):
+            for j in range(iterates.shape[2]):
+                iterates[k, i, j] = state[0][i, j]
+    return np.isfinite(total)
+
+
+@lean_kernel
 def advance(rule, span, policy, drawn, calling, training, state, centre, desk, book, seen):
     """Play rounds until `span` is over, or something is to be told; return (why, rounds done).
 
     span (last round, horizon s, most rounds of this call); policy (kind, value, discard,
     interrupts); drawn: see `invited`; calling (bits, reply bits, work (agents,), terms, devices,
-    rows of the log that one call may take); training (teams, multiply-adds of an agent, least
-    worth a team, seed, epochs (agents,), plan, data); state, centre: see `rules`; desk: Desk; book
-    (Calls, Rows, Charges); seen (times s (most,), models (most, dim), iterates (most or 0, agents,
-    dim)): what was true at the end of each round.
+    rows of the log that one call may take); training (threads, seed, epochs (agents,), plan, data,
+    memory of `memory_for`); state, centre: see `rules`; desk: Desk; book (Calls, Rows, Charges);
+    seen (times s (most,), models (most, dim), iterates (most or 0, agents, dim)): what was true at
+    the end of each round. Tuples are plain ones.
 
     BLOCK: `most` rounds are done; ROOM: the log or ledger is full; OVER, STUCK: a collection closes
     after the horizon, or never; CLOSED: no further round begins; LOOK: a sum is not finite.
     """
-    last_round, horizon, most = span
-    kind, value, discard, interrupts = policy
-    bits, reply_bits, work, terms, devices, rows_per_call = calling
-    times, models, iterates = seen
-    calls, rows, charges = book
-    agents = work.shape[0]
-    counts, now, who = desk[0], desk[1], desk[2]
-    for k in range(most):
-        if counts[NOW_ROUND] > last_round or now[0] > horizon:
-            return CLOSED, k
-        n = invited(drawn, kind, discard, calls, desk)
-        settled = agents + n if interrupts else n
-        full = rows[2][0] + settled * rows_per_call + 2 > rows[0].shape[0]
-        if full or charges[2][0] + 2 * settled > charges[0].shape[0]:
-            return ROOM, k
-        round_ = counts[NOW_ROUND]
-        call(who[:n], now[0], round_, 0, bits, reply_bits, work, interrupts, terms, devices, book)
-        sent(n, kind == BUFFER, calls, desk)
-        close = closing(n, kind, value, calls, desk)
-        if close > horizon or close == np.inf:
-            return STUCK if close == np.inf else OVER, k
-        if interrupts:
-            settle_due(close, devices, book)
-        n = collected(n, kind, value, close, calls, rows, desk)
-        accepted(n, discard, close, calls, rows, desk)
+    _, seed, epochs, plan, data, memory = training
+    who, rounds, start, aim = desk[2], desk[8], desk[9], desk[10]
+    for k in range(span[2]):
+        why, n = opened(k, span, policy, drawn, calling, desk, book)
+        if why != BLOCK:
+            return why, k
         total = 0.0
-        for low in range(0, n, desk[8].shape[0]):
-            high = min(low + desk[8].shape[0], n)
-            prepared(rule, low, high, state, calls, desk)
-            trained(low, high, desk, training)
-            total += absorbed(rule, low, high, state, centre, desk)
-        total += concluded(rule, n, k, centre, desk, models)
-        times[k] = close
-        if iterates.shape[0]:
-            iterates[k] = state[0]
-        if not np.isfinite(total):
+        for low in range(0, n, rounds.shape[0]):
+            m = min(n - low, rounds.shape[0])
+            prepared(rule, low, low + m, state, book[0], desk)
+            train_in(
+                memory, who[low : low + m], aim[:m], aim[:0], rounds[:m], epochs[:m], seed, plan,
+                data, start[:m],
+            )  # fmt: skip
+            total += absorbed(rule, low, low + m, state, centre, desk)
+        if not ended(rule, n, k, total, state, centre, desk, seen):
             return LOOK, k + 1
-    return BLOCK, most
+    return BLOCK, span[2]
+
+
+@kernel
+def advance_shared(rule, span, policy, drawn, calling, training, state, centre, desk, book, seen):
+    """The same with local training shared by threads, for rounds of much arithmetic."""
+    teams, seed, epochs, plan, data, _ = training
+    who, rounds, start, aim = desk[2], desk[8], desk[9], desk[10]
+    for k in range(span[2]):
+        why, n = opened(k, span, policy, drawn, calling, desk, book)
+        if why != BLOCK:
+            return why, k
+        total = 0.0
+        for low in range(0, n, rounds.shape[0]):
+            m = min(n - low, rounds.shape[0])
+            prepared(rule, low, low + m, state, book[0], desk)
+            train_shared(
+                teams, who[low : low + m], aim[:m], aim[:0], rounds[:m], epochs[:m], seed, plan,
+                data, start[:m],
+            )  # fmt: skip
+            total += absorbed(rule, low, low + m, state, centre, desk)
+        if not ended(rule, n, k, total, state, centre, desk, seen):
+            return LOOK, k + 1
+    return BLOCK, span[2]
