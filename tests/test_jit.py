@@ -10,6 +10,7 @@ from numba.core import types
 
 import desim
 from desim.jit import lean_inline, lean_kernel
+from desim.kernels.local import train_rows
 
 SMALL: dict[str, Any] = {
     "problem": {
@@ -25,6 +26,9 @@ RING = SMALL | {
     "network": SMALL["network"] | {"topology": "ring"},
     "privacy": {"noise": {"sigma": 0.1}},
 }
+
+
+OF_NUMBERS = ("desim.keys", "desim.elementary", "desim.losses", "desim.distributions")
 
 
 def lean_functions() -> dict[str, Any]:
@@ -64,3 +68,37 @@ def test_a_lean_function_that_returns_an_array_is_seen() -> None:
     leak = lean_inline(lambda array: array)
     assert lean_kernel(lambda array: leak(array)[0])(np.ones(2)) == 1.0
     assert any(map(holds_an_array, returns(leak)))
+
+
+def called_by(function: Any) -> list[Any]:
+    """Compiled functions of desim that the source of this one names."""
+    code, known = function.py_func.__code__, function.py_func.__globals__
+    named = [known.get(name) for name in code.co_names]
+    return [one for one in named if hasattr(one, "targetoptions")]
+
+
+def counting(function: Any) -> bool:
+    """Whether a function may count the holders of arrays: it is not lean, nor one of numbers.
+
+    A lean caller would compile it without counting, for all who then find it in the cache.
+    """
+    lean = function.targetoptions.get("_nrt") is False
+    return not lean and function.py_func.__module__ not in OF_NUMBERS
+
+
+def test_lean_functions_call_no_others_with_arrays() -> None:
+    lean = lean_functions()
+    assert {"advance", "train_in", "call"} <= lean.keys()
+    found = [
+        f"{name} calls {one.__name__}"
+        for name, function in lean.items()
+        for one in called_by(function)
+        if counting(one)
+    ]
+    assert found == []
+
+
+def test_a_lean_function_that_calls_another_is_seen() -> None:
+    assert [one.__name__ for one in called_by(lean_functions()["train_in"])] == ["_train"]
+    assert "memory_for" in [one.__name__ for one in called_by(train_rows)]
+    assert counting(train_rows)

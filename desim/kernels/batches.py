@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from desim.jit import inline, lean_inline
+from desim.jit import lean_inline
 from desim.keys import Stream, address, subset_with
 
 WHOLE = 1 << 62  # a batch size that no agent's rows reach
@@ -18,7 +18,7 @@ def choose(i, k0, c0, pool, chosen):
     subset_with(k0, address(_BATCH, i, -1), c0, pool, chosen)
 
 
-@inline
+@lean_inline
 def batch_scale(i, count, printed, data):
     """What a batch's sum is scaled by: so that it stands for the whole sum, unless `printed`."""
     m = data.start[i + 1] - data.start[i]

@@ -11,13 +11,12 @@ from numba import prange
 from desim.jit import kernel, lean_inline, lean_kernel, parallel_kernel, threads, use_parallel
 from desim.kernels.batches import WHOLE, batch_scale, column, plain
 from desim.kernels.gradients import (
+    Block,
     Data,
     Scratch,
-    batch_block,
     block_gradient,
     draw_batch,
     scratch_for,
-    whole_block,
 )
 from desim.kernels.layered import Layered, work
 from desim.kernels.layered_training import in_type
@@ -54,13 +53,16 @@ def _steps(i, sampled, w, whole, block, scale, c, round, epochs, seed, plan, dat
 def _train(r, who, v, shift, round, epochs, seed, plan, data, memory, out):
     """Train row r; memory: Scratch and three vectors (dim,)."""
     scratch, g, u, c = memory
-    i, w = who[r], out[r]
-    whole = block = whole_block(i, data)
+    i, w, dim = who[r], out[r], out.shape[1]
+    low, high = data.start[i], data.start[i + 1]
+    columns = data.transposed[low * dim : high * dim].reshape((dim, high - low))
+    whole = block = Block(data.A[low:high], columns, data.b[low:high], data.limit[low:high])
     rows = plan.codes[1, i] if plan.codes[0, i] == SGD else WHOLE
     scale = batch_scale(i, rows, plan.printed, data)
     sampled = rows < whole.b.size
     if sampled:
-        block = batch_block(rows, scratch)
+        columns = scratch.columns[: dim * rows].reshape((dim, rows))
+        block = Block(scratch.rows[:rows], columns, scratch.b[:rows], scratch.limit[:rows])
     for j in range(w.size):
         u[j] = w[j]
         c[j] = plan.rates[2, i] * v[r, j] - (shift[r, j] if shift.shape[0] else 0.0)
