@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from desim.algorithms.compiled.fed_plt import Rule
 from desim.algorithms.fed_plt_claim import claimed, supposed_start
-from desim.algorithms.fed_plt_rounds import Rule
 from desim.algorithms.latest import Latest
 from desim.algorithms.local_training import LocalTraining
 from desim.algorithms.method import Array, Ingredients, Method, Program

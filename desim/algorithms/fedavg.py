@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from desim.algorithms.fedavg_rounds import Rule
+from desim.algorithms.compiled.fedavg import Rule
 from desim.algorithms.local_training import LocalTraining
 from desim.algorithms.method import Array, Ingredients, Method, Program
 from desim.engine.star_compiled import Compiled

@@ -69,6 +69,7 @@ class Engine:
 
     def __init__(self, program: Compiled, world: World) -> None:
         self.program, self.world, settings = program, world, world.settings
+        self.observer: Any = world.observer
         self.station = CohortStation(world)
         self.hub = Hub(world, self.station)
         self.hub.terms = program.terms
@@ -98,7 +99,7 @@ class Engine:
         world, most = self.world, BLOCK_ROUNDS
         if world.settings.targets:
             return 1
-        if not world.observer.idle:
+        if not self.observer.idle:
             most = min(most, SEEN_NUMBERS // self.world.state["x"].size)
         return max(1, min(most, int(BLOCK_WORK / (self.program.madds * replies))))
 
@@ -123,7 +124,7 @@ class Engine:
         first, x = int(desk.counts[0]), world.state["x"]
         last = min(settings.rounds, float(1 << 62))
         most = int(max(1, min(self.most, last - first + 1)))
-        watched = not world.observer.idle and most > 1
+        watched = not self.observer.idle and most > 1
         iterates = np.empty((most if watched else 0, *x.shape))
         times, models = np.empty(most), np.empty((most, len(desk.model)))
         book = hub.flat, world.log.flat, tuple(world.ledger.charges)
@@ -134,11 +135,11 @@ class Engine:
         )  # fmt: skip
         self.station.now = float(desk.now[0])
         seen = iterates if watched else [x] * done
-        if world.observer.idle and why != LOOK:
-            world.observer.passed(first + done - 1, models[:done])
+        if self.observer.idle and why != LOOK:
+            self.observer.passed(first + done - 1, models[:done])
         else:
             for k in range(done):
-                world.observer.publish(float(times[k]), first + k, seen[k], models[k])
+                self.observer.publish(float(times[k]), first + k, seen[k], models[k])
         return why, done
 
 

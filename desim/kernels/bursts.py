@@ -9,14 +9,14 @@ the last point before it, and stretches of time may be drawn apart from each oth
 import numpy as np
 
 from desim.elementary import log_
-from desim.jit import inline
+from desim.jit import lean_inline
 from desim.keys import Stream, address, counter, open_unit, threefry, uniform
 
 BURST = int(Stream.BURST)
 START = 1  # sub-counter of the state before the first point
 
 
-@inline
+@lean_inline
 def in_burst(seed, source, target, bursts, time):
     """Whether the channel between two nodes, the same in both directions, is bad at `time` s.
 

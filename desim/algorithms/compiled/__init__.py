@@ -1,0 +1,1 @@
+"""Rules of coordinator methods for the compiled engine, one file per method."""
