@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from desim.errors import Deadlock, DesimError, Diverged, InputError, RunError
     from desim.plots import plot
     from desim.runs.play import run
+    from desim.runs.replay import replay
     from desim.runs.resume import resume
+    from desim.runs.retime import retime
     from desim.runs.run import Run
     from desim.runs.run import open_run as open
     from desim.scenario.load import load
@@ -37,7 +39,9 @@ __all__ = [
     "open",
     "plot",
     "repeat",
+    "replay",
     "resume",
+    "retime",
     "run",
     "study",
 ]
@@ -48,6 +52,8 @@ _HOMES = {
     "plot": "desim.plots:plot",
     "repeat": "desim.studies.repeat:repeat",
     "resume": "desim.runs.resume:resume",
+    "replay": "desim.runs.replay:replay",
+    "retime": "desim.runs.retime:retime",
     "run": "desim.runs.play:run",
     "study": "desim.studies.study:study",
     "Run": "desim.runs.run:Run",

@@ -18,6 +18,7 @@ from desim.cli import catalogue, main, progress, summary
 from desim.errors import InputError
 from desim.runs import play
 from desim.scenario import build
+from desim.timing import waits
 
 
 @pytest.fixture
@@ -237,7 +238,7 @@ def check_closers(module):
 
 
 def test_who_closed_a_collection():
-    check_closers(summary)
+    check_closers(waits)
 
 
 @pytest.mark.parametrize(
@@ -251,7 +252,7 @@ def test_who_closed_a_collection():
 )
 def test_a_wrong_closer_is_noticed(right, wrong):
     with pytest.raises((AssertionError, ValueError, KeyError)):
-        check_closers(mutant(summary, right, wrong))
+        check_closers(mutant(waits, right, wrong))
 
 
 def test_a_killed_run_is_summed_up(desk, call):

@@ -15,7 +15,7 @@ LAYERS = [
     "losses layers regularizers",
     "kernels",
     "problem data fairness optimum privacy network compute participation policy",
-    "log",
+    "log timing",
     "engine",
     "algorithms",
     "scenario",

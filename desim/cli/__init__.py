@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from desim.cli.again import replay, retime
 from desim.cli.options import Overrides, settings
 from desim.cli.studies import study
 from desim.errors import DesimError, InputError
@@ -234,6 +235,8 @@ def privacy(
     typer.echo("\n".join(lines(opened.name, statement(opened, delta, view, relation))))
 
 
+app.command()(retime)
+app.command()(replay)
 app.command()(study)
 
 

@@ -1,12 +1,9 @@
 """What `desim show` says about a run: how it ended, what it cost and whom it waited for."""
 
-import numpy as np
 import pandas as pd
 
 from desim.runs.run import NETWORK, Run
-
-DEADLINE = -2
-NOBODY = -3
+from desim.timing.waits import DEADLINE, NOBODY, closers
 
 
 def summary(run: Run) -> list[str]:
@@ -23,20 +20,6 @@ def summary(run: Run) -> list[str]:
     width = max(len(name) for name, _ in facts) + 2
     lines = [f"  {name:{width}}{text}" for name, text in facts]
     return [f"{run.name}: {run.status}", *lines]
-
-
-def closers(events: pd.DataFrame) -> "pd.Series[int]":
-    """Who closed each collection or barrier: the sender of the arrival at the instant it closed.
-
-    DEADLINE where a deadline did, NOBODY where none was awaited or the agent's own work came last.
-    """
-    closed = events.loc[events["kind"] == "aggregate", ["agent", "time"]]
-    instants = events[events["time"].isin(closed["time"])]
-    arrived = instants.loc[instants["kind"] == "deliver", ["agent", "time", "peer"]]
-    cut = instants.loc[instants["kind"] == "deadline", ["agent", "time"]].assign(peer=DEADLINE)
-    causes = pd.concat([cut, arrived]).drop_duplicates(["agent", "time"], keep="last")
-    found = closed.merge(causes, on=["agent", "time"], how="left")["peer"]
-    return found.fillna(NOBODY).astype(np.int64)
 
 
 def size(count: float) -> str:

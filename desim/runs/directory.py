@@ -36,7 +36,8 @@ FILES = (
 LIBRARIES = ("numpy", "numba", "scipy", "simpy", "networkx", "pandas", "pyarrow", "scikit-learn")
 
 
-def versions() -> dict[str, str]:
+@cache
+def versions() -> Mapping[str, str]:
     """Versions of Python, desim and the libraries on which numbers may depend."""
     return {"python": python_version(), **_installed()}
 

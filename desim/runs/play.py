@@ -55,7 +55,16 @@ def played(
     text: str = "",
 ) -> Run:
     """What `run` does once the scenario is loaded; text: its resolved_yaml, where that is known."""
-    prepared = prepare(scenario, text)
+    return record(prepare(scenario, text), path, progress, force)
+
+
+def record(
+    prepared: "Prepared",
+    path: Path | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    force: bool = False,
+) -> Run:
+    """Play what was prepared into directory `path`, or memory; see `run`."""
     if path is None:
         return carry_out(prepared, None, Tables, progress)
     with place.claim(path, prepared.begun, force):
@@ -81,12 +90,17 @@ class Prepared:
         return self.head | {"scenario": self.text}
 
 
-def prepare(scenario: Scenario, text: str = "") -> Prepared:
-    """Build a scenario; text: see `played`. InputError where that is impossible."""
-    simulation = build(scenario)
+def prepare(
+    scenario: Scenario, text: str = "", simulation: Simulation | None = None, **notes: Any
+) -> Prepared:
+    """Build a scenario; text: see `played`. InputError where that is impossible.
+
+    simulation: what it comes to, where that is known; notes: more entries of the manifest.
+    """
+    simulation = simulation or build(scenario)
     whole = completed(scenario, simulation.method.noise)
     text = text if text and whole is scenario else resolved_yaml(whole)
-    return Prepared(whole, simulation, text, _manifest(whole, text, simulation))
+    return Prepared(whole, simulation, text, _manifest(whole, text, simulation) | notes)
 
 
 def carry_out(

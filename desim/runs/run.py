@@ -213,6 +213,44 @@ class Run:
         curve.attrs = {name: getattr(told, name) for name in TERMS}
         return curve
 
+    def critical_path(self, round: int | None = None) -> "pd.DataFrame":
+        """What the run, or a round, could not have been faster than: see `desim.timing.critical`.
+
+        Columns round, begin s, end s, seconds, what, source, target.
+        """
+        from desim.timing.critical import critical_path
+
+        return critical_path(self.events, round)
+
+    def waits(self) -> "pd.DataFrame":
+        """Columns time s, round, agent, waited s, closer: whom everybody waited for."""
+        from desim.timing.waits import waits
+
+        return waits(self.events)
+
+    def utilisation(self) -> "pd.DataFrame":
+        """Columns agent, computing, aborted, away, idle, sending in s, utilisation."""
+        from desim.timing.occupation import utilisation
+
+        last = self.events["time"].max() if len(self.events) else 0.0
+        return utilisation(self.events, float(self.manifest.get("time", last)))
+
+    def links(self) -> "pd.DataFrame":
+        """Messages, bytes and seconds by source and target; see `desim.timing.traffic.links`."""
+        from desim.timing.traffic import links
+
+        return links(self.events)
+
+    def staleness(self) -> "pd.DataFrame":
+        """How old what is used is, columns time s, agent, round, peer, heard, staleness, age s."""
+        from desim.timing.traffic import staleness
+
+        policy = self.scenario.policy
+        discards = policy.kind not in ("all", "each", "buffer") and (
+            (policy.late or self.scenario.late) == "discard"
+        )
+        return staleness(self.events, discards, policy.kind == "each")
+
     def plot(
         self, x: str = "time", metric: str | None = None, out: str | Path | None = None
     ) -> "Axes":

@@ -31,20 +31,25 @@ Array = NDArray[np.float64]
 Engine = Literal["compiled", "cohort", "agents"]
 
 
-def build(scenario: Scenario) -> Simulation:
-    """Read the data, draw network and devices, make the method; InputError if they do not fit."""
+def build(scenario: Scenario, problem: Problem | None = None) -> Simulation:
+    """Read the data, draw network and devices, make the method; InputError if they do not fit.
+
+    problem: that of the scenario, where it is known already.
+    """
     try:
         with explained(scenario):
-            return _build(scenario)
+            return _build(scenario, problem)
     except InputError as error:
         raise located(scenario, error) from None
 
 
-def _build(scenario: Scenario) -> Simulation:
+def _build(scenario: Scenario, known: Problem | None) -> Simulation:
     seed, method = scenario.seed, scenario.algorithm.method
     kind = method.kind_on(scenario.network.topology.kind)
     edges = _edges(scenario) if kind == "graph" else None
-    problem, merged = _problem(scenario, None if edges is None else edges[0])
+    problem, merged = known, list[str]()
+    if problem is None:
+        problem, merged = _problem(scenario, None if edges is None else edges[0])
     n, noise = problem.agents, noise_of(scenario)
     _check(scenario, problem, noise)
     everybody, hub, conditions = np.arange(n), np.full(n, -1), Conditions(scenario, n)

@@ -1,0 +1,138 @@
+"""`desim.replay`: a stored scenario played again, and the first row that comes out different."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from desim.engine.world import Progress
+from desim.errors import RunError
+from desim.later import pd
+from desim.runs.play import run as play
+from desim.runs.run import Run
+
+TABLES = ("events", "metrics", "releases")
+ARRAYS = ("state", "iterates", "model")
+NOTHING = "no row"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Row `row` of a table, or entry `row` of an array, where `column` is not the same."""
+
+    table: str
+    row: int
+    column: str
+    stored: Any
+    replayed: Any
+
+    def __str__(self) -> str:
+        values = f"stored {self.stored}, replayed {self.replayed}"
+        return f"{self.table}: row {self.row}, {self.column}: {values}"
+
+
+@dataclass(frozen=True)
+class Replay:
+    """A run played again.
+
+    differences: columns table, row, column, stored, replayed with the first one of each table and
+    array, in this order; whole: the stored run was complete, else it is the beginning that counts.
+    """
+
+    run: Run
+    differences: pd.DataFrame
+    whole: bool
+
+    @property
+    def same(self) -> bool:
+        """Whether everything that was stored came out again, to the last bit."""
+        return self.differences.empty
+
+    def lines(self) -> list[str]:
+        """What differs, one line for each table or array."""
+        return [str(Difference(*row)) for row in self.differences.itertuples(index=False)]
+
+
+def replay(run: Run, progress: Callable[[Progress], None] | None = None) -> Replay:
+    """Play the resolved scenario of `run` in memory and compare with what the run holds.
+
+    Of a run that was stopped or killed, the rows that it left are compared with the first ones.
+    """
+    try:
+        again = play(run.scenario, progress=progress)
+    except RunError as error:
+        if not isinstance(error.run, Run):
+            raise
+        again = error.run
+    whole = run.status in ("done", "failed")
+    found = [
+        first_difference(getattr(run, name), getattr(again, name), name, whole) for name in TABLES
+    ]
+    if whole:
+        found += [
+            _array_difference(label, a, b)
+            for name in ARRAYS
+            for label, a, b in _pairs(name, run.store.arrays(name), again.store.arrays(name))
+        ]
+    rows = [vars(one) for one in found if one is not None]
+    columns = ["table", "row", "column", "stored", "replayed"]
+    return Replay(again, pd.DataFrame(rows, columns=columns), whole)
+
+
+def first_difference(
+    stored: pd.DataFrame, replayed: pd.DataFrame, table: str, whole: bool = True
+) -> Difference | None:
+    """The first row in which two tables differ by a bit; not `whole`: stored may end earlier."""
+    common = min(len(stored), len(replayed))
+    first, where = common, ""
+    for name in stored.columns:
+        odd = _odd(stored[name].iloc[:common], replayed[name].iloc[:common])
+        if len(odd) and odd[0] < first:
+            first, where = int(odd[0]), name
+    if where:
+        return Difference(table, first, where, *(_at(f, first, where) for f in (stored, replayed)))
+    if len(stored) == len(replayed) or (not whole and len(stored) < len(replayed)):
+        return None
+    return Difference(table, common, "row", _row(stored, common), _row(replayed, common))
+
+
+def _odd(stored: "pd.Series[Any]", replayed: "pd.Series[Any]") -> NDArray[np.int64]:
+    """Places where two columns differ; NaN equals NaN."""
+    if isinstance(stored.dtype, pd.CategoricalDtype):
+        if stored.dtype == replayed.dtype:
+            return np.flatnonzero(stored.cat.codes.to_numpy() != replayed.cat.codes.to_numpy())
+        return np.flatnonzero(stored.astype(str).to_numpy() != replayed.astype(str).to_numpy())
+    a, b = stored.to_numpy(), replayed.to_numpy()
+    with np.errstate(invalid="ignore"):
+        return np.flatnonzero((a != b) & ~((a != a) & (b != b)))
+
+
+def _at(frame: pd.DataFrame, row: int, column: str) -> Any:
+    value = frame[column].iloc[row]
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _row(frame: pd.DataFrame, row: int) -> str:
+    if row >= len(frame):
+        return NOTHING
+    return " ".join(f"{name} {_at(frame, row, name)}" for name in frame.columns)
+
+
+def _pairs(name: str, stored: Any, replayed: Any) -> list[tuple[str, Any, Any]]:
+    return [
+        (name if key == name else f"{name} {key}", stored.get(key), replayed.get(key))
+        for key in sorted({*stored, *replayed})
+    ]
+
+
+def _array_difference(label: str, stored: Any, replayed: Any) -> Difference | None:
+    if stored is None or replayed is None or stored.shape != replayed.shape:
+        shapes = ["none" if one is None else str(one.shape) for one in (stored, replayed)]
+        return Difference(label, 0, "shape", *shapes)
+    odd = np.flatnonzero((stored != replayed) & ~((stored != stored) & (replayed != replayed)))
+    if not len(odd):
+        return None
+    values = (float(one.reshape(-1)[odd[0]]) for one in (stored, replayed))
+    return Difference(label, int(odd[0]), "entry", *values)

@@ -1,0 +1,237 @@
+"""`desim.retime`: the training of a run under another network, without training again.
+
+Where everybody waits for everybody, delays change clocks and not iterates. Then the program is
+played blind (desim.engine.blind) under the new network, and what the run kept is dated anew. That
+the blind play gives the run's own log under its own network is checked first; since values are the
+same under every network, so is all that a program decides by them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from desim.engine.blind import BlindMethod, Seen
+from desim.engine.play import Observation, Simulation
+from desim.engine.world import Discard, Sink
+from desim.errors import InputError
+from desim.kernels.record import Kind
+from desim.log.outcome import Outcome
+from desim.log.parquet import Tables, Words
+from desim.runs import directory as place
+from desim.runs.play import prepare, record
+from desim.runs.replay import TABLES, first_difference
+from desim.runs.retold import Training
+from desim.runs.run import Run
+from desim.scenario.build import build
+from desim.scenario.include import include_network
+from desim.scenario.load import load, read
+from desim.scenario.schema import Scenario
+from desim.scenario.tree import from_python
+
+Conditions = Mapping[str, Any] | str | Path
+UNSEEN = Observation((), 0.0, False, None)
+KEPT: "WeakKeyDictionary[Run, Kept]" = WeakKeyDictionary()
+
+
+def retime(
+    run: Run,
+    network: Conditions | None = None,
+    compute: Conditions | None = None,
+    out: str | Path | None = None,
+    force: bool = False,
+) -> Run:
+    """The run as it would have been under another network or with other devices, not trained again.
+
+    network, compute: sections of a scenario, or the name of a network file, such as "satellite",
+    or its path; the topology stays. The tables are those of the scenario played afresh, to the last
+    bit. InputError with the reason where delays could change the iterates, or where the run has
+    not kept what its metrics need; RunError where the run fails under the new conditions.
+    """
+    path = None if out is None else Path(out)
+    if path is not None:
+        place.check_free(path, force)
+    kept = _kept(run)
+    scenario = under(run.scenario, network, compute)
+    simulation = kept.under(scenario)
+    trained = {"scenario_sha256": run.manifest["scenario_sha256"]}
+    return record(prepare(scenario, simulation=simulation, retimed=trained), path, force=force)
+
+
+def under(scenario: Scenario, network: Conditions | None, compute: Conditions | None) -> Scenario:
+    """`scenario` with another section network or compute; InputError for another topology."""
+    data = scenario.written()
+    if network is not None:
+        given = _section(data, network)
+        topology = _laid_out(data, given)["network"].get("topology", data["network"]["topology"])
+        data["network"] = {**given, "topology": topology}
+    if compute is not None:
+        data["compute"] = compute
+        if not isinstance(compute, Mapping):
+            found = _laid_out({"algorithm": data["algorithm"]}, _section(data, compute))
+            if "compute" not in found:
+                raise InputError(f"compute: {compute} has no section compute")
+            data["compute"] = found["compute"]
+    new = load(data)
+    if new.network.topology != scenario.network.topology:
+        text = "another topology is another training"
+        raise InputError(f"network.topology: {text}; allowed: that of the run, or leave it out")
+    return new
+
+
+def _section(data: dict[str, Any], given: Conditions) -> dict[str, Any]:
+    return dict(given) if isinstance(given, Mapping) else {"include": str(given)}
+
+
+def _laid_out(data: dict[str, Any], network: dict[str, Any]) -> dict[str, Any]:
+    """What a network that may include a file comes to: sections network and perhaps compute."""
+    tree = from_python({"algorithm": data["algorithm"], "network": network})
+    include_network(tree, Path(), read)
+    found: dict[str, Any] = tree.data
+    return found
+
+
+@dataclass(frozen=True)
+class Retimed(Simulation):
+    """A simulation that does not train: what the training came to is known."""
+
+    training: Training
+
+    def blind(self, sink: Sink, progress: Any = None) -> tuple[Outcome, Seen]:
+        """Play blind; return the outcome and what was seen."""
+        method = BlindMethod(self.method)
+        settings, kept = self.settings, self.training
+        if kept.met:
+            settings = replace(settings, rounds=kept.rounds)
+        engine: Any = "agents" if self.engine == "agents" else "cohort"
+        played = Simulation(method, settings, UNSEEN, engine, self.why)
+        return replace(played.play(sink, progress), engine=self.engine), method.seen
+
+    def play(self, sink: Sink, progress: Any = None, transcript: Any = None) -> Outcome:
+        """Play blind into `sink`, metrics told at their new times; the results are those known."""
+        return self.told(sink, progress)[0]
+
+    def told(self, sink: Sink, progress: Any = None) -> tuple[Outcome, Seen]:
+        """As `play`; return what was seen, too."""
+        kept, dated = self.training, Dated(sink)
+        outcome, seen = self.blind(dated, progress)
+        sink.append("metrics", kept.retold(seen, dated.left, outcome.time))
+        if outcome.status != "done":
+            return replace(outcome, state={}, iterates=None, model=None), seen
+        told = replace(
+            outcome,
+            reason=kept.reason if kept.met else outcome.reason,
+            state=kept.state,
+            iterates=kept.iterates,
+            model=kept.model,
+            warnings=kept.warnings,
+        )
+        return told, seen
+
+    def in_time(self) -> None:
+        """InputError unless the last round is over before the end of the run."""
+        horizon = self.settings.horizon
+        endless = replace(self, settings=replace(self.settings, horizon=np.inf))
+        needs = endless.blind(Discard())[0].time
+        if needs > horizon:
+            text = f"the run would need {needs:.6g} s for its rounds and end at {horizon:g} s"
+            raise InputError(f"stop.time: {text}; allowed: a network that is fast enough")
+
+
+class Dated:
+    """A sink before another one, which leaves metrics out and notes when agents retire."""
+
+    def __init__(self, sink: Sink) -> None:
+        self.sink = sink
+        self.left: dict[int, float] = {}
+
+    def append(self, name: str, columns: dict[str, Any]) -> None:
+        """Pass rows of events and releases on."""
+        if name == "metrics":
+            return
+        if name == "events":
+            self._note(columns)
+        self.sink.append(name, columns)
+
+    def _note(self, columns: dict[str, Any]) -> None:
+        kinds: Words = columns["kind"]
+        for row in (kinds.codes == Kind.RETIRE).nonzero()[0]:
+            self.left.setdefault(int(columns["agent"][row]), float(columns["time"][row]))
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A run that may be re-timed: its scenario and training; paced: speeds change the training."""
+
+    scenario: Scenario
+    training: Training
+    paced: bool = False
+
+    def under(self, scenario: Scenario) -> Retimed:
+        """The simulation of `scenario`, which differs in network or devices; see `retime`."""
+        if self.paced and scenario.compute != self.scenario.compute:
+            text = "its agents do as much as their speeds allow, so that speeds change the iterates"
+            raise InputError(f"compute: {text}; allowed: the devices of the run")
+        observe = scenario.observe.model_copy(update={"metrics": ()})
+        stop = scenario.stop.model_copy(update={"metric": ()})
+        bare = scenario.model_copy(update={"observe": observe, "stop": stop})
+        made = build(bare, self.training.problem)
+        found = Retimed(
+            made.method, made.settings, made.observation, made.engine, made.why, self.training
+        )
+        if found.settings.horizon < np.inf:
+            found.in_time()
+        return found
+
+
+def _kept(run: Run) -> Kept:
+    """What there is to re-time in `run`, examined once."""
+    if run not in KEPT:
+        KEPT[run] = _examined(run)
+    return KEPT[run]
+
+
+def _examined(run: Run) -> Kept:
+    if found := obstacles(run):
+        raise InputError(found)
+    simulation = build(run.scenario)
+    training = Training.of(run, simulation)
+    if found := training.lacking:
+        raise InputError(found)
+    kept = Kept(run.scenario, training)
+    tables, own = Tables(), kept.under(run.scenario)
+    seen = own.told(tables)[1]
+    if seen.clocked:
+        raise InputError("algorithm: its program looks at the clock, so that delays may change it")
+    for name in TABLES:
+        odd = first_difference(getattr(run, name), tables.read(name), name)
+        if odd is not None:
+            text = "the clocks of the run do not come out again without its values"
+            raise InputError(f"{run.name}: {text}; {odd}")
+    return replace(kept, paced=seen.paced)
+
+
+def obstacles(run: Run) -> list[str]:
+    """Why delays may change what `run` has computed, one line for each reason."""
+    scenario, found = run.scenario, []
+    if run.status != "done":
+        found.append(f"{run.name}: the run is {run.status}; allowed: one that is done")
+    elif str(run.manifest["reason"]).startswith("stop.time"):
+        text = "the run ended by time, which other delays fill with other rounds"
+        found.append(f"stop.time: {text}; allowed: stop.rounds")
+    policy = scenario.policy.kind
+    if policy != "all":
+        text = "who is heard when a wait ends depends on the delays"
+        found.append(f"policy.{policy}: {text}; allowed: policy all")
+    if scenario.churn is not None:
+        text = "which computations and messages an absence meets depends on the delays"
+        found.append(f"churn: {text}; allowed: none")
+    graph = scenario.algorithm.method.kind_on(scenario.network.topology.kind) == "graph"
+    ends = [f"stop.metric.{name}" for name in scenario.stop.targets]
+    if scenario.privacy is not None and scenario.privacy.on_exhausted == "stop":
+        ends.append("privacy.on_exhausted")
+    text = "it stops all agents of a graph at one time, at which some are further than others"
+    return found + [f"{key}: {text}; allowed: stop.rounds" for key in ends if graph]

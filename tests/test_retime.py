@@ -1,0 +1,199 @@
+"""A training told under other networks is that of the scenario played afresh, to the last bit."""
+
+import re
+
+import pytest
+from cases import CASES, LOSSY, deadline, graph, merged, star
+from mutant import mutant
+from test_engines import differences
+
+import desim
+from desim.algorithms.fed_plt import FedPLT
+from desim.engine import blind
+from desim.errors import Deadlock, InputError
+from desim.runs import retime, retold
+
+NETWORKS = {
+    "slow": {"link": {"latency": "2 s", "bandwidth": "20 kbit/s"}},
+    "ideal": {"link": {"latency": "0 s", "bandwidth": "inf"}},
+    "jittery": {"link": {"latency": {"uniform": [0.001, 0.4]}, "jitter": {"lognormal": 1.0}}},
+    "lossy": LOSSY,
+    "satellite": "satellite",
+}
+METHODS = {
+    "fed-plt": star(
+        algorithm={"name": "fed-plt", "rho": 0.5, "local": {"solver": "noisy", "tau": 0.05}},
+        problem={"clip": 1.0},
+        participation={"uniform": 4},
+    ),
+    "zcdp-nfl": graph(),
+    "q-dpsgd-1": deadline(),
+}
+DEVICES = {"speed": {"lognormal": [300, 0.7]}, "redraw": "round"}
+
+
+def afresh(run, network=None, compute=None):
+    return desim.run(retime.under(run.scenario, network, compute))
+
+
+def told(run, network=None, compute=None):
+    """What differs between a run told again and the scenario played afresh."""
+    new = desim.retime(run, network, compute)
+    return differences(new, afresh(run, network, compute))
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("name", METHODS)
+def test_a_run_told_again_is_the_run_played_afresh(name, network):
+    trained = desim.run(METHODS[name])
+    new = desim.retime(trained, NETWORKS[network])
+    assert differences(new, afresh(trained, NETWORKS[network])) == []
+    assert new.manifest["time"] != trained.manifest["time"]
+    assert new.iterates.tobytes() == trained.iterates.tobytes()
+
+
+KINDS = (
+    "plt-all plt-sgd-half plt-exact plt-increments-all plt-lossy plt-target plt-budget-stop "
+    "plt-softmax plt-every nfl-lossy nfl-budget nfl-every nfl-mlp subgradient p-admm qsgd-budget "
+    "q2sgd sdm-dsgd dsgd-budget dp-admm-budget gd-budget tamuna-masks led led-graph-noisy 5gcs-sgd "
+    "fed-pd fedlin-half fedavg scaffold-noisy d-zoa or-zo zoo-admm pvp m-admm pr-admm "
+    "pp-admm-budget fm pdfc"
+).split()
+
+
+@pytest.mark.parametrize("name", [name for name in KINDS if name in CASES])
+def test_every_kind_of_method_can_be_told_again(name):
+    trained = desim.run(CASES[name])
+    assert told(trained, None if trained.scenario.network.topology == "none" else LOSSY) == []
+
+
+@pytest.mark.parametrize("name", ["fed-plt", "zcdp-nfl"])
+def test_devices_can_change_too(name):
+    assert told(desim.run(METHODS[name]), NETWORKS["jittery"], DEVICES) == []
+    assert told(desim.run(METHODS[name]), None, "stragglers") == []
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_agent_engine_tells_the_same(name):
+    trained = desim.run(METHODS[name], overrides={"engine": "agents"})
+    assert told(trained, NETWORKS["jittery"]) == []
+
+
+WRONG = [
+    (retold, "observer.publish(time, k,", "observer.publish(time, k - 1,", "plt-every"),
+    (retold, "dates[round_] = time", "dates[round_ - 1] = time", "plt-all"),
+    (retold, "observer.leave(agent, time)", "pass", "nfl-budget"),
+    (blind, "*inputs, **duration", "*inputs, work=2.0", "nfl-lossy"),
+    (blind, "us.clock[live], us", "0.5 * us.clock[live], us", "nfl-every"),
+]
+
+
+@pytest.mark.parametrize(("module", "right", "wrong", "name"), WRONG)
+def test_a_wrong_tale_is_noticed(monkeypatch, module, right, wrong, name):
+    trained, broken = desim.run(CASES[name]), mutant(module, right, wrong)
+    for part in ("Training", "BlindMethod"):
+        if hasattr(broken, part):
+            monkeypatch.setattr(retime, part, getattr(broken, part))
+    with pytest.raises((InputError, AssertionError, IndexError)):
+        assert told(trained, LOSSY) == []
+
+
+def test_nothing_is_trained_again(monkeypatch):
+    trained, calls = desim.run(METHODS["fed-plt"]), []
+    train = FedPLT.train
+    monkeypatch.setattr(FedPLT, "train", lambda *given: calls.append(1) or train(*given))
+    for network in NETWORKS.values():
+        desim.retime(trained, network)
+    assert len(calls) == len(NETWORKS) + 1  # one for the shape of the replies in each play
+    desim.run(METHODS["fed-plt"], overrides={"engine": "agents"})
+    assert len(calls) == len(NETWORKS) + 1 + trained.manifest["rounds"]
+
+
+def test_a_stored_run_becomes_another_stored_run(tmp_path):
+    trained = desim.run(METHODS["zcdp-nfl"], out=tmp_path / "a")
+    new = desim.retime(desim.open(tmp_path / "a"), NETWORKS["slow"], out=tmp_path / "b")
+    assert differences(desim.open(tmp_path / "b"), afresh(trained, NETWORKS["slow"])) == []
+    again = desim.retime(desim.open(tmp_path / "b"), NETWORKS["jittery"])
+    assert differences(again, afresh(trained, NETWORKS["jittery"])) == []
+    told_of = new.manifest["retimed"]["scenario_sha256"]
+    assert told_of == trained.manifest["scenario_sha256"] != new.manifest["scenario_sha256"]
+    with pytest.raises(InputError, match="not empty"):
+        desim.retime(trained, NETWORKS["slow"], out=tmp_path / "b")
+
+
+def test_time_that_suffices_is_no_reason_to_refuse():
+    trained = desim.run(merged(METHODS["zcdp-nfl"], {"stop": {"rounds": 6, "time": "30 s"}}))
+    assert told(trained, NETWORKS["jittery"]) == []
+    with pytest.raises(InputError, match=r"stop\.time: the run would need"):
+        desim.retime(trained, {"link": {"latency": "9 s"}})
+
+
+def test_a_run_that_fails_there_fails_in_the_same_words():
+    gone = {"link": {"loss": "50 %", "limit": 1}}
+    trained = desim.run(METHODS["fed-plt"])
+    with pytest.raises(Deadlock) as here:
+        desim.retime(trained, gone)
+    with pytest.raises(Deadlock) as fresh:
+        afresh(trained, gone)
+    assert str(here.value) == str(fresh.value)
+    assert here.value.run.events.equals(fresh.value.run.events)
+    assert here.value.run.metrics.equals(fresh.value.run.metrics)
+
+
+CLOCKED = """
+from desim.algorithms.zcdp_nfl import ZcdpNfl
+class Clocked(ZcdpNfl):
+    name = "clocked"
+    def agents(self, us):
+        before = us.clock
+        yield from super().agents(us)
+"""
+
+
+@pytest.fixture
+def plugins(tmp_path):
+    (tmp_path / "clocked.py").write_text(CLOCKED)
+    return {"clocked": tmp_path / "clocked.py", "gossip": "tests/plugins/gossip.py"}
+
+
+GOSSIP = {"name": "gossip", "step": 0.05}
+REFUSED = [
+    (star(policy={"deadline": "120 ms"}), {}, "policy.deadline: who is heard"),
+    (star(policy="each"), {}, "policy.each: who is heard"),
+    (graph(policy={"deadline": "90 ms"}), {}, "policy.deadline: who is heard"),
+    (star(stop={"time": "1 s"}), {}, "stop.time: the run ended by time"),
+    (graph(stop={"metric": {"error": 5.0}}), {}, "stop.metric.error: it stops all agents"),
+    (star(churn={"up": "3 s", "down": "1 s"}), {}, "churn: which computations"),
+    (graph(observe={"iterates": False}), {}, "observe.iterates: found false; metrics of a graph"),
+    (star(observe={"iterates": False, "every": "1 s"}), {}, "observe.iterates: found false; met"),
+    (CASES["ipp-admm"], {}, "algorithm: its agents decide by values"),
+    (deadline(), {"compute": DEVICES}, "compute: its agents do as much as their speeds allow"),
+    (graph(), {"network": {"topology": "ring"}}, "network.topology: another topology"),
+    (graph(), {"network": {"link": {"latncy": 1}}}, "did you mean 'latency'"),
+    (graph(), {"network": "nowhere"}, "network: found 'nowhere'"),
+    (star(), {"compute": "wifi"}, "compute: wifi has no section compute"),
+    (graph(algorithm={**GOSSIP, "wait": 0.03}), {}, "algorithm: what its agents hear in time"),
+    (graph(algorithm={**GOSSIP, "quiet": "small"}), {}, "do not come out again without its values"),
+    (graph(algorithm={"name": "clocked", "rho": 0.4, "eta": 0.2}), {}, "looks at the clock"),
+]
+
+
+@pytest.mark.parametrize(("scenario", "conditions", "reason"), REFUSED)
+def test_what_delays_change_is_refused_with_the_reason(plugins, scenario, conditions, reason):
+    name = scenario["algorithm"]["name"]
+    if name in plugins:
+        scenario = {**scenario, "plugins": [plugins[name]]}
+    if name == "gossip":
+        del scenario["privacy"]
+    trained = desim.run(scenario)
+    with pytest.raises(InputError, match=re.escape(reason)):
+        desim.retime(trained, **conditions or {"network": {}})
+
+
+def test_a_run_without_iterates_keeps_its_metrics_where_they_follow_the_rounds():
+    plain = {"observe": {"iterates": False}}
+    assert told(desim.run(star(**plain)), NETWORKS["jittery"]) == []
+    seen = {"observe": {"iterates": False, "every": "80 ms", "metrics": ["loss"]}}
+    assert told(desim.run(star(**seen)), NETWORKS["jittery"]) == []
+    unseen = {"observe": {"iterates": False, "metrics": []}}
+    assert told(desim.run(graph(**unseen)), NETWORKS["jittery"]) == []

@@ -1,0 +1,192 @@
+"""What the log says about time: critical paths, waits, utilisation, links, staleness."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from cases import CASES, LOSSY, graph, star
+from mutant import mutant
+
+import desim
+from desim.timing import critical, occupation, traffic
+
+CHURN = {"up": {"exponential": "200 ms"}, "down": {"exponential": "60 ms"}}
+NAMES = "plt-all plt-lossy plt-each-half plt-deadline fedlin-half nfl-lossy qsgd p-admm".split()
+RUNS = {
+    **{name: CASES[name] for name in NAMES},
+    "churn-star": star(churn=CHURN),
+    "churn-graph": graph(churn=CHURN),
+}
+
+
+@pytest.fixture(scope="module")
+def runs():
+    return {name: desim.run(scenario) for name, scenario in RUNS.items()}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_the_critical_path_leads_from_the_start_to_the_end(runs, name):
+    events, path = runs[name].events, runs[name].critical_path()
+    assert path["begin"].iloc[0] == 0.0
+    assert path["end"].iloc[-1] == events.loc[events["kind"] == "aggregate", "time"].max()
+    assert (path["begin"].to_numpy()[1:] == path["end"].to_numpy()[:-1]).all()
+    assert (path["seconds"] >= 0.0).all()
+    one = runs[name].critical_path(3)
+    ends = events.loc[(events["kind"] == "aggregate") & (events["round"] == 3), "time"]
+    assert one["end"].iloc[-1] == ends.max()
+    assert (one["begin"].to_numpy()[1:] == one["end"].to_numpy()[:-1]).all()
+
+
+PATH = {
+    "seed": 1,
+    "problem": {
+        "agents": 3,
+        "data": {"source": "synthetic", "kind": "regression", "rows": 4, "dim": 2},
+        "loss": "squared",
+    },
+    "algorithm": {"name": "zcdp-nfl", "rho": 0.4, "eta": 0.1},
+    "network": {"topology": "path", "link": {"latency": "1 s", "bandwidth": "128 bit/s"}},
+    "stop": {"rounds": 2},
+}
+
+
+def test_a_path_of_three_by_hand():
+    """Agent 1 in the middle is twice as slow as the others: 4 rows at 1 /s and 2 /s, 2 s a link."""
+    scenario = {**PATH, "compute": {"speed": 2, "slow": {"fraction": 0.4, "factor": 2}}}
+    done = desim.run(scenario)
+    computed = done.events[done.events["kind"] == "compute"]
+    slow = int(computed.loc[computed["seconds"].idxmax(), "agent"])
+    path = done.critical_path()
+    own, first = path[path["what"] == "compute"], path.iloc[0]
+    assert (first["what"], first["source"], first["seconds"]) == ("compute", slow, 4.0)
+    assert path["what"].tolist()[:2] == ["compute", "message"]
+    assert own["seconds"].sum() + 2.0 * (path["what"] == "message").sum() == path["end"].iloc[-1]
+
+
+def check_path(module):
+    for name in ("plt-lossy", "fedlin-half", "churn-star"):
+        done = desim.run(RUNS[name])
+        path = module.critical_path(done.events)
+        assert path["begin"].iloc[0] == 0.0
+        assert (path["begin"].to_numpy()[1:] == path["end"].to_numpy()[:-1]).all()
+        assert set(path["what"]) <= {"compute", "message", "resend", "away"}
+        events = done.events
+        busy = events[(events["kind"] == "compute")].set_index(["agent", "round", "time"])[
+            "seconds"
+        ]
+        own = path[path["what"] == "compute"]
+        for row in own.itertuples():
+            assert np.isclose(busy[row.source, row.round, row.end].sum(), row.seconds, rtol=1e-6)
+
+
+def test_the_path_is_what_was_logged():
+    check_path(critical)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ('"send" and self.value[sent] == attempt', '"send"'),
+        ("row if later else first", "first"),
+        ('("aggregate", "deliver", "compute", "up")', '("aggregate", "compute")'),
+        ('for kind in ("deliver", "deadline")', 'for kind in ("deadline",)'),
+    ],
+)
+def test_a_wrong_path_is_noticed(right, wrong):
+    with pytest.raises((AssertionError, KeyError)):
+        check_path(mutant(critical, right, wrong))
+
+
+def test_waits_say_how_long_and_for_whom(runs):
+    waits, events = runs["plt-all"].waits(), runs["plt-all"].events
+    assert waits["waited"].sum() == pytest.approx(events["time"].max())
+    last = events[(events["kind"] == "deliver") & (events["agent"] == -1)]
+    slowest = last.groupby("round")["peer"].last()
+    assert waits["closer"].tolist() == slowest.tolist()
+
+
+def staged():
+    """A log by hand: agent 0 computes 2 of 10 s, is away for 3 s; agent 1 is not back."""
+    rows = [
+        (0.0, "activate", 0, -1, 1, 0, 0.0, 0.0),
+        (0.0, "activate", 1, -1, 1, 0, 0.0, 0.0),
+        (0.0, "send", -1, 0, 1, 8, 0.5, 0.0),
+        (1.0, "deliver", 0, -1, 1, 8, 1.0, 0.0),
+        (1.5, "abort", 0, -1, 1, 0, 0.5, 0.0),
+        (1.5, "down", 0, -1, 0, 0, 0.0, 0.0),
+        (4.5, "up", 0, -1, 0, 0, 0.0, 0.0),
+        (6.0, "down", 1, -1, 0, 0, 0.0, 0.0),
+        (6.5, "compute", 0, -1, 1, 0, 2.0, 0.0),
+        (6.5, "send", 0, -1, 1, 24, 0.25, 0.0),
+        (7.0, "lost", -1, 0, 1, 24, 0.5, 0.0),
+        (7.5, "send", 0, -1, 1, 24, 0.25, 1.0),
+        (8.0, "deliver", -1, 0, 1, 24, 0.5, 1.0),
+        (8.0, "aggregate", -1, -1, 1, 0, 8.0, 1.0),
+        (8.0, "activate", 0, -1, 2, 0, 0.0, 0.0),
+        (9.0, "deliver", -1, 1, 1, 24, 0.5, 0.0),
+        (9.5, "deliver", -1, 0, 2, 24, 0.5, 0.0),
+        (9.5, "aggregate", -1, -1, 2, 0, 1.5, 2.0),
+    ]
+    names = ["time", "kind", "agent", "peer", "round", "bytes", "seconds", "value"]
+    return pd.DataFrame(rows, columns=names)
+
+
+def check_occupation(module):
+    table = module.utilisation(staged(), 10.0).set_index("agent")
+    assert table.loc[0].to_dict() == {
+        "computing": 2.0, "aborted": 0.5, "away": 3.0, "idle": 4.5, "sending": 0.5,
+        "utilisation": 0.2,
+    }  # fmt: skip
+    assert table.loc[1, ["away", "idle"]].tolist() == [4.0, 6.0]
+
+
+def check_traffic(module):
+    links = module.links(staged()).set_index(["source", "target"])
+    assert links.loc[(0, -1), ["sent", "resent", "delivered", "lost"]].tolist() == [2, 1, 2, 1]
+    assert links.loc[(0, -1), ["bytes", "delivered_bytes", "sending"]].tolist() == [48, 48, 0.5]
+    assert links.loc[(-1, 0), ["sent", "on_the_way"]].tolist() == [1, 1.0]
+    stale = module.staleness(staged())
+    columns = ["time", "round", "peer", "heard", "staleness", "age"]
+    assert stale[columns].to_numpy().tolist() == [
+        [8.0, 1, 0, 1, 0, 8.0], [9.5, 2, 0, 2, 0, 1.5], [9.5, 2, 1, 1, 1, 9.5],
+    ]  # fmt: skip
+    assert len(module.staleness(staged(), void=True)) == 2
+
+
+def test_a_log_by_hand():
+    check_occupation(occupation)
+    check_traffic(traffic)
+
+
+@pytest.mark.parametrize(
+    ("module", "check", "right", "wrong"),
+    [
+        (occupation, check_occupation, "still * end", "0.0 * end"),
+        (occupation, check_occupation, 'total("abort")', 'total("deadline")'),
+        (traffic, check_traffic, '["value"] > 0.0', '["value"] >= 0.0'),
+        (traffic, check_traffic, 'direction="forward"', 'direction="backward"'),
+        (traffic, check_traffic, 'found["heard"] == found["round"]]', 'found["heard"] > 0]'),
+    ],
+)
+def test_a_wrong_reading_is_noticed(module, check, right, wrong):
+    with pytest.raises((AssertionError, KeyError, ValueError)):
+        check(mutant(module, right, wrong))
+
+
+@pytest.mark.parametrize("name", ["nfl", "nfl-lossy", "qsgd"])
+def test_behind_a_barrier_nothing_is_stale(name):
+    stale = desim.run(CASES[name]).staleness()
+    assert len(stale)
+    assert (stale["staleness"] == 0).all()
+    assert (stale["age"] > 0.0).all()
+
+
+def test_a_deadline_lets_old_messages_count():
+    late = graph(network=LOSSY, policy={"deadline": "60 ms"}, stop={"rounds": 30})
+    stale = desim.run(late).staleness()["staleness"]
+    assert stale.min() == 0
+    assert stale.max() > 0
+
+
+def test_agents_that_never_wait_hear_of_later_rounds():
+    free = desim.run(graph(policy="each", stop={"rounds": 30})).staleness()["staleness"]
+    assert free.min() < 0 < free.max()
