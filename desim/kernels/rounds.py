@@ -9,7 +9,17 @@ from typing import NamedTuple
 import numpy as np
 
 from desim.jit import kernel, lean_kernel
-from desim.kernels.clients import CALLED, DUE, FINISH, PENDING, ROUND, Calls, call, settle_due
+from desim.kernels.clients import (
+    CALLED,
+    DUE,
+    FINISH,
+    PENDING,
+    ROUND,
+    Calls,
+    Charges,
+    call,
+    settle_due,
+)
 from desim.kernels.due import ascending, pop, push
 from desim.kernels.local import train_in, train_shared
 from desim.kernels.record import DISTANT, Kind, Rows, write
@@ -237,8 +247,9 @@ def opened(k, span, policy, drawn, calling, desk, book):
         return CLOSED, 0
     n = invited(drawn, kind, discard, calls, desk)
     settled = work.shape[0] + n if interrupts else n
-    full = rows[2][0] + settled * rows_per_call + 2 > rows[0].shape[0]
-    if full or charges[2][0] + 2 * settled > charges[0].shape[0]:
+    log, ledger = Rows(*rows), Charges(*charges)
+    full = log.n[0] + settled * rows_per_call + 2 > log.ints.shape[0]
+    if full or ledger.n[0] + 2 * settled > ledger.ints.shape[0]:
         return ROOM, 0
     here, round_ = now[0], counts[NOW_ROUND]
     call(who[:n], here, round_, 0, bits, reply_bits, work, interrupts, terms, devices, book)
