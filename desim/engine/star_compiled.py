@@ -14,21 +14,17 @@ from desim.engine.hub import Hub
 from desim.engine.star_cohort import CohortStation, explained, under_way
 from desim.engine.world import World
 from desim.jit import threads, use_parallel
+from desim.kernels.desk import ALL, BUFFER, DEADLINE, QUORUM, desk_for
 from desim.kernels.local import memory_for
-from desim.kernels.rounds import (
-    ALL,
-    BUFFER,
+from desim.kernels.rounds import (  # fmt: skip
     CLOSED,
-    DEADLINE,
     LOOK,
     OVER,
-    QUORUM,
     ROOM,
     STUCK,
     advance,
     advance_shared,
-    desk_for,
-)  # fmt: skip
+)
 from desim.log.rows import FLUSH_ROWS
 from desim.participation import Everybody
 from desim.privacy.ledger import Terms

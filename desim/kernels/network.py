@@ -13,6 +13,7 @@ import numpy as np
 from desim.distributions import sample
 from desim.jit import lean_inline, lean_kernel
 from desim.kernels.bursts import in_burst
+from desim.kernels.fluid import fluid, sent_by
 from desim.kernels.record import UPLINK, Kind, Rows, write
 from desim.keys import Stream, address, counter, uniform
 
@@ -67,60 +68,6 @@ class Links(NamedTuple):
     def plain(self) -> bool:
         """Whether every first attempt gets through, for one neighbour, at a rate that holds."""
         return not self.lossy and not self.once and self.plays.shape[1] == 0
-
-
-@lean_inline
-def last_below(row, first, last, value):
-    """The last column of first..last - 1 with row[column] < value, in an ascending row; else first.
-
-    No array is made.
-    """
-    low, high = first, last
-    while high - low > 1:
-        middle = (low + high) // 2
-        if row[middle] < value:
-            low = middle
-        else:
-            high = middle
-    return low
-
-
-@lean_inline
-def fluid(samples, first, last, loops, begin, bits):
-    """How long `bits` take from `begin` s on at the rates of samples[:, first:last], in s.
-
-    The least d >= 0 with integral of the rate over (begin, begin + d) = bits.
-    """
-    time, rate, sent = samples[0], samples[1], samples[2]
-    period, whole = time[last], sent[last]
-    phase = begin % period if loops else begin
-    if phase >= period:
-        return bits / rate[last - 1]
-    k = last_below(time, first, last, phase)
-    goal = sent[k] + rate[k] * (phase - time[k]) + bits
-    laps = 0.0
-    if goal > whole:
-        if not loops:
-            return period - phase + (goal - whole) / rate[last - 1]
-        laps = np.ceil(goal / whole) - 1.0
-        goal -= laps * whole
-    k = last_below(sent, first, last, goal)
-    end = time[k]
-    if goal > sent[k]:
-        end += (goal - sent[k]) / rate[k]
-    return max(laps * period + end - phase, 0.0)
-
-
-@lean_inline
-def sent_by(samples, first, last, loops, time):
-    """The bits that leave from the first sample of samples[:, first:last] on, until `time` s."""
-    begins, rate, sent = samples[0], samples[1], samples[2]
-    laps = np.floor(time / begins[last]) if loops else 0.0
-    phase = time - laps * begins[last]
-    if phase >= begins[last]:
-        return (laps + 1.0) * sent[last] + rate[last - 1] * (phase - begins[last])
-    k = last_below(begins, first, last, phase)
-    return laps * sent[last] + sent[k] + rate[k] * (phase - begins[k])
 
 
 @lean_inline

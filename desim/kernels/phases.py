@@ -11,7 +11,7 @@ import numpy as np
 
 from desim.distributions import sample
 from desim.jit import lean_inline, lean_kernel
-from desim.kernels.network import last_below
+from desim.kernels.fluid import last_below
 from desim.keys import Stream, address, counter
 
 ALTERNATING, DAILY, TRACED = range(3)

@@ -6,7 +6,7 @@ import numpy as np
 
 from desim.distributions import sample
 from desim.jit import lean_inline, lean_kernel
-from desim.kernels.network import fluid
+from desim.kernels.fluid import fluid
 from desim.kernels.phases import alternation
 from desim.keys import Stream, address, counter, integer
 
