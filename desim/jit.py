@@ -92,8 +92,8 @@ def _compiled(function: Callable[..., Any], **flags: Any) -> Any:
 
 
 def kernel(function: Callable[..., Any]) -> Any:
-    """Compile a serial kernel."""
-    return _compiled(function)
+    """Compile a serial kernel; like every one it lets other threads of Python run meanwhile."""
+    return _compiled(function, nogil=True)
 
 
 def inline(function: Callable[..., Any]) -> Any:
@@ -107,7 +107,7 @@ def lean_kernel(function: Callable[..., Any]) -> Any:
     Elsewhere numba counts, atomically, who holds each array that goes through a small function: in
     a kernel that only writes log rows that is three quarters of the time.
     """
-    return _compiled(function, _nrt=False)
+    return _compiled(function, nogil=True, _nrt=False)
 
 
 def lean_inline(function: Callable[..., Any]) -> Any:
@@ -115,14 +115,9 @@ def lean_inline(function: Callable[..., Any]) -> Any:
     return _compiled(function, forceinline=True, _nrt=False)
 
 
-def free_kernel(function: Callable[..., Any]) -> Any:
-    """Compile a serial kernel that lets other threads of Python run meanwhile; see `in_parts`."""
-    return _compiled(function, nogil=True)
-
-
 def parallel_kernel(function: Callable[..., Any]) -> Any:
     """Compile a kernel whose prange loop is shared by threads; its rows must be independent."""
-    return _compiled(function, parallel=True)
+    return _compiled(function, parallel=True, nogil=True)
 
 
 def threads() -> int:
@@ -162,7 +157,7 @@ def _team(process: int, number: int) -> ThreadPoolExecutor:
 
 
 def in_parts(run: Callable[[int, int], Any], rows: int, work: float) -> None:
-    """Call run(low, high) of a free kernel on all `rows`, in parts on all threads if that gains.
+    """Call run(low, high) of a kernel on all `rows`, in parts on all threads if that gains.
 
     It is compiled once where a parallel kernel is compiled twice, which takes seconds where there
     are matrix products, but it takes longer to launch.

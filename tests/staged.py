@@ -135,8 +135,11 @@ class Staged:
 
 def main():
     """The command line of desim, on a staged simulation."""
+    import desim.log.parquet
     import desim.runs.play
     from desim.cli import main as command_line
+
+    desim.log.parquet.PART_SECONDS = 0.05
 
     signal.signal(signal.SIGINT, signal.default_int_handler)
     course, *arguments = sys.argv[1:]

@@ -1,5 +1,7 @@
 """Tables: what is appended is what is read, whatever the flushes, however the run ended."""
 
+import threading
+import time
 from itertools import pairwise
 
 import numpy as np
@@ -8,9 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 from mutant import mutant
 
+from desim.columns import Deferred
 from desim.errors import InputError
-from desim.log import parquet
-from desim.log.parquet import SCHEMAS, Tables, read_table
+from desim.log import growing, parquet
+from desim.log import worker as worker_module
+from desim.log.parquet import Tables, read_table
+from desim.log.schemas import SCHEMAS, table_of
+from desim.log.worker import Worker
 
 KINDS = ["compute", "send", "deliver"]
 
@@ -63,10 +69,11 @@ def check_flushes_do_not_matter(module, folder, cuts):
     """The file of a run flushed at `cuts` has the bytes of one that was flushed once."""
     files = []
     for number, way in enumerate(([0, cuts[-1]], cuts)):
-        directory = folder / str(number)
-        directory.mkdir(parents=True)
-        fill(module.Tables(directory), way).finish()
-        files.append((directory / "events.parquet").read_bytes())
+        file = module.Growing(folder / f"{number}.growing", "events")
+        for first, last in pairwise(way):
+            file.append(table_of("events", event_columns(last - first, first)))
+        file.close(folder / f"{number}.parquet")
+        files.append((folder / f"{number}.parquet").read_bytes())
     assert files[0] == files[1]
 
 
@@ -74,24 +81,72 @@ def check_flushes_do_not_matter(module, folder, cuts):
     "cuts", [[0, 1, 2, 500], [0, 200, 200, 500], list(range(0, 501, 20)), [0, 128, 256, 384]]
 )
 def test_the_file_does_not_depend_on_the_flushes(tmp_path, monkeypatch, cuts):
-    monkeypatch.setattr(parquet, "GROUP", 128)
-    check_flushes_do_not_matter(parquet, tmp_path, cuts)
-    assert pq.ParquetFile(tmp_path / "1" / "events.parquet").num_row_groups == -(-cuts[-1] // 128)
+    monkeypatch.setattr(growing, "GROUP", 128)
+    check_flushes_do_not_matter(growing, tmp_path, cuts)
+    assert pq.ParquetFile(tmp_path / "1.parquet").num_row_groups == -(-cuts[-1] // 128)
 
 
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
-        ("waiting = [whole.slice(full)] if", "waiting = [] if"),
-        ('int(path.stem.rpartition("-")[2])', 'str(path.stem.rpartition("-")[2])[::-1]'),
-        ("yield _concatenated(schema, waiting)", "yield waiting[0]"),
+        ("self._waiting = [whole.slice(full)]", "self._waiting = []"),
+        ("self._waiting.append(table)", "self._waiting.insert(0, table)"),
+        ("rest = self._groups.rest()", "rest = self._groups._waiting[0]"),
     ],
 )
-def test_a_merge_that_loses_or_mixes_rows_is_noticed(tmp_path, right, wrong):
-    twin = mutant(parquet, right, wrong)
+def test_row_groups_that_lose_or_mix_rows_are_noticed(tmp_path, right, wrong):
+    twin = mutant(growing, right, wrong)
     twin.GROUP = 128
     with pytest.raises(AssertionError):
         check_flushes_do_not_matter(twin, tmp_path, list(range(0, 501, 20)))
+
+
+def check_parts(module, folder, monkeypatch):
+    """Rows that were settled are read from parts, in order, before the run has ended; and merged.
+
+    The merged file has the bytes of the one that grew.
+    """
+    folder.mkdir()
+    monkeypatch.setattr(module, "PART_SECONDS", -1.0)
+    tables = fill(module.Tables(folder), list(range(0, 121, 10)))
+    tables.settle()
+    assert len(list((folder / "parts").glob("events-*.parquet"))) == 12
+    assert read_table(folder, "events")["seq"].tolist() == list(range(120))
+    module.merge_parts(folder, "events")
+    merged = (folder / "events.parquet").read_bytes()
+    tables.finish()
+    assert (folder / "events.parquet").read_bytes() == merged
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("tables.clear()", "pass"),
+        ("int(path.stem", "-int(path.stem"),
+        ("regrouped(SCHEMAS[name], tables)", "list(tables)[1:]"),
+    ],
+)
+def test_parts_hold_all_rows_once_and_in_order(tmp_path, monkeypatch, right, wrong):
+    check_parts(parquet, tmp_path / "right", monkeypatch)
+    with pytest.raises(AssertionError):
+        check_parts(mutant(parquet, right, wrong), tmp_path / "wrong", monkeypatch)
+
+
+@pytest.mark.parametrize("directory", [True, False])
+def test_deferred_columns_are_computed_when_they_are_needed(tmp_path, directory):
+    asked = []
+
+    def columns():
+        asked.append(True)
+        return event_columns(20)
+
+    tables = Tables(tmp_path if directory else None)
+    tables.append("events", Deferred(20, columns))
+    tables.append("events", Deferred(0, columns))
+    assert len(asked) <= directory
+    for _ in range(2):
+        pd.testing.assert_frame_equal(tables.read("events"), fill(Tables(), [0, 20]).read("events"))
+    assert len(asked) == 1
 
 
 def test_what_is_read_is_what_was_appended(tmp_path):
@@ -99,6 +154,7 @@ def test_what_is_read_is_what_was_appended(tmp_path):
     for tables in (stored, kept):
         tables.append("metrics", METRICS)
         tables.append("releases", RELEASES)
+    stored.settle()
     flushed = {name: read_table(tmp_path, name) for name in SCHEMAS}
     stored.finish()
     for name, columns in [
@@ -137,8 +193,8 @@ def test_some_columns_only(tmp_path):
 
 
 def test_a_killed_run_is_read_from_its_parts(tmp_path):
-    fill(Tables(tmp_path), list(range(0, 121, 10)))
-    (tmp_path / "parts" / "events-00012.partial").write_bytes(b"PAR1 torn in the middle")
+    fill(Tables(tmp_path), list(range(0, 121, 10))).settle()
+    (tmp_path / "parts" / "events-00012.partial").write_bytes(b"ARROW1 torn in the middle")
     assert read_table(tmp_path, "events")["seq"].tolist() == list(range(120))
     assert len(read_table(tmp_path, "releases")) == 0
 
@@ -158,7 +214,8 @@ def test_files_are_compressed_as_measured(tmp_path):
     columns = [group.column(number) for number in range(group.num_columns)]
     encodings = {column.path_in_schema: column.encodings for column in columns}
     assert {column.compression for column in columns} == {"ZSTD"}
-    assert "BYTE_STREAM_SPLIT" in encodings["time"]
+    assert "BYTE_STREAM_SPLIT" in encodings["value"]
+    assert "RLE_DICTIONARY" not in encodings["time"]
     assert "DELTA_BINARY_PACKED" in encodings["seq"]
     assert "RLE_DICTIONARY" in encodings["kind"]
 
@@ -194,7 +251,67 @@ def test_a_damaged_file_is_bad_input(tmp_path):
 
 def test_a_part_that_cannot_be_written_leaves_the_others(tmp_path):
     tables = fill(Tables(tmp_path), [0, 5])
+    tables.settle()
     (tmp_path / "parts" / "events-00001.partial").mkdir()
-    with pytest.raises(OSError, match="events-00001"):
-        tables.append("events", event_columns(5, 5))
+    tables.append("events", event_columns(5, 5))
+    for again in (tables.settle, tables.finish):
+        with pytest.raises(OSError, match="events-00001"):
+            again()
     assert len(read_table(tmp_path, "events")) == 5
+
+
+def check_alarm(module, folder, monkeypatch):
+    """Rows come into a part in time although no others follow."""
+    folder.mkdir()
+    monkeypatch.setattr(module, "PART_SECONDS", 0.01)
+    tables = fill(module.Tables(folder), [0, 5])
+    for _ in range(200):
+        if len(read_table(folder, "events")) == 5:
+            break
+        time.sleep(0.01)
+    assert len(read_table(folder, "events")) == 5
+    tables.finish()
+
+
+def test_rows_are_stored_in_time_although_none_follow(tmp_path, monkeypatch):
+    check_alarm(parquet, tmp_path / "right", monkeypatch)
+    twin = mutant(parquet, "self._worker.later(PART_SECONDS, self._part)", "pass")
+    with pytest.raises(AssertionError):
+        check_alarm(twin, tmp_path / "wrong", monkeypatch)
+
+
+def test_what_fails_in_the_thread_is_raised_by_the_next_calls():
+    worker, done = Worker(), []
+
+    def broken():
+        raise OSError(28, "No space left on device")
+
+    def again():
+        worker.do(done.append, 2)
+        worker.wait()
+
+    worker.do(done.append, 1)
+    worker.do(broken)
+    worker.idle()
+    for call in (again, again, worker.close):
+        with pytest.raises(OSError, match="No space"):
+            call()
+    assert done == [1]
+
+
+def check_waiting(module):
+    """A task beyond the limit is handed over only when an earlier one is done."""
+    worker, done, go = module.Worker(), [], threading.Event()
+    worker.do(go.wait)
+    worker.do(done.append, 1)
+    threading.Timer(0.05, go.set).start()
+    worker.do(done.append, 2)
+    assert go.is_set()
+    worker.close()
+    assert done == [1, 2]
+
+
+def test_a_run_that_is_faster_than_its_log_waits():
+    check_waiting(mutant(worker_module, "AHEAD = 32", "AHEAD = 2"))
+    with pytest.raises(AssertionError):
+        check_waiting(worker_module)

@@ -65,9 +65,11 @@ def same(one, other):
 
 @contextlib.contextmanager
 def quick_flushes(monkeypatch, rows=300):
-    """Flush after few rows."""
+    """Flush after few rows, and put them into a part before the run goes on."""
     with monkeypatch.context() as patched:
         patched.setattr("desim.log.rows.FLUSH_ROWS", rows)
+        patched.setattr("desim.log.worker.AHEAD", 0)
+        patched.setattr("desim.log.parquet.PART_SECONDS", -1.0)
         yield
 
 
@@ -212,10 +214,7 @@ def no_parts(folder):
 
 def merged_already(folder):
     """Killed between the first merged table and the manifest."""
-    table = desim.log.parquet._regrouped(
-        sorted((folder / "parts").glob("events-*")), desim.log.parquet.SCHEMAS["events"]
-    )
-    desim.log.parquet._write(folder / "events.parquet", desim.log.parquet.SCHEMAS["events"], table)
+    desim.log.parquet.merge_parts(folder, "events")
     (folder / "parts" / "events-00002.parquet").unlink()
 
 

@@ -1,7 +1,7 @@
 """What a run is made of apart from the algorithm: built from a scenario, played by an engine."""
 
 import time as wall
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -23,7 +23,7 @@ from desim.privacy.transcript import Transcript
 from desim.problem import Problem
 
 Array = NDArray[np.float64]
-FLUSH_SECONDS = 5.0  # what a killed run loses at most, in seconds of real time
+FLUSH_SECONDS = 2.5  # of real time; a killed run loses twice that at most
 REPORT_SECONDS = 0.1
 STANDSTILL = 50_000  # ticks without progress in time after which a run without stop.rounds fails
 
@@ -31,8 +31,8 @@ STANDSTILL = 50_000  # ticks without progress in time after which a run without 
 class Sink(Protocol):
     """Where tables go: events, metrics, releases."""
 
-    def append(self, name: str, columns: dict[str, Any]) -> None:
-        """Take rows of table `name`."""
+    def append(self, name: str, columns: Mapping[str, Any]) -> None:
+        """Take rows of table `name`; to read the columns may be what computes them."""
 
 
 class Discard:
@@ -41,7 +41,7 @@ class Discard:
     A subclass may keep metrics.
     """
 
-    def append(self, name: str, columns: dict[str, Any]) -> None:
+    def append(self, name: str, columns: Mapping[str, Any]) -> None:
         """Drop the rows."""
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from desim.elementary import exp_, log_
-from desim.jit import free_kernel, in_parts, inline, kernel, one_blas_thread
+from desim.jit import in_parts, inline, kernel, one_blas_thread
 from desim.kernels.batches import WHOLE, batch_scale, choose
 from desim.keys import counter
 
@@ -222,7 +222,7 @@ def block_gradient(w, block, scale, data, scratch, g):
     _add_up(out, g[last:])
 
 
-@free_kernel
+@kernel
 def _gradients(low, high, who, x, count, round, seed, flat_data, out):
     """Rows low .. high - 1; where count[r] is below the agent's rows, on a batch of so many."""
     data = Layered(*flat_data)

@@ -64,7 +64,7 @@ def opened(k, span, policy, drawn, calling, desk, book):
     n = invited(drawn, kind, discard, calls, desk)
     settled = work.shape[0] + n if interrupts else n
     log, ledger = Rows(*rows), Charges(*charges)
-    full = log.n[0] + settled * rows_per_call + 2 > log.ints.shape[0]
+    full = max(log.n[0], log.n[1]) + settled * rows_per_call + 2 > log.ints.shape[0]
     if full or ledger.n[0] + 2 * settled > ledger.ints.shape[0]:
         return ROOM, 0
     here, round_ = now[0], counts[NOW_ROUND]

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from desim.errors import Differs, InputError
-from desim.log.parquet import PARTS, SCHEMAS, WORD, Tables, part_files, read_part, write_part
+from desim.log.parquet import PARTS, Tables, merge_parts, part_files, read_part, write_part
+from desim.log.schemas import SCHEMAS, WORD
 
 
 class Stored:
@@ -114,24 +115,30 @@ class ResumedTables(Tables):
 
     def __init__(self, directory: Path, sure: float = np.inf) -> None:
         super().__init__(directory)
+        self._growing = {}  # the parts are merged at the end
         self._stored = {name: Stored(directory, name, sure) for name in SCHEMAS}
 
     @property
     def behind(self) -> bool:
         """See Tables."""
+        if self._worker is not None:
+            self._worker.idle()
         return any(one.left for one in self._stored.values())
 
     def _take(self, name: str, table: pa.Table) -> None:
         known = self._stored[name].compare(table)
-        self.rows[name] += known
         if known < table.num_rows:
             self._parts[name] = max(self._parts[name], self._stored[name].close())
             super()._take(name, table.slice(known))
 
-    def finish(self) -> None:
+    def _finish(self) -> None:
         """As of Tables; Differs where more is stored than was played."""
+        assert self.directory is not None
         for one in self._stored.values():
             one.require_end()
         for one in self._stored.values():
             one.close()
-        super().finish()
+        self._part()
+        for name in SCHEMAS:
+            merge_parts(self.directory, name)
+        super()._finish()

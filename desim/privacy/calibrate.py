@@ -55,7 +55,7 @@ def planned(plan: Plan, rounds: int) -> "pd.DataFrame | None":
         }
         tables.append(columns)
     joined = {name: np.concatenate([one[name] for one in tables]) for name in tables[0]}
-    words = pd.Categorical.from_codes(joined["mechanism"], MECHANISMS)
+    words = pd.Categorical.from_codes(joined["mechanism"], pd.Index(MECHANISMS))
     return pd.DataFrame({**joined, "mechanism": words})
 
 

@@ -59,3 +59,32 @@ def stamp(charges: Any, release: Any, time: Any, live: Any) -> None:
             row -= 1
         if row >= 0 and live[r]:
             charges.floats[row, 0] = time[r]
+
+
+@lean_kernel
+def part(charges: Any, frontier: float, told: Any, rest: Any) -> int:
+    """Leave the rows earlier than `frontier` s in `charges`, return how many; others go to `rest`.
+
+    told (views, agents), empty to keep all rows: whom a release without noise has laid open; a
+    second one tells nobody anything worse, and its row is left out. Both buffers as plain tuples.
+    """
+    ints, floats, n = charges
+    early = late = 0
+    for row in range(n[0]):
+        to_ints, to_floats, place = ints, floats, early
+        if floats[row, 0] >= frontier:
+            to_ints, to_floats, place = rest[0], rest[1], late
+            late += 1
+        else:
+            if told.shape[1] and ints[row, 3] == 0 and floats[row, 1] > 0.0 and ints[row, 5] > 0:
+                agent, view = ints[row, 0], ints[row, 4]
+                if told[view, agent]:
+                    continue
+                told[view, agent] = True
+            early += 1
+        for column in range(ints.shape[1]):
+            to_ints[place, column] = ints[row, column]
+        for column in range(floats.shape[1]):
+            to_floats[place, column] = floats[row, column]
+    n[0], rest[2][0] = early, late
+    return early

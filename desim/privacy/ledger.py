@@ -6,16 +6,17 @@ of an adversary, sensitivities and scales stand in the row, so that every accoun
 
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
+from desim.columns import Deferred, Words
 from desim.kernels.clients import charge
+from desim.kernels.order import time_order
 from desim.keys import seed_word
-from desim.privacy.charges import charge_each, deliver, empty, stamp
+from desim.privacy.charges import charge_each, deliver, empty, part, stamp
 from desim.privacy.draws import add_discrete, add_laplace, add_normal, add_spherical
 
 NUMBERED = 255 << 24  # step of draws that a method numbers itself: no exchange comes that far
@@ -94,16 +95,21 @@ def plain(agents: int, view: View, sensitivity: float = np.inf) -> Terms:
     )
 
 
-MECHANISMS = pd.Index([one.name.lower().replace("_", "-") for one in Mechanism])
-VIEWS = pd.Index([one.name.lower() for one in View])
+MECHANISMS = [one.name.lower().replace("_", "-") for one in Mechanism]
+VIEWS = [one.name.lower() for one in View]
 
 
 class Ledger:
-    """Release rows of a run, in buffers that compiled code appends to."""
+    """Release rows of a run, in buffers that compiled code appends to.
 
-    def __init__(self, seed: int, agents: int) -> None:
+    whole: keep every row; else a release without noise leaves none once the agent has made one that
+    was delivered to the same view: its epsilon is infinite from then on.
+    """
+
+    def __init__(self, seed: int, agents: int, whole: bool = True) -> None:
         self.seed = seed_word(seed)
         self.agents = agents
+        self._told = np.zeros((len(View), 0 if whole else agents), bool)
         self.charges = empty(1024)
         self.waiting: NDArray[np.float64] | None = None  # (agents,) s, see `wait`
         self.served: dict[tuple[int, int], tuple[Any, int]] = {}  # by numbered draws
@@ -249,35 +255,31 @@ class Ledger:
         """Time s, `frontier` at most, before which every row knows whom it was delivered to."""
         return frontier if self.waiting is None else min(frontier, float(self.waiting.min()))
 
-    def take(self, frontier: float) -> dict[str, Any]:
+    def take(self, frontier: float) -> Deferred:
         """Remove and return the rows earlier than `frontier` s as columns, by (time, release)."""
-        return _columns(*self.drop(frontier))
+        gone = self.charges
+        early = self.drop(frontier)
+        return Deferred(early, partial(_columns, gone.ints[:early], gone.floats[:early]))
 
-    def drop(self, frontier: float) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Remove and return the rows earlier than `frontier` s as they were written."""
-        used = int(self.charges.n[0])
-        ints, floats = self.charges.ints[:used], self.charges.floats[:used]
-        early = floats[:, 0] < frontier
-        gone = ints[early], floats[early]
-        late_ints, late_floats = ints[~early], floats[~early]
-        self.charges.ints[: len(late_ints)] = late_ints
-        self.charges.floats[: len(late_floats)] = late_floats
-        self.charges.n[0] = len(late_ints)
-        return gone
+    def drop(self, frontier: float) -> int:
+        """Remove the rows earlier than `frontier` s; return how many."""
+        gone = self.charges
+        self.charges = empty(len(gone.ints))
+        return int(part(tuple(gone), frontier, self._told, tuple(self.charges)))
 
 
 def _columns(ints: NDArray[np.int64], floats: NDArray[np.float64]) -> dict[str, Any]:
-    order = np.lexsort((ints[:, 2], floats[:, 0]))
+    order = time_order(np.ascontiguousarray(floats[:, 0]), ints[:, 2:3])
     ints, floats = ints[order], floats[order]
     return {
         "time": floats[:, 0],
         "agent": ints[:, 0],
         "round": ints[:, 1],
         "release": ints[:, 2],
-        "mechanism": pd.Categorical.from_codes(ints[:, 3], MECHANISMS),
+        "mechanism": Words(ints[:, 3].astype(np.int8), MECHANISMS),
         "sensitivity": floats[:, 1],
         "scale": floats[:, 2],
         "sampling": floats[:, 3],
-        "seen_by": pd.Categorical.from_codes(ints[:, 4], VIEWS),
+        "seen_by": Words(ints[:, 4].astype(np.int8), VIEWS),
         "delivered": ints[:, 5],
     }

@@ -14,13 +14,14 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from desim.columns import Words
 from desim.engine.blind import BlindMethod, Seen
 from desim.engine.play import Observation, Simulation
 from desim.engine.world import Discard, Sink
 from desim.errors import InputError
 from desim.kernels.record import Kind
 from desim.log.outcome import Outcome
-from desim.log.parquet import Tables, Words
+from desim.log.parquet import Tables
 from desim.runs import directory as place
 from desim.runs.play import prepare, record
 from desim.runs.replay import TABLES, first_difference
@@ -148,7 +149,7 @@ class Dated:
         self.sink = sink
         self.left: dict[int, float] = {}
 
-    def append(self, name: str, columns: dict[str, Any]) -> None:
+    def append(self, name: str, columns: Mapping[str, Any]) -> None:
         """Pass rows of events and releases on."""
         if name == "metrics":
             return
@@ -156,7 +157,7 @@ class Dated:
             self._note(columns)
         self.sink.append(name, columns)
 
-    def _note(self, columns: dict[str, Any]) -> None:
+    def _note(self, columns: Mapping[str, Any]) -> None:
         kinds: Words = columns["kind"]
         for row in (kinds.codes == Kind.RETIRE).nonzero()[0]:
             self.left.setdefault(int(columns["agent"][row]), float(columns["time"][row]))

@@ -1,0 +1,56 @@
+"""The order of rows in time: one that no engine, thread or flush can change."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from desim.jit import kernel, lean_kernel
+
+
+@kernel
+def _as_written(time: Any, order: Any) -> None:
+    """Put rows of equal time in the order in which they were written; `order` sorts by time."""
+    first = 0
+    for place in range(1, order.shape[0] + 1):
+        if place == order.shape[0] or time[order[place]] != time[order[first]]:
+            if place - first > 8:
+                order[first:place].sort()
+            for k in range(first + 1, place if place - first <= 8 else first):
+                row, position = order[k], k
+                while position > first and order[position - 1] > row:
+                    order[position] = order[position - 1]
+                    position -= 1
+                order[position] = row
+            first = place
+
+
+@lean_kernel
+def _order_ties(time: Any, keys: Any, order: Any) -> None:
+    """Insertion sort of the rows of equal time, which were written nearly in their order."""
+    for start in range(1, order.shape[0]):
+        row = order[start]
+        position = start
+        while position > 0:
+            other = order[position - 1]
+            if time[other] != time[row]:
+                break
+            column = 0
+            while column + 1 < keys.shape[1] and keys[other, column] == keys[row, column]:
+                column += 1
+            if keys[other, column] <= keys[row, column]:
+                break
+            order[position] = other
+            position -= 1
+        order[position] = row
+
+
+def time_order(time: NDArray[np.float64], keys: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the order (n,) of rows by time (n,) s, ties by their keys (n, k), the first first."""
+    order = np.argsort(time)  # twice as fast as the stable kind
+    ties = np.count_nonzero(np.diff(time[order]) == 0.0)
+    if 10 * ties > 9 * len(time):  # clocks in step: runs of ties too long for insertion
+        return np.lexsort((*keys.T[::-1], time))
+    _as_written(time, order)
+    _order_ties(time, keys, order)
+    return order
