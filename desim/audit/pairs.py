@@ -42,12 +42,15 @@ class PairReleases:
 
 
 def unobserved(simulation: Simulation, rounds: int | None = None) -> Simulation:
-    """The simulation without metrics and targets, which depend on data; of `rounds` at most."""
+    """The simulation without metrics and targets, which depend on data; of `rounds` at most.
+
+    Its log keeps everything.
+    """
     settings = simulation.settings
     most = settings.rounds if rounds is None else min(rounds, settings.rounds)
     if most == settings.horizon == np.inf:
         raise InputError("stop: found metric alone, which depends on data; allowed: rounds or time")
-    settings = replace(settings, targets=(), rounds=most)
+    settings = replace(settings, targets=(), rounds=most, log="all")
     return replace(simulation, settings=settings, observation=Observation((), 0.0, False, None))
 
 

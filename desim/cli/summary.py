@@ -8,14 +8,17 @@ from desim.timing.waits import DEADLINE, NOBODY, closers
 
 def summary(run: Run) -> list[str]:
     """Lines of text: a title, then one aligned line per fact."""
-    manifest = run.manifest
+    manifest, log = run.manifest, run.scenario.log
     facts = [("stored in", str(run.directory))] if run.directory else []
     facts += [("ended", manifest["reason"])] if manifest.get("reason") else []
     facts += [("engine", _joined(manifest.get("engine", ""), manifest.get("why", "")))]
     events = run.store.table("events", ["time", "kind", "agent", "peer", "bytes"])
-    facts += [("virtual time", _times(run, events)), ("messages", _messages(events))]
+    facts += [("virtual time", _times(run, events)), ("messages", _messages(run, events))]
     facts += _releases(run) + _metrics(run)
-    facts += [("waited for", text)] if (text := _waits(events)) else []
+    if log == "rounds":
+        facts += [("not kept", "messages, work, and all but the first release without noise")]
+    else:
+        facts += [("waited for", text)] if (text := _waits(events)) else []
     facts += [("warning", text) for text in manifest.get("warnings", [])]
     width = max(len(name) for name, _ in facts) + 2
     lines = [f"  {name:{width}}{text}" for name, text in facts]
@@ -44,12 +47,18 @@ def _times(run: Run, events: pd.DataFrame) -> str:
     return f"{text}; wall clock {manifest['wall_seconds']:.3g} s"
 
 
-def _messages(events: pd.DataFrame) -> str:
-    kinds = events.groupby("kind", observed=True)["bytes"].agg(["size", "sum"])
-    count = {kind: int(n) for kind, n in kinds["size"].items()}
-    delivered = size(float(kinds["sum"].get("deliver", 0.0)))
+def _messages(run: Run, events: pd.DataFrame) -> str:
+    """What was counted, or, where the run was killed before, what can be counted."""
+    count = run.manifest.get("counts")
+    if not count and run.scenario.log == "rounds":
+        return "unknown: the run was killed, and its log leaves messages out"
+    if not count:
+        kinds = events.groupby("kind", observed=True)["bytes"].agg(["size", "sum"])
+        count = {kind: int(n) for kind, n in kinds["size"].items()}
+        count["deliver_bytes"] = float(kinds["sum"].get("deliver", 0.0))
+    delivered = size(count.get("deliver_bytes", 0.0))
     text = f"{count.get('send', 0)} sent, {count.get('deliver', 0)} delivered ({delivered})"
-    return text + (f", {count['lost']} lost" if "lost" in count else "")
+    return text + (f", {count['lost']} lost" if count.get("lost") else "")
 
 
 def _releases(run: Run) -> list[tuple[str, str]]:

@@ -12,7 +12,7 @@ from desim.engine.observer import Observer
 from desim.errors import RunError
 from desim.kernels.network import Links
 from desim.kernels.speed import Speeds
-from desim.log.rows import EventLog
+from desim.log.rows import LEVELS, EventLog
 from desim.network.churn import Churn
 from desim.network.topology import Graph
 from desim.participation import Participation
@@ -66,7 +66,8 @@ class Settings:
 
     rounds and horizon (s) may be inf; targets: stop once any metric <= its value (accuracy: >=).
     met: the target whose time the horizon is; noise_seed: of the noise alone, by default the seed.
-    budget: what privacy may cost each agent; over: why it stops everybody at the horizon.
+    budget: what privacy may cost each agent; over: why it stops everybody at the horizon. log: the
+    level of the log, all, messages or rounds.
     """
 
     seed: int
@@ -88,6 +89,7 @@ class Settings:
     noise_seed: int | None = None
     budget: Budget | None = None
     over: str = ""
+    log: str = "all"
 
 
 @dataclass
@@ -99,7 +101,8 @@ class World:
     sink: Sink
     report: Callable[[Progress], None] | None = None
     transcript: Transcript | None = None
-    log: EventLog = field(default_factory=EventLog)
+    log: EventLog = field(init=False)
+    ledger: Ledger = field(init=False)
     state: dict[str, Array] = field(default_factory=dict)
     now: float = 0.0
     _reported: float = 0.0
@@ -108,10 +111,12 @@ class World:
     _ones: Array = field(default_factory=lambda: np.ones(0))
 
     def __post_init__(self) -> None:
-        """Open the ledger."""
+        """Open the log and the ledger."""
+        level = self.settings.log
+        self.log = EventLog(kept=LEVELS[level])
         own = self.settings.noise_seed
         seed = self.settings.seed if own is None else own
-        self.ledger = Ledger(seed, self.settings.problem.agents)
+        self.ledger = Ledger(seed, self.settings.problem.agents, level != "rounds")
         budget, rows = self.settings.budget, self.settings.problem.rows
         self.filter = None if budget is None else Filter(budget, rows)
 

@@ -5,6 +5,7 @@ Only rows earlier than the frontier leave, because later ones may still get a ne
 They leave as they were written: whoever looks at them, or stores them, pays for sorting.
 """
 
+from collections.abc import Collection
 from functools import partial
 from typing import Any
 
@@ -16,11 +17,24 @@ from desim.kernels.order import time_order
 from desim.kernels.record import EVERYTHING, Kind, Rows, count_early, empty_rows, fill_columns
 
 FLUSH_ROWS = 1 << 16
+ROUNDS = (Kind.DEADLINE, Kind.AGGREGATE, Kind.RETIRE)
+WORK = (Kind.ACTIVATE, Kind.COMPUTE, Kind.RELEASE)
+LEVELS = {  # the set of kinds that each level of the log keeps, 1 << kind each
+    "all": EVERYTHING,
+    "messages": EVERYTHING & ~sum(1 << kind for kind in WORK),
+    "rounds": sum(1 << kind for kind in ROUNDS),
+}
 NAMES = [kind.name.lower() for kind in Kind]
 COLUMNS = {
     "time": float, "seq": np.int64, "kind": np.int8, "agent": np.int32, "peer": np.int32,
     "round": np.int32, "bytes": np.int64, "seconds": float, "value": float, "release": np.int64,
 }  # fmt: skip
+
+
+def levels_with(kinds: Collection[str]) -> list[str]:
+    """The levels that keep the rows of all these kinds."""
+    wanted = sum(1 << Kind[name.upper()] for name in kinds)
+    return [name for name, kept in LEVELS.items() if kept & wanted == wanted]
 
 
 class EventLog:

@@ -119,7 +119,10 @@ def _accounts(
 
     Both are upper bounds: with much noise secret batches help, with little the exact sum is less.
     """
-    events = run.events if view.startswith("direct") else None
+    direct = view.startswith("direct")
+    if direct:
+        run.require(f"view {view}", "deliver")
+    events = run.events if direct else None
 
     def replay(amplification: bool) -> Account:
         return account(

@@ -161,8 +161,24 @@ class Run:
         known = self._scenario is not None or self.directory is not None
         return tuple(self.scenario.observe.metrics) if known else ()
 
+    def require(self, what: str, *kinds: str) -> None:
+        """Raise InputError where the log leaves out events of these kinds, which `what` needs."""
+        from desim.log.rows import levels_with
+
+        known = self._scenario is not None or self.directory is not None
+        allowed = levels_with(kinds)
+        if known and self.scenario.log not in allowed:
+            raise InputError(
+                f"{what}: needs {' and '.join(kinds)} events, which run {self.name} leaves out "
+                f"(log: {self.scenario.log}); allowed: a run with log: {' or '.join(allowed)}"
+            )
+
     def delivered(self) -> "pd.DataFrame":
-        """Columns time s and bytes of every message that arrived, in order of time."""
+        """Columns time s and bytes of every message that arrived, in order of time.
+
+        InputError where the log leaves messages out.
+        """
+        self.require("bytes", "deliver")
         events = self.store.table("events", ["time", "kind", "bytes"])
         return events.loc[events["kind"] == "deliver", ["time", "bytes"]]
 
@@ -190,13 +206,16 @@ class Run:
 
         stated = self.scenario.privacy if self._scenario or self.directory else None
         seen = view or (stated.view if stated else "eavesdropper")
+        direct = str(seen).startswith("direct")
+        if direct:
+            self.require(f"view {seen}", "deliver")
         return account(
             self.releases,
             rows=self.manifest.get("rows"),
             delta=delta if delta is not None else (stated.delta if stated else DELTA),
             view=seen,
             relation=relation or (stated.relation if stated else "replace-one"),
-            events=self.events if str(seen).startswith("direct") else None,
+            events=self.events if direct else None,
             amplification=amplification,
         )
 

@@ -82,6 +82,7 @@ def _build(scenario: Scenario, known: Problem | None) -> Simulation:
         downlinks=conditions.links(hub, everybody, "downlink") if star else None,
         churn=conditions.churn(),
         budget=_budget(scenario),
+        log=scenario.log,
     )
 
     def make(noise: Noise | None) -> Any:

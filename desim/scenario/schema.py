@@ -65,6 +65,10 @@ class Scenario(Strict):
     """noise, and the terms in which privacy is stated; default: no noise"""
     observe: Observe = Observe()
     """what is measured"""
+    log: Literal["all", "messages", "rounds"] = "all"
+    """events that are kept: all; messages: not activate, compute, release; rounds: only aggregate,
+    deadline, retire. Counts are exact whatever is kept. rounds keeps every release with noise, and
+    of an agent's releases without noise the first that arrives: epsilon is infinite from then on"""
     stop: Stop
     """when the run ends: at least one of rounds, time, metric"""
     engine: Literal["auto", "compiled", "cohort", "agents"] = "auto"
