@@ -139,7 +139,7 @@ def main():
     import desim.runs.play
     from desim.cli import main as command_line
 
-    desim.log.parquet.PART_SECONDS = 0.05
+    desim.log.parquet.PART_SECONDS = -1.0
 
     signal.signal(signal.SIGINT, signal.default_int_handler)
     course, *arguments = sys.argv[1:]

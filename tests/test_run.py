@@ -108,10 +108,19 @@ def check_running(module, folder):
     assert desim.open(folder).status == "done"
 
 
+@pytest.fixture
+def stored_at_once(monkeypatch):
+    """Every flush is in a part before the run goes on."""
+    monkeypatch.setattr("desim.log.worker.AHEAD", 0)
+    monkeypatch.setattr("desim.log.parquet.PART_SECONDS", -1.0)
+
+
+@pytest.mark.usefixtures("stored_at_once")
 def test_a_running_run_can_be_read(stage, tmp_path):
     check_running(play, tmp_path / "a")
 
 
+@pytest.mark.usefixtures("stored_at_once")
 def test_a_manifest_that_promises_too_early_is_noticed(tmp_path):
     twin = mutant(play, '"status": "running"', '"status": "done"')
     twin.build = lambda scenario: Staged()
