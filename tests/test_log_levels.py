@@ -18,6 +18,7 @@ DROPPED = {
 }
 SCENARIOS = {
     "star": star(network=LOSSY),
+    "cohort": star(network=LOSSY, engine="cohort"),
     "each": star(network=LOSSY, policy="each", stop={"rounds": 60}),
     "graph": graph(network=LOSSY),
     "time": graph(network=LOSSY, stop={"time": "2 s"}),
@@ -129,8 +130,8 @@ def test_what_is_only_counted_takes_no_room(monkeypatch):
 
     monkeypatch.setattr(World, "_hand_over", watched)
     monkeypatch.setattr("desim.log.rows.FLUSH_ROWS", 32)
-    played("star", "rounds")
+    played("star", "rounds", engine="cohort")
     assert max(most) <= 2
     most.clear()
-    played("star", "all")
+    played("star", "all", engine="cohort")
     assert max(most) > 20
