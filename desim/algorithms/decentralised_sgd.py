@@ -9,10 +9,10 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from desim.algorithms.averages import Averages
 from desim.algorithms.method import Array, Ingredients, Method
 from desim.fields import Init, Positive, Step, Strict
 from desim.kernels.gradients import batch_gradient
-from desim.network.mixing import against_themselves, mixing_matrix
 from desim.privacy.ledger import Terms, View
 from desim.privacy.mechanisms import terms
 
@@ -39,6 +39,7 @@ class DecentralisedSGD(Method):
     kind = "graph"
     smooth_only = True
     directed: ClassVar[bool] = True
+    changing: ClassVar[bool] = True
     models = "any"
     policies: ClassVar[tuple[str, ...]] = ("all", "deadline")
     noises: ClassVar[tuple[str, ...]] = ("gaussian", "laplace", "discrete-gaussian")
@@ -46,10 +47,9 @@ class DecentralisedSGD(Method):
 
     def __init__(self, ingredients: Ingredients) -> None:
         super().__init__(ingredients)
-        graph, given = ingredients.settings.graph, self.parameters
-        assert graph is not None
-        self.W = mixing_matrix(graph, graph.agents, given.weights, given.kappa)
-        self.warnings += against_themselves(self.W, graph, given.kappa)
+        given = self.parameters
+        self.averages = Averages(ingredients.settings, given.weights, given.kappa)
+        self.warnings += self.averages.warnings
         self.alpha, self.x0 = given.alpha, ingredients.settings.initial("x0")
         policy = ingredients.settings.policy
         self.within = policy.value if policy.kind == "deadline" else np.inf

@@ -2,7 +2,7 @@
 
 Lian, Zhang, Zhang, Hsieh, Zhang, Liu 2017 (arXiv 1705.09056), Algorithm 1, as Ding 2021,
 dissertation, Section 4.5, compares with it: x_i+ = sum_j w_ij x_j - alpha g_i(x_i). The start is
-public, so the first message is x after one step.
+public, so the first message is x after one step, for the averages of the second.
 """
 
 from typing import Any, ClassVar
@@ -55,15 +55,16 @@ class DSGD(DecentralisedSGD):
     def agents(self, us: Any) -> Program:
         """The recursion for agents `us`."""
         number, samples = self.parameters.numbers, self.samples(us.who)
-        w_own, w_link = self.W.diagonal()[us.who][:, None], us.link_weights(self.W)
+        weights = self.averages.of(us)
         us.x = self.x0[us.who]
         heard = us.known(self.x0)
         for k in us.rounds():
             g = yield us.compute(self.batch_gradient, us.x, samples, work=samples)
             g = us.release(g, self.terms(us.who, k, samples))
+            w_own, w_link = weights(k)
             us.x = w_own * us.x + us.sum(heard, w_link) - self.alpha.at(k) * g
             us.report(us.x)
-            us.send(rounded(us.x, number), bits=NUMBERS[number] * self.problem.dim)
+            us.send(rounded(us.x, number), bits=NUMBERS[number] * self.problem.dim, turn=k + 1)
             heard = yield us.gather(self.within)
 
     def planned(self, k: int) -> Terms:

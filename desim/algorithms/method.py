@@ -49,6 +49,8 @@ class Method:
     restarts: ClassVar[tuple[str, ...]] = ()  # policies with which an agent may begin anew that
     forgetting: ClassVar[str] = ""  # has lost its state, and what hinders that, or what it costs
     directed: ClassVar[bool] = False  # whether links without an opposite one will do
+    changing: ClassVar[bool] = False  # whether neighbours may be others in every round, and else
+    keeping: ClassVar[str] = "duals, or weights, that belong to neighbours who stay"  # why not
     timed: ClassVar[bool] = False  # whether the speed decides what an agent computes
     once: ClassVar[bool] = False  # a protocol of one round, after which the run is over
     noises: ClassVar[tuple[str, ...]] = ("gaussian", "schedule")  # laplace, discrete-gaussian

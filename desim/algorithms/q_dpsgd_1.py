@@ -77,7 +77,7 @@ class QDPSGD1(DecentralisedSGD):
     def agents(self, us: Any) -> Program:
         """Algorithm 4 for agents `us`."""
         p, eps, T_d = self.parameters, self.parameters.mixing, self.parameters.deadline
-        w_own, w_link = self.W.diagonal()[us.who][:, None], us.link_weights(self.W)
+        weights = self.averages.of(us)
         us.x = self.x0[us.who]
         us.known(self.x0)
         for k in us.rounds():
@@ -89,6 +89,7 @@ class QDPSGD1(DecentralisedSGD):
                 self.batch_gradient, us.x, samples, work=samples, seconds=T_d
             )  # lines 6-7
             g = us.release(g, self.terms(us.who, k, samples), where=samples > 0)
+            w_own, w_link = weights(k)
             mixed = (1.0 - eps + eps * w_own) * us.x + eps * us.sum(heard, w_link)
             us.x = mixed - self.alpha.at(k) * eps * g  # (27)
             us.report(us.x)

@@ -64,7 +64,7 @@ class QDPSGD2(QDPSGD1):
     def agents(self, us: Any) -> Program:
         """Algorithm 5 for agents `us`."""
         p, eps, T_d = self.parameters, self.parameters.mixing, self.parameters.deadline
-        w_own, w_link = self.W.diagonal()[us.who][:, None], us.link_weights(self.W)
+        weights = self.averages.of(us)
         us.x, samples = self.x0[us.who], np.zeros(len(us.who), np.int64)
         us.known(self.x0)
         for k in us.rounds():
@@ -77,6 +77,7 @@ class QDPSGD2(QDPSGD1):
             g = yield us.compute(
                 self.batch_gradient, own, samples, work=samples, seconds=T_d
             )  # lines 6-7
+            w_own, w_link = weights(k)
             mixed = (1.0 - eps + eps * w_own) * own + eps * us.sum(heard, w_link)
             us.x = mixed - self.alpha.at(k) * eps * g  # (28)
             us.report(us.x)

@@ -40,21 +40,22 @@ class SDMDSGD(DSGD):
     Parameters = Sparse
     policies = ("all",)  # a lost differential would part the copies
     restarts = ()
-    directed = False
+    directed = changing = False
+    keeping = "copies of the neighbours' models, which differentials no longer fit"
     forgetting = "its neighbours go on with copies that differentials no longer fit"
     cures = ("algorithm.theta", "algorithm.alpha")
 
     def __init__(self, ingredients: Ingredients) -> None:
         super().__init__(ingredients)
         smooth = self.alpha.at(1) * float(self.problem.moduli[1].max())
-        least = float(np.linalg.eigvalsh(self.W)[0])
+        least = float(np.linalg.eigvalsh(self.averages.W)[0])
         bound = 2.0 * self.parameters.c / (1.0 - least + (smooth if smooth < np.inf else 0.0))
         self.warnings += beyond("algorithm.theta", self.parameters.theta, np.array([bound]), BOUND)
 
     def agents(self, us: Any) -> Program:
         """Algorithm 1 for agents `us`; a message brings the receiver's copy up to date."""
         p, samples, seed = self.parameters, self.samples(us.who), self.settings.seed
-        w_own, w_link = self.W.diagonal()[us.who][:, None], us.link_weights(self.W)
+        w_own, w_link = self.averages.of(us)(1)
         us.x = self.x0[us.who]
         heard = us.known(self.x0)
         for k in us.rounds():

@@ -10,12 +10,12 @@ from typing import Any, Literal
 
 import numpy as np
 
+from desim.algorithms.averages import Averages
 from desim.algorithms.method import Array, Ingredients, Method, Program
 from desim.algorithms.steps import beyond
 from desim.algorithms.zcdp_claim import dynamic, unbounded
 from desim.fields import Init, Positive, Step, Strict
 from desim.kernels.gradients import gradient
-from desim.network.mixing import against_themselves, mixing_matrix
 from desim.privacy.bounds.claims import Claim, Releases
 from desim.privacy.ledger import Terms, View
 from desim.privacy.mechanisms import Noise, terms
@@ -49,24 +49,24 @@ class ZcdpSubgradient(Method):
     smooth_only = False
     policies = ("all", "deadline", "each")
     restarts = ("all", "deadline", "each")
+    changing = True
     noises = ("gaussian", "laplace", "discrete-gaussian", "schedule", "classical")
     cures = ("algorithm.step",)
 
     def __init__(self, ingredients: Ingredients) -> None:
         super().__init__(ingredients)
-        graph, given = ingredients.settings.graph, self.parameters
-        assert graph is not None
-        self.W = mixing_matrix(graph, graph.agents, given.weights, given.kappa)
+        given = self.parameters
+        self.averages = Averages(ingredients.settings, given.weights, given.kappa)
         self.alpha, self.x0 = given.step, ingredients.settings.initial("x0")
         hi = self.problem.moduli[1]
         if self.alpha.decay.exponent == 0.0 and np.isfinite(hi).all():
-            bound = np.array([(1.0 + np.linalg.eigvalsh(self.W)[0]) / hi.max()])
+            bound = np.array([(1.0 + np.linalg.eigvalsh(self.averages.W)[0]) / hi.max()])
             self.warnings += beyond("algorithm.step", self.alpha.initial, bound, STABLE)
         if ingredients.settings.policy.kind == "each":
             self.warnings.append(
                 "policy: each: agents that take more steps than others weigh more in what is found"
             )
-        self.warnings += against_themselves(self.W, graph, given.kappa)
+        self.warnings += self.averages.warnings
 
     @classmethod
     def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:
@@ -77,15 +77,16 @@ class ZcdpSubgradient(Method):
         """Eq. 3 for agents `us`; where a message is late they mix the last they have heard."""
         policy = self.settings.policy
         within, waits = policy.value or np.inf, policy.kind != "each"
-        w_own, w_link = self.W.diagonal()[us.who][:, None], us.link_weights(self.W)
+        weights = self.averages.of(us)
         us.x = us.w = self.x0[us.who]
         heard = us.known(self.x0)
         for k in us.rounds():
             g = yield us.compute(self.subgradient, us.w, work=self.problem.rows[us.who])
+            w_own, w_link = weights(k)
             us.x = w_own * us.w + us.sum(heard, w_link) - self.alpha.at(k) * g  # (3)
             us.report(us.x)
             us.w = us.release(us.x, self.terms(us.who, k))
-            us.send(us.w)
+            us.send(us.w, turn=k + 1)
             heard = yield us.gather(within) if waits else us.arrived()
 
     def subgradient(self, us: Any, w: Array) -> Array:

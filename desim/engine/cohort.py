@@ -15,11 +15,12 @@ from desim.engine.requests import Array, Compute, Gather, Heard, Job
 from desim.engine.world import World
 from desim.kernels.network import neighbour_sum
 from desim.kernels.speed import fitting, seconds_into, speeds_into
+from desim.network.topology import Graph
 from desim.privacy.ledger import View, plain
 
 Int = NDArray[np.int64]
 OWN = frozenset(
-    "who round clock live degree _world _carrier _release _unsent _speed _releases".split()
+    "who round turn clock live degree _world _carrier _release _unsent _speed _releases".split()
     + "_ahead _exposed _covered leaving gone ended _past _reported".split()
 )
 
@@ -41,6 +42,7 @@ class Cohort(Releasing):
     gone: NDArray[np.bool_]  # nothing comes any more
     ended: Array  # (n,) s when that began
     degree: Int
+    turn: int  # the round on whose graph messages are exchanged
     _carrier: Carrier
     _speed: Array | None
     _whole: bool
@@ -49,7 +51,7 @@ class Cohort(Releasing):
     def __init__(self, world: World, who: Int, carrier: Carrier) -> None:
         own = self.__dict__
         own["_world"], own["_carrier"], own["who"] = world, carrier, who
-        own["round"] = np.zeros(len(who), np.int64)
+        own["round"], own["turn"] = np.zeros(len(who), np.int64), 1
         own["clock"] = np.zeros(len(who))
         own["live"] = np.ones(len(who), bool)
         own["leaving"] = own["gone"] = np.zeros(len(who), bool)
@@ -145,7 +147,7 @@ class Cohort(Releasing):
 
     def begin_anew(self, past: int) -> None:
         """Forget what was under way: the next round is `past` + 1."""
-        self._past, self._ahead, self._unsent = past, [], []
+        self._past, self._ahead, self._unsent, self.turn = past, [], [], past + 1
         self._exposed = self._covered = False
         self._release = np.full(len(self.who), -1, np.int64)
 
@@ -155,13 +157,20 @@ class Cohort(Releasing):
         self.ended = np.where(left, self.clock, self.ended)
         self.clock = np.where(left, np.inf, self.clock)
 
-    def send(self, payload: Array, bits: int | Int | None = None, where: Any = None) -> None:
+    def send(
+        self,
+        payload: Array,
+        bits: int | Int | None = None,
+        where: Any = None,
+        turn: int | None = None,
+    ) -> None:
         """Send payload (n, dim) to all neighbours; where it is False a null of one bit goes out.
 
         bits of a message, one number or (n,), default to 64 per number. It carries the releases
         since the last one. What was computed and not released since is charged as a release without
-        noise.
+        noise. turn: the round whose graph the neighbours are of, by default this one.
         """
+        self.turn = int(self.round[0]) if turn is None else turn
         size = np.empty(len(self.who), np.int64)
         size[:] = 64 * payload.shape[1] if bits is None else bits
         silent = np.zeros(len(self.who), bool) if where is None else ~np.asarray(where, bool)
@@ -208,9 +217,12 @@ class Cohort(Releasing):
             heard.total = out
         return out
 
-    def link_weights(self, matrix: Array) -> Array:
-        """Entries (links,) of W (agents, agents) for the incoming links, in the order of Heard."""
-        graph = self._world.settings.graph
+    def link_weights(self, matrix: Array, graph: Graph | None = None) -> Array:
+        """Entries (links,) of W (agents, agents) for the incoming links, in the order of Heard.
+
+        graph: the one whose links are meant where it changes.
+        """
+        graph = graph or self._world.settings.graph
         assert graph is not None
         pairs = [slice(graph.incoming[i], graph.incoming[i + 1]) for i in self.who]
         links = np.concatenate([np.arange(s.start, s.stop) for s in pairs])

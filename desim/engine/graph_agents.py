@@ -13,12 +13,14 @@ from numpy.typing import NDArray
 from desim.engine.clock import Clock, Device, Steps
 from desim.engine.cohort import Cohort
 from desim.engine.jobs import Jobs, Ticket
+from desim.engine.meetings import Meetings
 from desim.engine.ports import Ports
 from desim.engine.requests import Array, Compute, Gather, Heard
 from desim.engine.waits import Waits
 from desim.engine.world import World
-from desim.kernels.network import broadcast
+from desim.kernels.network import Links, broadcast
 from desim.kernels.record import DISTANT, UPLINK, Kind
+from desim.network.topology import Graph
 
 Int = NDArray[np.int64]
 
@@ -34,6 +36,11 @@ class Mailbox:
         self.farewell = np.full(neighbours, 1 << 60)  # number of the last message ever
         self.wanted = 0
         self.complete: simpy.Event | None = None
+
+    def widen(self, dim: int) -> None:
+        """Until something is heard it is zeros of dimension `dim`."""
+        if self.last.shape[1] == 0:
+            self.last = np.zeros((len(self.letters), dim))
 
     def put(self, place: int, number: int, letter: Array | None, last: bool = False) -> None:
         """Take a message of the neighbour at `place`; wake the agent if it was the last wanted."""
@@ -82,27 +89,36 @@ class Post:
         graph, links = world.settings.graph, world.settings.links
         assert graph is not None
         assert links is not None
-        self.world, self.clock, self.graph, self.links = world, clock, graph, links
-        self.flat = tuple(links)
-        self.arrival = np.empty(len(graph.source))
-        self.boxes = [Mailbox(clock, i, int(d)) for i, d in enumerate(graph.degree)]
+        self.world, self.clock, self.changing = world, clock, world.settings.changing
+        self._lay(graph, links)
+        self.boxes: list[Any] = [Mailbox(clock, i, int(d)) for i, d in enumerate(graph.degree)]
+        if self.changing is not None:
+            self.boxes = [Meetings(i, self.changing) for i in range(graph.agents)]
         self.sent = np.zeros(graph.agents, np.int64)
         self.waits = Waits()
         self.ports: Ports | None = None  # one at each agent, where messages share bandwidth
         if links.contention:
             self.ports = Ports(world, clock, links, graph.source.tolist(), UPLINK)
 
+    def _lay(self, graph: Graph, links: Links) -> None:
+        """Send along the links of `graph` from now on."""
+        self.graph, self.links, self.flat = graph, links, tuple(links)
+        self.arrival = np.empty(len(graph.source))
+
     def send(self, us: Cohort, payload: Array, bits: Int, silent: NDArray[np.bool_]) -> None:
         """Schedule the arrival of one message per link of the agent."""
         if us.gone[0]:
             return
         i = int(us.who[0])
+        if self.changing is not None:
+            self._lay(*self.changing.at(us.turn))
         edges = self.graph.out_links[self.graph.outgoing[i] : self.graph.outgoing[i + 1]]
         self.sent[i] += 1
-        if self.boxes[i].last.shape[1] == 0:
-            self.boxes[i].last = np.zeros((len(self.boxes[i].letters), payload.shape[1]))
+        self.boxes[i].widen(payload.shape[1])
         letter, last = None if silent[0] else payload[0].copy(), bool(us.leaving[0])
         receive = partial(self._receive, int(self.sent[i]), letter, last)
+        if self.changing is not None:
+            receive = partial(self._meet, self.graph, us.turn, letter)
         if self.ports is None:
             served = self._carry(us, bits, silent, edges, receive)
         else:
@@ -116,6 +132,10 @@ class Post:
         """A message arrives on link e."""
         target = self.graph.target[e]
         self.boxes[target].put(int(e - self.graph.incoming[target]), number, letter, last)
+
+    def _meet(self, graph: Graph, turn: int, letter: Array, e: int) -> None:
+        """A message of turn `turn` arrives on link e of its graph."""
+        self.boxes[graph.target[e]].put(turn, int(graph.source[e]), letter)
 
     def _carry(
         self, us: Cohort, bits: Int, silent: NDArray[np.bool_], edges: Int, receive: Any
@@ -145,8 +165,9 @@ class Post:
     def known(self, us: Cohort, values: Array) -> Heard:
         """The agent's neighbours have announced their rows of values (agents, dim)."""
         box = self.boxes[int(us.who[0])]
-        links = slice(self.graph.incoming[box.agent], self.graph.incoming[box.agent + 1])
-        box.last = np.ascontiguousarray(values[self.graph.source[links]])
+        graph = self.graph if self.changing is None else self.changing.at(us.turn)[0]
+        links = slice(graph.incoming[box.agent], graph.incoming[box.agent + 1])
+        box.last = np.ascontiguousarray(values[graph.source[links]])
         return _heard(box, np.ones(len(box.last), bool))
 
 
@@ -221,7 +242,7 @@ class Agent:
         i, round_ = int(self.us.who[0]), int(self.us.round[0])
         box, begin = self.post.boxes[i], float(self.clock.now)
         self.gathered += 1
-        number = self.gathered
+        number = self.gathered if self.post.changing is None else self.us.turn
         self.device.waiting = self.forgets
         try:
             if not request.newest and not box.has(number):

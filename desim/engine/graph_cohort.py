@@ -15,8 +15,9 @@ from desim.engine.requests import Array, Compute, Gather, Heard
 from desim.engine.waits import Waits
 from desim.engine.world import World
 from desim.kernels.neighbourhood import first_factors, send_all, wait_all, work_all
-from desim.kernels.network import broadcast, close_all, close_within, log_each
+from desim.kernels.network import Links, broadcast, close_all, close_within, log_each
 from desim.kernels.record import DISTANT, Kind
+from desim.network.topology import Graph
 
 Int = NDArray[np.int64]
 
@@ -28,12 +29,8 @@ class Wires:
         graph, links = world.settings.graph, world.settings.links
         assert graph is not None
         assert links is not None
-        self.world, self.graph, self.links = world, graph, links
-        self.flat = tuple(links)
-        self.everything = np.ones(len(graph.source), bool)
-        self.degree = graph.degree.astype(float)
-        self.arrival = np.empty(len(graph.source))
-        self.plain, self.factor = links.plain, np.empty(len(graph.source))
+        self.world, self.changing = world, world.settings.changing
+        self._lay(graph, links)
         self.delivered = np.empty(graph.agents, np.int64)
         self.nothing = np.full(graph.agents, -1, np.int64)
         self.sent: Array = np.empty((0, 0))
@@ -48,8 +45,18 @@ class Wires:
         self.gone = np.zeros(len(graph.degree), bool)  # agents that have sent their last message
         self.farewell = np.full(len(graph.source), np.inf)  # when that arrives (links,) s
 
+    def _lay(self, graph: Graph, links: Links) -> None:
+        """Send and hear along the links of `graph` from now on."""
+        self.graph, self.links, self.flat = graph, links, tuple(links)
+        self.everything = np.ones(len(graph.source), bool)
+        self.degree = graph.degree.astype(float)
+        self.arrival = np.empty(len(graph.source))
+        self.plain, self.factor = links.plain, np.empty(len(graph.source))
+
     def send(self, us: Cohort, payload: Array, bits: Int, silent: NDArray[np.bool_]) -> None:
         """Put one message per link on its way; nothing leaves an agent that is past the end."""
+        if self.changing is not None:
+            self._lay(*self.changing.at(us.turn))
         self._transmit(us, bits, silent)
         us.served(self.delivered)
         self._part(us)

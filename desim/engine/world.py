@@ -13,6 +13,7 @@ from desim.errors import RunError
 from desim.kernels.network import Links
 from desim.kernels.speed import Speeds
 from desim.log.rows import LEVELS, EventLog
+from desim.network.changing import Changing
 from desim.network.churn import Churn
 from desim.network.topology import Graph
 from desim.participation import Participation
@@ -67,7 +68,8 @@ class Settings:
     rounds and horizon (s) may be inf; targets: stop once any metric <= its value (accuracy: >=).
     met: the target whose time the horizon is; noise_seed: of the noise alone, by default the seed.
     budget: what privacy may cost each agent; over: why it stops everybody at the horizon. log: the
-    level of the log, all, messages or rounds.
+    level of the log, all, messages or rounds. changing: the graphs of all rounds, of which graph
+    and links are the first.
     """
 
     seed: int
@@ -82,6 +84,7 @@ class Settings:
     met: tuple[str, float] | None = None
     graph: Graph | None = None
     links: Links | None = None
+    changing: Changing | None = None
     uplinks: Links | None = None
     downlinks: Links | None = None
     churn: Churn | None = None

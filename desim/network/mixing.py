@@ -22,6 +22,8 @@ def mixing_matrix(
             key = "mixing" if kind else "kappa"
             raise InputError(f"algorithm.{key}: found on a star; allowed: on a graph of agents")
         return np.full((agents, agents), 1.0 / agents)
+    if not len(graph.source):
+        return np.eye(agents)
     if not graph.symmetric:
         return _directed(graph, kind, kappa)
     if kind == "metropolis" and kappa:

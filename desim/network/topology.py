@@ -19,6 +19,8 @@ else:
     nx = Later("networkx")
 
 Int = NDArray[np.int64]
+Edges = list[tuple[int, int]]
+TURN = 3  # sub-counter of the draws of graphs of single rounds, apart from those of traces
 
 
 @dataclass(frozen=True)
@@ -60,11 +62,16 @@ class Graph:
 
 
 def from_edges(
-    agents: int, edges: Iterable[tuple[int, int]], where: str, directed: bool = False
+    agents: int,
+    edges: Iterable[tuple[int, int]],
+    where: str,
+    directed: bool = False,
+    connected: bool = True,
 ) -> Graph:
     """Build a Graph; raise InputError for loops, agents out of range or a disconnected graph.
 
     directed: an edge (i, j) goes from i to j only, and everybody must reach everybody along them.
+    connected: whether that is asked for.
     """
     named = np.array(list(edges), np.int64).reshape(-1, 2)
     pairs = np.unique(named if directed else np.sort(named, axis=1), axis=0)
@@ -74,16 +81,8 @@ def from_edges(
         if i == j:
             raise InputError([f"{where}: edge [{i}, {j}] is a loop; allowed: two different agents"])
         raise InputError([f"{where}: edge [{i}, {j}] names an agent outside 0..{agents - 1}"])
-    part = _strong_parts(agents, pairs) if directed else _parts(agents, pairs)
-    roots, size = np.unique(part, return_counts=True)
-    if len(roots) > 1:
-        lonely = np.flatnonzero(part == roots[np.argmin(size)])[:5].tolist()
-        raise InputError(
-            [
-                f"{where}: the graph is disconnected ({len(roots)} parts; agents {lonely} cannot "
-                "reach the others); allowed: a connected graph"
-            ]
-        )
+    if connected:
+        _reach(_strong_parts(agents, pairs) if directed else _parts(agents, pairs), where)
     both = pairs[:, ::-1] if directed else np.concatenate([pairs, pairs[:, ::-1]])
     both = both[np.lexsort((both[:, 1], both[:, 0]))]
     target, source = both[:, 0].copy(), both[:, 1].copy()
@@ -97,6 +96,19 @@ def from_edges(
         np.searchsorted(source[out_links], ends),
         out_links,
     )
+
+
+def _reach(part: Int, where: str) -> None:
+    """Raise InputError if the agents are in more than one part (agents,)."""
+    roots, size = np.unique(part, return_counts=True)
+    if len(roots) > 1:
+        lonely = np.flatnonzero(part == roots[np.argmin(size)])[:5].tolist()
+        raise InputError(
+            [
+                f"{where}: the graph is disconnected ({len(roots)} parts; agents {lonely} cannot "
+                "reach the others); allowed: a connected graph"
+            ]
+        )
 
 
 def _parts(agents: int, pairs: Int) -> Int:
@@ -123,7 +135,7 @@ def _strong_parts(agents: int, pairs: Int) -> Int:
     return part
 
 
-def read_graphml(path: Path) -> tuple[int, list[tuple[int, int]]]:
+def read_graphml(path: Path) -> tuple[int, Edges]:
     """Return (agents, edges) of a GraphML file; agents are numbered in the file's node order."""
     try:
         graph = nx.read_graphml(path)
@@ -137,7 +149,7 @@ def read_graphml(path: Path) -> tuple[int, list[tuple[int, int]]]:
     return len(number), [(number[a], number[b]) for a, b in graph.edges if a != b]
 
 
-def generate(kind: str, value: object, agents: int, seed: int) -> list[tuple[int, int]]:
+def generate(kind: str, value: object, agents: int, seed: int) -> Edges:
     """Return the edges of a generated topology on `agents` agents, from stream LINK of `seed`.
 
     Random graphs are drawn again (up to 100 times) until connected; InputError if none is, or if no
@@ -160,6 +172,16 @@ def generate(kind: str, value: object, agents: int, seed: int) -> list[tuple[int
             "allowed: a connected graph (raise the density)"
         ]
     )
+
+
+def draw_again(kind: str, value: object, agents: int, seed: int, turn: int) -> Edges:
+    """Return the edges of the graph that is drawn for a turn 1, 2, ...; it may be disconnected."""
+    draw = int(keys.integers(seed, Stream.LINK, 2**31 - 1, round=turn, step=TURN)[0])
+    try:
+        return [(int(i), int(j)) for i, j in _draw(kind, value, agents, draw).edges]
+    except nx.NetworkXError as error:
+        text = f"{value} with {agents} agents: {error}"
+        raise InputError([f"network.topology.{kind}: {text}"]) from None
 
 
 def _draw(kind: str, value: object, agents: int, draw: int) -> "nx.Graph":

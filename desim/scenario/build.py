@@ -13,7 +13,8 @@ from desim.engine.world import Settings
 from desim.errors import InputError, refusal
 from desim.fairness import MEASURES, lacking
 from desim.kernels.network import Links
-from desim.network.topology import Graph, from_edges, generate, read_graphml
+from desim.network.changing import Changing
+from desim.network.topology import Graph, from_edges
 from desim.optimum import centralised_optimum
 from desim.policy import Policy
 from desim.privacy.budget import Budget
@@ -25,6 +26,7 @@ from desim.scenario.check import located
 from desim.scenario.conditions import Conditions
 from desim.scenario.data_section import Npz
 from desim.scenario.initial import initial
+from desim.scenario.layout import Layout
 from desim.scenario.schema import Scenario
 
 Array = NDArray[np.float64]
@@ -46,21 +48,20 @@ def build(scenario: Scenario, problem: Problem | None = None) -> Simulation:
 def _build(scenario: Scenario, known: Problem | None) -> Simulation:
     seed, method = scenario.seed, scenario.algorithm.method
     kind = method.kind_on(scenario.network.topology.kind)
-    edges = _edges(scenario) if kind == "graph" else None
+    layout = Layout(scenario) if kind == "graph" else None
     problem, merged = known, list[str]()
     if problem is None:
-        problem, merged = _problem(scenario, None if edges is None else edges[0])
+        problem, merged = _problem(scenario, None if layout is None else layout.told)
     n, noise = problem.agents, noise_of(scenario)
     _check(scenario, problem, noise)
     everybody, hub, conditions = np.arange(n), np.full(n, -1), Conditions(scenario, n)
     graph: Graph | None = None
     links: Links | None = None
-    if kind == "graph":
+    changing: Changing | None = None
+    if layout is not None:
         if n < 2:
             raise InputError(f"problem.agents: {refusal(n, 'at least 2, to make a graph')}")
-        pairs = edges[1] if edges else _generated(scenario, n)
-        graph = from_edges(n, pairs, "network.topology", scenario.network.topology.directed)
-        links = conditions.links(graph.source, graph.target)
+        graph, links, changing = layout.laid(n, conditions)
     if kind == "central":
         graph = from_edges(1, [], "network.topology")
         links = conditions.links(graph.source, graph.target)
@@ -78,6 +79,7 @@ def _build(scenario: Scenario, known: Problem | None) -> Simulation:
         targets=targets,
         graph=graph,
         links=links,
+        changing=changing,
         uplinks=conditions.links(everybody, hub, "uplink") if star else None,
         downlinks=conditions.links(hub, everybody, "downlink") if star else None,
         churn=conditions.churn(),
@@ -150,26 +152,6 @@ def _problem(scenario: Scenario, nodes: int | None) -> tuple[Problem, list[str]]
             "network.topology"
         )
     return problem, merged
-
-
-def _edges(scenario: Scenario) -> tuple[int | None, list[tuple[int, int]]] | None:
-    """Agents and edges where the topology says them itself."""
-    topology = scenario.network.topology
-    if topology.kind == "graph":
-        return read_graphml(topology.value)
-    if topology.kind == "edges":
-        pairs = [(int(i), int(j)) for i, j in topology.value]
-        named = max(max(pair) for pair in pairs) + 1
-        return max(named, scenario.problem.agents or 0), pairs
-    if topology.kind == "grid":
-        rows, columns = topology.value
-        return rows * columns, generate("grid", (rows, columns), rows * columns, scenario.seed)
-    return None
-
-
-def _generated(scenario: Scenario, agents: int) -> list[tuple[int, int]]:
-    topology = scenario.network.topology
-    return generate(topology.kind, topology.value, agents, scenario.seed)
 
 
 def _budget(scenario: Scenario) -> Budget | None:

@@ -10,7 +10,7 @@ from desim.errors import InputError
 from desim.kernels.network import FAIR, FIFO, NONE, Links
 from desim.kernels.speed import Speeds
 from desim.network.churn import Churn, daily, renewal, state_traces, traced
-from desim.network.latencies import latencies, sites
+from desim.network.latencies import Latencies, latencies, sites
 from desim.network.links import Differing, LinkModel, make_links
 from desim.network.traces import RateTraces, rate_traces
 from desim.participation import (
@@ -35,6 +35,7 @@ class Conditions:
     def __init__(self, scenario: Scenario, agents: int) -> None:
         self.scenario, self.agents = scenario, agents
         self.read: dict[str, RateTraces] = {}  # by what a scenario writes: up and down may agree
+        self.latencies: Latencies | None = None
 
     def speeds(self) -> Speeds:
         """How fast the agents compute."""
@@ -68,7 +69,7 @@ class Conditions:
         )
         if trace.order == "measured" and trace.end == "error":
             lasts = f"{found.shortest} rounds"
-            _outlives(rounds is None or rounds > found.shortest, "compute.speed", lasts, "rounds")
+            outlives(rounds is None or rounds > found.shortest, "compute.speed", lasts, "rounds")
         return found
 
     def _paces(self, trace: SpeedTrace) -> RateTraces:
@@ -99,7 +100,7 @@ class Conditions:
                 where, rounds = "participation.trace", self.scenario.stop.rounds
                 sets = recorded(chosen.value, agents, where)
                 ends = rounds is None or rounds > len(sets)
-                _outlives(ends and chosen.end == "error", where, f"{len(sets)} rounds", "rounds")
+                outlives(ends and chosen.end == "error", where, f"{len(sets)} rounds", "rounds")
                 return Schedule(sets, chosen.end == "loop")
         return Everybody(agents)
 
@@ -131,7 +132,7 @@ class Conditions:
         horizon = self.scenario.stop.time
         if end == "error":
             ends = horizon is None or horizon > found.shortest
-            _outlives(ends, where, f"{found.shortest:.6g} s", "time")
+            outlives(ends, where, f"{found.shortest:.6g} s", "time")
 
     def links(self, source: Int, target: Int, which: str = "link") -> Links:
         """The links source[e] -> target[e] (-1: coordinator); which: link, uplink or downlink."""
@@ -195,13 +196,17 @@ class Conditions:
             raise InputError(f"{text}; allowed: leave it out")
         unit = None if matrix.unit is None else scale(matrix.unit, units.seconds)
         share = 0.5 if matrix.measured == "round-trip" else 1.0
-        found = latencies(matrix.file, matrix.field, matrix.slice, unit, share, matrix.missing)
+        if self.latencies is None:  # the file is read once
+            self.latencies = latencies(
+                matrix.file, matrix.field, matrix.slice, unit, share, matrix.missing
+            )
+        found = self.latencies
         have, seed = len(found.seconds), self.scenario.seed
         at = sites(matrix.places, matrix.coordinator, star, self.agents, have, seed)
         return found.between(at[source], at[target])
 
 
-def _outlives(ends: bool, where: str, lasts: str, stop: str) -> None:
+def outlives(ends: bool, where: str, lasts: str, stop: str) -> None:
     """Raise InputError if a trace ends before the run does, or may do so."""
     if ends:
         text = f"the shortest trace lasts {lasts}, the run may last longer"

@@ -10,7 +10,14 @@ from typing import Any
 from desim.fields import Local
 from desim.scenario.data_section import Npz, Synthetic
 from desim.scenario.device_consistency import churn_fits, memory_fits, paces_fit
-from desim.scenario.link_consistency import contention_fits, differing_fit, losses_fit, medium_fits
+from desim.scenario.link_consistency import (
+    contention_fits,
+    differing_fit,
+    losses_fit,
+    medium_fits,
+    meetings_fit,
+    rounds_alike,
+)
 from desim.scenario.link_section import LinkChange
 from desim.scenario.method_section import Algorithm, Participation, Policy
 from desim.scenario.model_consistency import models_fit, optimum_exists, steps_known
@@ -73,6 +80,12 @@ def topology_fits(algorithm: Algorithm, network: Network) -> Found:
     if kind == "central" and topology.kind != "star":
         text = f"found {topology.kind}, but {name} is a method for one agent, which has no network"
         yield ("network", "topology"), f"{text}; allowed: leave it out"
+    if kind == "graph" and topology.per_round and not algorithm.method.changing:
+        text = f"found another graph in every round, but the agents of {name} keep "
+        allowed = "one graph, or links that come and go in time, for which messages wait"
+        key = "redraw" if topology.redraw else topology.kind
+        text += algorithm.method.keeping
+        yield ("network", "topology", key), f"{text}; allowed with it: {allowed}"
     if topology.directed and not algorithm.method.directed:
         text = f"found directed, but the agents of {name} need answers from those they tell"
         yield ("network", "topology", "directed"), f"{text}; allowed: undirected, or dsgd, q-dpsgd"
@@ -88,7 +101,7 @@ def topology_fits(algorithm: Algorithm, network: Network) -> Found:
 def agents_known(problem: Problem, algorithm: Algorithm, network: Network) -> Found:
     """Something has to say how many agents there are."""
     told = isinstance(problem.data, Npz) or problem.partition.kind == "by" or problem.sizes
-    drawn = network.topology.kind in ("edges", "grid", "graph")
+    drawn = network.topology.kind in ("edges", "grid", "graph", "switching", "contacts")
     central = algorithm.method.kind == "central"
     graph = algorithm.method.kind_on(network.topology.kind) == "graph"
     drawn = drawn or (graph and "topology" not in network.model_fields_set)  # missing or wrong
@@ -123,10 +136,13 @@ def graph_fits_agents(problem: Problem, network: Network) -> Found:
     if kind == "random_tree_plus" and not agents - 1 <= value <= agents * (agents - 1) // 2:
         bounds = f"{agents - 1} to {agents * (agents - 1) // 2}"
         yield (*place, kind), f"found {value} edges; allowed with {agents} agents: {bounds}"
-    for index, edge in enumerate(value if kind == "edges" else ()):
-        if max(edge) >= agents:
-            text = f"found agent {max(edge)} in {list(edge)}; allowed: 0 to {agents - 1}"
-            yield (*place, "edges", index), text
+    turns = value if kind == "switching" else [value] if kind == "edges" else []
+    for turn, edges in enumerate(turns):
+        for index, edge in enumerate(edges):
+            if max(edge) >= agents:
+                text = f"found agent {max(edge)} in {list(edge)}; allowed: 0 to {agents - 1}"
+                within = (turn, index) if kind == "switching" else (index,)
+                yield (*place, kind, *within), text
 
 
 def invitations_fit(problem: Problem, participation: Participation) -> Found:
@@ -251,6 +267,8 @@ CHECKS: tuple[Callable[..., Any], ...] = (
     contention_fits,
     medium_fits,
     differing_fit,
+    meetings_fit,
+    rounds_alike,
     participation_fits,
     topology_fits,
     agents_known,

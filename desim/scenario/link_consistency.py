@@ -7,6 +7,7 @@ from desim.scenario import registry
 from desim.scenario.link_section import Link
 from desim.scenario.method_section import Algorithm, Policy
 from desim.scenario.network_section import Network
+from desim.scenario.privacy_section import Privacy
 
 Found = Iterator[tuple[tuple[str | int, ...], str]]
 SIDES = {"coordinator": ("uplink", "downlink"), "graph": ("link",)}
@@ -64,3 +65,29 @@ def differing_fit(algorithm: Algorithm, network: Network) -> Found:
         if one.bandwidth is not None and traced:
             text = f"found beside a trace in network.{traced[0]}.bandwidth"
             yield (*place, "bandwidth"), f"{text}; allowed: beside a value or a distribution"
+
+
+def meetings_fit(network: Network) -> Found:
+    """What waits for its link to come would hold up all that shares a port with it."""
+    topology = network.topology
+    if not (topology.timed or topology.per_round):
+        return
+    how = "changes in time" if topology.timed else "changes from round to round"
+    for key in ("contention", "medium"):
+        found = network.shared("link") if key == "contention" else network.medium
+        if found in ("fifo", "fair") or (found == "shared" and topology.timed):
+            allowed = "none" if key == "contention" else "links"
+            text = f"found {found} on a graph that {how}; allowed with it: {allowed}"
+            yield ("network", key), text
+
+
+def rounds_alike(policy: Policy, network: Network, privacy: Privacy | None) -> Found:
+    """Neighbours of one round must all be heard in it: they may not meet again."""
+    if not network.topology.per_round:
+        return
+    why = "on a graph that changes from round to round, where nobody waits for older messages"
+    if policy.kind != "all":
+        yield ("policy",), f"found {policy.kind} {why}; allowed with it: all"
+    if privacy is not None and privacy.budget is not None:
+        text = "found on a graph that changes from round to round, where agents cannot retire"
+        yield ("privacy", "budget"), f"{text}; allowed: leave it out"

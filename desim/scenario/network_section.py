@@ -1,81 +1,12 @@
 """The section `network`: the graph, and what a message meets."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import BeforeValidator
-
-from desim.errors import refusal
-from desim.fields import (
-    Count,
-    File,
-    Flag,
-    Form,
-    Several,
-    Share,
-    Strict,
-)
-from desim.fields.numbers import number, whole
+from desim.fields import Several, Strict
 from desim.scenario.link_section import Contention, Link, LinkChange, LinkOf
 from desim.scenario.measured_section import LatencyMatrix
-
-
-def _pair(value: object, allowed: str) -> list[Any] | tuple[Any, ...]:
-    if isinstance(value, list | tuple) and len(value) == 2:
-        return value
-    raise ValueError(refusal(value, allowed))
-
-
-def _grid(value: object) -> object:
-    rows, columns = _pair(value, "[rows, columns]")
-    return whole(rows, 1), whole(columns, 1)
-
-
-def _small_world(value: object) -> object:
-    near, share = _pair(value, "[neighbours, share of rewired edges]")
-    return whole(near, 2), number(share, "a fraction from 0 to 1", lambda p: 0 <= p <= 1)
-
-
-def _edge(value: object) -> object:
-    first, second = (whole(end, 0) for end in _pair(value, "[agent, agent]"))
-    if first == second:
-        raise ValueError(refusal(value, "an edge between two different agents"))
-    return first, second
-
-
-Edge = Annotated[tuple[int, int], BeforeValidator(_edge)]
-
-
-class Topology(Form):
-    """Who can talk to whom."""
-
-    words = ("star", "ring", "complete", "path")
-    modifiers = ("directed",)
-
-    grid: Annotated[tuple[int, int], BeforeValidator(_grid)] | None = None
-    """[rows, columns]"""
-    regular: Count | None = None
-    """random graph in which every agent has this many neighbours"""
-    erdos_renyi: Share | None = None
-    """random graph: probability of each edge"""
-    small_world: Annotated[tuple[int, float], BeforeValidator(_small_world)] | None = None
-    """[neighbours on a ring, share of rewired edges] (Watts and Strogatz)"""
-    edges: Several[Edge] | None = None
-    """list of edges [agent, agent]"""
-    random_tree_plus: Count | None = None
-    """random tree with random extra edges, up to this many edges in all"""
-    graph: File | None = None
-    """GraphML file"""
-    directed: Flag = False
-    """edges, graph: an edge [i, j] carries messages from i to j only"""
-
-    @classmethod
-    def mapping(cls, data: object) -> Mapping[str, Any]:
-        """What was written; only edges that are listed have a direction."""
-        found = super().mapping(data)
-        if found.get("directed") and not {"edges", "graph"} & set(found):
-            raise ValueError("found directed; allowed: with edges and graph")
-        return found
+from desim.scenario.topology_section import Topology
 
 
 class Network(Strict):

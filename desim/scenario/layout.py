@@ -1,0 +1,91 @@
+"""From `network.topology` to the graph of agents: one for the run, or one for every round."""
+
+from functools import partial
+
+from desim.kernels.network import Links
+from desim.network.changing import Changing, Listed, Redrawn
+from desim.network.contacts import Contacts, recorded, switched
+from desim.network.topology import Edges, Graph, from_edges, generate, read_graphml
+from desim.scenario.conditions import Conditions, outlives
+from desim.scenario.schema import Scenario
+
+WHERE = "network.topology"
+
+
+class Layout:
+    """Who can talk to whom; told: how many agents that takes, None where it does not say."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.scenario, self.topology = scenario, scenario.network.topology
+        self.edges: Edges | None = None
+        self.contacts: Contacts | None = None
+        self.told: int | None = None
+        topology, told = self.topology, 0
+        if topology.kind == "graph":
+            self.told, self.edges = read_graphml(topology.value)
+            return
+        if topology.kind == "grid":
+            rows, columns = topology.value
+            self.told = rows * columns
+            return
+        if topology.kind == "contacts":
+            self.contacts = recorded(topology.value, f"{WHERE}.contacts")
+            self.edges = self.contacts.edges
+        elif topology.kind == "switching":
+            self.edges = [(int(i), int(j)) for edges in topology.value for i, j in edges]
+            if topology.timed:
+                self.contacts = switched(topology.value, topology.every, self._directed)
+        elif topology.kind == "edges":
+            self.edges = [(int(i), int(j)) for i, j in topology.value]
+        if self.edges is not None:
+            told = max(max(pair) for pair in self.edges) + 1
+            self.told = max(told, scenario.problem.agents or 0)
+
+    @property
+    def _directed(self) -> bool:
+        return bool(self.topology.directed)
+
+    def laid(self, agents: int, conditions: Conditions) -> tuple[Graph, Links, Changing | None]:
+        """Graph and links of `agents` agents, of the first round where they change by rounds.
+
+        InputError where they are disconnected, all rounds together, or do not fit the agents.
+        """
+        topology = self.topology
+        if topology.redraw == "round":
+            redrawn = Redrawn(topology.kind, topology.value, agents, self.scenario.seed)
+            return self._changing(redrawn, conditions)
+        edges = self.edges
+        if edges is None:
+            edges = generate(topology.kind, topology.value, agents, self.scenario.seed)
+        graph = from_edges(agents, edges, WHERE, self._directed)
+        if topology.per_round:
+            return self._changing(self._listed(agents), conditions)
+        links = conditions.links(graph.source, graph.target)
+        if self.contacts is not None:
+            self._lasts(self.contacts.lap)
+            links = self.contacts.along(links)
+        return graph, links, None
+
+    def _listed(self, agents: int) -> Listed:
+        """The graphs of rounds, in turn."""
+        turns, lasting = self.topology.switching, self.topology.lasting
+        if self.contacts is not None:
+            assert self.topology.round is not None
+            turns, lasting = self.contacts.slots(self.topology.round), 1
+            rounds = self.scenario.stop.rounds
+            ends = self.topology.end == "error" and (rounds is None or rounds > len(turns))
+            outlives(ends, f"{WHERE}.contacts", f"{len(turns)} rounds", "rounds")
+        assert turns is not None
+        make = partial(from_edges, agents, where=WHERE, directed=self._directed, connected=False)
+        return Listed([make(edges=edges) for edges in turns], lasting)
+
+    def _changing(
+        self, turns: Listed | Redrawn, conditions: Conditions
+    ) -> tuple[Graph, Links, Changing]:
+        changing = Changing(turns, lambda graph: conditions.links(graph.source, graph.target))
+        return *changing.at(1), changing
+
+    def _lasts(self, lap: float) -> None:
+        horizon = self.scenario.stop.time
+        ends = self.topology.end == "error" and (horizon is None or horizon > lap)
+        outlives(ends, f"{WHERE}.contacts", f"{lap:.6g} s", "time")
