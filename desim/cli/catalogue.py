@@ -51,7 +51,7 @@ def regularizers() -> Entries:
 
 def topologies() -> Entries:
     """Graphs."""
-    from desim.scenario.network_section import Topology
+    from desim.scenario.topology_section import Topology
 
     return _alternatives(Topology)
 

@@ -133,8 +133,9 @@ class Post:
         target = self.graph.target[e]
         self.boxes[target].put(int(e - self.graph.incoming[target]), number, letter, last)
 
-    def _meet(self, graph: Graph, turn: int, letter: Array, e: int) -> None:
+    def _meet(self, graph: Graph, turn: int, letter: Array | None, e: int) -> None:
         """A message of turn `turn` arrives on link e of its graph."""
+        assert letter is not None  # with policy all everybody has something to say
         self.boxes[graph.target[e]].put(turn, int(graph.source[e]), letter)
 
     def _carry(

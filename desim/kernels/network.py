@@ -3,7 +3,8 @@
 An attempt to send `bits` that begins at t s arrives at t + latency * jitter + the time that the
 bits take to leave, or is lost, by what the link loses at t. A lost one is repeated `timeout` later,
 the next time after `timeout * backoff`, and so on; the sender never repeats what was not lost. The
-number of attempts until one arrives is geometric where losses are independent.
+number of attempts until one arrives is geometric where losses are independent. Where receivers miss
+what comes while they are down, an attempt is lost, too, that would arrive at such a time.
 """
 
 from typing import NamedTuple
@@ -14,6 +15,7 @@ from desim.distributions import sample
 from desim.jit import lean_inline, lean_kernel
 from desim.kernels.bursts import in_burst
 from desim.kernels.fluid import fluid, sent_by
+from desim.kernels.phases import ALWAYS, Calendar, presence
 from desim.kernels.record import UPLINK, Kind, Rows, write
 from desim.keys import Stream, address, counter, uniform
 
@@ -36,7 +38,8 @@ class Links(NamedTuple):
     samples (3, n): time s since the trace's first sample, bit/s from then on, bits by then; a
     trace's last column is its end, after which it starts again (loops) or keeps its last rate.
     once: an attempt of a sender reaches all its neighbours that lack the message, as radio does.
-    contention: NONE, FIFO or FAIR, how the messages of a port share its bandwidth.
+    contention: NONE, FIFO or FAIR, how the messages of a port share its bandwidth. receivers: when
+    agents are up that miss what arrives while they are down; of no agent where messages wait.
     """
 
     seed: np.uint64
@@ -53,11 +56,12 @@ class Links(NamedTuple):
     loops: bool
     once: bool = False
     contention: int = NONE
+    receivers: Calendar = ALWAYS
 
     @property
     def lossy(self) -> bool:
         """Whether messages may be lost."""
-        return max(self.loss) > 0.0
+        return max(self.loss) > 0.0 or len(self.receivers.starts) > 0
 
     @property
     def rows(self) -> int:
@@ -93,6 +97,15 @@ def trial(links, e, begin, round_, exchange, attempt):
 
 
 @lean_inline
+def missed(links, e, arrival):
+    """Whether nobody is there to take what arrives on link e at `arrival` s."""
+    target = links.ends[1, e]
+    if target >= links.receivers.starts.shape[0] or target < 0 or arrival == np.inf:
+        return False
+    return not presence(links.receivers, target, arrival)[0]
+
+
+@lean_inline
 def passage(links, e, time, round_, exchange, bits, paid, release, side, log, rows):
     """Send one message on link e at `time`; return its arrival s (inf: lost), and the attempts.
 
@@ -107,6 +120,7 @@ def passage(links, e, time, round_, exchange, bits, paid, release, side, log, ro
         wire = time_on_wire(links, e, begin, bits)
         delay = latency + wire
         arrival = begin + delay
+        lost = lost or missed(links, e, arrival)
         if log:
             kind, counted = LOST if lost else DELIVER, size if attempt >= paid else 0
             write(rows, SEND, side, source, target, round_, counted, release, begin, wire, attempt)

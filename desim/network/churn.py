@@ -20,7 +20,10 @@ NEVER: Law = (0, 1.0, 0.0)
 
 @dataclass(frozen=True)
 class Churn:
-    """When agents are up; forgets: one that leaves loses its state. Messages wait for it."""
+    """When agents are up; forgets: one that leaves loses its state.
+
+    What comes while an agent is down waits for it, unless links say that it misses that.
+    """
 
     calendar: Calendar
     forgets: bool = False

@@ -1,5 +1,7 @@
 """Links and devices as a scenario describes them; files of measurements are read here."""
 
+from functools import cached_property
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -8,6 +10,7 @@ from desim.compute import NOTHING, Drawn, MeasuredSpeeds, Slowness, measured_spe
 from desim.distributions import Distribution
 from desim.errors import InputError
 from desim.kernels.network import FAIR, FIFO, NONE, Links
+from desim.kernels.phases import Calendar
 from desim.kernels.speed import Speeds
 from desim.network.churn import Churn, daily, renewal, state_traces, traced
 from desim.network.latencies import Latencies, latencies, sites
@@ -106,26 +109,29 @@ class Conditions:
 
     def churn(self) -> Churn | None:
         """When agents are away, and what that costs them."""
+        said, calendar = self.scenario.churn, self._calendar
+        return None if said is None or calendar is None else Churn(calendar, said.memory == "lost")
+
+    @cached_property
+    def _calendar(self) -> Calendar | None:
         said, agents, seed = self.scenario.churn, self.agents, self.scenario.seed
         if said is None:
             return None
         if said.up is not None and said.down is not None:
-            calendar = renewal(said.up, said.down, agents, seed)
-        elif said.daily is not None:
-            calendar = daily(said.daily.up, said.daily.start, said.daily.day, agents, seed)
-        else:
-            assert said.trace is not None
-            states = state_traces(
-                said.trace,
-                said.field or (),
-                loops=said.end == "loop",
-                shuffled=said.assign == "random",
-                shifted=said.offset == "random",
-                where="churn.trace",
-            )
-            self._lasts(states, str(said.end), "churn.trace")
-            calendar = traced(states, agents, seed)
-        return Churn(calendar, said.memory == "lost")
+            return renewal(said.up, said.down, agents, seed)
+        if said.daily is not None:
+            return daily(said.daily.up, said.daily.start, said.daily.day, agents, seed)
+        assert said.trace is not None
+        states = state_traces(
+            said.trace,
+            said.field or (),
+            loops=said.end == "loop",
+            shuffled=said.assign == "random",
+            shifted=said.offset == "random",
+            where="churn.trace",
+        )
+        self._lasts(states, str(said.end), "churn.trace")
+        return traced(states, agents, seed)
 
     def _lasts(self, found: RateTraces, end: str, where: str) -> None:
         """Raise InputError if a trace may not end and does so before the run."""
@@ -154,7 +160,12 @@ class Conditions:
         )
         star = which != "link"
         measured = self._measured(source, target, star)
-        return make_links(model, source, target, seed, measured, self._differing())
+        made = make_links(model, source, target, seed, measured, self._differing())
+        calendar, said = self._calendar, self.scenario.churn
+        if calendar is None or said is None or said.messages == "queued":
+            return made
+        own = np.zeros_like(calendar.memory)  # questions about arrivals are ahead of the clock
+        return made._replace(receivers=calendar._replace(memory=own))
 
     def _differing(self) -> list[Differing]:
         """The links that the scenario sets apart; InputError for nodes that there are not."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from desim.fields import Local
 from desim.scenario.data_section import Npz, Synthetic
-from desim.scenario.device_consistency import churn_fits, memory_fits, paces_fit
+from desim.scenario.device_consistency import churn_fits, memory_fits, messages_fit, paces_fit
 from desim.scenario.link_consistency import (
     contention_fits,
     differing_fit,
@@ -290,6 +290,7 @@ CHECKS: tuple[Callable[..., Any], ...] = (
     view_fits,
     churn_fits,
     memory_fits,
+    messages_fit,
     paces_fit,
     steps_fit,
     metrics_fit,

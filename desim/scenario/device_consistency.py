@@ -17,6 +17,17 @@ def churn_fits(churn: Churn | None, engine: str) -> Found:
         yield ("engine",), f"found {engine} with churn; allowed with churn: agents, auto"
 
 
+def messages_fit(algorithm: Algorithm, network: Network, churn: Churn | None) -> Found:
+    """Whether a message is missed is known when it is sent only if nothing holds it up."""
+    if churn is None or churn.messages == "queued":
+        return
+    graph = algorithm.method.kind_on(network.topology.kind) == "graph"
+    shared = network.shared("link" if graph else "downlink")
+    if shared != "none":
+        text = f"found lost with contention {shared}, where messages arrive when others let them"
+        yield ("churn", "messages"), f"{text}; allowed with it: queued"
+
+
 def memory_fits(
     algorithm: Algorithm, policy: Policy, network: Network, churn: Churn | None,
     privacy: Privacy | None,

@@ -93,7 +93,7 @@ class Daily(Strict):
         return self
 
 
-COMMON = ("memory",)
+COMMON = ("memory", "messages")
 OWN = {
     "up": ("up", "down"),
     "trace": ("trace", "field", "assign", "end", "offset"),
@@ -105,7 +105,6 @@ class Churn(Form):
     """Agents that leave and come back: none, or when they are up and down.
 
     A computation in progress is lost when its agent leaves and begun again when it is back.
-    Messages wait for it.
     """
 
     modifiers = ("down", "field", "assign", "end", "offset", *COMMON)
@@ -128,6 +127,9 @@ class Churn(Form):
     """trace, loop: whether agents begin at random places of it; default none"""
     memory: Literal["kept", "lost"] = "kept"
     """what an agent that leaves does with its own state: find it again, or begin anew"""
+    messages: Literal["queued", "lost"] = "queued"
+    """what comes for an agent that is down waits for it, or is lost, as on a link: the sender then
+    sends it again, or does not, as link.on_loss says; what has come before it left waits"""
 
     @classmethod
     def mapping(cls, data: object) -> Mapping[str, Any]:

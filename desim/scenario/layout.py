@@ -1,5 +1,6 @@
 """From `network.topology` to the graph of agents: one for the run, or one for every round."""
 
+from collections.abc import Sequence
 from functools import partial
 
 from desim.kernels.network import Links
@@ -33,7 +34,7 @@ class Layout:
             self.edges = self.contacts.edges
         elif topology.kind == "switching":
             self.edges = [(int(i), int(j)) for edges in topology.value for i, j in edges]
-            if topology.timed:
+            if isinstance(topology.every, float):
                 self.contacts = switched(topology.value, topology.every, self._directed)
         elif topology.kind == "edges":
             self.edges = [(int(i), int(j)) for i, j in topology.value]
@@ -68,14 +69,17 @@ class Layout:
 
     def _listed(self, agents: int) -> Listed:
         """The graphs of rounds, in turn."""
-        turns, lasting = self.topology.switching, self.topology.lasting
+        turns: Sequence[Edges]
+        turns, lasting = (
+            [[*edges] for edges in self.topology.switching or ()],
+            self.topology.lasting,
+        )
         if self.contacts is not None:
             assert self.topology.round is not None
             turns, lasting = self.contacts.slots(self.topology.round), 1
             rounds = self.scenario.stop.rounds
             ends = self.topology.end == "error" and (rounds is None or rounds > len(turns))
             outlives(ends, f"{WHERE}.contacts", f"{len(turns)} rounds", "rounds")
-        assert turns is not None
         make = partial(from_edges, agents, where=WHERE, directed=self._directed, connected=False)
         return Listed([make(edges=edges) for edges in turns], lasting)
 

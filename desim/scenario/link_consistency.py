@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from desim.distributions import Distribution
 from desim.scenario import registry
+from desim.scenario.device_section import Churn
 from desim.scenario.link_section import Link
 from desim.scenario.method_section import Algorithm, Policy
 from desim.scenario.network_section import Network
@@ -13,7 +14,9 @@ Found = Iterator[tuple[tuple[str | int, ...], str]]
 SIDES = {"coordinator": ("uplink", "downlink"), "graph": ("link",)}
 
 
-def losses_fit(algorithm: Algorithm, policy: Policy, network: Network) -> Found:
+def losses_fit(
+    algorithm: Algorithm, policy: Policy, network: Network, churn: Churn | None
+) -> Found:
     """Whoever waits for everybody waits for ever for a message that is dropped.
 
     Methods of plugins may have a deadline of their own.
@@ -23,7 +26,8 @@ def losses_fit(algorithm: Algorithm, policy: Policy, network: Network) -> Found:
     kind = algorithm.method.kind_on(network.topology.kind)
     for which in SIDES.get(kind, ()):
         link: Link = network.along(which)
-        if max(link.losses) > 0 and link.on_loss == "drop":
+        missing = churn is not None and churn.messages == "lost" and which != "uplink"
+        if (missing or max(link.losses) > 0) and link.on_loss == "drop":
             other = "deadline" in algorithm.method.policies
             text = "found drop, but with policy all everybody waits for every message"
             more = ", or policy: {deadline: ...}" if other else ""

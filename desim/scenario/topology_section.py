@@ -10,7 +10,7 @@ from desim.fields import Count, Duration, File, Flag, Form, Several, Share
 from desim.fields.numbers import duration, number, whole
 
 RANDOM = ("regular", "erdos_renyi", "small_world", "random_tree_plus")
-OWN = {  # modifiers of alternatives, and their defaults
+OWN: dict[str, dict[str, object]] = {  # modifiers of alternatives, and their defaults
     "edges": {"directed": False},
     "graph": {"directed": False},
     "switching": {"directed": False, "every": "round"},
@@ -43,9 +43,9 @@ def _edge(value: object) -> object:
 
 
 def _turns(value: object) -> object:
-    lists = isinstance(value, list | tuple) and all(isinstance(v, list | tuple) for v in value)
-    if lists and any(value):  # type: ignore[call-overload]
-        return value
+    if isinstance(value, list | tuple) and any(value):
+        if all(isinstance(edges, list | tuple) for edges in value):
+            return value
     raise ValueError(refusal(value, "lists of edges such as [[[0, 1]], [[1, 2]]]"))
 
 

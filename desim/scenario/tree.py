@@ -12,8 +12,8 @@ from desim.errors import InputError
 from desim.fields.draws import FORMS
 from desim.fields.methods import Decay, Init
 from desim.scenario.method_section import Participation, Policy
-from desim.scenario.network_section import Topology
 from desim.scenario.problem_section import Loss, Partition
+from desim.scenario.topology_section import Topology
 
 Key = str | int
 Place = tuple[Key, ...]
