@@ -69,7 +69,7 @@ STEADY = {"network": {"link": {"latency": "5 ms", "bandwidth": {"uniform": [2e3,
 def test_messages_leave_while_their_link_is_there(trace):
     run = desim.run(scenario({"contacts": trace}, **STEADY))
     assert gaps(run, MET, 0.7).max() < 1e-9
-    always = dict.fromkeys(MET, [(0.0, 0.7)])
+    always = {pair: [(0.0, 0.7)] for pair in MET}
     assert gaps(run, always, 0.7).max() > 0.01
     check_log(run)
 

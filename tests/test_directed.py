@@ -85,5 +85,5 @@ def test_methods_that_need_answers_refuse_directed_graphs():
     with pytest.raises(InputError, match="need answers from those they tell"):
         desim.load(made)
     made["network"]["topology"] = {"regular": 3, "directed": True}
-    with pytest.raises(InputError, match="allowed: with edges and graph"):
+    with pytest.raises(InputError, match="allowed: with edges, graph, switching"):
         desim.load(made)
