@@ -88,6 +88,24 @@ def test_engines_agree_to_the_last_bit(name, topology):
     check_log(cohort)
 
 
+@pytest.mark.parametrize("turns", [[*TURNS, []], [[], *TURNS]])
+def test_in_a_round_without_edges_everybody_steps_alone(turns):
+    runs = [desim.run(scenario(topology={"switching": turns}), overrides={"engine": engine})
+            for engine in ("cohort", "agents")]  # fmt: skip
+    assert differences(*runs) == []
+    assert set(edges_by_round(runs[0])) < set(range(1, ROUNDS + 1))
+
+
+def test_a_transmission_reaches_the_neighbours_of_its_round_at_once():
+    made = scenario(topology={"regular": 3, "redraw": "round"})
+    link = {**made["network"]["link"], "loss": "15 %", "timeout": "60 ms"}
+    made["network"] = {**made["network"], "medium": "shared", "link": link}
+    runs = [desim.run(made, overrides={"engine": engine}) for engine in ("cohort", "agents")]
+    assert differences(*runs) == []
+    sent = runs[0].events[(runs[0].events.kind == "send") & (runs[0].events.value == 0)]
+    assert (sent[sent.bytes > 0].groupby(["agent", "round"]).size() == 1).all()
+
+
 def edges_by_round(run):
     """Edges along which something was sent, by the round of the message."""
     sent = run.events[run.events.kind == "send"]

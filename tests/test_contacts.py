@@ -95,6 +95,14 @@ def test_agents_with_a_deadline_do_not_wait_for_a_link(trace):
     assert (heard.value == 0).any()
 
 
+def test_agents_that_never_wait_go_on_without_a_link(trace):
+    made = scenario({"contacts": trace}, policy="each", stop={"rounds": 40})
+    made["algorithm"] = {"name": "zcdp-nfl", "rho": 0.2, "eta": 1.0}
+    run = desim.run(made)
+    assert (run.status, run.manifest["engine"]) == ("done", "agents")
+    check_log(run)
+
+
 def met(module=contacts, lasting=0.25):
     """Who meets in each quarter of a second, by the module and by a plain loop."""
     spans = np.array([[0.0, 0.3], [0.2, 0.6], [0.5, 0.75], [0.25, 0.5]])
