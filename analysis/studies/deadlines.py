@@ -1,0 +1,217 @@
+"""How long should the coordinator wait, and what becomes of replies that are late?
+
+DESIM_DATA=FOLDER python -m analysis.studies.deadlines [--runs FOLDER]
+
+Plays the study file scenarios/studies/deadlines.yaml: FedAvg and Fed-PLT with deadlines from half a
+second to eight, late replies discarded or carried over, on three kinds of phones.
+"""
+
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import matplotlib
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, NullLocator
+
+import desim
+from analysis.reproductions import page
+from analysis.studies.numbers import RESULTS, SCENARIOS, estimate, number, options, rows, text
+from analysis.studies.standings import Interval
+from desim.plots import COLOURS, STYLE, Axes, save
+from desim.studies.cases import Case
+from desim.studies.study import Study
+
+NAME = "deadlines"
+FILE = SCENARIOS / "deadlines.yaml"
+METHODS = {"fedavg": "FedAvg", "fed-plt": "Fed-PLT"}
+LATE = {"discard": "late replies discarded", "carry": "late replies carried over"}
+TARGET = "accuracy 0.85"
+SHIFTS = (0.94, 0.98, 1.02, 1.06)  # dots of one deadline do not hide each other
+
+
+class Wait(NamedTuple):
+    """How a case waits: for which phones and method; deadline s, inf for all; late replies."""
+
+    phones: str
+    method: str
+    deadline: float
+    late: str
+
+
+def wait(case: Case) -> Wait:
+    """How a case of the study waits."""
+    policy = case.scenario.policy
+    late = "" if policy.kind == "all" else str(policy.late)
+    seconds = float("inf") if policy.kind == "all" else float(policy.value)
+    return Wait(case.name, str(case.values["algorithm"]["name"]), seconds, late)
+
+
+def shortest(made: Study, phones: str, method: str, late: str) -> tuple[Wait, int]:
+    """The deadline of the least median time to the target, and its case."""
+    found = [
+        (estimate(made.summary, case.number, f"time to {TARGET}").median, wait(case), case.number)
+        for case in made.plan.cases
+        if wait(case)[:2] == (phones, method) and wait(case).late == late
+    ]
+    return min(found)[1:]
+
+
+def markdown(made: Study) -> str:
+    """The table of the page: every case."""
+    lines = []
+    for case in made.plan.cases:
+        one = wait(case)
+        waits = f"{one.deadline:g} s, {one.late}" if one.late else "for all"
+        cells = [
+            text(estimate(made.summary, case.number, measure))
+            for measure in (f"time to {TARGET}", f"bytes to {TARGET}", "final accuracy")
+        ]
+        ratio = ""
+        if one.late:
+            ratio = text(estimate(made.comparisons, case.number, f"time to {TARGET}"), 2)
+        lines.append((one.phones, METHODS[one.method], waits, cells[0], ratio, *cells[1:]))
+    heads = ("phones", "method", "waits", "s to 0.85", "of waiting for all", "MB to 0.85",
+             "accuracy at 90 s")  # fmt: skip
+    return page.table(heads, lines)
+
+
+def words(made: Study) -> str:
+    """The best deadline for each kind of phones, and what the shortest one does to accuracy."""
+    lines = []
+    for phones in dict.fromkeys(case.name for case in made.plan.cases):
+        parts = []
+        for method, label in METHODS.items():
+            told = " and ".join(
+                _told(made, *shortest(made, phones, method, late), verb)
+                for late, verb in (("carry", "carrying over"), ("discard", "discarding"))
+            )
+            parts.append(f"{label} takes {told}")
+        lines.append(f"* **{phones.capitalize()}**: {'; '.join(parts)}. {_hurried(made, phones)}")
+    return "\n".join(lines)
+
+
+def _told(made: Study, one: Wait, case: int, verb: str) -> str:
+    ratio = estimate(made.comparisons, case, f"time to {TARGET}")
+    gap = estimate(made.comparisons, case, "final accuracy")
+    return (
+        f"{_times(ratio)} of the time of waiting for all when {verb} at its best deadline of "
+        f"{one.deadline:g} s ({100 * gap.median:+.1f} points at the end)"
+    )
+
+
+def _hurried(made: Study, phones: str) -> str:
+    """What the shortest deadline does to the accuracy at the end."""
+    mine = [case for case in made.plan.cases if case.name == phones]
+    least, parts = min(wait(case).deadline for case in mine), []
+    for case in mine:
+        one = wait(case)
+        if one.deadline == least:
+            gap = 100.0 * estimate(made.comparisons, case.number, "final accuracy").median
+            parts.append(f"{METHODS[one.method]}, {one.late}: {gap:+.1f}")
+    return f"A deadline of {least:g} s, in points at the end: {', '.join(parts)}."
+
+
+def _times(ratio: Interval) -> str:
+    return f"{number(ratio.median, 2)} ({number(ratio.low, 2)} to {number(ratio.high, 2)})"
+
+
+def draw(made: Study, path: Path) -> None:
+    """A column for each kind of phones: what the target takes, and the accuracy at the end."""
+    phones = list(dict.fromkeys(case.name for case in made.plan.cases))
+    with matplotlib.rc_context({**STYLE, "font.size": 8.5}):
+        figure = Figure(figsize=(9.0, 5.0))
+        panels = figure.subplots(2, len(phones), sharex=True, sharey="row")
+        for (ratios, finals), kind in zip(panels.T, phones, strict=True):
+            _panel(ratios, made, made.comparisons, kind, f"time to {TARGET}")
+            _panel(finals, made, made.summary, kind, "final accuracy")
+            ratios.axhline(1.0, color="#444444", linewidth=0.9, linestyle=":")
+            ratios.set_title(kind, fontsize=9.5)
+            finals.set_xlabel("deadline, s")
+        panels[0, 0].set_ylabel("time to 0.85, waiting for all = 1")
+        panels[1, 0].set_ylabel("accuracy at 90 s")
+        _scales(panels[0, 0], sorted({wait(case).deadline for case in made.plan.cases} - {np.inf}))
+        _legend(figure)
+        save(panels[0, 0], path)
+
+
+def _scales(axes: Axes, deadlines: Sequence[float]) -> None:
+    """Those of the first panel, which the others share."""
+    axes.set_yscale("log")
+    axes.set_ylim(0.06, 1.5)
+    axes.set_xscale("log")
+    for axis, ticks in ((axes.xaxis, deadlines), (axes.yaxis, (0.1, 0.2, 0.5, 1.0))):
+        axis.set_ticks(ticks)
+        axis.set_minor_locator(NullLocator())
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+
+
+def _panel(axes: Axes, made: Study, table: pd.DataFrame, phones: str, measure: str) -> None:
+    """Estimates with their intervals; what is never met is a cross at the upper edge."""
+    lines = [(method, late) for method in METHODS for late in LATE]
+    for (method, late), shift in zip(lines, SHIFTS, strict=True):
+        found = [
+            (wait(case).deadline, *estimate(table, case.number, measure))
+            for case in made.plan.cases
+            if wait(case)[:2] == (phones, method) and wait(case).late == late
+        ]
+        deadlines, y, low, high = np.array(found).T
+        x, met = shift * deadlines, np.isfinite(y)
+        colour, top = COLOURS[list(METHODS).index(method)], np.where(np.isinf(high), 10.0, high)
+        style: Any = {"color": colour, "markersize": 4.5}
+        style["markerfacecolor"] = "white" if late == "discard" else colour
+        axes.plot(x[met], y[met], "o", linestyle="--" if late == "discard" else "-", **style)
+        axes.vlines(x[met], low[met], top[met], color=colour, linewidth=0.9)
+        edge = axes.get_xaxis_transform()
+        axes.plot(x[~met], np.full((~met).sum(), 0.97), "x", transform=edge, **style)
+    if table is made.summary:
+        _barriers(axes, made, phones, measure)
+
+
+def _barriers(axes: Axes, made: Study, phones: str, measure: str) -> None:
+    """What waiting for all comes to, a line for each method."""
+    for case in made.plan.cases:
+        one = wait(case)
+        if one.phones == phones and not one.late:
+            colour = COLOURS[list(METHODS).index(one.method)]
+            level = estimate(made.summary, case.number, measure).median
+            axes.axhline(level, color=colour, linewidth=0.9, linestyle=":")
+
+
+def _legend(figure: Figure) -> None:
+    grey = "#4D4D4D"
+    lines = [
+        *(Line2D([], [], color=colour, label=label)
+          for colour, label in zip(COLOURS, METHODS.values(), strict=False)),
+        Line2D([], [], color=grey, marker="o", markersize=4.5, label=LATE["carry"]),
+        Line2D([], [], color=grey, marker="o", markersize=4.5, markerfacecolor="white",
+               linestyle="--", label=LATE["discard"]),
+        Line2D([], [], color=grey, linestyle=":", label="waits for all"),
+        Line2D([], [], color=grey, linestyle="", marker="x", markersize=4.5, label="never"),
+    ]  # fmt: skip
+    figure.legend(handles=lines, loc="outside upper center", ncols=len(lines))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Play, print, draw and write."""
+    asked, began = options(__doc__ or "", arguments), time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        made = desim.study(FILE, asked.runs or Path(folder), workers=asked.workers)
+    table, said = markdown(made), words(made)
+    print(f"{table}\n\n{said}\n\n{time.monotonic() - began:.0f} s")
+    out = asked.out or RESULTS
+    page.write_csv(out, NAME, rows(made))
+    draw(made, out / f"{NAME}.svg")
+    if asked.out is None:
+        own = Path(__file__).with_suffix(".md")
+        page.update("table", table, own)
+        page.update("words", said, own)
+
+
+if __name__ == "__main__":
+    main()
