@@ -9,13 +9,15 @@ import os
 
 os.environ.setdefault("DESIM_THREADS", "1")
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from analysis.benchmarks.timing import interleaved, machine
 from desim.engine.play import Simulation
-from desim.kernels.local import train
+from desim.engine.world import Discard
 from desim.log.outcome import Outcome
 from desim.log.parquet import Tables
 from desim.scenario.build import build
@@ -60,6 +62,21 @@ STAR: dict[str, Any] = {
     "stop": {"rounds": 1000},
 }
 
+SYNCHRONOUS = (
+    "synchronous, log discarded",
+    "synchronous, log in memory",
+    "synchronous, log and error every round",
+    "synchronous, a step of Python each round",
+)
+ASYNCHRONOUS = ("asynchronous, log discarded", "asynchronous, log in memory")
+REGIMES = {
+    10: (*SYNCHRONOUS, *ASYNCHRONOUS, "asynchronous, a step of Python each reply"),
+    100: (*SYNCHRONOUS, *ASYNCHRONOUS),
+    1000: (*SYNCHRONOUS, *ASYNCHRONOUS),
+    10_000: (*SYNCHRONOUS, *ASYNCHRONOUS),
+    100_000: (SYNCHRONOUS[0], ASYNCHRONOUS[0]),
+}
+
 
 def play(simulation: Simulation) -> tuple[Outcome, Tables]:
     """Play a simulation into memory."""
@@ -80,12 +97,11 @@ def both(scenario: dict[str, Any]) -> dict[str, Simulation]:
 
 
 def bare(simulation: Simulation, rounds: int) -> None:
-    """Nothing but the local training of all agents, `rounds` times."""
+    """Nothing but the local training of all agents, one compiled call a round."""
     local, n = simulation.method.local, simulation.problem.agents
-    x, who = np.zeros((n, simulation.problem.dim)), np.arange(n)
-    for k in range(rounds):
-        round_ = np.full(n, k)
-        train(who, x, x, round_, local.epochs, 1, local.plan, simulation.problem.data)
+    x, who, round_ = np.zeros((n, simulation.problem.dim)), np.arange(n), np.ones(n, np.int64)
+    for _ in range(rounds):
+        local.trainer(who, x, x, round_, local.epochs, local.seed_word)
 
 
 def row(name: str, seconds: tuple[float, float], updates: int, reference: float) -> str:
@@ -108,20 +124,41 @@ def main() -> None:
     print(f"\nequal to the last bit: {agree(graph['cohort'], graph['agents'])}")
     measured = interleaved({name: lambda s=s: play(s) for name, s in graph.items()}, 5)
     table("zcdp-nfl, 50 agents, degree 4, 200 rounds, 8 features", measured, 50 * 200, "cohort")
-    for agents in (10, 100, 1000):
-        rounds = 10_000 // agents
-        changed = {**STAR, "problem": {**STAR["problem"], "agents": agents}}
-        observed = {**changed, "observe": {"metrics": ["error"]}}
-        plain, seen = (build(load({**s, "stop": {"rounds": rounds}})) for s in (changed, observed))
-        measured = interleaved(
-            {
-                "kernel alone": lambda s=plain, k=rounds: bare(s, k),
-                "run, noise and log": lambda s=plain: play(s),
-                "run, noise, log and error every round": lambda s=seen: play(s),
-            }
+    for agents, ways in REGIMES.items():
+        updates = max(20_000, 2 * agents)
+        plays = simulations(agents, updates, ways)
+        plain = plays["synchronous, log discarded"]
+        timed: dict[str, Callable[[], Any]] = {
+            "kernel alone": partial(bare, plain, updates // agents)
+        }
+        for name, one in plays.items():
+            sink = Discard if "discarded" in name else Tables
+            timed[name] = partial(drive, one, sink)
+        title = (
+            f"fed-plt, {agents} agents, 16 features, 20 rows, 10 noisy epochs, {updates} trainings"
         )
-        title = f"fed-plt, {agents} agents, 16 features, 20 rows, 10 noisy epochs, {rounds} rounds"
-        table(title, measured, agents * rounds, "kernel alone")
+        table(title, interleaved(timed, 5), updates, "kernel alone")
+
+
+def drive(simulation: Simulation, sink: Callable[[], Any]) -> None:
+    """Play with a new sink."""
+    simulation.play(sink())
+
+
+def simulations(agents: int, updates: int, ways: tuple[str, ...]) -> dict[str, Simulation]:
+    """Fed-PLT with so many local trainings in all, by how it waits and what is seen of it."""
+    found: dict[str, Simulation] = {}
+    base = {**STAR, "problem": {**STAR["problem"], "agents": agents}}
+    for way in ways:
+        synchronous = way.startswith("synchronous")
+        changes: dict[str, Any] = {
+            "stop": {"rounds": updates // agents if synchronous else updates}
+        }
+        changes["policy"] = "all" if synchronous else "each"
+        changes["engine"] = "cohort" if "Python" in way else "auto"
+        changes["observe"] = {"metrics": ["error"] if "error" in way else []}
+        found[way] = build(load({**base, **changes}))
+    return found
 
 
 if __name__ == "__main__":
