@@ -50,7 +50,7 @@ staged: done
   ended         4 rounds done
   engine        cohort (staged)
   virtual time  4.4 s, 4 rounds; wall clock 0 s
-  messages      0 sent, 12 delivered (480 B)
+  messages      12 sent, 0 delivered (0 B)
   accuracy      0.9375 (true from 4.4 s, round 4)
   error         0.0625 (true from 4.4 s, round 4)
   waited for    agent 2 75%, agent 0 25% of collections

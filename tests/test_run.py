@@ -212,7 +212,7 @@ def test_a_file_is_no_directory(stage, tmp_path):
 def test_of_two_runs_that_begin_together_one_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(place, "check_free", lambda path, force: None)
     refused = pytest.raises(InputError, match="another run has just begun there")
-    with place.claim(tmp_path / "a", {"status": "running"}):
+    with place.claim(tmp_path / "a", {"status": "running", "name": "a"}):
         with refused, place.claim(tmp_path / "a", {"status": "mine"}):
             pass
     with refused, place.claim(tmp_path / "a", {"status": "mine"}):

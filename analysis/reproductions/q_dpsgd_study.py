@@ -9,12 +9,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from analysis.reproductions.monte_carlo import Case
 from desim.engine.play import Simulation
+from desim.log.parquet import Tables
 from desim.privacy.accountants import account
 from desim.privacy.bounds.conversions import of_own_order
 from desim.privacy.bounds.q_dpsgd import theorem_15
@@ -134,23 +134,23 @@ class Kept:
     """A sink of what a curve is made of: the network's metrics, and releases."""
 
     def __init__(self) -> None:
-        self.tables: dict[str, list[pd.DataFrame]] = {"metrics": [], "releases": []}
+        self.tables = Tables()
 
     def append(self, name: str, columns: dict[str, Any]) -> None:
         """Take rows of a table."""
-        if name in self.tables:
-            self.tables[name].append(pd.DataFrame(columns))
+        if name != "events":
+            self.tables.append(name, columns)
 
     def metric(self, name: str) -> Array:
         """Values (INSTANTS,) of a network's metric, the last one kept where the run was over."""
-        table = pd.concat(self.tables["metrics"])
+        table = self.tables.read("metrics")
         rows = table[(table["metric"] == name) & (table["agent"] < 0)]
         found = rows["value"].to_numpy(float)[:INSTANTS]
         return np.append(found, np.full(INSTANTS - len(found), found[-1]))
 
     def epsilon(self, made: Simulation) -> float:
         """What all messages cost the agent that spends most, rigorously."""
-        releases = pd.concat(self.tables["releases"])
+        releases = self.tables.read("releases")
         return float(account(releases, rows=made.problem.rows, delta=DELTA).worst)
 
 
