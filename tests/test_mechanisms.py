@@ -110,6 +110,12 @@ def test_a_doubtful_coin_is_tossed_again_with_fractions():
     assert (out[0] == discrete_gaussian.UNSURE).mean() > 0.9
 
 
+def named(book):
+    """The mechanisms of all rows of a ledger, in words."""
+    column = book.take(1.0)["mechanism"]
+    return [column.words[code] for code in column.codes]
+
+
 def test_each_mechanism_draws_its_own_noise():
     """Rows `where` only; discrete noise moves values from level to level."""
     who, rounds, where = np.arange(3), np.full(3, 4), np.array([True, False, True])
@@ -120,9 +126,7 @@ def test_each_mechanism_draws_its_own_noise():
         cost = Terms(kind, View.NEIGHBOURS, np.ones(3), np.full(3, 0.5), ABSENT, 0.1)
         out[kind], ids = book.release(np.zeros(3), who, rounds, 1, value, cost, where)
         assert list(ids >= 0) == [True, False, True]
-        written = book.take(1.0)["mechanism"]
-        named = [written.words[code] for code in written.codes]
-        assert named == [kind.name.lower().replace("_", "-")] * 2
+        assert named(book) == [kind.name.lower().replace("_", "-")] * 2
     place = {"agent": who, "round": 4, "step": 1 << 24, "size": 6}
     gauss = value + 0.5 * normals(9, Stream.NOISE, **place) * where[:, None]
     np.testing.assert_array_equal(out[Mechanism.GAUSSIAN], gauss)
@@ -275,7 +279,7 @@ def test_a_ledger_that_forgets_its_draws_is_noticed():
         for k in (1, 2):
             rounds, value = np.full(1, k), np.full((1, 2), float(k))
             book.release(np.zeros(1), who, rounds, 0, value, cost, np.ones(1, bool), draw=4)
-        assert list(book.take(1.0)["mechanism"]) == words_
+        assert named(book) == words_
 
 
 def test_numbered_noise_is_no_round_s_own():
