@@ -2,6 +2,7 @@
 
 DesimError (1)
  ├ InputError (2)    a scenario, data set or argument is wrong; nothing has been written
+ ├ Unfit            a checkpoint is of no use; seen by desim only
  └ RunError (1)      a run failed after it began; its log up to there is readable
     ├ Diverged       an iterate is no longer finite
     ├ Deadlock       somebody waits for a message that can never come
@@ -48,6 +49,10 @@ class Deadlock(RunError):
 
 class Differs(RunError):
     """What is played again is not what is stored: the message names the first row that differs."""
+
+
+class Unfit(DesimError):
+    """A checkpoint holds what the run cannot go on from: it is played again from its start."""
 
 
 def show(value: object) -> str:

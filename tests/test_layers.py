@@ -11,7 +11,8 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[1] / "desim"
 LAYERS = [
     # keys draw with elementary's log
-    "errors later cache compiling npz units fields keys jit distributions elementary columns",
+    "errors memory columns later cache compiling npz units fields keys jit distributions"
+    " elementary",
     "losses layers regularizers",
     "kernels",
     "problem data fairness optimum privacy network compute participation policy",

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from desim.errors import Diverged
 from desim.fairness import MEASURES, RISING, measure
 from desim.kernels.metrics import squared_distances
+from desim.memory import Tree
 from desim.problem import Problem
 
 Array = NDArray[np.float64]
@@ -101,10 +102,22 @@ class MetricRows:
                 columns[4] = values
                 self._agents.append(columns)
 
+    def remembered(self) -> Tree:
+        """What a checkpoint needs, after a flush; a target that holds ends the run."""
+        return {"rows": self._rows()}
+
+    def recall(self, tree: Tree) -> None:
+        """Go on from a checkpoint."""
+        self._network, self._agents = [], [tree["rows"]]
+
+    def _rows(self) -> Array:
+        """Columns time, round, metric, agent, value of all rows."""
+        network = np.array(self._network, float).reshape(-1, 5).T
+        return np.concatenate([network, *self._agents], axis=1)
+
     def take(self, frontier: float) -> dict[str, Any]:
         """Remove and return the rows earlier than `frontier` s, by time, round, metric, agent."""
-        network = np.array(self._network, float).reshape(-1, 5).T
-        rows = np.concatenate([network, *self._agents], axis=1)
+        rows = self._rows()
         early = rows[0] < frontier
         self._network, self._agents = [], [rows[:, ~early]]
         rows = rows[:, early]

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from desim.engine.metrics import MetricRows, diverged
 from desim.errors import Diverged
 from desim.kernels.neighbourhood import overlay
+from desim.memory import Tree, recall, told
 
 Array = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -89,6 +90,23 @@ class RoundObserver:
             while self._instant * self.every < frontier:
                 self.rows.network(self._instant * self.every, round_, x, model)
                 self._instant += 1
+
+    def remembered(self) -> Tree:
+        """What a checkpoint needs."""
+        if len(self.models) > 1:
+            self.models = [np.concatenate(self.models)]
+        held = self._held and dict(zip("round x model".split(), self._held, strict=True))
+        own = {"held": held, "rows": self.rows.remembered()}
+        return own | told(self, "rounds _instant model iterates")
+
+    def recall(self, tree: Tree) -> None:
+        """Go on from a checkpoint."""
+        self.models = [tree["model"]] if "model" in tree else []
+        self.kept = list(tree.get("iterates", ()))
+        if held := tree.get("held"):
+            self._held = int(held["round"]), held["x"], held["model"]
+        recall(self, tree, "rounds _instant")
+        self.rows.recall(tree["rows"])
 
     def leave(self, agent: int, time: float) -> None:
         """Nothing to note: the coordinator's rounds go on without the agent."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from desim.engine import graph_agents, graph_cohort, star_agents, star_cohort, star_compiled
 from desim.engine.metrics import MetricRows, Metrics
 from desim.engine.observer import ClockObserver, RoundObserver
-from desim.engine.world import Discard, Progress, Settings, Sink, World
+from desim.engine.world import Discard, Keeper, Progress, Settings, Sink, World
 from desim.errors import Deadlock, RunError
 from desim.kernels.record import Kind
 from desim.log.outcome import Outcome
@@ -61,17 +61,19 @@ class Simulation:
         sink: Sink,
         progress: Callable[[Progress], None] | None = None,
         transcript: Transcript | None = None,
+        keeper: Keeper | None = None,
     ) -> Outcome:
         """Play the run once; its tables go to `sink` as it advances.
 
         transcript: keeps what the agents reveal, or replays what another play revealed.
+        keeper: takes checkpoints, and may have one to go on from.
         """
         settings, interrupted = self.settings, False
         stops = settings.budget is not None and settings.budget.on_exhausted == "stop"
         if (settings.targets or stops) and self.method.kind != "coordinator":
             settings, interrupted = self._scouted(progress)
             progress = None if interrupted else progress
-        world = self._world(settings, sink, progress, transcript)
+        world = self._world(settings, sink, progress, transcript, keeper)
         engine = "cohort" if self.engine == "compiled" and transcript else self.engine
         status: Literal["done", "stopped", "failed"] = "done"
         error: Exception | None = None
@@ -92,8 +94,9 @@ class Simulation:
         return self._outcome(world, status, reason, end, wall.monotonic() - began, error)
 
     def _world(
-        self, settings: Settings, sink: Sink, progress: Any, transcript: Transcript | None = None
-    ) -> World:
+        self, settings: Settings, sink: Sink, progress: Any,
+        transcript: Transcript | None = None, keeper: Keeper | None = None,
+    ) -> World:  # fmt: skip
         seen = self.observation
         metrics = Metrics(settings.problem, seen.metrics, seen.optimum)
         rows = MetricRows(metrics, settings.targets)
@@ -104,7 +107,7 @@ class Simulation:
             observer = ClockObserver(
                 rows, seen.every, seen.iterates, settings.initial("x0"), self.method.cures
             )
-        return World(settings, observer, sink, progress, transcript)
+        return World(settings, observer, sink, progress, transcript, keeper)
 
     def _scouted(self, progress: Any) -> tuple[Settings, bool]:
         """Settings whose horizon is the time at which a target holds first; and if Ctrl-C came.

@@ -14,7 +14,7 @@ from desim.engine.hub import Hub
 from desim.engine.star_cohort import CohortStation, explained, under_way
 from desim.engine.world import World
 from desim.jit import threads, use_parallel
-from desim.kernels.desk import ALL, BUFFER, DEADLINE, QUORUM, desk_for
+from desim.kernels.desk import ALL, BUFFER, DEADLINE, HEAPED, IDLE, QUORUM, desk_for
 from desim.kernels.local import memory_for
 from desim.kernels.rounds import (  # fmt: skip
     CLOSED,
@@ -26,6 +26,7 @@ from desim.kernels.rounds import (  # fmt: skip
     advance_shared,
 )
 from desim.log.rows import FLUSH_ROWS
+from desim.memory import Tree, fill, fitting
 from desim.participation import Everybody
 from desim.privacy.ledger import Terms
 
@@ -69,15 +70,12 @@ class Engine:
         self.station = CohortStation(world)
         self.hub = Hub(world, self.station)
         self.hub.terms = program.terms
-        self.hub.start(**program.state)
         self.agents = settings.problem.agents
         policy = settings.policy
         self.policy = POLICIES[policy.kind], policy.value, policy.late == "discard"
-        self.hub.publish(program.model.copy())
         self.desk = desk_for(self.agents, program.model)
         self.centre = tuple(part.copy() for part in program.centre)
         replies = policy.value if policy.kind == "buffer" else self.agents
-        self.most = self._most(min(replies, self.agents))
         bits = 64 * len(program.model)
         self.calling = (
             bits, bits, program.work, program.terms.compiled, self.station.devices,
@@ -89,6 +87,38 @@ class Engine:
         self.training = threads(), seed, program.epochs, plan, data, memory
         shared = use_parallel(program.madds * replies) and replies > 1
         self.advance = advance_shared if shared else advance
+        if not world.go_on(self.recall):
+            self.hub.start(**program.state)
+            self.hub.publish(program.model.copy())
+        self.most = self._most(min(replies, self.agents))
+
+    def remembered(self) -> Tree:
+        """What a checkpoint needs of the rounds; the models that agents heard, of those that owe."""
+        desk, calls = self.desk, self.hub.calls
+        own = {name: getattr(desk, name)[:n] for name, n in self._in_use()}
+        heard = desk.heard[np.flatnonzero(calls.pending)]
+        centre = {str(place): part for place, part in enumerate(self.centre)}
+        return {"desk": own, "calls": calls._asdict(), "heard": heard, "centre": centre}
+
+    def recall(self, tree: Tree) -> None:
+        """Go on from a checkpoint."""
+        desk, calls = self.desk, self.hub.calls
+        fill(desk.counts, tree["desk"]["counts"])
+        for name, n in self._in_use():
+            fill(getattr(desk, name)[:n], tree["desk"][name])
+        for name, array in calls._asdict().items():
+            fill(array, tree["calls"][name])
+        owing = np.flatnonzero(calls.pending)
+        desk.heard[owing] = fitting(desk.heard[owing], tree["heard"])
+        for place, part in enumerate(self.centre):
+            fill(part, tree["centre"][str(place)])
+        self.station.now = float(desk.now[0])
+
+    def _in_use(self) -> list[tuple[str, int]]:
+        """Arrays of the desk that outlive a round, and how much of each is in use."""
+        heap, idle = int(self.desk.counts[HEAPED]), int(self.desk.counts[IDLE])
+        whole = ("counts", len(self.desk.counts)), ("now", 1), ("model", len(self.desk.model))
+        return [*whole, ("times", heap), ("agents", heap), ("idle", idle)]
 
     def _most(self, replies: float) -> int:
         """Rounds of one compiled call."""
@@ -145,6 +175,7 @@ def play(program: Compiled, world: World) -> float:
     station, hub, horizon = engine.station, engine.hub, world.settings.horizon
     engine.make_room()
     while True:
+        world.keep(engine.remembered)
         why, done = engine.block()
         if done:
             world.tick(station.now, done)

@@ -13,6 +13,7 @@ from desim.errors import RunError
 from desim.kernels.network import Links
 from desim.kernels.speed import Speeds
 from desim.log.rows import LEVELS, EventLog
+from desim.memory import Tree, recall, recalling, told
 from desim.network.changing import Changing
 from desim.network.churn import Churn
 from desim.network.topology import Graph
@@ -26,7 +27,9 @@ from desim.problem import Problem
 Array = NDArray[np.float64]
 FLUSH_SECONDS = 2.5  # of real time; a killed run loses twice that at most
 REPORT_SECONDS = 0.1
+REST = 20.0  # times as long as a checkpoint took the next one is waited for
 STANDSTILL = 50_000  # ticks without progress in time after which a run without stop.rounds fails
+PARTS = ("log", "ledger", "observer", "filter")  # of the world, which remember and recall
 
 
 class Sink(Protocol):
@@ -44,6 +47,15 @@ class Discard:
 
     def append(self, name: str, columns: Mapping[str, Any]) -> None:
         """Drop the rows."""
+
+
+class Keeper(Protocol):
+    """Where checkpoints go; found: the one that this run is to go on from, None at its start."""
+
+    found: Tree | None
+
+    def keep(self, tree: Tree) -> None:
+        """Store what the run needs to go on from here."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +116,7 @@ class World:
     sink: Sink
     report: Callable[[Progress], None] | None = None
     transcript: Transcript | None = None
+    keeper: Keeper | None = None
     log: EventLog = field(init=False)
     ledger: Ledger = field(init=False)
     state: dict[str, Array] = field(default_factory=dict)
@@ -111,12 +124,14 @@ class World:
     _reported: float = 0.0
     _standing: int = 0
     _flushed: float = field(default_factory=wall.monotonic)
+    _rested: float = 0.0
     _ones: Array = field(default_factory=lambda: np.ones(0))
 
     def __post_init__(self) -> None:
         """Open the log and the ledger."""
         level = self.settings.log
         self.log = EventLog(kept=LEVELS[level])
+        self._rested = self._flushed + FLUSH_SECONDS
         own = self.settings.noise_seed
         seed = self.settings.seed if own is None else own
         self.ledger = Ledger(seed, self.settings.problem.agents, level != "rounds")
@@ -171,6 +186,34 @@ class World:
         self._hand_over(frontier)
         self.observer.settle(frontier)
         self.sink.append("metrics", self.observer.rows.take(frontier))
+
+    def keep(self, engine: Callable[[], Tree]) -> None:
+        """Between two rounds: write a checkpoint if it is time, with what the engine adds to it."""
+        began = wall.monotonic()
+        if self.keeper is None or began < self._rested:
+            return
+        self.flush(self.now)
+        own = told(self, "now _standing state")
+        parts: dict[str, Any] = {name: getattr(self, name) for name in PARTS}
+        own |= {name: part.remembered() for name, part in parts.items() if part is not None}
+        self.keeper.keep(own | {"engine": engine()})
+        ended = wall.monotonic()
+        self._rested = ended + max(FLUSH_SECONDS, REST * (ended - began))
+
+    def go_on(self, engine: Callable[[Tree], None]) -> bool:
+        """Go on from a checkpoint if there is one; engine: takes its own part of the tree."""
+        if self.keeper is None or self.keeper.found is None:
+            return False
+        tree = self.keeper.found
+        with recalling():
+            recall(self, tree, "now _standing")
+            self.state = dict(tree["state"])
+            parts: dict[str, Any] = {name: getattr(self, name) for name in PARTS}
+            for name, part in parts.items():
+                if part is not None:
+                    part.recall(tree[name])
+            engine(tree["engine"])
+        return True
 
     def drain(self) -> float:
         """Hand over all events, nothing more being to come; return the time s of the last one."""

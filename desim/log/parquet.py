@@ -18,6 +18,7 @@ from desim.errors import InputError
 from desim.log.growing import Growing, light_writer, regrouped, writer
 from desim.log.schemas import SCHEMAS, concatenated, frame_of, table_of
 from desim.log.worker import Worker
+from desim.memory import Tree
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,6 +38,7 @@ class Tables:
 
     def __init__(self, directory: Path | None = None) -> None:
         self.directory = directory
+        self.found: Tree | None = None  # the checkpoint that its run goes on from
         self.rows = dict.fromkeys(SCHEMAS, 0)  # handed over
         self._kept: dict[str, list[pa.Table | Deferred]] = {name: [] for name in SCHEMAS}
         self._new: dict[str, list[pa.Table]] = {name: [] for name in SCHEMAS}  # in no part yet

@@ -3,6 +3,7 @@
 Every run is deterministic, so that playing it again gives the rows that are stored, and more.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pyarrow.compute as pc
 from desim.errors import Differs, InputError
 from desim.log.parquet import PARTS, Tables, merge_parts, part_files, read_part, write_part
 from desim.log.schemas import SCHEMAS, WORD
+from desim.memory import Tree
 
 
 class Stored:
@@ -37,6 +39,15 @@ class Stored:
     def path(self, part: int) -> Path:
         """The file of part number `part`."""
         return self.folder / f"{self.name}-{part:05d}.parquet"
+
+    def skip(self, rows: int) -> bool:
+        """Take so many rows for read, which are not compared; whether there are so many."""
+        while self.row < rows:
+            if self._at == self._table.num_rows and not self._turned():
+                return False
+            n = min(rows - self.row, self._table.num_rows - self._at)
+            self._at, self.row = self._at + n, self.row + n
+        return True
 
     def compare(self, table: pa.Table) -> int:
         """How many rows of `table` are stored; Differs where a stored one is another."""
@@ -68,17 +79,23 @@ class Stored:
     def left(self) -> int:
         """Rows of the present part that can be read, after turning to the next one if none."""
         while self._at == self._table.num_rows and not self._closed:
-            path = self.path(self.part)
-            try:
-                table = read_part(path, self.name) if path.exists() else None
-            except InputError:
-                table = None
-            if table is None:
+            if not self._turned():
                 self.close()
                 return 0
-            self._table, self._at, self.part = table, 0, self.part + 1
         time = self._table.column("time").to_numpy()
         return int(np.searchsorted(time, self.sure)) - self._at
+
+    def _turned(self) -> bool:
+        """Turn to the next part; whether there is one that can be read."""
+        path = self.path(self.part)
+        try:
+            table = read_part(path, self.name) if path.exists() else None
+        except InputError:
+            table = None
+        if table is None:
+            return False
+        self._table, self._at, self.part = table, 0, self.part + 1
+        return True
 
     def _require_equal(self, new: pa.Table, old: pa.Table) -> None:
         unequal = [(row, one) for one in new.column_names for row in _first(new, old, one)]
@@ -111,12 +128,28 @@ def _bits(column: Any) -> Any:
 
 
 class ResumedTables(Tables):
-    """Tables in a directory that holds rows of the same run already; see `Stored`."""
+    """Tables in a directory that holds rows of the same run already; see `Stored`.
 
-    def __init__(self, directory: Path, sure: float = np.inf) -> None:
+    checkpoint: rows of each table that will not come again, and the tree to go on from, which is
+    `found` if the directory has these rows.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        sure: float = np.inf,
+        checkpoint: tuple[Mapping[str, int], Tree] | None = None,
+    ) -> None:
         super().__init__(directory)
         self._growing = {}  # the parts are merged at the end
         self._stored = {name: Stored(directory, name, sure) for name in SCHEMAS}
+        if checkpoint is None:
+            return
+        rows, tree = checkpoint
+        if all(one.skip(rows[name]) for name, one in self._stored.items()):
+            self.rows, self.found = {name: rows[name] for name in SCHEMAS}, tree
+        else:
+            self._stored = {name: Stored(directory, name, sure) for name in SCHEMAS}
 
     @property
     def behind(self) -> bool:

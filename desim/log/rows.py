@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from desim.columns import Deferred, Words
 from desim.kernels.order import time_order
 from desim.kernels.record import EVERYTHING, Kind, Rows, count_early, empty_rows, fill_columns
+from desim.memory import Tree, fill, recall, told
 
 FLUSH_ROWS = 1 << 16
 ROUNDS = (Kind.DEADLINE, Kind.AGGREGATE, Kind.RETIRE)
@@ -135,6 +136,24 @@ class EventLog:
         if self._notes:
             self._place_notes()
         self._leave(frontier, self.rows)
+
+    def remembered(self) -> Tree:
+        """What a checkpoint needs, after a flush."""
+        if self._notes:
+            self._place_notes()
+        ints, floats, brief, (whole, short, _) = self.rows
+        rows = {"ints": ints[:whole], "floats": floats[:whole], "brief": brief[:short]}
+        return rows | told(self, "written last totals")
+
+    def recall(self, tree: Tree) -> None:
+        """Go on from a checkpoint."""
+        whole, short = len(tree["ints"]), len(tree["brief"])
+        self.reserve(max(whole, short))
+        fill(self.rows.ints[:whole], tree["ints"])
+        fill(self.rows.floats[:whole], tree["floats"])
+        fill(self.rows.brief[:short], tree["brief"])
+        self.rows.n[:2] = whole, short
+        recall(self, tree, "written last totals")
 
     def _leave(self, frontier: float, rest: Rows) -> int:
         """Count the rows earlier than `frontier` s, copy the others; return how many were kept."""

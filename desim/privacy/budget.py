@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.later import pd
+from desim.memory import Tree, recall, told
 from desim.privacy.gaussian import epsilon_of, mu_of
 from desim.privacy.ledger import MECHANISMS, Mechanism, Terms
 from desim.privacy.prices import prices
@@ -22,6 +23,7 @@ from desim.privacy.renyi import ORDERS
 Array = NDArray[np.float64]
 Int = NDArray[np.int64]
 ROUNDING = 1.0 + 1e-9  # sums of prices round: a target that is also the budget must fit into it
+KEPT = "square divergence order retired stopped stopper reason"
 EXACT = (Mechanism.GAUSSIAN, Mechanism.NOISY_GRADIENT)
 
 
@@ -65,6 +67,14 @@ class Filter:
         self.stopped = np.inf  # time s at which the run has to stop
         self.stopper = -1  # the agent that is why
         self.reason = ""  # why the run is over, once it is
+
+    def remembered(self) -> Tree:
+        """What a checkpoint needs."""
+        return told(self, KEPT)
+
+    def recall(self, tree: Tree) -> None:
+        """Go on from a checkpoint."""
+        recall(self, tree, KEPT)
 
     def price(self, who: Int, terms: Terms, rows: Int) -> Array:
         """Mu^2 and divergence (2, n) of one more release of agents who (n,), in terms[rows]."""

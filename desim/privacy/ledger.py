@@ -16,6 +16,7 @@ from desim.columns import Deferred, Words
 from desim.kernels.clients import charge
 from desim.kernels.order import time_order
 from desim.keys import seed_word
+from desim.memory import Tree, fill, recall, told
 from desim.privacy.charges import charge_each, deliver, empty, part, stamp
 from desim.privacy.draws import add_discrete, add_laplace, add_normal, add_spherical
 
@@ -266,6 +267,20 @@ class Ledger:
         gone = self.charges
         self.charges = empty(len(gone.ints))
         return int(part(tuple(gone), frontier, self._told, tuple(self.charges)))
+
+    def remembered(self) -> Tree:
+        """What a checkpoint needs, after a flush; numbered draws are not in it."""
+        ints, floats, n = self.charges
+        return {"ints": ints[: n[0]], "floats": floats[: n[0]]} | told(self, "waiting _told")
+
+    def recall(self, tree: Tree) -> None:
+        """Go on from a checkpoint."""
+        self.reserve(used := len(tree["ints"]))
+        fill(self.charges.ints[:used], tree["ints"])
+        fill(self.charges.floats[:used], tree["floats"])
+        self.charges.n[0] = used
+        self.waiting = tree.get("waiting")
+        recall(self, tree, "_told")
 
 
 def _columns(ints: NDArray[np.int64], floats: NDArray[np.float64]) -> dict[str, Any]:

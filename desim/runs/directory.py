@@ -21,6 +21,7 @@ from desim.runs.hold import held
 MANIFEST = "manifest.json"
 SCENARIO = "scenario.yaml"
 PARTS = "parts"
+CHECKPOINT = "checkpoint.npz"
 BEGUN = "another run has just begun there"
 BUSY = "is being written by another process; wait until it ends, or end it"
 FILES = (
@@ -32,6 +33,7 @@ FILES = (
     "state.npz",
     "iterates.npz",
     "model.npz",
+    CHECKPOINT,
 )
 LIBRARIES = ("numpy", "numba", "scipy", "simpy", "networkx", "pandas", "pyarrow", "scikit-learn")
 

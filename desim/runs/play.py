@@ -14,10 +14,11 @@ import numpy as np
 
 from desim.engine.play import Simulation
 from desim.engine.world import Progress
-from desim.errors import Differs, InputError, RunError
+from desim.errors import Differs, InputError, RunError, Unfit
 from desim.log.outcome import Outcome
 from desim.log.parquet import Tables
 from desim.runs import directory as place
+from desim.runs.checkpoint import Checkpoints, identity
 from desim.runs.interruption import Interruption
 from desim.runs.run import Directory, Memory, Run, Store
 from desim.scenario.blame import blame
@@ -177,18 +178,20 @@ def _play(
             progress(now)
         interruption.check()
 
-    tables = Tables()
+    tables, keeper = Tables(), None
     try:
         if path is not None:
             place.write_text(path / place.SCENARIO, prepared.text)
         tables = opened()
+        if path is not None:
+            keeper = Checkpoints(path, identity(prepared.head, prepared.scenario), tables)
         with np.errstate(over="ignore", invalid="ignore"):  # the observer finds what diverges
-            return tables, prepared.simulation.play(tables, step)
+            return tables, prepared.simulation.play(tables, step, keeper=keeper)
     except KeyboardInterrupt:
         return tables, Outcome("stopped", "interrupted at once by Ctrl-C; no final arrays")
     except OSError as error:
         return tables, Outcome("failed", _unwritable(path, error))
-    except Differs:
+    except (Differs, Unfit):
         raise
     except RunError as error:
         return tables, Outcome("failed", str(error), error=error)
@@ -229,6 +232,8 @@ def _stored(path: Path | None, tables: Tables, outcome: Outcome, manifest: dict[
         tables.finish()
         for name, group in arrays.items():
             place.write_arrays(path / f"{name}.npz", group)
+        if outcome.status == "done":
+            (path / place.CHECKPOINT).unlink(missing_ok=True)
         place.write_manifest(path, manifest)
     except OSError as error:
         reason = _unwritable(path, error)

@@ -1,9 +1,11 @@
 """`desim.resume`: a run that was killed or stopped goes on, to the log of one that never was.
 
-Draws are addressed and runs deterministic: the run is played again, and every row that comes is
-compared with the stored one until new ones begin.
+Draws are addressed and runs deterministic: the run is played again from its checkpoint, or from its
+start where it has none, and every row that comes is compared with the stored one until new ones
+begin.
 """
 
+import contextlib
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -12,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from desim.engine.world import Progress
-from desim.errors import Differs, InputError, refusal
+from desim.errors import Differs, InputError, Unfit, refusal
 from desim.log.resumed import ResumedTables
 from desim.runs import directory as place
+from desim.runs.checkpoint import found_in, identity
 from desim.runs.hold import held
 from desim.runs.play import Behind, Prepared, carry_out, prepare
 from desim.runs.run import Run, open_run
@@ -46,12 +49,17 @@ def resume(
         if manifest["status"] == "done" and later is None:
             return open_run(directory)
         prepared = _prepared(directory, manifest, later or scenario, later is not None)
-        opened = partial(ResumedTables, directory, _sure(manifest, prepared, later is not None))
+        sure, moved = _sure(manifest, prepared, later is not None), later is not None
+        of = identity(prepared.head, prepared.scenario)
+        checkpoint = None if moved else found_in(directory, of)
+        opened = partial(ResumedTables, directory, sure)
         try:
             place.write_manifest(directory, prepared.begun)
         except OSError as error:
             raise InputError(f"{directory}: cannot be written ({error.strerror})") from None
         try:
+            with contextlib.suppress(Unfit):
+                return carry_out(prepared, directory, partial(opened, checkpoint), progress)
             return carry_out(prepared, directory, opened, progress)
         except (Differs, Behind):
             place.write_manifest(directory, manifest)
