@@ -156,7 +156,7 @@ def test_every_noisy_release_is_in_the_ledger(name):
 
 
 def test_noise_without_a_charge_is_an_error():
-    from desim.engine.hub import Clients
+    from desim.engine.clients import Clients
     from desim.privacy.ledger import View, plain
 
     simulation = build(desim.load(CASES["plt-noisy"]))

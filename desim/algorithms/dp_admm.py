@@ -66,15 +66,16 @@ class DPADMM(Method):
 
     def coordinator(self, hub: Any) -> Program:
         """(3); the agents know the new w, and with it their duals, from the next call."""
-        w = np.add.reduce(self.x0) / hub.agents
+        own = hub.memory(w=np.add.reduce(self.x0) / hub.agents)
         hub.start(x=self.x0, w=self.x0, dual=np.zeros_like(self.x0))
-        hub.publish(w)
+        hub.publish(own.w)
         while hub.open:
-            hub.call(hub.invite(), self.train, w, work=self.work, charge=self.planned(hub.round))
+            charge = self.planned(hub.round)
+            hub.call(hub.invite(), self.train, own.w, work=self.work, charge=charge)
             replies = yield hub.collect()
-            w = np.add.reduce(replies.payload) / len(replies.who)  # (3)
-            hub.tell(replies.who, self.ascend, w)
-            hub.publish(w)
+            own.w = np.add.reduce(replies.payload) / len(replies.who)  # (3)
+            hub.tell(replies.who, self.ascend, own.w)
+            hub.publish(own.w)
 
     def train(self, us: Any, w: Array) -> Array:
         """(1) and (2) for agents `us`, which hear w (n, dim); what (3) is the mean of."""

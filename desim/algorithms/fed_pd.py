@@ -56,14 +56,14 @@ class FedPD(Method):
 
     def coordinator(self, hub: Any) -> Program:
         """Algorithm 1; with spent budgets the mean is over the agents that are left."""
-        c = np.add.reduce(self.x0) / hub.agents
+        own = hub.memory(c=np.add.reduce(self.x0) / hub.agents)
         hub.start(x=self.x0, dual=np.zeros_like(self.x0))
-        hub.publish(c)
+        hub.publish(own.c)
         while hub.open:
-            hub.call(hub.invite(), self.train, c, work=self.local.work, charge=self.local.terms)
+            hub.call(hub.invite(), self.train, own.c, work=self.local.work, charge=self.local.terms)
             replies = yield hub.collect()
-            c = np.add.reduce(replies.payload) / len(replies.who)  # aggregate, c_i = c
-            hub.publish(c)
+            own.c = np.add.reduce(replies.payload) / len(replies.who)  # aggregate, c_i = c
+            hub.publish(own.c)
 
     def train(self, us: Any, c: Array) -> Array:
         """Oracle and dual step of agents `us` that heard c (n, dim): their c_i^+ (n, dim)."""

@@ -88,17 +88,17 @@ class FedPLT(Method):
     def coordinator(self, hub: Any) -> Program:
         """Lines 2 and 11 of Algorithm 1; the two ways to send differ by rounding only."""
         z, increments = Latest(self.z0), self.parameters.send == "increments"
-        mean = z.mean
+        own = hub.memory(mean=z.mean) if increments else hub.memory(z=z, mean=z.mean)
         hub.start(x=self.x0, z=self.z0)
-        hub.publish(y := self.consensus(mean))
+        hub.publish(y := self.consensus(own.mean))
         while hub.open:
             hub.call(hub.invite(), self.train, y, work=self.local.work, charge=self.local.terms)
             replies = yield hub.collect()
             if increments:
-                mean = mean + column_sums(replies.payload) / hub.agents
+                own.mean = own.mean + column_sums(replies.payload) / hub.agents
             else:
-                mean = z.replace(replies.who, replies.payload)
-            hub.publish(y := self.consensus(mean))
+                own.mean = z.replace(replies.who, replies.payload)
+            hub.publish(y := self.consensus(own.mean))
 
     def planned(self, k: int) -> Terms:
         """Terms (agents,) of round k: those of all rounds."""

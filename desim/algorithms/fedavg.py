@@ -78,15 +78,15 @@ class FedAvg(Method):
 
     def coordinator(self, hub: Any) -> Program:
         """Algorithm 1, server side."""
-        x = column_sums(self.x0) / hub.agents
+        own = hub.memory(x=column_sums(self.x0) / hub.agents)
         hub.start(x=self.x0)
-        hub.publish(x)
+        hub.publish(own.x)
         while hub.open:
-            hub.call(hub.invite(), self.train, x, work=self.local.work, charge=self.local.terms)
+            hub.call(hub.invite(), self.train, own.x, work=self.local.work, charge=self.local.terms)
             replies = yield hub.collect()
             change = column_sums(replies.payload) / max(len(replies.who), 1)
-            x = x + self.global_step * change  # w_{t+1} = mean of the w^k
-            hub.publish(x)
+            own.x = own.x + self.global_step * change  # w_{t+1} = mean of the w^k
+            hub.publish(own.x)
 
     def train(self, us: Any, x: Array) -> Array:
         """ClientUpdate of agents `us` from x (n, dim): what training changed, (n, dim)."""

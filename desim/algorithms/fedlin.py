@@ -83,17 +83,18 @@ class FedLin(Method):
 
     def coordinator(self, hub: Any) -> Program:
         """Algorithm 1: the second exchange is with those whose gradients are in."""
-        x = np.add.reduce(self.x0) / hub.agents
+        own = hub.memory(x=np.add.reduce(self.x0) / hub.agents)
         hub.start(x=self.x0, slope=np.zeros_like(self.x0))
-        hub.publish(x)
+        hub.publish(own.x)
+        first = self.planned(1)
         while hub.open:
-            hub.call(hub.invite(), self.differentiate, x, work=self.work, charge=self.planned(1))
+            hub.call(hub.invite(), self.differentiate, own.x, work=self.work, charge=first)
             who, slopes, _ = yield hub.collect()
             g = np.add.reduce(slopes) / max(len(who), 1)  # g = mean of grad f_i(xb)
             hub.call(who, self.train, g, work=self.local.work, charge=self.terms)
             who, models, _ = yield hub.collect()
-            x = np.add.reduce(models) / len(who) if len(who) else x  # xb = mean of x_i
-            hub.publish(x)
+            own.x = np.add.reduce(models) / len(who) if len(who) else own.x  # xb = mean of x_i
+            hub.publish(own.x)
 
     def differentiate(self, us: Any, x: Array) -> Array:
         """First exchange: gradients (n, dim) of agents `us` at the model x (n, dim) they heard."""

@@ -87,17 +87,17 @@ class FiveGCS(Method):
     def coordinator(self, hub: Any) -> Program:
         """Algorithm 1; c is the number of replies."""
         gamma, N, terms = self.gamma, hub.agents, self.planned(1)
-        x, v = np.add.reduce(self.x0) / N, np.zeros(self.problem.dim)
+        own = hub.memory(x=np.add.reduce(self.x0) / N, v=np.zeros(self.problem.dim))
         hub.start(x=self.x0, u=np.zeros_like(self.x0))
-        hub.publish(x)
+        hub.publish(own.x)
         while hub.open:
-            x_hat = (x - gamma * v) / (1.0 + gamma * self.mu)  # line 4
+            x_hat = (own.x - gamma * own.v) / (1.0 + gamma * self.mu)  # line 4
             hub.call(hub.invite(), self.train, x_hat, work=self.work, charge=terms)  # line 5
             replies = yield hub.collect()
             step = np.add.reduce(replies.payload)
-            v = v + step  # line 12
-            x = x_hat - gamma * N / max(len(replies.who), 1) * step  # line 13
-            hub.publish(x)
+            own.v = own.v + step  # line 12
+            own.x = x_hat - gamma * N / max(len(replies.who), 1) * step  # line 13
+            hub.publish(own.x)
 
     def train(self, us: Any, x_hat: Array) -> Array:
         """Lines 6 to 9 for agents `us`: u+ - u (n, dim). N psi_i has the same minimiser as psi_i.

@@ -5,6 +5,7 @@ from numpy.typing import NDArray
 
 from desim.algorithms.method import Array
 from desim.kernels.sums import column_sums, replace_rows
+from desim.memory import Tree, recall, told
 
 
 class Latest:
@@ -17,6 +18,14 @@ class Latest:
     def arrays(self) -> tuple[Array, Array, Array]:
         """Rows, their sum (1, dim) and a counter (1, 1), for compiled rounds."""
         return self.rows, self.total[None], self.since[None]
+
+    def remembered(self) -> Tree:
+        """What a checkpoint needs."""
+        return told(self, "rows total since")
+
+    def recall(self, tree: Tree) -> None:
+        """Go on from a checkpoint."""
+        recall(self, tree, "rows total since")
 
     @property
     def mean(self) -> Array:

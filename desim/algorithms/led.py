@@ -73,15 +73,15 @@ class Led(Method):
 
     def coordinator(self, hub: Any) -> Program:
         """Algorithm 1 with W = 11'/N: agents hear x and update y before they are called again."""
-        x = np.add.reduce(self.x0) / hub.agents
+        own = hub.memory(x=np.add.reduce(self.x0) / hub.agents)
         hub.start(x=self.x0, y=np.zeros_like(self.x0))
-        hub.publish(x)
+        hub.publish(own.x)
         while hub.open:
-            hub.call(hub.invite(), self.train, x, work=self.local.work, charge=self.local.terms)
+            hub.call(hub.invite(), self.train, own.x, work=self.local.work, charge=self.local.terms)
             replies = yield hub.collect()
-            x = np.add.reduce(replies.payload) / len(replies.who)  # (6b)
-            hub.tell(replies.who, self.correct, x)
-            hub.publish(x)
+            own.x = np.add.reduce(replies.payload) / len(replies.who)  # (6b)
+            hub.tell(replies.who, self.correct, own.x)
+            hub.publish(own.x)
 
     def train(self, us: Any, x: Array) -> Array:
         """Local steps of agents `us` from their x, which the payload repeats: a (n, dim)."""

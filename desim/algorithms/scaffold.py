@@ -69,18 +69,18 @@ class Scaffold(Method):
     def coordinator(self, hub: Any) -> Program:
         """Algorithm 1, server side."""
         N, dim = self.x0.shape
-        x, c = np.add.reduce(self.x0) / N, np.zeros(dim)
+        own = hub.memory(x=np.add.reduce(self.x0) / N, c=np.zeros(dim))
         hub.start(x=self.x0, control=np.zeros_like(self.x0))
-        hub.publish(x)
+        hub.publish(own.x)
         while hub.open:
-            message = np.concatenate([x, c])  # line 5
+            message = np.concatenate([own.x, own.c])  # line 5
             work, charge = self.local.work, self.local.terms
             hub.call(hub.invite(), self.train, message, work=work, charge=charge)
             replies = yield hub.collect()
             change = np.add.reduce(replies.payload)  # line 16
-            x = x + self.eta_g / max(len(replies.who), 1) * change[:dim]  # line 17
-            c = c + change[dim:] / N  # line 17
-            hub.publish(x)
+            own.x = own.x + self.eta_g / max(len(replies.who), 1) * change[:dim]  # line 17
+            own.c = own.c + change[dim:] / N  # line 17
+            hub.publish(own.x)
 
     def train(self, us: Any, message: Array) -> Array:
         """Lines 7 to 14 for agents `us`, which hear (x, c) (n, 2 dim); replies (n, 2 dim)."""

@@ -76,20 +76,21 @@ class Tamuna(Method):
 
     def coordinator(self, hub: Any) -> Program:
         """Algorithm 1; a model reaches the cohorts before and after it, once an agent in both."""
-        x = np.add.reduce(self.x0) / hub.agents
+        own = hub.memory(x=np.add.reduce(self.x0) / hub.agents)
         hub.start(x=self.x0, h=np.zeros_like(self.x0))
-        hub.publish(x)
+        hub.publish(own.x)
         while hub.open:
             cohort, L = hub.invite(), self.steps(hub.round)  # lines 3, 4
             q, bits = masks(self.settings, hub.round, cohort, self.parameters.s)  # line 5
             job, terms = partial(self.train, L=L, q=q), self.planned(hub.round)
-            hub.call(cohort, job, x, work=self.local.work_of(L), charge=terms, reply_bits=bits)
+            work = self.local.work_of(L)
+            hub.call(cohort, job, own.x, work=work, charge=terms, reply_bits=bits)
             replies = yield hub.collect()
             senders = np.add.reduce(q[replies.who])
             mean = np.add.reduce(replies.payload) / np.maximum(senders, 1.0)
-            x = np.where(senders > 0.0, mean, x)  # line 12
-            hub.tell(replies.who, partial(self.correct, q=q), x)
-            hub.publish(x)
+            own.x = np.where(senders > 0.0, mean, own.x)  # line 12
+            hub.tell(replies.who, partial(self.correct, q=q), own.x)
+            hub.publish(own.x)
 
     def train(self, us: Any, x: Array, L: int, q: Array) -> Array:
         """Lines 7 to 11 for agents `us`: L steps from x; what q (agents, dim) leaves (n, dim)."""

@@ -1,90 +1,25 @@
 """`hub`: the coordinator's side of a method, and the bookkeeping of calls that engines share."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.engine.clients import Clients
 from desim.engine.requests import Array, Collect, Replies
 from desim.engine.spending import Spending
 from desim.engine.world import World
-from desim.kernels.clients import CALLED, PENDING, no_calls, release_id
+from desim.kernels.clients import CALLED, PENDING, no_calls
 from desim.kernels.record import DISTANT, Kind
-from desim.privacy.ledger import Mechanism, Terms, View, plain
+from desim.memory import Tree, fill, fitting, recall, recalling, told
+from desim.privacy.ledger import Terms, View, plain
 
 Int = NDArray[np.int64]
 Train = Callable[..., Array]
 COLLECT = Collect()
-
-
-class Clients:
-    """`us` of a client's job: rows of the agents' state for `who` (n,), called in `round` (n,)."""
-
-    who: Int
-    round: Int
-    address: Int  # (n,) the round as draws inside jobs count it: exchanges of a round differ
-    _world: World
-    _terms: Terms | None
-    _whole: bool
-    _drawn: bool  # whether noise was asked for
-
-    def __init__(
-        self, world: World, who: Int, round_: Int, terms: Terms | None, exchange: int = 0
-    ) -> None:
-        own = self.__dict__
-        own["address"] = round_ + (exchange << 24) if exchange else round_
-        own["who"], own["round"], own["_world"], own["_terms"] = who, round_, world, terms
-        own["_whole"] = len(who) == world.settings.problem.agents
-        own["_drawn"] = False
-
-    def __getattr__(self, name: str) -> Array:
-        try:
-            rows = self._world.state[name]
-        except KeyError:
-            raise AttributeError(f"the agents have no state {name!r}") from None
-        return rows if self._whole else np.asarray(rows[self.who])
-
-    def __setattr__(self, name: str, value: Array) -> None:
-        state = self._world.state
-        if self._whole:
-            state[name] = value
-        else:
-            state[name][self.who] = value
-
-    @property
-    def noise_key(self) -> np.uint64:
-        """The key of noise drawn inside a kernel; only a call that was charged has one, once."""
-        self._draw_once()
-        return np.uint64(self._world.ledger.noise_key(self._terms))
-
-    def _draw_once(self) -> None:
-        if self._drawn:
-            raise RuntimeError("a call asks twice for its noise, which may serve one value only")
-        self.__dict__["_drawn"] = True
-
-    def noised(self, value: Array) -> Array:
-        """Return value (n, dim) with the noise of the call's charge, which may serve it only."""
-        terms, world = self._terms, self._world
-        if terms is None or terms.mechanism is Mechanism.NONE:
-            return value
-        self._draw_once()
-        exchange = int((self.address[0] - self.round[0]) >> 24)
-        noisy = world.ledger.noise(self.who, self.round, exchange, value, terms)
-        return self.released(noisy, lambda: value)
-
-    def released(self, output: Array, value: Callable[[], Array]) -> Array:
-        """Return what a kernel with noise inside gave, output (n, dim), to be used in its place.
-
-        value(): the same (n, dim) without noise, asked for only by the check of the transcript.
-        """
-        world = self._world
-        if world.transcript is None:
-            return output
-        exchange, agents = (self.address - self.round) >> 24, world.settings.problem.agents
-        ids = release_id(agents, self.who, self.round, exchange)
-        terms = self._terms or plain(agents, View.COORDINATOR)
-        return world.transcript.release(self.who, self.round, ids, value(), output, terms, self.who)
+KEPT = "round begun exchange"
 
 
 class Station(Protocol):
@@ -123,6 +58,9 @@ class Hub:
         self.payload: Array = np.empty((agents, 0))
         filter_ = world.filter
         self.spending = None if filter_ is None else Spending(world, filter_)
+        self.own: SimpleNamespace | None = None
+        self.before: Tree | None = None  # what an earlier process remembered, until it is taken up
+        self.boundary: Callable[[], None] | None = None  # of an engine with checkpoints
 
     @property
     def now(self) -> float:
@@ -132,16 +70,60 @@ class Hub:
     @property
     def open(self) -> bool:
         """Whether another round may begin."""
-        settings = self.world.settings
-        return (
+        self.before, settings = None, self.world.settings
+        another = (
             self.round <= settings.rounds
             and self.now <= settings.horizon
             and not self.world.reached
         )
+        if another and self.own is not None and self.boundary is not None:
+            self.boundary()
+        return another
+
+    def memory(self, **start: Any) -> SimpleNamespace:
+        """What the program remembers from one round to the next, as attributes: arrays or `Latest`.
+
+        All of its variables that outlive a round must be there: a run that is resumed comes to its
+        first round with what they last were. A program that does not ask is played from its start.
+        """
+        self.own = SimpleNamespace(**start)
+        if self.before is not None:
+            with recalling():
+                for name, value in start.items():
+                    if hasattr(value, "recall"):
+                        value.recall(self.before[name])
+                    else:
+                        recall(self.own, self.before, name)
+        return self.own
+
+    def remembered(self) -> Tree:
+        """What a checkpoint needs; the payloads, of those that owe a reply."""
+        own = vars(self.own) if self.own is not None else {}
+        owing = np.flatnonzero(self.calls.pending)
+        return told(self, KEPT) | {
+            "own": {k: v.remembered() if hasattr(v, "recall") else v for k, v in own.items()},
+            "calls": self.calls._asdict(),
+            "payload": self.payload[owing],
+            "told": self.told,
+            "spending": self.spending and self.spending.remembered(),
+        }
+
+    def recall(self, tree: Tree) -> None:
+        """Go on from a checkpoint: until the first round begins, nothing is started or shown."""
+        recall(self, tree, KEPT)
+        for name, array in self.calls._asdict().items():
+            fill(array, tree["calls"][name])
+        self.before, self.told = tree["own"], tree["told"]
+        self.payload = np.empty((self.agents, tree["payload"].shape[1]))
+        owing = np.flatnonzero(self.calls.pending)
+        self.payload[owing] = fitting(self.payload[owing], tree["payload"])
+        if self.spending is not None:
+            self.spending.recall(tree["spending"])
 
     def start(self, **state: Array) -> None:
         """Give the agents their initial state, arrays (agents, ...); their models are `x`."""
-        self.world.state.update({name: rows.copy() for name, rows in state.items()})
+        if self.before is None:
+            self.world.state.update({name: rows.copy() for name, rows in state.items()})
 
     def invite(self) -> Int:
         """Agents (n,), ascending, that participate in this round and owe no reply.
@@ -252,6 +234,8 @@ class Hub:
 
     def publish(self, model: Array) -> None:
         """Show the coordinator's model (dim,), true from now on, to the observer; a round ends."""
+        if self.before is not None:
+            return
         world: Any = self.world
         world.observer.publish(self.now, self.round if self.begun else 0, world.state["x"], model)
         self.round += self.begun

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from desim.engine.world import Exhausted, World
 from desim.kernels.clients import BEGIN, EXCHANGE, FINISH, LOGGED, ROUND
 from desim.kernels.record import INSTEAD, Kind
+from desim.memory import Tree, recall
 from desim.privacy.budget import Filter
 from desim.privacy.ledger import Terms
 
@@ -47,6 +48,18 @@ class Spending:
         if filter_.retired.all():
             raise Exhausted
         return who[fit]
+
+    def remembered(self) -> Tree:
+        """What a checkpoint needs."""
+        times, agents = [v[0] for v in self.void], [v[1] for v in self.void]
+        prices = np.array([v[2] for v in self.void]).reshape(-1, 2)
+        return {"latest": self.latest, "times": times, "agents": agents, "prices": prices}
+
+    def recall(self, tree: Tree) -> None:
+        """Go on from a checkpoint."""
+        recall(self, tree, "latest")
+        times, agents = tree["times"].tolist(), tree["agents"].tolist()
+        self.void = [(t, int(i), p) for t, i, p in zip(times, agents, tree["prices"], strict=True)]
 
     def _give_back(self, now: float) -> None:
         due = sorted((v for v in self.void if v[0] <= now), key=lambda v: v[0])

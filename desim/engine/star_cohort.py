@@ -12,6 +12,7 @@ from desim.engine.requests import Array
 from desim.engine.waits import Waits
 from desim.engine.world import Exhausted, World
 from desim.kernels.clients import BEGIN, DUE, FINISH, LOGGED, ROUND, SENT, call, post, settle_due
+from desim.memory import Tree, recall
 
 
 class CohortStation:
@@ -62,6 +63,8 @@ def play(program: Any, world: World) -> float:
     """Run `program(hub)`; return the end of the run in virtual seconds."""
     station = CohortStation(world)
     hub = Hub(world, station)
+    hub.boundary = lambda: world.keep(lambda: hub.remembered() | {"now": station.now})
+    world.go_on(lambda tree: _recall(hub, station, tree))
     policy, horizon = world.settings.policy, world.settings.horizon
     generator = program(hub)
     answer: Any = None
@@ -97,6 +100,11 @@ def play(program: Any, world: World) -> float:
         answer = hub.accept(pending, opened)
     station.settle(hub, end)
     return end
+
+
+def _recall(hub: Hub, station: CohortStation, tree: Tree) -> None:
+    recall(station, tree, "now")
+    hub.recall(tree)
 
 
 def _lost(hub: Hub, silent: Int, now: float) -> Int:

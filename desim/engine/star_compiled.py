@@ -93,7 +93,7 @@ class Engine:
         self.most = self._most(min(replies, self.agents))
 
     def remembered(self) -> Tree:
-        """What a checkpoint needs of the rounds; the models that agents heard, of those that owe."""
+        """What a checkpoint needs; the models that agents heard, of those that owe a reply."""
         desk, calls = self.desk, self.hub.calls
         own = {name: getattr(desk, name)[:n] for name, n in self._in_use()}
         heard = desk.heard[np.flatnonzero(calls.pending)]

@@ -1,0 +1,82 @@
+"""`us` of a client's job: what a coordinator's agents see when they are called."""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from desim.engine.requests import Array
+from desim.engine.world import World
+from desim.kernels.clients import release_id
+from desim.privacy.ledger import Mechanism, Terms, View, plain
+
+Int = NDArray[np.int64]
+
+
+class Clients:
+    """`us` of a client's job: rows of the agents' state for `who` (n,), called in `round` (n,)."""
+
+    who: Int
+    round: Int
+    address: Int  # (n,) the round as draws inside jobs count it: exchanges of a round differ
+    _world: World
+    _terms: Terms | None
+    _whole: bool
+    _drawn: bool  # whether noise was asked for
+
+    def __init__(
+        self, world: World, who: Int, round_: Int, terms: Terms | None, exchange: int = 0
+    ) -> None:
+        own = self.__dict__
+        own["address"] = round_ + (exchange << 24) if exchange else round_
+        own["who"], own["round"], own["_world"], own["_terms"] = who, round_, world, terms
+        own["_whole"] = len(who) == world.settings.problem.agents
+        own["_drawn"] = False
+
+    def __getattr__(self, name: str) -> Array:
+        try:
+            rows = self._world.state[name]
+        except KeyError:
+            raise AttributeError(f"the agents have no state {name!r}") from None
+        return rows if self._whole else np.asarray(rows[self.who])
+
+    def __setattr__(self, name: str, value: Array) -> None:
+        state = self._world.state
+        if self._whole:
+            state[name] = value
+        else:
+            state[name][self.who] = value
+
+    @property
+    def noise_key(self) -> np.uint64:
+        """The key of noise drawn inside a kernel; only a call that was charged has one, once."""
+        self._draw_once()
+        return np.uint64(self._world.ledger.noise_key(self._terms))
+
+    def _draw_once(self) -> None:
+        if self._drawn:
+            raise RuntimeError("a call asks twice for its noise, which may serve one value only")
+        self.__dict__["_drawn"] = True
+
+    def noised(self, value: Array) -> Array:
+        """Return value (n, dim) with the noise of the call's charge, which may serve it only."""
+        terms, world = self._terms, self._world
+        if terms is None or terms.mechanism is Mechanism.NONE:
+            return value
+        self._draw_once()
+        exchange = int((self.address[0] - self.round[0]) >> 24)
+        noisy = world.ledger.noise(self.who, self.round, exchange, value, terms)
+        return self.released(noisy, lambda: value)
+
+    def released(self, output: Array, value: Callable[[], Array]) -> Array:
+        """Return what a kernel with noise inside gave, output (n, dim), to be used in its place.
+
+        value(): the same (n, dim) without noise, asked for only by the check of the transcript.
+        """
+        world = self._world
+        if world.transcript is None:
+            return output
+        exchange, agents = (self.address - self.round) >> 24, world.settings.problem.agents
+        ids = release_id(agents, self.who, self.round, exchange)
+        terms = self._terms or plain(agents, View.COORDINATOR)
+        return world.transcript.release(self.who, self.round, ids, value(), output, terms, self.who)
