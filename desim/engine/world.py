@@ -131,7 +131,7 @@ class World:
         """Open the log and the ledger."""
         level = self.settings.log
         self.log = EventLog(kept=LEVELS[level])
-        self._rested = self._flushed + FLUSH_SECONDS
+        self._rested = wall.monotonic() + FLUSH_SECONDS
         own = self.settings.noise_seed
         seed = self.settings.seed if own is None else own
         self.ledger = Ledger(seed, self.settings.problem.agents, level != "rounds")

@@ -49,10 +49,8 @@ def resume(
         if manifest["status"] == "done" and later is None:
             return open_run(directory)
         prepared = _prepared(directory, manifest, later or scenario, later is not None)
-        sure, moved = _sure(manifest, prepared, later is not None), later is not None
-        of = identity(prepared.head, prepared.scenario)
-        checkpoint = None if moved else found_in(directory, of)
-        opened = partial(ResumedTables, directory, sure)
+        opened = partial(ResumedTables, directory, _sure(manifest, prepared, later is not None))
+        checkpoint = None if later else found_in(directory, identity(prepared.head, scenario))
         try:
             place.write_manifest(directory, prepared.begun)
         except OSError as error:

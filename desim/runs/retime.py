@@ -111,7 +111,9 @@ class Retimed(Simulation):
         played = Simulation(method, settings, UNSEEN, engine, self.why)
         return replace(played.play(sink, progress), engine=self.engine), method.seen
 
-    def play(self, sink: Sink, progress: Any = None, transcript: Any = None) -> Outcome:
+    def play(
+        self, sink: Sink, progress: Any = None, transcript: Any = None, keeper: Any = None
+    ) -> Outcome:
         """Play blind into `sink`, metrics told at their new times; the results are those known."""
         return self.told(sink, progress)[0]
 

@@ -1,0 +1,315 @@
+"""Runs go on from checkpoints to the log of one that never stopped, and compute no round twice."""
+
+import contextlib
+import os
+import random
+import signal
+import time
+
+import numpy as np
+import pytest
+from cases import CASES, LOSSY, graph, merged, star
+from mutant import mutant
+from test_resume import LONG, Killed, player, same  # noqa: F401 (player is a fixture)
+
+import desim
+from desim.engine import hub, play, star_cohort, star_compiled, world
+from desim.errors import RunError
+from desim.runs import checkpoint
+from desim.runs import directory as place
+from desim.scenario.build import check
+
+ASYNCHRONOUS = {"policy": {"buffer": 2}, "participation": {"bernoulli": 0.7}}
+CONDITIONS = {
+    "each reply": star(policy="each", stop={"rounds": 60}),
+    "late replies": star(policy={"deadline": "80 ms", "late": "carry"}, network=LOSSY),
+    "quorum": star(policy={"quorum": 3, "late": "carry"}),
+    "instants": star(observe={"metrics": ["error"], "every": "30 ms"}),
+    "no metrics": star(observe={"metrics": [], "iterates": False}),
+    "a target": star(stop={"rounds": 90, "metric": {"error": 0.3}}),
+    "a time": star(stop={"time": "900 ms"}),
+}
+COORDINATED = {
+    name: {"name": "case", **case}
+    for name, case in {**CASES, **CONDITIONS}.items()
+    if "fed-plt" in str(case) or "local" in str(case) or case["algorithm"]["name"] == "dp-admm"
+}
+
+
+@pytest.fixture(autouse=True)
+def eager(monkeypatch):
+    """A checkpoint after every round of the cohort engine, and every third compiled one."""
+    monkeypatch.setattr(world, "FLUSH_SECONDS", 0.0)
+    monkeypatch.setattr(world, "REPORT_SECONDS", 0.0)
+    monkeypatch.setattr(world, "REST", 0.0)
+    monkeypatch.setattr(star_compiled, "BLOCK_ROUNDS", 3)
+
+
+def left(scenario, folder, after):
+    """A run that is killed when it has told its progress `after` times; rounds it has shown."""
+    told = []
+
+    def step(now):
+        told.append(now.round)
+        if len(told) == after:
+            raise Killed
+
+    with contextlib.suppress(Killed):
+        desim.run(scenario, out=folder, progress=step)
+    return told[-1]
+
+
+@contextlib.contextmanager
+def counted():
+    """A set of the rounds whose arithmetic is done."""
+    rounds, accept, block = set(), hub.Hub.accept, star_compiled.Engine.block
+
+    def accepting(self, who, opened):
+        rounds.add(self.round)
+        return accept(self, who, opened)
+
+    def blocking(self):
+        first = int(self.desk.counts[0])
+        why, done = block(self)
+        rounds.update(range(first, first + done))
+        return why, done
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(hub.Hub, "accept", accepting)
+        patched.setattr(star_compiled.Engine, "block", blocking)
+        yield rounds
+
+
+def goes_on(scenario, folder, after=4):
+    """Kill and resume; rounds that the run has, and that were computed after the kill."""
+    whole, shown = desim.run(scenario), left(scenario, folder, after)
+    with counted() as rounds:
+        same(whole, desim.resume(folder))
+    same(whole, desim.open(folder))
+    assert not (folder / place.CHECKPOINT).exists()
+    return shown, whole.manifest["rounds"], len(rounds)
+
+
+@pytest.mark.parametrize("engine", ["compiled", "cohort"])
+@pytest.mark.parametrize("changes", [{}, ASYNCHRONOUS], ids=["all", "asynchronous"])
+def test_no_round_is_computed_twice(engine, changes, tmp_path):
+    scenario = star(name="case", engine=engine, stop={"rounds": 30}, **changes)
+    shown, whole, computed = goes_on(scenario, tmp_path / "a")
+    ahead = 3 if engine == "compiled" else 1  # the block, or round, in which the kill came
+    assert computed <= whole - shown + ahead
+    assert computed < whole
+
+
+def test_without_its_checkpoint_every_round_is(tmp_path):
+    scenario = star(name="case", stop={"rounds": 30})
+    left(scenario, tmp_path / "a", 4)
+    (tmp_path / "a" / place.CHECKPOINT).unlink()
+    with counted() as rounds:
+        same(desim.run(scenario), desim.resume(tmp_path / "a"))
+    assert len(rounds) == 30
+
+
+@pytest.mark.parametrize("name", COORDINATED)
+def test_every_coordinator_method_goes_on(name, tmp_path):
+    if check(desim.load(COORDINATED[name])).engine not in ("cohort", "compiled"):
+        pytest.skip("agents are processes of their own")
+    shown, whole, computed = goes_on(COORDINATED[name], tmp_path / "a")
+    assert computed < whole or shown in (0, whole) or whole == 1
+
+
+FORGETFUL = [
+    ("recall(self.own, self.before, name)", "name", {}),
+    ("fill(array, tree", 'name == "whole" and fill(array, tree', ASYNCHRONOUS),
+    ("self.payload[owing] = fitting", "_ = fitting", ASYNCHRONOUS),
+    ('KEPT = "round', 'KEPT = "', {}),
+]
+
+
+@pytest.mark.parametrize(("right", "wrong", "changes"), FORGETFUL)
+def test_a_hub_that_forgets_is_noticed(right, wrong, changes, tmp_path, monkeypatch):
+    scenario = star(name="case", engine="cohort", stop={"rounds": 30}, **changes)
+    left(scenario, tmp_path / "a", 7)
+    whole = desim.run(scenario)
+    monkeypatch.setattr(star_cohort, "Hub", mutant(hub, right, wrong).Hub)
+    with pytest.raises((AssertionError, RunError)):
+        same(whole, desim.resume(tmp_path / "a"))
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("            fill(part, tree", "            (part, tree"),
+        ("            fill(getattr(desk, name)[:n]", "            (getattr(desk, name)[:n]"),
+        ("desk.heard[owing] = fitting", "_ = fitting"),
+    ],
+)
+def test_compiled_rounds_that_forget_are_noticed(right, wrong, tmp_path, monkeypatch):
+    scenario = star(name="case", engine="compiled", stop={"rounds": 30}, **ASYNCHRONOUS)
+    left(scenario, tmp_path / "a", 4)
+    whole, broken = desim.run(scenario), mutant(star_compiled, right, wrong)
+    monkeypatch.setitem(play.ENGINES, ("coordinator", "compiled"), broken.play)
+    with pytest.raises((AssertionError, RunError)):
+        same(whole, desim.resume(tmp_path / "a"))
+
+
+def torn(file, arrays):
+    file.write_bytes(file.read_bytes()[:-300])
+
+
+def flipped(file, arrays):
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+
+
+def nothing(file, arrays):
+    file.write_bytes(b"")
+
+
+def pickled(file, arrays):
+    np.savez(file, **arrays, more=np.array([print], object))
+
+
+def headless(file, arrays):
+    np.savez(file, **{name: array for name, array in arrays.items() if name != "head"})
+
+
+def other_code(file, arrays):
+    head = arrays["head"].tobytes().replace(b'"numpy": "', b'"numpy": "1')
+    np.savez(file, **{**arrays, "head": np.frombuffer(head, np.uint8)})
+
+
+def misshapen(file, arrays):
+    np.savez(file, **{**arrays, "log.floats": arrays["log.floats"][:, :2]})
+
+
+def incomplete(file, arrays):
+    np.savez(file, **{name: array for name, array in arrays.items() if name != "now"})
+
+
+def rows_lost(file, arrays):
+    sorted((file.parent / "parts").glob("events-*"))[2].unlink()
+
+
+@pytest.mark.parametrize("engine", ["compiled", "cohort"])
+@pytest.mark.parametrize(
+    "harm",
+    [torn, flipped, nothing, pickled, headless, other_code, misshapen, incomplete, rows_lost],
+)
+def test_a_checkpoint_of_no_use_is_not_used(harm, engine, tmp_path):
+    scenario = star(name="case", engine=engine, stop={"rounds": 30})
+    left(scenario, tmp_path / "a", 6)
+    file = tmp_path / "a" / place.CHECKPOINT
+    with np.load(file, allow_pickle=False) as found:
+        arrays = dict(found)
+    harm(file, arrays)
+    with counted() as rounds:
+        resumed = desim.resume(tmp_path / "a")
+    assert len(rounds) == 30
+    same(desim.run(scenario), resumed)
+
+
+def test_a_plugin_that_has_changed_is_another_run(tmp_path, monkeypatch):
+    plugin = tmp_path / "mine.py"
+    plugin.write_text("")
+    scenario = star(name="case", plugins=[str(plugin)])
+    left(scenario, tmp_path / "a", 3)
+    plugin.write_text("# edited\n")
+    with counted() as rounds:
+        desim.resume(tmp_path / "a")
+    assert len(rounds) == 12
+
+
+def test_a_stopped_run_goes_on_from_its_checkpoint(tmp_path):
+    scenario, told = star(name="case", stop={"rounds": 30}), []
+
+    def press(now):
+        told.append(now)
+        if len(told) == 4:
+            raise KeyboardInterrupt
+
+    assert desim.run(scenario, out=tmp_path / "a", progress=press).status == "stopped"
+    with counted() as rounds:
+        resumed = desim.resume(tmp_path / "a")
+    assert 0 < len(rounds) < 30
+    same(desim.run(scenario), resumed)
+
+
+def test_a_later_end_begins_anew(tmp_path):
+    left(star(name="case", stop={"rounds": 30}), tmp_path / "a", 4)
+    later = desim.resume(tmp_path / "a", {"stop.rounds": 40})
+    same(desim.run(star(name="case", stop={"rounds": 40})), later)
+
+
+@pytest.mark.parametrize("scenario", [graph(), star(engine="agents")], ids=["graph", "agents"])
+def test_what_has_no_boundaries_leaves_none(scenario, tmp_path):
+    left({"name": "case", **scenario}, tmp_path / "a", 5)
+    assert not (tmp_path / "a" / place.CHECKPOINT).exists()
+    same(desim.run({"name": "case", **scenario}), desim.resume(tmp_path / "a"))
+
+
+def test_no_room_for_a_checkpoint_is_no_end(tmp_path, monkeypatch):
+    def refuse(path, arrays):
+        if path.name == place.CHECKPOINT:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoint.place, "write_arrays", refuse)
+    assert desim.run(star(), out=tmp_path / "a").status == "done"
+
+
+def test_checkpoints_rest(tmp_path, monkeypatch):
+    """The next one comes after FLUSH_SECONDS, and REST times as long as this one took."""
+    clock, kept = [100.0], []
+    monkeypatch.setattr(world, "FLUSH_SECONDS", 2.0)
+    monkeypatch.setattr(world, "REST", 20.0)
+    monkeypatch.setattr(world.wall, "monotonic", lambda: clock[0])
+
+    def keep(self, tree):
+        kept.append(clock[0])
+        clock[0] += 0.05 if len(kept) == 1 else 1.0
+
+    monkeypatch.setattr(checkpoint.Checkpoints, "keep", keep)
+
+    def step(now):
+        clock[0] += 0.5
+
+    desim.run(star(engine="cohort", stop={"rounds": 60}), out=tmp_path / "a", progress=step)
+    assert kept == pytest.approx([102.0, 104.3, 125.5], abs=0.4)
+
+
+PROGRAM = """
+import desim.engine.star_compiled, desim.engine.world
+desim.engine.star_compiled.BLOCK_ROUNDS = 4
+desim.engine.world.REST = 0.0
+"""
+
+
+@pytest.mark.parametrize("engine", ["compiled", "cohort"])
+def test_a_run_killed_at_random_moments_goes_on(engine, player, tmp_path, monkeypatch):  # noqa: F811
+    """SIGKILL, whatever the process is doing: ten times for each engine, with checkpoints."""
+    import test_resume
+
+    interval = test_resume.PROGRAM.replace("FLUSH_SECONDS = 0.05", "FLUSH_SECONDS = 0.01")
+    monkeypatch.setattr(test_resume, "PROGRAM", PROGRAM + interval)
+    monkeypatch.setattr(world, "FLUSH_SECONDS", 0.1)
+    scenario = merged(star(name="long", engine=engine), LONG)
+    whole, process = desim.run(scenario), player(scenario)
+    draw, took, went_on = random.Random(f"moments of {engine}"), 0.0, []
+    for number in range(11):
+        folder = tmp_path / str(number)
+        process.stdin.write(f"{folder}\n")
+        child = int(process.stdout.readline())
+        while not (folder / "manifest.json").exists():
+            time.sleep(0.0005)
+        began = time.monotonic()
+        if number > 0:
+            time.sleep(draw.uniform(0.0, took))
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+        assert process.stdout.readline() == "ended\n"
+        took = took or time.monotonic() - began
+        assert desim.open(folder).status in ("interrupted", "done")
+        with counted() as rounds:
+            same(whole, desim.resume(folder))
+        went_on.append(0 < len(rounds) < whole.manifest["rounds"])
+    assert any(went_on)
