@@ -37,7 +37,7 @@ def test_flushes_change_no_release(name, engine, monkeypatch):
     """The answer of a sparse vector waits for the message that may carry it a computation later."""
     scenario = {"name": "case", **CASES[name], "engine": engine}
     whole = desim.run(scenario)
-    monkeypatch.setattr("desim.log.rows.FLUSH_ROWS", 20)
+    monkeypatch.setattr("desim.engine.world.FLUSH_SECONDS", -1.0)
     same(whole, desim.run(scenario))
 
 
