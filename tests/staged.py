@@ -88,7 +88,7 @@ class Staged:
         self.course = course
         self.rounds = rounds
 
-    def play(self, tables, progress):
+    def play(self, tables, progress, **_):
         """Flush after every round; `endless` courses go on until a signal comes."""
         round_ = 0
         try:

@@ -44,6 +44,7 @@ def test_compiled_rounds_agree_to_the_last_bit(name):
         {"policy": "each", "stop.rounds": 3000},
         {"policy": {"buffer": 3}},
         {"problem.agents": 40, "stop.rounds": 2000},
+        {"observe": {"metrics": ["loss"]}, "stop.metric": {"loss": 1e9}},
         {"participation": "all", "policy": {"quorum": 3, "late": "carry"}},
     ],
     ids=str,

@@ -135,3 +135,15 @@ def test_what_is_only_counted_takes_no_room(monkeypatch):
     most.clear()
     played("star", "all", engine="cohort")
     assert max(most) > 20
+
+
+@pytest.mark.parametrize(
+    "question", ["critical_path", "utilisation", "staleness", "links", "waits"]
+)
+def test_what_was_not_kept_is_not_made_up(question):
+    """A table of zeros would be an answer; an error says which level has one."""
+    levels = {"links": ("rounds",), "waits": ("rounds",)}.get(question, ("rounds", "messages"))
+    assert len(getattr(desim.run(star()), question)()) > 0
+    for level in levels:
+        with pytest.raises(InputError, match=r"needs .* allowed: a run with log: all"):
+            getattr(desim.run(star(log=level)), question)()

@@ -73,6 +73,13 @@ def test_devices_can_change_too(name):
     assert told(desim.run(METHODS[name]), None, "stragglers") == []
 
 
+def test_a_network_file_with_devices_is_refused_without_them():
+    trained = desim.run(METHODS["fed-plt"])
+    with pytest.raises(InputError, match=r"network: found stragglers, .* allowed: compute strag"):
+        desim.retime(trained, network="stragglers")
+    assert desim.retime(trained, network="stragglers", compute="stragglers").events.size
+
+
 @pytest.mark.parametrize("name", METHODS)
 def test_the_agent_engine_tells_the_same(name):
     trained = desim.run(METHODS[name], overrides={"engine": "agents"})

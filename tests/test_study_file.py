@@ -174,7 +174,8 @@ def test_importing_desim_does_not_import_the_cluster():
     assert done.stdout.strip() == "False"
 
 
-def test_shipped_studies_are_right():
+def test_shipped_studies_are_right(shared, monkeypatch):
+    monkeypatch.setenv("DESIM_DATA", str(shared / "data"))
     folder = Path(__file__).resolve().parents[1] / "scenarios" / "studies"
     studies = [file for file in folder.glob("*.yaml") if "\nbase:" in file.read_text()]
     assert studies

@@ -176,6 +176,9 @@ def play(program: Compiled, world: World) -> float:
     engine.make_room()
     while True:
         world.keep(engine.remembered)
+        if world.reached:
+            end = station.now
+            break
         why, done = engine.block()
         if done:
             world.tick(station.now, done)
@@ -189,7 +192,7 @@ def play(program: Compiled, world: World) -> float:
         if why in (OVER, STUCK):
             end = horizon
             break
-        if why == CLOSED or world.reached:
+        if why == CLOSED:
             end = station.now
             break
     station.settle(hub, end)

@@ -67,7 +67,13 @@ def under(scenario: Scenario, network: Conditions | None, compute: Conditions | 
     data = scenario.written()
     if network is not None:
         given = _section(data, network)
-        topology = _laid_out(data, given)["network"].get("topology", data["network"]["topology"])
+        laid = _laid_out(data, given)
+        if compute is None and "compute" in laid and not isinstance(network, Mapping):
+            raise InputError(
+                f"network: found {network}, whose section compute a stored scenario overrules; "
+                f"allowed: compute {network} beside it, or the run's own devices as a mapping"
+            )
+        topology = laid["network"].get("topology", data["network"]["topology"])
         data["network"] = {**given, "topology": topology}
     if compute is not None:
         data["compute"] = compute

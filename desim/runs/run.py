@@ -239,18 +239,21 @@ class Run:
         """
         from desim.timing.critical import critical_path
 
+        self.require("critical path", "compute", "deliver", "aggregate")
         return critical_path(self.events, round)
 
     def waits(self) -> "pd.DataFrame":
         """Columns time s, round, agent, waited s, closer: whom everybody waited for."""
         from desim.timing.waits import waits
 
+        self.require("waits", "deliver", "aggregate")
         return waits(self.events)
 
     def utilisation(self) -> "pd.DataFrame":
         """Columns agent, computing, aborted, away, idle, sending in s, utilisation."""
         from desim.timing.occupation import utilisation
 
+        self.require("utilisation", "compute", "send")
         last = self.events["time"].max() if len(self.events) else 0.0
         return utilisation(self.events, float(self.manifest.get("time", last)))
 
@@ -258,12 +261,14 @@ class Run:
         """Messages, bytes and seconds by source and target; see `desim.timing.traffic.links`."""
         from desim.timing.traffic import links
 
+        self.require("links", "send", "deliver")
         return links(self.events)
 
     def staleness(self) -> "pd.DataFrame":
         """How old what is used is, columns time s, agent, round, peer, heard, staleness, age s."""
         from desim.timing.traffic import staleness
 
+        self.require("staleness", "activate", "deliver", "aggregate")
         policy = self.scenario.policy
         discards = policy.kind not in ("all", "each", "buffer") and (
             (policy.late or self.scenario.late) == "discard"

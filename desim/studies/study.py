@@ -190,13 +190,22 @@ def _check(workers: int | None, dask: str | None, memory: float | None) -> None:
         raise InputError(f"memory: {refusal(memory, 'at least 1e8 bytes, 100 MB')}")
 
 
+def _one_by_one(jobs: list[Job]) -> Iterator[Result]:
+    """Jobs in this process; a run that Ctrl-C has stopped ends the study."""
+    for job in jobs:
+        result = carry_out(job)
+        yield result
+        if result.status == "stopped":
+            raise KeyboardInterrupt
+
+
 def _carried_out(
     jobs: list[Job], workers: int | None, dask: str | None, memory: float | None
 ) -> Iterator[Result]:
     if dask is not None:
         return cluster.carried_out(jobs, dask)
     if workers == 0:
-        return map(carry_out, jobs)
+        return _one_by_one(jobs)
     number = min(workers or processes.cores(), max(len(jobs), 1))
     bound = processes.memory_share(number) if memory is None else int(memory)
     return processes.carried_out(jobs, number, bound)
