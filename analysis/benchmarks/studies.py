@@ -18,7 +18,7 @@ SCENARIOS = Path(__file__).resolve().parents[2] / "scenarios"
 RUNS, SEEDS, TURNS = 100, 20, 5
 HALF_A_SECOND: dict[str, Any] = {
     "base": str(SCENARIOS / "quickstart.yaml"),
-    "set": {"problem.agents": 50, "stop.rounds": 2000, "observe.metrics": ["accuracy"]},
+    "set": {"problem.agents": 50, "stop.rounds": 2900, "observe.metrics": ["accuracy"]},
     "grid": {"seed": f"0..{RUNS - 1}"},
     "compare": {"epsilon": False},
 }

@@ -269,10 +269,8 @@ class Run:
         from desim.timing.traffic import staleness
 
         self.require("staleness", "activate", "deliver", "aggregate")
-        policy = self.scenario.policy
-        discards = policy.kind not in ("all", "each", "buffer") and (
-            (policy.late or self.scenario.late) == "discard"
-        )
+        policy, late = self.scenario.policy, self.scenario.policy.late or self.scenario.late
+        discards = policy.kind not in ("all", "each", "buffer") and late == "discard"
         return staleness(self.events, discards, policy.kind == "each")
 
     def plot(
