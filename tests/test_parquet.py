@@ -315,3 +315,16 @@ def test_a_run_that_is_faster_than_its_log_waits():
     check_waiting(mutant(worker_module, "AHEAD = 32", "AHEAD = 2"))
     with pytest.raises(AssertionError):
         check_waiting(worker_module)
+
+
+def test_a_flipped_byte_is_noticed(tmp_path):
+    """Every page has a checksum: damage that can still be read is not taken for the log."""
+    tables = Tables(tmp_path)
+    tables.append("events", event_columns(500))
+    tables.finish()
+    file = tmp_path / "events.parquet"
+    whole = bytearray(file.read_bytes())
+    for place in range(200, 300, 20):
+        file.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with pytest.raises(InputError, match="damaged"):
+            read_table(tmp_path, "events")

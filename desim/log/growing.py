@@ -72,6 +72,7 @@ def writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
     return pq.ParquetWriter(
         path,
         schema,
+        write_page_checksum=True,
         compression="zstd",
         compression_level=1,
         use_dictionary=[one for one in schema.names if one not in encoding],
@@ -88,7 +89,9 @@ def _encoding(field: pa.Field) -> str:
 def light_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
     """A Parquet file that is soon removed: twice as fast, and twice as large."""
     words = [one.name for one in schema if one.type == WORD]
-    return pq.ParquetWriter(path, schema, compression="lz4", use_dictionary=words)
+    return pq.ParquetWriter(
+        path, schema, compression="lz4", use_dictionary=words, write_page_checksum=True
+    )
 
 
 def regrouped(

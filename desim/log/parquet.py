@@ -186,6 +186,8 @@ def _write(
 
 def _read(path: Path, columns: Sequence[str]) -> pa.Table:
     try:
-        return pq.read_table(path, columns=list(columns), partitioning=None)
+        return pq.read_table(
+            path, columns=list(columns), partitioning=None, page_checksum_verification=True
+        )
     except (pa.ArrowException, OSError, KeyError) as error:
         raise InputError(f"{path}: not a table of desim, or damaged ({error})") from None
