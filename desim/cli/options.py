@@ -1,11 +1,18 @@
-"""Options that several commands have."""
+"""Arguments and options that several commands have."""
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from desim.errors import InputError
 
+if TYPE_CHECKING:
+    from desim.scenario.schema import Scenario
+
+ScenarioFile = Annotated[Path, typer.Argument(help="Scenario file (YAML).", metavar="SCENARIO")]
+RunFolder = Annotated[Path, typer.Argument(help="Directory of a run.", metavar="RUN")]
+Force = Annotated[bool, typer.Option("--force", help="Replace the run that the directory holds.")]
 Overrides = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Override, e.g. algorithm.rho=0.1."),
@@ -21,3 +28,10 @@ def settings(texts: list[str] | None) -> dict[str, str]:
             raise InputError(f"--set: found {text!r}; allowed: KEY=VALUE, as in algorithm.rho=0.1")
         overrides[key.strip()] = value
     return overrides
+
+
+def load_scenario(path: Path, texts: list[str] | None) -> "Scenario":
+    """The scenario with the overrides KEY=VALUE, whose values are read as YAML."""
+    import desim
+
+    return desim.load(path, settings(texts))

@@ -20,7 +20,8 @@ from desim.log.parquet import Tables
 from desim.runs import directory as place
 from desim.runs.checkpoint import Checkpoints, identity
 from desim.runs.interruption import Interruption
-from desim.runs.run import Directory, Memory, Run, Store
+from desim.runs.run import Run
+from desim.runs.store import Directory, Memory, Store
 from desim.scenario.blame import blame
 from desim.scenario.build import build
 from desim.scenario.calibration import completed

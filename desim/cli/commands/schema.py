@@ -1,16 +1,23 @@
 """`desim schema`: the JSON Schema of scenario files, to a file or to standard output."""
 
-import json
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
 from desim.errors import InputError
-from desim.scenario.schema import json_schema
 
 
-def write_schema(out: Path | None) -> None:
-    """Write it; InputError where the file cannot be written."""
+def schema(
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", metavar="FILE", help="Default: standard output.")
+    ] = None,
+) -> None:
+    """Write the JSON Schema of scenario files, for editors."""
+    import json
+
+    from desim.scenario.schema import json_schema
+
     text = json.dumps(json_schema(), indent=2, ensure_ascii=False)
     if out is None:
         typer.echo(text)

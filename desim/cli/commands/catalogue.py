@@ -1,0 +1,27 @@
+"""`desim list`: everything that a scenario can name."""
+
+from typing import Annotated
+
+import typer
+
+from desim.errors import InputError
+
+
+def list_names(
+    what: Annotated[
+        str, typer.Argument(help="algorithms, losses, ...; default: everything.", metavar="[WHAT]")
+    ] = "",
+) -> None:
+    """List what a scenario can name: algorithms, losses, topologies, networks, ..."""
+    from desim.cli.catalogue import SECTIONS
+    from desim.errors import refusal
+
+    if what and what not in SECTIONS:
+        raise InputError(f"list: {refusal(what, ', '.join(SECTIONS), SECTIONS)}")
+    for number, name in enumerate([what] if what else SECTIONS):
+        if not what:
+            typer.echo(("\n" if number else "") + name)
+        entries = SECTIONS[name]()
+        width = max((len(entry) for entry, _ in entries), default=0)
+        for entry, about in entries:
+            typer.echo(f"  {entry:{width}}  {about}".rstrip())

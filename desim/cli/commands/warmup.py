@@ -1,0 +1,18 @@
+"""`desim warmup`: compiles before it is needed."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def warmup(
+    scenarios: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Default: all that come with desim.", metavar="[SCENARIO...]"),
+    ] = None,
+) -> None:
+    """Compile beforehand what scenarios need, so that their first run does not wait for it."""
+    from desim.cli.compiling import warm
+
+    typer.echo("\n".join(warm(scenarios)))
