@@ -20,7 +20,7 @@ from desim.audit.evidence import (
 )
 from desim.audit.verdict import Claim, judge
 from desim.keys import Stream
-from desim.plots_audit import plot_audit, trade_off
+from desim.plots.audit import plot_audit, trade_off
 from desim.privacy.gaussian import delta_of, epsilon_of
 
 

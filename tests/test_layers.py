@@ -21,7 +21,7 @@ LAYERS = [
     "algorithms",
     "scenario",
     "audit",
-    "runs replay retime studies plots plots_audit report",
+    "runs replay retime studies plots report",
     "cli __main__",
 ]
 LEVEL = {name: depth for depth, names in enumerate(LAYERS) for name in names.split()}
@@ -29,7 +29,7 @@ FENCES = {
     "simpy": "desim.engine",
     "networkx": "desim.network.topology",
     "ruamel": "desim.scenario.load",
-    "matplotlib": "desim.plots desim.plots_audit",
+    "matplotlib": "desim.plots desim.report",
     "pyarrow": "desim.log",
     "dp_accounting": "desim.privacy",
     "distributed": "desim.studies.cluster",

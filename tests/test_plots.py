@@ -6,9 +6,9 @@ import pandas as pd
 import pytest
 from mutant import mutant
 
-from desim import plots
 from desim.errors import InputError
-from desim.plots import plot
+from desim.plots import curves as plots
+from desim.plots import plot, style
 
 
 class Course:
@@ -71,11 +71,18 @@ def test_bytes_are_those_that_arrived(tmp_path):
 
 @pytest.mark.parametrize(
     ("right", "wrong"),
-    [('side="right"', 'side="left"'), ("np.cumsum(", "np.asarray("), ('"kB", 1e-3', '"kB", 1.0')],
+    [('side="right"', 'side="left"'), ("np.cumsum(", "np.asarray(")],
 )
 def test_wrong_bytes_are_noticed(tmp_path, right, wrong):
+    twin = mutant(plots, right, wrong)
     with pytest.raises(AssertionError):
-        check_bytes(mutant(plots, right, wrong), tmp_path)
+        check_bytes(twin, tmp_path)
+
+
+def test_a_wrong_unit_is_noticed(tmp_path, monkeypatch):
+    monkeypatch.setattr(plots, "unit_of", mutant(style, '"kB", 1e-3', '"kB", 1.0').unit_of)
+    with pytest.raises(AssertionError):
+        check_bytes(plots, tmp_path)
 
 
 def check_epsilon(module, folder):
@@ -98,8 +105,9 @@ def test_epsilon_is_that_of_the_agent_that_spends_most(tmp_path):
     ],
 )
 def test_a_wrong_epsilon_is_noticed(tmp_path, right, wrong):
+    twin = mutant(plots, right, wrong)
     with pytest.raises(AssertionError):
-        check_epsilon(mutant(plots, right, wrong), tmp_path)
+        check_epsilon(twin, tmp_path)
 
 
 def test_epsilons_about_different_things_share_no_axis(tmp_path):

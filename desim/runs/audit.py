@@ -53,7 +53,7 @@ class Audit:
 
     def write(self, folder: str | Path) -> None:
         """Store audit.json, scores.npz and the figure trade-off.png in a new or empty directory."""
-        from desim.plots_audit import plot_audit
+        from desim.plots.audit import plot_audit
 
         path = Path(folder)
         place.check_free(path, force=False)

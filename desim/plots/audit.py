@@ -16,7 +16,7 @@ from scipy.special import ndtr, ndtri
 
 from desim.audit.evidence import Certified
 from desim.audit.verdict import Claim, Finding
-from desim.plots import COLOURS, STYLE, new_axes, save
+from desim.plots.style import COLOURS, STYLE, new_axes, save
 
 Array = NDArray[np.float64]
 LEAST, MOST = 5e-4, 0.97
