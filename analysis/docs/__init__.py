@@ -1,0 +1,1 @@
+"""The documentation: `sphinx-build -W analysis/docs analysis/docs/_build` makes it."""

@@ -1,0 +1,193 @@
+"""Plays a page of the documentation as a reader would: in an empty folder, block after block.
+
+`console` blocks hold commands after `$ ` and what they print; `python` blocks are doctests where
+they have `>>>`, else they are executed; one session of Python goes through a page. A block with a
+caption is a file of that name. `yaml` with a caption is checked if it is a scenario or a study;
+without one it holds keys of a scenario, which are set in the scenario named by `onto`. `text`
+blocks are not played. A line `% test: ...` above a block says: `in FILE` (the text stands in that
+file of the project, whose own test plays it), `onto FILE` (keys of that scenario), `exit N`.
+"""
+
+import contextlib
+import doctest
+import io
+import os
+import re
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from desim import load
+from desim.cli import main
+from desim.scenario.load import parse
+from desim.studies.study import plan
+
+ROOT = Path(__file__).resolve().parents[1]
+QUICKSTART = ROOT / "scenarios" / "quickstart.yaml"
+FENCE = re.compile(r"^(?P<fence>`{3,}|:{3,})(?:\{(?P<directive>[\w-]+)\}[ ]*)?(?P<words>.*)$")
+OPTION = re.compile(r"^:(\w+):\s*(.*)$")
+NOTE = re.compile(r"^% test: (\w+) (.*)$")
+COMPARE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+COMPILING = ("compiling for this machine", "compiled ")
+CODE_DIRECTIVES = {"code-block", "code", "sourcecode"}
+
+
+class Wrong(AssertionError):
+    """The page says one thing, and another happens."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block of code: `line` is the first of its text; `note` what stands in `% test:`."""
+
+    language: str
+    text: str
+    line: int
+    caption: str = ""
+    note: tuple[str, str] = ("", "")
+
+
+def blocks(text):
+    """The blocks of code of a page, in order."""
+    lines, found, note, at = text.splitlines(), [], ("", ""), 0
+    while at < len(lines):
+        if told := NOTE.match(lines[at]):
+            note = told.groups()
+        elif (fence := FENCE.match(lines[at])) and (language := spoken(fence)):
+            end = lines.index(fence["fence"], at + 1)
+            body, first = lines[at + 1 : end], at + 2
+            options = {}
+            while fence["directive"] and body and (option := OPTION.match(body[0])):
+                options[option[1]] = option[2]
+                body, first = body[1:], first + 1
+            inner = "\n".join(body).strip("\n") + "\n"
+            found.append(Block(language, inner, first, options.get("caption", ""), note))
+            at, note = end, ("", "")
+        at += 1
+    return found
+
+
+def spoken(fence):
+    """The language of a fence; empty where it is no code."""
+    if fence["directive"]:
+        return fence["words"].strip() if fence["directive"] in CODE_DIRECTIVES else ""
+    return fence["words"].strip() if fence["fence"][0] == "`" else ""
+
+
+def play(text, folder):
+    """Play all blocks of a page in `folder`, which is the working directory; Wrong if one fails."""
+    session = {"__name__": "__page__"}
+    for block in blocks(text):
+        word, rest = block.note
+        try:
+            if word == "in":
+                if block.text.strip() not in (ROOT / rest).read_text("utf-8"):
+                    raise Wrong(f"{rest} does not have this text")
+            elif block.caption:
+                keep(block, folder / block.caption)
+            elif block.language in PLAYERS:
+                PLAYERS[block.language](block, session)
+            else:
+                raise Wrong(f"nobody plays {block.language!r}")
+        except Exception as error:
+            raise Wrong(f"line {block.line}: {type(error).__name__}: {error}") from error
+
+
+def keep(block, path):
+    """Write a file, and check it where it is a scenario or a study."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(block.text, "utf-8")
+    if block.language == "python":
+        compile(block.text, block.caption, "exec")
+    elif block.language == "yaml":
+        keys = parse(block.text, block.caption).data
+        if "problem" in keys:
+            load(path)
+        elif "base" in keys:
+            plan(path)
+
+
+def keys_of_a_scenario(block, session):
+    """Set each key of the block in the scenario it belongs to; InputError if it is not valid."""
+    word, rest = block.note
+    base = Path(rest) if word == "onto" else QUICKSTART
+    tree = parse(block.text, "block")
+    if tree.problems:
+        raise Wrong(str(tree.problems))
+    load(base if base.exists() else ROOT / base, dict(tree.data))
+
+
+def python(block, session):
+    """Doctests where there are prompts, else plain execution."""
+    if ">>> " not in block.text:
+        exec(compile(block.text, f"block on line {block.line}", "exec"), session)
+        return
+    test = doctest.DocTestParser().get_doctest(block.text, {}, "page", "page", block.line)
+    test.globs = session
+    told = io.StringIO()
+    doctest.DocTestRunner(optionflags=COMPARE).run(test, out=told.write, clear_globs=False)
+    if told.getvalue():
+        raise Wrong(told.getvalue())
+
+
+def console(block, session):
+    """Run each command and compare what it prints; all but those noted end with code 0."""
+    word, rest = block.note
+    allowed = int(rest) if word == "exit" else 0
+    for command, expected in commands(block.text):
+        code, printed = in_process(command) if alone(command) else in_shell(command)
+        if code != allowed:
+            raise Wrong(f"$ {command}\nended with {code}, not {allowed}\n{printed}")
+        if not doctest.OutputChecker().check_output(expected, printed, COMPARE):
+            raise Wrong(f"$ {command}\nprinted\n{printed}\nand not\n{expected}")
+
+
+def commands(text):
+    """(command, what it prints) for each prompt; a backslash joins lines."""
+    for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
+        command, _, expected = part.replace("\\\n", " ").partition("\n")
+        yield command.strip(), expected
+
+
+def alone(command):
+    """Whether the command is one of desim's, without a shell's signs."""
+    return command.startswith("desim ") and not re.search(r"[|&;<>$*]", command)
+
+
+def in_process(command):
+    """Exit code and output of `desim ...`, without a new Python; silent on compilation."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+        try:
+            main(shlex.split(command)[1:])
+            code = 0
+        except SystemExit as end:
+            code = int(end.code or 0)
+    told = printed.getvalue().splitlines(keepends=True)
+    return code, "".join(line for line in told if not line.startswith(COMPILING))
+
+
+def in_shell(command):
+    """Exit code and output of a command in bash, with this Python and this desim first."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        ["bash", "-c", command],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    told = done.stdout.splitlines(keepends=True)
+    return done.returncode, "".join(line for line in told if not line.startswith(COMPILING))
+
+
+PLAYERS = {
+    "console": console,
+    "python": python,
+    "yaml": keys_of_a_scenario,
+    "text": lambda block, session: None,
+}

@@ -1,0 +1,81 @@
+"""The documentation builds without warnings, and every block in it does what the page says."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pages
+import pytest
+
+DOCS = Path(__file__).resolve().parents[1] / "analysis" / "docs"
+NOT_WRITTEN = {"_build", "generated"}
+PAGES = sorted(
+    path.relative_to(DOCS).as_posix()
+    for path in DOCS.rglob("*.md")
+    if not NOT_WRITTEN & set(path.relative_to(DOCS).parts)
+)
+
+
+@pytest.fixture
+def desk(tmp_path, monkeypatch):
+    """An empty working directory, at a terminal of 100 columns."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    return tmp_path
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_block_does_what_the_page_says(page, desk):
+    pages.play((DOCS / page).read_text("utf-8"), desk)
+
+
+def test_the_docs_build_without_warnings(tmp_path):
+    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-d", "trees"]
+    done = subprocess.run(
+        [*command, str(DOCS), "site"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert (tmp_path / "site" / "index.html").is_file()
+
+
+SCENARIO = """
+problem: {agents: 2, data: {source: synthetic, kind: regression, rows: 4, dim: 2}, loss: squared}
+algorithm: {name: fedavg, local: {epochs: 2}}
+stop: {rounds: 2}
+"""
+WRONG = {
+    "a command that prints something else": "```console\n$ desim --version\ndesim 9.9\n```\n",
+    "a command that prints what is not shown": "```console\n$ echo words\n```\n",
+    "a command that fails": "```console\n$ false\n```\n",
+    "a command that should fail": "% test: exit 2\n```console\n$ true\n```\n",
+    "a session with another result": "```python\n>>> 1 + 1\n3\n```\n",
+    "python that raises": "```python\n1 / 0\n```\n",
+    "a key that is not there": "```yaml\nstop: {round: 3}\n```\n",
+    "a scenario that is not valid": (
+        "```{code-block} yaml\n:caption: s.yaml\n" + SCENARIO.replace("fedavg", "fedavq") + "```\n"
+    ),
+    "a language that nobody plays": "```perl\nprint 1\n```\n",
+    "a text that is not in the file": "% test: in README.md\n```sh\nrm -rf /\n```\n",
+}
+
+
+@pytest.mark.parametrize("page", WRONG.values(), ids=WRONG.keys())
+def test_a_wrong_page_is_found_out(page, desk):
+    with pytest.raises(pages.Wrong):
+        pages.play(page, desk)
+
+
+def test_a_right_page_passes(desk):
+    page = (
+        "# Page\n\n```{code-block} yaml\n:caption: s.yaml\n" + SCENARIO + "```\n\n"
+        "```console\n$ desim run s.yaml\ns: done\n...\n```\n\n"
+        "% test: onto s.yaml\n```yaml\nnetwork: {link: {latency: 20 ms}}\n```\n\n"
+        "% test: exit 2\n```console\n$ desim check none.yaml\nnone.yaml: ...\n```\n\n"
+        "```python\nimport desim\nrun = desim.open('runs/s')\n```\n\n"
+        "```python\n>>> run.status\n'done'\n```\n"
+    )
+    assert [
+        one.language for one in pages.blocks(page)
+    ] == "yaml console yaml console python python".split()
+    pages.play(page, desk)
+    assert (desk / "runs" / "s" / "events.parquet").is_file()
