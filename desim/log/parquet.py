@@ -95,7 +95,7 @@ class Tables:
         kept = [_arrow(name, rows) for rows in self._kept[name]]
         self._kept[name] = [*kept]
         table = concatenated(SCHEMAS[name], kept)
-        return frame_of(table.select(columns) if columns else table)
+        return frame_of(table.select(columns) if columns else table, name)
 
     def _store(self, name: str, rows: pa.Table | Deferred) -> None:
         """Store rows, in the thread, as all that follows."""
@@ -135,7 +135,7 @@ def _arrow(name: str, rows: pa.Table | Deferred) -> pa.Table:
 
 
 def read_table(directory: Path, name: str, columns: Sequence[str] | None = None) -> "pd.DataFrame":
-    """Table `name` of a run that ended, runs or was killed, units in `.attrs["units"]`.
+    """Table `name` of a run that ended, runs or was killed; `.attrs` says what its columns are.
 
     Words (kind, metric, mechanism, seen_by) are categories. InputError where a file is damaged.
     """
@@ -143,7 +143,8 @@ def read_table(directory: Path, name: str, columns: Sequence[str] | None = None)
     files = [whole] if whole.exists() else part_files(directory, name)
     wanted = list(columns) if columns else SCHEMAS[name].names
     tables = [_read(path, wanted) for path in files]
-    return frame_of(concatenated(pa.schema([SCHEMAS[name].field(one) for one in wanted]), tables))
+    schema = pa.schema([SCHEMAS[name].field(one) for one in wanted])
+    return frame_of(concatenated(schema, tables), name)
 
 
 def read_part(path: Path, name: str) -> pa.Table:

@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from desim.columns import Words
+from desim.log.described import described
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,7 +25,6 @@ SCHEMAS = {
     table: pa.schema([(name, TYPES[kind]) for name, kind in map(str.split, columns.split(", "))])
     for table, columns in COLUMNS.items()
 }
-UNITS = {"time": "s", "seconds": "s", "bytes": "B", "sampling": "fraction of rows"}
 
 
 def table_of(name: str, columns: Mapping[str, Any]) -> pa.Table:
@@ -64,12 +64,14 @@ def concatenated(schema: pa.Schema, tables: Sequence[pa.Table]) -> pa.Table:
     return pa.concat_tables([schema.empty_table(), *tables]).unify_dictionaries()
 
 
-def frame_of(table: pa.Table) -> "pd.DataFrame":
-    """A DataFrame; its categories are those that occur, in alphabetic order, whatever the parts."""
+def frame_of(table: pa.Table, name: str) -> "pd.DataFrame":
+    """Table `name` as a DataFrame, with what its columns are in `.attrs`.
+
+    Its categories are those that occur, in alphabetic order, whatever the parts.
+    """
     frame: pd.DataFrame = table.to_pandas()
     for field in table.schema:
         if field.type == WORD:
             words = frame[field.name].cat.remove_unused_categories()
             frame[field.name] = words.cat.set_categories(sorted(words.cat.categories))
-    frame.attrs["units"] = {one: unit for one, unit in UNITS.items() if one in frame}
-    return frame
+    return described(frame, name)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from desim.errors import InputError, spelling
 from desim.fairness import RISING
+from desim.log.described import described
 from desim.runs.directory import SCENARIO, read_manifest
 from desim.runs.hold import busy
 from desim.runs.store import Directory, Store
@@ -110,7 +111,7 @@ class Run:
                 f"metric {metric!r} is not in run {self.name}; recorded: "
                 f"{', '.join(recorded) or 'none'}{spelling(metric, recorded)}"
             )
-        return found[["time", "round", "value"]].reset_index(drop=True)
+        return described(found[["time", "round", "value"]].reset_index(drop=True), "curve")
 
     @property
     def observed(self) -> tuple[str, ...]:
@@ -137,7 +138,7 @@ class Run:
         """
         self.require("bytes", "deliver")
         events = self.store.table("events", ["time", "kind", "bytes"])
-        return events.loc[events["kind"] == "deliver", ["time", "bytes"]]
+        return described(events.loc[events["kind"] == "deliver", ["time", "bytes"]], "delivered")
 
     def time_to(self, metric: str, value: float) -> float:
         """Virtual time s at which `metric` is first <= value (accuracy: >= value); inf if never."""
@@ -185,8 +186,8 @@ class Run:
         Terms are those of `account`.
         """
         told = self.account(delta, view, relation)
-        curve = told.curve.copy()
-        curve.attrs = {name: getattr(told, name) for name in TERMS}
+        curve = described(told.curve.copy(), "epsilon")
+        curve.attrs |= {name: getattr(told, name) for name in TERMS}
         return curve
 
     def critical_path(self, round: int | None = None) -> "pd.DataFrame":
@@ -197,14 +198,14 @@ class Run:
         from desim.timing.critical import critical_path
 
         self.require("critical path", "compute", "deliver", "aggregate")
-        return critical_path(self.events, round)
+        return described(critical_path(self.events, round), "critical_path")
 
     def waits(self) -> "pd.DataFrame":
         """Columns time s, round, agent, waited s, closer: whom everybody waited for."""
         from desim.timing.waits import waits
 
         self.require("waits", "deliver", "aggregate")
-        return waits(self.events)
+        return described(waits(self.events), "waits")
 
     def utilisation(self) -> "pd.DataFrame":
         """Columns agent, computing, aborted, away, idle, sending in s, utilisation."""
@@ -212,14 +213,15 @@ class Run:
 
         self.require("utilisation", "compute", "send")
         last = self.events["time"].max() if len(self.events) else 0.0
-        return utilisation(self.events, float(self.manifest.get("time", last)))
+        end = float(self.manifest.get("time", last))
+        return described(utilisation(self.events, end), "utilisation")
 
     def links(self) -> "pd.DataFrame":
         """Messages, bytes and seconds by source and target; see `desim.timing.traffic.links`."""
         from desim.timing.traffic import links
 
         self.require("links", "send", "deliver")
-        return links(self.events)
+        return described(links(self.events), "links")
 
     def staleness(self) -> "pd.DataFrame":
         """How old what is used is, columns time s, agent, round, peer, heard, staleness, age s."""
@@ -228,7 +230,7 @@ class Run:
         self.require("staleness", "activate", "deliver", "aggregate")
         policy, late = self.scenario.policy, self.scenario.policy.late or self.scenario.late
         discards = policy.kind not in ("all", "each", "buffer") and late == "discard"
-        return staleness(self.events, discards, policy.kind == "each")
+        return described(staleness(self.events, discards, policy.kind == "each"), "staleness")
 
     def plot(
         self, x: str = "time", metric: str | None = None, out: str | Path | None = None

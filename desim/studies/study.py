@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from desim.errors import InputError, RunError, refusal
+from desim.log.described import described
 from desim.runs.run import Run, open_run
 from desim.studies import cluster, processes
 from desim.studies.cases import Case, cases, key_of
@@ -51,9 +52,11 @@ class Study:
         self.directory = directory
         self.results = dict(results)
         level = plan.study.compare.level
-        self.runs = runs_table(plan.cases, plan.keys, results)
-        self.summary = summary_table(plan.cases, self.runs, plan.asked, level)
-        self.comparisons = comparisons_table(plan.pairs, self.runs, plan.asked, level)
+        self.runs = described(runs_table(plan.cases, plan.keys, results), "runs")
+        self.summary = described(summary_table(plan.cases, self.runs, plan.asked, level), "summary")
+        self.comparisons = described(
+            comparisons_table(plan.pairs, self.runs, plan.asked, level), "comparisons"
+        )
 
     def __repr__(self) -> str:
         counts = ", ".join(

@@ -1,0 +1,206 @@
+"""What every column of every table of a run means, and its unit: the one place that says it.
+
+`described` puts it into a DataFrame's `.attrs`; the reference of the run directory is made from it.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ROWS = {  # what one row of a table is
+    "events": "one event, in order of time",
+    "metrics": "one value of one metric, of the whole network or of one agent",
+    "releases": "one transmitted value that was computed from private data",
+    "curve": "one value of one metric of the whole network",
+    "delivered": "one message that arrived",
+    "epsilon": "what one agent has spent once it has made a release; its last row is final",
+    "critical_path": "one step of the chain that the run could not have been faster than",
+    "waits": "one wait: a coordinator's collection, or an agent's for its neighbours",
+    "utilisation": "one agent, from the start to the end of the run",
+    "links": "one directed link that was used",
+    "staleness": "one thing heard and used: a reply in a collection, or a neighbour's message",
+    "runs": "one run of a study; its other columns are the case's own keys and its measures",
+    "summary": "one measure of one case of a study, over its seeds",
+    "comparisons": "one measure of one case against its counterpart, seed by seed",
+}
+
+COLUMNS: Mapping[str, Mapping[str, tuple[str, str]]] = {  # table -> column -> unit, meaning
+    "events": {
+        "time": ("s", "virtual time at which the event happens; a computation's is its end"),
+        "seq": ("", "number of the row, from 0; rows are in order of time, then of seq"),
+        "kind": ("", "what happens: one of KINDS"),
+        "agent": ("", "to whom it happens; -1 is the coordinator"),
+        "peer": ("", "the other end of a message; -1 is the coordinator, or nobody"),
+        "round": ("", "round of the agent, or of the coordinator's collection, from 1"),
+        "bytes": ("B", "size of a message; 0 where it is counted in another row"),
+        "seconds": ("s", "how long it took; see KINDS"),
+        "value": ("", "a number that depends on the kind; see KINDS"),
+        "release": ("", "the release that a message carries, as in releases; -1 for none"),
+    },
+    "metrics": {
+        "time": ("s", "virtual time from which the value is true"),
+        "round": ("", "round that was done by then, 0 at the start"),
+        "metric": ("", "what is measured: one of METRICS"),
+        "agent": ("", "whose model; -1 is the whole network"),
+        "value": ("", "the value, without unit"),
+    },
+    "releases": {
+        "time": ("s", "virtual time at which the noise is drawn"),
+        "agent": ("", "whose data"),
+        "round": ("", "round in which it was computed, from 1"),
+        "release": ("", "number of the release, as in events"),
+        "mechanism": ("", "how it was randomised; none is without noise"),
+        "sensitivity": ("", "replace-one, in the mechanism's norm; inf where there is no bound"),
+        "scale": ("", "of the noise in one coordinate: deviation, or b of a Laplace law"),
+        "sampling": ("fraction of rows", "share of the agent's rows that were drawn; nan is all"),
+        "seen_by": ("", "who receives it: coordinator, neighbours or public"),
+        "delivered": ("", "how many recipients it has reached; 0 where it was lost"),
+    },
+    "curve": {
+        "time": ("s", "virtual time from which the value is true"),
+        "round": ("", "round that was done by then"),
+        "value": ("", "the metric's value"),
+    },
+    "delivered": {"time": ("s", "virtual time of arrival"), "bytes": ("B", "size of the message")},
+    "epsilon": {
+        "time": ("s", "virtual time of the release"),
+        "agent": ("", "whose data"),
+        "epsilon": ("", "what the agent has spent so far, in the terms of attrs"),
+    },
+    "critical_path": {
+        "round": ("", "round that the step belongs to"),
+        "begin": ("s", "virtual time at which it begins"),
+        "end": ("s", "virtual time at which it ends"),
+        "seconds": ("s", "end - begin"),
+        "what": ("", "compute, message, resend, deadline or away"),
+        "source": ("", "who sends, or does it; -1 is the coordinator"),
+        "target": ("", "who receives, or does it; -1 is the coordinator"),
+    },
+    "waits": {
+        "time": ("s", "virtual time at which the wait ends"),
+        "round": ("", "round of who waits"),
+        "agent": ("", "who waits; -1 is the coordinator"),
+        "waited": ("s", "how long"),
+        "closer": ("", "whose message ended it; -1 the coordinator, -2 a deadline, -3 nobody"),
+    },
+    "utilisation": {
+        "agent": ("", "the agent"),
+        "computing": ("s", "computations that were finished"),
+        "aborted": ("s", "computations that were interrupted"),
+        "away": ("s", "time down"),
+        "idle": ("s", "the rest"),
+        "sending": ("s", "how long its messages took to leave, whatever it did meanwhile"),
+        "utilisation": ("", "computing as a share of the run"),
+    },
+    "links": {
+        "source": ("", "who sends; -1 is the coordinator"),
+        "target": ("", "who receives; -1 is the coordinator"),
+        "sent": ("", "attempts, repeated ones included"),
+        "resent": ("", "attempts that repeat a lost one"),
+        "delivered": ("", "messages that arrived"),
+        "lost": ("", "attempts that were lost"),
+        "bytes": ("B", "sent"),
+        "delivered_bytes": ("B", "arrived"),
+        "sending": ("s", "how long they took to leave, in all"),
+        "on_the_way": ("s", "mean time from leaving to arrival"),
+    },
+    "staleness": {
+        "time": ("s", "virtual time of use"),
+        "agent": ("", "who uses it; -1 is the coordinator"),
+        "round": ("", "round of who uses it"),
+        "peer": ("", "who was heard"),
+        "heard": ("", "round in which that was sent"),
+        "staleness": ("rounds", "round - heard"),
+        "age": ("s", "time since it left; of a reply, since its agent was called"),
+    },
+    "runs": {
+        "case": ("", "number of the case"),
+        "label": ("", "the case in words"),
+        "seed": ("", "seed of the run"),
+        "run": ("", "name of its directory: a hash of the resolved scenario"),
+        "status": ("", "done, failed or stopped"),
+        "reason": ("", "why it ended"),
+    },
+    "summary": {
+        "case": ("", "number of the case"),
+        "label": ("", "the case in words"),
+        "measure": ("", "what is estimated"),
+        "unit": ("", "unit of value, low and high"),
+        "statistic": ("", "median of what is spent, mean of final values"),
+        "value": ("see unit", "the estimate; inf where most runs never met the target"),
+        "low": ("see unit", "lower end of the bootstrap interval"),
+        "high": ("see unit", "upper end of the bootstrap interval"),
+        "level": ("", "coverage of the interval"),
+        "runs": ("", "runs of the case"),
+        "failed": ("", "of these failed, and not counted in the estimate"),
+        "done": ("", "runs behind the estimate"),
+        "never": ("", "of these never met the target"),
+        "settled": ("", "whether longer runs could not change the estimate"),
+    },
+    "comparisons": {
+        "case": ("", "number of the case"),
+        "label": ("", "the case in words"),
+        "against": ("", "the case that it is held against"),
+        "measure": ("", "what is compared"),
+        "unit": ("", "unit of value, low and high; none for ratios"),
+        "statistic": ("", "median ratio, or mean difference of final values"),
+        "value": ("see unit", "the estimate over pairs of runs with one seed"),
+        "low": ("see unit", "lower end of the bootstrap interval"),
+        "high": ("see unit", "upper end of the bootstrap interval"),
+        "level": ("", "coverage of the interval"),
+        "pairs": ("", "seeds in which both runs are done"),
+        "dropped": ("", "seeds in which one of them is not"),
+        "wins": ("", "seeds in which the case is better"),
+        "losses": ("", "seeds in which it is worse"),
+        "ties": ("", "seeds in which neither is"),
+        "p": ("", "two-sided sign test of this comparison alone"),
+    },
+}
+
+KINDS = {  # kind of event -> what happens, and what its seconds and value are
+    "activate": ("the coordinator calls an agent", "", ""),
+    "down": ("the agent goes away", "", ""),
+    "up": ("the agent is back", "", ""),
+    "compute": ("a computation ends", "how long it took", "samples, for methods that count them"),
+    "abort": ("an absence or a newer call interrupts a computation", "how long it lasted", ""),
+    "release": ("noise is drawn for what leaves the agent next", "", ""),
+    "send": ("a message begins to leave", "how long it takes to leave", "attempt, from 0"),
+    "lost": ("a message would arrive, but is lost", "since it began to leave", "attempt"),
+    "deliver": ("a message arrives at agent from peer", "since it began to leave", "attempt"),
+    "deadline": ("a deadline ends a collection", "since it was opened", "replies missing"),
+    "aggregate": ("a wait ends and the round goes on", "how long it was", "replies that count"),
+    "retire": ("the agent's budget is spent and it leaves", "", "epsilon that it has spent"),
+}
+
+METRICS = {  # metric -> of the whole network
+    "error": "sum over agents of ||x_i - x*||^2 / ||x*||^2, x* the optimum of all data",
+    "loss": "the objective at the coordinator's model, or at the mean of the agents' models",
+    "accuracy": "share of test rows whose label is right",
+    "consensus": "mean over agents of ||x_i - mean of x||^2",
+    "gradient": "norm of the gradient of the objective's smooth part",
+    "positive_rate": "share of test rows that are decided positively",
+    "risk_difference": "distance of the positive rates of the two groups",
+    "positive_rate_protected": "positive rate of the protected group",
+    "positive_rate_others": "positive rate of the others",
+    "accuracy_protected": "accuracy in the protected group",
+    "accuracy_others": "accuracy among the others",
+}
+
+
+def described(frame: "pd.DataFrame", table: str) -> "pd.DataFrame":
+    """The frame, with what its row and columns are in `.attrs`: keys row, units and columns.
+
+    units: {column: unit} where there is one; columns: {column: meaning}.
+    """
+    known = [(name, *found) for name, found in _found(frame, table)]
+    frame.attrs["row"] = ROWS[table]
+    frame.attrs["units"] = {name: unit for name, unit, _ in known if unit}
+    frame.attrs["columns"] = {name: meaning for name, _, meaning in known}
+    return frame
+
+
+def _found(frame: "pd.DataFrame", table: str) -> Iterator[tuple[str, tuple[str, str]]]:
+    entries = COLUMNS[table]
+    return ((name, entries[name]) for name in map(str, frame) if name in entries)

@@ -1,0 +1,105 @@
+"""Every column of every table of a run is described, and nothing else is."""
+
+import pytest
+from mutant import mutant
+
+import desim
+from desim.kernels.record import Kind
+from desim.log import described
+from desim.log.schemas import COLUMNS
+from desim.scenario.observe_section import METRICS
+
+SCENARIO = {
+    "name": "small",
+    "problem": {
+        "agents": 3,
+        "data": {"source": "synthetic", "kind": "classification", "rows": 8, "dim": 4},
+        "loss": "logistic",
+        "regularizer": {"l2": 0.1},
+    },
+    "algorithm": {"name": "fed-plt", "rho": 1.0},
+    "network": {"link": {"latency": "10 ms", "loss": "20 %"}},
+    "privacy": {"noise": {"kind": "gaussian", "sigma": 0.1}, "delta": 1e-5},
+    "observe": {"metrics": ["error", "loss"]},
+    "stop": {"rounds": 3},
+}
+SCENARIO["algorithm"]["local"] = {"solver": "noisy", "epochs": 2}
+SCENARIO["problem"]["clip"] = 1.0
+
+
+@pytest.fixture(scope="module")
+def run():
+    return desim.run(SCENARIO)
+
+
+@pytest.fixture(scope="module")
+def frames(run):
+    return {
+        "events": run.events,
+        "metrics": run.metrics,
+        "releases": run.releases,
+        "curve": run.curve("error"),
+        "delivered": run.delivered(),
+        "epsilon": run.epsilon(),
+        "critical_path": run.critical_path(),
+        "waits": run.waits(),
+        "utilisation": run.utilisation(),
+        "links": run.links(),
+        "staleness": run.staleness(),
+    }
+
+
+def check_complete(module, frames):
+    """Each column of a frame has a meaning, each meaning a column."""
+    for name, frame in frames.items():
+        assert list(module.COLUMNS[name]) == list(frame), name
+        assert len(frame), name
+
+
+def test_every_column_is_described(frames):
+    check_complete(described, frames)
+    assert described.ROWS.keys() == described.COLUMNS.keys()
+    assert described.ROWS.keys() == {*frames, "runs", "summary", "comparisons"}
+    stored = {
+        table: [one.split()[0] for one in text.split(", ")] for table, text in COLUMNS.items()
+    }
+    assert {table: list(described.COLUMNS[table]) for table in stored} == stored
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ('"seq": ("", "number', '"sec": ("", "number'),
+        ('"scale": ("", "of the', '"s": ("", "of the'),
+    ],
+)
+def test_a_column_without_description_is_noticed(frames, right, wrong):
+    with pytest.raises(AssertionError):
+        check_complete(mutant(described, right, wrong), frames)
+
+
+def test_kinds_and_metrics_are_those_of_the_log():
+    assert list(described.KINDS) == [kind.name.lower() for kind in Kind]
+    assert list(described.METRICS) == list(METRICS)
+
+
+def test_frames_carry_their_description(frames):
+    about = frames["waits"].attrs
+    assert about["units"] == {"time": "s", "waited": "s"}
+    assert about["columns"]["waited"] == "how long"
+    assert about["row"].startswith("one wait")
+    assert frames["epsilon"].attrs["view"] == "eavesdropper"
+    assert frames["epsilon"].attrs["units"] == {"time": "s"}
+    assert frames["releases"].attrs["units"] == {"time": "s", "sampling": "fraction of rows"}
+
+
+def test_a_part_of_a_table_describes_that_part(run):
+    part = run.store.table("events", ["time", "kind"])
+    assert list(part.attrs["columns"]) == ["time", "kind"]
+
+
+def test_tables_of_a_study_are_described():
+    made = desim.study({"base": SCENARIO, "grid": {"algorithm.rho": [1.0, 2.0]}}, workers=0)
+    for name in ("summary", "comparisons"):
+        assert list(made.tables[name]) == list(made.tables[name].attrs["columns"]), name
+    assert made.runs.attrs["columns"].keys() <= set(made.runs)
