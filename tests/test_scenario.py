@@ -17,8 +17,8 @@ from desim.errors import InputError
 from desim.regularizers import Regularizer
 from desim.scenario import consistency, registry, schema
 from desim.scenario.check import located, validated
-from desim.scenario.include import network_files
 from desim.scenario.load import load, parse, resolved_yaml
+from desim.scenario.shipped import networks
 
 CORPUS = Path(__file__).parent / "scenarios"
 VALID = sorted((CORPUS / "valid").glob("*.yaml"))
@@ -247,15 +247,14 @@ def test_an_alias_is_one_value_in_two_places(tmp_path):
     assert load(path).network.up.latency == Distribution(CONSTANT, 0.003)
 
 
-@pytest.mark.parametrize("file", network_files(), ids=names)
-def test_shipped_network_can_be_included_by_name(file):
-    network = load(small(network=file.stem)).network
+@pytest.mark.parametrize("name", networks())
+def test_shipped_network_can_be_included_by_name(name):
+    network = load(small(network=name)).network
     assert network.up.latency.a > 0
 
 
 def test_six_networks_are_shipped():
-    shipped = {file.stem for file in network_files()}
-    assert shipped >= {"lan", "wifi", "4g", "satellite", "lossy", "stragglers"}
+    assert set(networks()) >= {"lan", "wifi", "4g", "satellite", "lossy", "stragglers"}
 
 
 def test_a_network_file_is_searched_beside_the_scenario_first(tmp_path):

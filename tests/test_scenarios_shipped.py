@@ -7,12 +7,12 @@ import pytest
 
 import desim
 from desim.scenario import registry
-from desim.scenario.include import network_files
 from desim.scenario.schema import json_schema
+from desim.scenario.shipped import networks
 
 FOLDER = Path(__file__).resolve().parents[1] / "scenarios"
 SHIPPED = sorted(FOLDER.glob("*.yaml"))
-NETWORKS = [file.stem for file in network_files()]
+NETWORKS = list(networks())
 
 
 @pytest.mark.parametrize("file", SHIPPED, ids=lambda file: file.stem)

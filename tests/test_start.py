@@ -17,7 +17,7 @@ from desim.data.bundled import bundled
 from desim.fields import Strict
 from desim.later import Later
 from desim.runs.warmup import shipped
-from desim.scenario.include import network_files
+from desim.scenario.shipped import networks
 
 SCENARIOS = Path(__file__).resolve().parents[1] / "scenarios"
 
@@ -167,7 +167,7 @@ def test_warmup_plays_what_it_can_and_says_what_it_cannot(tmp_path, capsys):
 def test_what_ships_is_warmed_up():
     names = {file.stem for file in shipped()}
     assert {"quickstart", "asynchronous", "networked-admm", "fed-plt"} <= names
-    assert not names & {file.stem for file in network_files()}
+    assert not names & set(networks())
 
 
 def test_a_first_run_says_that_it_compiles_and_a_second_is_silent(kernels, capsys):

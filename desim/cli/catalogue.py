@@ -1,6 +1,8 @@
 """What `desim list` knows: everything that a scenario can name, described where it is defined."""
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,6 +10,7 @@ if TYPE_CHECKING:
     from desim.fields import Form
 
 Entries = list[tuple[str, str]]
+SENTENCE = re.compile(r"(?<=[.?]) +(?=[A-Z])")  # between sentences
 
 WORDS = {
     "star": "every agent talks to the coordinator only",
@@ -72,10 +75,23 @@ def sources() -> Entries:
 
 def networks() -> Entries:
     """Network conditions that any scenario can include by name."""
-    from desim.scenario.include import SHIPPED
+    from desim.scenario import shipped
 
-    files = {path.stem: path for folder in SHIPPED for path in sorted(folder.glob("*.yaml"))}
-    return [(name, _heading(path)) for name, path in files.items()]
+    return [(name, _heading(path)) for name, path in shipped.networks().items()]
+
+
+def scenarios() -> Entries:
+    """Scenarios that come with desim, by the name that `desim run` takes."""
+    from desim.scenario import shipped
+
+    return [(name, _heading(path)) for name, path in shipped.scenarios().items()]
+
+
+def studies() -> Entries:
+    """Studies that come with desim, by the name that `desim study` takes."""
+    from desim.scenario import shipped
+
+    return [(name, _heading(path)) for name, path in shipped.studies().items()]
 
 
 SECTIONS: dict[str, Callable[[], Entries]] = {
@@ -86,6 +102,8 @@ SECTIONS: dict[str, Callable[[], Entries]] = {
     "policies": policies,
     "sources": sources,
     "networks": networks,
+    "scenarios": scenarios,
+    "studies": studies,
 }
 
 
@@ -104,7 +122,8 @@ def _sentence(text: str) -> str:
 
 
 def _heading(path: Path) -> str:
-    """The first comment of a network file that is not the editor's schema line."""
-    lines: Iterable[str] = path.read_text("utf-8").splitlines()
-    comments = (line[1:].strip() for line in lines if line.startswith("#"))
-    return _sentence(next((one for one in comments if not one.startswith("yaml-language")), ""))
+    """The first sentence of a shipped file's comment, less the editor's schema line."""
+    lines = path.read_text("utf-8").splitlines()
+    comments = takewhile(lambda line: line.startswith("#"), lines)
+    text = " ".join(one[1:].strip() for one in comments if "yaml-language-server" not in one)
+    return _sentence(SENTENCE.split(text)[0])

@@ -7,10 +7,9 @@ from typing import NamedTuple
 from desim.compiling import watched
 from desim.errors import DesimError
 from desim.runs.play import run
+from desim.scenario.shipped import scenarios
 
-HOME = Path(__file__).resolve().parents[1]
-SHIPPED = (HOME.parent / "scenarios", HOME / "scenarios")
-APART = ("networks", "studies")  # no scenarios; the same methods again
+APART = "studies/"  # the same methods again
 ROUNDS = 2
 
 
@@ -24,10 +23,8 @@ class Warmth(NamedTuple):
 
 
 def shipped() -> list[Path]:
-    """The scenarios that come with desim: those of an installation, or of the folder it is in."""
-    folder = next((one for one in SHIPPED if (one / "quickstart.yaml").exists()), SHIPPED[-1])
-    files = sorted(folder.rglob("*.yaml"))
-    return [file for file in files if file.relative_to(folder).parts[0] not in APART]
+    """The scenarios that come with desim."""
+    return [file for name, file in scenarios().items() if not name.startswith(APART)]
 
 
 def warm_up(files: Iterable[Path], told: Callable[[Path], None] | None = None) -> Warmth:

@@ -6,16 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from desim.errors import InputError, refusal, spelling
-from desim.scenario import registry
+from desim.scenario import registry, shipped
 from desim.scenario.tree import Tree, require_mapping
-
-HOME = Path(__file__).resolve().parents[1]
-SHIPPED = (HOME.parent / "scenarios" / "networks", HOME / "scenarios" / "networks")
-
-
-def network_files() -> list[Path]:
-    """The network files that come with desim, by name."""
-    return sorted({file.stem: file for at in SHIPPED for file in at.glob("*.yaml")}.values())
 
 
 def include_network(tree: Tree, folder: Path, read: Callable[[Path], Tree]) -> None:
@@ -61,14 +53,14 @@ def _find(tree: Tree, name: object, folder: Path) -> Path:
     place = ("network", "include") if ("network", "include") in tree.marks else ("network",)
     if not isinstance(name, str) or not name.strip():
         raise InputError(tree.line(place, refusal(name, "the name of a file in networks/")))
-    folders = (folder / "networks", folder, *SHIPPED)
+    folders = (folder / "networks", folder, shipped.NETWORKS)
     for directory in folders:
         for file in (directory / f"{name}.yaml", directory / name):
             with contextlib.suppress(OSError, ValueError):
                 if file.is_file():
                     return file
     own = (folder / "networks").glob("*.yaml")
-    known = sorted({file.stem for file in (*own, *network_files())})
+    known = sorted({*(file.stem for file in own), *shipped.networks()})
     raise InputError(
         tree.line(place, refusal(name, f"{', '.join(known)}, or a file") + spelling(name, known))
     )

@@ -12,11 +12,10 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from desim.errors import InputError, show, spelling
 from desim.scenario.check import validated
-from desim.scenario.include import include_network, network_files
+from desim.scenario.include import include_network
 from desim.scenario.schema import SECTIONS, Scenario
+from desim.scenario.shipped import found
 from desim.scenario.tree import Place, Tree, from_python, native, require_mapping
-
-__all__ = ["load", "network_files", "parse", "read", "resolved_yaml"]
 
 KINDS = "str int float bool null timestamp map seq merge".split()
 TAGS = {f"tag:yaml.org,2002:{kind}": kind for kind in KINDS}
@@ -31,13 +30,15 @@ def load(
 ) -> Scenario:
     """The scenario of a file or dict, checked; InputError lists everything that is wrong with it.
 
-    `overrides` sets dotted keys after reading, such as {"algorithm.rho": 0.1}; text is YAML. Names
-    of files count from the file's folder, those of a dict from `folder` or the working directory.
+    `source` may name a scenario that comes with desim, as `quickstart` or `papers/fed-plt`; a file
+    of that name in the working directory, with or without .yaml, goes first. `overrides` sets
+    dotted keys after reading, such as {"algorithm.rho": 0.1}; text is YAML. Names of files count
+    from the file's folder, those of a dict from `folder` or the working directory.
     """
     if isinstance(source, Mapping):
         tree, folder, name = from_python(source), folder or Path(), "scenario"
     else:
-        path = Path(source)
+        path = found(source)
         tree, folder, name = read(path), path.parent, path.name.split(".")[0]
     require_mapping(tree, SCENARIO)
     for key, value in (overrides or {}).items():

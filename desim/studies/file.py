@@ -14,6 +14,7 @@ from desim.fields.strict import explain
 from desim.scenario.load import read
 from desim.scenario.privacy_section import Delta, View
 from desim.scenario.schema import directory_name
+from desim.scenario.shipped import found, scenarios
 from desim.scenario.tree import Tree, from_python, require_mapping
 from desim.studies import values
 
@@ -30,7 +31,12 @@ def _base(value: object, info: Any) -> Any:
         return value
     if not isinstance(value, str):
         raise ValueError(refusal(value, "a scenario file, or a scenario written out"))
-    return existing(value, info)
+    try:
+        return existing(value, info)
+    except ValueError:
+        if value in scenarios():
+            return scenarios()[value]
+        raise
 
 
 class Terms(Strict):
@@ -93,7 +99,8 @@ class StudyFile(Strict):
     base: Annotated[
         Any, PlainValidator(_base), PlainSerializer(lambda x: str(x) if isinstance(x, Path) else x)
     ]
-    """the scenario that the keys below change: a file, or a scenario written out"""
+    """the scenario that the keys below change: a file, a scenario that comes with desim by its
+    name, or one written out"""
     set: Annotated[dict[str, Any], PlainValidator(values.settings)] = {}
     """values by dotted key for all cases"""
     grid: Annotated[dict[str, tuple[Any, ...]], PlainValidator(values.grid)] = {}
@@ -117,11 +124,11 @@ class StudyFile(Strict):
 
 
 def read_study(source: str | Path | Mapping[str, Any]) -> tuple[StudyFile, Path]:
-    """The study of a file or dict and the folder its file names count from; or InputError."""
+    """The study of a file, name or dict, and where its file names count from; or InputError."""
     if isinstance(source, Mapping):
         tree, folder, name = from_python(source), Path(), "study"
     else:
-        path = Path(source)
+        path = found(source, "study")
         tree, folder, name = read(path), path.parent, path.name.split(".")[0]
     require_mapping(tree, f"a study, which is a mapping with {', '.join(StudyFile.keys())}")
     if "base" not in tree.data and {"problem", "algorithm"} & set(tree.data):

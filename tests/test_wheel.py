@@ -1,0 +1,106 @@
+"""The wheel and the sdist hold what they should, and the wheel works alone, from any folder."""
+
+import os
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+BUILD = (
+    "import os, sys; os.chdir(sys.argv.pop(1)); from hatchling.cli import hatchling; hatchling()"
+)
+
+
+def held(folder, pattern):
+    """Files below a folder of the project, as the wheel names them."""
+    files = (ROOT / folder).rglob(pattern)
+    top = "desim/scenarios" if folder == "scenarios" else folder
+    return {f"{top}/{file.relative_to(ROOT / folder).as_posix()}" for file in files}
+
+
+def lacking(files):
+    """What of desim's code and scenarios is not among `files`, or is there and is neither."""
+    wanted = held("desim", "*.py") | held("scenarios", "*.yaml")
+    apart = {"desim/py.typed", "desim/scenarios/scenario.schema.json"}
+    extra = {one for one in files if not one.endswith(".md") and ".dist-info/" not in one}
+    return wanted ^ (extra - apart) | apart - extra
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """The folder with a wheel and an sdist of this tree."""
+    folder = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-c", BUILD, str(ROOT), "build", "-d", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(built):
+    """The wheel."""
+    return next(built.glob("*.whl"))
+
+
+def test_the_wheel_holds_the_code_and_the_scenarios(wheel):
+    files = set(zipfile.ZipFile(wheel).namelist())
+    assert lacking(files) == set()
+    assert lacking(files - {"desim/scenarios/quickstart.yaml"}) == {
+        "desim/scenarios/quickstart.yaml"
+    }
+    assert lacking(files | {"tests/cases.py"}) == {"tests/cases.py"}
+    licence = next(one for one in files if one.endswith("licenses/LICENSE"))
+    entry = licence.replace("licenses/LICENSE", "entry_points.txt")
+    assert b"desim = desim.cli:main" in zipfile.ZipFile(wheel).read(entry)
+
+
+def test_the_sdist_holds_what_a_test_needs(built):
+    with tarfile.open(next(built.glob("*.tar.gz"))) as archive:
+        files = {name.partition("/")[2] for name in archive.getnames()}
+    wanted = "README.md CHANGELOG.md LICENSE tests/cases.py scenarios/papers/fed-plt.yaml"
+    assert files >= {*wanted.split(), "desim/cli/__init__.py", "analysis/reproductions/README.md"}
+
+
+@pytest.fixture(scope="module")
+def installed(wheel, tmp_path_factory):
+    """installed(argument, ...): desim of a fresh environment that has the wheel, in a folder.
+
+    What desim needs comes from the environment of the tests, whose desim stays unseen.
+    """
+    home = tmp_path_factory.mktemp("fresh")
+    venv.create(home / "env", with_pip=False, symlinks=True)
+    python = next((home / "env").glob("*/python"))
+    site = next((home / "env").glob("lib/*/site-packages"))
+    (site / "needed.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    command = ["--python", python, "install", "-q", "--no-deps", "--no-index", wheel]
+    subprocess.run([sys.executable, "-m", "pip", *command], check=True)
+    empty = {**os.environ, "NUMBA_DISABLE_JIT": "1", "DESIM_CACHE_DIR": str(home / "cache")}
+    empty.pop("PYTHONPATH", None)
+
+    def run(*arguments, folder):
+        done = subprocess.run(
+            [python.with_name("desim"), *arguments],
+            cwd=folder, env=empty, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        return done.returncode, done.stdout, done.stderr
+
+    return run
+
+
+def test_a_fresh_environment_runs_what_is_shipped_by_name(installed, tmp_path):
+    said = installed("list", "scenarios", folder=tmp_path)
+    assert (said[0], "  papers/fed-plt " in said[1]) == (0, True), said
+    short = ("--set", "engine=cohort", "--set", "stop.rounds=1")
+    code, out, _ = installed("run", "quickstart", *short, folder=tmp_path)
+    assert (code, out.splitlines()[:2]) == (
+        0, ["quickstart: done", "  stored in     runs/quickstart"],
+    )  # fmt: skip
+    code, out, _ = installed("study", "waiting", "--dry-run", folder=tmp_path)
+    assert (code, "policy each: seeds 0 to 19" in out) == (0, True)
+    assert [one.name for one in tmp_path.iterdir()] == ["runs"]
