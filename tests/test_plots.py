@@ -6,15 +6,18 @@ import pandas as pd
 import pytest
 from mutant import mutant
 
+from desim import plots
 from desim.errors import InputError
-from desim.plots import curves as plots
-from desim.plots import plot, style
+from desim.plots import course, curves, plot, style
 
 
 class Course:
     """A run with given curves; every message has 500 B and arrives at 1, 2, 3, ... s."""
 
     directory = None
+    status = "done"
+    alike = None
+    algorithm = "fed-plt"
     terms = {"method": "RDP", "flags": ()}
 
     def __init__(self, name="one", unit=1.0, **curves):
@@ -58,56 +61,54 @@ def test_a_figure_is_a_file(tmp_path, suffix):
     assert path.read_bytes().startswith(start)
 
 
-def check_bytes(module, folder):
+def check_bytes(folder):
     """What arrived until a row was true, arrivals of that instant included, in kB."""
-    axes = module.plot([Course(error=ERROR)], x="bytes", out=folder / "a.png")
+    axes = plot([Course(error=ERROR)], x="bytes", out=folder / "a.png")
     np.testing.assert_allclose(drawn(axes)[0][:, 0], [0.0, 0.5, 1.0, 1.5])
     assert axes.get_xlabel() == "data delivered (kB)"
 
 
 def test_bytes_are_those_that_arrived(tmp_path):
-    check_bytes(plots, tmp_path)
+    check_bytes(tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("right", "wrong"),
-    [('side="right"', 'side="left"'), ("np.cumsum(", "np.asarray(")],
+    ("module", "name", "right", "wrong"),
+    [
+        (course, "course", 'side="right"', 'side="left"'),
+        (course, "course", "np.cumsum(", "np.asarray("),
+        (style, "unit_of", '"kB", 1e-3', '"kB", 1.0'),
+    ],
 )
-def test_wrong_bytes_are_noticed(tmp_path, right, wrong):
-    twin = mutant(plots, right, wrong)
+def test_wrong_bytes_are_noticed(tmp_path, monkeypatch, module, name, right, wrong):
+    monkeypatch.setattr(curves, name, getattr(mutant(module, right, wrong), name))
     with pytest.raises(AssertionError):
-        check_bytes(twin, tmp_path)
+        check_bytes(tmp_path)
 
 
-def test_a_wrong_unit_is_noticed(tmp_path, monkeypatch):
-    monkeypatch.setattr(plots, "unit_of", mutant(style, '"kB", 1e-3', '"kB", 1.0').unit_of)
-    with pytest.raises(AssertionError):
-        check_bytes(plots, tmp_path)
-
-
-def check_epsilon(module, folder):
+def check_epsilon(folder):
     """What the agent that spends most has spent until a row was true, and in which terms."""
-    axes = module.plot([Course(error=ERROR)], x="epsilon", out=folder / "a.png")
+    axes = plot([Course(error=ERROR)], x="epsilon", out=folder / "a.png")
     np.testing.assert_allclose(drawn(axes)[0][:, 0], [0.0, 1.0, 2.0, 3.0])
     assert axes.get_xlabel().endswith("\n$\\delta$ = 1e-05; eavesdropper; agent; RDP")
 
 
 def test_epsilon_is_that_of_the_agent_that_spends_most(tmp_path):
-    check_epsilon(plots, tmp_path)
+    check_epsilon(tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("right", "wrong"),
+    ("name", "right", "wrong"),
     [
-        ("np.maximum.accumulate(amount)", "amount"),
-        ('side="right"', 'side="left"'),
-        ('("view", "relation", "method")', '("view", "method")'),
+        ("course", "np.maximum.accumulate(amount)", "amount"),
+        ("course", 'side="right"', 'side="left"'),
+        ("terms", '("view", "relation", "method")', '("view", "method")'),
     ],
 )
-def test_a_wrong_epsilon_is_noticed(tmp_path, right, wrong):
-    twin = mutant(plots, right, wrong)
+def test_a_wrong_epsilon_is_noticed(tmp_path, monkeypatch, name, right, wrong):
+    monkeypatch.setattr(curves, name, getattr(mutant(course, right, wrong), name))
     with pytest.raises(AssertionError):
-        check_epsilon(twin, tmp_path)
+        check_epsilon(tmp_path)
 
 
 def test_epsilons_about_different_things_share_no_axis(tmp_path):

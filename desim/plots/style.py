@@ -1,16 +1,33 @@
 """How figures look: colours, type, labels, units; and how they are made and written."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
+import matplotlib
+import numpy as np
 from matplotlib.axes import Axes as Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
+from numpy.typing import NDArray
 
 from desim.errors import InputError, refusal
+
+Array = NDArray[np.float64]
 
 # Okabe and Ito (2008): distinguishable with every kind of colour vision; yellow is too light here.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 DASHES = ("-", "--", "-.", ":")
+INK = "#444444"
+STATES = {  # what somebody does, and its colour
+    "computes": COLOURS[0],
+    "interrupted": COLOURS[4],
+    "message on its way": COLOURS[5],
+    "waits": "#E4E4E4",
+    "away": "#6E6E6E",
+}
+GRADE = "cividis"  # of continuous values: even to every kind of colour vision, and in grey
 STYLE: Any = {
     "figure.figsize": (5.0, 3.1),
     "figure.dpi": 100,
@@ -20,15 +37,15 @@ STYLE: Any = {
     "font.size": 9,
     "axes.labelsize": 9.5,
     "axes.linewidth": 0.7,
-    "axes.edgecolor": "#444444",
+    "axes.edgecolor": INK,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.axisbelow": True,
     "axes.grid": True,
     "grid.color": "#DDDDDD",
     "grid.linewidth": 0.6,
-    "xtick.color": "#444444",
-    "ytick.color": "#444444",
+    "xtick.color": INK,
+    "ytick.color": INK,
     "xtick.labelcolor": "black",
     "ytick.labelcolor": "black",
     "lines.linewidth": 1.4,
@@ -38,7 +55,9 @@ STYLE: Any = {
     "legend.handlelength": 1.6,
     "legend.columnspacing": 1.4,
     "legend.borderaxespad": 0.2,
+    "hatch.linewidth": 0.6,
     "svg.fonttype": "none",
+    "svg.hashsalt": "desim",
     "pdf.fonttype": 42,
 }
 LABELS = {
@@ -62,6 +81,19 @@ NAMES = {
 LOGARITHMIC = frozenset({"error", "consensus", "gradient"})
 SPANS = ((1e-3, "µs", 1e6), (1.0, "ms", 1e3), (600.0, "s", 1.0), (3 * 3600.0, "min", 1 / 60))
 SIZES = ((1e3, "B", 1.0), (1e6, "kB", 1e-3), (1e9, "MB", 1e-6), (1e12, "GB", 1e-9))
+
+
+@contextmanager
+def drawing(out: str | Path | None, size: tuple[float, float] | None = None) -> Iterator[Axes]:
+    """Axes in the house's style, `size` inches wide and high; written to `out` when all went well.
+
+    Without `out` the figure belongs to pyplot, and shows itself in a notebook.
+    """
+    with matplotlib.rc_context({**STYLE, "figure.figsize": size or STYLE["figure.figsize"]}):
+        axes = new_axes(interactive=out is None)
+        yield axes
+        if out is not None:
+            save(axes, Path(out))
 
 
 def save(axes: Axes, path: Path) -> None:
@@ -93,3 +125,42 @@ def unit_of(x: str, last: float) -> tuple[str, float]:
     scales = SPANS if x == "time" else SIZES
     largest = ("h", 1 / 3600) if x == "time" else ("TB", 1e-12)
     return next(((unit, factor) for end, unit, factor in scales if last < end), largest)
+
+
+def look(number: int) -> tuple[str, str]:
+    """Colour and dashes of the curve of this number; 28 of them can be told apart."""
+    colours = len(COLOURS)
+    return COLOURS[number % colours], DASHES[number // colours % len(DASHES)]
+
+
+def legend(axes: Axes, title: str | None = None) -> None:
+    """A legend above the axes, in as many columns as its words leave room for."""
+    handles, labels = axes.get_legend_handles_labels()
+    width = cast(Figure, axes.figure).get_figwidth()
+    longest = max(len(label) for label in labels) + 5
+    columns = int(np.clip(14.5 * width // longest, 1, min(len(labels), 4)))
+    made = axes.legend(
+        handles, labels, title=title, alignment="left", ncols=columns, loc="lower left",
+        bbox_to_anchor=(-0.02, 1.0), title_fontsize=8.5,
+    )  # fmt: skip
+    made.get_title().set_color(INK)
+
+
+def scale(axes: Axes, metric: str, values: Array) -> None:
+    """The ordinate: logarithmic for metrics that fall towards zero, percent for accuracy."""
+    positive = values[np.isfinite(values) & (values > 0.0)]
+    if metric in LOGARITHMIC and positive.size and positive.max() > 5.0 * positive.min():
+        axes.set_yscale("log", nonpositive="mask")
+    if is_share(metric):
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:.6g} %"))
+    axes.set_ylabel(LABELS.get(metric, metric))
+
+
+def is_share(metric: str) -> bool:
+    """Whether values of the metric are shares, to be read in percent."""
+    return metric.startswith(("accuracy", "positive_rate", "risk"))
+
+
+def shown(metric: str, value: float) -> str:
+    """A value of a metric with its name, as in accuracy 93 %."""
+    return f"{metric} {100 * value:.4g} %" if is_share(metric) else f"{metric} {value:.4g}"

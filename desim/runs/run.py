@@ -101,6 +101,23 @@ class Run:
         """The coordinator's models (rounds + 1, dim); None where there is none."""
         return self.store.arrays("model").get("model")
 
+    @property
+    def alike(self) -> str | None:
+        """The resolved scenario with seed 0; None where the run does not know it."""
+        from desim.scenario.load import resolved_yaml, seeded
+
+        if self.directory is not None and (self.directory / SCENARIO).is_file():
+            return seeded((self.directory / SCENARIO).read_text("utf-8"), 0)
+        return None if self._scenario is None else seeded(resolved_yaml(self._scenario), 0)
+
+    @property
+    def algorithm(self) -> str:
+        """Name of the algorithm; "" where the run does not know its scenario any more."""
+        try:
+            return str(self.scenario.algorithm.name)
+        except InputError:
+            return ""
+
     def curve(self, metric: str) -> "pd.DataFrame":
         """Network rows of one metric, columns time s, round, value; InputError if not recorded."""
         rows = self.metrics

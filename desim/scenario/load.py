@@ -2,6 +2,7 @@
 
 import io
 import math
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from desim.scenario.tree import Place, Tree, from_python, native, require_mappin
 KINDS = "str int float bool null timestamp map seq merge".split()
 TAGS = {f"tag:yaml.org,2002:{kind}": kind for kind in KINDS}
 LARGEST = 2_000_000
+SEED = re.compile(r"^seed: \d+$", re.MULTILINE)
 SCENARIO = f"a scenario, which is a mapping with {', '.join(SECTIONS)}"
 
 
@@ -73,6 +75,11 @@ def resolved_yaml(scenario: Scenario) -> str:
     text = io.StringIO()
     yaml.dump(scenario.written(), text)
     return "# Resolved by desim: every default is explicit; s, bit/s and 1/s\n" + text.getvalue()
+
+
+def seeded(text: str, seed: int) -> str:
+    """A resolved scenario with another seed: the same text as if it had been resolved with it."""
+    return SEED.sub(f"seed: {seed}", text, count=1)
 
 
 def read(path: Path) -> Tree:

@@ -2,7 +2,6 @@
 
 import hashlib
 import itertools
-import re
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,12 +12,11 @@ import numpy as np
 
 from desim.errors import InputError
 from desim.fields.numbers import whole
-from desim.scenario.load import load, resolved_yaml
+from desim.scenario.load import load, resolved_yaml, seeded
 from desim.scenario.schema import Scenario
 from desim.studies.file import Search, StudyFile
 from desim.studies.values import MOST
 
-SEED = re.compile(r"^seed: \d+$", re.MULTILINE)
 DIGITS = 16  # of the hash that names a run's directory
 
 
@@ -46,11 +44,6 @@ class Case:
         """Every seed with the resolved scenario that has it."""
         text = resolved_yaml(self.scenario)
         yield from ((seed, seeded(text, seed)) for seed in self.seeds)
-
-
-def seeded(text: str, seed: int) -> str:
-    """A resolved scenario with another seed: the same text as if it had been resolved with it."""
-    return SEED.sub(f"seed: {seed}", text, count=1)
 
 
 def key_of(text: str) -> str:

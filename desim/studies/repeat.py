@@ -7,9 +7,8 @@ from typing import Any
 from desim.errors import InputError, refusal
 from desim.runs.play import played
 from desim.runs.run import Run
-from desim.scenario.load import load, resolved_yaml
+from desim.scenario.load import load, resolved_yaml, seeded
 from desim.scenario.schema import Scenario
-from desim.studies.cases import seeded
 
 
 def repeat(

@@ -1,0 +1,131 @@
+"""What figures need of a run, and the course of a metric over seconds, rounds, bytes, epsilon."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, Protocol, get_args
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from desim.errors import InputError, refusal
+
+Abscissa = Literal["time", "round", "bytes", "epsilon"]
+Array = NDArray[np.float64]
+LARGEST = 1e100
+BINS = 600  # of a curve's abscissa; each keeps first, last, least and largest
+
+
+class Played(Protocol):
+    """What a figure of curves needs of a run."""
+
+    directory: Path | None
+
+    @property
+    def name(self) -> str:
+        """Name of the run."""
+
+    @property
+    def status(self) -> str:
+        """Whether the run is done, stopped, failed or interrupted."""
+
+    @property
+    def alike(self) -> str | None:
+        """The same for runs that differ in their seeds only; None where that is not known."""
+
+    @property
+    def algorithm(self) -> str:
+        """The algorithm's name; "" where it is not known."""
+
+    @property
+    def metrics(self) -> pd.DataFrame:
+        """Rows time, round, metric, agent, value."""
+
+    def curve(self, metric: str) -> pd.DataFrame:
+        """The network's rows of one metric: time s, round, value."""
+
+    def delivered(self) -> pd.DataFrame:
+        """Rows time s, bytes of every message that arrived, in order of time."""
+
+    def epsilon(self) -> pd.DataFrame:
+        """Rows time s, agent, epsilon in order of time; `.attrs` says in which terms."""
+
+
+def check_abscissa(x: str) -> None:
+    """Raise InputError for an x that is none."""
+    if x not in get_args(Abscissa):
+        raise InputError(f"x: {refusal(x, ', '.join(get_args(Abscissa)), get_args(Abscissa))}")
+
+
+def course(run: Played, x: str, metric: str) -> tuple[Array, Array]:
+    """Abscissae (n,) s, rounds, bytes or epsilon, and values (n,) of the network's metric.
+
+    A value that no axis can hold (a run that diverged) is nan: the curve leaves the figure there.
+    """
+    curve = run.curve(metric)
+    value = curve["value"].to_numpy(float)
+    value = np.where(np.abs(value) < LARGEST, value, np.nan)
+    if x in ("time", "round"):
+        return curve[x].to_numpy(float), value
+    spent = run.delivered() if x == "bytes" else run.epsilon()
+    amount = spent[x].to_numpy(float)
+    total = np.cumsum(amount) if x == "bytes" else np.maximum.accumulate(amount)
+    before = np.searchsorted(spent["time"].to_numpy(), curve["time"].to_numpy(), side="right")
+    return np.concatenate([[0.0], total])[before], value
+
+
+def thinned(where: Array, value: Array) -> tuple[Array, Array]:
+    """The points (m,) of a curve (n,) that can be told apart: where it is drawn, all of it.
+
+    Of each of BINS equal parts of the abscissa, the first and last points stay, the least and the
+    largest: lines through them look the same (Jugel et al. 2014, M4).
+    """
+    if len(where) <= 4 * BINS:
+        return where, value
+    edges = np.linspace(where.min(), where.max(), BINS + 1)[1:-1]
+    frame = pd.DataFrame({"bin": np.searchsorted(edges, where), "value": value})
+    frame["row"] = np.arange(len(frame))
+    of_bin = frame.groupby("bin")
+    rows = [of_bin["row"].first(), of_bin["row"].last()]
+    known = frame.dropna().groupby("bin")["value"]
+    kept = np.unique(np.concatenate([*rows, known.idxmin(), known.idxmax()]))
+    return where[kept], value[kept]
+
+
+def shared_metric(runs: Sequence[Played]) -> str:
+    """The metric to plot if none is named: accuracy, else the first that all runs have."""
+    from desim.plots.style import LABELS
+
+    recorded = [set(run.metrics["metric"].unique()) for run in runs]
+    shared = set.intersection(*recorded)
+    if not shared:
+        if not any(recorded):
+            raise InputError(
+                "no metric is recorded: the runs ended early, or observe.metrics is []"
+            )
+        raise InputError("the runs have no metric in common; each was observed with another one")
+    order = ["accuracy", *LABELS, *sorted(map(str, shared))]
+    return next(name for name in order if name in shared)
+
+
+def told(attrs: Mapping[Any, Any]) -> str:
+    """What an epsilon is about, in one line: delta, view, relation, method."""
+    about = "; ".join(f"{attrs[word]}" for word in ("view", "relation", "method"))
+    return f"$\\delta$ = {attrs['delta']:g}; {about}"
+
+
+def terms(runs: Mapping[str, Played], endless: bool = False) -> str:
+    """What every epsilon of a figure is about; runs by their labels.
+
+    InputError where the runs differ, or, unless `endless`, an epsilon is infinite.
+    """
+    stated = {}
+    for label, run in runs.items():
+        spent = run.epsilon()
+        if not endless and not np.isfinite(spent["epsilon"]).all():
+            why = next((one for one in spent.attrs["flags"] if one.startswith("infinite")), "")
+            raise InputError(f"x: epsilon of run {label} is {why or 'infinite'}")
+        stated[told(spent.attrs)] = label
+    if len(stated) > 1:
+        raise InputError(f"x: the runs' epsilons are about different things: {' / '.join(stated)}")
+    return next(iter(stated), "")
