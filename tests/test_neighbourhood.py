@@ -14,9 +14,18 @@ from desim.distributions import (
     UNIFORM,
     Distribution,
 )  # fmt: skip
-from desim.kernels.neighbourhood import first_factors, overlay, send_all, wait_all, work_all
+from desim.kernels.neighbourhood import (
+    first_factors,
+    overlay,
+    send_all,
+    tell_messages,
+    wait_all,
+    work_all,
+)
 from desim.kernels.network import broadcast, close_all, log_each
-from desim.kernels.record import DISTANT, UPLINK, Kind, empty_rows
+from desim.kernels.record import EVERYTHING, UPLINK, Kind, empty_rows
+from desim.log.batches import Batch, told
+from desim.log.rows import LEVELS, EventLog
 from desim.network.links import LinkModel, make_links
 from desim.network.topology import from_edges
 
@@ -49,73 +58,105 @@ def written(rows: Any) -> list[tuple[float, ...]]:
     return sorted(map(tuple, np.hstack([rows.ints[:n], rows.floats[:n]])))
 
 
+SILENT, BITS, IDS = np.arange(AGENTS) == 1, 64 * np.arange(1, AGENTS + 1), 10 * WHO
+SOON = np.array([0.1, 0.5, 0.9, 0.3, 0.0, 0.1])
+
+
 def sent(law: str, drawn_in: int) -> tuple[Any, ...]:
-    """Arrivals, deliveries and rows when everybody sends in ROUND."""
-    rows, arrival, delivered = empty_rows(64), np.empty(LINKS), np.empty(AGENTS, np.int64)
+    """Arrivals, bytes and rows when everybody sends in ROUND."""
+    rows, arrival, size = empty_rows(64), np.empty(LINKS), np.empty(AGENTS)
     factor, flat = np.empty(LINKS), links(law)
-    bits, silent = 64 * np.arange(1, AGENTS + 1), np.arange(AGENTS) == 1
     first_factors(flat, drawn_in, factor)
-    send_all(
-        flat, factor, CLOCK, ROUNDS, bits, silent, 10 * WHO, END, arrival, delivered, tuple(rows)
-    )
-    return arrival, delivered, written(rows)
+    total = send_all(flat, GRAPH.outgoing, factor, SOON, BITS, SILENT, size, arrival)
+    tell_messages(tuple(rows), flat, factor, SOON, ROUNDS, size, IDS)
+    return arrival, total, written(rows)
 
 
 def sent_one_by_one(law: str) -> tuple[Any, ...]:
     rows, arrival, delivered = empty_rows(64), np.empty(LINKS), np.empty(AGENTS, np.int64)
-    bits, silent = 64 * np.arange(1, AGENTS + 1), np.arange(AGENTS) == 1
     broadcast(
-        links(law), GRAPH.outgoing, GRAPH.out_links, WHO, CLOCK, ROUNDS, bits, silent, 10 * WHO,
-        END, arrival, delivered, tuple(rows),
+        links(law), GRAPH.outgoing, GRAPH.out_links, WHO, SOON, ROUNDS, BITS, SILENT, IDS, END,
+        arrival, delivered, tuple(rows),
     )  # fmt: skip
-    return arrival, delivered, written(rows)
+    assert (delivered == np.diff(GRAPH.outgoing)).all()
+    n = int(rows.n[0])
+    sizes, kinds = rows.ints[:n, 3] >> 8, rows.ints[:n, 3] & 255
+    return arrival, sizes[kinds == int(Kind.SEND)].sum(), written(rows)
 
 
 @pytest.mark.parametrize("law", LAWS)
 def test_everybody_sends_as_each_one_does(law):
     one, other = sent(law, ROUND), sent_one_by_one(law)
     assert one[0].tobytes() == other[0].tobytes()
-    assert (one[1] == other[1]).all()
-    assert one[2] == other[2]
-    assert len(one[2]) == 2 * 9  # agents 0, 1, 2 and 5 send; 3 is past the end, 4 is gone
+    assert one[1:] == other[1:]
+    assert len(one[2]) == 2 * LINKS
 
 
 def test_the_jitter_of_another_round_is_told_apart():
     assert sent("lognormal", ROUND + 1)[0].tobytes() != sent_one_by_one("lognormal")[0].tobytes()
 
 
-def test_work_is_added_and_written():
-    seconds, value = np.array([0.1, 0.4, 0.0, 0.0, 0.0, np.inf]), np.arange(6.0)
-    rows, other, after = empty_rows(8), empty_rows(8), np.empty(AGENTS)
-    place = WHO, CLOCK, seconds, value, ROUNDS, END, NOTHING, after
-    ends = work_all(*place, tuple(rows))
-    log_each(
-        tuple(other), int(Kind.COMPUTE), UPLINK, WHO, -1, ROUNDS, END, CLOCK + seconds, seconds,
-        value, NOTHING,
-    )  # fmt: skip
+def test_work_is_added():
+    seconds, after = np.array([0.1, 0.4, 0.0, 0.0, 0.0, np.inf]), np.empty(AGENTS)
+    assert work_all(CLOCK, seconds, after) == (0.2, np.inf)
     assert (after == CLOCK + seconds).all()
-    assert ends == (0.2, np.inf)
-    assert written(rows) == written(other)
-    assert len(written(rows)) == 3
 
 
 def test_a_barrier_closes_with_its_latest_message():
-    arrival = np.linspace(0.0, 0.95, LINKS)
-    rows, other, after, clock = empty_rows(8), empty_rows(8), np.empty(AGENTS), CLOCK.copy()
-    degree = GRAPH.degree.astype(float)
-    ends = wait_all(
-        GRAPH.incoming, arrival, WHO, CLOCK, degree, ROUNDS, END, NOTHING, after, tuple(rows)
-    )
+    arrival, clock = np.linspace(0.0, 0.95, LINKS), CLOCK.copy()
+    after, waited = np.empty(AGENTS), np.empty(AGENTS)
+    ends = wait_all(GRAPH.incoming, arrival, CLOCK, after, waited)
     close_all(GRAPH.incoming, arrival, clock)
-    with np.errstate(invalid="ignore"):
-        waited = clock - CLOCK
-    log_each(
-        tuple(other), int(Kind.AGGREGATE), DISTANT, WHO, -1, ROUNDS, END, clock, waited, degree,
-        NOTHING,
-    )  # fmt: skip
     assert after.tobytes() == clock.tobytes()
     assert ends == (clock.min(), np.inf)
-    assert written(rows) == written(other)
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_array_equal(waited, clock - CLOCK)
+
+
+def logged(late: bool, kept: int, frontiers: list[float]) -> tuple[Any, ...]:
+    """Tables and counts of a log that is told messages late or at once, and work at once."""
+    log, flat = EventLog(kept=kept), links("lognormal")
+    factor, arrival, size = np.empty(LINKS), np.empty(LINKS), np.empty(AGENTS)
+    first_factors(flat, ROUND, factor)
+    total = send_all(flat, GRAPH.outgoing, factor, SOON, BITS, SILENT, size, arrival)
+    batch = Batch(
+        tell_messages, (flat, factor, SOON, ROUNDS, size, IDS), 2 * LINKS, SOON.min(),
+        arrival.max(), ((int(Kind.SEND), LINKS, total), (int(Kind.DELIVER), LINKS, total)),
+    )  # fmt: skip
+    if late:
+        log.later(batch)
+    else:
+        log.reserve(batch.number)
+        batch.tell(log.flat, *batch.inputs)
+    log.each(Kind.COMPUTE, UPLINK, WHO, ROUNDS, END, CLOCK, SOON, SOON, IDS)
+    log.add(Kind.RETIRE, 0, 2, ROUND, 0.4)
+    tables = []
+    for frontier in frontiers:
+        table = log.take(frontier)
+        tables.append({name: np.array(getattr(c, "codes", c)) for name, c in table.items()})
+    return tables, log.totals, log.last, log.written
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("frontiers", [[2.0], [-1.0, 0.3, 2.0], [0.3], [0.0, 0.05, 0.6, 0.9]])
+def test_rows_told_late_are_those_told_at_once(level, frontiers):
+    one, other = (logged(late, LEVELS[level], frontiers) for late in (True, False))
+    for late, at_once in zip(one[0], other[0], strict=True):
+        for name in at_once:
+            np.testing.assert_array_equal(late[name], at_once[name], name)
+    assert (one[1] == other[1]).all()
+    assert one[2:] == other[2:]
+
+
+def test_a_batch_is_written_after_the_rows_that_are_there():
+    rows = empty_rows(1)
+    assert told(rows.ints, rows.floats, [], EVERYTHING)[0] is rows.ints
+    place = int(Kind.COMPUTE), UPLINK, WHO, -1, ROUNDS, END, SOON, SOON, SOON, IDS
+    batch = Batch(log_each, place, AGENTS, 0.0, 0.9, ((int(Kind.COMPUTE), AGENTS, 0),))
+    ints, floats = told(rows.ints, rows.floats, [batch, batch], EVERYTHING)
+    assert len(ints) == 1 + 2 * AGENTS
+    assert floats[1 : 1 + AGENTS, 0].tolist() == SOON.tolist()
+    assert len(told(rows.ints, rows.floats, [batch], LEVELS["rounds"])[0]) == 1
 
 
 def test_models_that_are_true_by_an_instant_take_their_place():

@@ -182,7 +182,7 @@ class Cohort(Releasing):
             silent, self._release = silent | leaving, np.where(leaving, -1, self._release)
         for ids in self._ahead:
             self._world.ledger.sent(ids, self.clock, self.live)
-            self._log_releases(ids, self.live & (ids >= 0), self._release.copy())
+            self._log_releases(ids, self.live & (ids >= 0))
         self._ahead = []
         if self._world.transcript is not None:
             spoken = np.where((silent | self.gone)[:, None], 0.0, payload)

@@ -14,9 +14,16 @@ from desim.engine.cohort import Cohort
 from desim.engine.requests import Array, Compute, Gather, Heard
 from desim.engine.waits import Waits
 from desim.engine.world import World
-from desim.kernels.neighbourhood import first_factors, send_all, wait_all, work_all
-from desim.kernels.network import Links, broadcast, close_all, close_within, log_each
-from desim.kernels.record import DISTANT, Kind
+from desim.kernels.neighbourhood import (
+    first_factors,
+    send_all,
+    tell_messages,
+    wait_all,
+    work_all,
+)
+from desim.kernels.network import Links, broadcast, close_all, close_within
+from desim.kernels.record import DISTANT, UPLINK, Kind
+from desim.log.batches import Batch
 from desim.network.topology import Graph
 
 Int = NDArray[np.int64]
@@ -51,14 +58,13 @@ class Wires:
         self.everything = np.ones(len(graph.source), bool)
         self.degree = graph.degree.astype(float)
         self.arrival = np.empty(len(graph.source))
-        self.plain, self.factor = links.plain, np.empty(len(graph.source))
+        self.recipients = np.diff(graph.outgoing)
 
     def send(self, us: Cohort, payload: Array, bits: Int, silent: NDArray[np.bool_]) -> None:
         """Put one message per link on its way; nothing leaves an agent that is past the end."""
         if self.changing is not None:
             self._lay(*self.changing.at(us.turn))
-        self._transmit(us, bits, silent)
-        us.served(self.delivered)
+        us.served(self._transmit(us, bits, silent))
         self._part(us)
         self.count += 1
         self.sent = payload.copy()
@@ -70,17 +76,27 @@ class Wires:
         if self.ever_silent or self.last is not None:
             self._keep()
 
-    def _transmit(self, us: Cohort, bits: Int, silent: NDArray[np.bool_]) -> None:
-        """Fill `arrival` and `delivered`, and write the rows of all messages."""
-        log, end = self.world.log, self.world.settings.horizon
+    def _transmit(self, us: Cohort, bits: Int, silent: NDArray[np.bool_]) -> Int:
+        """Fill `arrival`, write or keep the rows of all messages; return their recipients (n,)."""
+        log, end, graph = self.world.log, self.world.settings.horizon, self.graph
+        latest = np.maximum.reduce(us.clock)
+        if self.links.plain and latest <= end and latest < np.inf:
+            factor, size = np.empty(len(self.arrival)), np.empty(len(bits))
+            first_factors(self.flat, int(us.round[0]), factor)
+            place = factor, us.clock, bits, silent, size
+            total = send_all(self.flat, graph.outgoing, *place, self.arrival)
+            latest, number = np.maximum.reduce(self.arrival, initial=latest), len(factor)
+            if latest < np.inf:
+                counts = (int(Kind.SEND), number, total), (int(Kind.DELIVER), number, total)
+                told = self.flat, factor, us.clock, us.round, size, us._release
+                ends = np.minimum.reduce(us.clock), latest
+                log.later(Batch(tell_messages, told, 2 * number, *ends, counts))
+                return self.recipients
         log.reserve(self.links.rows * len(self.arrival))
-        graph, served = self.graph, (self.arrival, self.delivered, log.flat)
         sent = us.clock, us.round, bits, silent, us._release, end
-        if self.plain:
-            first_factors(self.flat, int(us.round[0]), self.factor)
-            send_all(self.flat, self.factor, *sent, *served)
-        else:
-            broadcast(self.flat, graph.outgoing, graph.out_links, us.who, *sent, *served)
+        served = self.arrival, self.delivered, log.flat
+        broadcast(self.flat, graph.outgoing, graph.out_links, us.who, *sent, *served)
+        return self.delivered
 
     def known(self, us: Cohort, values: Array) -> Heard:
         """All agents have announced values (agents, dim)."""
@@ -188,32 +204,31 @@ def play(program: Any, world: World) -> float:
 
 def _work(request: Compute, us: Cohort, wires: Wires, world: World) -> tuple[Any, float, float]:
     """The job's result, and the earliest and the latest clock s after it."""
-    log, after = world.log, np.empty(len(us.who))
-    log.reserve(len(us.who))
-    ends = work_all(
-        us.who, us.clock, request.seconds, request.value, us.round, world.settings.horizon,
-        wires.nothing, after, log.flat,
-    )  # fmt: skip
+    after = np.empty(len(us.who))
+    ends = work_all(us.clock, request.seconds, after)
     us.clock = after
+    world.log.each(
+        Kind.COMPUTE, UPLINK, us.who, us.round, world.settings.horizon, after, request.seconds,
+        request.value, wires.nothing, ends,
+    )  # fmt: skip
     return request.job(us, *request.inputs), *ends
 
 
 def _wait(request: Gather, us: Cohort, wires: Wires, world: World) -> tuple[Heard, float, float]:
     """What is heard, and the earliest and the latest clock s after the gather."""
-    log, end, before, after = world.log, world.settings.horizon, us.clock, np.empty(len(us.who))
-    log.reserve(len(us.who))
+    before, n = us.clock, len(us.who)
     if request.within == np.inf and wires.open:
-        ends = wait_all(
-            wires.graph.incoming, wires.arrival, us.who, before, wires.degree, us.round, end,
-            wires.nothing, after, log.flat,
-        )  # fmt: skip
-        us.clock = after
-        return wires.all_heard(), *ends
-    us.clock = before.copy()
-    heard = wires.gather(us, request)
-    fresh = np.add.reduceat(heard.fresh.astype(float), wires.graph.incoming[:-1])
-    log_each(
-        log.flat, int(Kind.AGGREGATE), DISTANT, us.who, -1, us.round, end, us.clock,
-        us.clock - before, fresh, wires.nothing,
+        after, waited = np.empty(n), np.empty(n)
+        ends = wait_all(wires.graph.incoming, wires.arrival, before, after, waited)
+        us.clock, heard, fresh = after, wires.all_heard(), wires.degree
+    else:
+        us.clock = before.copy()
+        heard = wires.gather(us, request)
+        fresh = np.add.reduceat(heard.fresh.astype(float), wires.graph.incoming[:-1])
+        ends = np.minimum.reduce(us.clock), np.maximum.reduce(us.clock)
+        waited = us.clock - before
+    world.log.each(
+        Kind.AGGREGATE, DISTANT, us.who, us.round, world.settings.horizon, us.clock, waited, fresh,
+        wires.nothing, ends,
     )  # fmt: skip
-    return heard, np.minimum.reduce(us.clock), np.maximum.reduce(us.clock)
+    return heard, *ends

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from desim.engine.requests import Array
 from desim.engine.retirement import admitted
 from desim.engine.world import World
-from desim.kernels.neighbourhood import release_all
+from desim.kernels.record import UPLINK, Kind
 from desim.privacy.ledger import Terms
 
 Int = NDArray[np.int64]
@@ -112,16 +112,19 @@ class Releasing:
         """The next message carries releases ids (n,), -1 for none; log those made `now` (n,)."""
         self._releases += 1
         self._unsent = [*self._unsent, ids]
-        self._log_releases(ids, now, self._release)
+        self._release = np.where(ids >= 0, ids, self._release)
+        self._log_releases(ids, now)
 
-    def _log_releases(self, ids: Int, now: NDArray[np.bool_], carried: Int) -> None:
-        """Log those made `now` (n,); put ids (n,) into carried (n,) where there is a release."""
-        log = self._world.log
-        log.reserve(len(self.who))
-        release_all(
-            self.who, self.clock, ids, now, self.round, self._world.settings.horizon,
-            carried, log.flat,
-        )  # fmt: skip
+    def _log_releases(self, ids: Int, now: NDArray[np.bool_]) -> None:
+        """Log releases ids (n,) where they are made `now` (n,)."""
+        number, world = np.count_nonzero(now), self._world
+        if number > 0:
+            time = self.clock if number == len(now) else np.where(now, self.clock, np.inf)
+            none = world.zeros(len(now))
+            world.log.each(
+                Kind.RELEASE, UPLINK, self.who, self.round, world.settings.horizon, time, none,
+                none, ids,
+            )  # fmt: skip
 
     def served(self, recipients: Int) -> None:
         """Note that the network serves recipients (n,) of the message just sent.

@@ -126,6 +126,7 @@ class World:
     _flushed: float = field(default_factory=wall.monotonic)
     _rested: float = 0.0
     _ones: Array = field(default_factory=lambda: np.ones(0))
+    _zeros: Array = field(default_factory=lambda: np.zeros(0))
 
     def __post_init__(self) -> None:
         """Open the log and the ledger."""
@@ -143,6 +144,12 @@ class World:
         if len(self._ones) < size:
             self._ones = np.ones(size)
         return self._ones[:size]
+
+    def zeros(self, size: int) -> Array:
+        """An array of `size` zeros, as `ones`."""
+        if len(self._zeros) < size:
+            self._zeros = np.zeros(size)
+        return self._zeros[:size]
 
     def tick(self, frontier: float, rounds: int = 1) -> None:
         """Flush what is final, i.e. earlier than `frontier` s, and tell how far the run is.

@@ -1,7 +1,8 @@
 """What all agents of a graph do at once: their work, messages, barriers and rows in single calls.
 
-Nothing here has a rule of its own: `send_all` is network.broadcast for everybody on links where the
-first attempt always gets through at a constant rate, with jitter drawn in a loop that vectorises.
+Nothing here has a rule of its own: `send_all` and `tell_messages` are network.broadcast for
+everybody on links where the first attempt always gets through at a constant rate, with jitter drawn
+in a loop that vectorises, and rows that can be written at any time.
 """
 
 import numpy as np
@@ -9,11 +10,10 @@ import numpy as np
 from desim.distributions import CONSTANT, EXPONENTIAL, LOGNORMAL, NORMAL, UNIFORM, sample
 from desim.jit import inline, kernel, lean_kernel
 from desim.kernels.network import LINK, Links
-from desim.kernels.record import DISTANT, UPLINK, Kind, Rows, write
+from desim.kernels.record import UPLINK, Kind, Rows, write
 from desim.keys import address, counter
 
-SEND, DELIVER, RELEASE = int(Kind.SEND), int(Kind.DELIVER), int(Kind.RELEASE)
-COMPUTE, AGGREGATE = int(Kind.COMPUTE), int(Kind.AGGREGATE)
+SEND, DELIVER = int(Kind.SEND), int(Kind.DELIVER)
 
 
 @inline
@@ -46,86 +46,65 @@ def first_factors(links, round_, out):
 
 
 @lean_kernel
-def send_all(links, factor, clock, round_, bits, silent, release, end, arrival, delivered, rows):
-    """Every agent i sends its message of bits[i] on all its links at clock[i] s; rows (n,) each.
+def send_all(links, out, factor, clock, bits, silent, size, arrival):
+    """Fill arrival (links,) s of what every agent i sends on all its links at clock[i] s.
 
-    factor, arrival (links,): jitter of each link, arrival times s to fill; delivered (n,) counts
-    the recipients. A silent agent sends one bit; after `end` s nothing is sent any more.
+    factor (links,): jitter of each link; bits (n,): of the messages, one where silent (n,); size
+    (n,) is filled with them. Agent i has out[i + 1] - out[i] links. Return the bytes of all.
     """
-    links_, rows_ = Links(*links), Rows(*rows)
-    source, target, wires = links_.ends[0], links_.ends[1], links_.wires
-    delivered[:] = 0
+    links_ = Links(*links)
+    source, wires = links_.ends[0], links_.wires
+    total = 0
+    for i in range(bits.shape[0]):
+        bit = 1 if silent[i] else bits[i]
+        size[i] = bit
+        total += (out[i + 1] - out[i]) * ((bit + 7) // 8)
     for e in range(arrival.shape[0]):
         i = source[e]
-        begin = clock[i]
-        if begin > end or begin == np.inf:
-            arrival[e] = begin
-            continue
-        bit = 1 if silent[i] else bits[i]
-        wire = bit / wires[1, e]
-        delay = wires[0, e] * factor[e] + wire
-        arrival[e] = begin + delay
-        delivered[i] += arrival[e] < np.inf
-        size, k, ids = (bit + 7) // 8, round_[i], release[i]
-        write(rows_, SEND, UPLINK, i, target[e], k, size, ids, begin, wire, 0)
-        write(rows_, DELIVER, UPLINK, target[e], i, k, size, ids, arrival[e], delay, 0)
+        arrival[e] = clock[i] + (wires[0, e] * factor[e] + size[i] / wires[1, e])
+    return total
 
 
 @lean_kernel
-def work_all(who, clock, seconds, value, round_, end, nothing, after, rows):
-    """Fill after[r] with clock[r] + seconds[r] s, a COMPUTE row each; return (earliest, latest).
+def tell_messages(rows, links, factor, clock, round_, size, release):
+    """Write the rows of messages of size[i] bits that `send_all` sent; others as there, (n,)."""
+    links_, rows_ = Links(*links), Rows(*rows)
+    source, target, wires = links_.ends[0], links_.ends[1], links_.wires
+    for e in range(factor.shape[0]):
+        i = source[e]
+        bit = np.int64(size[i])
+        wire = bit / wires[1, e]
+        delay = wires[0, e] * factor[e] + wire
+        bytes_, k, ids, begin = (bit + 7) // 8, round_[i], release[i], clock[i]
+        write(rows_, SEND, UPLINK, i, target[e], k, bytes_, ids, begin, wire, 0)
+        write(rows_, DELIVER, UPLINK, target[e], i, k, bytes_, ids, begin + delay, delay, 0)
 
-    value (n,) goes into the rows; nothing (n,): -1 each. No row is later than `end` s.
-    """
-    rows_ = Rows(*rows)
+
+@lean_kernel
+def work_all(clock, seconds, after):
+    """Fill after[r] with clock[r] + seconds[r] s; return (earliest, latest)."""
     earliest, latest = np.inf, -np.inf
-    for r in range(who.shape[0]):
+    for r in range(after.shape[0]):
         t = clock[r] + seconds[r]
         after[r] = t
         earliest, latest = min(earliest, t), max(latest, t)
-        if t <= end and t < np.inf:
-            write(
-                rows_, COMPUTE, UPLINK, who[r], -1, round_[r], 0, nothing[r], t, seconds[r],
-                value[r],
-            )  # fmt: skip
     return earliest, latest
 
 
 @lean_kernel
-def wait_all(incoming, arrival, who, clock, fresh, round_, end, nothing, after, rows):
+def wait_all(incoming, arrival, clock, after, waited):
     """Barrier: after[i] s is the latest of clock[i] and arrivals incoming[i]:incoming[i+1].
 
-    An AGGREGATE row each, with how long it waited and fresh (n,), how many messages it heard;
-    return (earliest, latest). nothing, end: see work_all.
+    waited (n,) is filled with how many s that is later; return (earliest, latest).
     """
-    rows_ = Rows(*rows)
     earliest, latest = np.inf, -np.inf
-    for i in range(who.shape[0]):
+    for i in range(after.shape[0]):
         t = clock[i]
         for e in range(incoming[i], incoming[i + 1]):
             t = max(t, arrival[e])
-        after[i] = t
+        after[i], waited[i] = t, t - clock[i]
         earliest, latest = min(earliest, t), max(latest, t)
-        if t <= end and t < np.inf:
-            write(
-                rows_, AGGREGATE, DISTANT, who[i], -1, round_[i], 0, nothing[i], t, t - clock[i],
-                fresh[i],
-            )  # fmt: skip
     return earliest, latest
-
-
-@lean_kernel
-def release_all(who, clock, ids, now, round_, end, carried, rows):
-    """Set carried[r] to ids[r] where agent who[r] has a release (-1: none), and log those `now`.
-
-    A RELEASE row where now[r], at clock[r] s and not after `end` s.
-    """
-    rows_ = Rows(*rows)
-    for r in range(who.shape[0]):
-        if ids[r] >= 0:
-            carried[r] = ids[r]
-        if now[r] and clock[r] <= end and clock[r] < np.inf:
-            write(rows_, RELEASE, UPLINK, who[r], -1, round_[r], 0, ids[r], clock[r], 0.0, 0.0)
 
 
 @lean_kernel

@@ -13,8 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.columns import Deferred, Words
+from desim.kernels.network import log_each
 from desim.kernels.order import time_order
 from desim.kernels.record import EVERYTHING, Kind, Rows, count_early, empty_rows, fill_columns
+from desim.log.batches import SMALLER, Batch
+from desim.log.batches import told as with_batches
 from desim.memory import Tree, fill, recall, told
 
 FLUSH_ROWS = 1 << 16
@@ -48,6 +51,8 @@ class EventLog:
         self.kept = kept
         self.rows: Rows = empty_rows(capacity, kept)
         self._notes: list[tuple[float, ...]] = []  # rows from Python, not yet among the others
+        self._batches: list[Batch] = []  # rows that are not written yet
+        self._batched = 0  # how many
         self._threshold = FLUSH_ROWS
         self.written = 0
         self.last = 0.0  # time s of the latest row that has left
@@ -92,6 +97,29 @@ class EventLog:
         rank, pair = round_ << 8 | (side + kind), (agent + 1) << 32 | (peer + 1)
         self._notes.append((rank, pair, release, kind, time, seconds, value))
 
+    def later(self, batch: Batch) -> None:
+        """Append rows that are written when they are looked at."""
+        self._batches.append(batch)
+        self._batched += batch.number
+
+    def each(
+        self, kind: Kind, side: int, who: Any, round_: Any, end: float, time: Any, seconds: Any,
+        value: Any, release: Any, ends: tuple[float, float] | None = None,
+    ) -> None:  # fmt: skip
+        """Append a row for each agent who[r] at time[r] s; all (n,), none may change any more.
+
+        Left out where time[r] is after `end` s or never. ends: the earliest and the latest time.
+        """
+        row = (int(kind), side, who, -1, round_, end, time, seconds, value, release)
+        n = len(who)
+        if n > 1:
+            earliest, latest = ends or (np.minimum.reduce(time), np.maximum.reduce(time))
+            if latest <= end and latest < np.inf:
+                self.later(Batch(log_each, row, n, earliest, latest, ((row[0], n, 0),)))
+                return
+        self.reserve(n)
+        log_each(self.flat, *row)
+
     def _place_notes(self) -> None:
         """Put the rows that were added from Python among those of compiled code."""
         notes = [note for note in self._notes if self.kept >> int(note[3]) & 1]
@@ -116,31 +144,29 @@ class EventLog:
     def full(self) -> bool:
         """Whether it is time to flush: more rows than were held back last time."""
         whole, brief, _ = self.rows.n.tolist()
-        return bool(whole + brief + len(self._notes) >= self._threshold)
+        held = whole + brief + len(self._notes) + self._batched // SMALLER
+        return bool(held >= self._threshold)
 
     def take(self, frontier: float) -> Deferred:
         """Remove and return the rows earlier than `frontier` s as columns of the events table."""
-        if self._notes:
-            self._place_notes()
+        over = self._settle(frontier)
         gone, used = self.rows, int(self.rows.n[0])
         fresh = empty_rows(len(gone.ints), self.kept)._replace(brief=gone.brief)
-        early = self._leave(frontier, fresh)
-        self.rows = fresh
-        first = self.written - early
-        return Deferred(
-            early, partial(_columns, gone.ints[:used], gone.floats[:used], early, first)
-        )
+        first = self.written
+        early = self._leave(frontier, fresh) + sum(batch.kept(self.kept) for batch in over)
+        self.rows, self.written = fresh, first + early
+        rows = gone.ints[:used], gone.floats[:used]
+        return Deferred(early, partial(_columns, *rows, over, self.kept, early, first))
 
     def drop(self, frontier: float) -> None:
         """Remove the rows earlier than `frontier` s as `take` does, only counted."""
-        if self._notes:
-            self._place_notes()
-        self._leave(frontier, self.rows)
+        over = self._settle(frontier)
+        self.written += self._leave(frontier, self.rows)
+        self.written += sum(batch.kept(self.kept) for batch in over)
 
     def remembered(self) -> Tree:
         """What a checkpoint needs, after a flush."""
-        if self._notes:
-            self._place_notes()
+        self._settle(-np.inf, np.inf)
         ints, floats, brief, (whole, short, _) = self.rows
         rows = {"ints": ints[:whole], "floats": floats[:whole], "brief": brief[:short]}
         return rows | told(self, "written last totals")
@@ -155,19 +181,43 @@ class EventLog:
         self.rows.n[:2] = whole, short
         recall(self, tree, "written last totals")
 
+    def _settle(self, frontier: float, begun: float | None = None) -> list[Batch]:
+        """Return the batches that are over before `frontier` s, with rows of kinds that are kept.
+
+        Those are counted. Whatever began before `begun` s, by default then, too, is written.
+        """
+        if self._notes:
+            self._place_notes()
+        over, begun = [], frontier if begun is None else begun
+        batches, self._batches, self._batched = self._batches, [], 0
+        for batch in batches:
+            if batch.latest < frontier:
+                over.append(batch)
+                self.last = max(self.last, batch.latest)
+                for kind, rows, size in batch.counts:
+                    self.totals[:, kind] += rows, size
+            elif batch.earliest < begun:
+                self.reserve(batch.number)
+                batch.tell(self.flat, *batch.inputs)
+            else:
+                self.later(batch)
+        return [batch for batch in over if batch.kept(self.kept)]
+
     def _leave(self, frontier: float, rest: Rows) -> int:
         """Count the rows earlier than `frontier` s, copy the others; return how many were kept."""
         early, last = count_early(self.flat, frontier, tuple(rest), self.totals)
         self.last = max(self.last, last)
-        self.written += early
-        self._threshold = FLUSH_ROWS + 2 * int(rest.n[0] + rest.n[1])
+        held = int(rest.n[0] + rest.n[1]) + self._batched // SMALLER
+        self._threshold = FLUSH_ROWS + 2 * held
         return int(early)
 
 
 def _columns(
-    ints: NDArray[np.int64], floats: NDArray[np.float64], early: int, first: int
-) -> dict[str, Any]:
+    ints: NDArray[np.int64], floats: NDArray[np.float64], batches: list[Batch], kept: int,
+    early: int, first: int,
+) -> dict[str, Any]:  # fmt: skip
     """Columns of the `early` first rows in time, numbered from `first` on."""
+    ints, floats = with_batches(ints, floats, batches, kept)
     order = time_order(np.ascontiguousarray(floats[:, 0]), ints[:, :3])[:early]
     columns: dict[str, Any] = {name: np.empty(early, kind) for name, kind in COLUMNS.items()}
     fill_columns(order, ints, floats, first, tuple(columns.values()))
