@@ -132,7 +132,7 @@ def measured_speeds(
     the others are multiples, as benchmark scores are. InputError at `where` for NaN, 0 and negative
     values.
     """
-    found = arrays(path, where)
+    found = arrays(path, where, fields)
     devices: list[NDArray[np.float64]] = []
     for name, values in select(found, fields or list(found), where).items():
         if values.ndim > 2 or not values.size:

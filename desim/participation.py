@@ -111,7 +111,7 @@ def recorded(path: Path, agents: int, where: str) -> list[Who]:
     Or an npz with one array (rounds, agents) of 1 and 0. InputError at `where` for anything else,
     agents out of range, nobody at all.
     """
-    found = arrays(path, where)
+    found = arrays(path, where, ("round", "agent"))
     if path.suffix != ".npz":
         table = _matrix(found, agents, where)
     elif len(found) != 1:

@@ -195,3 +195,12 @@ def test_samples_planned_by_a_speed_need_one_that_holds():
     scenario["algorithm"].pop("rho", None), scenario["algorithm"].pop("eta", None)
     with pytest.raises(InputError, match="plans its samples by it"):
         desim.load({**scenario, "compute": {"spells": SPELLS}})
+
+
+def test_words_in_a_column_of_a_trace_are_named(tmp_path):
+    file = tmp_path / "speeds.csv"
+    file.write_text("time,one,two\n0,40,10\n1,30,fast\n")
+    terms = {"loops": True, "shuffled": False, "shifted": False, "where": "compute.speed"}
+    with pytest.raises(InputError, match=r"compute\.speed: found 'fast' in row 1 of column two"):
+        rate_traces(file, (), 1.0, **terms)
+    assert rate_traces(file, ("one",), 1.0, **terms).samples.shape == (3, 3)  # the other may be

@@ -163,3 +163,24 @@ def test_an_agent_whose_reply_is_lost_is_called_again(engine):
     calls = run.events[(run.events.kind == "send") & (run.events.agent == -1)]
     assert calls.groupby("peer")["round"].max().min() > 190
     assert run.curve("error").value.iloc[-1] < 1e-12
+
+
+@pytest.mark.parametrize(
+    ("make", "engine"),
+    [(star, "agents"), (star, "cohort"), (star, "compiled"), (graph, "agents"), (graph, "cohort")],
+)
+def test_observations_without_end_are_refused_where_they_begin(make, engine):
+    scenario = make(engine=engine, observe={"metrics": ["error"], "every": "1e-9 s"})
+    with pytest.raises(RunError, match=r"observe\.every: found 1e-09 s, more than 1000000"):
+        desim.run(scenario)
+
+
+@pytest.mark.parametrize("engine", ["agents", "cohort", "compiled"])
+def test_a_target_that_holds_at_an_instant_is_one_row(engine):
+    scenario = star(
+        engine=engine,
+        observe={"metrics": ["error"], "every": "10 ms"},
+        stop={"rounds": 9, "metric": {"error": 1e9}},
+    )
+    found = desim.run(scenario).metrics
+    assert list(found["time"]) == [0.0]

@@ -133,6 +133,22 @@ def test_a_run_that_is_done_is_only_opened(tmp_path):
     assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "a").iterdir()}
 
 
+@pytest.mark.parametrize("name", ["events.parquet", "releases.parquet", "state.npz", "model.npz"])
+@pytest.mark.parametrize("harm", ["missing", "cut"])
+def test_a_run_that_is_done_but_has_lost_a_file_is_made_whole(name, harm, tmp_path):
+    done = desim.run(star(), out=tmp_path / "a")
+    file = tmp_path / "a" / name
+    content = file.read_bytes()
+    file.unlink()
+    if harm == "cut":
+        file.write_bytes(content[:-30])
+    if name == "events.parquet":
+        with pytest.raises(InputError, match=r"missing|damaged"):
+            desim.open(tmp_path / "a").store.table("events")
+    same(done, desim.resume(tmp_path / "a"))
+    same(done, desim.open(tmp_path / "a"))
+
+
 @pytest.mark.parametrize("make", [star, graph])
 @pytest.mark.parametrize("times", [1, 7])
 def test_a_stopped_run_goes_on(make, times, tmp_path, monkeypatch):

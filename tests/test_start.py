@@ -158,7 +158,7 @@ def test_warmup_plays_what_it_can_and_says_what_it_cannot(tmp_path, capsys):
     with pytest.raises(SystemExit) as left:
         main(["warmup", str(SCENARIOS / "quickstart.yaml"), str(bad)])
     said = capsys.readouterr().out.splitlines()
-    assert left.value.code == 0
+    assert left.value.code == 1
     assert said[0].startswith("1 scenarios ready: ")
     assert said[1] == "skipped 1: bad"
     assert "bad.yaml" in said[2]

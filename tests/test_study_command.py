@@ -46,6 +46,15 @@ def test_a_study_prints_its_tables_and_goes_on_where_it_was(call):
     assert (code, again) == (0, out.replace("6 done", "6 done (6 stored before)"))
 
 
+def test_another_study_s_folder_is_refused(call, tmp_path):
+    assert call(SMALL, "--workers", "0", "-o", "here")[0] == 0
+    before = sorted(tmp_path.rglob("*"))
+    code, _, err = call({**SMALL, "name": "other"}, "--workers", "0", "-o", "here")
+    assert code == 2
+    assert err == "here: holds the study small; allowed: a new directory, or other's\n"
+    assert sorted(tmp_path.rglob("*")) == before
+
+
 def test_a_dry_run_plays_nothing(call, tmp_path):
     code, out, _ = call(SMALL, "--dry-run")
     assert code == 0

@@ -10,9 +10,9 @@ import typer
 from desim.cli.progress import counting_bar
 from desim.compiling import watched
 from desim.jit import cache_folder
-from desim.runs.warmup import shipped, warm_up
+from desim.runs.warmup import Warmth, warm_up
 
-BEGIN = "compiling for this machine, once; a first run takes about half a minute (desim warmup)"
+BEGIN = "compiling for this machine, once; a first run takes up to a minute (desim warmup)"
 
 
 @contextmanager
@@ -25,14 +25,15 @@ def announced() -> Iterator[None]:
         typer.echo(f"{took}, kept in {cache_folder()}", err=True)
 
 
-def warm(files: list[Path] | None) -> list[str]:
-    """Compile what `files`, or all shipped scenarios, need; what `desim warmup` says of it.
-
-    Scenarios that are skipped stand with the reason of the first.
-    """
-    files, count = files or shipped(), itertools.count(1)
+def warm(files: list[Path]) -> Warmth:
+    """Compile what `files` need, with a bar that counts them."""
+    count = itertools.count(1)
     with counting_bar("warmup: preparing", "warmup:") as show:
-        warmth = warm_up(files, show and (lambda file: show(next(count), len(files))))
+        return warm_up(files, show and (lambda file: show(next(count), len(files))))
+
+
+def words(warmth: Warmth) -> list[str]:
+    """What `desim warmup` says; scenarios that are skipped stand with the reason of the first."""
     seconds = f"{warmth.functions} functions compiled in {warmth.seconds:.1f} s"
     about = seconds if warmth.functions else "everything was compiled before"
     told = [f"{warmth.played} scenarios ready: {about}, kept in {cache_folder()}"]

@@ -12,12 +12,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.engine.metrics import MetricRows, diverged
-from desim.errors import Diverged
+from desim.errors import Diverged, RunError
 from desim.kernels.neighbourhood import overlay
 from desim.memory import Tree, recall, told
 
 Array = NDArray[np.float64]
 Int = NDArray[np.int64]
+MOST = 1_000_000  # observations at instants: more would take for ever, and no log would hold them
+
+
+def bounded(every: float, frontier: float, taken: int) -> None:
+    """Raise RunError where observing every so many s until `frontier` s would never end.
+
+    taken: observations so far; the run ends at the latest of them.
+    """
+    if every and frontier > MOST * every:
+        error = RunError(
+            f"observe.every: found {every:g} s, more than {MOST} observations until "
+            f"{frontier:g} s; allowed: at most that many in a run"
+        )
+        error.time = max(taken - 1, 0) * every
+        raise error
 
 
 class Observer(Protocol):
@@ -71,6 +86,7 @@ class RoundObserver:
         self._held = (round_, x.copy(), model)
         if self.rows.check(time, x, model):
             self.rows.network(time, round_, x, model)
+            self._instant += time == self._instant * self.every  # that is the row of this instant
 
     @property
     def idle(self) -> bool:
@@ -86,6 +102,7 @@ class RoundObserver:
     def settle(self, frontier: float) -> None:
         """Record the observations due before `frontier` s; nothing to do for `every: round`."""
         if self._held is not None:
+            bounded(self.every, frontier, self._instant)
             round_, x, model = self._held
             while self._instant * self.every < frontier:
                 self.rows.network(self._instant * self.every, round_, x, model)
@@ -211,6 +228,7 @@ class ClockObserver:
 
     def settle(self, frontier: float) -> None:
         """Record the network rows of instants before `frontier` s."""
+        bounded(self.every, frontier, self._next)
         while (instant := self._next_instant()) < frontier:
             settled = self._advance(instant)
             self.rows.network(instant, settled if self.every else self._next, self._base, None)

@@ -30,3 +30,10 @@ class Outcome:
     why: str = ""
     warnings: list[str] = field(default_factory=list)
     error: Exception | None = None
+
+    @property
+    def arrays(self) -> dict[str, dict[str, Array]]:
+        """The arrays to keep: state, and iterates and model where there are any."""
+        kept = {"iterates": self.iterates, "model": self.model}
+        found = {name: {name: array} for name, array in kept.items() if array is not None}
+        return found | {"state": self.state}

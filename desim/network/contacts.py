@@ -126,7 +126,7 @@ def recorded(path: Path, where: str) -> Contacts:
 
     InputError at `where` for anything else, a loop, or a contact that does not end after its begin.
     """
-    found = arrays(path, where)
+    found = arrays(path, where, COLUMNS)
     if not {*COLUMNS} <= {*found}:
         names = ", ".join(found) or "nothing that is numbers"
         raise InputError(f"{where}: found {names}; allowed: {', '.join(COLUMNS)}")

@@ -12,10 +12,11 @@ from desim.later import pd
 Array = NDArray[np.float64]
 
 
-def arrays(path: Path, where: str) -> dict[str, Array]:
+def arrays(path: Path, where: str, used: Sequence[str] = ()) -> dict[str, Array]:
     """The numeric arrays of an npz file, or columns of a csv file, by name.
 
-    InputError at the key `where` for anything else, pickled objects included.
+    used: which of them matter, default all. InputError at the key `where` for anything else:
+    pickled objects, words in a column that matters.
     """
     if path.suffix == ".npz":
         return _npz(path, where)
@@ -23,7 +24,12 @@ def arrays(path: Path, where: str) -> dict[str, Array]:
         table = pd.read_csv(path)
     except (OSError, ValueError, UnicodeDecodeError) as error:
         raise InputError(f"{where}: {path} is no csv file ({error}); allowed: npz, csv") from None
-    numeric = table.select_dtypes("number")
+    numeric = table.select_dtypes("number") if len(table) else table
+    for name in [one for one in used or table if one in table and one not in numeric]:
+        wrong = pd.to_numeric(table[name], errors="coerce").isna().to_numpy()
+        row = int(wrong.argmax())
+        text = f"found {table[name].iloc[row]!r} in row {row} of column {name}"
+        raise InputError(f"{where}: {text}; allowed: columns of numbers")
     return {str(name): numeric[name].to_numpy(float) for name in numeric}
 
 

@@ -81,7 +81,7 @@ def rate_traces(
 
 def traces(path: Path, fields: Sequence[str], unit: float, where: str) -> dict[str, Array]:
     """Samples (3, k + 1) of the traces of a file, by name; see `rate_traces`."""
-    found = arrays(path, where)
+    found = arrays(path, where, fields)
     if path.suffix != ".npz":
         found = _columns(found, where)
     chosen = select(found, fields or list(found), where)

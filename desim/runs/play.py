@@ -217,6 +217,7 @@ def _ending(outcome: Outcome, seconds: float) -> dict[str, Any]:
         "counts": dict(outcome.counts),
         "warnings": list(outcome.warnings),
         "wall_seconds": round(seconds, 3),
+        "arrays": sorted(outcome.arrays),
     }
     named = {"engine": outcome.engine, "why": outcome.why}
     return ending | {key: text for key, text in named.items() if text}
@@ -224,9 +225,7 @@ def _ending(outcome: Outcome, seconds: float) -> dict[str, Any]:
 
 def _stored(path: Path | None, tables: Tables, outcome: Outcome, manifest: dict[str, Any]) -> Store:
     """Finish the run's files, the manifest last: who reads `done` finds all the others."""
-    kept = {"iterates": outcome.iterates, "model": outcome.model}
-    arrays = {name: {name: array} for name, array in kept.items() if array is not None}
-    arrays["state"] = outcome.state
+    arrays = outcome.arrays
     if path is None:
         return Memory(tables, arrays)
     try:

@@ -21,6 +21,7 @@ from desim.runs.checkpoint import found_in, identity
 from desim.runs.hold import held
 from desim.runs.play import Behind, Prepared, carry_out, prepare
 from desim.runs.run import Run, open_run
+from desim.runs.store import whole
 from desim.scenario.load import load
 from desim.scenario.schema import Scenario
 
@@ -46,7 +47,7 @@ def resume(
         manifest = place.read_manifest(directory)
         scenario = _scenario(directory, manifest)
         later = _extended(scenario, overrides)
-        if manifest["status"] == "done" and later is None:
+        if manifest["status"] == "done" and later is None and whole(directory, manifest):
             return open_run(directory)
         prepared = _prepared(directory, manifest, later or scenario, later is not None)
         opened = partial(ResumedTables, directory, _sure(manifest, prepared, later is not None))

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from numpy.typing import NDArray
 
+from desim.errors import InputError
 from desim.log.parquet import Tables, read_table
-from desim.runs.directory import read_arrays
+from desim.log.schemas import SCHEMAS
+from desim.runs.directory import PARTS, read_arrays
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,7 +33,13 @@ class Directory:
         self.ended = ended  # else arrays, if there are any, are of a time before the log's end
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> "pd.DataFrame":
-        """See Store; parts are read where the run was killed."""
+        """See Store; parts are read where the run was killed.
+
+        InputError where a run that ended has lost its table.
+        """
+        kept = ((self.path / one).exists() for one in (f"{name}.parquet", PARTS))
+        if self.ended and not any(kept):
+            raise InputError(f"{self.path}: {name}.parquet is missing; desim resume makes it again")
         return read_table(self.path, name, columns)
 
     def arrays(self, name: str) -> dict[str, NDArray[Any]]:
@@ -53,3 +61,13 @@ class Memory:
     def arrays(self, name: str) -> dict[str, NDArray[Any]]:
         """See Store."""
         return dict(self._arrays.get(name, {}))
+
+
+def whole(path: Path, manifest: Mapping[str, Any]) -> bool:
+    """Whether the tables and arrays that a run has left at `path` can still be read."""
+    try:
+        for name in SCHEMAS:
+            Directory(path).table(name)
+        return all(read_arrays(path / f"{name}.npz") for name in manifest.get("arrays", ("state",)))
+    except InputError:
+        return False

@@ -19,12 +19,14 @@ RUNS = "runs"
 BUSY = "another process is at work on this study; wait until it ends, or end it"
 
 
-def check_free(path: Path) -> None:
-    """Raise InputError unless a study can begin or go on at `path`."""
+def check_free(path: Path, name: str) -> None:
+    """Raise InputError unless the study of that name can begin or go on at `path`."""
     if path.exists() and not path.is_dir():
         raise InputError(f"{path}: is a file; allowed: a new directory, or that of a study")
     if path.is_dir() and any(path.iterdir()) and not (path / STUDY).exists():
         raise InputError(f"{path}: holds something else; allowed: a new directory, or a study's")
+    if (other := _named(path)) not in ("", name):
+        raise InputError(f"{path}: holds the study {other}; allowed: a new directory, or {name}'s")
     there = next(one for one in (path.absolute(), *path.absolute().parents) if one.exists())
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
         raise InputError(f"{path}: cannot be written, {there} is not a writable directory")
@@ -33,7 +35,7 @@ def check_free(path: Path) -> None:
 @contextlib.contextmanager
 def claimed(path: Path, about: Mapping[str, Any]) -> Iterator[str]:
     """The directory as this process's alone; yields the token by which far workers know it."""
-    check_free(path)
+    check_free(path, about["study"]["name"])
     with contextlib.ExitStack() as stack:
         try:
             (path / RUNS).mkdir(parents=True, exist_ok=True)
@@ -45,6 +47,14 @@ def claimed(path: Path, about: Mapping[str, Any]) -> Iterator[str]:
         except OSError as error:
             raise InputError(f"{path}: cannot be written ({error.strerror})") from None
         yield token
+
+
+def _named(path: Path) -> str:
+    """The name of the study that is at `path`; none where no one can read it."""
+    try:
+        return str(json.loads((path / STUDY).read_text("utf-8"))["study"]["name"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
 
 
 def store_run(place: Path, files: Mapping[str, bytes]) -> None:

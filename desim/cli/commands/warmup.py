@@ -13,6 +13,10 @@ def warmup(
     ] = None,
 ) -> None:
     """Compile beforehand what scenarios need, so that their first run does not wait for it."""
-    from desim.cli.compiling import warm
+    from desim.cli.compiling import warm, words
+    from desim.runs.warmup import shipped
 
-    typer.echo("\n".join(warm(scenarios)))
+    warmth = warm(scenarios or shipped())
+    typer.echo("\n".join(words(warmth)))
+    if scenarios and warmth.skipped:  # what ships may lack its data; what was named may not
+        raise typer.Exit(1)
