@@ -14,7 +14,8 @@ from mutant import mutant
 from staged import TEXT, Staged
 
 import desim
-from desim.cli import catalogue, main, progress, summary
+from desim import amounts
+from desim.cli import catalogue, main, progress
 from desim.errors import InputError
 from desim.runs import play
 from desim.scenario import build
@@ -56,6 +57,7 @@ staged: done
   engine        cohort (staged)
   virtual time  4.4 s, 4 rounds; wall clock 0 s
   messages      12 sent, 0 delivered (0 B)
+  privacy       none: nothing that is sent has noise
   accuracy      0.9375 (true from 4.4 s, round 4)
   error         0.0625 (true from 4.4 s, round 4)
   waited for    agent 2 75%, agent 0 25% of collections
@@ -273,7 +275,7 @@ def test_a_killed_run_is_summed_up(desk, call):
 
 
 def test_sizes_are_readable():
-    assert [summary.size(n) for n in (0, 999, 1000, 1234567, 5e9, 2.5e15)] == [
+    assert [amounts.size(n) for n in (0, 999, 1000, 1234567, 5e9, 2.5e15)] == [
         "0 B",
         "999 B",
         "1 kB",

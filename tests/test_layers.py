@@ -11,8 +11,8 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[1] / "desim"
 LAYERS = [
     # keys draw with elementary's log
-    "errors memory columns later cache compiling npz units fields keys jit distributions"
-    " elementary",
+    "errors memory columns amounts tabulated later cache compiling npz units fields keys jit"
+    " distributions elementary",
     "losses layers regularizers",
     "kernels",
     "problem data fairness optimum privacy network compute participation policy",
@@ -28,7 +28,7 @@ LEVEL = {name: depth for depth, names in enumerate(LAYERS) for name in names.spl
 FENCES = {
     "simpy": "desim.engine",
     "networkx": "desim.network.topology",
-    "ruamel": "desim.scenario.load",
+    "ruamel": "desim.scenario.load desim.scenario.dump",
     "matplotlib": "desim.plots desim.report",
     "pyarrow": "desim.log",
     "dp_accounting": "desim.privacy",

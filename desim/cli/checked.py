@@ -6,15 +6,10 @@ from desim.scenario.schema import Scenario
 
 def sentence(scenario: Scenario, simulation: Simulation) -> str:
     """One line: method, sizes, loss, topology, engine and when the run will end."""
-    problem, stop = simulation.problem, scenario.stop
-    limits = [
-        *([f"{stop.rounds} rounds"] if stop.rounds else []),
-        *([f"{stop.time:g} s"] if stop.time else []),
-        *(f"{name} {value:g}" for name, value in stop.targets.items()),
-    ]
+    problem = simulation.problem
     return (
         f"ok: {scenario.name}: {scenario.algorithm.name}, {problem.agents} agents, "
         f"{int(problem.start[-1])} rows, {problem.A.shape[1]} features, "
         f"{scenario.problem.loss.kind} loss, {scenario.network.topology.kind} topology, "
-        f"{simulation.engine} engine ({simulation.why}), until {' or '.join(limits)}"
+        f"{simulation.engine} engine ({simulation.why}), until {scenario.stop.told()}"
     )

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from desim.amounts import epsilon
+
 if TYPE_CHECKING:
     from desim.privacy.bounds.claims import Claim
     from desim.runs.privacy import Statement
@@ -27,11 +29,6 @@ def lines(name: str, statement: "Statement") -> list[str]:
     width = max(len(key) for key, _ in facts) + 2
     told = [f"  {key:{width}}{text}" for key, text in facts]
     return [f"{name}: privacy", *(f"  {row}" for row in table), "", *told]
-
-
-def epsilon(value: float) -> str:
-    """An epsilon, readable: 3.421, infinite."""
-    return "infinite" if math.isinf(value) else f"{value:.4g}"
 
 
 def _cells(row: "pd.Series[float]", claim: "Claim | None") -> tuple[str, ...]:

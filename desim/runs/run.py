@@ -48,7 +48,15 @@ class Run:
 
     def __repr__(self) -> str:
         where = f" in {self.directory}" if self.directory else ""
-        return f"<Run {self.name}{where}: {self.status}>"
+        ended = self.manifest if "time" in self.manifest else None
+        until = f", {ended['rounds']} rounds in {ended['time']:.4g} s" if ended else ""
+        return f"<Run {self.name}{where}: {self.status}{until}>"
+
+    def _repr_html_(self) -> str:
+        from desim.runs.facts import facts
+        from desim.tabulated import card
+
+        return card(f"{self.name}: {self.status}", facts(self, quick=True))
 
     @property
     def name(self) -> str:

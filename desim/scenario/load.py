@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from desim.errors import InputError, show, spelling
 from desim.scenario.check import validated
+from desim.scenario.dump import dumped, parser
 from desim.scenario.include import include_network
 from desim.scenario.schema import SECTIONS, Scenario
 from desim.scenario.shipped import found
@@ -67,14 +67,7 @@ def _measure_networks(data: dict[str, Any]) -> None:
 
 def resolved_yaml(scenario: Scenario) -> str:
     """`scenario` as a file in SI units with every default; it loads again to an equal scenario."""
-    yaml = _yaml()
-    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
-    yaml.default_flow_style = None
-    yaml.allow_unicode = True
-    yaml.width = 1000
-    text = io.StringIO()
-    yaml.dump(scenario.written(), text)
-    return "# Resolved by desim: every default is explicit; s, bit/s and 1/s\n" + text.getvalue()
+    return dumped(scenario.written())
 
 
 def seeded(text: str, seed: int) -> str:
@@ -101,7 +94,7 @@ def read(path: Path) -> Tree:
 def parse(text: str, source: str) -> Tree:
     """The tree of YAML `text`; InputError with the line for what YAML or desim does not allow."""
     try:
-        node = _yaml().compose(io.StringIO(text))
+        node = parser().compose(io.StringIO(text))
     except YAMLError as error:
         mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
         where = f"{source}:{mark.line + 1}" if mark else source
@@ -113,10 +106,6 @@ def parse(text: str, source: str) -> Tree:
     if node is not None:
         tree.data = _Reader(tree).value(node, ())
     return tree
-
-
-def _yaml() -> YAML:
-    return YAML(typ="safe", pure=True)
 
 
 class _Reader:

@@ -97,6 +97,12 @@ class Stop(Strict):
         """The metrics that end the run, and their values; empty without `metric`."""
         return dict(self.metric)
 
+    def told(self) -> str:
+        """In words: 40 rounds or error 1e-08."""
+        limits = [f"{self.rounds} rounds"] if self.rounds else []
+        limits += [f"{self.time:g} s"] if self.time else []
+        return " or ".join([*limits, *(f"{name} {value:g}" for name, value in self.metric)])
+
     @model_serializer(mode="wrap")
     def _written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         return {key: value for key, value in handler(self).items() if value != {}}

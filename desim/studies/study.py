@@ -64,6 +64,23 @@ class Study:
         )
         return f"<Study {self.name}: {len(self.plan.cases)} cases, {counts}>"
 
+    def _repr_html_(self) -> str:
+        from desim.studies.shown import shown
+        from desim.tabulated import card
+
+        where = [("stored in", str(self.directory))] if self.directory else []
+        return card(self.counted, where, more=[table.html() for table in shown(self)])
+
+    @property
+    def counted(self) -> str:
+        """One line: how many cases and runs, and how these ended."""
+        status = self.runs["status"].value_counts()
+        stored = sum(one.stored for one in self.results.values())
+        counts = [f"{status.get('done', 0)} done" + (f" ({stored} stored before)" * (stored > 0))]
+        counts += [f"{status[name]} {name}" for name in ("failed", "stopped") if name in status]
+        cases = len(self.plan.cases)
+        return f"{self.name}: {cases} cases, {len(self.runs)} runs: {', '.join(counts)}"
+
     @property
     def complete(self) -> bool:
         """Whether there is a result for every run."""

@@ -1,0 +1,78 @@
+"""A study's tables as people read them: one for each measure that was asked for."""
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Protocol
+
+from desim.amounts import amount
+from desim.tabulated import Table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SHOWN = 40  # cases of a table; all are in the Parquet files
+LONGEST = 60  # letters of a case's label
+
+
+class Tables(Protocol):
+    """What is shown: the tables of a study."""
+
+    summary: "pd.DataFrame"
+    comparisons: "pd.DataFrame"
+
+
+def shown(study: Tables) -> Iterator[Table]:
+    """Tables of what it takes until targets, or else of the values at the end."""
+    known = list(dict.fromkeys(study.summary["measure"]))
+    chosen = [name for name in known if " to " in name and not name.startswith("rounds")]
+    for name in chosen or [name for name in known if name.startswith("final ")]:
+        yield _table(study, name)
+
+
+def _table(study: Tables, name: str) -> Table:
+    all_rows = study.summary[study.summary["measure"] == name]
+    rows, more = all_rows.head(SHOWN), len(all_rows) - SHOWN
+    level, unit = float(rows["level"].iloc[0]), rows["unit"].iloc[0]
+    statistic = rows["statistic"].iloc[0]
+    ratios = study.comparisons
+    ratios = ratios[ratios["measure"] == name].set_index("case") if len(ratios) else ratios
+    head = ["case", statistic, f"{level:.0%} interval", "done", "failed", "never"]
+    head += ["against", "ratio" if statistic == "median" else "difference", "interval", "better"]
+    cells = [head, *(_row(row, ratios, unit) for _, row in rows.iterrows())]
+    head, *body = cells if len(ratios) else [line[:6] for line in cells]
+    rest = [f"... and {more} more cases, in summary.parquet"] if more > 0 else []
+    return Table(name, head, body, rest)
+
+
+def _row(row: "pd.Series[Any]", ratios: "pd.DataFrame", unit: str) -> list[str]:
+    open_ended = math.isfinite(row["value"]) and not row["settled"]
+    estimate = amount(row["value"], unit) + (" or less" if open_ended else "")
+    counts = [str(row[name]) for name in ("done", "failed", "never")]
+    cells = [_cut(row["label"] or "base"), estimate, _interval(row, unit), *counts]
+    if row["case"] not in ratios.index:
+        return cells + [""] * 4
+    other = ratios.loc[row["case"]]
+    wins = f"{other['wins']} of {other['pairs']} (p {other['p']:.2g})"
+    own = other["unit"]
+    return [
+        *cells,
+        _cut(other["against"]),
+        amount(other["value"], own),
+        _interval(other, own),
+        wins,
+    ]
+
+
+def _interval(row: "pd.Series[Any]", unit: str) -> str:
+    return interval(row["low"], row["high"], unit)
+
+
+def interval(low: float, high: float, unit: str) -> str:
+    """An interval in words: 1.2 s to 3.4 s; nothing where there is none."""
+    if math.isnan(low) or math.isinf(low):
+        return ""
+    return f"{amount(low, unit)} to {amount(high, unit)}"
+
+
+def _cut(label: str) -> str:
+    return label if len(label) <= LONGEST else label[: LONGEST - 3] + "..."

@@ -1,0 +1,115 @@
+"""Tables of words, written as text, Markdown, LaTeX or HTML; nothing in a cell is taken as code."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Literal, get_args
+
+from desim.errors import InputError, refusal
+
+Format = Literal["text", "markdown", "latex"]
+TEX = {
+    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "&": r"\&", "%": r"\%", "$": r"\$",
+    "#": r"\#", "_": r"\_", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "<": r"\textless{}", ">": r"\textgreater{}",
+}  # fmt: skip
+MARKS = re.compile(r"([\\`*_\[\]<>|])")
+CELL = "padding:.15em .9em .15em 0;text-align:left;vertical-align:top"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table: title, head and rows of one length, and notes that belong below it."""
+
+    title: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    notes: Sequence[str] = ()
+
+    def written(self, form: str) -> str:
+        """The table as text, markdown or latex; InputError for another format."""
+        if form not in get_args(Format):
+            raise InputError(
+                f"format: {refusal(form, ', '.join(get_args(Format)), get_args(Format))}"
+            )
+        return {"text": self.text, "markdown": self.markdown, "latex": self.latex}[form]()
+
+    def text(self) -> str:
+        """Aligned columns under their title."""
+        lines = [f"  {line}".rstrip() for line in aligned([self.head, *self.rows])]
+        return "\n".join([self.title, *lines, *(f"  {note}" for note in self.notes)])
+
+    def markdown(self) -> str:
+        """A pipe table, as GitHub and Pandoc read it."""
+        cells = [[_markdown(cell) for cell in row] for row in (self.head, *self.rows)]
+        cells.insert(1, ["---"] * len(self.head))
+        lines = [f"| {' | '.join(row)} |" for row in cells]
+        notes = [f"\n{_markdown(note)}" for note in self.notes]
+        return "\n".join([f"**{_markdown(self.title)}**", "", *lines, *notes])
+
+    def latex(self) -> str:
+        """A table environment; needs the package booktabs."""
+        head, *rows = [" & ".join(map(_tex, row)) + r" \\" for row in (self.head, *self.rows)]
+        notes = [rf"\par\footnotesize {_tex(note)}" for note in self.notes]
+        columns = "l" * len(self.head)
+        return "\n".join(
+            [
+                r"\begin{table}",
+                r"\centering",
+                rf"\caption{{{_tex(self.title)}}}",
+                rf"\begin{{tabular}}{{{columns}}}",
+                r"\toprule",
+                head,
+                r"\midrule",
+                *rows,
+                r"\bottomrule",
+                r"\end{tabular}",
+                *notes,
+                r"\end{table}",
+            ]
+        )
+
+    def html(self) -> str:
+        """A table for notebooks; it takes their colours, light or dark."""
+        head = "".join(f'<th scope="col" style="{CELL}">{escape(cell)}</th>' for cell in self.head)
+        rows = "".join(f"<tr>{_cells(row)}</tr>" for row in self.rows)
+        notes = "".join(f"<div><small>{escape(note)}</small></div>" for note in self.notes)
+        caption = f'<caption style="text-align:left">{escape(self.title)}</caption>'
+        return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{notes}"
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of text whose columns stand below each other, two blanks apart."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+
+
+def card(title: str, facts: Iterable[tuple[str, str]], *, more: Iterable[str] = ()) -> str:
+    """A title and one row per fact in HTML; `more` is HTML already."""
+    rows = "".join(
+        f'<tr><th scope="row" style="{CELL}">{escape(name)}</th>'
+        f'<td style="{CELL}">{escape(text)}</td></tr>'
+        for name, text in facts
+    )
+    return f"<div><strong>{escape(title)}</strong><table>{rows}</table>{''.join(more)}</div>"
+
+
+def folded(title: str, text: str) -> str:
+    """Text behind a title that unfolds, in HTML."""
+    return f"<details><summary>{escape(title)}</summary><pre>{escape(text)}</pre></details>"
+
+
+def _cells(row: Sequence[str]) -> str:
+    return "".join(f'<td style="{CELL}">{escape(cell)}</td>' for cell in row)
+
+
+def _markdown(text: str) -> str:
+    return MARKS.sub(r"\\\1", text)
+
+
+def _tex(text: str) -> str:
+    return "".join(TEX.get(letter, letter) for letter in text)

@@ -1,0 +1,125 @@
+"""What runs, scenarios and studies look like in a notebook and at the prompt; tables of words."""
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+from mutant import mutant
+
+import desim
+from desim import tabulated
+from desim.errors import InputError
+from desim.runs import facts
+
+HOSTILE = "<script>alert(1)</script> & $x_1$ | 50% # {y} ~ ^ \\ \"'"
+SCENARIO = {
+    "name": "<b>small",
+    "problem": {
+        "agents": 3,
+        "data": {"source": "synthetic", "kind": "classification", "rows": 8, "dim": 4},
+        "loss": "logistic",
+        "regularizer": {"l2": 0.1},
+    },
+    "algorithm": {"name": "fed-plt", "rho": 1.0},
+    "stop": {"rounds": 3},
+}
+
+
+class Tags(HTMLParser):
+    """Tags in their order, and whether every one is closed by its own."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.seen, self.open = [], []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.seen.append(tag)
+        self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+@pytest.fixture(scope="module")
+def run():
+    return desim.run(SCENARIO)
+
+
+def test_prompts_are_one_line(run):
+    assert re.fullmatch(r"<Run <b>small: done, 3 rounds in [\d.]+ s>", repr(run))
+    assert repr(run.scenario) == (
+        "<Scenario <b>small: fed-plt, 3 agents, logistic loss on synthetic data, star topology, "
+        "no noise, until 3 rounds, seed 0>"
+    )
+    assert str(run.scenario) == repr(run.scenario)
+
+
+def test_runs_and_scenarios_are_cards(run):
+    for shown in (run, run.scenario):
+        html = shown._repr_html_()
+        assert {"div", "table", "tr", "th", "td", "strong"} <= {*Tags(html).seen}
+        assert "&lt;b&gt;small" in html
+    assert "rho: 1.0" in run.scenario._repr_html_()
+    assert "<td" in run._repr_html_()
+    assert "3 rounds done" in run._repr_html_()
+
+
+def test_a_study_shows_its_measures():
+    base = {**SCENARIO, "stop": {"rounds": 3, "metric": {"error": 1e-30}}}
+    made = desim.study({"base": base, "grid": {"algorithm.rho": [1.0, 2.0]}}, workers=0)
+    html = made._repr_html_()
+    assert Tags(html).seen.count("table") == 3  # facts, then time and bytes to the target
+    for text in ("time to error 1e-30", "never", "rho 2", "2 done"):
+        assert text in html
+
+
+def check_safe(module):
+    """No letter of a cell is code in any format."""
+    table = module.Table(HOSTILE, ("a", "b"), [("1", HOSTILE), ("22", "")], (HOSTILE,))
+    html = table.html()
+    assert Tags(html).seen.count("td") == 4
+    assert "script" not in Tags(html).seen
+    latex = table.latex()
+    assert r"\$x\_1\$" in latex
+    assert r"50\%" in latex
+    assert r"\textbackslash{}" in latex
+    assert latex.count("&") - latex.count(r"\&") == 3
+    for line in table.markdown().splitlines():
+        if line.startswith("|"):
+            assert len(re.findall(r"(?<!\\)\|", line)) == 3
+        assert not re.search(r"(?<!\\)<", line)
+    assert table.text().splitlines()[:3] == [HOSTILE, "  a   b", f"  1   {HOSTILE}"]
+
+
+def test_cells_are_text_in_every_format():
+    check_safe(tabulated)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ('style="{CELL}">{escape(cell)}</td>', 'style="{CELL}">{cell}</td>'),
+        ('"%": r"\\%", ', ""),
+        ('"&": r"\\&", ', ""),
+        ("<>|])", ">])"),
+        ('f"{cell:{width}}"', 'f"{cell}"'),
+    ],
+)
+def test_code_in_a_cell_is_noticed(right, wrong):
+    with pytest.raises(AssertionError):
+        check_safe(mutant(tabulated, right, wrong))
+
+
+def test_other_formats_are_refused():
+    with pytest.raises(InputError, match="did you mean 'latex'"):
+        tabulated.Table("t", ("a",), [("1",)]).written("latx")
+
+
+def test_many_events_are_not_read_for_a_card(run, monkeypatch):
+    monkeypatch.setattr(facts, "MANY", 10)
+    quick = dict(facts.facts(run, quick=True))
+    assert "waited for" not in quick
+    assert quick[""].startswith("more than 10 events")
+    assert "waited for" in dict(facts.facts(run))
