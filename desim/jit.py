@@ -111,8 +111,12 @@ def lean_kernel(function: Callable[..., Any]) -> Any:
 
 
 def lean_inline(function: Callable[..., Any]) -> Any:
-    """Compile a small function for lean kernels: it takes arrays, and makes and returns none."""
-    return _compiled(function, forceinline=True, _nrt=False)
+    """Compile a part of lean kernels that vanishes into them: it makes and returns no arrays.
+
+    Every array that is handed to a function which stays one costs seven numbers on the stack; of a
+    short round with all its books that is more than the arithmetic. Python may call it, too.
+    """
+    return _compiled(function, nogil=True, forceinline=True, _nrt=False)
 
 
 def parallel_kernel(function: Callable[..., Any]) -> Any:

@@ -124,7 +124,7 @@ def settle(calls, i, cut, uplinks, rows, charges):
     return arrival
 
 
-@lean_kernel
+@lean_inline
 def call(who, now, round_, exchange, bits, reply_bits, work, defer, terms, devices, book):
     """The coordinator calls agents who (n,) at `now` s with `bits`; fills calls and the log.
 
@@ -177,7 +177,7 @@ def post(who, now, round_, exchange, bits, down, calls, log):
             real[BEGIN, i] = max(real[BEGIN, i], arrival)
 
 
-@lean_kernel
+@lean_inline
 def settle_due(until, devices, book):
     """Write the rows of the calls whose computation was over by `until` s: nothing stops them."""
     uplinks = Links(*devices[2])

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from desim.jit import lean_kernel
+from desim.jit import lean_inline
 from desim.kernels.clients import CALLED, DUE, FINISH, PENDING, ROUND, Calls
 from desim.kernels.due import ascending, pop, push
 from desim.kernels.record import DISTANT, Kind, Rows, write
@@ -52,7 +52,7 @@ def desk_for(agents, model):
     )  # fmt: skip
 
 
-@lean_kernel
+@lean_inline
 def invited(drawn, kind, discard, calls_, desk_):
     """Fill desk.who with the agents that are called now, ascending; return how many.
 
@@ -80,7 +80,7 @@ def invited(drawn, kind, discard, calls_, desk_):
     return n
 
 
-@lean_kernel
+@lean_inline
 def sent(n, heaping, calls_, desk_):
     """Note that agents desk.who[:n] have been sent the model and that their replies are due."""
     desk, due = Desk(*desk_), Calls(*calls_).real[DUE]
@@ -95,7 +95,7 @@ def sent(n, heaping, calls_, desk_):
     counts[AWAITED] += n
 
 
-@lean_kernel
+@lean_inline
 def closing(n, kind, value, calls_, desk_):
     """When the collection closes, s, after agents desk.who[:n] were called; see desim.policy.
 
@@ -131,7 +131,7 @@ def closing(n, kind, value, calls_, desk_):
     return now
 
 
-@lean_kernel
+@lean_inline
 def collected(n, kind, value, close, calls_, rows_, desk_):
     """Fill desk.who, ascending, with the agents whose replies are in at `close` s; return how many.
 
@@ -167,7 +167,7 @@ def collected(n, kind, value, close, calls_, rows_, desk_):
     return n
 
 
-@lean_kernel
+@lean_inline
 def accepted(n, discard, close, calls_, rows_, desk_):
     """Take the replies of agents desk.who[:n] off what is owed; the collection is closed."""
     desk, calls, rows = Desk(*desk_), Calls(*calls_), Rows(*rows_)

@@ -6,7 +6,7 @@ call and a reply are the verbs of `rules`.
 
 import numpy as np
 
-from desim.jit import kernel, lean_kernel
+from desim.jit import kernel, lean_inline, lean_kernel
 from desim.kernels.clients import CALLED, Calls, Charges, call, settle_due
 from desim.kernels.desk import BUFFER, NOW_ROUND, Desk, accepted, closing, collected, invited, sent
 from desim.kernels.local import train_in, train_shared
@@ -16,7 +16,7 @@ from desim.kernels.rules import begin, conclude, finish, take
 BLOCK, ROOM, OVER, STUCK, CLOSED, LOOK = range(6)  # why `advance` came back
 
 
-@lean_kernel
+@lean_inline
 def prepared(rule, low, high, state, calls_, desk_):
     """Fill rounds, start and aim of agents desk.who[low:high]."""
     desk, called = Desk(*desk_), Calls(*calls_).whole[CALLED]
@@ -26,7 +26,7 @@ def prepared(rule, low, high, state, calls_, desk_):
         begin(rule, i, desk.heard[i], state, desk.start[r - low], desk.aim[r - low])
 
 
-@lean_kernel
+@lean_inline
 def absorbed(rule, low, high, state, centre, desk_):
     """Agents desk.who[low:high] have trained: take it in; return the sum of their models."""
     desk, total = Desk(*desk_), 0.0
@@ -39,7 +39,7 @@ def absorbed(rule, low, high, state, centre, desk_):
     return total
 
 
-@lean_kernel
+@lean_inline
 def concluded(rule, n, k, centre, desk_, models):
     """The coordinator's step after n replies; its model goes to models[k]. Return the sum of it."""
     desk, total = Desk(*desk_), 0.0
@@ -51,7 +51,7 @@ def concluded(rule, n, k, centre, desk_, models):
     return total
 
 
-@lean_kernel
+@lean_inline
 def opened(k, span, policy, drawn, calling, desk, book):
     """Begin round k of the block and wait until it closes: (why not, or BLOCK; replies)."""
     last_round, horizon, _ = span
@@ -80,7 +80,7 @@ def opened(k, span, policy, drawn, calling, desk, book):
     return BLOCK, n
 
 
-@lean_kernel
+@lean_inline
 def ended(rule, n, k, total, state, centre, desk, seen):
     """End round k of the block after n replies; return whether all models can be finite."""
     times, models, iterates = seen
