@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from desim.errors import Deadlock, DesimError, Diverged, InputError, RunError
     from desim.plots import plot
+    from desim.reports import report
     from desim.runs.play import run
     from desim.runs.replay import replay
     from desim.runs.resume import resume
@@ -40,6 +41,7 @@ __all__ = [
     "plot",
     "repeat",
     "replay",
+    "report",
     "resume",
     "retime",
     "run",
@@ -51,6 +53,7 @@ _HOMES = {
     "open": "desim.runs.run:open_run",
     "plot": "desim.plots:plot",
     "repeat": "desim.studies.repeat:repeat",
+    "report": "desim.reports:report",
     "resume": "desim.runs.resume:resume",
     "replay": "desim.runs.replay:replay",
     "retime": "desim.runs.retime:retime",

@@ -17,6 +17,7 @@ from desim.cli.commands.check import check
 from desim.cli.commands.plot import plot
 from desim.cli.commands.privacy import privacy
 from desim.cli.commands.replay import replay
+from desim.cli.commands.report import report
 from desim.cli.commands.resume import resume
 from desim.cli.commands.retime import retime
 from desim.cli.commands.run import run
@@ -44,6 +45,7 @@ COMMANDS: dict[str, Callable[..., None]] = {  # in the order of `desim --help`
     "list": list_names,
     "show": show,
     "plot": plot,
+    "report": report,
     "audit": audit,
     "privacy": privacy,
     "retime": retime,

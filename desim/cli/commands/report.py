@@ -1,0 +1,36 @@
+"""`desim report`: one page about runs."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from desim.errors import InputError, refusal
+
+
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="Directories of runs.", metavar="RUN...")],
+    out: Annotated[
+        Path | None,
+        typer.Option("-o", "--out", metavar="FILE", help="Default: report.html in the first RUN."),
+    ] = None,
+    target: Annotated[
+        list[str] | None,
+        typer.Option("--target", metavar="METRIC=VALUE", help="Time to it, e.g. accuracy=0.93."),
+    ] = None,
+) -> None:
+    """Write one HTML file about runs: charts, times, privacy and settings, with nothing to load."""
+    import desim
+
+    targets = dict(map(parsed, target)) if target else None
+    opened = [desim.open(folder) for folder in runs]
+    typer.echo(desim.report(opened, out or runs[0] / "report.html", targets))
+
+
+def parsed(text: str) -> tuple[str, float]:
+    """Metric and value of `accuracy=0.93`."""
+    metric, _, value = text.partition("=")
+    try:
+        return metric.strip(), float(value)
+    except ValueError:
+        raise InputError(f"--target: {refusal(text, 'METRIC=VALUE, as in error=1e-3')}") from None

@@ -1,0 +1,71 @@
+"""Reports: one page about one or more runs, with nothing to fetch from anywhere."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from desim.errors import InputError
+from desim.reports.cautions import cautions
+from desim.reports.charts import chart_data, metrics
+from desim.reports.page import write
+from desim.reports.privacy import epsilon_terms, privacy
+from desim.reports.reading import Reading, readings
+from desim.reports.results import RULE, default_targets, headline, time_to_targets
+from desim.reports.settings import differences, manifests, scenario_text
+from desim.reports.timing import occupation, traffic, waiting
+
+if TYPE_CHECKING:
+    from desim.runs.run import Run
+
+__all__ = ["MOST_RUNS", "report"]
+
+MOST_RUNS = 100
+
+
+def report(
+    runs: "Run | Sequence[Run]", out: str | Path, targets: Mapping[str, float] | None = None
+) -> Path:
+    """Write one HTML file about the runs to `out` and return its path.
+
+    The file needs no network and no other file. targets: values of metrics to which times, bytes
+    and epsilons are listed; default: those at which the scenarios stop, else what the runs met.
+    What cannot be read of a run is left out, and the reason stands first in the report. InputError
+    for no run or too many, a metric that no run has, or a place that cannot be written.
+    """
+    chosen = [runs] if not isinstance(runs, Sequence) else list(runs)
+    if not 0 < len(chosen) <= MOST_RUNS:
+        raise InputError(f"report: found {len(chosen)} runs; allowed: 1 to {MOST_RUNS}")
+    found = readings(chosen)
+    wanted = default_targets(found) if targets is None else _known(found, targets)
+    parts = {
+        "headline": headline(found),
+        "charts": chart_data(found),
+        "targets": time_to_targets(found, wanted),
+        "runs": [_about(one) for one in found],
+        "differences": differences(found),
+        "manifests": manifests(found),
+        "target_rule": RULE if targets is None else "",
+    }
+    return write(Path(out), {**parts, "cautions": cautions(found)})  # last: it tells of troubles
+
+
+def _about(one: Reading) -> dict[str, object]:
+    """What is told of each run by itself."""
+    return {
+        "label": one.label,
+        "terms": epsilon_terms(one),
+        "waiting": waiting(one),
+        "occupation": occupation(one),
+        "traffic": traffic(one),
+        "privacy": privacy(one),
+        "scenario": scenario_text(one),
+    }
+
+
+def _known(found: Sequence[Reading], targets: Mapping[str, float]) -> list[tuple[str, float]]:
+    names = metrics(found)
+    odd = [name for name in targets if name not in names]
+    if odd:
+        allowed = ", ".join(names) or "none, as no run has recorded a metric"
+        raise InputError(f"target: found metric {odd[0]!r}; allowed: {allowed}")
+    return [(name, float(value)) for name, value in targets.items()]

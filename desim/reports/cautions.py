@@ -1,0 +1,79 @@
+"""What a reader has to know before the numbers: first in the report."""
+
+from collections.abc import Iterator, Sequence
+from importlib.metadata import version
+
+from desim.reports.charts import metrics, terms, terms_differ, thinning
+from desim.reports.reading import Reading
+
+ENDED = ("done", "stopped")
+
+
+def cautions(found: Sequence[Reading]) -> list[tuple[str, list[str]]]:
+    """Each warning once, with the names of the runs it is about (none: all of them together)."""
+    told: dict[str, list[str]] = {}
+    for one in found:
+        for text in _of_one(one):
+            told.setdefault(text, []).append(one.label)
+    return [*((text, []) for text in _of_all(found)), *told.items()]
+
+
+def _of_one(one: Reading) -> Iterator[str]:
+    manifest, own = one.run.manifest, version("desim")
+    if one.run.status != "done":
+        yield f"{one.run.status}: {manifest.get('reason') or 'no reason is stored'}"
+    played = manifest.get("versions", {}).get("desim")
+    if played != own:
+        yield f"played by desim {played or 'of an unknown version'}; this report is by {own}"
+    yield from manifest.get("warnings", [])
+    if not one.curves:
+        yield "no metric was recorded: the run ended before, or observe.metrics is []"
+    if one.account is not None:
+        yield from (f"privacy: {text}" for text in one.account.flags)
+    yield from one.troubles
+
+
+def _of_all(found: Sequence[Reading]) -> Iterator[str]:
+    if len(found) < 2:
+        yield from filter(None, [thinning(found)])
+        return
+    unlike = _unlike_problems(found)
+    if unlike:
+        yield (
+            f"the runs differ in {', '.join(unlike)}: a metric of one is not comparable with that "
+            "of another"
+        )
+    elif _unlike_data(found):
+        yield (
+            "the same problem and seed gave different data (problem_sha256 differs): files or "
+            "library versions have changed between the runs"
+        )
+    missing = [name for name in metrics(found) if any(name not in one.curves for one in found)]
+    if missing:
+        yield f"not every run has recorded: {', '.join(missing)}"
+    if terms_differ(found):
+        stated = {terms(one) for one in found if one.spent is not None}
+        yield (
+            f"the runs state epsilon about different things ({' / '.join(sorted(stated))}), so "
+            "there is no common epsilon axis"
+        )
+    yield from filter(None, [thinning(found)])
+
+
+def _unlike_problems(found: Sequence[Reading]) -> list[str]:
+    """Keys of `problem` in which the runs differ, as far as their scenarios can be read."""
+    told = [one.written["problem"] for one in found if "problem" in one.written]
+    keys = dict.fromkeys(key for problem in told for key in problem)
+    return [
+        f"problem.{key}"
+        for key in keys
+        if any(problem.get(key) != told[0].get(key) for problem in told)
+    ]
+
+
+def _unlike_data(found: Sequence[Reading]) -> bool:
+    by_seed: dict[object, set[str]] = {}
+    for one in found:
+        if digest := one.run.manifest.get("problem_sha256"):
+            by_seed.setdefault(one.run.manifest.get("seed"), set()).add(digest)
+    return any(len(digests) > 1 for digests in by_seed.values())

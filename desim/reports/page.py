@@ -1,0 +1,70 @@
+"""The page itself: a template in which everything is escaped, and what it may load: nothing."""
+
+from base64 import b64encode
+from collections.abc import Mapping
+from hashlib import sha256
+from importlib.metadata import version
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+
+from desim.errors import InputError
+from desim.reports.charts import embedded
+
+ASSETS = files("desim.reports") / "assets"
+SCRIPTS = ("uplot.min.js", "chart.js", "page.js")
+STYLES = ("uplot.min.css", "page.css")
+UPLOT = "1.6.32"
+
+
+def write(path: Path, parts: Mapping[str, Any]) -> Path:
+    """Write the page to `path` in one step; InputError where that is impossible."""
+    if path.is_dir():
+        raise InputError(f"{path}: is a directory; allowed: a file, such as {path / 'report.html'}")
+    text = rendered(parts)
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_text(text, "utf-8", newline="\n")
+        partial.replace(path)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror})") from None
+    finally:
+        partial.unlink(missing_ok=True)
+    return path
+
+
+def rendered(parts: Mapping[str, Any]) -> str:
+    """The page as text. Its policy allows its own scripts and styles by their hashes, no others."""
+    scripts, styles = [_asset(name) for name in SCRIPTS], ["\n".join(map(_asset, STYLES))]
+    surroundings = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    template = surroundings.from_string(_asset("page.html.jinja"))
+    return template.render(
+        **parts,
+        policy=policy(scripts, styles),
+        scripts=[Markup(text) for text in scripts],
+        styles=[Markup(text) for text in styles],
+        data=Markup(embedded(parts["charts"])),
+        version=version("desim"),
+        uplot=UPLOT,
+    )
+
+
+def policy(scripts: list[str], styles: list[str]) -> str:
+    """The Content-Security-Policy of a page with these scripts and styles and nothing else."""
+    allowed = {"script-src": scripts, "style-src": styles}
+    hashed = [f"{kind} {' '.join(map(_hash, texts))}" for kind, texts in allowed.items()]
+    return "; ".join(["default-src 'none'", *hashed, "base-uri 'none'", "form-action 'none'"])
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
+
+
+def _asset(name: str) -> str:
+    return (ASSETS / name).read_text("utf-8").replace("\r\n", "\n")

@@ -1,0 +1,90 @@
+"""Numbers, amounts and tables as a report words them."""
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+NUMBER = re.compile(r"^(-?[\d.,]+(e[-+]?\d+)?( .*)?|-|infinite|not reached)$")
+NOTHING = "-"
+SPANS = ((1e-3, "µs", 1e6), (1.0, "ms", 1e3), (600.0, "s", 1.0), (3 * 3600.0, "min", 1 / 60))
+SIZES = ((1e3, "B", 1.0), (1e6, "kB", 1e-3), (1e9, "MB", 1e-6), (1e12, "GB", 1e-9))
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of a report: `marked` rows stand out; `bars` are shares drawn beside a row's cells.
+
+    bars: of each row a sequence of (class, share of the whole).
+    """
+
+    caption: str
+    heads: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    note: str = ""
+    marked: frozenset[int] = frozenset()
+    bars: Sequence[Sequence[tuple[str, float]]] = field(default_factory=tuple)
+    bar_head: str = ""
+
+    @property
+    def numeric(self) -> list[bool]:
+        """Whether a column holds numbers only, which stand to the right."""
+        columns = range(len(self.heads))
+        return [n > 0 and all(NUMBER.match(row[n]) for row in self.rows) for n in columns]
+
+
+def number(value: float | None, digits: int = 4) -> str:
+    """A number that reads well; what is not there is a dash."""
+    if value is None or math.isnan(value):
+        return NOTHING
+    if math.isinf(value):
+        return "infinite"
+    return f"{value:.{digits}g}"
+
+
+def count(value: float | None) -> str:
+    """A whole number with its thousands apart."""
+    return NOTHING if value is None or math.isnan(value) else f"{int(value):,}"
+
+
+def share(part: float) -> str:
+    """A share as a percentage."""
+    return f"{100.0 * part:.3g} %"
+
+
+def seconds(value: float | None) -> str:
+    """A time s in the unit that reads best."""
+    return _scaled(value, SPANS, ("h", 1 / 3600))
+
+
+def size(value: float | None) -> str:
+    """Bytes in the unit that reads best."""
+    return _scaled(value, SIZES, ("TB", 1e-12))
+
+
+def _scaled(
+    value: float | None, scales: Sequence[tuple[float, str, float]], largest: tuple[str, float]
+) -> str:
+    if value is None or not math.isfinite(value):
+        return number(value)
+    if value == 0.0:
+        return f"0 {'s' if largest[0] == 'h' else 'B'}"
+    unit, factor = next(((unit, by) for end, unit, by in scales if value < end), largest)
+    return f"{number(value * factor)} {unit}"
+
+
+def metric_value(metric: str, value: float | None) -> str:
+    """A metric's value: shares in percent."""
+    if value is None or not math.isfinite(value) or not is_share(metric):
+        return number(value)
+    return f"{100.0 * value:.4g} %"
+
+
+def is_share(metric: str) -> bool:
+    """Whether a metric is a share, which reads best in percent."""
+    return metric.startswith(("accuracy", "positive_rate", "risk"))
+
+
+def agent_name(who: int) -> str:
+    """An agent, or the coordinator, in words."""
+    return "coordinator" if who < 0 else f"agent {who}"
