@@ -20,6 +20,7 @@ from desim.errors import refusal, show
 
 T = TypeVar("T")
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
+LARGEST = 2**63 - 1
 
 
 def number(value: object, allowed: str, fits: Callable[[float], bool]) -> float:
@@ -34,15 +35,16 @@ def number(value: object, allowed: str, fits: Callable[[float], bool]) -> float:
     raise ValueError(refusal(value, allowed))
 
 
-def whole(value: object, least: int, most: int = 2**63 - 1) -> int:
+def whole(value: object, least: int, most: int = LARGEST) -> int:
     """`value` as an int within bounds; 1e3 is accepted as 1000, true and 1.5 are not."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
         return value
-    bounds = (
-        f"a whole number >= {least}" if most >= 2**63 - 1 else f"a whole number, {least} to {most}"
-    )
+    bounds = f"a whole number, {least} to {most}"
+    if most >= LARGEST:
+        huge = isinstance(value, int) and value > most
+        bounds = f"a whole number >= {least}" + (" and below 2^63" if huge else "")
     raise ValueError(refusal(value, bounds))
 
 

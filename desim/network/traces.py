@@ -105,7 +105,7 @@ def _sampled(table: Array, unit: float, where: str, name: str) -> Array:
         text = f"found {name} of shape {table.shape}; allowed: rows of (time s, rate)"
         raise InputError(f"{where}: {text}")
     time, rate = table.T
-    faulty(rate, where, "rates", name)
+    faulty(rate, where, "values", name)
     with np.errstate(invalid="ignore"):
         steps = np.diff(time, append=time[-1] + 1.0)
     wrong = np.flatnonzero(~((steps > 0.0) & (steps < np.inf)))

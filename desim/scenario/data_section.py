@@ -76,9 +76,9 @@ class Synthetic(Data):
                     raise ValueError(f"found {key} with kind {self.kind}; allowed with kind {kind}")
         features = self.dim - self.intercept
         if features < (self.informative or 1):
-            found = f"{self.informative or 1} informative of {features} features"
-            limit = "dim - 1, the intercept being one" if self.intercept else "dim"
-            raise ValueError(f"found {found}; allowed: at most {limit}")
+            least = (self.informative or 1) + self.intercept
+            inside = f"{self.informative or 1} informative" + " and the intercept" * self.intercept
+            raise ValueError(f"found dim {self.dim}; allowed: at least {least}, {inside}")
         classified = self.kind == "classification"
         if classified and 2 * (self.clusters or 2) > 2 ** (self.informative or 2):
             found = f"found {self.clusters} clusters with {self.informative} informative features"

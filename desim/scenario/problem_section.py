@@ -24,6 +24,14 @@ from desim.scenario.data_section import DataSection, Npz
 TABLES = ("sklearn", "openml", "csv", "parquet", "mnist-idx", "mnist-npz")
 
 
+def _sizes(value: object) -> object:
+    if value == "equal":
+        return ()
+    if not isinstance(value, list | tuple):
+        raise ValueError(refusal(value, "equal, or a list of whole numbers, one for each agent"))
+    return value
+
+
 class Partition(Form):
     """How rows of one table are dealt to the agents."""
 
@@ -190,7 +198,7 @@ class Problem(Strict):
     """how one table is dealt to the agents; default iid, and contiguous for generated rows"""
     sizes: Annotated[
         Several[Count],
-        BeforeValidator(lambda value: () if value == "equal" else value),
+        BeforeValidator(_sizes),
         PlainSerializer(lambda value: list(value) or "equal"),
         WithJsonSchema({"anyOf": [{"enum": ["equal"]}, {"type": "array"}]}),
     ] = ()

@@ -74,7 +74,9 @@ class Compare(Strict):
     """time, rounds, bytes and epsilon are taken until these values; default: stop.metric"""
     against: Annotated[dict[str, Any], PlainValidator(values.against)] = {}
     """values of the cases that the others are held against, or {label: ...}; default: the first"""
-    epsilon: Terms = Terms.model_validate({})
+    epsilon: Annotated[
+        Terms, PlainSerializer(lambda terms: terms.given if not terms.off else False)
+    ] = Terms.model_validate({})
     """false, or the terms of epsilons; default: those of the scenario's privacy"""
     level: Annotated[float, PlainValidator(_level)] = 0.95
     """of the confidence intervals"""
