@@ -58,7 +58,7 @@ def found(source: str | Path, kind: Kind = "scenario", folder: Path | None = Non
     if name in known:
         return known[name]
     with contextlib.suppress(OSError, ValueError):
-        if not path.exists():
+        if "\0" not in name and not path.exists():
             raise InputError(f"{source}: {_missing(path, name, kind)}")
     return path
 
