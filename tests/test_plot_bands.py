@@ -15,6 +15,7 @@ class Seed(Course):
     def __init__(self, values, family="one", status="done", unit=1.0, name="one"):
         super().__init__(name, unit, error=values)
         self.alike, self.status = family, status
+        self.manifest = {"seed": id(self)}
 
 
 def check_band(module):

@@ -8,7 +8,7 @@ from mutant import mutant
 
 from desim import plots
 from desim.errors import InputError
-from desim.plots import course, curves, plot, style
+from desim.plots import course, curves, measured, plot, style
 
 
 class Course:
@@ -16,6 +16,7 @@ class Course:
 
     directory = None
     status = "done"
+    manifest = {"seed": 0}
     alike = None
     algorithm = "fed-plt"
     terms = {"method": "RDP", "flags": ()}
@@ -30,6 +31,8 @@ class Course:
         return pd.DataFrame({"metric": list(self.curves)})
 
     def curve(self, metric):
+        if metric not in self.curves:
+            raise InputError(f"metric {metric!r} is not in run {self.name}")
         values = np.asarray(self.curves[metric], float)
         rounds = np.arange(len(values))
         return pd.DataFrame({"time": rounds * self.unit, "round": rounds, "value": values})
@@ -41,7 +44,7 @@ class Course:
         """Two agents release at 1, 2, ... s; agent 1 spends half as much as agent 0."""
         time = np.repeat(np.arange(1.0, 100.0), 2)
         share = np.tile([1.0, 0.5], 99)
-        frame = pd.DataFrame({"time": time, "agent": share == 0.5, "epsilon": time * share})
+        frame = pd.DataFrame({"time": time, "agent": 1 * (share < 1.0), "epsilon": time * share})
         frame.attrs = {"view": "eavesdropper", "relation": "agent", "delta": 1e-5} | self.terms
         return frame
 
@@ -73,15 +76,15 @@ def test_bytes_are_those_that_arrived(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("module", "name", "right", "wrong"),
+    ("home", "module", "name", "right", "wrong"),
     [
-        (course, "course", 'side="right"', 'side="left"'),
-        (course, "course", "np.cumsum(", "np.asarray("),
-        (style, "unit_of", '"kB", 1e-3', '"kB", 1.0'),
+        (measured, course, "course", 'side="right"', 'side="left"'),
+        (measured, course, "course", "np.cumsum(", "np.asarray("),
+        (curves, style, "unit_of", '"kB", 1e-3', '"kB", 1.0'),
     ],
 )
-def test_wrong_bytes_are_noticed(tmp_path, monkeypatch, module, name, right, wrong):
-    monkeypatch.setattr(curves, name, getattr(mutant(module, right, wrong), name))
+def test_wrong_bytes_are_noticed(tmp_path, monkeypatch, home, module, name, right, wrong):
+    monkeypatch.setattr(home, name, getattr(mutant(module, right, wrong), name))
     with pytest.raises(AssertionError):
         check_bytes(tmp_path)
 
@@ -106,7 +109,7 @@ def test_epsilon_is_that_of_the_agent_that_spends_most(tmp_path):
     ],
 )
 def test_a_wrong_epsilon_is_noticed(tmp_path, monkeypatch, name, right, wrong):
-    monkeypatch.setattr(curves, name, getattr(mutant(course, right, wrong), name))
+    monkeypatch.setattr(measured, name, getattr(mutant(course, right, wrong), name))
     with pytest.raises(AssertionError):
         check_epsilon(tmp_path)
 

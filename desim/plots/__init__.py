@@ -2,6 +2,13 @@
 
 from desim.plots.course import shared_metric as shared_metric
 from desim.plots.curves import plot as plot
+from desim.plots.lanes import timeline as timeline
+from desim.plots.links import network as network
+from desim.plots.occupation import staleness as staleness
+from desim.plots.occupation import utilisation as utilisation
+from desim.plots.price import tradeoff as tradeoff
+from desim.plots.reaching import bars as bars
+from desim.plots.spending import epsilon as epsilon
 from desim.plots.style import COLOURS as COLOURS
 from desim.plots.style import STYLE as STYLE
 from desim.plots.style import Axes as Axes

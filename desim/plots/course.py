@@ -20,6 +20,7 @@ class Played(Protocol):
     """What a figure of curves needs of a run."""
 
     directory: Path | None
+    manifest: dict[str, Any]
 
     @property
     def name(self) -> str:
@@ -49,6 +50,37 @@ class Played(Protocol):
 
     def epsilon(self) -> pd.DataFrame:
         """Rows time s, agent, epsilon in order of time; `.attrs` says in which terms."""
+
+
+class Stored(Protocol):
+    """Where a run's tables are."""
+
+    def table(self, name: str, columns: Sequence[str] | None = None) -> pd.DataFrame:
+        """Table events, metrics or releases, or some of its columns."""
+
+
+class Logged(Played, Protocol):
+    """What a figure of one run's events needs of it."""
+
+    @property
+    def store(self) -> Stored:
+        """Where the run's tables are."""
+
+    @property
+    def budget(self) -> float | None:
+        """Epsilon that no agent exceeds, to an eavesdropper, if the scenario bounds it."""
+
+    def require(self, what: str, *kinds: str) -> None:
+        """Raise InputError where the log leaves out events of these kinds, which `what` needs."""
+
+    def utilisation(self) -> pd.DataFrame:
+        """Columns agent, computing, aborted, away, idle, sending in s, utilisation."""
+
+    def links(self) -> pd.DataFrame:
+        """Messages, bytes and seconds by source and target."""
+
+    def staleness(self) -> pd.DataFrame:
+        """Columns time s, agent, round, peer, heard, staleness, age s."""
 
 
 def check_abscissa(x: str) -> None:

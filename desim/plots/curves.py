@@ -10,8 +10,9 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from desim.fairness import RISING
-from desim.plots.course import Played, check_abscissa, course, shared_metric, terms, thinned
-from desim.plots.groups import Group, band, behind, grouped
+from desim.plots.course import Played, check_abscissa, thinned
+from desim.plots.groups import band, behind, plain
+from desim.plots.measured import Measured, drawable
 from desim.plots.style import NAMES, drawing, legend, look, scale, unit_of
 
 Array = NDArray[np.float64]
@@ -31,34 +32,28 @@ def plot(
     (virtual), round, bytes (delivered so far), or epsilon (spent so far by the agent that spends
     most); metric: default accuracy where all runs have it, else the first that they have in
     common; out: a file, its suffix says which format. In a notebook the figure shows itself when
-    out is None. InputError for an epsilon that is infinite, or stated in different terms.
+    out is None. A run that lacks what is drawn is left out, and the legend says so. InputError
+    where all do (an epsilon that is infinite, too), or for epsilons in different terms.
     """
     check_abscissa(x)
-    groups = grouped(runs)
-    every = [run for group in groups for run in group.runs]
-    metric = metric or shared_metric(every)
-    about = "\n" + terms({_who(groups, run): run for run in every}) if x == "epsilon" else ""
-    parts = [[course(run, x, metric) for run in group.runs] for group in groups]
-    lines = [_line(courses, metric) for courses in parts]
+    found = drawable(runs, x, metric)
+    about = f"\n{found.about}" if x == "epsilon" else ""
+    lines = [_line(row.courses, found.metric) for row in found.rows]
     last = max(float(line[0].max()) for line in lines)
     unit, factor = unit_of(x, last)
     with drawing(out) as axes:
-        for number, (label, line) in enumerate(zip(_labels(groups), lines, strict=True)):
+        for number, (label, line) in enumerate(zip(_labels(found.rows), lines, strict=True)):
             _draw(axes, (line[0] * factor, *line[1:]), label, number, held=x != "round")
         axes.set_xlabel(f"{NAMES[x]} ({unit}){about}" if unit else f"{NAMES[x]}{about}")
         if x == "round":
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_xlim(0.0, last * factor * 1.02 or 1.0)
-        scale(axes, metric, np.concatenate([np.concatenate(line[1:]) for line in lines]))
-        if len(groups) > 1 or len(every) > 1 or groups[0].name != groups[0].label:
-            legend(axes, _title(groups))
+        scale(axes, found.metric, np.concatenate([np.concatenate(line[1:]) for line in lines]))
+        found.tell(axes)
+        first = found.rows[0].group
+        if len(found.rows) > 1 or found.seeds or found.notes or first.name != plain(first.label):
+            legend(axes, _title(found.rows))
     return axes
-
-
-def _who(groups: Sequence[Group], run: Played) -> str:
-    """A run as messages name it."""
-    group = next(one for one in groups if run in one.runs)
-    return group.label if len(group.runs) == 1 else str(run.directory or group.label)
 
 
 def _line(courses: Sequence[tuple[Array, Array]], metric: str) -> tuple[Array, ...]:
@@ -69,16 +64,16 @@ def _line(courses: Sequence[tuple[Array, Array]], metric: str) -> tuple[Array, .
     return at, middle, low, high
 
 
-def _labels(groups: Sequence[Group]) -> list[str]:
+def _labels(rows: Sequence[Measured]) -> list[str]:
     """Names; what stands behind each, too, where that is not the same for all."""
-    if len({len(group.runs) for group in groups}) == 1:
-        return [group.name for group in groups]
-    return [f"{group.name}: {behind(len(group.runs))}" for group in groups]
+    if len({len(row.courses) for row in rows}) == 1:
+        return [row.group.name for row in rows]
+    return [f"{row.group.name}: {behind(len(row.courses))}" for row in rows]
 
 
-def _title(groups: Sequence[Group]) -> str | None:
+def _title(rows: Sequence[Measured]) -> str | None:
     """What stands behind every curve alike."""
-    counts = {len(group.runs) for group in groups}
+    counts = {len(row.courses) for row in rows}
     return behind(counts.pop()) if len(counts) == 1 and counts != {1} else None
 
 

@@ -67,10 +67,16 @@ def _group(label: str, runs: Sequence[Played]) -> Group:
 
 
 def _alike(runs: Sequence[Played]) -> list[tuple[str, list[Played]]]:
-    """Runs by what they are but for their seeds; labels as in `_labels`."""
+    """Runs by what they are but for their seeds; a seed that is there begins another group."""
     found: dict[object, list[Played]] = {}
+    seen: Counter[tuple[str, object]] = Counter()
     for number, run in enumerate(runs):
-        found.setdefault(number if run.alike is None else run.alike, []).append(run)
+        if run.alike is None:
+            found[number] = [run]
+            continue
+        seed = run.alike, run.manifest.get("seed")
+        found.setdefault((run.alike, seen[seed]), []).append(run)
+        seen[seed] += 1
     firsts = [group[0] for group in found.values()]
     return list(zip(_labels(firsts), found.values(), strict=True))
 

@@ -1,14 +1,18 @@
 """How figures look: colours, type, labels, units; and how they are made and written."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
 import matplotlib
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes as Axes
+from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter
 from numpy.typing import NDArray
 
@@ -27,7 +31,6 @@ STATES = {  # what somebody does, and its colour
     "waits": "#E4E4E4",
     "away": "#6E6E6E",
 }
-GRADE = "cividis"  # of continuous values: even to every kind of colour vision, and in grey
 STYLE: Any = {
     "figure.figsize": (5.0, 3.1),
     "figure.dpi": 100,
@@ -146,6 +149,24 @@ def legend(axes: Axes, title: str | None = None) -> None:
     made.get_title().set_color(INK)
 
 
+def grade() -> ListedColormap:
+    """Colours of continuous values, dark for large ones: for all colour vision, and in grey."""
+    return ListedColormap(matplotlib.colormaps["cividis_r"](np.linspace(0.1, 1.0, 256)))
+
+
+def patches(axes: Axes, states: Sequence[str], tick: str | None = None) -> None:
+    """A legend of STATES above the axes, and of the black ticks, where there are any."""
+    handles: list[Artist] = [Patch(color=STATES[state]) for state in states]
+    labels = list(states)
+    if tick is not None:
+        ticks = Line2D([], [], color="black", linestyle="", marker="|", markersize=8)
+        handles, labels = [*handles, ticks], [*labels, tick]
+    axes.legend(
+        handles, labels, ncols=5, loc="lower left", bbox_to_anchor=(-0.02, 1.0), handlelength=1.0,
+        handletextpad=0.5, columnspacing=1.1,
+    )  # fmt: skip
+
+
 def scale(axes: Axes, metric: str, values: Array) -> None:
     """The ordinate: logarithmic for metrics that fall towards zero, percent for accuracy."""
     positive = values[np.isfinite(values) & (values > 0.0)]
@@ -164,3 +185,9 @@ def is_share(metric: str) -> bool:
 def shown(metric: str, value: float) -> str:
     """A value of a metric with its name, as in accuracy 93 %."""
     return f"{metric} {100 * value:.4g} %" if is_share(metric) else f"{metric} {value:.4g}"
+
+
+def spelled_time(seconds: float) -> str:
+    """A time with the unit in which it reads best."""
+    unit, factor = unit_of("time", seconds)
+    return f"{seconds * factor:.3g} {unit}"

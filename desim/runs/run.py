@@ -17,7 +17,7 @@ from desim.runs.store import Directory, Store
 if TYPE_CHECKING:
     import pandas as pd
 
-    from desim.plots import Axes
+    from desim.plots.of_run import Figures
     from desim.privacy.accountants import Account
     from desim.scenario.schema import Scenario
 
@@ -125,6 +125,12 @@ class Run:
             return str(self.scenario.algorithm.name)
         except InputError:
             return ""
+
+    @property
+    def budget(self) -> float | None:
+        """Epsilon that no agent exceeds, to an eavesdropper, if the scenario bounds it."""
+        privacy = self.scenario.privacy if self._scenario or self.directory else None
+        return privacy.budget if privacy else None
 
     def curve(self, metric: str) -> "pd.DataFrame":
         """Network rows of one metric, columns time s, round, value; InputError if not recorded."""
@@ -257,13 +263,12 @@ class Run:
         discards = policy.kind not in ("all", "each", "buffer") and late == "discard"
         return described(staleness(self.events, discards, policy.kind == "each"), "staleness")
 
-    def plot(
-        self, x: str = "time", metric: str | None = None, out: str | Path | None = None
-    ) -> "Axes":
-        """Plot a metric against time, round, bytes or epsilon; see `desim.plots.plot`."""
-        from desim.plots import plot
+    @property
+    def plot(self) -> "Figures":
+        """Figures: `run.plot(x=, metric=, out=)` and `run.plot.timeline()`, see its methods."""
+        from desim.plots.of_run import Figures
 
-        return plot([self], x=x, metric=metric, out=out)
+        return Figures(self)
 
 
 def open_run(path: str | Path) -> Run:

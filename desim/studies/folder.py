@@ -10,8 +10,9 @@ from typing import Any
 import pandas as pd
 
 from desim.errors import InputError, RunError
-from desim.runs.directory import write_text
+from desim.runs.directory import MANIFEST, write_text
 from desim.runs.hold import held
+from desim.runs.run import Run, open_run
 from desim.studies.work import TOKEN
 
 STUDY = "study.json"
@@ -64,6 +65,38 @@ def store_run(place: Path, files: Mapping[str, bytes]) -> None:
         partial = place / f".{name}.partial"
         partial.write_bytes(files[name])
         partial.replace(place / name)
+
+
+def stored_runs(path: Path) -> dict[str, list[Run]]:
+    """The runs that a study at `path` has stored, by the labels of its cases.
+
+    InputError where `path` holds no study, or none of its runs.
+    """
+    try:
+        listed = json.loads((path / STUDY).read_text("utf-8"))["runs"]
+        pairs = [(int(one["case"]), str(one["run"])) for one in listed]
+    except FileNotFoundError:
+        raise InputError(f"{path}: not the directory of a study (it has no {STUDY})") from None
+    except (OSError, ValueError, KeyError, TypeError):
+        raise InputError(f"{path / STUDY}: not a study of desim, or damaged") from None
+    labels = _labels(path)
+    found: dict[str, list[Run]] = {}
+    for case, key in pairs:
+        if (path / RUNS / key / MANIFEST).exists():
+            run = open_run(path / RUNS / key)
+            found.setdefault(labels.get(case, f"case {case}") or run.name, []).append(run)
+    if not found:
+        raise InputError(f"{path}: none of its {len(pairs)} runs has been played yet")
+    return found
+
+
+def _labels(path: Path) -> dict[int, str]:
+    """The label of each case; none where the study ended before its tables were written."""
+    try:
+        table = pd.read_parquet(path / "runs.parquet", columns=["case", "label"])
+    except (OSError, ValueError):
+        return {}
+    return dict(zip(table["case"].astype(int), table["label"].astype(str), strict=True))
 
 
 def write_tables(path: Path, tables: Mapping[str, pd.DataFrame]) -> None:

@@ -14,7 +14,7 @@ from desim.runs.run import Run, open_run
 from desim.studies import cluster, processes
 from desim.studies.cases import Case, cases, key_of
 from desim.studies.file import StudyFile, read_study
-from desim.studies.folder import RUNS, claimed, store_run, write_tables
+from desim.studies.folder import RUNS, claimed, store_run, stored_runs, write_tables
 from desim.studies.measures import Asked
 from desim.studies.opponents import opponents
 from desim.studies.tables import comparisons_table, runs_table, summary_table
@@ -90,6 +90,12 @@ class Study:
     def tables(self) -> dict[str, pd.DataFrame]:
         """The tables by name."""
         return {"runs": self.runs, "summary": self.summary, "comparisons": self.comparisons}
+
+    def by_case(self) -> dict[str, list[Run]]:
+        """The stored runs by the labels of their cases, as `desim.plot` takes them."""
+        if self.directory is None:
+            raise InputError("the study keeps no runs; allowed: a study with a directory (out)")
+        return stored_runs(self.directory)
 
     def run(self, key: str) -> Run:
         """The run whose hash begins so; InputError where none is stored."""

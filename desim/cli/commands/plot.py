@@ -1,19 +1,46 @@
 """`desim plot`: figures of runs."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from desim.errors import InputError, refusal
+
+if TYPE_CHECKING:
+    from desim.runs.run import Run
+
+Kind = Literal[
+    "curve", "bars", "tradeoff", "timeline", "utilisation", "network", "staleness", "epsilon"
+]
+OPTIONS = {  # what each kind takes
+    "curve": ("x", "metric"),
+    "bars": ("x", "metric", "target"),
+    "tradeoff": ("metric",),
+    "timeline": ("rounds",),
+}
+OF_ONE = ("timeline", "utilisation", "network", "epsilon")
+
 
 def plot(
-    runs: Annotated[list[Path], typer.Argument(help="Directories of runs.", metavar="RUN...")],
+    runs: Annotated[
+        list[Path], typer.Argument(help="Directories of runs, or of studies.", metavar="RUN...")
+    ],
+    kind: Annotated[Kind, typer.Option("--kind", help="What to draw.")] = "curve",
     x: Annotated[
-        Literal["time", "round", "bytes", "epsilon"],
-        typer.Option("--x", help="What to plot against."),
-    ] = "time",
+        Literal["time", "round", "bytes", "epsilon"] | None,
+        typer.Option("--x", help="What to plot against, or to count; default: time."),
+    ] = None,
     metric: Annotated[
         str | None, typer.Option("--metric", help="Default: accuracy, or the first in common.")
+    ] = None,
+    target: Annotated[
+        float | None, typer.Option("--target", help="Of bars: the value that the metric must meet.")
+    ] = None,
+    rounds: Annotated[
+        str | None,
+        typer.Option("--rounds", metavar="FIRST-LAST", help="Of a timeline; default: as fit."),
     ] = None,
     out: Annotated[
         Path | None,
@@ -22,12 +49,73 @@ def plot(
         ),
     ] = None,
 ) -> None:
-    """Plot a metric of one or more runs against time, rounds, bytes or epsilon."""
-    import desim
-    from desim.plots import shared_metric
+    """Draw runs: curves, time to a target, privacy against accuracy, timelines, networks.
 
-    opened = [desim.open(folder) for folder in runs]
-    metric = metric or shared_metric(opened)
-    path = out or runs[0] / f"{metric}-{x}.png"
-    desim.plot(opened, x=x, metric=metric, out=path)
-    typer.echo(path)
+    Runs that differ in their seeds only are one curve with a band.
+    """
+    given = {"x": x, "metric": metric, "target": target, "rounds": rounds}
+    options: dict[str, Any] = {name: one for name, one in given.items() if one is not None}
+    for name in options:
+        if name not in OPTIONS.get(kind, ()):
+            kinds = ", ".join(one for one, taken in OPTIONS.items() if name in taken)
+            raise InputError(f"--{name}: found with --kind {kind}; allowed: with {kinds}")
+    if rounds is not None:
+        options["rounds"] = first_last(rounds)
+    opened = opened_runs(runs)
+    if kind in OF_ONE and (isinstance(opened, Mapping) or len(opened) != 1):
+        raise InputError(f"--kind {kind}: found {len(opened)} runs or cases; allowed: one run")
+    typer.echo(_drawn(opened, kind, options, out, runs[0]))
+
+
+def _drawn(
+    runs: "Sequence[Run] | Mapping[str, Sequence[Run]]",
+    kind: str,
+    options: dict[str, Any],
+    out: Path | None,
+    folder: Path,
+) -> Path:
+    """Draw and say where; by default in `folder`."""
+    from desim import plots
+    from desim.plots.measured import drawable
+
+    stem = kind
+    if kind in ("curve", "bars"):
+        x = options.setdefault("x", "time")
+        options["metric"] = drawable(runs, "round", options.get("metric")).metric
+        ends = [] if kind == "curve" else [kind]
+        stem = "-".join([options["metric"], x, *ends])
+    path = out or folder / f"{stem}.png"
+    if kind in OF_ONE:
+        getattr(plots, kind)(next(iter(runs)), out=path, **options)
+    else:
+        draw = plots.plot if kind == "curve" else getattr(plots, kind)
+        draw(runs, out=path, **options)
+    return path
+
+
+def opened_runs(folders: Sequence[Path]) -> "Sequence[Run] | Mapping[str, Sequence[Run]]":
+    """Runs, each directory once; by label where one of the directories is a study's."""
+    import desim
+    from desim.studies.folder import STUDY, stored_runs
+
+    places = {folder.resolve(): folder for folder in reversed(folders)}
+    folders = list(places.values())[::-1]
+    studies = [folder for folder in folders if (folder / STUDY).is_file()]
+    if not studies:
+        return [desim.open(folder) for folder in folders]
+    labelled: dict[str, list[Run]] = {}
+    for folder in folders:
+        found = stored_runs(folder) if folder in studies else {str(folder): [desim.open(folder)]}
+        for label, runs in found.items():
+            name = f"{folder.name}: {label}" if len(folders) > 1 and folder in studies else label
+            labelled.setdefault(name, []).extend(runs)
+    return labelled
+
+
+def first_last(text: str) -> tuple[int, int]:
+    """Rounds 3-8, or 3 alone."""
+    first, _, last = text.partition("-")
+    try:
+        return int(first), int(last or first)
+    except ValueError:
+        raise InputError(f"--rounds: {refusal(text, 'FIRST-LAST, as in 3-8')}") from None

@@ -1,0 +1,107 @@
+"""What can be drawn of runs, and in a few words why the rest cannot be."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from matplotlib.axes import Axes
+from numpy.typing import NDArray
+
+from desim.errors import InputError
+from desim.plots.course import Played, course, shared_metric, terms
+from desim.plots.groups import Group, grouped
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A group with the course of each of its runs: abscissae and values (n,) of each."""
+
+    group: Group
+    courses: tuple[tuple[Array, Array], ...]
+
+
+@dataclass(frozen=True)
+class Drawable:
+    """The groups that a figure can show, and a line for each that it cannot.
+
+    metric: what is drawn; about: what epsilons are about, "" where none is drawn.
+    """
+
+    metric: str
+    rows: tuple[Measured, ...]
+    notes: tuple[str, ...]
+    about: str = ""
+
+    @property
+    def seeds(self) -> bool:
+        """Whether some group has several runs."""
+        return any(len(row.courses) > 1 for row in self.rows)
+
+    def tell(self, axes: Axes) -> None:
+        """Put the notes among what the legend will name."""
+        for note in self.notes:
+            axes.plot([], [], linestyle="", marker="x", color="#777777", markersize=4, label=note)
+
+
+def drawable(
+    runs: Sequence[Played] | Mapping[str, Sequence[Played]], x: str, metric: str | None
+) -> Drawable:
+    """Groups with their courses; metric None: the one that those have in common that have any.
+
+    A run that lacks what is drawn is left out with a note. InputError where all do, with the reason
+    of the first, or where epsilons are about different things.
+    """
+    groups = grouped(runs)
+    metric = metric or _shared(groups)
+    rows: list[Measured] = []
+    notes: list[str] = []
+    errors: list[InputError] = []
+    for group in groups:
+        shown, lacking = [], []
+        for run in group.runs:
+            try:
+                shown.append((run, _course(run, x, metric, group)))
+            except InputError as error:
+                errors.append(error)
+                lacking.append(run)
+        if shown:
+            some = replace(group, runs=tuple(run for run, _ in shown))
+            rows.append(Measured(some, tuple(courses for _, courses in shown)))
+        if lacking:
+            of = "" if len(group.runs) == 1 else f" in {len(lacking)} runs"
+            notes.append(f"{group.name}: {_why(lacking[0], x, metric)}{of}")
+    if not rows:
+        raise errors[0]
+    about = ""
+    if x == "epsilon":
+        every = [(row.group, run) for row in rows for run in row.group.runs]
+        about = terms({_who(group, run): run for group, run in every})
+    return Drawable(metric, tuple(rows), tuple(notes), about)
+
+
+def _shared(groups: Sequence[Group]) -> str:
+    """The metric in common of the runs that have any; of none, what the first has to say."""
+    every = [run for group in groups for run in group.runs]
+    return shared_metric([run for run in every if len(run.metrics)] or every)
+
+
+def _course(run: Played, x: str, metric: str, group: Group) -> tuple[Array, Array]:
+    """The course of a run; InputError where there is none or its epsilon is infinite."""
+    found = course(run, x, metric)
+    if x == "epsilon" and not np.isfinite(found[0]).all():
+        terms({_who(group, run): run})
+    return found
+
+
+def _why(run: Played, x: str, metric: str) -> str:
+    """Why a run has no course, in a few words."""
+    if metric not in set(run.metrics["metric"]):
+        return f"no {metric} recorded"
+    return "its log leaves messages out" if x == "bytes" else r"$\varepsilon$ is infinite"
+
+
+def _who(group: Group, run: Played) -> str:
+    """A run as messages name it."""
+    return group.label if len(group.runs) == 1 else str(run.directory or group.label)

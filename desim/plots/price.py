@@ -1,0 +1,119 @@
+"""The price of privacy: the final metric against epsilon, over runs or a study's cases."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
+from numpy.typing import NDArray
+
+from desim.errors import InputError
+from desim.plots.course import Played, terms
+from desim.plots.groups import plain
+from desim.plots.measured import Measured, drawable
+from desim.plots.style import NAMES, drawing, legend, look, scale
+from desim.studies.statistics import Estimate, mean_estimate, median_estimate
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Point:
+    """A group's epsilon (its median over seeds) and final metric (the mean), with intervals."""
+
+    label: str
+    algorithm: str
+    epsilon: Estimate
+    value: Estimate
+
+
+def tradeoff(
+    runs: Sequence[Played] | Mapping[str, Sequence[Played]],
+    metric: str | None = None,
+    out: str | Path | None = None,
+) -> Axes:
+    """Draw the metric at the end of each run against the epsilon that it spent; return the axes.
+
+    Runs that differ in their seeds only are one point, as are lists of runs by label: the mean of
+    the metric with its 95 % bootstrap interval, the median of epsilon. Epsilon is that of the agent
+    that spends most, in the scenario's terms; points of one algorithm are joined. What is released
+    without noise stands apart, at infinity. out: a file. InputError where terms differ.
+    """
+    found = drawable(runs, "round", metric)
+    every = [run for row in found.rows for run in row.group.runs]
+    about = terms({str(run.directory or run.name): run for run in every}, endless=True)
+    points = [_point(row) for row in found.rows]
+    spent = np.array([point.epsilon.value for point in points])
+    known = spent[np.isfinite(spent)]
+    if not (known > 0.0).any():
+        raise InputError("tradeoff: no run has an epsilon that is finite and not 0")
+    log = bool(known.min() > 0.0 and known.max() > 5.0 * known.min())
+    edge = known.max() * max((known.max() / known.min()) ** 0.15, 1.2) if log else 1.2 * known.max()
+    with drawing(out) as axes:
+        if log:
+            axes.set_xscale("log")
+            axes.xaxis.set_minor_locator(NullLocator())
+        names = list(dict.fromkeys(point.algorithm for point in points))
+        for number, name in enumerate(names):
+            aside = (edge / known.max()) ** (0.5 * (number + 0.5) / len(names) - 0.25)
+            mine = [one for one in points if one.algorithm == name]
+            _draw(axes, mine, name, number, edge * aside)
+        _mark(axes, known, edge if np.isinf(spent).any() else None)
+        scale(axes, found.metric, np.array([point.value.value for point in points]))
+        axes.set_xlabel(f"{NAMES['epsilon']}\n{about}")
+        found.tell(axes)
+        if found.seeds:
+            legend(axes, "mean of the final value over seeds, 95 % bootstrap interval")
+        elif len(names) > 1 or found.notes:
+            legend(axes)
+    return axes
+
+
+def _point(row: Measured) -> Point:
+    group = row.group
+    spent = [float(run.epsilon()["epsilon"].max()) for run in group.runs]
+    last = np.array([value[-1] for _, value in row.courses])
+    name = plain(group.runs[0].algorithm or group.label)
+    finite = last[np.isfinite(last)]
+    return Point(group.name, name, median_estimate(np.array(spent)), mean_estimate(finite))
+
+
+def _draw(axes: Axes, points: Sequence[Point], label: str, number: int, edge: float) -> None:
+    """Points of one algorithm in the order of epsilon, with whiskers."""
+    colour, dashes = look(number)
+    points = sorted(points, key=lambda point: point.epsilon.value)
+    joined = [point for point in points if np.isfinite(point.epsilon.value)]
+    axes.plot(
+        [point.epsilon.value for point in joined], [point.value.value for point in joined],
+        color=colour, linestyle=dashes, marker="o", markersize=4.5, label=label, zorder=3,
+    )  # fmt: skip
+    for point in points:
+        where = min(point.epsilon.value, edge)
+        if np.isinf(point.epsilon.value):
+            axes.plot(where, point.value.value, color=colour, marker="o", markersize=4.5,
+                      markerfacecolor="white", zorder=3, linestyle="")  # fmt: skip
+        if np.isfinite(point.value.low):
+            ends = [point.value.low, point.value.high]
+            axes.plot([where, where], ends, color=colour, linewidth=1.0, zorder=2)
+        if np.isfinite(point.epsilon.low) and np.isfinite(point.epsilon.high):
+            across = [point.epsilon.low, point.epsilon.high]
+            axes.plot(across, [point.value.value] * 2, color=colour, linewidth=1.0, zorder=2)
+
+
+def _mark(axes: Axes, known: Array, edge: float | None) -> None:
+    """Marks of the epsilons; around `edge`, if there is one, a strip for those not finite."""
+    log = axes.get_xscale() == "log"
+    locator = LogLocator(subs=(1.0, 2.0, 5.0)) if log else MaxNLocator(6)
+    left, right = axes.get_xlim()
+    if edge is not None:
+        last = float(known.max())
+        low = np.sqrt(last * edge) if log else 0.5 * (last + edge)
+        right = edge * edge / low if log else 2.0 * edge - low
+        axes.axvspan(low, right, color="#F2F2F2", linewidth=0, zorder=0)
+    shown = right if edge is None else low
+    ticks = [one for one in locator.tick_values(left, shown) if left <= one <= shown]
+    more = [] if edge is None else [edge]
+    axes.set_xticks([*ticks, *more], [*(f"{one:g}" for one in ticks), *(["$\\infty$"] * len(more))])
+    axes.set_xlim(left, right)

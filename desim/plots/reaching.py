@@ -1,0 +1,159 @@
+"""Bars: what it took until a metric met a target, with intervals over seeds, or that it never did.
+
+Seeds in which it was never met count as infinite, so medians stay honest while fewer than half are.
+"""
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from numpy.typing import NDArray
+
+from desim.errors import InputError
+from desim.fairness import RISING
+from desim.plots.course import Played, check_abscissa
+from desim.plots.groups import Group
+from desim.plots.measured import drawable
+from desim.plots.style import COLOURS, INK, NAMES, drawing, legend, shown, unit_of
+from desim.studies.statistics import Estimate, median_estimate
+
+Array = NDArray[np.float64]
+HEIGHT = 0.62
+WIDTH = 5.0  # of the figure, inches
+LETTER = 0.07  # inches, on average
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What the seeds (n,) of a group took until the target; inf: never, by the ends (n,)."""
+
+    label: str
+    spent: Array
+    ends: Array
+
+    @property
+    def estimate(self) -> Estimate:
+        """The median and its 95 % bootstrap interval."""
+        return median_estimate(self.spent)
+
+    @property
+    def met(self) -> int:
+        """Seeds that met the target."""
+        return int(np.isfinite(self.spent).sum())
+
+
+def bars(
+    runs: Sequence[Played] | Mapping[str, Sequence[Played]],
+    metric: str | None = None,
+    target: float | None = None,
+    x: str = "time",
+    out: str | Path | None = None,
+) -> Axes:
+    """Draw what each run took until `metric` was as good as `target`, and return the axes.
+
+    runs: those that differ in their seeds only are one bar, the median with its 95 % bootstrap
+    interval; lists of runs by label are one bar each. target: accuracies meet it when they are at
+    least so large, other metrics when at most; x: time, round, bytes or epsilon; out: a file.
+    InputError where no target is given.
+    """
+    check_abscissa(x)
+    found = drawable(runs, x, metric)
+    metric = found.metric
+    if target is None:
+        raise InputError(_asked(metric, [row.courses for row in found.rows]))
+    rows = [_taken(row.group, row.courses, target, metric) for row in found.rows]
+    largest = max(float(max(row.ends.max(), row.spent[np.isfinite(row.spent)].max(initial=0.0)))
+                  for row in rows)  # fmt: skip
+    reach = max((_reach(row) for row in rows if row.met), default=largest)
+    unit, factor = unit_of(x, reach)
+    labels = [textwrap.fill(row.label, 30) for row in rows]
+    lines = sum(max(label.count("\n"), 1) for label in labels)
+    words = [_words(row, factor, unit) for row in rows]
+    with drawing(
+        out, (WIDTH, 0.9 + 0.38 * lines + (0.2 if found.about else 0.0) + 0.2 * len(found.notes))
+    ) as axes:
+        for place, row in enumerate(rows):
+            _draw(axes, place, row, reach * factor, factor, words[place])
+        axes.set_yticks(range(len(rows)), labels)
+        axes.tick_params(axis="y", length=0)
+        axes.set_ylim(len(rows) - 0.45, -0.55)
+        axes.set_xlim(0.0, _room(labels, words) * reach * factor or 1.0)
+        axes.grid(visible=False, axis="y")
+        spread = "\nmedian over seeds, 95 % bootstrap interval" * found.seeds
+        about = f"\n{found.about}" if found.about else ""
+        found.tell(axes)
+        if found.notes:
+            legend(axes)
+        of = f"{NAMES[x]} ({unit})" if unit else NAMES[x]
+        axes.set_xlabel(f"{of} until {shown(metric, target)}{spread}{about}")
+    return axes
+
+
+def _room(labels: Sequence[str], words: Sequence[str]) -> float:
+    """The end of the abscissa over that of the longest bar, so that the words fit beside it."""
+    longest = max(len(line) for label in labels for line in label.split("\n"))
+    width = WIDTH - 0.35 - LETTER * longest
+    return 1.05 * width / max(width - 0.2 - 0.9 * LETTER * max(map(len, words)), 0.3 * width)
+
+
+def _asked(metric: str, parts: Sequence[Sequence[tuple[Array, Array]]]) -> str:
+    """The message that asks for a target, with what could be one."""
+    values = [value[np.isfinite(value)] for part in parts for _, value in part]
+    best = [float(one.max() if metric in RISING else one.min()) for one in values if len(one)]
+    seen = f"; the best that a run reached: {min(best):.4g} to {max(best):.4g}" if best else ""
+    return f"target: found none; allowed: a value of {metric} (--target){seen}"
+
+
+def _taken(
+    group: Group, courses: Sequence[tuple[Array, Array]], target: float, metric: str
+) -> Taken:
+    spent = []
+    for where, value in courses:
+        met = value >= target if metric in RISING else value <= target
+        spent.append(float(where[met][0]) if met.any() else np.inf)
+    return Taken(group.name, np.array(spent), np.array([where[-1] for where, _ in courses]))
+
+
+def _reach(row: Taken) -> float:
+    """How far to the right a row's bar or interval goes, as far as it is finite."""
+    ends = [row.estimate.value, row.estimate.low, row.estimate.high]
+    finite = [one for one in ends if np.isfinite(one)]
+    return max(finite or [float(row.spent[np.isfinite(row.spent)].max())])
+
+
+def _draw(axes: Axes, place: int, row: Taken, reach: float, factor: float, words: str) -> None:
+    """One bar with its interval and its words; an open one where half of the seeds never got there.
+
+    reach: where the longest bar or interval ends.
+    """
+    found = row.estimate
+    end = reach if np.isinf(found.value) else found.value * factor
+    if np.isinf(found.value):
+        axes.barh(place, end, HEIGHT, color="white", edgecolor="#AAAAAA", hatch="////", linewidth=0)
+    else:
+        axes.barh(place, end, HEIGHT, color=COLOURS[0], zorder=2)
+    right = end
+    if np.isfinite(found.low):
+        right = min(found.high * factor, 1.03 * reach)
+        axes.plot([found.low * factor, right], [place, place], color="black", lw=1.2, zorder=3)
+        axes.plot(found.low * factor, place, "|", color="black", markersize=6, zorder=3)
+        axes.plot(right, place, "|" if np.isfinite(found.high) else ">", color="black",
+                  markersize=6 if np.isfinite(found.high) else 4, zorder=3)  # fmt: skip
+    axes.annotate(
+        words, (max(right, end), place), (6, 0), textcoords="offset points",
+        va="center", fontsize=8, color=INK,
+    )  # fmt: skip
+
+
+def _words(row: Taken, factor: float, unit: str) -> str:
+    """The number at a bar's end, and how many seeds are not behind it."""
+    found, n = row.estimate, len(row.spent)
+    some = f"met in {row.met} of {n} seeds" if 0 < row.met < n else ""
+    if np.isinf(found.value):
+        end = f"{float(np.max(row.ends)) * factor:.3g} {unit}".strip()
+        return some or f"not reached by {end}"
+    number = f"{found.value * factor:.3g} {unit}".strip()
+    return f"{number}; {some}" if some else number
