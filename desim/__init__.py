@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from desim.runs.run import open_run as open
     from desim.scenario.load import load
     from desim.scenario.schema import Scenario
+    from desim.studies.compare import compare
     from desim.studies.repeat import repeat
     from desim.studies.study import Study, study
 
@@ -36,6 +37,7 @@ __all__ = [
     "Scenario",
     "Study",
     "__version__",
+    "compare",
     "load",
     "open",
     "plot",
@@ -49,6 +51,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "compare": "desim.studies.compare:compare",
     "load": "desim.scenario.load:load",
     "open": "desim.runs.run:open_run",
     "plot": "desim.plots:plot",

@@ -59,7 +59,7 @@ def check_complete(module, frames):
 def test_every_column_is_described(frames):
     check_complete(described, frames)
     assert described.ROWS.keys() == described.COLUMNS.keys()
-    assert described.ROWS.keys() == {*frames, "runs", "summary", "comparisons"}
+    assert described.ROWS.keys() == {*frames, "comparison", "runs", "summary", "comparisons"}
     stored = {
         table: [one.split()[0] for one in text.split(", ")] for table, text in COLUMNS.items()
     }

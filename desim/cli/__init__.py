@@ -14,6 +14,7 @@ import typer
 from desim.cli.commands.audit import audit
 from desim.cli.commands.catalogue import list_names
 from desim.cli.commands.check import check
+from desim.cli.commands.compare import compare
 from desim.cli.commands.plot import plot
 from desim.cli.commands.privacy import privacy
 from desim.cli.commands.replay import replay
@@ -44,6 +45,7 @@ COMMANDS: dict[str, Callable[..., None]] = {  # in the order of `desim --help`
     "warmup": warmup,
     "list": list_names,
     "show": show,
+    "compare": compare,
     "plot": plot,
     "report": report,
     "audit": audit,

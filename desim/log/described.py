@@ -22,6 +22,7 @@ ROWS = {  # what one row of a table is
     "links": "one directed link that was used",
     "staleness": "one thing heard and used: a reply in a collection, or a neighbour's message",
     "runs": "one run of a study; its other columns are the case's own keys and its measures",
+    "comparison": "one measure of one run, or of runs that differ in their seeds only",
     "summary": "one measure of one case of a study, over its seeds",
     "comparisons": "one measure of one case against its counterpart, seed by seed",
 }
@@ -122,6 +123,18 @@ COLUMNS: Mapping[str, Mapping[str, tuple[str, str]]] = {  # table -> column -> u
         "run": ("", "name of its directory: a hash of the resolved scenario"),
         "status": ("", "done, failed or stopped"),
         "reason": ("", "why it ended"),
+    },
+    "comparison": {
+        "run": ("", "name of the run, or of the group of seeds"),
+        "measure": ("", "what is estimated"),
+        "unit": ("", "unit of value, low and high"),
+        "statistic": ("", "value of one run; median of what is spent, mean of final values"),
+        "value": ("see unit", "the estimate; inf where most runs never met the target"),
+        "low": ("see unit", "lower end of the bootstrap interval; nan for one run"),
+        "high": ("see unit", "upper end of the bootstrap interval; nan for one run"),
+        "level": ("", "coverage of the interval"),
+        "seeds": ("", "runs behind the estimate"),
+        "never": ("", "of these never met the target"),
     },
     "summary": {
         "case": ("", "number of the case"),

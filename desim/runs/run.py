@@ -145,6 +145,12 @@ class Run:
         return described(found[["time", "round", "value"]].reset_index(drop=True), "curve")
 
     @property
+    def stops(self) -> tuple[tuple[str, float], ...]:
+        """Targets (metric, value) that end the run, as far as it knows its scenario."""
+        known = self._scenario is not None or self.directory is not None
+        return tuple(self.scenario.stop.targets.items()) if known else ()
+
+    @property
     def observed(self) -> tuple[str, ...]:
         """Metrics that the scenario asks for, as far as the run knows its scenario."""
         known = self._scenario is not None or self.directory is not None

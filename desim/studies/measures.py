@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.fairness import RISING
+from desim.log.rows import levels_with
 from desim.runs.run import NETWORK, Run
 
 Array = NDArray[np.float64]
@@ -45,7 +46,7 @@ def measured(run: Run, asked: Asked) -> dict[str, float]:
     `Run.time_to`; the epsilon is left out where the scenario states no privacy.
     """
     manifest = run.manifest
-    found = {"time": float(manifest["time"]), "rounds": float(manifest["rounds"])}
+    found = _ended(run)
     found["bytes"] = float(manifest.get("counts", {}).get("deliver_bytes", np.nan))
     found["wall"] = float(manifest.get("wall_seconds", np.nan))
     curves = _curves(run)
@@ -61,6 +62,15 @@ def measured(run: Run, asked: Asked) -> dict[str, float]:
         if spent is not None:
             found[until("epsilon", metric, value)] = _by(spent, when)
     return found
+
+
+def _ended(run: Run) -> dict[str, float]:
+    """Time s and rounds at the end; of a run that was killed, as far as its log goes."""
+    if "time" in run.manifest:
+        return {"time": float(run.manifest["time"]), "rounds": float(run.manifest["rounds"])}
+    times = run.store.table("events", ["time"])["time"]
+    rounds = run.metrics.loc[run.metrics["agent"] == NETWORK, "round"]
+    return {"time": float(times.max() if len(times) else 0.0), "rounds": float(rounds.max())}
 
 
 def _curves(run: Run) -> dict[str, Array]:
@@ -79,8 +89,10 @@ def _first(curve: Array | None, metric: str, value: float) -> tuple[float, float
     return (float(curve[0, met[0]]), float(curve[1, met[0]])) if len(met) else (np.inf, np.inf)
 
 
-def _sent(run: Run) -> tuple[Array, Array]:
-    """Times s and bytes delivered up to each of them."""
+def _sent(run: Run) -> tuple[Array, Array] | None:
+    """Times s and bytes delivered up to each of them; None where the log leaves messages out."""
+    if run.scenario.log not in levels_with(["deliver"]):
+        return None
     arrived = run.delivered()
     return arrived["time"].to_numpy(float), np.cumsum(arrived["bytes"].to_numpy(float))
 

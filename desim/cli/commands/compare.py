@@ -1,0 +1,61 @@
+"""`desim compare`: runs side by side."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from desim.errors import InputError
+
+
+def compare(
+    runs: Annotated[
+        list[Path], typer.Argument(help="Directories of runs, or of studies.", metavar="RUN...")
+    ],
+    target: Annotated[
+        list[str] | None,
+        typer.Option("--target", metavar="METRIC=VALUE", help="E.g. accuracy=0.9; repeatable."),
+    ] = None,
+    form: Annotated[
+        Literal["text", "markdown", "latex"], typer.Option("--format", help="How it is written.")
+    ] = "text",
+    delta: Annotated[
+        float | None, typer.Option("--delta", metavar="D", help="Default: each scenario's.")
+    ] = None,
+    view: Annotated[
+        str | None, typer.Option("--view", metavar="VIEW", help="Default: each scenario's.")
+    ] = None,
+    relation: Annotated[
+        str | None, typer.Option("--relation", metavar="R", help="Default: each scenario's.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", metavar="FILE", help="Default: standard output.")
+    ] = None,
+) -> None:
+    """Hold runs against each other: time, bytes and epsilon until targets, and at the end."""
+    import desim
+
+    asked = targets(target) if target else None
+    made = desim.compare(list(runs), asked, delta=delta, view=view, relation=relation)
+    text = made.written(form)
+    if out is None:
+        typer.echo(text)
+        return
+    try:
+        out.write_text(text + "\n", "utf-8")
+    except OSError as error:
+        raise InputError(f"{out}: cannot be written ({error.strerror})") from None
+    typer.echo(out)
+
+
+def targets(texts: list[str]) -> dict[str, list[float]]:
+    """Values by metric from texts METRIC=VALUE."""
+    found: dict[str, list[float]] = {}
+    for text in texts:
+        metric, _, value = text.partition("=")
+        try:
+            found.setdefault(metric.strip(), []).append(float(value))
+        except ValueError:
+            allowed = "METRIC=VALUE, as in accuracy=0.9"
+            raise InputError(f"--target: found {text!r}; allowed: {allowed}") from None
+    return found

@@ -1,0 +1,164 @@
+"""`desim.compare`: what runs took until targets, and what they came to, side by side.
+
+Runs that differ in their seeds only are one row: medians of what is spent, means of final values,
+with bootstrap intervals as in studies. No epsilon stands there without its terms.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from desim.amounts import amount, epsilon
+from desim.errors import InputError, refusal
+from desim.log.described import described
+from desim.runs.run import Run
+from desim.studies.measures import Asked, measured, unit, until
+from desim.studies.opened import opened
+from desim.studies.statistics import Estimate, mean_estimate, median_estimate
+from desim.studies.together import Row, notes, rows_of, terms
+from desim.tabulated import Table, card
+
+SPENT = ("time", "rounds", "bytes", "epsilon")
+COLUMNS = ["run", "measure", "unit", "statistic", "value", "low", "high", "level", "seeds", "never"]
+Targets = Mapping[str, float | Sequence[float]]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Runs side by side.
+
+    frame: a row for each run, or group of seeds, and measure: columns run, measure, unit,
+    statistic, value, low, high, level, seeds, never (met the target); inf is never. tables: the
+    same as people read it. notes: what is to be known of all.
+    """
+
+    frame: pd.DataFrame
+    tables: tuple[Table, ...]
+    notes: tuple[str, ...]
+
+    def written(self, form: str = "text") -> str:
+        """All tables as text, markdown or latex, the notes below the last."""
+        *before, last = self.tables
+        last = Table(last.title, last.head, last.rows, (*last.notes, *self.notes))
+        return "\n\n".join(table.written(form) for table in (*before, last))
+
+    def __str__(self) -> str:
+        return self.written()
+
+    def _repr_html_(self) -> str:
+        told = [("note", note) for note in self.notes]
+        return card("comparison", told, more=[table.html() for table in self.tables])
+
+
+def compare(
+    runs: Sequence[Run | str | Path] | Mapping[str, Sequence[Run]],
+    targets: Targets | None = None,
+    *,
+    delta: float | None = None,
+    view: str | None = None,
+    relation: str | None = None,
+    level: float = 0.95,
+) -> Comparison:
+    """Hold runs against each other: until each target, and at the end.
+
+    runs: runs, folders of runs or of studies, or a label for each group; targets: {metric: value or
+    values}, default what the runs themselves stop at; delta, view, relation: the terms of epsilon,
+    default each scenario's; level: coverage of intervals. InputError for no run, a target that no
+    run has recorded or terms without meaning.
+    """
+    rows = rows_of(runs if isinstance(runs, Mapping) else opened(runs))
+    asked = Asked(_targets(rows, targets), _given(delta=delta, view=view, relation=relation))
+    told = {id(run): measured(run, asked) for row in rows for run in row.runs}
+    records = [record for row in rows for record in _records(row, told, asked, level)]
+    frame = described(pd.DataFrame(records, columns=COLUMNS), "comparison")
+    tables = [
+        _table(frame, f"until {target[0]} {target[1]:g}", SPENT, target) for target in asked.targets
+    ]
+    finals = [name for name in dict.fromkeys(frame["measure"]) if name.startswith("final ")]
+    tables += [_table(frame, "at the end", (*finals, *SPENT), None)]
+    about = [*notes(rows), *terms(rows, asked.epsilon or {})]
+    if any(len(row.runs) > 1 for row in rows):
+        spent = "medians of what is spent, means of final values"
+        about.append(f"over seeds: {spent}, [{level:.0%} bootstrap interval]")
+    return Comparison(frame, tuple(tables), tuple(about))
+
+
+def _given(**terms: Any) -> dict[str, Any]:
+    return {name: value for name, value in terms.items() if value is not None}
+
+
+def _targets(rows: Sequence[Row], targets: Targets | None) -> tuple[tuple[str, float], ...]:
+    """(metric, value) pairs; InputError for a metric that no run has recorded."""
+    every = [run for row in rows for run in row.runs]
+    if targets is None:
+        return tuple(dict.fromkeys(pair for run in every for pair in run.stops))
+    recorded = sorted({str(name) for run in every for name in run.metrics["metric"].unique()})
+    recorded = sorted({*recorded, *(name for run in every for name in run.observed)})
+    for name in targets:
+        if name not in recorded:
+            allowed = ", ".join(recorded) or "none, as these runs have measured nothing"
+            raise InputError(f"target: {refusal(name, allowed, recorded)}")
+    return tuple((name, float(one)) for name, given in targets.items() for one in _several(given))
+
+
+def _several(values: float | Sequence[float]) -> Sequence[float]:
+    return values if isinstance(values, Sequence) else (values,)
+
+
+def _records(
+    row: Row, told: Mapping[int, Mapping[str, float]], asked: Asked, level: float
+) -> Iterator[tuple[Any, ...]]:
+    """A record for each measure of one row."""
+    wanted = [until(kind, *target) for target in asked.targets for kind in SPENT]
+    found = [told[id(run)] for run in row.runs]
+    finals = sorted({name for one in found for name in one if name.startswith("final ")})
+    for name in (*wanted, *finals, *SPENT):
+        values = np.array([one[name] for one in found if name in one and not np.isnan(one[name])])
+        if not len(values):
+            continue
+        final = name.startswith("final ")
+        whole = values[np.isfinite(values)] if final else values
+        estimate: Estimate = (mean_estimate if final else median_estimate)(whole, level)
+        statistic = "value" if len(values) == 1 else "mean" if final else "median"
+        numbers = estimate.value, estimate.low, estimate.high, level
+        never = int(np.isinf(values).sum())
+        yield row.label, name, unit(name), statistic, *numbers, len(values), never
+
+
+def _table(
+    frame: pd.DataFrame, title: str, kinds: Sequence[str], target: tuple[str, float] | None
+) -> Table:
+    """One line for each run: what was spent until a target, or all measures at the end."""
+    names = {kind: kind if target is None else until(kind, *target) for kind in kinds}
+    known = {kind: name for kind, name in names.items() if (frame["measure"] == name).any()}
+    cells = {(row.run, row.measure): row for row in frame.itertuples()}
+    several = bool((frame["seeds"] > 1).any())
+    labels = list(dict.fromkeys(frame["run"]))
+    seeds = frame.groupby("run")["seeds"].max()
+    body = [
+        [label, *([str(seeds[label])] if several else [])]
+        + [_cell(cells.get((label, name)), kind) for kind, name in known.items()]
+        for label in labels
+    ]
+    heads = [kind.removeprefix("final ") for kind in known]
+    return Table(title, ["run", *(["seeds"] if several else []), *heads], body)
+
+
+def _cell(row: Any, kind: str) -> str:
+    """A value with its interval; runs that never met the target are counted."""
+    if row is None:
+        return "no noise" if kind == "epsilon" else "-"
+    never = row.measure != kind and np.isinf(row.value)
+    known = epsilon if kind == "epsilon" and not never else lambda value: amount(value, row.unit)
+    text = known(row.value)
+    if row.low < row.high < np.inf:
+        ends = [known(row.low), known(row.high)]
+        common = {one.partition(" ")[2] for one in (text, *ends)}
+        text += (
+            f" [{', '.join(one.partition(' ')[0] if len(common) == 1 else one for one in ends)}]"
+        )
+    return text + (f", {row.never} of {row.seeds} never" if 0 < row.never < row.seeds else "")

@@ -1,0 +1,30 @@
+"""Runs by the folders that people name: that of a run, or that of a study for all its runs."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from desim.errors import InputError
+from desim.runs.directory import MANIFEST
+from desim.runs.run import Run, open_run
+from desim.studies.folder import RUNS, STUDY
+
+
+def opened(folders: Iterable[str | Path | Run]) -> list[Run]:
+    """The runs in folders of runs and studies, in order; InputError for a folder without any."""
+    found: list[Run] = []
+    for one in folders:
+        path = None if isinstance(one, Run) else Path(one)
+        if isinstance(one, Run):
+            found.append(one)
+        elif path is not None and (path / STUDY).is_file():
+            found += _study(path)
+        elif path is not None:
+            found.append(open_run(path))
+    return found
+
+
+def _study(path: Path) -> list[Run]:
+    places = sorted(one.parent for one in (path / RUNS).glob(f"*/{MANIFEST}"))
+    if not places:
+        raise InputError(f"{path}: a study without runs; allowed: one that has begun")
+    return [open_run(place) for place in places]

@@ -1,0 +1,215 @@
+"""`desim compare`: numbers are those of the runs, terms are complete, mixed runs work."""
+
+import json
+
+import numpy as np
+import pytest
+from mutant import mutant
+
+import desim
+from desim.cli import main
+from desim.errors import InputError
+from desim.studies import compare, together
+from desim.studies.opened import opened
+
+BASE = {
+    "name": "small",
+    "problem": {
+        "agents": 3,
+        "data": {"source": "synthetic", "kind": "classification", "rows": 8, "dim": 4},
+        "loss": "logistic",
+        "regularizer": {"l2": 0.1},
+        "clip": 1.0,
+    },
+    "algorithm": {"name": "fed-plt", "rho": 1.0, "local": {"solver": "noisy", "epochs": 2}},
+    "network": {"link": {"latency": {"lognormal": ["10 ms", 0.5]}}},
+    "privacy": {"noise": {"kind": "gaussian", "sigma": 0.1}, "delta": 1e-5},
+    "observe": {"metrics": ["error", "loss"]},
+    "stop": {"rounds": 5},
+}
+LEAST = 0.0  # an error that noise never lets it reach
+
+
+def played(folder, place, **overrides):
+    return desim.run(
+        BASE, folder / place, {key.replace("__", "."): v for key, v in overrides.items()}
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    place = tmp_path_factory.mktemp("runs")
+    for seed in (1, 2, 3):
+        played(place, f"a{seed}", seed=seed)
+        played(place, f"b{seed}", seed=seed, algorithm__rho=2.0)
+    bare = {key: part for key, part in BASE.items() if key != "privacy"}
+    desim.run(
+        {**bare, "name": "plain", "algorithm": {"name": "fed-plt", "rho": 1}}, place / "plain"
+    )
+    played(place, "other", problem__data__dim=5, name="other")
+    return place
+
+
+@pytest.fixture
+def call(capsys):
+    def call(*arguments):
+        with pytest.raises(SystemExit) as end:
+            main([str(one) for one in arguments])
+        captured = capsys.readouterr()
+        return end.value.code, captured.out, captured.err
+
+    return call
+
+
+def value(frame, run, measure, column="value"):
+    found = frame[(frame["run"] == run) & (frame["measure"] == measure)]
+    assert len(found) == 1, (run, measure)
+    return found[column].iloc[0]
+
+
+def check_numbers(module, folder):
+    """Medians and means over seeds, worked out from the runs themselves."""
+    runs = [desim.open(folder / f"a{seed}") for seed in (1, 2, 3)]
+    target = float(np.median([run.curve("error")["value"].iloc[3] for run in runs]))
+    made = module.compare([*runs, folder / "b1"], {"error": [target, LEAST]})
+    frame, mine = made.frame, "small: rho 1"
+    when = [run.time_to("error", target) for run in runs]
+    assert value(frame, mine, f"time to error {target:g}") == np.median(when)
+    final = [run.curve("error")["value"].iloc[-1] for run in runs]
+    assert value(frame, mine, "final error") == pytest.approx(np.mean(final), rel=1e-12)
+    spent = [run.epsilon()["epsilon"].max() for run in runs]
+    assert value(frame, mine, "epsilon") == np.median(spent)
+    assert value(frame, mine, "epsilon", "seeds") == 3
+    assert value(frame, mine, "time to error 0") == np.inf
+    assert value(frame, mine, "time to error 0", "never") == 3
+    assert value(frame, "small: rho 2", "time", "seeds") == 1
+    assert made.frame.attrs["columns"]["never"]
+
+
+def test_numbers_are_those_of_the_runs(folder):
+    check_numbers(compare, folder)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("(mean_estimate if final else median_estimate)", "median_estimate"),
+        (
+            "told = {id(run): measured(run, asked)",
+            "told = {id(run): measured(rows[-1].runs[0], asked)",
+        ),
+        ("never = int(np.isinf(values).sum())", "never = 0"),
+        ("whole = values[np.isfinite(values)] if final else values", "whole = values[:1]"),
+    ],
+)
+def test_wrong_numbers_are_noticed(folder, right, wrong):
+    with pytest.raises(AssertionError):
+        check_numbers(mutant(compare, right, wrong), folder)
+
+
+def test_every_epsilon_has_its_terms(folder):
+    text = str(desim.compare([folder / "a1", folder / "b1"]))
+    assert (
+        "epsilon: of the agent that spends most; view eavesdropper, replace-one, delta 1e-05"
+        in text
+    )
+    text = str(desim.compare([folder / "a1", folder / "plain"], relation="agent"))
+    assert "agent, delta 1e-05" in text
+    text = str(desim.compare([folder / "a1", folder / "plain"]))
+    assert "no noise" in text
+    made = desim.compare([folder / "plain"], delta=1e-6)
+    assert "infinite" in str(made)
+    assert "delta 1e-06" in str(made)
+
+
+def test_runs_are_told_apart_and_what_differs_is_said(folder):
+    made = desim.compare([folder / "a1", folder / "a2", folder / "b1", folder / "b2"])
+    assert list(dict.fromkeys(made.frame["run"])) == ["small: rho 1", "small: rho 2"]
+    assert "differ in: algorithm.rho" in made.notes
+    assert not any(note.startswith("warning") for note in made.notes)
+    mixed = desim.compare([folder / "a1", folder / "other"])
+    assert mixed.notes[0].startswith("warning: not the same data")
+    named = desim.compare({"mine": opened([folder / "a1"]), "theirs": opened([folder / "b1"])})
+    assert list(dict.fromkeys(named.frame["run"])) == ["mine", "theirs"]
+
+
+def test_the_same_run_twice_is_one_seed(folder):
+    made = desim.compare([folder / "a1", folder / "a1"])
+    assert set(made.frame["seeds"]) == {1}
+    assert set(made.frame["statistic"]) == {"value"}
+
+
+def cut(folder, tmp_path, status):
+    """A copy of run a2 whose manifest says that it did not end as it should."""
+    place = tmp_path / "a2"
+    place.mkdir()
+    for file in (folder / "a2").iterdir():
+        (place / file.name).write_bytes(file.read_bytes())
+    manifest = json.loads((place / "manifest.json").read_text())
+    manifest |= {"status": status, "reason": "the cat"}
+    if status == "running":
+        for name in ("time", "rounds", "counts", "wall_seconds"):
+            del manifest[name]
+    (place / "manifest.json").write_text(json.dumps(manifest))
+    return place
+
+
+@pytest.mark.parametrize("status", ["failed", "stopped", "running"])
+def test_runs_that_did_not_end_are_shown_alone_and_counted_among_others(folder, tmp_path, status):
+    place = cut(folder, tmp_path, status)
+    told = {"running": "interrupted"}.get(status, status)
+    alone = desim.compare([place])
+    assert set(alone.frame["run"]) == {f"small ({told})"}
+    assert alone.frame["value"].notna().all()
+    assert any("the cat" in note or "process ended" in note for note in alone.notes)
+    among = desim.compare([folder / "a1", place])
+    assert set(among.frame["seeds"]) == {1}
+    assert f"left out of small: 1 {told}" in among.notes
+
+
+def test_the_command(folder, call, tmp_path):
+    code, out, err = call("compare", folder / "a1", folder / "b1", "--target", "error=0.5")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[0] == "until error 0.5"
+    assert out.splitlines()[1].split() == ["run", "time", "rounds", "bytes", "epsilon"]
+    code, out, _ = call("compare", folder / "a1", "--format", "latex")
+    assert r"\toprule" in out
+    code, out, _ = call("compare", folder / "a1", "--format", "markdown", "-o", tmp_path / "t.md")
+    assert (tmp_path / "t.md").read_text().startswith("**at the end**")
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--target", "eror=1"], "did you mean 'error'?"),
+        (["--target", "error"], "allowed: METRIC=VALUE"),
+        (["--view", "nobody"], "eavesdropper"),
+        (["--format", "html"], "html"),
+        (["none"], "none: not a run directory"),
+        (["-o", "no/where"], "no/where: cannot be written"),
+    ],
+)
+def test_bad_input_is_one_clear_error(folder, call, more, message):
+    code, out, err = call("compare", folder / "a1", *more)
+    assert (code, out) == (2, "")
+    assert message in err
+
+
+def test_a_study_is_all_of_its_runs(tmp_path, call):
+    made = desim.study(
+        {"base": BASE, "grid": {"algorithm.rho": [1.0, 2.0]}}, tmp_path / "s", workers=0
+    )
+    assert made.complete
+    code, out, _ = call("compare", tmp_path / "s")
+    assert code == 0
+    assert "rho 1" in out
+    assert "rho 2" in out
+    (tmp_path / "t").mkdir()
+    (tmp_path / "t" / "study.json").write_text("{}")
+    assert "a study without runs" in call("compare", tmp_path / "t")[2]
+
+
+def test_nothing_to_compare():
+    with pytest.raises(InputError, match="no run"):
+        desim.compare([])
+    assert together.rows_of.__doc__
