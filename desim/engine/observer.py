@@ -160,6 +160,7 @@ class ClockObserver:
         self._instant: float | None = None  # time s of the next observation, once it is known
         self.failed: Diverged | None = None  # the earliest model that is not finite
         self._settled = -1  # round that everybody had done at the latest observation
+        self._idle = not (keep or rows.metrics.names or rows.targets)  # nothing is measured or kept
         if every == 0.0:
             rows.agents(np.zeros(len(x0)), 0, np.arange(len(x0)), x0)
 
@@ -171,7 +172,9 @@ class ClockObserver:
                 first = bad[np.lexsort((who[bad], time[bad]))[0]]
                 if self.failed is None or time[first] < self.failed.time:
                     self.failed = diverged(int(who[first]), round_, float(time[first]), self.cures)
-        if len(who) == len(self._base):
+        if self._idle:
+            self._done[who] = round_
+        elif len(who) == len(self._base):
             self._whole(time, round_, x)
         else:
             self._part(time, who, round_, x)
@@ -228,6 +231,8 @@ class ClockObserver:
 
     def settle(self, frontier: float) -> None:
         """Record the network rows of instants before `frontier` s."""
+        if self._idle:
+            return
         bounded(self.every, frontier, self._next)
         while (instant := self._next_instant()) < frontier:
             settled = self._advance(instant)
