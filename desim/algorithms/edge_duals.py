@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from desim.algorithms.edge_pairs import EdgePairs
 from desim.engine.requests import Heard
 from desim.engine.world import Settings
+from desim.kernels.consensus import ascend
 from desim.kernels.speed import speeds_into
 
 Array = NDArray[np.float64]
@@ -59,7 +60,7 @@ class EdgeDuals:
         self.us, self.penalty, self.dim = us, penalty, x0.shape[1]
         self.barrier, self.pairs = policy.kind == "all", None
         self.within = np.inf if self.barrier else policy.value
-        self.degree = us.degree[:, None]
+        self.degree, self.links = us.degree[:, None], us.degree.astype(float)
         if policy.kind == "each":
             self.pairs = EdgePairs(us, x0, penalty, settings)
             us.dual = self._rest(self.pairs, x0[us.who])
@@ -97,7 +98,8 @@ class EdgeDuals:
         if self.barrier:
             us.send(w, where=where)
             self.heard = yield us.gather()
-            return np.asarray(us.dual + self.penalty * (self.degree * w - us.sum(self.heard)))
+            total = us.sum(self.heard)
+            return np.asarray(ascend(us.dual, self.penalty, self.links, w, total))
         self.number, self.summed = self.number + 1, self.summed + w
         self.past.append(self.summed)
         us.send(np.hstack([w, self.summed, np.full((len(w), 1), float(self.number))]))

@@ -14,10 +14,11 @@ from desim.algorithms.method import Array, Ingredients, Method, Program
 from desim.algorithms.steps import beyond
 from desim.algorithms.zcdp_claim import dynamic, unbounded
 from desim.fields import Init, Positive, Step, Strict
+from desim.kernels.consensus import linearised
 from desim.kernels.gradients import gradient
 from desim.privacy.bounds.claims import Claim, Releases
 from desim.privacy.ledger import Terms, View
-from desim.privacy.mechanisms import Noise, terms
+from desim.privacy.mechanisms import Noise, constant, terms
 from desim.problem import Problem
 
 STABLE = "1/s, s the top eigenvalue of diag(smoothness)/2 - rho (D + A),"
@@ -85,18 +86,20 @@ class ZcdpNfl(Method):
 
     def agents(self, us: Any) -> Program:
         """Algorithm 1 for agents `us`."""
-        rho, degree = self.rho, us.degree[:, None]
+        rho, degree = self.rho, us.degree.astype(float)
         us.x = us.w = self.x0[us.who]
         edges = EdgeDuals(us, self.x0, rho, self.settings)
-        work = self.problem.rows[us.who]
+        work, due = self.problem.rows[us.who], None
+        fixed = constant(self.noise) and self.eta.decay.exponent == 0.0
         for k in us.rounds():
             eta = self.eta.at(k)
             g = yield us.compute(self.subgradient, us.w, work=work)
-            pull = rho * (degree * us.w + edges.neighbours())
-            w = (us.w / eta + pull - us.dual - g) / (2.0 * rho * degree + 1.0 / eta)  # (7)
+            w = linearised(us.w, edges.neighbours(), us.dual, g, rho, degree, eta)  # (7)
             us.x = w
             us.report(w)
-            us.w = us.release(w, self.terms(us.who, us.degree, k))  # (8)
+            if due is None or not fixed:
+                due = self.terms(us.who, us.degree, k)
+            us.w = us.release(w, due)  # (8)
             us.dual = yield from edges.exchange(us.w)  # (9)
 
     def subgradient(self, us: Any, w: Array) -> Array:

@@ -21,7 +21,7 @@ from desim.privacy.ledger import View, plain
 Int = NDArray[np.int64]
 OWN = frozenset(
     "who round turn clock live degree _world _carrier _release _unsent _speed _releases".split()
-    + "_ahead _exposed _covered leaving gone ended _past _reported".split()
+    + "_ahead _exposed _covered leaving gone ended _past _reported _lasted".split()
 )
 
 
@@ -45,6 +45,7 @@ class Cohort(Releasing):
     turn: int  # the round on whose graph messages are exchanged
     _carrier: Carrier
     _speed: Array | None
+    _lasted: tuple[Array, Array] | None  # seconds and work (n,) of the latest computation
     _whole: bool
     _all_live: bool
 
@@ -58,7 +59,8 @@ class Cohort(Releasing):
         own["ended"] = np.zeros(len(who))
         own["_release"] = np.full(len(who), -1, np.int64)
         own["_unsent"], own["_ahead"], own["_exposed"], own["_covered"] = [], [], False, False
-        own["_speed"], own["_releases"] = None, 0
+        own["_speed"] = own["_lasted"] = None
+        own["_releases"] = 0
         own["_past"] = own["_reported"] = 0  # rounds before the first, and those shown
         own["_whole"] = len(who) == world.settings.problem.agents
         own["_all_live"] = True
@@ -124,12 +126,16 @@ class Cohort(Releasing):
         self._exposed, self._covered = self._exposed or not self._covered, False
         if self._unsent:  # an answer that goes with the outcome: its row waits for that message
             self._world.ledger.wait(self.who, self.clock)
-        amount = np.empty(len(self.who))
+        if seconds is None and self._lasted is not None and (self._lasted[1] == work).all():
+            return Compute(job, inputs, *self._lasted)
+        amount, speeds = np.empty(len(self.who)), self._world.settings.speeds
         amount[:] = work
         if seconds is not None:
             return Compute(job, inputs, np.full(len(self.who), float(seconds)), amount)
-        if self._world.settings.speeds.steady:
-            return Compute(job, inputs, amount / self.speed(), amount)
+        if speeds.steady:
+            lasting = amount / self.speed()
+            self._lasted = None if speeds.redraw or len(amount) == 1 else (lasting, amount)
+            return Compute(job, inputs, lasting, amount)
         return Compute(job, inputs, self._lasting(amount, self.clock), amount, paced=True)
 
     def _lasting(self, work: Array, begin: Array) -> Array:

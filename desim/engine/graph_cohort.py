@@ -38,7 +38,6 @@ class Wires:
         assert links is not None
         self.world, self.changing = world, world.settings.changing
         self._lay(graph, links)
-        self.delivered = np.empty(graph.agents, np.int64)
         self.nothing = np.full(graph.agents, -1, np.int64)
         self.sent: Array = np.empty((0, 0))
         self.silent = np.empty(0, bool)
@@ -94,9 +93,10 @@ class Wires:
                 return self.recipients
         log.reserve(self.links.rows * len(self.arrival))
         sent = us.clock, us.round, bits, silent, us._release, end
-        served = self.arrival, self.delivered, log.flat
+        delivered = np.empty(len(us.who), np.int64)
+        served = self.arrival, delivered, log.flat
         broadcast(self.flat, graph.outgoing, graph.out_links, us.who, *sent, *served)
-        return self.delivered
+        return delivered
 
     def known(self, us: Cohort, values: Array) -> Heard:
         """All agents have announced values (agents, dim)."""

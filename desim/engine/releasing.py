@@ -112,7 +112,7 @@ class Releasing:
         """The next message carries releases ids (n,), -1 for none; log those made `now` (n,)."""
         self._releases += 1
         self._unsent = [*self._unsent, ids]
-        self._release = np.where(ids >= 0, ids, self._release)
+        self._release = ids if now.all() else np.where(ids >= 0, ids, self._release)
         self._log_releases(ids, now)
 
     def _log_releases(self, ids: Int, now: NDArray[np.bool_]) -> None:

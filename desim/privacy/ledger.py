@@ -4,9 +4,8 @@ A release is a transmitted value computed from private data. Its id is round * a
 of an adversary, sensitivities and scales stand in the row, so that every accountant is a replay.
 """
 
-from dataclasses import dataclass, replace
-from enum import IntEnum
-from functools import cached_property, partial
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,85 +18,12 @@ from desim.keys import seed_word
 from desim.memory import Tree, fill, recall, told
 from desim.privacy.charges import charge_each, deliver, empty, part, stamp
 from desim.privacy.draws import add_discrete, add_laplace, add_normal, add_spherical
+from desim.privacy.held import Held, Shelf, with_held
+from desim.privacy.terms import MECHANISMS, VIEWS, Mechanism, Terms, View, plain
+
+__all__ = ["MECHANISMS", "VIEWS", "Ledger", "Mechanism", "Terms", "View", "plain"]
 
 NUMBERED = 255 << 24  # step of draws that a method numbers itself: no exchange comes that far
-
-
-class Mechanism(IntEnum):
-    """How a release was randomised, and what sensitivity D and scale s of its row mean.
-
-    gaussian: L2 and standard deviation, (D/s)-GDP; noisy-gradient: the same for the end of a noisy
-    training, D being the effective sensitivity; laplace: L1 and b; discrete-gaussian: L2 on a
-    lattice, zCDP D^2/(2 s^2); objective-perturbation: noise on the objective that is minimised,
-    zCDP D^2/(2 s^2) and a rest of 1e-8; sparse-vector: one noisy comparison, pure DP D/s; reused: a
-    noise draw that has served another value, infinite; l2-laplace: density exp(-||e||/s), L2, pure
-    DP D/s; objective-laplace: the same on an objective; none: infinite unless D = 0.
-    """
-
-    NONE = 0
-    GAUSSIAN = 1
-    NOISY_GRADIENT = 2
-    LAPLACE = 3
-    DISCRETE_GAUSSIAN = 4
-    OBJECTIVE_PERTURBATION = 5
-    SPARSE_VECTOR = 6
-    REUSED = 7
-    L2_LAPLACE = 8
-    OBJECTIVE_LAPLACE = 9
-
-
-class View(IntEnum):
-    """Who receives a release."""
-
-    COORDINATOR = 0
-    NEIGHBOURS = 1
-    PUBLIC = 2
-
-
-@dataclass(frozen=True)
-class Terms:
-    """What one release of each agent costs, arrays (agents,).
-
-    sensitivity: replace-one, of the value before noise, in the norm of the mechanism (inf:
-    unbounded); scale: of the noise per coordinate in the same unit; sampling: fraction of the rows
-    used, nan for all; resolution: distance of the levels of discrete noise; coupled: bound on the
-    L2 difference of two values with the same noise inside, None where it is the sensitivity.
-    """
-
-    mechanism: Mechanism
-    view: View
-    sensitivity: NDArray[np.float64]
-    scale: NDArray[np.float64]
-    sampling: NDArray[np.float64]
-    resolution: float = 0.0
-    coupled: NDArray[np.float64] | None = None
-
-    def of(self, who: Any) -> "Terms":
-        """Rows (n,) of agents who (n,)."""
-        coupled = None if self.coupled is None else self.coupled[who]
-        rows = self.sensitivity[who], self.scale[who], self.sampling[who]
-        return Terms(self.mechanism, self.view, *rows, self.resolution, coupled)
-
-    @cached_property
-    def compiled(self) -> tuple[int, int, NDArray[np.float64]]:
-        """(mechanism, view, (3, agents) sensitivity, scale, sampling) for kernels."""
-        amounts = np.array([self.sensitivity, self.scale, self.sampling], float)
-        return int(self.mechanism), int(self.view), amounts
-
-
-def plain(agents: int, view: View, sensitivity: float = np.inf) -> Terms:
-    """Terms of a release without noise."""
-    return Terms(
-        Mechanism.NONE,
-        view,
-        np.full(agents, sensitivity),
-        np.zeros(agents),
-        np.full(agents, np.nan),
-    )
-
-
-MECHANISMS = [one.name.lower().replace("_", "-") for one in Mechanism]
-VIEWS = [one.name.lower() for one in View]
 
 
 class Ledger:
@@ -112,6 +38,7 @@ class Ledger:
         self.agents = agents
         self._told = np.zeros((len(View), 0 if whole else agents), bool)
         self.charges = empty(1024)
+        self._shelf = Shelf()
         self.waiting: NDArray[np.float64] | None = None  # (agents,) s, see `wait`
         self.served: dict[tuple[int, int], tuple[Any, int]] = {}  # by numbered draws
 
@@ -143,16 +70,26 @@ class Ledger:
         again is the same release, another one is charged as `reused`. Without noise the value comes
         back as it is.
         """
-        self.reserve(len(who))
-        ids, first = np.empty(len(who), np.int64), int(self.charges.n[0])
-        costs = terms.compiled
-        charge_each(self.charges, time, who, round_, exchange, self.agents, costs, where, ids)
+        place, first = (time, who, round_, exchange), int(self.charges.n[0])
         if terms.mechanism is Mechanism.NONE:
-            return value, ids
+            return value, self._charge(*place, terms, where)
         if draw is None:
+            ids = self._shelf.put(*place, self.agents, terms.compiled, where)
+            if ids is None:
+                ids = self._charge(*place, terms, where)
             return self._noisy(who, round_, exchange << 24, value, terms, where), ids
+        ids = self._charge(*place, terms, where)
         self._redrawn(draw, who, value, terms, ids, first)
         return self._noisy(who, np.full_like(round_, draw), NUMBERED, value, terms, where), ids
+
+    def _charge(
+        self, time: Any, who: Any, round_: Any, exchange: int, terms: Terms, where: Any
+    ) -> NDArray[np.int64]:
+        """Write the rows; return the ids (n,) of the releases, -1 for none."""
+        self.reserve(len(who))
+        ids, costs = np.empty(len(who), np.int64), terms.compiled
+        charge_each(self.charges, time, who, round_, exchange, self.agents, costs, where, ids)
+        return ids
 
     def ahead(
         self, who: Any, round_: Any, exchange: int, dim: int, terms: Terms, where: Any
@@ -162,9 +99,10 @@ class Ledger:
         The rows wait for `sent` to say when that leaves the agent; until then they cost nothing.
         """
         first, now = int(self.charges.n[0]), np.zeros(len(who))
-        noise, ids = self.release(
-            now, who, round_, exchange, np.zeros((len(who), dim)), terms, where
-        )
+        ids = self._charge(now, who, round_, exchange, terms, where)
+        noise = np.zeros((len(who), dim))
+        if terms.mechanism is not Mechanism.NONE:
+            noise = self._noisy(who, round_, exchange << 24, noise, terms, where)
         self.charges.floats[first : int(self.charges.n[0]), 0] = np.inf
         return noise, ids
 
@@ -181,10 +119,8 @@ class Ledger:
         margin (n,): query minus threshold, which get fresh Laplace noise of their scales (n,): each
         of the two makes the answer D/scale-DP, so that terms have the larger one.
         """
-        self.reserve(len(who))
-        ids, nothing = np.empty(len(who), np.int64), np.zeros((len(who), 2))
-        costs = terms.compiled
-        charge_each(self.charges, time, who, round_, exchange, self.agents, costs, where, ids)
+        ids = self._charge(time, who, round_, exchange, terms, where)
+        nothing = np.zeros((len(who), 2))
         place = self.seed, who, round_, exchange << 24
         noise = add_laplace(*place, np.ones(len(who)), where, nothing)
         return margin + query_scale * noise[:, 0] - threshold_scale * noise[:, 1], ids
@@ -242,7 +178,12 @@ class Ledger:
         )  # fmt: skip
 
     def delivered(self, release: NDArray[np.int64], recipients: NDArray[np.int64]) -> None:
-        """Note that the network serves recipients (n,) of each release (n,); follows release()."""
+        """Note that the network serves recipients (n,) of each release (n,); follows release().
+
+        Both arrays must not change any more.
+        """
+        if self._shelf.deliver(release, recipients):
+            return
         if not deliver(self.charges, release, recipients):
             raise RuntimeError("a release must be sent before its agent yields again")
 
@@ -258,18 +199,28 @@ class Ledger:
 
     def take(self, frontier: float) -> Deferred:
         """Remove and return the rows earlier than `frontier` s as columns, by (time, release)."""
-        gone = self.charges
-        early = self.drop(frontier)
-        return Deferred(early, partial(_columns, gone.ints[:early], gone.floats[:early]))
+        over, gone = self._shelf.settle(frontier, self._place), self.charges
+        early = self._leave(frontier)
+        rows = partial(_columns, gone.ints[:early], gone.floats[:early], over)
+        return Deferred(early + sum(map(len, over)), rows)
 
     def drop(self, frontier: float) -> int:
         """Remove the rows earlier than `frontier` s; return how many."""
+        over = self._shelf.settle(frontier, self._place)
+        return self._leave(frontier) + sum(map(len, over))
+
+    def _place(self, held: Held) -> None:
+        self.reserve(len(held))
+        held.write(self.charges)
+
+    def _leave(self, frontier: float) -> int:
         gone = self.charges
         self.charges = empty(len(gone.ints))
         return int(part(tuple(gone), frontier, self._told, tuple(self.charges)))
 
     def remembered(self) -> Tree:
         """What a checkpoint needs, after a flush; numbered draws are not in it."""
+        self._shelf.settle(-np.inf, self._place, np.inf)
         ints, floats, n = self.charges
         return {"ints": ints[: n[0]], "floats": floats[: n[0]]} | told(self, "waiting _told")
 
@@ -283,7 +234,10 @@ class Ledger:
         recall(self, tree, "_told")
 
 
-def _columns(ints: NDArray[np.int64], floats: NDArray[np.float64]) -> dict[str, Any]:
+def _columns(
+    ints: NDArray[np.int64], floats: NDArray[np.float64], held: list[Held]
+) -> dict[str, Any]:
+    ints, floats = with_held(ints, floats, held)
     order = time_order(np.ascontiguousarray(floats[:, 0]), ints[:, 2:3])
     ints, floats = ints[order], floats[order]
     return {

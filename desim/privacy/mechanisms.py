@@ -212,6 +212,11 @@ class Allotted:
 Noise = Gaussian | Laplace | L2Laplace | DiscreteGaussian | DynamicZcdp | Allotted
 
 
+def constant(noise: Noise | None) -> bool:
+    """Whether the noise of all rounds is that of the first, as none is."""
+    return noise is None or (isinstance(noise, _Deviation) and noise.constant)
+
+
 def terms(
     noise: Noise | None,
     view: View,
