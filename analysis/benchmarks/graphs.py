@@ -54,12 +54,12 @@ def sums(simulation: Simulation) -> Callable[[Any], None]:
     return lambda x: neighbour_sum(graph.incoming, graph.source, x, ones, out)
 
 
-def gradients(simulation: Simulation, noise: bool) -> None:
+def gradients(simulation: Simulation, noise: bool, rounds: int = ROUNDS) -> None:
     """Nothing but gradients, sums over neighbours, and noise."""
     n, add = simulation.problem.agents, sums(simulation)
     x, who = np.zeros((n, simulation.problem.dim)), np.arange(n)
     scale, everybody = np.ones(n), np.ones(n, bool)
-    for k in range(ROUNDS):
+    for k in range(rounds):
         x = gradient(who, x, simulation.problem.data)
         if noise:
             x = add_normal(np.uint64(1), who, np.full(n, k), 0, scale, everybody, x)

@@ -1,14 +1,16 @@
 """desim beside NumPy, JAX, tvopt and decent-bench: Fed-PLT on the same data, the same iterates.
 
     python -m analysis.benchmarks.peers --environments FOLDER [--agents 10 100 1000] [--turns 7]
+        [--only NAME...] [--print]
 
 Each peer has its own interpreter and environment under FOLDER, made on demand. All are pinned to
 one processor and take turns; what does not find the same models within 1e-8 is marked. A peer that
 cannot be installed is skipped with its reason. Writes results/peers.csv, results/order.csv and the
-section of README.md.
+section of README.md, or with --print only prints that.
 """
 
 import argparse
+import sys
 import tempfile
 from pathlib import Path
 
@@ -39,6 +41,7 @@ def main() -> None:
     parser.add_argument("--agents", type=int, nargs="+", default=[10, 100, 1000])
     parser.add_argument("--turns", type=int, default=7)
     parser.add_argument("--only", nargs="+", default=list(contest.CONTESTANTS), metavar="NAME")
+    parser.add_argument("--print", action="store_true", help="write no file")
     chosen = parser.parse_args()
     rows = []
     with tempfile.TemporaryDirectory() as folder:
@@ -46,7 +49,10 @@ def main() -> None:
             file = problem(agents, Path(folder))
             rows += contest.held(file, agents, chosen.only, chosen.environments, chosen.turns)
         effects = order.measured(problem(10, Path(folder)), chosen.environments)
-    report.write(rows, effects)
+    if chosen.print:
+        sys.stdout.write(report.section(rows, effects))
+    else:
+        report.write(rows, effects)
 
 
 if __name__ == "__main__":
