@@ -1,147 +1,167 @@
-"""Reports in a browser: they show what the run was, respond to the keyboard, and load nothing."""
+"""What a report says: warnings first, exact targets, thinned curves, and runs that went wrong."""
 
-import os
-import shutil
+import hashlib
+import json
+import re
 
+import numpy as np
+import pandas as pd
 import pytest
+from mutant import mutant
+from report_runs import SCENARIO, four, manipulated, played
 
 import desim
+from desim.cli import main
 from desim.errors import InputError
-from desim.runs import directory as place
-
-SCENARIO = {
-    "name": "small",
-    "seed": 3,
-    "problem": {
-        "agents": 3,
-        "data": {"source": "synthetic", "kind": "classification", "rows": 8, "dim": 4},
-        "loss": "logistic",
-        "regularizer": {"l2": 0.1},
-        "clip": 1.0,
-    },
-    "algorithm": {"name": "dsgd", "alpha": 0.1},
-    "network": {"topology": "ring", "link": {"latency": "10 ms"}},
-    "compute": {"speed": "100 /s"},
-    "privacy": {"noise": {"kind": "gaussian", "sigma": 1.0}},
-    "observe": {"metrics": ["error", "consensus"]},
-    "stop": {"rounds": 6},
-}
-HOSTILE = "</script><script>document.title='owned'</script><img src=x onerror=alert(1)>"
-
-
-def played(folder, **changes):
-    return desim.run(SCENARIO, out=folder, overrides=changes)
-
-
-def manipulated(run):
-    """The run of somebody who means harm: its manifest and scenario hold HTML."""
-    manifest = {**run.manifest, "name": HOSTILE, "reason": HOSTILE, "status": "failed"}
-    place.write_manifest(run.directory, manifest)
-    scenario = run.directory / "scenario.yaml"
-    scenario.write_text(scenario.read_text("utf-8") + f"# {HOSTILE}\n", "utf-8")
-    return desim.open(run.directory)
+from desim.reports import charts, page, results
+from desim.reports.reading import readings
+from desim.runs.run import Run
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("runs")
-    latency = {"network.link.latency": "40 ms", "name": "slow"}
-    return [
-        played(folder / "a"),
-        played(folder / "b", seed=4),
-        played(folder / "c", **latency),
-        manipulated(played(folder / "d")),
-    ]
+    return four(tmp_path_factory.mktemp("runs"))
 
 
 @pytest.fixture(scope="module")
-def chromium():
-    """A browser; the tests are skipped where there is none, except in CI."""
-    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
-    if found is None:
-        message = "no chromium here: install the browser to test reports in it"
-        if os.environ.get("CI") == "true":
-            pytest.fail(message)
-        pytest.skip(message)
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=found, args=["--no-sandbox"])
-        yield browser
-        browser.close()
+def text(runs, tmp_path_factory):
+    return desim.report(runs, tmp_path_factory.mktemp("out") / "r.html").read_text("utf-8")
 
 
-@pytest.fixture
-def opened(chromium):
-    """opened(path): the page, whose `complaints` are all that its console and requests said."""
-    pages = []
-
-    def opened(path, **options):
-        page = chromium.new_page(**options)
-        page.complaints = []
-        page.on("console", lambda said: page.complaints.append(said.text))
-        page.on("pageerror", lambda error: page.complaints.append(str(error)))
-        page.on("request", lambda asked: page.complaints.append(asked.url))
-        page.on("dialog", lambda asked: page.complaints.append(asked.message))
-        page.goto(path.as_uri())
-        page.complaints.remove(path.as_uri())
-        pages.append(page)
-        return page
-
-    yield opened
-    for page in pages:
-        page.close()
+def section(text, name):
+    """The words of a section of a page."""
+    found = re.search(rf'<section id="{name}".*?</section>', text, re.DOTALL)
+    return re.sub(r"<[^>]*>|\s+", " ", found.group())
 
 
-def test_a_report_shows_its_runs_and_loads_nothing(runs, tmp_path, opened):
-    page = opened(desim.report(runs, tmp_path / "r.html"))
-    assert page.locator(".chart canvas").count() == 2
-    assert page.locator("#results tbody tr").count() == len(runs)
-    assert page.complaints == []
+def test_warnings_come_first_and_results_after_them(text):
+    order = [text.index(f'<section id="{name}"') for name in ("warnings", "results", "charts")]
+    assert order == sorted(order)
+    assert "failed: &lt;/script&gt;" in section(text, "warnings")
 
 
-def test_a_hostile_name_is_only_text(runs, tmp_path, opened):
-    page = opened(desim.report(runs, tmp_path / "r.html"))
-    assert page.title().startswith("small (")
-    assert HOSTILE in page.locator("#results").inner_text()
-    assert page.complaints == []
+def test_every_epsilon_has_its_terms(text):
+    said = section(text, "privacy")
+    for word in ("eavesdropper", "replace-one", "1e-05", "exact GDP", "assumes", "caveat"):
+        assert word in said
 
 
-def test_the_policy_stops_what_escaping_would_not(runs, tmp_path, opened):
-    """The same page with a script smuggled in: nothing runs, and the browser says so."""
-    path = desim.report(runs, tmp_path / "r.html")
-    text = path.read_text("utf-8").replace("<main", "<script>document.title='owned'</script><main")
-    path.write_text(text, "utf-8")
-    page = opened(path)
-    assert page.title() != "owned"
-    assert "Content Security Policy" in page.complaints[0]
+def test_what_differs_is_told_once(text):
+    said = section(text, "scenario")
+    assert "network.link.latency 0.01 0.01 0.04 0.01" in re.sub(r" +", " ", said)
+    assert "algorithm.alpha 0.1" not in re.sub(r" +", " ", said)
 
 
-def test_charts_respond(runs, tmp_path, opened):
-    page = opened(desim.report(runs, tmp_path / "r.html"))
-    chart = page.locator(".chart").first
-    chart.locator("summary", has_text="table").click()
-    table = chart.locator("table")
-    assert "virtual time (ms)" in table.inner_text()
-    chart.get_by_text("rounds", exact=True).click()
-    assert "round" in table.locator("thead").inner_text()
-    columns = table.locator("thead th").count()
-    chart.get_by_role("checkbox", name="slow").uncheck()
-    assert table.locator("thead th").count() == columns - 1
-    chart.locator(".plot").focus()
-    page.keyboard.press("ArrowRight")
-    assert chart.locator(".readout").inner_text().startswith("round ")
-    assert page.complaints == []
+def test_nothing_is_loaded_and_nothing_has_a_style_of_its_own(text):
+    body = text.split("</style>")[-1].split("<script")[0]
+    assert not re.search(r"(src|href)=\"(?!#)|\sstyle=|\son\w+=\"", body)
+    assert "default-src &#39;none&#39;" in text
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_colours_follow_the_system_and_the_switch(runs, tmp_path, opened, scheme):
-    page = opened(desim.report(runs[0], tmp_path / "r.html"), color_scheme=scheme)
-    colour = "getComputedStyle(document.body).backgroundColor"
-    light = page.evaluate(colour) == "rgb(255, 255, 255)"
-    assert light == (scheme == "light")
-    page.locator("#theme").select_option("dark" if light else "light")
-    assert (page.evaluate(colour) == "rgb(255, 255, 255)") != light
+def check_targets(module, runs):
+    """Time to a target is that of the run itself, and the default is met by every run."""
+    found = readings(runs[:3])
+    targets = module.default_targets(found)
+    assert [name for name, _ in targets] == ["error", "error"]
+    for one in found:
+        for name, value in targets:
+            assert module.reached(one, (name, value))["time"] == one.run.time_to(name, value)
+    met = [[np.isfinite(one.run.time_to(*target)) for one in found] for target in targets]
+    assert sum(met[0]) >= 2
+    assert all(met[1])
+    best = min(one.curves["error"].value.min() for one in found)
+    assert module.reached(found[0], ("error", 0.5 * best))["time"] == np.inf
+    assert np.isnan(module.reached(found[0], ("accuracy", 0.5))["time"])
+
+
+def test_targets_are_those_of_the_runs(runs):
+    check_targets(results, runs)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("np.ceil(round(", "np.floor(round("),
+        ("else curve.value <= value", "else curve.value >= value"),
+        ("int(np.argmax(met))", "-1"),
+        ("np.inf if name in asked else np.nan", "np.inf"),
+        ("best[-1]]", "best[0]]"),
+    ],
+)
+def test_wrong_targets_are_noticed(runs, right, wrong):
+    with pytest.raises(AssertionError):
+        check_targets(mutant(results, right, wrong), runs)
+
+
+def check_thinning(module):
+    """Few rows are all kept; of many the ends, and every peak of one row."""
+    value = np.zeros(100_000)
+    value[[37, 5_500, 99_998]] = [1.0, -1.0, 2.0]
+    rows = module.thinned(value, 400)
+    assert len(rows) <= 402
+    assert {0, 37, 5_500, 99_998, 99_999} <= set(rows.tolist())
+    assert (np.diff(rows) > 0).all()
+    assert module.thinned(value[:400], 400).tolist() == list(range(400))
+
+
+def test_thinned_curves_keep_their_peaks():
+    check_thinning(charts)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [("np.nanargmax(part)", "0"), ("np.nanargmin(part)", "0"), ("most // 4", "most")],
+)
+def test_wrong_thinning_is_noticed(right, wrong):
+    with pytest.raises(AssertionError):
+        check_thinning(mutant(charts, right, wrong))
+
+
+def test_embedded_data_cannot_end_their_element():
+    data = {"name": "</script><!--\u2028&amp;"}
+    told = charts.embedded(data)
+    assert not set("<>&\u2028") & set(told)
+    assert json.loads(told) == data
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        charts.embedded([float("nan")])
+
+
+class Long:
+    """A run in memory with four metrics of 10^5 rows each."""
+
+    def table(self, name, columns=None):
+        n = 100_000
+        rng = np.random.default_rng(1)
+        time = np.cumsum(rng.random(n))
+        kinds = {"events": ["deliver"] * n, "metrics": ["a", "b", "c", "d"] * (n // 4)}
+        table = {
+            "events": {"kind": kinds["events"], "agent": 0, "peer": 1, "bytes": 64},
+            "metrics": {"metric": kinds["metrics"], "agent": -1, "value": rng.random(n)},
+            "releases": {},
+        }[name]
+        frame = pd.DataFrame({"time": time, "round": np.arange(n), **table})
+        frame = frame if name != "releases" else frame.iloc[:0]
+        return frame[list(columns)] if columns else frame
+
+    def arrays(self, name):
+        return {}
+
+
+def test_long_runs_make_a_small_page(monkeypatch):
+    monkeypatch.setattr("desim.runs.run.Run.delivered", lambda run: run.events[["time", "bytes"]])
+    found = readings([Run({"name": f"run {n}", "status": "done"}, Long()) for n in range(10)])
+    told = charts.embedded(charts.chart_data(found))
+    assert len(told.encode()) < 2_500_000
+    assert "cut into" in charts.thinning(found)
+
+
+def test_the_library_is_the_one_that_is_named():
+    source = (page.ASSETS / "uplot.min.js").read_bytes()
+    assert f"(v{page.UPLOT})".encode() in source[:120]
+    assert hashlib.sha256(source).hexdigest() == (
+        "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f"
+    )
+    assert "MIT License" in (page.ASSETS / "uplot.LICENSE").read_text("utf-8")
 
 
 def test_a_report_needs_runs_and_a_place(runs, tmp_path):
@@ -152,3 +172,68 @@ def test_a_report_needs_runs_and_a_place(runs, tmp_path):
     with pytest.raises(InputError, match="found metric 'accuracy'; allowed: error, consensus"):
         desim.report(runs, tmp_path / "r.html", {"accuracy": 0.9})
     assert not (tmp_path / "r.html").exists()
+
+
+@pytest.fixture
+def bad(tmp_path):
+    """Runs that failed, were killed, lost files, saw nothing, or are of another desim."""
+    failed = played(tmp_path / "failed", name="failed")
+    manipulated(failed, status="failed", reason="diverged: agent 0", warnings="no list")
+    old = played(tmp_path / "old", name="old")
+    manipulated(old, versions={"desim": "0.0.3"})
+    text = (old.directory / "scenario.yaml").read_text("utf-8")
+    (old.directory / "scenario.yaml").write_text(text + "future: 3\n", "utf-8")
+    bare = played(tmp_path / "bare", name="bare")
+    for file in bare.directory.glob("*.parquet"):
+        file.unlink()
+    (bare.directory / "scenario.yaml").write_bytes(b"\xff\xfe")
+    played(tmp_path / "blind", name="blind", observe__metrics=[])
+    played(tmp_path / "rounds", name="rounds", log="rounds")
+    (tmp_path / "begun").mkdir()
+    (tmp_path / "begun" / "manifest.json").write_text('{"name": "begun", "status": "running"}')
+    return [tmp_path / name for name in ("failed", "old", "bare", "blind", "rounds", "begun")]
+
+
+def test_what_can_be_shown_of_bad_runs_is_shown(bad, tmp_path, capsys):
+    out = tmp_path / "r.html"
+    with pytest.raises(SystemExit) as left:
+        main(["report", *map(str, bad), "-o", str(out), "--target", "error=2"])
+    assert (left.value.code, capsys.readouterr().out) == (0, f"{out}\n")
+    warned = section(out.read_text("utf-8"), "warnings")
+    for expected in (
+        "failed : failed: diverged: agent 0",
+        "played by desim 0.0.3",
+        "future: unknown key",
+        "metrics.parquet is missing",
+        "blind, begun : no metric",
+        "which run rounds leaves out",
+        "begun : interrupted",
+    ):
+        assert expected in warned, expected
+    for path in bad:  # each by itself, too
+        desim.report(desim.open(path), out)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nothing"], "not a run directory"),
+        (["a", "--target", "error"], "found 'error'; allowed: METRIC=VALUE"),
+        (["a", "--target", "accuracy=1"], "found metric 'accuracy'; allowed: error"),
+        (["a", "-o", "a"], "is a directory; allowed: a file"),
+        (["a", "-o", "a/manifest.json/r.html"], "cannot be written"),
+    ],
+)
+def test_bad_arguments_are_told(runs, arguments, said, monkeypatch, capsys):
+    monkeypatch.chdir(runs[0].directory.parent)
+    with pytest.raises(SystemExit) as left:
+        main(["report", *arguments])
+    assert left.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+def test_runs_in_memory_and_by_label_have_a_report_too(tmp_path):
+    run = desim.run(SCENARIO)
+    text = desim.report({"mine": [run, run]}, tmp_path / "new" / "r.html").read_text("utf-8")
+    assert "mine: median of 2 seeds" in text
+    assert "in memory" in section(text, "manifest")

@@ -23,25 +23,31 @@ MOST_RUNS = 100
 
 
 def report(
-    runs: "Run | Sequence[Run]", out: str | Path, targets: Mapping[str, float] | None = None
+    runs: "Run | Sequence[Run] | Mapping[str, Sequence[Run]]",
+    out: str | Path,
+    targets: Mapping[str, float] | None = None,
 ) -> Path:
     """Write one HTML file about the runs to `out` and return its path.
 
-    The file needs no network and no other file. targets: values of metrics to which times, bytes
-    and epsilons are listed; default: those at which the scenarios stop, else what the runs met.
+    The file needs no network and no other file. runs: those that differ in their seeds only can be
+    shown as one curve with a band, as can lists of runs by label. targets: values of metrics to
+    which times, bytes and epsilons are listed; default: those at which the scenarios stop, else
+    what the runs met.
     What cannot be read of a run is left out, and the reason stands first in the report. InputError
     for no run or too many, a metric that no run has, or a place that cannot be written.
     """
-    chosen = [runs] if not isinstance(runs, Sequence) else list(runs)
-    if not 0 < len(chosen) <= MOST_RUNS:
-        raise InputError(f"report: found {len(chosen)} runs; allowed: 1 to {MOST_RUNS}")
-    found = readings(chosen)
+    found = readings(runs if isinstance(runs, Sequence | Mapping) else [runs])
+    if not 0 < len(found) <= MOST_RUNS:
+        raise InputError(f"report: found {len(found)} runs; allowed: 1 to {MOST_RUNS}")
     wanted = default_targets(found) if targets is None else _known(found, targets)
     parts = {
         "headline": headline(found),
         "charts": chart_data(found),
         "targets": time_to_targets(found, wanted),
         "runs": [_about(one) for one in found],
+        "privacy": privacy(found),
+        "terms": epsilon_terms(found),
+        "title": _title(found),
         "differences": differences(found),
         "manifests": manifests(found),
         "target_rule": RULE if targets is None else "",
@@ -53,13 +59,17 @@ def _about(one: Reading) -> dict[str, object]:
     """What is told of each run by itself."""
     return {
         "label": one.label,
-        "terms": epsilon_terms(one),
         "waiting": waiting(one),
         "occupation": occupation(one),
         "traffic": traffic(one),
-        "privacy": privacy(one),
         "scenario": scenario_text(one),
     }
+
+
+def _title(found: Sequence[Reading]) -> str:
+    names = list(dict.fromkeys(one.series for one in found))
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more
 
 
 def _known(found: Sequence[Reading], targets: Mapping[str, float]) -> list[tuple[str, float]]:

@@ -5,32 +5,32 @@ from importlib.metadata import version
 
 from desim.reports.charts import metrics, terms, terms_differ, thinning
 from desim.reports.reading import Reading
+from desim.reports.wording import by_text
 
 ENDED = ("done", "stopped")
 
 
 def cautions(found: Sequence[Reading]) -> list[tuple[str, list[str]]]:
     """Each warning once, with the names of the runs it is about (none: all of them together)."""
-    told: dict[str, list[str]] = {}
-    for one in found:
-        for text in _of_one(one):
-            told.setdefault(text, []).append(one.label)
+    told = by_text((one.label, text) for one in found for text in _of_one(one))
     return [*((text, []) for text in _of_all(found)), *told.items()]
 
 
 def _of_one(one: Reading) -> Iterator[str]:
-    manifest, own = one.run.manifest, version("desim")
+    own = version("desim")
     if one.run.status != "done":
-        yield f"{one.run.status}: {manifest.get('reason') or 'no reason is stored'}"
-    played = manifest.get("versions", {}).get("desim")
+        yield f"{one.run.status}: {one.stored('reason', str) or 'no reason is stored'}"
+    played = (one.stored("versions", dict) or {}).get("desim")
     if played != own:
         yield f"played by desim {played or 'of an unknown version'}; this report is by {own}"
-    yield from manifest.get("warnings", [])
+    yield from map(str, one.stored("warnings", list) or [])
     if not one.curves:
         yield "no metric was recorded: the run ended before, or observe.metrics is []"
     if one.account is not None:
         yield from (f"privacy: {text}" for text in one.account.flags)
-    yield from one.troubles
+    yield from (
+        f"not shown: {', '.join(dict.fromkeys(what))}: {why}" for why, what in one.troubles.items()
+    )
 
 
 def _of_all(found: Sequence[Reading]) -> Iterator[str]:
@@ -54,8 +54,8 @@ def _of_all(found: Sequence[Reading]) -> Iterator[str]:
     if terms_differ(found):
         stated = {terms(one) for one in found if one.spent is not None}
         yield (
-            f"the runs state epsilon about different things ({' / '.join(sorted(stated))}), so "
-            "there is no common epsilon axis"
+            f"the runs state epsilon about different things ({' / '.join(sorted(stated))}): one "
+            "is not comparable with another, and no metric is drawn against them"
         )
     yield from filter(None, [thinning(found)])
 
@@ -74,6 +74,6 @@ def _unlike_problems(found: Sequence[Reading]) -> list[str]:
 def _unlike_data(found: Sequence[Reading]) -> bool:
     by_seed: dict[object, set[str]] = {}
     for one in found:
-        if digest := one.run.manifest.get("problem_sha256"):
-            by_seed.setdefault(one.run.manifest.get("seed"), set()).add(digest)
+        if digest := one.stored("problem_sha256", str):
+            by_seed.setdefault(one.stored("seed", int), set()).add(digest)
     return any(len(digests) > 1 for digests in by_seed.values())

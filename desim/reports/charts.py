@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.fairness import RISING
 from desim.reports.reading import Array, Curve, Reading
 from desim.reports.wording import is_share
 
@@ -63,6 +64,7 @@ def chart_data(found: Sequence[Reading]) -> dict[str, Any]:
     names = metrics(found)
     most = points_each(sum(len(one.curves) + 1 for one in found))
     series = list(dict.fromkeys(one.series for one in found))
+    rising = sorted(RISING.intersection(names))
     runs = [
         {
             "label": one.label,
@@ -81,7 +83,13 @@ def chart_data(found: Sequence[Reading]) -> dict[str, Any]:
         }
         for name in names
     ]
-    return {"runs": runs, "metrics": shown, "comparable": not terms_differ(found)}
+    return {
+        "runs": runs,
+        "metrics": shown,
+        "comparable": not terms_differ(found),
+        "groups": series,
+        "rising": rising,
+    }
 
 
 def thinning(found: Sequence[Reading]) -> str:
@@ -96,12 +104,13 @@ def terms(one: Reading) -> str:
     told = one.account
     if told is None:
         return ""
-    return f"view {told.view}, {told.relation}, delta {told.delta:g}"
+    return f"view {told.view}, {told.relation}, delta {told.delta:g}, {told.method}"
 
 
 def terms_differ(found: Sequence[Reading]) -> bool:
     """Whether the runs with a finite epsilon state it about different things."""
-    return len({terms(one) for one in found if one.spent is not None}) > 1
+    told = [one.account for one in found if one.account is not None and one.spent is not None]
+    return len({(one.view, one.relation, one.delta) for one in told}) > 1
 
 
 def embedded(data: Any) -> str:

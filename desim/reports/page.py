@@ -2,6 +2,7 @@
 
 from base64 import b64encode
 from collections.abc import Mapping
+from contextlib import suppress
 from hashlib import sha256
 from importlib.metadata import version
 from importlib.resources import files
@@ -33,7 +34,8 @@ def write(path: Path, parts: Mapping[str, Any]) -> Path:
     except OSError as error:
         raise InputError(f"{path}: cannot be written ({error.strerror})") from None
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):
+            partial.unlink()
     return path
 
 

@@ -1,6 +1,6 @@
 """What the report says of privacy: every epsilon with its terms, and the paper's beside it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,46 +8,67 @@ import numpy as np
 
 from desim.reports.charts import terms
 from desim.reports.reading import Reading
-from desim.reports.wording import NOTHING, Table, number
+from desim.reports.wording import NOTHING, Table, by_text, number
 from desim.runs.privacy import Statement, statement
 
+Fact = tuple[str, str]
 HEADS = (
-    "view", "relation", "delta", "paper's epsilon", "rigorous epsilon", "median agent", "method",
+    "run", "view", "relation", "delta", "paper's epsilon", "rigorous epsilon", "median agent",
+    "method",
 )  # fmt: skip
+NOTE = (
+    "Rigorous: an upper bound over the whole run, of the agent that spends most. Paper: its "
+    "theorem as printed, whether or not it holds."
+)
 
 
 @dataclass(frozen=True)
 class Privacy:
-    """table: a row for each view; facts: (what, text) pairs, the paper's claim first."""
+    """table: a row for each run and view; facts: what all runs share; own: (run, its facts)."""
 
     table: Table | None
-    facts: tuple[tuple[str, str], ...]
+    facts: Sequence[Fact]
+    own: Sequence[tuple[str, Sequence[Fact]]]
 
 
-def epsilon_terms(one: Reading) -> str:
-    """What a run's epsilon over time is about, or why there is no curve of it."""
+def privacy(found: Sequence[Reading]) -> Privacy:
+    """The privacy of the runs, or why nothing can be said of one."""
+    told = [(one, *_said(one)) for one in found]
+    rows = [row for _, some, _ in told for row in some]
+    facts = [list(dict.fromkeys(some)) for _, _, some in told]
+    shared = [fact for fact in facts[0] if all(fact in some for some in facts)]
+    own = [
+        (one.label, [fact for fact in some if fact not in shared])
+        for one, some in zip(found, facts, strict=True)
+    ]
+    table = Table("Epsilon by view", HEADS, rows, NOTE) if rows else None
+    return Privacy(table, shared, [(label, some) for label, some in own if some])
+
+
+def epsilon_terms(found: Sequence[Reading]) -> dict[str, list[str]]:
+    """What the epsilons over time are about, or why there is no curve, with the runs of each."""
+    return by_text((one.label, _terms(one)) for one in found)
+
+
+def _terms(one: Reading) -> str:
     told = one.account
     if told is None:
         return "no releases of private data, or none that can be read"
-    about = f"{terms(one)}, method {told.method}"
     endless = [text for text in told.flags if text.startswith("infinite")]
-    return about if one.spent is not None else f"{'; '.join(endless) or 'infinite'} ({about})"
+    return terms(one) if one.spent is not None else f"{'; '.join(endless)} ({terms(one)})"
 
 
-def privacy(one: Reading) -> Privacy:
-    """The privacy of a run, or why nothing can be said."""
+def _said(one: Reading) -> tuple[list[list[str]], list[Fact]]:
+    """Rows of the table and facts of one run."""
     releases = one.tried("releases", lambda: one.run.releases)
     if releases is None:
-        return Privacy(None, (("unknown", "the releases cannot be read"),))
+        return [], [("unknown", "the releases cannot be read")]
     if releases.empty:
-        return Privacy(None, (("releases", "none was recorded"),))
+        return [], [("releases", "none was recorded")]
     told = one.tried("privacy", lambda: statement(one.run))
     if told is None:
-        return Privacy(None, (("unknown", "see the warnings"),))
-    rows = [list(_cells(row, told)) for _, row in told.table.iterrows()]
-    note = "Rigorous: of the agent that spends most. Epsilons are upper bounds over the whole run."
-    table = Table("Epsilon by view", list(HEADS), rows, note)
-    return Privacy(table, tuple(_facts(told)))
+        return [], [("unknown", "see the warnings")]
+    return [[one.label, *_cells(row, told)] for _, row in told.table.iterrows()], [*_facts(told)]
 
 
 def _cells(row: Any, told: Statement) -> Iterator[str]:
@@ -59,7 +80,7 @@ def _cells(row: Any, told: Statement) -> Iterator[str]:
     yield from (number(row["rigorous epsilon"]), number(row["median epsilon"]), str(row["method"]))
 
 
-def _facts(told: Statement) -> Iterator[tuple[str, str]]:
+def _facts(told: Statement) -> Iterator[Fact]:
     claim = told.claim
     if claim is None:
         yield "paper", told.silence
@@ -73,17 +94,15 @@ def _facts(told: Statement) -> Iterator[tuple[str, str]]:
         yield "verdict", f"{bound.verdict}: {bound.wrong}"
         yield "instead", bound.rigorous
         yield from (("unmet", text) for text in claim.unmet)
-    for column, name in (("flags", "flag"), ("assumptions", "assumes")):
-        yield from ((name, text) for text in _each_once(told, column))
+    yield from (("flag", text) for text in _each_once(told, "flags"))
     yield from (("flag", f"tuned on data, not charged: {text}") for text in told.tuned)
+    yield from (("assumes", text) for text in _each_once(told, "assumptions"))
     yield from (("caveat", text) for text in told.caveats)
 
 
 def _each_once(told: Statement, column: str) -> Iterator[str]:
     """Each text once, with the views that it is about where not all have it."""
-    views: dict[str, list[str]] = {}
-    for view, texts in zip(told.table["view"], told.table[column], strict=True):
-        for text in texts:
-            views.setdefault(text, []).append(str(view))
+    rows = zip(told.table["view"], told.table[column], strict=True)
+    views = by_text((str(view), text) for view, texts in rows for text in texts)
     for text, about in views.items():
         yield text if len(about) == len(told.table) else f"{', '.join(about)}: {text}"

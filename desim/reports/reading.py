@@ -1,10 +1,9 @@
 """A run as a report reads it: whatever cannot be read is left out, and the reason kept."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from json import dumps
 from typing import Any, TypeVar
 
 import numpy as np
@@ -46,19 +45,28 @@ class Curve:
 
 @dataclass(eq=False)
 class Reading:
-    """A run, its name in the report, and `troubles`: what could not be read, and why."""
+    """A run, its name in the report, and `troubles`: why parts could not be read, and which.
+
+    series: the name that it shares with the runs that differ from it in the seed only.
+    """
 
     run: Run
     label: str
-    troubles: list[str] = field(default_factory=list)
+    series: str
+    troubles: dict[str, list[str]] = field(default_factory=dict)
 
     def tried(self, what: str, make: Callable[[], Part]) -> Part | None:
         """What `make` returns; None where desim refuses it, with its reason among the troubles."""
         try:
             return make()
         except DesimError as error:
-            self.troubles.append(f"{what}: {error}")
+            self.troubles.setdefault(str(error), []).append(what)
             return None
+
+    def stored(self, name: str, kind: type[Part]) -> Part | None:
+        """A value of the manifest; None where it is not there, or not of this kind."""
+        value = self.run.manifest.get(name)
+        return value if isinstance(value, kind) else None
 
     @cached_property
     def written(self) -> dict[str, Any]:
@@ -66,17 +74,11 @@ class Reading:
         made = self.tried("scenario", lambda: self.run.scenario.written())
         return dict(made) if made is not None else {}
 
-    @property
-    def series(self) -> str:
-        """The same text for runs that differ in nothing but name and seed."""
-        told = {key: value for key, value in self.written.items() if key not in ("name", "seed")}
-        return dumps(told, sort_keys=True, default=str) if told else self.label
-
     @cached_property
     def ended(self) -> float:
         """Virtual time s at which the run ended, or the last that was stored."""
-        if "time" in self.run.manifest:
-            return float(self.run.manifest["time"])
+        if (time := self.stored("time", float)) is not None:
+            return time
         events = self.tried("events", lambda: self.run.store.table("events", ["time"]))
         return float(events["time"].max()) if events is not None and len(events) else 0.0
 
@@ -100,7 +102,7 @@ class Reading:
     def spent(self) -> Meter | None:
         """Epsilon of the agent that has spent most; None where it is infinite or undefined."""
         told = self.account
-        if told is None or not np.isfinite(told.worst):
+        if told is None or not told.worst < LARGEST:
             return None
         curve = told.curve
         most = np.maximum.accumulate(curve["epsilon"].to_numpy(float))
@@ -121,15 +123,46 @@ class Reading:
             yield str(name), Curve(time, part["round"].to_numpy(float), held, *amounts)
 
 
-def readings(runs: Sequence[Run]) -> list[Reading]:
-    """The runs under names that tell them apart: their own, with the directory where two share."""
-    names = Counter(run.name for run in runs)
-    labels = []
-    for number, run in enumerate(runs, 1):
-        more = str(run.directory) if run.directory else f"run {number}"
-        labels.append(run.name if names[run.name] == 1 else f"{run.name} ({more})")
-    twice = Counter(labels)
-    return [
-        Reading(run, label if twice[label] == 1 else f"{label} #{number}")
-        for number, (run, label) in enumerate(zip(runs, labels, strict=True), 1)
+def readings(runs: Sequence[Run] | Mapping[str, Sequence[Run]]) -> list[Reading]:
+    """The runs under names that tell them apart, and under those of the series they belong to.
+
+    Runs that are alike but for their seeds are a series; so are those given under one label.
+    """
+    if isinstance(runs, Mapping):
+        named = [(run, series) for series, some in runs.items() for run in some]
+    else:
+        named = list(zip(runs, _series(runs), strict=True))
+    many = Counter(series for _, series in named)
+    labels = [
+        series if many[series] == 1 else f"{series}, seed {run.manifest.get('seed', '?')}"
+        for run, series in named
     ]
+    twice, seen = Counter(labels), Counter[str]()
+    found = []
+    for (run, series), label in zip(named, labels, strict=True):
+        seen[label] += 1
+        own = label if twice[label] == 1 else f"{label} ({run.directory or seen[label]})"
+        found.append(Reading(run, own, series))
+    return found
+
+
+def _series(runs: Sequence[Run]) -> list[str]:
+    """The name of each run; where runs that are not alike share one, with the directory."""
+    alike = [_alike(run) or f"run {number}" for number, run in enumerate(runs)]
+    kinds: dict[str, list[str]] = {}
+    for run, kind in zip(runs, alike, strict=True):
+        if kind not in kinds.setdefault(run.name, []):
+            kinds[run.name].append(kind)
+    firsts = {kind: run for run, kind in reversed(list(zip(runs, alike, strict=True)))}
+    names = []
+    for run, kind in zip(runs, alike, strict=True):
+        place = firsts[kind].directory or f"#{kinds[run.name].index(kind) + 1}"
+        names.append(run.name if len(kinds[run.name]) == 1 else f"{run.name} ({place})")
+    return names
+
+
+def _alike(run: Run) -> str | None:
+    try:
+        return run.alike
+    except (DesimError, UnicodeDecodeError, OSError):
+        return None  # its scenario cannot be read, of which the warnings tell

@@ -7,7 +7,16 @@ import numpy as np
 from desim.fairness import RISING
 from desim.reports.charts import metrics, terms
 from desim.reports.reading import Curve, Reading
-from desim.reports.wording import NOTHING, Table, count, metric_value, number, seconds, size
+from desim.reports.wording import (
+    NOTHING,
+    Table,
+    by_text,
+    count,
+    metric_value,
+    number,
+    seconds,
+    size,
+)
 from desim.studies.statistics import Estimate, median_estimate
 
 Target = tuple[str, float]
@@ -16,6 +25,8 @@ RULE = (
     "Targets are those at which the scenarios stop; where none does, the strictest that every run "
     "meets and, with several runs, that half of them meet. Spent: until the target first held."
 )
+TARGETS = 3  # metrics with targets of their own where no scenario states one
+TRIVIAL = frozenset({"consensus", "risk_difference"})  # met by a model that nobody has trained
 HEADS = ("virtual time", "rounds", "delivered", "epsilon")
 
 
@@ -25,25 +36,28 @@ def headline(found: Sequence[Reading]) -> Table:
     heads = ["run", "status", "method", "agents", "time", "rounds", "delivered", *names, "epsilon"]
     rows = [[*_ended(one), *_last(one, names), _epsilon(one)] for one in found]
     note = "Metrics are the last that were measured. Delivered: bytes of messages that arrived. "
-    stated = [(one.label, terms(one), one.account) for one in found]
-    about = [f"{label}: {what}; {told.method}" for label, what, told in stated if told is not None]
-    alike = len({text.partition(": ")[2] for text in about}) == 1 and len(about) == len(found)
-    shown = about[0].partition(": ")[2] if alike else " | ".join(about)
+    stated = [(one.label, terms(one)) for one in found if one.account is not None]
+    about = [
+        what if len(runs) == len(found) else f"{', '.join(runs)}: {what}"
+        for what, runs in by_text(stated).items()
+    ]
     if about:
-        note += f"Epsilon is that of the agent that spends most ({shown})."
+        note += f"Epsilon is that of the agent that spends most: {'; '.join(about)}."
     return Table("Where each run ended", heads, rows, note)
 
 
 def _ended(one: Reading) -> list[str]:
     run, written = one.run, one.written
-    counts, rows = run.manifest.get("counts") or {}, run.manifest.get("rows")
-    arrived = counts.get("deliver_bytes")
+    rows, arrived = (
+        one.stored("rows", list),
+        (one.stored("counts", dict) or {}).get("deliver_bytes"),
+    )
     if arrived is None and one.delivered is not None:
         arrived = float(one.delivered.totals[-1]) if len(one.delivered.totals) else 0.0
     return [
         one.label, run.status, str(written.get("algorithm", {}).get("name", NOTHING)),
         NOTHING if rows is None else count(len(rows)), seconds(one.ended),
-        count(run.manifest.get("rounds")), size(arrived),
+        count(one.stored("rounds", int)), size(arrived),
     ]  # fmt: skip
 
 
@@ -69,7 +83,8 @@ def default_targets(found: Sequence[Reading]) -> list[Target]:
         for one in found
         for name, value in (one.written.get("stop", {}).get("metric") or {}).items()
     }
-    return sorted(stated) or [pair for name in metrics(found) for pair in _met(found, name)]
+    names = [name for name in metrics(found) if name not in TRIVIAL][:TARGETS]
+    return sorted(stated) or [pair for name in names for pair in _met(found, name)]
 
 
 def _met(found: Sequence[Reading], name: str) -> list[Target]:
@@ -90,11 +105,16 @@ def _laxer(value: float) -> float:
     return float(f"{np.ceil(round(value / step, 6)) * step:.3g}")
 
 
-def reached(curve: Curve | None, target: Target) -> dict[str, float]:
-    """What had been spent when the target was first met; inf if never, nan where unknown."""
+def reached(one: Reading, target: Target) -> dict[str, float]:
+    """What had been spent when the target was first met; inf if never, nan where unknown.
+
+    A metric that was to be observed, but that the run did not live to see, has never met it.
+    """
     name, value = target
+    curve: Curve | None = one.curves.get(name)
     if curve is None:
-        return dict.fromkeys(SPENT, np.inf)
+        asked = one.written.get("observe", {}).get("metrics", [])
+        return dict.fromkeys(SPENT, np.inf if name in asked else np.nan)
     with np.errstate(invalid="ignore"):
         met = curve.value >= value if name in RISING else curve.value <= value
     if not met.any():
@@ -111,7 +131,7 @@ def time_to_targets(found: Sequence[Reading], targets: Sequence[Target]) -> list
 
 def _time_to(found: Sequence[Reading], target: Target) -> Table:
     name, value = target
-    spent = [reached(one.curves.get(name), target) for one in found]
+    spent = [reached(one, target) for one in found]
     rows = [[one.label, *_cells(row)] for one, row in zip(found, spent, strict=True)]
     longest = max((row["time"] for row in spent if np.isfinite(row["time"])), default=0.0)
     bars = [[("busy", row["time"] / longest if longest > 0.0 else 0.0)] if
@@ -136,6 +156,8 @@ def _time_to(found: Sequence[Reading], target: Target) -> Table:
 def _cells(row: Mapping[str, float]) -> list[str]:
     if np.isinf(row["time"]):
         return ["not reached", NOTHING, NOTHING, NOTHING]
+    if np.isnan(row["time"]):
+        return ["not recorded", NOTHING, NOTHING, NOTHING]
     told = [seconds(row["time"]), count(row["round"]), size(row["bytes"])]
     return [*told, number(row["epsilon"])]
 
@@ -145,12 +167,11 @@ def _over_seeds(found: Sequence[Reading], spent: Sequence[Mapping[str, float]]) 
     for place, one in enumerate(found):
         series.setdefault(one.series, []).append(place)
     rows = []
-    for places in series.values():
+    for name, places in series.items():
         if len(places) > 1:
-            first = found[places[0]].run.name
             values = {what: np.array([spent[n][what] for n in places]) for what in SPENT}
             cells = [_interval(values[what], told) for what, told in zip(SPENT, WORDS, strict=True)]
-            rows.append([f"{first}: median of {len(places)} seeds", *cells])
+            rows.append([f"{name}: median of {len(places)} seeds", *cells])
     return rows
 
 

@@ -41,7 +41,9 @@ def scenario_text(one: Reading) -> str:
         try:
             text = (one.run.directory / SCENARIO).read_text("utf-8", errors="replace")
         except OSError as error:
-            one.troubles.append(f"{SCENARIO}: cannot be read ({error.strerror})")
+            one.troubles.setdefault(f"{SCENARIO} ({error.strerror})", []).append(
+                "text of the scenario"
+            )
             return ""
     else:
         from desim.scenario.load import resolved_yaml
@@ -66,7 +68,7 @@ def manifests(found: Sequence[Reading]) -> Table:
 
 def _facts(one: Reading) -> dict[str, str]:
     manifest = dict(one.run.manifest)
-    rows = manifest.pop("rows", None)
+    rows = one.stored("rows", list)
     if rows:
         manifest["rows"] = f"{min(rows)} to {max(rows)} at {len(rows)} agents, {sum(rows)} in all"
     manifest.pop("warnings", None)

@@ -2,10 +2,10 @@
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-NUMBER = re.compile(r"^(-?[\d.,]+(e[-+]?\d+)?( .*)?|-|infinite|not reached)$")
+NUMBER = re.compile(r"^(-?[\d.,]+(e[-+]?\d+)?( .*)?|-|infinite.*|not reached|not recorded)$")
 NOTHING = "-"
 SPANS = ((1e-3, "µs", 1e6), (1.0, "ms", 1e3), (600.0, "s", 1.0), (3 * 3600.0, "min", 1 / 60))
 SIZES = ((1e3, "B", 1.0), (1e6, "kB", 1e-3), (1e9, "MB", 1e-6), (1e12, "GB", 1e-9))
@@ -83,6 +83,15 @@ def metric_value(metric: str, value: float | None) -> str:
 def is_share(metric: str) -> bool:
     """Whether a metric is a share, which reads best in percent."""
     return metric.startswith(("accuracy", "positive_rate", "risk"))
+
+
+def by_text(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Each text of (label, text) pairs once, with the labels that it is about."""
+    found: dict[str, list[str]] = {}
+    for label, text in pairs:
+        if label not in found.setdefault(text, []):
+            found[text].append(label)
+    return found
 
 
 def agent_name(who: int) -> str:

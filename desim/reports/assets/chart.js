@@ -35,6 +35,22 @@ function swatch(number) {
   return svg;
 }
 
+// Ticks of a logarithmic axis: round numbers, fewer of them the more decades there are.
+function decades(low, high) {
+  const ticks = [], from = Math.floor(Math.log10(low)), to = Math.ceil(Math.log10(high)), many = Math.log10(high / low);
+  if (many < 0.6) {
+    const raw = (high - low) / 5, unit = 10 ** Math.floor(Math.log10(raw));
+    const step = unit * [1, 2, 5, 10].find((n) => n * unit >= raw);
+    for (let y = Math.ceil(low / step) * step; y <= high; y += step) ticks.push(Number(y.toPrecision(6)));
+    return ticks;
+  }
+  const every = Math.max(1, Math.ceil(many / 8)), within = many < 1.2 ? [1, 2, 3, 4, 5, 6, 8] : many < 4 ? [1, 2, 5] : [1];
+  for (let k = from; k <= to; k++) {
+    if (k % every === 0) ticks.push(...within.map((n) => Number(`${n}e${k}`)));
+  }
+  return ticks.filter((y) => y >= low && y <= high);
+}
+
 // The value that holds at x: the last one at or before it; undefined outside of the curve.
 function held(curve, x) {
   const { xs, ys } = curve;
@@ -59,26 +75,30 @@ function curveOf(label, number, x, y, factor) {
   return { label, number, xs, ys, until: xs.length ? xs[xs.length - 1] : 0 };
 }
 
-// Runs that differ in the seed only as one: the median and the range of all of them, as far as each goes.
-function band(members) {
-  const until = Math.min(...members.map((one) => one.until));
+// Runs that differ in the seed only as one curve: the median, and a band of all of them, of more than ten
+// the middle 80 %. Last values hold after the end; the band ends where half of the seeds have ended; a
+// value that is not finite counts as the worst. The figures of desim plot follow the same rule.
+function band(label, number, members, rising) {
+  const n = members.length, worst = rising ? -Infinity : Infinity;
+  const until = members.map((one) => one.until).sort((a, b) => a - b)[(n - 1) >> 1];
   const from = Math.max(...members.map((one) => one.xs[0]));
   const all = [...new Set(members.flatMap((one) => one.xs))].filter((x) => x >= from && x <= until).sort((a, b) => a - b);
   const step = Math.max(1, Math.ceil(all.length / 1000));
   const xs = all.filter((_, i) => i % step === 0 || i === all.length - 1);
-  const rows = xs.map((x) => members.map((one) => held(one, x)).map((y) => (y === null ? Infinity : y)).sort((a, b) => a - b));
-  const finite = (value) => (Number.isFinite(value) ? value : null);
-  const middle = rows.map((row) => finite((row[(row.length - 1) >> 1] + row[row.length >> 1]) / 2));
+  const value = (one, x) => { const y = held(one, Math.min(x, one.until)); return y === null ? worst : y; };
+  const rows = xs.map((x) => members.map((one) => value(one, x)).sort((a, b) => a - b));
+  const out = n <= 10 ? 0 : Math.floor(0.1 * (n - 1));
+  const finite = (y) => (Number.isFinite(y) ? y : null);
   return {
-    label: `${members[0].label}: median and range of ${members.length} seeds`, number: members[0].number, xs, ys: middle,
-    low: rows.map((row) => finite(row[0])), high: rows.map((row) => finite(row[row.length - 1])), until,
+    label: `${label}: median and ${out ? "middle 80 %" : "range"} of ${n} seeds`, number, xs, until,
+    ys: rows.map((row) => finite(row[(n - 1) >> 1] / 2 + row[n >> 1] / 2)),
+    low: rows.map((row) => finite(row[out])), high: rows.map((row) => finite(row[n - 1 - out])),
   };
 }
 
 class Chart {
-  constructor(root, page) {
+  constructor(root) {
     this.root = root;
-    this.page = page;
     this.plot = root.querySelector(".plot");
     this.readout = root.querySelector(".readout");
     this.numbers = root.querySelector(".numbers");
@@ -142,16 +162,16 @@ class Chart {
       bands.push({ series: [series.length - 1, series.length - 2], fill: `${stroke}30` });
     }
     const last = Math.max(...curves.map((one) => one.until));
-    const widest = (u, values, at) => 24 + 7 * Math.max(2, ...(values || []).map((text) => (text || "").length));
+    const widest = (u, values) => 24 + 7 * Math.max(2, ...(values || []).map((text) => (text || "").length));
     return {
       ...this.size(), series, bands, legend: { show: false },
       scales: {
         x: { time: false, range: (u, low, high) => (u.zoomed ? [low, high] : [0, last * 1.02 || 1]) },
-        y: log ? { distr: 3 } : {},
+        y: log ? { distr: 3, range: (u, low, high) => (low > 0 ? [low / 1.15, high * 1.15] : [0.1, 1]) } : {},
       },
       axes: [
-        { ...axis, label: xName, labelSize: 22, values: (u, ticks) => ticks.map(digits) },
-        { ...axis, label: yName, labelSize: 22, size: widest, values: (u, ticks) => ticks.map((y) => (y === null ? null : this.worded(y))) },
+        { ...axis, label: xName, labelSize: 22, size: 34, values: (u, ticks) => ticks.map(digits) },
+        { ...axis, label: yName, labelSize: 22, size: widest, ...(log ? { splits: (u, at, low, high) => decades(low, high), filter: (u, ticks) => ticks } : {}), values: (u, ticks) => ticks.map((y) => (y === null ? null : this.worded(y))) },
       ],
       cursor: { drag: { x: true, y: true, uni: 40 }, points: { show: false }, y: false },
       hooks: { setCursor: [(u) => this.hover(u)], setSelect: [(u) => { u.zoomed = u.select.width > 0; }], init: [(u) => this.tip(u)] },
@@ -169,7 +189,7 @@ class Chart {
   hover(u) {
     const { left, top } = u.cursor;
     if (left === null || left < 0) { this.box.hidden = true; return; }
-    const x = u.posToVal(left, "x");
+    const x = this.snapped(u.posToVal(left, "x"));
     const rows = this.at(x);
     this.box.replaceChildren(element("b", `${digits(x)}${this.shown.unit ? ` ${this.shown.unit}` : ""}`));
     for (const { one, text } of rows.slice(0, 12)) {
@@ -184,11 +204,22 @@ class Chart {
     this.box.style.top = `${Math.max(0, Math.min(top + 12, u.over.clientHeight - this.box.offsetHeight))}px`;
   }
 
+  // Rounds are whole.
+  snapped(x) {
+    return this.shown.stepped ? x : Math.max(0, Math.round(x));
+  }
+
   at(x) {
-    return this.shown.curves
-      .map((one) => ({ one, value: held(one, x) }))
-      .filter(({ value }) => value !== undefined)
-      .map(({ one, value }) => ({ one, text: one.low ? `${this.worded(value)} (${this.worded(held({ ...one, ys: one.low }, x))} to ${this.worded(held({ ...one, ys: one.high }, x))})` : this.worded(value) }));
+    const inside = this.shown.curves.filter((one) => held(one, x) !== undefined);
+    return inside.map((one) => ({ one, text: this.told(one, x) }));
+  }
+
+  // The value at x, of a band with its range.
+  told(one, x) {
+    const value = this.worded(held(one, x));
+    if (!one.low || held(one, x) === undefined) return value;
+    const [low, high] = [one.low, one.high].map((ys) => this.worded(held({ ...one, ys }, x)));
+    return `${value} (${low} to ${high})`;
   }
 
   key(event) {
@@ -200,7 +231,7 @@ class Chart {
     if (event.key in moves) {
       const to = Math.min(width, Math.max(0, moves[event.key]));
       u.setCursor({ left: to, top: 0.15 * u.over.clientHeight });
-      this.say(u.posToVal(to, "x"));
+      this.say(this.snapped(u.posToVal(to, "x")));
     } else if (event.key === "+" || event.key === "=" || event.key === "-") this.zoom(event.key === "-" ? 2 : 0.5);
     else if (event.key === "0") this.draw();
     else return;
@@ -227,9 +258,9 @@ class Chart {
     head.append(element("th", xName), ...curves.map((one) => element("th", one.label, "n")));
     head.querySelectorAll("th").forEach((one) => one.setAttribute("scope", "col"));
     for (let i = 0; i <= 12; i++) {
-      const x = (i * last) / 12, row = element("tr"), name = element("th", digits(x));
+      const x = this.snapped((i * last) / 12), row = element("tr"), name = element("th", digits(x));
       name.setAttribute("scope", "row");
-      row.append(name, ...curves.map((one) => element("td", this.worded(held(one, x)), "n")));
+      row.append(name, ...curves.map((one) => element("td", this.told(one, x), "n")));
       body.append(row);
     }
     const top = element("thead");

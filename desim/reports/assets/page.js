@@ -2,10 +2,10 @@
 // What the controls of the page do: which curves are shown, against what, in which colours.
 
 const data = JSON.parse(document.getElementById("data").textContent);
-const page = { hidden: new Set(), charts: [] };
+const page = { hidden: new Set(), charts: [], bands: false };
 
-function unitOf(x, runs, columns) {
-  const last = Math.max(0, ...runs.map((run) => Math.max(0, ...columns(run).filter((v) => v !== null).slice(-1))));
+function unitOf(x, columns) {
+  const last = Math.max(0, ...columns.map((column) => column.findLast((v) => v !== null) || 0));
   const found = UNITS[x] && UNITS[x].find(([end]) => last < end);
   return found ? { unit: found[1], factor: found[2] } : { unit: "", factor: 1 };
 }
@@ -14,57 +14,68 @@ function named(x, unit) {
   return unit ? `${NAMES[x]} (${unit})` : NAMES[x];
 }
 
-function visible() {
-  return data.runs.map((run, number) => ({ ...run, number })).filter((run) => !page.hidden.has(run.number));
+// Curves of the runs that are not hidden; pick(run) gives {x, value}, or nothing.
+function curvesOf(pick, x, rising) {
+  const chosen = data.runs.map((run, number) => ({ run, number, columns: pick(run) }));
+  const runs = chosen.filter(({ number, columns }) => columns && columns.x && !page.hidden.has(number));
+  const { unit, factor } = unitOf(x, runs.map(({ columns }) => columns.x));
+  let curves = runs.map(({ run, number, columns }) => ({
+    ...curveOf(run.label, number, columns.x, columns.value, factor), group: run.group,
+  }));
+  curves = curves.filter((one) => one.ys.some((y) => y !== null));
+  return { unit, curves: page.bands ? banded(curves, rising) : curves };
+}
+
+function banded(curves, rising) {
+  const groups = new Map();
+  for (const one of curves) groups.set(one.group, [...(groups.get(one.group) || []), one]);
+  return [...groups].map(([group, members]) => (members.length > 1
+    ? band(data.groups[group], group, members, rising) : { ...members[0], number: group }));
 }
 
 function metricShown(root) {
   const metric = data.metrics.find((one) => one.name === root.querySelector("[name=metric]").value);
   const x = root.querySelector("[name=x]:checked").value;
-  const runs = visible().filter((run) => run.curves[metric.name] && run.curves[metric.name][x]);
-  const { unit, factor } = unitOf(x, runs, (run) => run.curves[metric.name][x]);
-  let curves = runs.map((run) => {
-    const curve = run.curves[metric.name];
-    return { ...curveOf(run.label, run.number, curve[x], curve.value, factor), group: run.group };
-  });
-  curves = curves.filter((one) => one.ys.some((y) => y !== null));
-  if (root.querySelector("[name=bands]").checked) curves = banded(curves);
-  const empty = page.hidden.size === data.runs.length ? "No run is chosen." : `No run shown has ${metric.label} against ${NAMES[x]}.`;
+  const pick = ({ curves }) => curves[metric.name] && { x: curves[metric.name][x], value: curves[metric.name].value };
+  const { unit, curves } = curvesOf(pick, x, data.rising.includes(metric.name));
+  const none = page.hidden.size === data.runs.length;
   return {
-    x, unit, xName: named(x, unit), yName: metric.label.split(":")[0], percent: metric.percent,
-    log: root.querySelector("[name=log]").checked, stepped: x !== "round", curves, empty,
+    unit, curves, xName: named(x, unit), yName: metric.label.split(":")[0], percent: metric.percent,
+    log: root.querySelector("[name=log]").checked, stepped: x !== "round",
+    empty: none ? "No run is chosen." : `No run shown has ${metric.name} against ${NAMES[x]}.`,
   };
-}
-
-function banded(curves) {
-  const groups = new Map();
-  for (const one of curves) groups.set(one.group, [...(groups.get(one.group) || []), one]);
-  return [...groups.values()].map((members) => (members.length > 1 ? band(members) : members[0]));
 }
 
 function epsilonShown(root) {
-  const runs = visible().filter((run) => run.epsilon);
-  const { unit, factor } = unitOf("time", runs, (run) => run.epsilon.time);
-  const curves = runs.map((run) => curveOf(run.label, run.number, run.epsilon.time, run.epsilon.value, factor));
+  const pick = ({ epsilon }) => epsilon && { x: epsilon.time, value: epsilon.value };
+  const { unit, curves } = curvesOf(pick, "time", false);
   return {
-    x: "time", unit, xName: named("time", unit), yName: "epsilon", percent: false, curves, stepped: true,
+    unit, curves, xName: named("time", unit), yName: "epsilon", percent: false, stepped: true,
     log: root.querySelector("[name=log]").checked, empty: "No run shown has a finite epsilon.",
   };
+}
+
+// What the legend lists: runs, or the groups of runs that differ in the seed only.
+function entries() {
+  if (!page.bands) return data.runs.map((run, number) => ({ label: run.label, number, runs: [number] }));
+  return data.groups.map((label, group) => ({
+    label, number: group, runs: data.runs.map((run, number) => (run.group === group ? number : -1)).filter((n) => n >= 0),
+  }));
 }
 
 function legend(root) {
   const box = root.querySelector(".legend");
   const had = box.contains(document.activeElement) ? document.activeElement.value : null;
-  box.replaceChildren(...data.runs.map((run, number) => {
-    const label = element("label"), input = element("input"), off = page.hidden.has(number);
+  box.replaceChildren(...entries().map(({ label: text, number, runs }) => {
+    const label = element("label"), input = element("input"), off = runs.every((run) => page.hidden.has(run));
     input.type = "checkbox";
     input.checked = !off;
     input.value = String(number);
     input.addEventListener("change", () => {
-      if (input.checked) page.hidden.delete(number); else page.hidden.add(number);
+      for (const run of runs) if (input.checked) page.hidden.delete(run); else page.hidden.add(run);
       update();
     });
-    label.append(input, swatch(number), element("span", run.label, off ? "off" : ""));
+    label.append(input, swatch(number), element("span", runs.length > 1 ? `${text} (${runs.length} seeds)` : text, off ? "off" : ""));
     return label;
   }));
   if (had !== null) box.querySelector(`[value="${Number(had)}"]`).focus();
@@ -87,20 +98,28 @@ function startMetric(root) {
     input.disabled = !any(input.value) || (input.value === "epsilon" && !data.comparable);
     if (input.disabled) input.closest("label").title = "not recorded, infinite, or in different terms";
   }
-  const groups = data.runs.map((run) => run.group);
-  const bands = root.querySelector("[data-bands]");
-  bands.hidden = new Set(groups).size === groups.length;
-  bands.querySelector("input").checked = !bands.hidden;
+  const bands = root.querySelector("[data-bands]"), box = bands.querySelector("input");
+  bands.hidden = data.groups.length === data.runs.length;
+  box.checked = page.bands = !bands.hidden;
+  box.addEventListener("change", () => { page.bands = box.checked; page.hidden.clear(); update(); });
+}
+
+// How far apart the runs' final epsilons are, as a ratio.
+function spread() {
+  const ends = data.runs.map(({ epsilon }) => (epsilon ? epsilon.value.at(-1) : 0)).filter((value) => value > 0);
+  return ends.length ? Math.max(...ends) / Math.min(...ends) : 1;
 }
 
 function start() {
   const kinds = { metric: metricShown, epsilon: epsilonShown };
   for (const root of document.querySelectorAll(".chart")) {
-    root.querySelector(".controls").hidden = false;
+    const shown = kinds[root.dataset.kind], controls = root.querySelector(".controls");
+    controls.hidden = false;
     if (root.dataset.kind === "metric") startMetric(root);
-    const chart = new Chart(root, page);
-    page.charts.push({ root, chart, shown: kinds[root.dataset.kind] });
-    root.querySelector(".controls").addEventListener("change", () => chart.draw(kinds[root.dataset.kind](root)));
+    else root.querySelector("[name=log]").checked = spread() > 100;
+    const chart = new Chart(root);
+    page.charts.push({ root, chart, shown });
+    controls.addEventListener("change", () => chart.draw(shown(root)));
   }
   update();
 }

@@ -1,0 +1,201 @@
+"""Reports in a browser: they show what the run was, respond to the keyboard, and load nothing."""
+
+import os
+import shutil
+
+import numpy as np
+import pytest
+from report_runs import HOSTILE, four
+
+import desim
+from desim.plots.groups import band
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    """A report about four runs."""
+    folder = tmp_path_factory.mktemp("runs")
+    return desim.report(four(folder), folder / "report.html")
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    """A browser; the tests are skipped where there is none, except in CI."""
+    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
+    if found is None:
+        message = "no chromium here: install the browser to test reports in it"
+        if os.environ.get("CI") == "true":
+            pytest.fail(message)
+        pytest.skip(message)
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def opened(chromium):
+    """opened(path): the page, whose `complaints` are all that its console and requests said."""
+    pages = []
+
+    def opened(path, **options):
+        page = chromium.new_page(**options)
+        page.complaints = []
+        page.on("console", lambda said: page.complaints.append(said.text))
+        page.on("pageerror", lambda error: page.complaints.append(str(error)))
+        page.on("request", lambda asked: page.complaints.append(asked.url))
+        page.on("dialog", lambda asked: page.complaints.append(asked.message))
+        page.goto(path.as_uri())
+        page.complaints.remove(path.as_uri())
+        pages.append(page)
+        return page
+
+    yield opened
+    for page in pages:
+        page.close()
+
+
+def test_a_report_shows_its_runs_and_loads_nothing(path, opened):
+    page = opened(path)
+    assert page.locator(".chart canvas").count() == 2
+    assert page.locator("#results tbody tr").count() == 4
+    assert page.complaints == []
+
+
+def test_a_hostile_name_is_only_text(path, opened):
+    page = opened(path)
+    assert page.title().startswith("small, slow, </script>")
+    assert HOSTILE in page.locator("#results").inner_text()
+    assert page.complaints == []
+
+
+def test_the_policy_stops_what_escaping_would_not(path, tmp_path, opened):
+    """The page with a script and a picture smuggled in: both are refused, and that is said."""
+    smuggled = "<script>document.title='owned'</script><img src='https://example.org/x.png'><main"
+    open_page = tmp_path / "smuggled.html"
+    open_page.write_text(path.read_text("utf-8").replace("<main", smuggled), "utf-8")
+    page = opened(open_page)
+    assert page.title() != "owned"
+    refused = [text for text in page.complaints if "Content Security Policy" in text]
+    assert len(refused) == 2
+    without = tmp_path / "open.html"
+    without.write_text(open_page.read_text("utf-8").replace("Content-Security", "X"), "utf-8")
+    assert opened(without).title() == "owned"
+
+
+def table_of(chart):
+    """Heads and cells of what a chart says as a table."""
+    table = chart.locator(".numbers table")
+    heads = table.locator("thead th").all_inner_texts()
+    rows = [row.locator("th, td").all_inner_texts() for row in table.locator("tbody tr").all()]
+    return heads, rows
+
+
+def test_charts_respond_and_say_the_same_as_tables(path, opened):
+    page = opened(path)
+    chart = page.locator(".chart").first
+    chart.locator("summary").click()
+    heads, _ = table_of(chart)
+    assert heads[0] == "virtual time (ms)"
+    assert heads[1:3] == ["small: median and range of 2 seeds", "slow"]
+    chart.get_by_text("rounds", exact=True).click()
+    chart.get_by_text("seeds as a band").click()
+    heads, rows = table_of(chart)
+    assert heads[:3] == ["round", "small, seed 3", "small, seed 4"]
+    assert [row[0] for row in rows][-1] == "6"
+    chart.get_by_role("checkbox", name="slow").uncheck()
+    assert "slow" not in table_of(chart)[0]
+    chart.locator("[name=metric]").select_option("consensus")
+    assert table_of(chart)[1][0][1] == "0"
+    assert page.complaints == []
+
+
+def test_the_keyboard_moves_and_zooms(path, opened):
+    page = opened(path)
+    plot, said = page.locator(".plot").first, page.locator(".readout").first
+    plot.focus()
+    page.keyboard.press("End")
+    assert said.inner_text().startswith("virtual time (ms) ")
+    page.keyboard.press("Home")
+    assert "small: median and range of 2 seeds 3 (3 to 3)" in said.inner_text()
+    page.keyboard.press("+")
+    assert said.inner_text().startswith("From 0 to ")
+    zoomed = page.evaluate("page.charts[0].chart.drawn.scales.x.max")
+    page.keyboard.press("0")
+    assert page.evaluate("page.charts[0].chart.drawn.scales.x.max") == pytest.approx(2 * zoomed)
+    assert "small" in plot.get_attribute("aria-label")
+
+
+def test_hover_tells_the_value_that_holds(path, opened):
+    page = opened(path)
+    over = page.locator(".u-over").first
+    over.scroll_into_view_if_needed()
+    over.hover(position={"x": 5, "y": 50})
+    tip = page.locator(".tip").first
+    assert "small: median and range of 2 seeds" in tip.inner_text()
+    assert "slow" in tip.inner_text()
+
+
+@pytest.mark.parametrize("n", [2, 11])
+def test_a_band_is_that_of_the_figures(path, opened, n):
+    """The script's median and band against those of `desim plot`, which share nothing with it."""
+    rng = np.random.default_rng(n)
+    courses = [
+        (np.concatenate([[0.0], np.sort(rng.random(8))]), rng.random(9).round(6)) for _ in range(n)
+    ]
+    courses[0][1][4] = np.nan
+    at, *expected = band(courses, rising=False)
+    drawn = [
+        {"xs": x.tolist(), "ys": [None if np.isnan(y) else y for y in value], "until": x[-1]}
+        for x, value in courses
+    ]
+    page = opened(path)
+    found = page.evaluate("courses => band('a', 0, courses, false)", drawn)
+    np.testing.assert_allclose(found["xs"], at)
+    for name, values in zip(("low", "ys", "high"), expected, strict=True):
+        shown = [np.nan if y is None else y for y in found[name]]
+        np.testing.assert_allclose(shown, values)
+    wrong = page.evaluate("courses => band('a', 0, courses, true)", drawn)
+    assert wrong["high"] != found["high"] or wrong["ys"] != found["ys"]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_colours_follow_the_system_and_the_switch(path, opened, scheme):
+    page = opened(path, color_scheme=scheme)
+    colour = "getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(colour) == "rgb(255, 255, 255)"
+    assert light == (scheme == "light")
+    page.locator("#theme").select_option("dark" if light else "light")
+    assert (page.evaluate(colour) == "rgb(255, 255, 255)") != light
+
+
+def luminance(colour):
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return float(np.dot(linear, [0.2126, 0.7152, 0.0722]))
+
+
+def contrast(one, other):
+    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_and_lines_stand_out(path, opened, scheme):
+    """WCAG 2.2 AA: 4.5 to 1 for text, 3 to 1 for lines."""
+    page = opened(path, color_scheme=scheme)
+    named = "names => names.map((name) => colour(name))"
+    ground, panel, warned = page.evaluate(named, ["--page", "--panel", "--caution-page"])
+    text, soft, link = page.evaluate(named, ["--text", "--soft", "--link"])
+    lines = page.evaluate(named, [f"--c{n}" for n in range(7)])
+    assert min(contrast(text, one) for one in (ground, panel, warned)) > 4.5
+    assert min(contrast(one, ground) for one in (soft, link)) > 4.5
+    assert min(contrast(one, ground) for one in lines) > 3.0
+    assert contrast(ground, warned) < 3.0  # what fails is seen to fail
+
+
+def test_a_narrow_window_has_no_scroll_bar_of_its_own(path, opened):
+    page = opened(path, viewport={"width": 360, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") == 360
