@@ -232,6 +232,27 @@ def test_bad_arguments_are_told(runs, arguments, said, monkeypatch, capsys):
     assert said in capsys.readouterr().err
 
 
+def test_the_medians_stand_first_and_never_is_a_time(runs):
+    found = readings(runs[:3])
+    strict, lax = (results.time_to_targets(found, [("error", at)])[0] for at in (1e-9, 9.0))
+    assert strict.rows[0] == ["small: median of 2 seeds", *["never"] * 4]
+    assert [row[1] for row in strict.rows[1:]] == ["not reached"] * 3
+    assert lax.rows[0][1:] == ["0 s", "0", "0 B", "0"]
+    assert lax.marked == {0}
+    assert all(strict.numeric[1:])
+
+
+def test_a_study_has_a_report(tmp_path, capsys):
+    grid = {"algorithm.alpha": [0.1, 0.2], "seed": [1, 2]}
+    desim.study({"name": "steps", "base": SCENARIO, "grid": grid}, tmp_path / "study", workers=0)
+    with pytest.raises(SystemExit) as left:
+        main(["report", str(tmp_path / "study")])
+    assert left.value.code == 0
+    text = (tmp_path / "study" / "report.html").read_text("utf-8")
+    assert section(text, "results").count(" done ") == 4
+    assert text.count("median of 2 seeds</th>") >= 2
+
+
 def test_runs_in_memory_and_by_label_have_a_report_too(tmp_path):
     run = desim.run(SCENARIO)
     text = desim.report({"mine": [run, run]}, tmp_path / "new" / "r.html").read_text("utf-8")

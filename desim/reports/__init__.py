@@ -17,9 +17,15 @@ from desim.reports.timing import occupation, traffic, waiting
 if TYPE_CHECKING:
     from desim.runs.run import Run
 
+DETAILS = (
+    "Told about one by one: {} of {} runs, the first of each series of runs that differ in their "
+    "seeds only. The tables and charts above have them all."
+)
+
 __all__ = ["MOST_RUNS", "report"]
 
-MOST_RUNS = 100
+MOST_RUNS = 300
+DETAILED = 24  # runs that are told about one by one; of more, the first of each series
 
 
 def report(
@@ -39,17 +45,21 @@ def report(
     found = readings(runs if isinstance(runs, Sequence | Mapping) else [runs])
     if not 0 < len(found) <= MOST_RUNS:
         raise InputError(f"report: found {len(found)} runs; allowed: 1 to {MOST_RUNS}")
+    first = {one.series: one for one in reversed(found)}
+    some = found if len(found) <= DETAILED else list(first.values())[::-1][:DETAILED]
     wanted = default_targets(found) if targets is None else _known(found, targets)
     parts = {
         "headline": headline(found),
         "charts": chart_data(found),
         "targets": time_to_targets(found, wanted),
-        "runs": [_about(one) for one in found],
-        "privacy": privacy(found),
+        "runs": [_about(one) for one in some],
+        "privacy": privacy(some),
         "terms": epsilon_terms(found),
         "title": _title(found),
-        "differences": differences(found),
-        "manifests": manifests(found),
+        "count": len(found),
+        "details": DETAILS.format(len(some), len(found)) if len(some) < len(found) else "",
+        "differences": differences(some),
+        "manifests": manifests(some),
         "target_rule": RULE if targets is None else "",
     }
     return write(Path(out), {**parts, "cautions": cautions(found)})  # last: it tells of troubles

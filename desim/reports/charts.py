@@ -12,7 +12,7 @@ from desim.reports.reading import Array, Curve, Reading
 from desim.reports.wording import is_share
 
 POINTS = 40_000  # in all curves of a report together: some 2 MB
-MOST, LEAST = 2000, 100  # of one curve
+MOST, LEAST = 2000, 40  # of one curve
 LOGARITHMIC = frozenset({"error", "consensus", "gradient"})
 LABELS = {
     "error": "error: sum over agents of ‖xᵢ - x*‖² / ‖x*‖²",

@@ -1,6 +1,8 @@
 """The tables of what came out: where every run ended, and how long each took to a target."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
@@ -20,10 +22,16 @@ from desim.reports.wording import (
 from desim.studies.statistics import Estimate, median_estimate
 
 Target = tuple[str, float]
+Bar: TypeAlias = Sequence[tuple[str, float]]
 SPENT = ("time", "round", "bytes", "epsilon")
 RULE = (
     "Targets are those at which the scenarios stop; where none does, the strictest that every run "
     "meets and, with several runs, that half of them meet. Spent: until the target first held."
+)
+LISTED = 12  # runs up to which each has a row beside the medians over seeds
+SEEDS = (
+    "Median over runs that differ in nothing but the seed, with its 95 % bootstrap interval (pale: "
+    "to its end); a run that never met the target counts as later than all others."
 )
 TARGETS = 3  # metrics with targets of their own where no scenario states one
 TRIVIAL = frozenset({"consensus", "risk_difference"})  # met by a model that nobody has trained
@@ -132,25 +140,34 @@ def time_to_targets(found: Sequence[Reading], targets: Sequence[Target]) -> list
 def _time_to(found: Sequence[Reading], target: Target) -> Table:
     name, value = target
     spent = [reached(one, target) for one in found]
-    rows = [[one.label, *_cells(row)] for one, row in zip(found, spent, strict=True)]
     longest = max((row["time"] for row in spent if np.isfinite(row["time"])), default=0.0)
-    bars = [[("busy", row["time"] / longest if longest > 0.0 else 0.0)] if
-            np.isfinite(row["time"]) else [] for row in spent]  # fmt: skip
-    seeds = list(_over_seeds(found, spent))
+    seeds = list(_over_seeds(found, spent, longest))
+    alone = [*zip(found, spent, strict=True)]
+    if seeds and len(found) > LISTED:
+        many = Counter(one.series for one in found)
+        alone = [(one, row) for one, row in alone if many[one.series] == 1]
+    rows = [
+        *seeds,
+        *(([one.label, *_cells(row)], _bar(row["time"], longest)) for one, row in alone),
+    ]
     sign = "at least" if name in RISING else "at most"
-    note = (
-        "Median over runs that differ in nothing but the seed, with its 95 % bootstrap interval; "
-        "a run that never met the target counts as infinite." if seeds else ""
-    )  # fmt: skip
     return Table(
         f"{name} {sign} {metric_value(name, value)}",
         ["run", *HEADS],
-        rows + seeds,
-        note,
-        marked=frozenset(range(len(rows), len(rows) + len(seeds))),
-        bars=[*bars, *([] for _ in seeds)],
+        [cells for cells, _ in rows],
+        SEEDS if seeds else "",
+        marked=frozenset(range(len(seeds))),
+        bars=[parts for _, parts in rows],
         bar_head="time",
     )
+
+
+def _bar(time: float, longest: float, latest: float = 0.0) -> Bar:
+    """The time's share of the longest, and pale from there to the latest that it may be."""
+    if not np.isfinite(time) or longest <= 0.0:
+        return []
+    share = time / longest
+    return [("busy", share), ("reach", max(0.0, min(1.0, latest / longest) - share))]
 
 
 def _cells(row: Mapping[str, float]) -> list[str]:
@@ -162,25 +179,29 @@ def _cells(row: Mapping[str, float]) -> list[str]:
     return [*told, number(row["epsilon"])]
 
 
-def _over_seeds(found: Sequence[Reading], spent: Sequence[Mapping[str, float]]) -> list[list[str]]:
-    series: dict[str, list[int]] = {}
-    for place, one in enumerate(found):
-        series.setdefault(one.series, []).append(place)
-    rows = []
-    for name, places in series.items():
-        if len(places) > 1:
-            values = {what: np.array([spent[n][what] for n in places]) for what in SPENT}
-            cells = [_interval(values[what], told) for what, told in zip(SPENT, WORDS, strict=True)]
-            rows.append([f"{name}: median of {len(places)} seeds", *cells])
-    return rows
+def _over_seeds(
+    found: Sequence[Reading], spent: Sequence[Mapping[str, float]], longest: float
+) -> Iterator[tuple[list[str], Bar]]:
+    """Cells and bar of each series of several seeds."""
+    series: dict[str, list[Mapping[str, float]]] = {}
+    for one, row in zip(found, spent, strict=True):
+        series.setdefault(one.series, []).append(row)
+    for name, rows in series.items():
+        if len(rows) > 1:
+            made = [median_estimate(np.array([row[what] for row in rows])) for what in SPENT]
+            cells = [_interval(one, told) for one, told in zip(made, WORDS, strict=True)]
+            bar = _bar(made[0].value, longest, made[0].high)
+            yield [f"{name}: median of {len(rows)} seeds", *cells], bar
 
 
-WORDS = (seconds, number, size, number)
+WORDS: tuple[Callable[[float], str], ...] = (seconds, number, size, number)
 
 
-def _interval(values: np.ndarray, told: object) -> str:
-    if np.isnan(values).any():
+def _interval(made: Estimate, told: Callable[[float], str]) -> str:
+    """A median with its interval, where that is more than a point; a time without end is never."""
+    if np.isnan(made.value) or np.isnan([made.low, made.high]).any():
         return NOTHING
-    made: Estimate = median_estimate(values)
-    assert callable(told)
-    return f"{told(made.value)} ({told(made.low)} to {told(made.high)})"
+    value, low, high = (
+        "never" if np.isinf(one) else told(one) for one in (made.value, made.low, made.high)
+    )
+    return value if low == high else f"{value} ({low} to {high})"

@@ -9,7 +9,9 @@ from desim.errors import InputError, refusal
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(help="Directories of runs.", metavar="RUN...")],
+    runs: Annotated[
+        list[Path], typer.Argument(help="Directories of runs, or of studies.", metavar="RUN...")
+    ],
     out: Annotated[
         Path | None,
         typer.Option("-o", "--out", metavar="FILE", help="Default: report.html in the first RUN."),
@@ -21,10 +23,10 @@ def report(
 ) -> None:
     """Write one HTML file about runs: charts, times, privacy and settings, with nothing to load."""
     import desim
+    from desim.cli.commands.plot import opened_runs
 
     targets = dict(map(parsed, target)) if target else None
-    opened = [desim.open(folder) for folder in runs]
-    typer.echo(desim.report(opened, out or runs[0] / "report.html", targets))
+    typer.echo(desim.report(opened_runs(runs), out or runs[0] / "report.html", targets))
 
 
 def parsed(text: str) -> tuple[str, float]:
