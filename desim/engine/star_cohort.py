@@ -12,6 +12,7 @@ from desim.engine.requests import Array
 from desim.engine.waits import Waits
 from desim.engine.world import Exhausted, World
 from desim.kernels.clients import BEGIN, DUE, FINISH, LOGGED, ROUND, SENT, call, post, settle_due
+from desim.kernels.together import memory_for_draws
 from desim.memory import Tree, recall
 
 
@@ -25,7 +26,8 @@ class CohortStation:
         self.world = world
         self.now = 0.0
         self.defer = settings.policy.interrupts
-        self.devices = tuple(settings.speeds), tuple(settings.downlinks), tuple(settings.uplinks)
+        speeds, down, up = settings.speeds, settings.downlinks, settings.uplinks
+        self.devices = tuple(speeds), tuple(down), tuple(up), memory_for_draws()
         self.rows_per_call = 4 + settings.uplinks.rows + settings.downlinks.rows
 
     def call(self, hub: Hub, who: Int, bits: int, reply_bits: int, work: Array) -> None:

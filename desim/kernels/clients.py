@@ -5,9 +5,10 @@ from typing import NamedTuple
 import numpy as np
 
 from desim.jit import inline, lean_inline, lean_kernel
-from desim.kernels.network import Links, transmit
+from desim.kernels.network import DELIVER, SEND, Links, transmit
 from desim.kernels.record import UPLINK, Kind, Rows, write
 from desim.kernels.speed import Speeds, seconds_for
+from desim.kernels.together import DOWN, PACE, TOGETHER, UP, draw_calls, lawful, plain
 
 ACTIVATE, COMPUTE, ABORT, RELEASE = (
     int(k) for k in (Kind.ACTIVATE, Kind.COMPUTE, Kind.ABORT, Kind.RELEASE)
@@ -91,10 +92,25 @@ def charge(
 
 
 @lean_inline
-def settle(calls, i, cut, uplinks, rows, charges):
+def carry(links, e, time, round_, exchange, bits, release, side, jitter, rows):
+    """As `transmit`, logged; jitter: what the only attempt draws, nan where it is not known yet."""
+    if jitter != jitter:
+        return transmit(links, e, time, round_, exchange, bits, release, side, True, rows)
+    source, target, size = links.ends[0, e], links.ends[1, e], (bits + 7) // 8
+    wire = bits / links.wires[1, e]
+    delay = links.wires[0, e] * jitter + wire
+    arrival = time + delay
+    write(rows, SEND, side, source, target, round_, size, release, time, wire, 0)
+    write(rows, DELIVER, side, target, source, round_, size, release, arrival, delay, 0)
+    return arrival
+
+
+@lean_inline
+def settle(calls, i, cut, uplinks, jitter, rows, charges):
     """Write what became of agent i's call, interrupted at `cut` s if it still computed then.
 
-    Return when its reply arrives, s; inf if it never does.
+    jitter: of its reply, nan where it is not known yet. Return when the reply arrives, s; inf if it
+    never does.
     """
     whole, real = calls.whole, calls.real
     if whole[LOGGED, i]:
@@ -113,7 +129,7 @@ def settle(calls, i, cut, uplinks, rows, charges):
     release = release_id(whole.shape[1], i, round_, exchange)
     write(rows, RELEASE, UPLINK, i, -1, round_, 0, release, finish, 0.0, 0.0)
     bits = whole[BITS, i]
-    arrival = transmit(uplinks, i, finish, round_, exchange, bits, release, UPLINK, True, rows)
+    arrival = carry(uplinks, i, finish, round_, exchange, bits, release, UPLINK, jitter, rows)
     delivered = 1 if arrival < np.inf else 0
     mechanism, seen_by = whole[MECHANISM, i], whole[SEEN_BY, i]
     sensitivity, scale, sampling = real[SENSITIVITY, i], real[SCALE, i], real[SAMPLING, i]
@@ -125,42 +141,66 @@ def settle(calls, i, cut, uplinks, rows, charges):
 
 
 @lean_inline
+def noted(calls, i, round_, exchange, reply_bits, terms):
+    """Note what agent i has been asked for, the call having arrived."""
+    (mechanism, seen_by, amounts), whole, real = terms, calls.whole, calls.real
+    whole[LOGGED, i] = 0
+    whole[ROUND, i], whole[EXCHANGE, i], whole[BITS, i] = round_, exchange, reply_bits
+    whole[MECHANISM, i], whole[SEEN_BY, i] = mechanism, seen_by
+    real[SENSITIVITY, i], real[SCALE, i] = amounts[0, i], amounts[1, i]
+    real[SAMPLING, i] = amounts[2, i]
+
+
+@lean_inline
+def compute(i, begin, seconds, jitter, defer, up, calls, rows, charges):
+    """Agent i computes from `begin` s on, for so many s, and replies; see `call`."""
+    real, whole = calls.real, calls.whole
+    real[BEGIN, i], real[FINISH, i] = begin, begin + seconds
+    if not defer:
+        real[DUE, i] = settle(calls, i, np.inf, up, jitter, rows, charges)
+    elif real[FINISH, i] < np.inf:
+        real[DUE, i] = transmit(
+            up, i, real[FINISH, i], whole[ROUND, i], whole[EXCHANGE, i], whole[BITS, i], -1,
+            UPLINK, False, rows,
+        )  # fmt: skip
+
+
+@lean_inline
 def call(who, now, round_, exchange, bits, reply_bits, work, defer, terms, devices, book):
     """The coordinator calls agents who (n,) at `now` s with `bits`; fills calls and the log.
 
     work (agents,): per-example gradient evaluations; terms (mechanism, seen by, (3, agents)).
     defer: a later call interrupts this one, so its rows wait until what became of it is known.
     Calls to one agent are taken in the order in which they were sent, as in a TCP stream. devices
-    (Speeds, Links down, Links up) and book (Calls, Rows, Charges) come as plain tuples.
+    (Speeds, Links down, Links up, memory of `draw_calls`) and book (Calls, Rows, Charges) come as
+    plain tuples.
     """
-    mechanism, seen_by, amounts = terms
-    speeds, downlinks, uplinks = Speeds(*devices[0]), Links(*devices[1]), Links(*devices[2])
+    speeds, down, up = Speeds(*devices[0]), Links(*devices[1]), Links(*devices[2])
     calls, rows, charges = Calls(*book[0]), Rows(*book[1]), Charges(*book[2])
-    whole, real = calls.whole, calls.real
+    whole, real, drawn = calls.whole, calls.real, devices[3][0]
+    early = not defer and plain(down) and plain(up) and lawful(speeds)
+    there = back = np.nan
     for r in range(who.shape[0]):  # all of one kind in a row: almost the order of the log
         write(rows, ACTIVATE, 0, who[r], -1, round_, 0, -1, now, 0.0, 0.0)
     for r in range(who.shape[0]):
-        i = who[r]
-        begin = transmit(downlinks, i, now, round_, exchange, bits, -1, 0, True, rows)
+        i, place = who[r], r % TOGETHER
+        if early and place == 0:
+            some = who[r : min(r + TOGETHER, who.shape[0])]
+            draw_calls(speeds, down, up, some, round_, exchange, devices[3])
+        if early:
+            there, back = drawn[DOWN, place], drawn[UP, place]
+        begin = carry(down, i, now, round_, exchange, bits, -1, 0, there, rows)
         whole[PENDING, i], whole[CALLED, i] = 1, round_
         real[SENT, i], real[DUE, i] = now, np.inf
-        if begin == np.inf:
-            continue
-        begin = max(begin, real[BEGIN, i])
-        settle(calls, i, begin, uplinks, rows, charges)
-        whole[LOGGED, i] = 0
-        whole[ROUND, i], whole[EXCHANGE, i], whole[BITS, i] = round_, exchange, reply_bits
-        whole[MECHANISM, i], whole[SEEN_BY, i] = mechanism, seen_by
-        real[SENSITIVITY, i], real[SCALE, i] = amounts[0, i], amounts[1, i]
-        real[SAMPLING, i] = amounts[2, i]
-        finish = begin + seconds_for(speeds, i, round_, begin, work[i])
-        real[BEGIN, i], real[FINISH, i] = begin, finish
-        if not defer:
-            real[DUE, i] = settle(calls, i, np.inf, uplinks, rows, charges)
-        elif finish < np.inf:
-            real[DUE, i] = transmit(
-                uplinks, i, finish, round_, exchange, reply_bits, -1, UPLINK, False, rows
-            )
+        if begin < np.inf:
+            begin = max(begin, real[BEGIN, i])
+            settle(calls, i, begin, up, np.nan, rows, charges)
+            noted(calls, i, round_, exchange, reply_bits, terms)
+            if early:
+                seconds = work[i] / drawn[PACE, place]
+            else:
+                seconds = seconds_for(speeds, i, round_, begin, work[i])
+            compute(i, begin, seconds, back, defer, up, calls, rows, charges)
 
 
 @lean_kernel
@@ -184,4 +224,4 @@ def settle_due(until, devices, book):
     calls, rows, charges = Calls(*book[0]), Rows(*book[1]), Charges(*book[2])
     for i in range(calls.real.shape[1]):
         if calls.real[FINISH, i] <= until:
-            settle(calls, i, np.inf, uplinks, rows, charges)
+            settle(calls, i, np.inf, uplinks, np.nan, rows, charges)

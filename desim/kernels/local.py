@@ -8,7 +8,7 @@ has q = 1/rho and v = 2y - z_i; methods that correct the drift of plain local st
 import numpy as np
 from numba import prange
 
-from desim.jit import kernel, lean_inline, parallel_kernel, threads, use_parallel
+from desim.jit import kernel, lean_inline, lean_kernel, parallel_kernel, threads, use_parallel
 from desim.kernels.batches import WHOLE, batch_scale, column, plain
 from desim.kernels.gradients import (
     Block,
@@ -89,7 +89,7 @@ def train_rows(low, high, who, v, shift, round, epochs, seed, flat_plan, flat_da
         _train(r, who, v, shift, round, epochs, seed, plan, data, memory, out)
 
 
-@lean_inline
+@lean_kernel
 def train_in(memory, who, v, shift, round, epochs, seed, flat_plan, flat_data, out):
     """All rows of `train_rows` in memory from `memory_for` all of these agents, or more."""
     plan, data = Plan(*flat_plan), Data(*flat_data)

@@ -7,13 +7,25 @@ call and a reply are the verbs of `rules`.
 import numpy as np
 
 from desim.jit import kernel, lean_inline, lean_kernel
+from desim.kernels.ahead import ask_for_rows
 from desim.kernels.clients import CALLED, Calls, Charges, call, settle_due
-from desim.kernels.desk import BUFFER, NOW_ROUND, Desk, accepted, closing, collected, invited, sent
+from desim.kernels.desk import (
+    BUFFER,
+    HEAPED,
+    NOW_ROUND,
+    Desk,
+    accepted,
+    closing,
+    collected,
+    invited,
+    sent,
+)
 from desim.kernels.local import train_in, train_shared
 from desim.kernels.record import Rows
 from desim.kernels.rules import begin, conclude, finish, take
 
 BLOCK, ROOM, OVER, STUCK, CLOSED, LOOK = range(6)  # why `advance` came back
+FEW = 4  # replies whose handling is compiled into the round
 
 
 @lean_inline
@@ -37,6 +49,18 @@ def absorbed(rule, low, high, state, centre, desk_):
         for j in range(state[0].shape[1]):
             total += state[0][i, j]
     return total
+
+
+@lean_kernel
+def prepared_apart(rule, low, high, state, calls, desk):
+    """As `prepared`, compiled by itself: better loops, for more agents than such a call costs."""
+    prepared(rule, low, high, state, calls, desk)
+
+
+@lean_kernel
+def absorbed_apart(rule, low, high, state, centre, desk):
+    """As `absorbed`, compiled by itself."""
+    return absorbed(rule, low, high, state, centre, desk)
 
 
 @lean_inline
@@ -116,12 +140,20 @@ def advance(rule, span, policy, drawn, calling, training, state, centre, desk, b
         total = 0.0
         for low in range(0, n, rounds.shape[0]):
             m = min(n - low, rounds.shape[0])
-            prepared(rule, low, low + m, state, book[0], desk)
+            if m > FEW:
+                prepared_apart(rule, low, low + m, state, book[0], desk)
+            else:
+                prepared(rule, low, low + m, state, book[0], desk)
+            if policy[0] == BUFFER and desk[0][HEAPED]:
+                ask_for_rows(desk[5][0], data)
             train_in(
                 memory, who[low : low + m], aim[:m], aim[:0], rounds[:m], epochs[:m], seed, plan,
                 data, start[:m],
             )  # fmt: skip
-            total += absorbed(rule, low, low + m, state, centre, desk)
+            if m > FEW:
+                total += absorbed_apart(rule, low, low + m, state, centre, desk)
+            else:
+                total += absorbed(rule, low, low + m, state, centre, desk)
         if not ended(rule, n, k, total, state, centre, desk, seen):
             return LOOK, k + 1
     return BLOCK, span[2]
@@ -139,12 +171,12 @@ def advance_shared(rule, span, policy, drawn, calling, training, state, centre, 
         total = 0.0
         for low in range(0, n, rounds.shape[0]):
             m = min(n - low, rounds.shape[0])
-            prepared(rule, low, low + m, state, book[0], desk)
+            prepared_apart(rule, low, low + m, state, book[0], desk)
             train_shared(
                 teams, who[low : low + m], aim[:m], aim[:0], rounds[:m], epochs[:m], seed, plan,
                 data, start[:m],
             )  # fmt: skip
-            total += absorbed(rule, low, low + m, state, centre, desk)
+            total += absorbed_apart(rule, low, low + m, state, centre, desk)
         if not ended(rule, n, k, total, state, centre, desk, seen):
             return LOOK, k + 1
     return BLOCK, span[2]

@@ -1,0 +1,79 @@
+"""Draws of many agents in loops that vectorise; each has the bits that it has alone."""
+
+import numpy as np
+
+from desim.distributions import CONSTANT, LOGNORMAL, UNIFORM, sample
+from desim.elementary import exp_
+from desim.jit import lean_inline
+from desim.kernels.network import ATTEMPTS, LINK
+from desim.kernels.speed import OVER_TIME, SPEED
+from desim.keys import address, counter, normal, uniform
+
+TOGETHER = 256  # agents whose draws are made at once
+DOWN, UP, PACE = range(3)  # rows of what `draw_calls` fills
+
+
+@lean_inline
+def samples_into(law, seed, keys, c0, out):
+    """Fill out (n,) with draw 0 of law (kind, a, b) at each address (seed, keys[r], c0)."""
+    kind, a, b = law
+    if kind == CONSTANT:
+        for r in range(out.shape[0]):
+            out[r] = a
+    elif kind == LOGNORMAL:
+        for r in range(out.shape[0]):
+            out[r] = a * exp_(b * normal(seed, keys[r], c0, 0))
+    elif kind == UNIFORM:
+        for r in range(out.shape[0]):
+            out[r] = a + (b - a) * uniform(seed, keys[r], c0, 0)
+    else:
+        for r in range(out.shape[0]):
+            out[r] = sample(kind, a, b, seed, keys[r], c0, 0)
+
+
+@lean_inline
+def jitters_into(links, edges, round_, exchange, keys, out):
+    """Fill out (n,) with the jitter of the first attempt on links edges (n,)."""
+    for r in range(out.shape[0]):
+        keys[r] = address(LINK, links.ends[0, edges[r]], links.ends[1, edges[r]])
+    samples_into(links.jitter, links.seed, keys, counter(round_, exchange * ATTEMPTS), out)
+
+
+@lean_inline
+def speeds_drawn(speeds, who, round_, keys, out):
+    """Fill out (n,) with the speeds 1/s of agents who (n,), which a law gives."""
+    for r in range(out.shape[0]):
+        keys[r] = address(SPEED, who[r], -1)
+    c0 = counter(round_ if speeds.redraw else 0, 0)
+    samples_into(speeds.law, speeds.seed, keys, c0, out)
+    for r in range(out.shape[0]):
+        drawn = 1.0 / out[r] if speeds.inverse else out[r]
+        out[r] = drawn / speeds.devices[0, who[r]]
+
+
+@lean_inline
+def draw_calls(speeds, down, up, who, round_, exchange, memory):
+    """Fill drawn (3, n or more) with what calls to agents who (n,) draw; memory (drawn, keys)."""
+    drawn, keys, n = memory[0], memory[1], who.shape[0]
+    jitters_into(down, who, round_, exchange, keys[:n], drawn[DOWN, :n])
+    jitters_into(up, who, round_, exchange, keys[:n], drawn[UP, :n])
+    speeds_drawn(speeds, who, round_, keys[:n], drawn[PACE, :n])
+
+
+def memory_for_draws():
+    """The memory of `draw_calls`."""
+    return np.empty((3, TOGETHER)), np.empty(TOGETHER, np.uint64)
+
+
+@lean_inline
+def plain(links):
+    """As `Links.plain`: every first attempt gets through, at a rate that holds."""
+    safe = links.loss[0] == 0.0 and links.loss[1] == 0.0 and links.receivers.starts.shape[0] == 0
+    return safe and not links.once and links.plays.shape[1] == 0
+
+
+@lean_inline
+def lawful(speeds):
+    """Whether speeds come from a law and stay the same during a computation."""
+    constant = speeds.order != OVER_TIME and speeds.spells[0] == 1.0
+    return constant and speeds.measured.shape[1] == 0
