@@ -43,6 +43,10 @@ def test_utilisation_is_a_share_of_the_time(tmp_path):
     np.testing.assert_allclose(widths, [0, 20, 40, 60, 100, 80, 60, 40])
     many = utilisation(Logged(utilisation=busy(100)), out=tmp_path / "b.png")
     assert many.get_xlabel() == "agents, the busiest first"
+    crowd = utilisation(Logged(utilisation=busy(5000)), out=tmp_path / "c.svg")
+    assert (tmp_path / "c.svg").stat().st_size < 200_000
+    first = crowd.collections[0].get_paths()[0].get_extents()
+    np.testing.assert_allclose([first.x1, first.y1], [5000, 80])
     with pytest.raises(InputError, match="no virtual time has passed in run one"):
         utilisation(Logged(utilisation=busy(0)))
 

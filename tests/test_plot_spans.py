@@ -7,7 +7,7 @@ from mutant import mutant
 
 import desim
 from desim.errors import InputError
-from desim.plots import spans, timeline
+from desim.plots import lanes, spans, timeline
 from desim.plots.lanes import BUSY, LANES
 
 ROWS = [  # time, kind, agent, peer, round, seconds
@@ -112,6 +112,14 @@ def test_many_agents_are_counted(tmp_path):
     axes = timeline(Story(crowd[crowd["agent"] >= 0], 8.0), out=tmp_path / "a.png")
     assert axes.get_ylabel() == "agents"
     assert axes.get_ylim() == (0.0, 2 * LANES)
+
+
+def test_a_long_window_of_few_agents_is_counted_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(lanes, "MOST", 5)  # six spans
+    axes = timeline(Story(EVENTS, 8.0), rounds=(1, 2), out=tmp_path / "a.svg")
+    assert axes.get_ylabel() == "agents"
+    alone = timeline(Story(EVENTS, 8.0), rounds=(1, 2), agents=[0], out=tmp_path / "b.svg")
+    assert alone.get_ylabel() == "agent"
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from desim.plots.course import Played
 Array = NDArray[np.float64]
 TAIL = 0.1  # of the seeds, left out on either side of a band
 WHOLE = 10  # seeds up to which a band holds them all
-POINTS = 600
+POINTS = 400
 
 
 @dataclass(frozen=True)

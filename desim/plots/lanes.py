@@ -21,6 +21,7 @@ from desim.plots.style import STATES, drawing, patches, spelled_time, unit_of
 Array = NDArray[np.float64]
 LANES = 24
 BUSY = 24  # computations in a lane of the window that is shown if none is named
+MOST = 8000  # spans in all lanes together
 BINS = 240
 HALF = 0.36  # of a lane's height
 STRIP = 0.14  # where messages are, at the lane's foot
@@ -35,9 +36,10 @@ def timeline(
     """Draw what agents did, in virtual time, and return the axes.
 
     rounds: first and last, default as many as can be read; agents: which, default all; out: a file.
-    Of more than LANES agents their number in each state is drawn, averaged over 1/240 of the time
-    shown; then all rounds are, if none are named. InputError where the log left computations or
-    messages out, or for rounds or agents that the run has not.
+    Of more than LANES agents, or MOST spans in a window that was asked for, their number in each
+    state is drawn, averaged over 1/240 of the time shown, which is all if no rounds are named.
+    InputError where the log left computations or messages out, or for rounds or agents that the
+    run has not.
     """
     run.require("timeline", "compute", "deliver")
     events = run.store.table("events", list(COLUMNS))
@@ -47,7 +49,10 @@ def timeline(
     who = _agents(events, agents)
     lanes = len(who) <= LANES
     window = _window(events, rounds, len(who) if lanes else None, end)
-    states = {state: some.within(*window) for state, some in spans(events, end).items()}
+    found = {state: _only(some, [-1, *who]) for state, some in spans(events, end).items()}
+    states = {state: some.within(*window) for state, some in found.items()}
+    states["message on its way"] = united([states["message on its way"]])
+    lanes = lanes and sum(len(some.begin) for some in states.values()) <= MOST
     unit, factor = unit_of("time", window[1])
     height = 1.15 + 0.17 * (len(who) + 1) if lanes else 3.1
     with drawing(out, (6.4 if lanes else 5.0, height)) as axes:
@@ -140,7 +145,7 @@ def _draw_crowd(
 ) -> None:  # fmt: skip
     """How many are in each state: one that computes counts as computing, whatever it sends."""
     edges = np.linspace(*window, BINS + 1)
-    some = {state: _only(one, who) for state, one in states.items()}
+    some = {state: _only(one, who) for state, one in states.items()}  # not the coordinator
     gone = events.loc[(events["kind"] == "retire") & events["agent"].isin(who), "time"]
     left = gone.to_numpy(float)
     out = Spans(np.arange(len(left)), left, np.full(len(left), window[1])).within(*window)

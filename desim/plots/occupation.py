@@ -16,6 +16,7 @@ from desim.plots.style import COLOURS, DASHES, STATES, drawing, legend, look, pa
 
 Ints = NDArray[Any]
 BARS = 80
+RANKS = 400  # bars of agents without names
 NAMED = 40  # agents up to which each has a bar with its name
 PARTS = {"computing": "computes", "aborted": "interrupted", "idle": "waits", "away": "away"}
 
@@ -23,7 +24,8 @@ PARTS = {"computing": "computes", "aborted": "interrupted", "idle": "waits", "aw
 def utilisation(run: Logged, out: str | Path | None = None) -> Axes:
     """Draw what share of the run's time each agent computed, waited and was away; return the axes.
 
-    More than NAMED agents are sorted, the busiest first. Computations that were interrupted are
+    More than NAMED agents are sorted, the busiest first, and of
+    more than RANKS neighbours in that order are averaged. Computations that were interrupted are
     apart. out: a file. InputError where the log left computations or messages out.
     """
     table = run.utilisation()
@@ -35,6 +37,7 @@ def utilisation(run: Logged, out: str | Path | None = None) -> Axes:
     named = n <= NAMED
     if not named:
         share = share[np.argsort(-share[:, 0], kind="stable")]
+        share = np.array([part.mean(axis=0) for part in np.array_split(share, min(n, RANKS))])
     seen = [number for number in range(len(PARTS)) if share[:, number].any()]
     states = list(PARTS.values())
     ends = np.cumsum(share, axis=1)
@@ -44,7 +47,7 @@ def utilisation(run: Logged, out: str | Path | None = None) -> Axes:
             if named:
                 axes.barh(np.arange(n), share[:, number], 0.72, left=low, color=colour)
             else:
-                rank = np.arange(n + 1)
+                rank = np.linspace(0.0, n, len(share) + 1)
                 low, high = np.append(low, low[-1]), np.append(ends[:, number], ends[-1, number])
                 axes.fill_between(rank, low, high, step="post", color=colour, linewidth=0)
         _dress(axes, n, named)

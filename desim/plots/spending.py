@@ -7,7 +7,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from desim.plots.course import Logged, terms, thinned
+from desim.plots.course import Logged, terms
 from desim.plots.style import COLOURS, INK, drawing, legend, unit_of
 
 Array = NDArray[np.float64]
@@ -74,11 +74,13 @@ def _draw_agents(axes: Axes, curves: dict[int, tuple[Array, Array]], factor: flo
     most = max(curves, key=lambda agent: curves[agent][1][-1])
     alone = len(curves) == 1
     for agent, (time, value) in curves.items():
-        where, height = thinned(time, value)
+        if len(time) > POINTS:
+            at = np.linspace(0.0, time[-1], POINTS)
+            time, value = at, _held(time, value, at)
         named = agent == most
         label = f"agent {agent}" if alone else f"agent {agent}, who spends most" if named else None
         axes.step(
-            where * factor, height, where="post", label=label, zorder=3 if named else 2,
+            time * factor, value, where="post", label=label, zorder=3 if named else 2,
             color=COLOURS[1] if named else COLOURS[0], linewidth=1.5 if named else 0.8,
             alpha=1.0 if named else 0.6,
         )  # fmt: skip
