@@ -1,5 +1,7 @@
 """The scalar losses: everything that depends on one example only through u = a.x.
 
+A plug-in's loss has the code OWN, and where others have a knee the handle of its functions.
+
 Kernels import the compiled `value`, `slope` and their clipped forms; `Loss` is what the rest of
 desim knows about one. With r = u - b: squared r^2, absolute |r|, huber r^2 up to a knee and then
 linear, hinge max(0, 1 - b u) and logistic log(1 + exp(-b u)), the last two with b in {-1, 1}.
@@ -13,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.elementary import exp_, log_
-from desim.jit import inline, kernel
+from desim.foreign import BEND, SLOPE, VALUE, call
+from desim.jit import inline, kernel, lean_inline
 
 Array = NDArray[np.float64]
 
@@ -22,6 +25,7 @@ ABSOLUTE = 1
 HUBER = 2
 HINGE = 3
 LOGISTIC = 4
+OWN = 5
 
 CODES = {
     "squared": SQUARED,
@@ -42,6 +46,8 @@ def _log1p(e: float) -> float:
 @inline
 def value(code: int, u: float, b: float, knee: float) -> float:
     """The loss of one example at u = a.x."""
+    if code == OWN:
+        return call(VALUE, knee, u, b)
     if code == SQUARED:
         return (u - b) * (u - b)
     if code == ABSOLUTE:
@@ -57,7 +63,10 @@ def value(code: int, u: float, b: float, knee: float) -> float:
 
 @inline
 def slope(code: int, u: float, b: float, knee: float) -> float:
-    """The derivative of `value` in u; at a kink the subgradient nearest zero, so sign(0) = 0."""
+    """The derivative of `value` in u; at a kink the subgradient nearest zero, so sign(0) = 0.
+
+    Not for OWN: see `own_slopes`, which keeps calls out of the loops of all others.
+    """
     if code == SQUARED:
         return 2.0 * (u - b)
     if code == ABSOLUTE:
@@ -73,7 +82,39 @@ def slope(code: int, u: float, b: float, knee: float) -> float:
 @inline
 def clipped_slope(code: int, u: float, b: float, knee: float, c: float) -> float:
     """`slope` clipped to [-c, c]: with c = C / ||a|| the example's gradient has norm at most C."""
+    if code == OWN:
+        return max(-c, min(c, call(SLOPE, knee, u, b)))
     return max(-c, min(c, slope(code, u, b, knee)))
+
+
+@lean_inline
+def own_slopes(handle: float, b: Array, u: Array) -> None:
+    """Replace u[h] (rows,) by the slope of a plug-in's loss there."""
+    for h in range(b.size):
+        u[h] = call(SLOPE, handle, u[h], b[h])
+
+
+@inline
+def _own_clipped_value(handle: float, u: float, b: float, c: float) -> float:
+    """`clipped_value` of a plug-in's loss: straight on from where its slope is c, by bisection."""
+    s = call(SLOPE, handle, u, b)
+    if not abs(s) > c:
+        return call(VALUE, handle, u, b)
+    side = 1.0 if s > 0.0 else -1.0
+    near, step = u, 1.0
+    far = u - side
+    while side * call(SLOPE, handle, far, b) > c and step < 1e300:
+        step *= 2.0
+        far = u - side * step
+    for _ in range(2000):
+        middle = near + 0.5 * (far - near)
+        if middle == near or middle == far:
+            break
+        if side * call(SLOPE, handle, middle, b) > c:
+            near = middle
+        else:
+            far = middle
+    return call(VALUE, handle, far, b) + side * c * (u - far)
 
 
 @inline
@@ -84,6 +125,8 @@ def clipped_value(code: int, u: float, b: float, knee: float, c: float) -> float
     squared is Huber with knee c/2 (notably not least squares), clipped logistic goes on linearly
     below the margin log((1 - c)/c), and clipped absolute and hinge are scaled by min(1, c).
     """
+    if code == OWN:
+        return _own_clipped_value(knee, u, b, c)
     if code == SQUARED or code == HUBER:
         bend = 0.5 * c if code == SQUARED else min(knee, 0.5 * c)
         return value(HUBER, u, b, bend)
@@ -114,6 +157,8 @@ def clipped_bend(code: int, u: float, b: float, knee: float, c: float) -> float:
         return 2.0 if abs(u - b) <= bend else 0.0
     if code == ABSOLUTE or code == HINGE:
         return 0.0
+    if code == OWN:
+        return 0.0 if abs(call(SLOPE, knee, u, b)) > c else call(BEND, knee, u, b)
     e = exp_(-abs(u))
     if abs(slope(LOGISTIC, u, b, knee)) > c:
         return 0.0

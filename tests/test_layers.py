@@ -12,8 +12,8 @@ PACKAGE = Path(__file__).resolve().parents[1] / "desim"
 LAYERS = [
     # keys draw with elementary's log
     "errors memory columns amounts tabulated later cache compiling npz units fields keys jit"
-    " distributions elementary",
-    "losses layers regularizers",
+    " distributions elementary foreign",
+    "losses plugged layers regularizers",
     "kernels",
     "problem data fairness optimum privacy network compute participation policy",
     "log timing",

@@ -40,9 +40,11 @@ def algorithms() -> Entries:
 
 def losses() -> Entries:
     """Losses of one row a with label b."""
+    from desim.scenario import registry
     from desim.scenario.problem_section import Loss
 
-    return _alternatives(Loss)
+    own = registry.losses()
+    return [*_alternatives(Loss), *((name, own[name].summary) for name in own)]
 
 
 def regularizers() -> Entries:

@@ -7,6 +7,7 @@ is amiss the run is played again from its start, which gives the same.
 
 import contextlib
 import hashlib
+import inspect
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -28,7 +29,9 @@ OF = ("scenario_sha256", "problem_sha256", "engine", "versions")  # of the manif
 def identity(head: Mapping[str, Any], scenario: Scenario) -> dict[str, Any]:
     """What a checkpoint and the run that it serves must have in common."""
     code = hashlib.sha256()
-    for path in [*sorted(PACKAGE.rglob("*.py")), *map(Path, scenario.plugins)]:
+    method = inspect.getsourcefile(scenario.algorithm.method)  # perhaps of an installed plug-in
+    plugged = [*map(Path, scenario.plugins), *([Path(method)] if method else [])]
+    for path in [*sorted(PACKAGE.rglob("*.py")), *plugged]:
         code.update(path.read_bytes())
     return {"format": FORMAT, "code_sha256": code.hexdigest()} | {key: head[key] for key in OF}
 

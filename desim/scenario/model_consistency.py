@@ -54,9 +54,15 @@ def _automatic(step: object) -> bool:
 def optimum_exists(problem: Problem, observe: Observe) -> Found:
     """The metric error measures from the optimum: there has to be one, and that of what runs."""
     here, loss = ("observe", "metrics"), problem.loss
-    if "error" not in observe.metrics or not loss.layered:
+    if "error" not in observe.metrics:
         return
     allowed = "allowed: loss, accuracy, consensus, gradient"
+    if loss.own is not None and (problem.clip is not None or not loss.smooth):
+        why = "has kinks" if problem.clip is None else "is clipped"
+        text = f"found error with a plug-in's loss that {why}, for which desim has no optimum"
+        yield here, f"{text}; {allowed}"
+    if not loss.layered:
+        return
     if loss.kind == "mlp":
         text = "found error with loss mlp, which has no unique optimum"
         yield here, f"{text}; {allowed}"

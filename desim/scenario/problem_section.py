@@ -18,7 +18,9 @@ from desim.fields import Count, Form, NonNegative, Positive, Several, Strict, Te
 from desim.fields.choices import OrElse
 from desim.fields.numbers import finite
 from desim.layers import MOST_CLASSES, LayeredLoss
+from desim.plugged import ScalarLoss, plugged
 from desim.regularizers import Regularizer
+from desim.scenario import registry
 from desim.scenario.data_section import DataSection, Npz
 
 TABLES = ("sklearn", "openml", "csv", "parquet", "mnist-idx", "mnist-npz")
@@ -62,7 +64,7 @@ class Mlp(Softmax):
 
 
 class Loss(Form):
-    """The loss of one row a with label b, and r = a.x - b."""
+    """The loss of one row a with label b, and r = a.x - b; also the name of a plug-in's loss."""
 
     words = ("logistic", "squared", "absolute", "huber", "hinge", "softmax")
 
@@ -73,10 +75,26 @@ class Loss(Form):
     mlp: Mlp | None = None
     """cross-entropy of a network with one hidden layer"""
 
+    @classmethod
+    def _word(cls, data: str) -> Mapping[str, Any]:
+        own = registry.losses()
+        if data in own:
+            return {"(word)": data}
+        if own and data not in (*cls.words, *cls.alternatives()):
+            allowed = f"{cls.allowed()}, {', '.join(own)}"
+            raise ValueError(refusal(data, allowed, (*cls.words, *cls.alternatives(), *own)))
+        return super()._word(data)
+
     @property
     def kind(self) -> str:
         """The loss's name."""
         return self.word or super().kind
+
+    @property
+    def own(self) -> type[ScalarLoss] | None:
+        """The class of a plug-in's loss."""
+        named = self.word and self.word not in self.words
+        return registry.losses().get(self.word) if named else None
 
     @property
     def knee(self) -> float:
@@ -86,11 +104,15 @@ class Loss(Form):
     @property
     def smooth(self) -> bool:
         """Whether the loss is differentiable with a Lipschitz gradient."""
+        if self.own is not None:
+            return math.isfinite(self.own.curvature)
         return self.kind not in ("absolute", "hinge")
 
     @property
     def classification(self) -> bool:
         """Whether labels must be -1 and 1."""
+        if self.own is not None:
+            return self.own.labels == "signs"
         return self.kind in ("logistic", "hinge")
 
     @property
@@ -110,6 +132,8 @@ class Loss(Form):
             )
         if self.kind == "softmax":
             return LayeredLoss("softmax", classes=self.softmax.classes or 0 if self.softmax else 0)
+        if self.own is not None:
+            return plugged(self.own)
         return losses.Loss(self.kind, self.knee)
 
 

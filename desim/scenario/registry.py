@@ -1,4 +1,8 @@
-"""The algorithms by name: desim's own, installed ones (`desim.plugins`), a scenario's files."""
+"""Algorithms and losses by name: desim's own, those of installed packages and of plug-in files.
+
+A package has an entry point in group desim.plugins that names a module; a file is listed under
+`plugins:` in a scenario. What counts is the subclasses of Method and ScalarLoss that they define.
+"""
 
 import importlib
 import importlib.util
@@ -10,6 +14,8 @@ from typing import Any
 
 from desim.algorithms.method import Method
 from desim.errors import InputError, spelling
+from desim.losses import CODES
+from desim.plugged import FUNCTIONS, ScalarLoss
 
 OWN = {
     "fed-plt": "desim.algorithms.fed_plt:FedPLT",
@@ -46,55 +52,90 @@ OWN = {
     "zoo-admm": "desim.algorithms.zoo_admm:ZOOADMM",
     "gradient-descent": "desim.algorithms.gradient_descent:GradientDescent",
 }
+OWN_LOSSES = (*CODES, "softmax", "mlp")
 NEEDED = ("kind", "summary", "paper", "Parameters")  # of every method
-_plugged: dict[str, type[Method]] = {}
+BROKEN = (Exception, SystemExit)  # what the import of a plug-in may end with
+GROUP = "desim.plugins"  # of entry points
+Known = dict[str, Any]  # classes by name
+_plugged: Known = {}  # of files: methods
+_plugged_losses: Known = {}
 
 
 @cache
-def _installed() -> dict[str, type[Method]]:
-    """Methods of installed packages that declare an entry point in group desim.plugins."""
-    found: dict[str, type[Method]] = {}
-    for entry in entry_points(group="desim.plugins"):
-        loaded = entry.load()
+def _installed() -> tuple[Known, Known]:
+    """Methods and losses of installed packages, whose entry points in GROUP name a module."""
+    methods: Known = {}
+    losses: Known = {}
+    for entry in entry_points(group=GROUP):
+        where = f"plug-in {entry.name} ({entry.value})"
+        try:
+            loaded = entry.load()
+        except BROKEN as error:
+            raise InputError(f"{where}: raised {type(error).__name__}: {error}") from error
         module = sys.modules.get(getattr(loaded, "__module__", ""), loaded)
-        found.update(_methods(module))
-    return found
+        found = defined(module, where)
+        methods.update(found[0])
+        losses.update(found[1])
+    return methods, losses
 
 
-def _methods(module: Any) -> dict[str, type[Method]]:
-    """Methods that a module defines itself."""
-    return {
-        value.name: value
-        for value in vars(module).values()
-        if isinstance(value, type)
-        and issubclass(value, Method)
-        and value.__module__ == module.__name__
-        and hasattr(value, "name")
-    }
+def defined(module: Any, where: str) -> tuple[Known, Known]:
+    """Methods and losses that a module defines itself; InputError for those that lack something."""
+    own = [one for one in vars(module).values() if isinstance(one, type)]
+    own = [one for one in own if one.__module__ == module.__name__ and hasattr(one, "name")]
+    methods = {one.name: one for one in own if issubclass(one, Method)}
+    losses = {one.name: one for one in own if issubclass(one, ScalarLoss)}
+    for name, one in (*methods.items(), *losses.items()):
+        needed = NEEDED if issubclass(one, Method) else ("summary",)
+        lacking = [key for key in needed if not hasattr(one, key)]
+        if issubclass(one, ScalarLoss):
+            lacking += [key for key in FUNCTIONS if key not in vars(one)]
+        if not isinstance(name, str) or lacking:
+            wanting = ", ".join(lacking) or "a name that is text"
+            raise InputError(f"{where}: {one.__name__} lacks {wanting}")
+        if name in (*OWN, *OWN_LOSSES):
+            raise InputError(f"{where} defines {name!r}, a name that desim uses itself")
+    return methods, losses
 
 
 def names() -> tuple[str, ...]:
     """Names of all algorithms that are known now."""
-    return (*OWN, *sorted({**_installed(), **_plugged}))
+    return (*OWN, *sorted({**_installed()[0], **_plugged}))
+
+
+def losses() -> dict[str, type[ScalarLoss]]:
+    """The losses of plug-ins that are known now, by name."""
+    return {**_installed()[1], **_plugged_losses}
 
 
 def get(name: str) -> type[Method]:
     """Return the class of an algorithm; InputError with the nearest spelling if there is none."""
+    found: type[Method]
     if name in _plugged:
-        return _plugged[name]
+        found = _plugged[name]
+        return found
     if name in OWN:
         module, attribute = OWN[name].split(":")
-        found: type[Method] = getattr(importlib.import_module(module), attribute)
+        found = getattr(importlib.import_module(module), attribute)
         return found
-    if name in _installed():
-        return _installed()[name]
+    if name in _installed()[0]:
+        found = _installed()[0][name]
+        return found
     raise InputError(
         f"algorithm.name: found {name!r}; allowed: {', '.join(names())}{spelling(name, names())}"
     )
 
 
 def load_plugin(path: Path) -> list[str]:
-    """Import a file and register the Method subclasses that it defines; return their names."""
+    """Import a file and register the methods and losses that it defines; return their names."""
+    module = _imported(path)
+    methods, found = defined(module, f"plugins: {path}")
+    _plugged.update(methods)
+    _plugged_losses.update(found)
+    return sorted([*methods, *found])
+
+
+def _imported(path: Path) -> Any:
     if not path.is_file():
         raise InputError(f"plugins: {path} does not exist")
     label = f"desim_plugin_{path.stem}_{abs(hash(path.resolve())):x}"
@@ -105,16 +146,7 @@ def load_plugin(path: Path) -> list[str]:
     sys.modules[label] = module
     try:
         spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
+    except BROKEN as error:
         del sys.modules[label]
         raise InputError(f"plugins: {path} raised {type(error).__name__}: {error}") from error
-    found = _methods(module)
-    for name, method in found.items():
-        lacking = [one for one in NEEDED if not hasattr(method, one)]
-        if not isinstance(name, str) or lacking:
-            wanting = ", ".join(lacking) or "a name that is text"
-            raise InputError(f"plugins: {path}: {method.__name__} lacks {wanting}")
-        if name in OWN:
-            raise InputError(f"plugins: {path} defines {name!r}, a name that desim uses itself")
-    _plugged.update(found)
-    return sorted(found)
+    return module

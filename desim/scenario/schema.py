@@ -46,7 +46,7 @@ class Scenario(Strict):
     seed: Seed = 0
     """seed of every random draw"""
     plugins: Several[File] = ()
-    """Python files with own algorithms, relative to the scenario's folder"""
+    """Python files with own algorithms and losses, relative to the scenario's folder"""
     problem: Problem
     """data, loss and regulariser"""
     algorithm: AlgorithmSection

@@ -57,9 +57,12 @@ def found(source: str | Path, kind: Kind = "scenario", folder: Path | None = Non
     name = Path(source).as_posix()
     if name in known:
         return known[name]
-    with contextlib.suppress(OSError, ValueError):
-        if "\0" not in name and not path.exists():
-            raise InputError(f"{source}: {_missing(path, name, kind)}")
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        raise InputError(f"{source}: {_missing(path, name, kind)}") from None
+    except (OSError, ValueError):
+        pass
     return path
 
 
@@ -74,10 +77,12 @@ def _missing(path: Path, name: str, kind: Kind) -> str:
         return f"no such file, and what comes with desim is {other} {bare}"
     if bare in known:
         return f"no such file; what comes with desim has no .yaml in its name: {bare}"
-    near = [file.name for file in path.parent.glob("*.yaml")]
-    hint = spelling(path.name, near) or spelling(bare, known)
+    near = spelling(path.name, [file.name for file in path.parent.glob("*.yaml")])
+    if near:
+        return f"no such file{near}"
     words = "scenarios" if kind == "scenario" else "studies"
-    return f"no such file, and no {kind} of that name comes with desim (desim list {words}){hint}"
+    told = f"no {kind} of that name comes with desim (desim list {words})"
+    return f"no such file, and {told}{spelling(bare, known)}"
 
 
 def _is_study(file: Path) -> bool:

@@ -1,0 +1,1 @@
+"""An algorithm and a loss for desim, installed like any package."""

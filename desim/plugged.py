@@ -1,0 +1,107 @@
+"""Losses of plug-ins: three functions of one number, called by the kernels that know no names."""
+
+import hashlib
+import inspect
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+from numba.core.errors import NumbaError
+from numpy.typing import NDArray
+
+from desim.errors import InputError
+from desim.foreign import handle_of
+from desim.losses import OWN, Loss
+
+Array = NDArray[np.float64]
+FUNCTIONS = ("value", "slope", "bend")
+
+
+class ScalarLoss:
+    """A convex loss of one row that depends on the model through the number u = a.x alone.
+
+    A subclass in a plug-in is registered by its `name`. Its three functions are compiled by numba:
+    they take and return one float and may use math, numpy and functions decorated with numba.njit.
+    """
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    labels: ClassVar[Literal["numbers", "signs"]] = "numbers"  # signs: -1 and 1, for accuracy
+    curvature: ClassVar[float] = np.inf  # the largest `bend`; infinite where `slope` jumps
+
+    @staticmethod
+    def value(u: float, b: float) -> float:
+        """The loss at u = a.x of a row with label b."""
+        raise NotImplementedError
+
+    @staticmethod
+    def slope(u: float, b: float) -> float:
+        """Its derivative in u; at a kink the subgradient nearest zero."""
+        raise NotImplementedError
+
+    @staticmethod
+    def bend(u: float, b: float) -> float:
+        """Its second derivative in u, 0 where there is none."""
+        raise NotImplementedError
+
+
+_handles: dict[type, float] = {}
+
+
+def _handle(of: type[ScalarLoss]) -> float:
+    if of not in _handles:
+        _handles[of] = _compiled(of)
+    return _handles[of]
+
+
+def _compiled(of: type[ScalarLoss]) -> float:
+    try:
+        return handle_of(tuple(getattr(of, name) for name in FUNCTIONS))
+    except NumbaError as error:
+        line = next((one for one in str(error).splitlines()[1:] if one.strip()), str(error))
+        raise InputError(
+            f"problem.loss: numba cannot compile {of.__name__} of a plug-in: {line.strip()}"
+        ) from None
+
+
+@dataclass(frozen=True, repr=False)
+class PluggedLoss(Loss):
+    """The loss that a class of a plug-in describes."""
+
+    of: type[ScalarLoss] = ScalarLoss
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "knee", _handle(self.of))
+
+    def __repr__(self) -> str:
+        """What stays the same for as long as the numbers do, whatever the process."""
+        source = hashlib.sha256(inspect.getsource(inspect.getmodule(self.of) or self.of).encode())
+        return f"PluggedLoss({self.name!r}, {source.hexdigest()})"
+
+    def __reduce__(self) -> tuple[type["PluggedLoss"], tuple[str, float, type[ScalarLoss]]]:
+        return type(self), (self.name, 1.0, self.of)
+
+    @property
+    def code(self) -> int:
+        """What the compiled functions know it by."""
+        return OWN
+
+    @property
+    def smooth(self) -> bool:
+        """Whether the derivative is continuous."""
+        return bool(np.isfinite(self.of.curvature))
+
+    @property
+    def classification(self) -> bool:
+        """Whether labels must be -1 or 1."""
+        return self.of.labels == "signs"
+
+    @property
+    def curvature(self) -> float:
+        """The largest slope of `slope`."""
+        return float(self.of.curvature)
+
+
+def plugged(of: type[ScalarLoss]) -> PluggedLoss:
+    """What desim computes with."""
+    return PluggedLoss(of.name, 1.0, of)

@@ -1,0 +1,157 @@
+"""Losses of plug-ins are those that desim would compute itself: their twins give the same bits."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from cases import D_ZOA, graph, star
+from mutant import mutant
+from test_engines import differences
+
+import desim
+from desim import losses
+from desim.errors import InputError
+from desim.plugged import ScalarLoss, plugged
+from desim.scenario import registry
+from desim.scenario.load import load
+
+PLUGIN = Path(__file__).parent / "plugins" / "losses.py"
+OWN = {"squared": "twin", "logistic": "margin", "absolute": "pinball"}
+CUTS = [0.03, 0.3, 0.8, 2.5, np.inf]
+
+
+def regression(**changes):
+    data = {"source": "synthetic", "kind": "regression", "rows": 8, "dim": 5}
+    algorithm = {"name": "fed-plt", "rho": 0.5, "local": {"epochs": 4, "step": 0.05}}
+    return star(problem={"data": data, "loss": "squared", **changes}, algorithm=algorithm)
+
+
+def both(scenario, **overrides):
+    """A run with desim's loss and one with its twin of the plug-in."""
+    other = {**scenario, "plugins": [str(PLUGIN)]}
+    other["problem"] = {**scenario["problem"], "loss": OWN[scenario["problem"]["loss"]]}
+    return desim.run(scenario, overrides=overrides), desim.run(other, overrides=overrides)
+
+
+@pytest.mark.parametrize("engine", ["compiled", "cohort", "agents"])
+def test_the_twin_of_a_loss_gives_the_same_bits_on_every_engine(engine):
+    assert differences(*both(regression(), engine=engine)) == []
+
+
+def test_clipped_gradients_of_a_twin_give_the_same_bits():
+    one, other = both(graph(observe={"metrics": ["loss"], "iterates": True}))
+    assert one.iterates.tobytes() == other.iterates.tobytes()
+    assert one.releases.equals(other.releases)
+
+
+def test_the_twin_of_the_logistic_loss_has_its_optimum():
+    one, other = both(star())
+    np.testing.assert_allclose(other.iterates, one.iterates, rtol=1e-12, atol=1e-14)
+    errors = [run.metrics[run.metrics.metric == "error"].value.to_numpy() for run in (one, other)]
+    np.testing.assert_allclose(errors[1], errors[0], rtol=1e-9)
+
+
+def test_methods_that_take_values_alone_take_those_of_a_plugin():
+    one, other = both(graph(algorithm=D_ZOA, observe={"metrics": [], "iterates": True}))
+    np.testing.assert_allclose(other.iterates, one.iterates, rtol=1e-7, atol=1e-9)
+
+
+def check_kernels(module, name, own):
+    """Clipped values, slopes and bends of a plug-in's loss against desim's closed forms."""
+    registry.load_plugin(PLUGIN)
+    made = plugged(registry.losses()[own])
+    u = np.linspace(-6.0, 6.0, 241) + 1e-3 * np.pi
+    labels = (-1.0, 1.0) if name == "logistic" else (-0.4, 1.3)
+    for b in labels:
+        for cut in CUTS:
+            rest = np.full(len(u), b), np.full(len(u), cut)
+            for kernel in ("values_into", "slopes_into", "bends_into"):
+                found, known = np.empty(len(u)), np.empty(len(u))
+                getattr(module, kernel)(made.code, u, rest[0], made.knee, rest[1], found)
+                code = losses.CODES[name]
+                getattr(losses, kernel)(code, u, rest[0], 1.0, rest[1], known)
+                np.testing.assert_allclose(found, known, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize(("name", "own"), [("squared", "twin"), ("logistic", "margin")])
+def test_clipping_a_loss_of_a_plugin_is_what_it_is_for_the_twin(name, own):
+    check_kernels(losses, name, own)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("side * c * (u - far)", "c * (u - far)"),
+        ("if abs(call(SLOPE, knee, u, b)) > c else", "if c < 0.0 else"),
+        ("call(SLOPE, knee, u, b)))", "call(VALUE, knee, u, b)))"),
+    ],
+)
+def test_wrong_clipping_is_noticed(right, wrong):
+    with pytest.raises(AssertionError):
+        check_kernels(mutant(losses, right, wrong), "squared", "twin")
+
+
+def test_kinks_and_clips_have_no_optimum_but_are_learnt_from():
+    scenario = graph(problem={"loss": "pinball"}, plugins=[str(PLUGIN)])
+    with pytest.raises(InputError, match="error with a plug-in's loss that is clipped"):
+        load(scenario)
+    del scenario["problem"]["clip"], scenario["privacy"]
+    with pytest.raises(InputError, match="error with a plug-in's loss that has kinks"):
+        load(scenario)
+    done = desim.run(scenario, overrides={"observe.metrics": ["loss"], "stop.rounds": 40})
+    loss = done.metrics[done.metrics.agent == -1].value.to_numpy()
+    assert loss[-1] < 0.7 * loss[0]
+
+
+def test_an_unknown_loss_is_told_with_those_of_plugins():
+    with pytest.raises(InputError) as error:
+        load({**regression(loss="twinn"), "plugins": [str(PLUGIN)]})
+    assert "mlp: ...}, twin, margin, pinball" in str(error.value)
+    assert str(error.value).endswith("did you mean 'twin'?")
+
+
+BAD = "from desim.plugged import ScalarLoss\nclass Bad(ScalarLoss):\n    name = 'bad'\n"
+FUNCTIONS = "".join(
+    f"    @staticmethod\n    def {one}(u, b):\n        return {{}}\n"
+    for one in ("value", "slope", "bend")
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (BAD, "Bad lacks summary, value, slope, bend"),
+        (BAD.replace("'bad'", "'hinge'") + "    summary = ''\n" + FUNCTIONS.format(1, 1, 1),
+         "defines 'hinge', a name that desim uses itself"),
+        (BAD + "    summary = ''\n    curvature = 1.0\n"
+         + FUNCTIONS.format("u", "open(u)", "u"),
+         "numba cannot compile Bad of a plug-in"),
+    ],
+)  # fmt: skip
+def test_what_is_no_loss_is_refused(text, message, tmp_path, monkeypatch):
+    monkeypatch.setattr(registry, "_plugged_losses", {})
+    (tmp_path / "bad.py").write_text(text)
+    with pytest.raises(InputError, match=message):
+        desim.run({**regression(loss="bad"), "plugins": [str(tmp_path / "bad.py")]})
+
+
+def test_entry_points_bring_losses_and_methods(monkeypatch):
+    def installed(load, value="mine.losses"):
+        entry = SimpleNamespace(name="mine", value=value, load=load)
+        monkeypatch.setattr(registry, "entry_points", lambda group: [entry])
+        registry._installed.cache_clear()
+
+    module = SimpleNamespace(__name__="mine.losses")
+    body = {"__module__": "mine.losses", "name": "mine", "summary": "own"}
+    functions = {one: staticmethod(lambda u, b: u) for one in ("value", "slope", "bend")}
+    module.Mine = type("Mine", (ScalarLoss,), {**body, **functions})
+    try:
+        installed(lambda: module)
+        assert registry.losses()["mine"] is module.Mine
+        installed(lambda: 1 / 0)
+        with pytest.raises(InputError, match=r"plug-in mine \(mine.losses\): raised ZeroDivision"):
+            registry.names()
+    finally:
+        monkeypatch.undo()
+        registry._installed.cache_clear()
