@@ -21,7 +21,7 @@ LAYERS = [
     "algorithms",
     "scenario",
     "audit",
-    "runs replay retime studies plots reports",
+    "runs replay retime contract studies plots reports",
     "cli __main__",
 ]
 LEVEL = {name: depth for depth, names in enumerate(LAYERS) for name in names.split()}

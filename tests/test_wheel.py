@@ -5,6 +5,7 @@ import subprocess
 import sys
 import sysconfig
 import tarfile
+import tomllib
 import venv
 import zipfile
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+EXAMPLE = ROOT / "analysis" / "plugin_example"
 BUILD = (
     "import os, sys; os.chdir(sys.argv.pop(1)); from hatchling.cli import hatchling; hatchling()"
 )
@@ -34,18 +36,19 @@ def lacking(files):
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """The folder with a wheel and an sdist of this tree."""
+    """The folder with wheel and sdist of this tree, and of the example of a plug-in."""
     folder = tmp_path_factory.mktemp("dist")
-    command = [sys.executable, "-c", BUILD, str(ROOT), "build", "-d", str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    for project in (ROOT, EXAMPLE):
+        command = [sys.executable, "-c", BUILD, str(project), "build", "-d", str(folder)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
     return folder
 
 
 @pytest.fixture(scope="module")
 def wheel(built):
     """The wheel."""
-    return next(built.glob("*.whl"))
+    return next(built.glob("desim-*.whl"))
 
 
 def test_the_wheel_holds_the_code_and_the_scenarios(wheel):
@@ -61,15 +64,15 @@ def test_the_wheel_holds_the_code_and_the_scenarios(wheel):
 
 
 def test_the_sdist_holds_what_a_test_needs(built):
-    with tarfile.open(next(built.glob("*.tar.gz"))) as archive:
+    with tarfile.open(next(built.glob("desim-*.tar.gz"))) as archive:
         files = {name.partition("/")[2] for name in archive.getnames()}
     wanted = "README.md CHANGELOG.md LICENSE tests/cases.py scenarios/papers/fed-plt.yaml"
     assert files >= {*wanted.split(), "desim/cli/__init__.py", "analysis/reproductions/README.md"}
 
 
 @pytest.fixture(scope="module")
-def installed(wheel, tmp_path_factory):
-    """installed(argument, ...): desim of a fresh environment that has the wheel, in a folder.
+def installed(built, tmp_path_factory):
+    """installed(argument, ...): desim of a fresh environment that has both wheels, in a folder.
 
     What desim needs comes from the environment of the tests, whose desim stays unseen.
     """
@@ -78,7 +81,7 @@ def installed(wheel, tmp_path_factory):
     python = next((home / "env").glob("*/python"))
     site = next((home / "env").glob("lib/*/site-packages"))
     (site / "needed.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    command = ["--python", python, "install", "-q", "--no-deps", "--no-index", wheel]
+    command = ["--python", python, "install", "-q", "--no-deps", "--no-index", *built.glob("*.whl")]
     subprocess.run([sys.executable, "-m", "pip", *command], check=True)
     empty = {**os.environ, "NUMBA_DISABLE_JIT": "1", "DESIM_CACHE_DIR": str(home / "cache")}
     empty.pop("PYTHONPATH", None)
@@ -104,3 +107,19 @@ def test_a_fresh_environment_runs_what_is_shipped_by_name(installed, tmp_path):
     code, out, _ = installed("study", "waiting", "--dry-run", folder=tmp_path)
     assert (code, "policy each: seeds 0 to 19" in out) == (0, True)
     assert [one.name for one in tmp_path.iterdir()] == ["runs"]
+
+
+def test_an_installed_plug_in_is_known_by_its_names(installed, tmp_path):
+    known = [installed("list", what, folder=tmp_path)[1] for what in ("algorithms", "losses")]
+    assert ("  noisy-gossip " in known[0], "  log-cosh " in known[1]) == (True, True)
+    said = installed("check", str(EXAMPLE / "example.yaml"), folder=tmp_path)
+    assert (said[0], "noisy-gossip, 8 agents" in said[1], "log-cosh loss" in said[1]) == (
+        0, True, True,
+    ), said  # fmt: skip
+
+
+def test_the_citation_is_of_this_version():
+    cited = (ROOT / "CITATION.cff").read_text().splitlines()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert f"version: {project['version']}" in cited
+    assert f"license: {project['license']}" in cited

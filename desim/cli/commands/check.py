@@ -1,14 +1,33 @@
-"""`desim check`: a scenario, its data and its network, without playing it."""
+"""`desim check`: a scenario without playing it, or the laws of an algorithm or loss."""
+
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
-from desim.cli.options import Overrides, ScenarioFile, load_scenario
+from desim.cli.options import Overrides, load_scenario, settings
+
+Target = Annotated[
+    Path,
+    typer.Argument(help="Scenario; with --contract also a plug-in or a name.", metavar="SCENARIO"),
+]
+Contract = Annotated[
+    bool,
+    typer.Option("--contract", help="Hold its algorithm and loss to desim's own tests."),
+]
 
 
-def check(scenario: ScenarioFile, override: Overrides = None) -> None:
+def check(scenario: Target, override: Overrides = None, contract: Contract = False) -> None:
     """Check a scenario, its data and its network; write nothing."""
-    from desim.cli.checked import sentence
     from desim.cli.compiling import announced
+
+    if contract:
+        from desim.cli.contract import keep
+
+        with announced():
+            keep(scenario, settings(override))
+        return
+    from desim.cli.checked import sentence
     from desim.scenario import build
 
     loaded = load_scenario(scenario, override)

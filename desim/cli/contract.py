@@ -1,0 +1,83 @@
+"""`desim check --contract`: whose contract is meant, and what came of it, line by line."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import typer
+
+from desim import contract
+from desim.contract import Finding
+from desim.errors import InputError, RunError, spelling
+from desim.scenario import registry
+from desim.scenario.load import load
+from desim.scenario.schema import Scenario
+from desim.scenario.shipped import found
+
+HINT = "it is tried on a small scenario: give what is missing by --set, or name a scenario"
+
+
+def keep(target: Path, overrides: Mapping[str, str]) -> None:
+    """Check all that `target` brings: a plug-in's file, a scenario, or a name; RunError if broken.
+
+    Of a scenario it is the algorithm, as it is used there, and a loss that is not desim's own.
+    """
+    broken = 0
+    for name, kind, findings in _asked(target, overrides):
+        outcomes = {"kept": 0, "broken": 0, "skipped": 0}
+        typer.echo(f"{name}: {kind}")
+        for finding in findings:
+            outcomes[finding.outcome] += 1
+            typer.echo(f"  {finding}")
+        typer.echo("  " + ", ".join(f"{n} {outcome}" for outcome, n in outcomes.items() if n))
+        broken += outcomes["broken"]
+    if broken:
+        raise RunError(f"{target}: {broken} {'law is' if broken == 1 else 'laws are'} broken")
+
+
+def _asked(
+    target: Path, overrides: Mapping[str, str]
+) -> Iterator[tuple[str, str, Iterator[Finding]]]:
+    """Name, kind and findings of all that is to be checked."""
+    name = target.as_posix()
+    scenario: Scenario | None = None
+    if target.suffix == ".py":
+        names = registry.load_plugin(target)
+        if not names:
+            raise InputError(
+                f"{target}: defines no algorithm and no loss; allowed: subclasses of "
+                "desim.algorithms.method.Method or desim.plugged.ScalarLoss"
+            )
+    elif name in (*registry.names(), *registry.losses()):
+        names = [name]
+    else:
+        scenario = load(_file(target), overrides)
+        own = scenario.problem.loss.own
+        names = [scenario.algorithm.name, *([own.name] if own else [])]
+    for one in names:
+        if one in registry.losses():
+            yield one, "loss", contract.loss(one)
+        else:
+            yield one, "algorithm", _of_algorithm(one, scenario, overrides)
+
+
+def _of_algorithm(
+    name: str, scenario: Scenario | None, overrides: Mapping[str, str]
+) -> Iterator[Finding]:
+    if scenario is not None:
+        return contract.algorithm(name, scenario)
+    try:
+        return contract.algorithm(name, None, overrides)
+    except InputError as error:
+        lines = [line.removeprefix("scenario: ") for line in error.problems]
+        raise InputError([f"{name}: {line}" for line in lines] + [f"{name}: {HINT}"]) from None
+
+
+def _file(target: Path) -> Path:
+    """A scenario's file; InputError that knows plug-ins' names, too."""
+    try:
+        return found(target)
+    except InputError as error:
+        near = spelling(target.as_posix(), (*registry.names(), *registry.losses()))
+        if near:
+            raise InputError(f"{target}: no such file, algorithm or loss{near}") from None
+        raise error from None

@@ -1,0 +1,15 @@
+"""What desim demands of every algorithm and loss, checked on those of a plug-in.
+
+    from desim import contract
+    for finding in contract.algorithm("my-method", overrides={"algorithm.rho": 0.5}):
+        assert finding.kept, finding
+
+The engines, the ledger and `desim resume` rely on these laws; desim's own tests hold its own
+methods to them. A law that is kept on a small problem may still be broken on another one.
+"""
+
+from desim.contract.algorithm_laws import algorithm
+from desim.contract.finding import Finding
+from desim.contract.loss_laws import loss
+
+__all__ = ["Finding", "algorithm", "loss"]

@@ -1,0 +1,167 @@
+"""The laws of an algorithm, in the order in which they are worth reading."""
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from desim import jit
+from desim.contract.bits import demand_same
+from desim.contract.finding import BrokenError, Finding, SkippedError, findings
+from desim.contract.privacy_laws import PRIVACY_LAWS
+from desim.contract.stage import Stage
+from desim.errors import InputError
+from desim.log.parquet import Tables
+from desim.runs.play import run as play
+from desim.runs.resume import resume
+from desim.runs.retime import retime
+from desim.scenario import registry
+from desim.scenario.build import build
+from desim.scenario.schema import Scenario
+
+ENGINES = ("cohort", "compiled")
+
+
+def algorithm(
+    name: str, scenario: Scenario | None = None, overrides: Mapping[str, Any] | None = None
+) -> Iterator[Finding]:
+    """Check each law of the algorithm of that name, in turn.
+
+    scenario: where it is tried, cut to 12 rounds; default: a small one on unequal links. overrides:
+    dotted keys of it, such as parameters without a default. InputError where it cannot be tried.
+    """
+    return findings(LAWS, Stage(registry.get(name), scenario, overrides))
+
+
+def declares(stage: Stage) -> str:
+    """Every key of the parameters says what it is, and the program is there."""
+    method = stage.method
+    program = "coordinator" if method.kind_on("star") == "coordinator" else "agents"
+    if not callable(getattr(method, program, None)):
+        raise BrokenError(f"kind {method.kind}, but no function {program}")
+    keys = method.Parameters.keys()
+    silent = [key for key in keys if not method.Parameters.about(key).strip()]
+    if silent:
+        raise BrokenError(f"Parameters.{silent[0]} has no docstring")
+    return f"kind {method.kind}; parameters {', '.join(keys) or 'none'}, each described"
+
+
+def plays(stage: Stage) -> str:
+    """It comes to its end with finite models, and reports them."""
+    done = stage.run()
+    if done.status != "done":
+        raise BrokenError(f"ended {done.status}: {done.manifest['reason']}")
+    models = done.iterates if done.iterates is not None else np.empty(0)
+    if not np.isfinite(models).all():
+        raise BrokenError("a model is not finite")
+    if np.all(models == models[:1]):
+        raise BrokenError("no model ever changes: is it reported, by us.report(x) or hub.report?")
+    loss = done.metrics[(done.metrics.metric == "loss") & (done.metrics.agent == -1)].value
+    trend = f"; loss {loss.iloc[0]:.4g} to {loss.iloc[-1]:.4g}" if len(loss) else ""
+    return f"{done.manifest['rounds']} rounds{trend}"
+
+
+def engines(stage: Stage) -> str:
+    """All engines give the same bits, in every variant."""
+    compared = []
+    for label, scenario in stage.variants().items():
+        reference = stage.run(scenario.model_copy(update={"engine": "agents"}))
+        for engine in ENGINES:
+            try:
+                other = stage.run(scenario.model_copy(update={"engine": engine}))
+            except InputError:  # this engine does not play such a scenario
+                continue
+            demand_same(reference, other, f"{label}: engines agents and {engine}")
+            compared.append(label)
+    if not compared:
+        raise SkippedError("only the engine agents plays it")
+    return f"same bits: {', '.join(dict.fromkeys(compared))}"
+
+
+def batches(stage: Stage) -> str:
+    """How many agents are computed together is of no account."""
+    for scenario in (stage.scenario, stage.variants().get("noise", stage.scenario)):
+        simulation = build(scenario)
+        kept = []
+        for limit in (1, 2, 1 << 30):
+            tables = Tables()
+            settings = replace(simulation.settings, batch_limit=limit)
+            outcome = replace(simulation, settings=settings).play(tables)
+            kept.append((outcome.state, tables.read("events"), tables.read("metrics")))
+        for state, events, metrics in kept[1:]:
+            same = all(np.array_equal(state[k], kept[0][0][k], equal_nan=True) for k in state)
+            if not (same and events.equals(kept[0][1]) and metrics.equals(kept[0][2])):
+                raise BrokenError("computing agents one by one and together gives other bits")
+    return "same bits one by one, two by two and together"
+
+
+def threads(stage: Stage) -> str:
+    """How many threads compute is of no account."""
+    before, kept = (jit.PARALLEL_WORK, jit.threads()), []
+    try:
+        for number, work in ((1, before[0]), (2, 0)):
+            jit.set_threads(number)
+            jit.PARALLEL_WORK = work
+            kept.append(play(stage.scenario))
+    finally:
+        jit.PARALLEL_WORK = before[0]
+        jit.set_threads(before[1])
+    demand_same(kept[0], kept[1], "one thread and two")
+    return "same bits with one thread and two"
+
+
+def observers(stage: Stage) -> str:
+    """What is measured changes nothing."""
+    blind = stage.run(stage.changed(observe__metrics=[], observe__iterates=False))
+    seen = stage.run()
+    demand_same(seen, blind, "with metrics and without", ("events", "releases"), ("state",))
+    return "same log and state without metrics"
+
+
+def repeats(stage: Stage) -> str:
+    """Played again, the same comes out: all randomness comes from the seed."""
+    demand_same(stage.run(), play(stage.scenario), "played twice")
+    return "same bits when played again"
+
+
+def resumes(stage: Stage) -> str:
+    """A run that is taken further is the longer run."""
+    rounds = stage.scenario.stop.rounds or 0
+    if rounds < 2:
+        raise SkippedError("it has one round")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "run"
+        play(stage.changed(stop__rounds=rounds // 2), out=path)
+        longer = resume(path, {"stop.rounds": rounds})
+        demand_same(stage.run(), longer, f"{rounds} rounds, and {rounds // 2} taken further")
+    return f"{rounds // 2} rounds taken to {rounds} are a run of {rounds}"
+
+
+def retimes(stage: Stage) -> str:
+    """Told again under another network, without training, it is the run played there."""
+    if stage.method.kind == "central":
+        raise SkippedError("it sends nothing")
+    slow = {"link": {"latency": "0.3 s", "bandwidth": "1 Mbit/s"}}
+    try:
+        told = retime(stage.run(), network=slow)
+    except InputError as error:
+        raise SkippedError(error.problems[0]) from None
+    demand_same(told, play(told.scenario), "told again and played under another network")
+    return "the log under another network, without training, is that of playing there"
+
+
+LAWS = (
+    ("declares", declares),
+    ("plays", plays),
+    ("engines", engines),
+    ("batches", batches),
+    ("threads", threads),
+    ("observers", observers),
+    ("repeats", repeats),
+    ("resumes", resumes),
+    ("retimes", retimes),
+    *PRIVACY_LAWS,
+)

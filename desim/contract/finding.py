@@ -1,0 +1,47 @@
+"""One law and what came of it: kept, broken, or skipped because it does not apply."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from desim.errors import DesimError
+
+
+@dataclass(frozen=True)
+class Finding:
+    """law: a word; outcome: kept, broken or skipped; about: what was seen, or why not."""
+
+    law: str
+    outcome: Literal["kept", "broken", "skipped"]
+    about: str
+
+    @property
+    def kept(self) -> bool:
+        """Whether the law is not broken."""
+        return self.outcome != "broken"
+
+    def __str__(self) -> str:
+        return f"{self.outcome:7}  {self.law:12} {self.about}"
+
+
+class BrokenError(Exception):
+    """A law is broken; the text says where."""
+
+
+class SkippedError(Exception):
+    """A law does not apply; the text says why."""
+
+
+def findings(laws: Iterable[tuple[str, Callable[[Any], str]]], stage: Any) -> Iterator[Finding]:
+    """Each law checked on the stage; whatever it raises breaks the law that was being checked."""
+    for law, check in laws:
+        try:
+            yield Finding(law, "kept", check(stage))
+        except SkippedError as why:
+            yield Finding(law, "skipped", str(why))
+        except BrokenError as why:
+            yield Finding(law, "broken", str(why))
+        except DesimError as error:
+            yield Finding(law, "broken", str(error).splitlines()[0])
+        except Exception as error:
+            yield Finding(law, "broken", f"raised {type(error).__name__}: {error}")

@@ -1,0 +1,74 @@
+"""The laws of what an algorithm reveals: all of it in the ledger, and no more than it declares."""
+
+import numpy as np
+
+from desim.audit.check import transcript_check
+from desim.contract.finding import BrokenError, SkippedError
+from desim.contract.stage import Stage
+from desim.runs.run import Run
+from desim.scenario.build import build
+
+NONE = {"relation": "replace-one"}  # the terms of privacy without noise
+
+
+def charges(stage: Stage) -> str:
+    """Every message of an agent carries a release of the ledger, or nothing computed from data."""
+    plain = _ledger(stage.run())
+    try:
+        noisy = stage.run(stage.noisy)
+    except SkippedError:
+        return f"{plain} releases, all in the ledger"
+    if not (noisy.releases["scale"] > 0.0).all():
+        raise BrokenError(
+            "privacy.noise is given, but releases have none: give the noise's terms to us.release, "
+            "or declare noises = ()"
+        )
+    if not np.isfinite(noisy.releases["sensitivity"]).all():
+        raise BrokenError("with problem.clip and noise some release has no finite sensitivity")
+    return f"{plain} releases, {_ledger(noisy)} with noise, all in the ledger"
+
+
+def _ledger(run: Run) -> int:
+    releases, events = run.releases, run.events
+    if not releases["release"].is_unique:
+        raise BrokenError("two rows of the ledger are one release")
+    known = set(releases["release"])
+    if set(events[events["kind"] == "release"]["release"]) != known:
+        raise BrokenError("the log and the ledger do not name the same releases")
+    sent = events[(events["kind"] == "send") & (events["agent"] >= 0)]
+    if not set(sent["release"]) - {-1} <= known:
+        raise BrokenError("a message carries a release that the ledger does not have")
+    return len(releases)
+
+
+def silence(stage: Stage) -> str:
+    """Noise of deviation 0 is no noise."""
+    privacy = stage.noisy.privacy
+    if privacy is None or privacy.noise is None or privacy.noise.sigma is None:
+        raise SkippedError("its noise is not given by privacy.noise.sigma")
+    clip = stage.noisy.problem.clip
+    still = stage.changed(privacy__noise={"sigma": 0.0}, problem__clip=clip)
+    quiet, plain = stage.run(still), stage.run(stage.changed(privacy=NONE, problem__clip=clip))
+    one, other = quiet.iterates, plain.iterates
+    if one is None or other is None or one.tobytes() != other.tobytes():
+        raise BrokenError("models with sigma = 0 are not those without privacy")
+    return "sigma = 0 gives the models without privacy"
+
+
+def sensitivity(stage: Stage) -> str:
+    """With one record replaced, releases move by no more than is declared, and nothing else."""
+    checked = transcript_check(build(stage.noisy))
+    found = checked.violations
+    if len(found):
+        row = found.iloc[0]
+        raise BrokenError(
+            f"record {checked.row} of agent {checked.agent} replaced: {row.what} {row.release} in "
+            f"round {row['round']} moves by {row.difference:.4g}, declared {row.declared:.4g}"
+        )
+    return (
+        f"on a worst pair that was searched, releases move by {checked.largest:.0%} of what is "
+        "declared"
+    )
+
+
+PRIVACY_LAWS = (("charges", charges), ("silence", silence), ("sensitivity", sensitivity))

@@ -1,0 +1,133 @@
+"""The contract: the example keeps every law, and each law finds the plug-in that breaks it."""
+
+from pathlib import Path
+
+import pytest
+
+from desim import contract
+from desim.cli import main
+from desim.contract import algorithm_laws as laws
+from desim.contract import loss_laws, privacy_laws
+from desim.contract.finding import BrokenError, SkippedError
+from desim.contract.stage import Stage
+from desim.errors import InputError
+from desim.scenario import registry
+from desim.scenario.load import load
+
+EXAMPLE = Path(__file__).resolve().parents[1] / "analysis" / "plugin_example"
+METHOD, LOSS = (EXAMPLE / "src" / "desim_example" / f"{name}.py" for name in
+                ("noisy_gossip", "log_cosh"))  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def forgotten(monkeypatch):
+    """Plug-ins of one test are none of the next."""
+    monkeypatch.setattr(registry, "_plugged", {})
+    monkeypatch.setattr(registry, "_plugged_losses", {})
+
+
+def test_the_example_keeps_the_contract(capsys):
+    with pytest.raises(SystemExit) as left:
+        main(["check", "--contract", str(METHOD)])
+    said = capsys.readouterr().out.splitlines()
+    assert left.value.code == 0
+    assert [line.split()[:2] for line in said[1:-1]] == [["kept", law] for law, _ in laws.LAWS]
+    assert said[-1] == f"  {len(laws.LAWS)} kept"
+
+
+def test_the_loss_of_the_example_keeps_the_contract():
+    registry.load_plugin(LOSS)
+    found = list(contract.loss("log-cosh"))
+    assert [(one.law, one.outcome) for one in found] == [(law, "kept") for law, _ in loss_laws.LAWS]
+
+
+def test_a_loss_with_a_kink_keeps_it_and_has_no_optimum():
+    registry.load_plugin(Path(__file__).parent / "plugins" / "losses.py")
+    outcomes = {one.law: one.outcome for one in contract.loss("pinball")}
+    assert outcomes.pop("optimum") == "skipped"
+    assert set(outcomes.values()) == {"kept"}
+
+
+COUNT = ("class NoisyGossip", "import itertools\nCOUNT = itertools.count()\n\n\nclass NoisyGossip")
+BREAKS = [
+    (laws.declares, [('    """weight of the neighbours\' mean against the own model"""\n', "")]),
+    (laws.declares, [("def agents(", "def agent(")]),
+    (laws.plays, [("            us.report(us.x)\n", "")]),
+    (laws.engines, [("us.sum(heard) / degree", "us.sum(heard) / len(us.who)")]),
+    (laws.threads, [("self.problem.data))", "self.problem.data)) + 1e-9 * threads()"),
+                    ("import numpy as np", "import numpy as np\nfrom desim.jit import threads")]),
+    *[(law, [COUNT, ("self.problem.data))", "self.problem.data)) + 1e-9 * next(COUNT)")])
+      for law in (laws.batches, laws.observers, laws.repeats, laws.resumes, laws.retimes,
+                  privacy_laws.silence)],
+    (privacy_laws.charges, [("terms(self.noise,", "terms(None,")]),
+    (privacy_laws.sensitivity, [("reach = 2.0", "reach = 1.0")]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("law", "changes"), BREAKS, ids=lambda one: getattr(one, "__name__", ""))
+def test_each_law_finds_an_algorithm_that_breaks_it(law, changes, tmp_path):
+    text = METHOD.read_text()
+    for right, wrong in changes:
+        assert text.count(right) == 1, right
+        text = text.replace(right, wrong)
+    (tmp_path / "broken.py").write_text(text)
+    registry.load_plugin(tmp_path / "broken.py")
+    with pytest.raises(BrokenError):
+        law(Stage(registry.get("noisy-gossip")))
+
+
+LOSS_BREAKS = [
+    (loss_laws.finite, "math.log1p(math.exp(-2.0 * r))", "math.log(math.cosh(r))"),
+    (loss_laws.derivatives, "return math.tanh(u - b)", "return 1.001 * math.tanh(u - b)"),
+    (loss_laws.derivatives, "return 1.0 - t * t", "return 1.0 - t"),
+    (loss_laws.convex, "return math.tanh(u - b)", "return math.sin(u - b)"),
+    (loss_laws.curvature, "curvature = 1.0", "curvature = 0.9"),
+    (loss_laws.gradients, "return math.tanh(u - b)", "return math.tanh(u)"),
+    (loss_laws.clips, "- math.log(2.0)", "+ 0.1 * u"),
+    (loss_laws.learns, "return math.tanh(u - b)", "return -0.01 * math.tanh(u - b)"),
+]
+
+
+@pytest.mark.parametrize(("law", "right", "wrong"), LOSS_BREAKS)
+def test_each_law_finds_a_loss_that_breaks_it(law, right, wrong, tmp_path):
+    text = LOSS.read_text()
+    assert text.count(right) == 1
+    (tmp_path / "broken.py").write_text(text.replace(right, wrong))
+    registry.load_plugin(tmp_path / "broken.py")
+    with pytest.raises(BrokenError):
+        law(loss_laws.Bench(registry.losses()["log-cosh"]))
+
+
+def test_a_method_of_desim_keeps_the_contract_where_it_is_used():
+    stage = Stage(registry.get("fed-plt"), load("quickstart"))
+    assert "policy each" in laws.engines(stage)
+    with pytest.raises(SkippedError, match="not given by"):
+        privacy_laws.silence(stage)
+
+
+def test_what_cannot_be_tried_is_bad_input(tmp_path):
+    (tmp_path / "empty.py").touch()
+    for target, message in [
+        ("zcdp-nfl", "algorithm.rho: missing"),
+        (str(tmp_path / "empty.py"), "defines no algorithm and no loss"),
+        (str(tmp_path / "none.py"), "does not exist"),
+        ("zcdp-nlf", "did you mean 'zcdp-nfl'?"),
+    ]:
+        with pytest.raises(SystemExit) as left:
+            main(["check", "--contract", target])
+        assert left.value.code == 2, message
+    with pytest.raises(InputError, match="none is plugged in"):
+        contract.loss("nothing")
+    with pytest.raises(SkippedError, match="solver: noisy"):
+        _ = Stage(registry.get("fed-plt"), load("papers/fed-plt")).noisy
+
+
+def test_a_broken_law_ends_with_1(tmp_path, capsys):
+    text = LOSS.read_text().replace("curvature = 1.0", "curvature = 0.9")
+    (tmp_path / "low.py").write_text(text)
+    with pytest.raises(SystemExit) as left:
+        main(["check", "--contract", str(tmp_path / "low.py")])
+    said = capsys.readouterr()
+    assert left.value.code == 1
+    assert "broken   curvature    curvature is 0.9, but the slope rises by 1" in said.out
+    assert "1 law is broken" in said.err
