@@ -5,6 +5,7 @@ x_i+ = sum_j w_ij x_j - alpha g_i(x_i) with W = I - L / kappa or Metropolis weig
 batch is a fresh uniform subset, as secret as amplification by sampling needs it.
 """
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -22,6 +23,8 @@ Number = Literal["float64", "float32", "float16"]
 
 class Averaging(Strict):
     """alpha: gradient step; weights, kappa: how agents average; init: x0."""
+
+    examples: ClassVar[Mapping[str, Any]] = {"kappa": 8.0}
 
     alpha: Step
     """gradient step in iteration k = 1, 2, ..."""

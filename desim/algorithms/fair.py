@@ -6,6 +6,7 @@ has alpha |c.w|, c = sum_h (z_h - zbar) x_h, z_h = 1 in the protected group. Tha
 sent by itself, with noise of its own, and the coordinator minimises what (101) says.
 """
 
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -46,6 +47,8 @@ Part = Annotated[
 
 class Parameters(Plain):
     """alpha, zbar, penalty: the fairness term; share: the budget of c."""
+
+    examples: ClassVar[Mapping[str, Any]] = {"zbar": 0.5, "share": 0.3}
 
     alpha: NonNegative = 1.0
     """weight of the penalty; 0 for none"""

@@ -5,6 +5,7 @@ Alghunaim 2023, "Local exact-diffusion for decentralized optimization and learni
 (6b) x_i = sum_j w_ij a_j; (6c) y_i += a_i - x_i. With a coordinator W = 11'/N.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Literal
@@ -22,6 +23,8 @@ from desim.problem import Problem
 
 class Parameters(Strict):
     """beta: weight of y; local: training between messages; mixing, kappa: W on a graph."""
+
+    examples: ClassVar[Mapping[str, Any]] = {"kappa": 8.0}
 
     beta: Positive | None = None
     """weight of the dual variable in each local step; default: 1 / epochs"""

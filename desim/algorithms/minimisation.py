@@ -1,6 +1,7 @@
 """Exact minimisation at the agents: its parameters, and what a round does with its outcome."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -11,6 +12,8 @@ from desim.fields import Count, Init, Positive, Strict
 
 class Minimisation(Strict):
     """tolerance, passes: of a minimisation; init: x0."""
+
+    examples: ClassVar[Mapping[str, Any]] = {"tolerance": 1e-8}
 
     tolerance: Positive = 1e-10
     """largest gradient norm that a minimisation leaves"""

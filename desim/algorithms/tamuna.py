@@ -6,8 +6,9 @@ eta = p chi. Where replies are missing, a coordinate is the mean of those that c
 always sum to zero; the paper has a cohort that replies as a whole.
 """
 
+from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -23,6 +24,8 @@ from desim.problem import Problem
 
 class Parameters(Strict):
     """p: 1 / mean number of local steps; chi: weight of h; s: compression; local: one step."""
+
+    examples: ClassVar[Mapping[str, Any]] = {"p": 0.2, "chi": 0.9, "s": 2}
 
     p: Share | None = None
     """local steps of a round ~ Geom(p), the same for all; default: 1 / local.epochs"""

@@ -6,7 +6,8 @@ Gratton, Venkategowda, Werner 2023, Section 5, who leave the weights open: w_i(n
 weights on themselves apply to it, too: nothing that was not released enters the next message.
 """
 
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -26,6 +27,8 @@ STABLE = "(1 + least eigenvalue of the weights) / smoothness"  # Yuan, Ling, Yin
 
 class Parameters(Strict):
     """step: alpha; weights, kappa: how agents average; init: x0."""
+
+    examples: ClassVar[Mapping[str, Any]] = {"kappa": 8.0}
 
     step: Step
     """alpha of iteration k = 1, 2, ...: a constant one ends near the optimum, not at it"""

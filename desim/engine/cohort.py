@@ -119,7 +119,7 @@ class Cohort(Releasing):
     def compute(
         self, job: Job, *inputs: Array, work: Any = None, seconds: float | None = None
     ) -> Compute:
-        """Yield this to run job(us, *inputs) for work / speed s, or for `seconds` s.
+        """Yield this to run `job(us, *inputs)` for work / speed s, or for `seconds` s.
 
         work (n,): per-example gradient evaluations, what the log shows.
         """

@@ -115,7 +115,7 @@ def _above_zero(read: Reader) -> Reader:
 
 
 def _schema(
-    what: str, scalar: dict[str, Any], entry: dict[str, Any], spread: bool = False
+    what: str, scalar: dict[str, Any], entry: dict[str, Any], example: Any, spread: bool = False
 ) -> WithJsonSchema:
     pair = {"type": "array", "items": entry, "minItems": 2, "maxItems": 2}
     options = [scalar]
@@ -124,21 +124,27 @@ def _schema(
         keys = {name: {**value, "description": form}}
         option = {"type": "object", "properties": keys, "required": [name]}
         options.append({**option, "additionalProperties": False})
-    return WithJsonSchema({"anyOf": options, "description": what})
+    return WithJsonSchema({"anyOf": options, "description": what, "examples": [example]})
 
 
-def _quantity(what: str, read: Reader, scale: units.Units, words: tuple[str, ...] = ()) -> Any:
+def _quantity(
+    what: str, read: Reader, scale: units.Units, example: Any, words: tuple[str, ...] = ()
+) -> Any:
     scalar, entry = quantity(scale, words), quantity(scale)
     return (
         PlainValidator(lambda value: distribution(value, read)),
         PlainSerializer(written),
-        _schema(f"{what} ({', '.join(scale)}), constant or random", scalar, entry),
+        _schema(f"{what} ({', '.join(scale)}), constant or random", scalar, entry, example),
     )
 
 
-_duration = _quantity("a duration", units.seconds, units.TIME)
-_rate = _quantity("a rate", _above_zero(units.rate), units.RATE, ("inf",))
-_bandwidth = _quantity("a bandwidth", _above_zero(units.bits_per_second), units.BANDWIDTH, ("inf",))
+_duration = _quantity("a duration", units.seconds, units.TIME, {"uniform": ["10 ms", "30 ms"]})
+_rate = _quantity(
+    "a rate", _above_zero(units.rate), units.RATE, {"lognormal": ["50 /s", 0.5]}, ("inf",)
+)
+_bandwidth = _quantity(
+    "a bandwidth", _above_zero(units.bits_per_second), units.BANDWIDTH, "10 Mbit/s", ("inf",)
+)
 
 DurationDist = Annotated[Distribution, *_duration]
 RateDist = Annotated[Distribution, *_rate]
@@ -151,6 +157,7 @@ FactorDist = Annotated[
         "a random factor; one number alone is its spread around 1",
         {"enum": ["none"]},
         {"type": "number", "minimum": 0},
+        {"lognormal": 0.3},
         spread=True,
     ),
 ]

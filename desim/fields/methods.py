@@ -102,6 +102,7 @@ class Init(Form):
     """Where the iterates start."""
 
     words: ClassVar[tuple[str, ...]] = ("zeros",)
+    examples: ClassVar[Mapping[str, Any]] = {"npz": "init.npz"}
 
     normal: NonNegative | None = None
     """standard deviation of a normal start, each agent's its own"""

@@ -126,8 +126,8 @@ def existing(value: object, info: ValidationInfo, what: str = "file") -> Path:
     )
 
 
-def _schema(what: str, **bounds: Any) -> WithJsonSchema:
-    return WithJsonSchema({"type": "number", **bounds, "description": what})
+def _schema(what: str, example: float, **bounds: Any) -> WithJsonSchema:
+    return WithJsonSchema({"type": "number", **bounds, "description": what, "examples": [example]})
 
 
 def quantity(accepted: units.Units, words: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -142,48 +142,76 @@ def quantity(accepted: units.Units, words: tuple[str, ...] = ()) -> dict[str, An
     return {"anyOf": options}
 
 
-def _quantity(what: str, accepted: units.Units, words: tuple[str, ...] = ()) -> WithJsonSchema:
+def _quantity(
+    what: str, accepted: units.Units, example: str, words: tuple[str, ...] = ()
+) -> WithJsonSchema:
     about = f"{what} ({', '.join(accepted)})"
-    return WithJsonSchema({**quantity(accepted, words), "description": about})
+    return WithJsonSchema(
+        {**quantity(accepted, words), "description": about, "examples": [example]}
+    )
 
 
-Number = Annotated[float, PlainValidator(finite), _schema("a finite number")]
-Positive = Annotated[float, PlainValidator(positive), _schema("a number > 0", exclusiveMinimum=0)]
-NonNegative = Annotated[float, PlainValidator(nonnegative), _schema("a number >= 0", minimum=0)]
+Number = Annotated[float, PlainValidator(finite), _schema("a finite number", 0.5)]
+Positive = Annotated[
+    float, PlainValidator(positive), _schema("a number > 0", 0.5, exclusiveMinimum=0)
+]
+NonNegative = Annotated[
+    float, PlainValidator(nonnegative), _schema("a number >= 0", 0.5, minimum=0)
+]
 Count = Annotated[
     int,
     PlainValidator(lambda value: whole(value, 1)),
-    WithJsonSchema({"type": "integer", "minimum": 1}),
+    WithJsonSchema({"type": "integer", "minimum": 1, "examples": [10]}),
 ]
 Whole = Annotated[
     int,
     PlainValidator(lambda value: whole(value, 0)),
-    WithJsonSchema({"type": "integer", "minimum": 0}),
+    WithJsonSchema({"type": "integer", "minimum": 0, "examples": [1]}),
 ]
 Flag = Annotated[bool, PlainValidator(flag), WithJsonSchema({"type": "boolean"})]
 Text = Annotated[str, PlainValidator(text), WithJsonSchema({"type": "string"})]
-Seconds = Annotated[float, PlainValidator(units.seconds), _quantity("a duration >= 0", units.TIME)]
-Duration = Annotated[float, PlainValidator(duration), _quantity("a duration > 0", units.TIME)]
+Seconds = Annotated[
+    float, PlainValidator(units.seconds), _quantity("a duration >= 0", units.TIME, "20 ms")
+]
+Duration = Annotated[
+    float, PlainValidator(duration), _quantity("a duration > 0", units.TIME, "20 ms")
+]
 Bandwidth = Annotated[
     float,
     PlainValidator(units.bits_per_second),
-    _quantity("a bandwidth", units.BANDWIDTH, ("inf",)),
+    _quantity("a bandwidth", units.BANDWIDTH, "10 Mbit/s", ("inf",)),
 ]
-Rate = Annotated[float, PlainValidator(units.rate), _quantity("a rate", units.RATE, ("inf",))]
+Rate = Annotated[
+    float, PlainValidator(units.rate), _quantity("a rate", units.RATE, "50 /s", ("inf",))
+]
 Fraction = Annotated[
-    float, PlainValidator(units.fraction), _quantity("a fraction, 0 to 1", units.SHARE)
+    float, PlainValidator(units.fraction), _quantity("a fraction, 0 to 1", units.SHARE, "20 %")
 ]
-Share = Annotated[float, PlainValidator(share), _quantity("a fraction above 0, to 1", units.SHARE)]
+Share = Annotated[
+    float, PlainValidator(share), _quantity("a fraction above 0, to 1", units.SHARE, "50 %")
+]
 File = Annotated[
     Path,
     PlainValidator(existing),
     PlainSerializer(str),
-    WithJsonSchema({"type": "string", "description": "a file, relative to the scenario's folder"}),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "description": "a file, relative to the scenario's folder",
+            "examples": ["file.csv"],
+        }
+    ),
 ]
 Folder = Annotated[
     Path,
     PlainValidator(lambda value, info: existing(value, info, "folder")),
     PlainSerializer(str),
-    WithJsonSchema({"type": "string", "description": "a folder, relative to the scenario's"}),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "description": "a folder, relative to the scenario's",
+            "examples": ["folder"],
+        }
+    ),
 ]
 Several = Annotated[tuple[T, ...], BeforeValidator(_list)]

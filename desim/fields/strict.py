@@ -27,7 +27,8 @@ class Strict(BaseModel):
     """A mapping with known keys: no unknown key, NaN, infinity or converted type gets in.
 
     Every problem below it is one line error whose message is final: "found ...; allowed: ...".
-    `later` names keys that a later version of desim will understand, with the reason.
+    `later` names keys that a later version of desim will understand, with the reason; `examples`
+    holds values, as a scenario writes them, of keys whose type does not say enough.
     """
 
     model_config = ConfigDict(
@@ -39,6 +40,7 @@ class Strict(BaseModel):
         json_schema_extra=lambda schema, owner: _describe(schema, owner),
     )
     later: ClassVar[Mapping[str, str]] = {}
+    examples: ClassVar[Mapping[str, Any]] = {}
 
     @classmethod
     def keys(cls) -> tuple[str, ...]:
@@ -49,6 +51,12 @@ class Strict(BaseModel):
     def about(cls, key: str) -> str:
         """What the docstring below a key says; read when it is asked for, because that is slow."""
         return next((text[key] for one in cls.__mro__ if key in (text := _docstrings(one))), "")
+
+    @classmethod
+    def example(cls, key: str) -> Any:
+        """What the class or a parent gives as an example of a key; None if nothing."""
+        own = (vars(one).get("examples", {}) for one in cls.__mro__)
+        return next((given[key] for given in own if key in given), None)
 
     @classmethod
     def mapping(cls, data: object) -> Mapping[str, Any]:
@@ -127,10 +135,12 @@ def _final(error: ErrorDetails, owner: type[Strict]) -> InitErrorDetails:
 
 
 def _describe(schema: dict[str, Any], owner: type[Strict]) -> None:
-    """Put the docstrings of the keys into the JSON Schema of a section."""
+    """Put the docstrings and examples of the keys into the JSON Schema of a section."""
     for key, form in schema.get("properties", {}).items():
-        if about := owner.about(key):
-            schema["properties"][key] = {**form, "description": about}
+        about, example = owner.about(key), owner.example(key)
+        more = {} if example is None else {"examples": [example]}
+        if about or more:
+            schema["properties"][key] = {**form, "description": about, **more}
 
 
 @cache

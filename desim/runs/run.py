@@ -101,7 +101,7 @@ class Run:
 
     @cached_property
     def iterates(self) -> NDArray[np.float64] | None:
-        """Models (rounds + 1, agents, dim) before noise; None without `observe.iterates: true`."""
+        """Models (rounds + 1, agents, dim) before noise; None unless observe.iterates is true."""
         return self.store.arrays("iterates").get("iterates")
 
     @cached_property

@@ -1,7 +1,7 @@
 """The sections `compute` and `churn`: how fast agents are, and when they are away."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, model_validator
 
@@ -32,6 +32,12 @@ class Slow(Strict):
 class Spells(Strict):
     """Times in which an agent is slower, as by other work or heat; all begin at full speed."""
 
+    examples: ClassVar[Mapping[str, Any]] = {
+        "factor": 4,
+        "every": {"exponential": "60 s"},
+        "lasting": {"exponential": "10 s"},
+    }
+
     factor: Slowdown
     """the speed is divided by this during a spell, also in the middle of a computation"""
     every: DurationDist
@@ -47,6 +53,11 @@ class Spells(Strict):
 
 class Compute(Strict):
     """How fast agents compute, in gradients of one row per second."""
+
+    examples: ClassVar[Mapping[str, Any]] = {
+        "time": {"shifted_exponential": ["1 ms", "0.5 ms"]},
+        "spells": {"factor": 4, "every": {"exponential": "60 s"}, "lasting": "10 s"},
+    }
 
     speed: SpeedLaw | None = "1000 /s"  # type: ignore[assignment]
     """gradients of one row in a second; inf: computing takes no time; {trace: file, ...}"""
@@ -80,6 +91,12 @@ class Compute(Strict):
 class Daily(Strict):
     """Agents that are up once a day, as phones that charge at night."""
 
+    examples: ClassVar[Mapping[str, Any]] = {
+        "up": "8 h",
+        "start": {"normal": ["22 h", "90 min"]},
+        "day": "24 h",
+    }
+
     up: DurationDist
     """how long an agent is up, drawn every day; at most the day"""
     start: DurationDist | None = None
@@ -108,6 +125,13 @@ class Churn(Form):
     """
 
     modifiers = ("down", "field", "assign", "end", "offset", *COMMON)
+    examples: ClassVar[Mapping[str, Any]] = {
+        "up": {"exponential": "300 s"},
+        "down": {"exponential": "30 s"},
+        "trace": "states.npz",
+        "daily": {"up": "8 h"},
+        "field": ["phone_1", "phone_2"],
+    }
 
     up: DurationDist | None = None
     """time until an agent leaves; all begin up"""
@@ -116,7 +140,7 @@ class Churn(Form):
     trace: File | None = None
     """npz (arrays of rows (time in s, 1 or 0)) or csv (columns time and one for each device)"""
     daily: Daily | None = None
-    """once a day: {up: 8 h, start: {normal: [22 h, 1.5]}}"""
+    """once a day: {up: 8 h, start: {normal: [22 h, 90 min]}}"""
     field: Annotated[Several[Text] | None, BeforeValidator(names), OrElse((), single=True)] = None
     """trace: names of arrays in an npz, of columns in a csv; default: all of them"""
     assign: Literal["random", "in-order"] | None = None

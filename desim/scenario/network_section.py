@@ -1,7 +1,7 @@
 """The section `network`: the graph, and what a message meets."""
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from desim.fields import Several, Strict
 from desim.scenario.link_section import Contention, Link, LinkChange, LinkOf
@@ -11,6 +11,8 @@ from desim.scenario.topology_section import Topology
 
 class Network(Strict):
     """The graph and its links."""
+
+    examples: ClassVar[Mapping[str, Any]] = {"links": [{"sender": 3, "bandwidth": "1 Mbit/s"}]}
 
     topology: Topology = Topology.of("star")
     """who can talk to whom; star, the default, for coordinator algorithms"""

@@ -4,7 +4,7 @@ An epsilon is always about neighbouring data sets (relation), an adversary (view
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, PlainValidator, WithJsonSchema
 
@@ -33,6 +33,8 @@ class Noise(Strict):
     of methods that release once, {kind, epsilon}, with groups {kind, epsilon_s, epsilon_n}, and as
     many deltas where kind is gaussian.
     """
+
+    examples: ClassVar[Mapping[str, Any]] = {"epsilon_n": 1.0, "delta_n": 1e-5}
 
     kind: Literal["gaussian", "laplace", "l2-laplace", "discrete-gaussian"] | None = None
     """distribution; default gaussian, with sigma"""
@@ -177,6 +179,8 @@ View = Annotated[
 
 class Privacy(Strict):
     """Noise, and the terms in which privacy is stated."""
+
+    examples: ClassVar[Mapping[str, Any]] = {"budget": 8.0}
 
     noise: Noise | None = None
     """noise on what the method perturbs; default: none, or gaussian where a target is given"""

@@ -1,7 +1,8 @@
 """The whole scenario: one frozen object with a section for each top-level key, in s, bit/s, 1/s."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, PlainValidator, WithJsonSchema
 from pydantic.json_schema import GenerateJsonSchema
@@ -40,6 +41,12 @@ class Scenario(Strict):
 
     `folder` is where relative names count from, `source` the file, `marks` the line of each key.
     """
+
+    examples: ClassVar[Mapping[str, Any]] = {
+        "plugins": ["my_method.py"],
+        "participation": {"bernoulli": "50 %"},
+        "churn": {"up": {"exponential": "300 s"}, "down": {"exponential": "30 s"}},
+    }
 
     name: Annotated[Text, BeforeValidator(directory_name)]
     """name of the run; default: the file's name"""

@@ -1,6 +1,7 @@
 """Sections of `problem.data` whose rows come in one table and are dealt to the agents."""
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     PlainSerializer,
@@ -81,6 +82,8 @@ class SomeRows(Strict):
 class MarkedRows(Strict):
     """The rows that a column marks for testing."""
 
+    examples: ClassVar[Mapping[str, Any]] = {"column": "split", "value": "test"}
+
     column: Text
     """column that says which rows are for testing; no feature unless named"""
     value: Label
@@ -133,6 +136,8 @@ class Bundled(Table):
 class Columns(Table):
     """Rows with named columns, some of which may hold words or have missing values."""
 
+    examples: ClassVar[Mapping[str, Any]] = {"features": ["age", "hours"]}
+
     test: Test = 0.0
     """rows held out for testing: a share of all, {rows: n}, or {column: ..., value: ...}"""
     features: Several[Text] = ()
@@ -156,6 +161,13 @@ class Columns(Table):
 
 class OpenML(Columns):
     """A data set of openml.org, downloaded once and cached by scikit-learn."""
+
+    examples: ClassVar[Mapping[str, Any]] = {
+        "name": "adult",
+        "version": 2,
+        "id": 1590,
+        "label": "class",
+    }
 
     source: Literal["openml"]
     name: Text | None = None
@@ -186,6 +198,8 @@ class File_(Columns):
 
 class Csv(File_):
     """A CSV file with a header line, perhaps compressed."""
+
+    examples: ClassVar[Mapping[str, Any]] = {"separator": ";"}
 
     source: Literal["csv"]
     separator: Text = ","

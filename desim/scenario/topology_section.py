@@ -1,7 +1,7 @@
 """The key `network.topology`: who can talk to whom, always, in which round or at which time."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, PlainValidator, WithJsonSchema
 
@@ -80,6 +80,15 @@ class Topology(Form):
 
     words = ("star", "ring", "complete", "path")
     modifiers = ("directed", "every", "redraw", "round", "end")
+    examples: ClassVar[Mapping[str, Any]] = {
+        "grid": [4, 5],
+        "small_world": [4, 0.1],
+        "graph": "net.graphml",
+        "switching": [[[0, 1], [2, 3]], [[1, 2], [3, 0]]],
+        "contacts": "contacts.csv",
+        "every": "5 rounds",
+        "round": "10 min",
+    }
 
     grid: Annotated[tuple[int, int], BeforeValidator(_grid)] | None = None
     """[rows, columns]"""
