@@ -20,6 +20,7 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_design",
     "analysis.docs.mathml",
+    "analysis.docs.generate",
 ]
 exclude_patterns = ["_build", "README.md"]
 nitpicky = False

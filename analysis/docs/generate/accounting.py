@@ -1,0 +1,47 @@
+"""What the accountant knows of mechanisms, and what became of the papers' theorems."""
+
+from analysis.docs.generate.markdown import code, escaped, table
+from desim.privacy.bounds.claims import Bound
+from desim.privacy.bounds.theorems import BOUNDS, theorems
+from desim.privacy.ledger import MECHANISMS
+
+COSTS = {
+    "none": "infinite, unless $D = 0$",
+    "gaussian": r"$\mu = D/s$ of Gaussian differential privacy, exact; on a secret, uniform, fresh "
+    "batch (`sampling` below 1) the Rényi divergence of sampling without replacement",
+    "noisy-gradient": r"$\mu = D/s$, $D$ being the effective sensitivity of a whole noisy training",
+    "laplace": "the Rényi divergence of the Laplace mechanism, $D$ in L1 and $s = b$",
+    "discrete-gaussian": r"zCDP $D^2/(2s^2)$, $D$ on the lattice",
+    "objective-perturbation": r"zCDP $D^2/(2s^2)$ and a rest of $10^{-8}$",
+    "sparse-vector": r"pure differential privacy $D/s$ for each answer",
+    "reused": "infinite: a draw of noise that has served another value",
+    "l2-laplace": r"pure differential privacy $D/s$, density $\propto e^{-\lVert e\rVert/s}$",
+    "objective-laplace": r"the same, on an objective; $D$ holds the change of volume times $s$",
+}
+
+
+def mechanisms() -> str:
+    """What a row of each mechanism costs."""
+    return table(("mechanism", "what a row costs"), ((code(m), COSTS[m]) for m in MECHANISMS))
+
+
+def verdicts() -> str:
+    """All theorems, by paper."""
+    return _table(BOUNDS, algorithms=True)
+
+
+def about(algorithm: str) -> str:
+    """The theorems about one algorithm, "" where there are none."""
+    found = theorems(algorithm)
+    return _table(found, algorithms=False) if found else ""
+
+
+def _table(bounds: tuple[Bound, ...], algorithms: bool) -> str:
+    head = ("theorem", "verdict", "it speaks about", "what is wrong, or needed", "what holds")
+    rows = []
+    for one in bounds:
+        names = "\n" + ", ".join(f"[{a}](#algorithm-{a})" for a in one.algorithms)
+        who = f"{escaped(one.theorem)}\n{escaped(one.paper)}" + names * algorithms
+        rest = (escaped(text) for text in (one.view, one.wrong, one.rigorous))
+        rows.append((who, f"**{one.verdict}**", *rest))
+    return table(head, rows)

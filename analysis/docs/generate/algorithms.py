@@ -1,0 +1,138 @@
+"""The page of each algorithm: its equations are written there, all else is read from the code."""
+
+import importlib
+import inspect
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from analysis.docs.generate import accounting
+from analysis.docs.generate.keys import key_table
+from analysis.docs.generate.markdown import code, escaped, flowing, paragraphs, table
+from analysis.docs.generate.methods import needs, promises
+from analysis.docs.generate.scenario import link
+from analysis.docs.generate.worked import scenario_text
+from desim.algorithms.method import Method
+from desim.scenario import registry
+
+ROOT = Path(__file__).resolve().parents[3]
+FOLDER = ROOT / "analysis" / "docs" / "reference" / "algorithms"
+REPOSITORY = "../../../.."
+PROGRAMS = (
+    "coordinator",
+    "train",
+    "differentiate",
+    "noisy",
+    "agents",
+    "minimise",
+    "step",
+    "estimate",
+)
+
+
+@cache
+def front(name: str) -> dict[str, Any]:
+    """What a page says above its first line: twin, tests, reproductions, scenario."""
+    return dict(YAML(typ="safe").load(_parts(name)[0]))
+
+
+def page(name: str, text: str) -> str:
+    """A whole page from what is written of it."""
+    _, body = text.removeprefix("---\n").split("---\n", 1)
+    title, rest = body.split("\n", 1)
+    method = registry.get(name)
+    return paragraphs(
+        f"(algorithm-{name})=\n{title}",
+        f"{escaped(_sentence(method.summary))} *{escaped(method.paper)}*.",
+        _source(method),
+        rest.strip(),
+        _theorems(name),
+        "## Parameters\n\nBeside `name`, under `algorithm`:",
+        key_table(method.Parameters, link),
+        "## What it needs and admits",
+        table(("", ""), needs(method)),
+        "## A scenario\n\nEvery key that is left out has a "
+        "[default](../scenario.md). A test plays it.",
+        f"```yaml\n{scenario_text(name, front(name)['scenario'])}```",
+        "## Checked by",
+        _checks(name),
+        "## The code",
+        _program(method),
+    )
+
+
+def _parts(name: str) -> list[str]:
+    return (FOLDER / f"{name}.md").read_text("utf-8").removeprefix("---\n").split("---\n", 1)
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _source(method: type[Method]) -> str:
+    """The docstring of the method's file, which cites the paper and says what was corrected."""
+    module = importlib.import_module(method.__module__)
+    file = Path(inspect.getfile(method)).relative_to(ROOT)
+    about = inspect.getdoc(module) or ""
+    told = "\n\n".join(escaped(flowing(part)) for part in about.split("\n\n")[1:])
+    return f"{told}\n\n{{octicon}}`file-code` {code(file)}"
+
+
+def _theorems(name: str) -> str:
+    found = accounting.about(name)
+    head = "### What the paper claims\n\nBeside the epsilon that holds, `desim privacy` prints"
+    return f"{head} these, with their verdicts:\n\n{found}" if found else ""
+
+
+def _checks(name: str) -> str:
+    """Twins, tests and reproductions."""
+    said = front(name)
+    twin = f"the plain NumPy loop {code('tests/naive/' + said['twin'] + '.py')}"
+    tests = ", ".join(code(f"tests/{one}.py") for one in said["tests"])
+    lines = [f"- {twin}, held equal in {tests}", f"- {promises(registry.get(name))}"]
+    again = said.get("reproductions", ())
+    if again:
+        scripts = ", ".join(code(f"analysis/reproductions/{one}.py") for one in again)
+        lines.append(
+            f"- the papers' tables and figures, computed again: {scripts} "
+            "([errata](../../errata.md))"
+        )
+    return "\n".join(lines)
+
+
+def _program(method: type[Method]) -> str:
+    """The equations as they run."""
+    own = [one for one in PROGRAMS if callable(getattr(method, one, None))]
+    blocks = []
+    for one in own:
+        function = getattr(method, one)
+        module = importlib.import_module(function.__module__)
+        file = Path(inspect.getfile(module)).relative_to(ROOT)
+        blocks.append(
+            f"```{{literalinclude}} {REPOSITORY}/{file}\n:pyobject: {function.__qualname__}\n"
+            ":language: python\n:dedent:\n```"
+        )
+    return paragraphs(*blocks)
+
+
+def index() -> str:
+    """All algorithms in a table, and the pages for the side bar."""
+    rows = []
+    for name in registry.names():
+        method = registry.get(name)
+        kind = "coordinator or graph" if method.peers else method.kind
+        noise = "yes" if method.noises else "no"
+        rows.append(
+            (
+                f"[{name}](#algorithm-{name})",
+                escaped(method.summary),
+                kind,
+                noise,
+                escaped(method.paper),
+            )
+        )
+    pages = "\n".join(registry.names())
+    tree = f"```{{toctree}}\n:hidden:\n\n{pages}\n```"
+    return paragraphs(table(("name", "what it does", "kind", "noise", "paper"), rows), tree)

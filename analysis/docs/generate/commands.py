@@ -1,0 +1,56 @@
+"""The command line: every command with its arguments and options, from the commands themselves."""
+
+from typing import Any
+
+import typer
+
+from analysis.docs.generate.markdown import code, escaped, flowing, paragraphs, table
+from desim.cli import app
+
+
+def commands() -> str:
+    """All commands, in the order of `desim --help`."""
+    group: Any = typer.main.get_command(app)
+    return paragraphs(*(_command(name, one) for name, one in group.commands.items()))
+
+
+def _command(name: str, command: Any) -> str:
+    own = [one for one in command.params if not getattr(one, "hidden", False)]
+    usage = " ".join(["desim", name, *map(_usage, own)])
+    rows = ((code(_names(one)), escaped(flowing(one.help or "")), _default(one)) for one in own)
+    return paragraphs(
+        f"(command-{name})=\n## desim {name}",
+        escaped(flowing(command.help or "")),
+        f"```text\n{usage}\n```",
+        table(("", "what it says", "default"), rows) if own else "",
+    )
+
+
+def _argument(one: Any) -> bool:
+    return bool(one.param_type_name == "argument")
+
+
+def _usage(one: Any) -> str:
+    if _argument(one):
+        shown = _metavar(one) + ("..." if one.nargs == -1 else "")
+    else:
+        shown = one.opts[0] + ("" if one.is_flag else f" {_metavar(one)}")
+        shown += "..." if getattr(one, "multiple", False) else ""
+    return shown if one.required else f"[{shown}]"
+
+
+def _metavar(one: Any) -> str:
+    return str(one.metavar or str(one.name).upper())
+
+
+def _names(one: Any) -> str:
+    if _argument(one):
+        return _metavar(one)
+    return ", ".join(one.opts) + ("" if one.is_flag else f" {_metavar(one)}")
+
+
+def _default(one: Any) -> str:
+    if one.required:
+        return "required"
+    plain = isinstance(one.default, int | float | str) and not isinstance(one.default, bool)
+    return code(one.default) if plain and one.default != "" else ""

@@ -1,0 +1,43 @@
+"""The Python interface, from docstrings: what `desim` offers, and what methods are written with."""
+
+import desim
+from analysis.docs.generate.markdown import code, paragraphs
+
+FIRST = ("load", "run", "open")
+FOLDED = ("Scenario",)  # the keys are in the reference of scenarios
+VERBS = (
+    ("desim.algorithms.method.Method", ":members: kind_on, problems, planned, claim, compiled"),
+    ("desim.engine.cohort.Cohort", ":members:\n   :inherited-members:"),
+    ("desim.engine.hub.Hub", ":members:"),
+    ("desim.privacy.ledger.Terms", ":members: of"),
+)
+
+
+def interface() -> str:
+    """Functions, classes, errors, and the verbs of methods."""
+    names = [name for name in desim.__all__ if not name.startswith("_")]
+    functions = [name for name in names if not name[0].isupper()]
+    functions.sort(key=lambda name: (name not in FIRST, FIRST.index(name) if name in FIRST else 0))
+    classes = [name for name in names if name[0].isupper()]
+    errors = [name for name in classes if issubclass(getattr(desim, name), BaseException)]
+    nouns = [name for name in classes if name not in errors]
+    return paragraphs(
+        "## Functions",
+        *(_directive("autofunction", f"desim.{name}") for name in functions),
+        "## Classes",
+        *(_noun(name) for name in nouns),
+        "## Errors\n\nEvery error that a user can cause is one of these, and "
+        f"{code('exit_code')} is that of the command line.",
+        *(_directive("autoexception", f"desim.{name}", ":show-inheritance:") for name in errors),
+        "## For methods of your own",
+        *(_directive("autoclass", name, option) for name, option in VERBS),
+    )
+
+
+def _noun(name: str) -> str:
+    return _directive("autoclass", f"desim.{name}", "" if name in FOLDED else ":members:")
+
+
+def _directive(kind: str, name: str, option: str = "") -> str:
+    body = f".. {kind}:: {name}" + (f"\n   {option}" if option else "")
+    return f"```{{eval-rst}}\n{body}\n```"

@@ -1,0 +1,88 @@
+"""The reference of scenarios: every section with its keys, in the order of a file."""
+
+from functools import cache
+
+from analysis.docs.generate.keys import key_table
+from analysis.docs.generate.markdown import code, escaped, flowing, paragraphs
+from analysis.docs.generate.types import sections_in
+from desim.fields import Form, Init, Local, Step, Strict
+from desim.fields.methods import Decay
+from desim.scenario.data_section import SOURCES
+from desim.scenario.method_section import Algorithm
+from desim.scenario.schema import Scenario
+from desim.scenario.table_section import MarkedRows, SomeRows
+
+Places = dict[type[Strict], str]
+SHARED: Places = {
+    Local: "algorithm.local",
+    Init: "algorithm.init",
+    Step: "a step that varies",
+    Decay: "decay",
+}
+
+
+@cache
+def places() -> Places:
+    """Every section and where a file has it first."""
+    found: Places = {}
+    for key in Scenario.keys():
+        for section in sections_in(Scenario.model_fields[key].annotation):
+            if section not in (Strict, Algorithm):
+                _descend(key, section, found)
+        if key == "problem":
+            for name, section in SOURCES.items():
+                _descend(f"problem.data, source: {name}", section, found)
+            found |= {SomeRows: "test, some rows", MarkedRows: "test, marked rows"}
+        if key == "algorithm":
+            found |= SHARED
+    return found
+
+
+def _descend(path: str, section: type[Strict], found: Places) -> None:
+    if section in found or section is Strict:
+        return
+    found[section] = path
+    for key in section.keys():
+        for inner in sections_in(section.model_fields[key].annotation):
+            _descend(f"{path}.{key}", inner, found)
+
+
+def target(path: str) -> str:
+    """The anchor of a section."""
+    return "key-" + "-".join(path.replace(",", " ").replace(".", " ").replace(":", " ").split())
+
+
+def link(section: type[Strict]) -> str:
+    """A link to a section, "" where there is none."""
+    where = places()
+    known = next((where[one] for one in section.__mro__ if one in where), "")
+    return f"[{known}](#{target(known)})" if known else ""
+
+
+def scenario() -> str:
+    """The whole reference."""
+    top = paragraphs(
+        "(key-top)=\n## The whole file",
+        escaped("A mapping with these keys; algorithm, problem and stop are required."),
+        key_table(Scenario, link),
+    )
+    return paragraphs(top, *(_section(path, one) for one, path in places().items()))
+
+
+def _section(path: str, section: type[Strict]) -> str:
+    depth = "##" if "." not in path and "," not in path and section not in SHARED else "###"
+    about = escaped(flowing(section.__doc__ or ""))
+    return paragraphs(
+        f"({target(path)})=\n{depth} {path}", about, _forms(section), key_table(section, link)
+    )
+
+
+def _forms(section: type[Strict]) -> str:
+    """How a section may be written, where that is more than a mapping."""
+    if not issubclass(section, Form):
+        return ""
+    words = [code(word) for word in section.words]
+    keys = [code(f"{{{key}: ...}}") for key in section.alternatives()]
+    extra = ", ".join(code(key) for key in section.modifiers)
+    more = f"; with a mapping also {extra}" if extra else ""
+    return f"One of {', '.join([*words, *keys])}{more}."
