@@ -21,17 +21,16 @@ BUILD = (
 
 def held(folder, pattern):
     """Files below a folder of the project, as the wheel names them."""
-    files = (ROOT / folder).rglob(pattern)
+    files = [one for one in (ROOT / folder).rglob(pattern) if one.is_file()]
+    files = [one for one in files if "__pycache__" not in one.parts]
     top = "desim/scenarios" if folder == "scenarios" else folder
     return {f"{top}/{file.relative_to(ROOT / folder).as_posix()}" for file in files}
 
 
 def lacking(files):
     """What of desim's code and scenarios is not among `files`, or is there and is neither."""
-    wanted = held("desim", "*.py") | held("scenarios", "*.yaml")
-    apart = {"desim/py.typed", "desim/scenarios/scenario.schema.json"}
-    extra = {one for one in files if not one.endswith(".md") and ".dist-info/" not in one}
-    return wanted ^ (extra - apart) | apart - extra
+    wanted = held("desim", "*") | held("scenarios", "*")
+    return wanted ^ {one for one in files if ".dist-info/" not in one}
 
 
 @pytest.fixture(scope="module")
