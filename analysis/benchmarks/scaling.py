@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from analysis.benchmarks.engines import GRAPH, STAR, bare, play
 from analysis.benchmarks.graphs import gradients
@@ -32,6 +33,7 @@ from desim.scenario.load import load
 
 FOLDER = Path(__file__).parent / "results"
 UPDATES = 20_000  # of one play, less where an update takes longer than CENTRE's
+ROUNDS = 5  # of one play at least
 PLAYS = 3  # after the first
 CENTRE = {"agents": 1000, "parameters": 16, "rows": 20, "neighbours": 4}
 SWEEPS: dict[str, tuple[int, ...]] = {
@@ -69,7 +71,7 @@ def scenario(regime: str, sizes: dict[str, int], updates: int) -> tuple[dict[str
     data = {**base["problem"]["data"], "rows": sizes["rows"], "dim": sizes["parameters"]}
     if data["kind"] == "classification":
         data |= {"clusters": 1, "informative": min(2, sizes["parameters"])}
-    rounds = max(2, updates // agents)
+    rounds = max(ROUNDS, updates // agents)
     each = base.get("policy") == "each"
     changed = {
         **base,
@@ -109,12 +111,12 @@ def point(varies: str, value: int, regime: str, updates: int) -> Point:
 def points(quick: bool) -> Iterator[Point]:
     """Measure one size after the other."""
     for varies, values in SWEEPS.items():
-        for value in values:
+        for value in values[::2] if quick else values:
             for regime in REGIMES:
                 if varies == "neighbours" and regime != "graph":
                     continue
                 if not (quick and value > CENTRE[varies] * 10):
-                    yield point(varies, value, regime, UPDATES // 10 if quick else UPDATES)
+                    yield point(varies, value, regime, UPDATES // 4 if quick else UPDATES)
 
 
 def panel(axes: Axes, measured: list[Point], varies: str) -> None:
@@ -132,8 +134,14 @@ def panel(axes: Axes, measured: list[Point], varies: str) -> None:
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlabel(AXES.get(varies, varies))
-    axes.grid(which="minor", visible=False)
-    axes.minorticks_off()
+    wide = max(SWEEPS[varies]) > 500 * min(SWEEPS[varies])
+    for axis, steps in (
+        (axes.xaxis, (1.0,) if wide else (1.0, 2.0, 5.0)),
+        (axes.yaxis, (1.0, 3.0)),
+    ):
+        axis.set_major_locator(LogLocator(subs=steps))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}".replace(",", " ")))
+        axis.set_minor_locator(NullLocator())
 
 
 def draw(measured: list[Point], path: Path) -> None:
