@@ -14,6 +14,7 @@ import desim
 from desim.cli import main
 from desim.errors import InputError
 from desim.reports import charts, page, results
+from desim.reports.cautions import cautions
 from desim.reports.reading import readings
 from desim.runs.run import Run
 
@@ -38,6 +39,15 @@ def test_warnings_come_first_and_results_after_them(text):
     order = [text.index(f'<section id="{name}"') for name in ("warnings", "results", "charts")]
     assert order == sorted(order)
     assert "failed: &lt;/script&gt;" in section(text, "warnings")
+
+
+def test_a_warning_of_all_seeds_names_their_series(runs):
+    found = readings(runs[:3])
+    for one in found[:2]:
+        one.troubles["no disk"] = ["traffic"]
+    assert ("not shown: traffic: no disk", ["small (2 seeds)"]) in cautions(found)
+    found[0].troubles["no disk"].append("epsilon")
+    assert ("not shown: traffic: no disk", ["small, seed 4"]) in cautions(found)
 
 
 def test_every_epsilon_has_its_terms(text):

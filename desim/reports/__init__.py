@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from desim.errors import InputError
 from desim.reports.cautions import cautions
-from desim.reports.charts import chart_data, metrics
+from desim.reports.charts import chart_data, metrics, thinning
 from desim.reports.page import write
 from desim.reports.privacy import epsilon_terms, privacy
 from desim.reports.reading import Reading, readings
@@ -57,6 +57,7 @@ def report(
         "terms": epsilon_terms(found),
         "title": _title(found),
         "count": len(found),
+        "thinning": thinning(found),
         "details": DETAILS.format(len(some), len(found)) if len(some) < len(found) else "",
         "differences": differences(some),
         "manifests": manifests(some),

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 
-from desim.reports.charts import metrics, terms, terms_differ, thinning
+from desim.reports.charts import metrics, terms, terms_differ
 from desim.reports.reading import Reading
 from desim.reports.wording import by_text
 
@@ -13,7 +13,21 @@ ENDED = ("done", "stopped")
 def cautions(found: Sequence[Reading]) -> list[tuple[str, list[str]]]:
     """Each warning once, with the names of the runs it is about (none: all of them together)."""
     told = by_text((one.label, text) for one in found for text in _of_one(one))
-    return [*((text, []) for text in _of_all(found)), *told.items()]
+    named = [(text, _named(labels, found)) for text, labels in told.items()]
+    return [*((text, []) for text in _of_all(found)), *named]
+
+
+def _named(labels: Sequence[str], found: Sequence[Reading]) -> list[str]:
+    """The runs of these labels; a series that is there with all its seeds by its own name."""
+    series: dict[str, list[str]] = {}
+    for one in found:
+        series.setdefault(one.series, []).append(one.label)
+    names: list[str] = []
+    for name, members in series.items():
+        whole = len(members) > 1 and set(members) <= set(labels)
+        seeds = f"{name} ({len(members)} seeds)"
+        names += [seeds] if whole else [label for label in members if label in labels]
+    return names
 
 
 def _of_one(one: Reading) -> Iterator[str]:
@@ -35,7 +49,6 @@ def _of_one(one: Reading) -> Iterator[str]:
 
 def _of_all(found: Sequence[Reading]) -> Iterator[str]:
     if len(found) < 2:
-        yield from filter(None, [thinning(found)])
         return
     unlike = _unlike_problems(found)
     if unlike:
@@ -57,7 +70,6 @@ def _of_all(found: Sequence[Reading]) -> Iterator[str]:
             f"the runs state epsilon about different things ({' / '.join(sorted(stated))}): one "
             "is not comparable with another, and no metric is drawn against them"
         )
-    yield from filter(None, [thinning(found)])
 
 
 def _unlike_problems(found: Sequence[Reading]) -> list[str]:
