@@ -115,6 +115,10 @@ def test_what_each_agent_has_spent(tmp_path):
     endless.epsilon = lambda: table
     with pytest.raises(InputError, match="run one is infinite: released without noise"):
         spending.epsilon(endless)
+    nothing = Logged()
+    nothing.epsilon = lambda: table[:0]
+    with pytest.raises(InputError, match="run one has released nothing"):
+        spending.epsilon(nothing)
 
 
 class Seed(Course):
@@ -159,6 +163,11 @@ def test_wrong_bars_are_noticed(tmp_path, right, wrong):
     twin = mutant(reaching, right, wrong)
     with pytest.raises(AssertionError):
         check_bars(twin, tmp_path)
+
+
+def test_a_target_that_holds_at_once_takes_no_time(tmp_path):
+    axes = bars([Course(error=ERROR)], target=2.0, out=tmp_path / "a.png")
+    assert [text.get_text() for text in axes.texts] == ["0 s"]
 
 
 def test_bars_need_a_target():

@@ -156,8 +156,8 @@ def terms(runs: Mapping[str, Played], endless: bool = False) -> str:
         spent = run.epsilon()
         if not endless and not np.isfinite(spent["epsilon"]).all():
             why = next((one for one in spent.attrs["flags"] if one.startswith("infinite")), "")
-            raise InputError(f"x: epsilon of run {label} is {why or 'infinite'}")
+            raise InputError(f"epsilon of run {label} is {why or 'infinite'}")
         stated[told(spent.attrs)] = label
     if len(stated) > 1:
-        raise InputError(f"x: the runs' epsilons are about different things: {' / '.join(stated)}")
+        raise InputError(f"the runs' epsilons are about different things: {' / '.join(stated)}")
     return next(iter(stated), "")

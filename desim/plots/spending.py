@@ -7,6 +7,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
+from desim.errors import InputError
 from desim.plots.course import Logged, terms
 from desim.plots.style import COLOURS, INK, drawing, legend, unit_of
 
@@ -24,6 +25,8 @@ def epsilon(run: Logged, out: str | Path | None = None) -> Axes:
     """
     about = terms({run.name: run})
     spent = run.epsilon()
+    if spent.empty:
+        raise InputError(f"epsilon: run {run.name} has released nothing that costs any")
     end = max(float(run.manifest.get("time") or 0.0), float(spent["time"].max() or 0.0)) or 1.0
     unit, factor = unit_of("time", end)
     curves = _curves(spent, end)

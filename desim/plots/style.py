@@ -125,6 +125,8 @@ def unit_of(x: str, last: float) -> tuple[str, float]:
     """The unit in which values up to `last` (s, rounds, bytes) read best, and the factor to it."""
     if x in ("round", "epsilon"):
         return "", 1.0
+    if last <= 0.0:
+        return ("s" if x == "time" else "B"), 1.0
     scales = SPANS if x == "time" else SIZES
     largest = ("h", 1 / 3600) if x == "time" else ("TB", 1e-12)
     return next(((unit, factor) for end, unit, factor in scales if last < end), largest)
