@@ -156,7 +156,7 @@ def _time_to(found: Sequence[Reading], target: Target) -> Table:
         ["run", *HEADS],
         [cells for cells, _ in rows],
         SEEDS if seeds else "",
-        marked=frozenset(range(len(seeds))),
+        marked=frozenset(range(len(seeds)) if alone else ()),
         bars=[parts for _, parts in rows],
         bar_head="time",
     )
