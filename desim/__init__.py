@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from desim.errors import Deadlock, DesimError, Diverged, InputError, RunError
+    from desim.exports import export
     from desim.plots import plot
     from desim.reports import report
     from desim.runs.play import run
@@ -38,6 +39,7 @@ __all__ = [
     "Study",
     "__version__",
     "compare",
+    "export",
     "load",
     "open",
     "plot",
@@ -51,6 +53,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "export": "desim.exports:export",
     "compare": "desim.studies.compare:compare",
     "load": "desim.scenario.load:load",
     "open": "desim.runs.run:open_run",

@@ -206,7 +206,7 @@ def test_a_study_is_all_of_its_runs(tmp_path, call):
     assert "rho 2" in out
     (tmp_path / "t").mkdir()
     (tmp_path / "t" / "study.json").write_text("{}")
-    assert "a study without runs" in call("compare", tmp_path / "t")[2]
+    assert "not a study of desim" in call("compare", tmp_path / "t")[2]
 
 
 def test_nothing_to_compare():

@@ -21,7 +21,7 @@ LAYERS = [
     "algorithms",
     "scenario",
     "audit",
-    "runs replay retime contract studies plots reports",
+    "runs replay retime contract studies exports plots reports",
     "cli __main__",
 ]
 LEVEL = {name: depth for depth, names in enumerate(LAYERS) for name in names.split()}
@@ -31,6 +31,7 @@ FENCES = {
     "ruamel": "desim.scenario.load desim.scenario.dump",
     "matplotlib": "desim.plots desim.report",
     "pyarrow": "desim.log",
+    "perfetto": "desim.exports.perfetto",
     "dp_accounting": "desim.privacy",
     "distributed": "desim.studies.cluster",
     "psutil": "desim.studies.processes",

@@ -51,6 +51,7 @@ class DZOA(Method):
     kind = "graph"
     summary = "consensus ADMM from values alone: an inner loop along two-point estimates"
     paper = "Gratton, Venkategowda, Arablouei, Werner 2021"
+    wants = ("values of the loss only",)
     Parameters = Parameters
     smooth_only = False
     policies = ("all", "deadline", "each")

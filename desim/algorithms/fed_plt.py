@@ -49,6 +49,7 @@ class FedPLT(Method):
     kind = "coordinator"
     summary = "Peaceman-Rachford splitting with local training, composite h, private local steps"
     paper = "Bastianello, Liu, Johansson 2024"
+    wants = ("strong convexity for the proof",)
     Parameters = Parameters
     models = "any"
     has_prox = True

@@ -39,6 +39,7 @@ class FiveGCS(Method):
     kind = "coordinator"
     summary = "primal-dual local training with client sampling"
     paper = "Grudzien, Malinovsky, Richtarik 2022"
+    wants = ("strong convexity for the proof",)
     Parameters = Parameters
     models = "convex"
     noises = ("gaussian",)

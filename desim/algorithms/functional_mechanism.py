@@ -38,6 +38,7 @@ class FunctionalMechanism(Method):
     kind = "coordinator"
     summary = "one round: noisy coefficients of the logistic loss to order 2; Laplace or Gaussian"
     paper = "Zhang, Zhang, Xiao, Yang, Winslett 2012"
+    wants: ClassVar[tuple[str, ...]] = ("the logistic loss",)
     Parameters: ClassVar[type[Strict]] = Parameters
     once = True
     policies = ("all", "deadline", "quorum")

@@ -17,6 +17,7 @@ from desim.problem import Problem
 
 Array = NDArray[np.float64]
 Program = Generator[Any, Any, None]  # yields requests, gets their answers
+LOGISTIC = "the logistic loss"  # as `wants` has it
 Kind = Literal["coordinator", "graph", "central"]
 
 
@@ -57,6 +58,8 @@ class Method:
     proportional: ClassVar[bool] = True  # whether noise lowers all of the cost, for a target
     cures: ClassVar[tuple[str, ...]] = ("the step",)  # keys to change when a model diverges
 
+    wants: ClassVar[tuple[str, ...]] = ()  # what else it needs of data, loss or problem, in words
+
     def __init__(self, ingredients: Ingredients) -> None:
         self.parameters = ingredients.parameters
         self.settings = ingredients.settings
@@ -73,6 +76,17 @@ class Method:
     def kind_on(cls, topology: str) -> Kind:
         """Return what the method is on a topology: on a star one for peers has a coordinator."""
         return "graph" if cls.peers and topology != "star" else cls.kind
+
+    @classmethod
+    def needs(cls) -> list[str]:
+        """Return what it needs, in words: network, models and loss, then what is its own."""
+        kinds = {"coordinator": "a star", "graph": "a graph", "central": "one agent"}
+        places = [kinds[cls.kind], *(["a graph"] if cls.peers else [])]
+        models = {"linear": "a linear model", "convex": "a linear or softmax model", "any": ""}
+        smooth = "a smooth loss" if cls.smooth_only else "a convex loss"
+        told = [" or ".join(places), models[cls.models], "" if LOGISTIC in cls.wants else smooth]
+        told += ["speeds of agents" if cls.timed else "", *cls.wants]
+        return [text for text in told if text]
 
     @classmethod
     def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:

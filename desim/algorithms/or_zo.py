@@ -41,6 +41,7 @@ class ORZO(Method):
     kind = "central"
     summary = "all data at one agent: descent along two-point estimates of the gradient"
     paper = "Duchi, Jordan, Wainwright, Wibisono 2015"
+    wants = ("values of the loss only",)
     Parameters = Parameters
     smooth_only = False
     noises = NOISES

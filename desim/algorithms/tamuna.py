@@ -46,6 +46,7 @@ class Tamuna(Method):
     kind = "coordinator"
     summary = "random numbers of local steps, cohorts, compressed replies"
     paper = "Condat, Agarsky, Malinovsky, Richtarik 2023"
+    wants = ("strong convexity for the proof",)
     Parameters = Parameters
     models = "any"
     noises = ("gaussian",)

@@ -40,6 +40,7 @@ class ZOOADMM(Method):
     kind = "central"
     summary = "all data at one agent: linearised ADMM with estimated gradients, composite h"
     paper = "Liu, Chen, Chen, Hero 2018"
+    wants = ("values of the loss only",)
     Parameters = Parameters
     smooth_only = False
     has_prox = True

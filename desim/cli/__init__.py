@@ -15,6 +15,7 @@ from desim.cli.commands.audit import audit
 from desim.cli.commands.catalogue import list_names
 from desim.cli.commands.check import check
 from desim.cli.commands.compare import compare
+from desim.cli.commands.export import export
 from desim.cli.commands.plot import plot
 from desim.cli.commands.privacy import privacy
 from desim.cli.commands.replay import replay
@@ -46,6 +47,7 @@ COMMANDS: dict[str, Callable[..., None]] = {  # in the order of `desim --help`
     "list": list_names,
     "show": show,
     "compare": compare,
+    "export": export,
     "plot": plot,
     "report": report,
     "audit": audit,

@@ -30,12 +30,14 @@ WORDS = {
 
 
 def algorithms() -> Entries:
-    """Methods, with the paper of each."""
+    """Methods, with the paper of each and what it needs."""
     from desim.scenario import registry
 
     methods = {name: registry.get(name) for name in registry.names()}
-    kinds = {name: m.kind + (" or graph" if m.peers else "") for name, m in methods.items()}
-    return [(name, f"{m.summary} ({m.paper}; {kinds[name]})") for name, m in methods.items()]
+    return [
+        (name, f"{m.summary}\n{m.paper}; needs {', '.join(m.needs())}")
+        for name, m in methods.items()
+    ]
 
 
 def losses() -> Entries:

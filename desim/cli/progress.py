@@ -1,12 +1,19 @@
 """Progress bars of long commands: on a terminal only, so that files and pipes stay clean."""
 
 import sys
+import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from desim.amounts import duration
+
 if TYPE_CHECKING:
     from desim.engine.world import Progress
+
+WINDOW = 10.0  # s of real time over which a rate is taken
+SETTLED = 0.5  # s before which nothing is said of it
 
 
 @contextmanager
@@ -16,7 +23,11 @@ def progress_bar(name: str) -> "Iterator[Callable[[Progress], None] | None]":
         if show is None:
             yield None
             return
-        yield lambda now: show(f"{name}: {description(now)}", fraction(now))
+        pace = Pace()
+        yield lambda now: show(
+            f"{name}: {description(now)}{pace.told(now.round, fraction(now), 'rounds/s')}",
+            fraction(now),
+        )
 
 
 @contextmanager
@@ -29,7 +40,10 @@ def counting_bar(before: str, name: str) -> Iterator[Callable[[int, int], None] 
         if show is None:
             yield None
             return
-        yield lambda done, total: show(f"{name} {done}/{total}", done / total)
+        pace = Pace()
+        yield lambda done, total: show(
+            f"{name} {done}/{total}{pace.told(done, done / total, '')}", done / total
+        )
 
 
 @contextmanager
@@ -51,6 +65,32 @@ def _bar(text: str) -> Iterator[Callable[[str, float | None], None] | None]:
             bar.update(task, description=text, total=total, completed=done or 0.0)
 
         yield show
+
+
+class Pace:
+    """How fast a count goes up, and how long the rest will take, by the latest seconds.
+
+    What was there at the first call is not counted: a resumed run does not begin at zero.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock = clock
+        self.seen: deque[tuple[float, float, float]] = deque()  # when s, count, share done
+
+    def told(self, count: float, share: float | None, unit: str) -> str:
+        """In words, to be put behind others: `, 310 rounds/s, 42 s left`; at first nothing."""
+        now = self.clock()
+        self.seen.append((now, count, share or 0.0))
+        while len(self.seen) > 2 and now - self.seen[1][0] >= WINDOW:
+            self.seen.popleft()
+        begin, before, had = self.seen[0]
+        if now - begin < SETTLED:
+            return ""
+        rate, gained = (count - before) / (now - begin), (share or 0.0) - had
+        text = f", {rate:.3g} {unit}" if unit else ""
+        if share is None or gained <= 0.0:
+            return text
+        return f"{text}, {duration((1.0 - share) * (now - begin) / gained)} left"
 
 
 def fraction(now: "Progress") -> float | None:

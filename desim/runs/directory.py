@@ -18,7 +18,9 @@ from desim.errors import InputError
 from desim.npz import read_npz
 from desim.runs.hold import held
 
+FORMAT = 1  # of run directories; a manifest that names none has this one
 MANIFEST = "manifest.json"
+STUDY = "study.json"
 SCENARIO = "scenario.yaml"
 PARTS = "parts"
 CHECKPOINT = "checkpoint.npz"
@@ -113,15 +115,28 @@ def read_manifest(path: Path) -> dict[str, Any]:
     file = path / MANIFEST
     try:
         manifest: dict[str, Any] = json.loads(file.read_text("utf-8"))
+        form = int(manifest.get("format", FORMAT))
         if not isinstance(manifest["status"], str) or not isinstance(manifest["name"], str):
             raise TypeError
     except (FileNotFoundError, NotADirectoryError):
-        raise InputError(f"{path}: not a run directory (it has no {MANIFEST})") from None
+        study = "; a study: its runs are in runs/" if (path / STUDY).is_file() else ""
+        raise InputError(f"{path}: not a run directory (it has no {MANIFEST}){study}") from None
     except OSError as error:
         raise InputError(f"{file}: cannot be read ({error.strerror})") from None
     except (ValueError, KeyError, TypeError):
         raise InputError(f"{file}: not a manifest of desim, or damaged") from None
+    if form > FORMAT:
+        told = written_by(manifest) or "stored by another desim"
+        raise InputError(f"{path}: {told}, in format {form}; allowed: formats up to {FORMAT}")
     return manifest
+
+
+def written_by(manifest: Mapping[str, Any]) -> str:
+    """That another version of desim stored a run, in words; nothing where it was this one."""
+    versions_then = manifest.get("versions")
+    then = versions_then.get("desim") if isinstance(versions_then, Mapping) else None
+    now = version("desim")
+    return f"stored by desim {then}, and this is {now}" if then and str(then) != now else ""
 
 
 def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:

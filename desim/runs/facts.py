@@ -13,6 +13,7 @@ import pandas as pd
 
 from desim.amounts import epsilon, size
 from desim.errors import DesimError
+from desim.runs.directory import written_by
 from desim.timing.occupation import utilisation
 from desim.timing.waits import DEADLINE, NOBODY, waits
 
@@ -61,6 +62,7 @@ def facts(run: Played, quick: bool = False) -> Facts:
     columns = NEEDED if deep else ["time", "kind", "bytes"]
     events = run.store.table("events", columns) if deep or "counts" not in manifest else None
     told = [("stored in", str(run.directory))] if run.directory else []
+    told += [("version", text)] if (text := written_by(manifest)) else []
     told += [("ended", manifest["reason"])] if manifest.get("reason") else []
     told += [("engine", _joined(manifest.get("engine", ""), manifest.get("why", "")))]
     told += [("virtual time", _times(run, events)), ("messages", _messages(run, events, level))]

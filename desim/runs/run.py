@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from desim.errors import InputError, spelling
 from desim.fairness import RISING
 from desim.log.described import described
-from desim.runs.directory import SCENARIO, read_manifest
+from desim.runs.directory import SCENARIO, read_manifest, written_by
 from desim.runs.hold import busy
 from desim.runs.store import Directory, Store
 
@@ -76,7 +76,11 @@ class Run:
 
             if self.directory is None:
                 raise InputError("this run holds no scenario")
-            self._scenario = load(self.directory / SCENARIO)
+            try:
+                self._scenario = load(self.directory / SCENARIO)
+            except InputError as error:
+                stored = written_by(self.manifest)
+                raise InputError(f"{stored}: {error}" if stored else str(error)) from None
         return self._scenario
 
     @cached_property

@@ -11,11 +11,11 @@ import pandas as pd
 
 from desim.errors import InputError, RunError
 from desim.runs.directory import MANIFEST, write_text
+from desim.runs.directory import STUDY as STUDY
 from desim.runs.hold import held
 from desim.runs.run import Run, open_run
 from desim.studies.work import TOKEN
 
-STUDY = "study.json"
 RUNS = "runs"
 BUSY = "another process is at work on this study; wait until it ends, or end it"
 

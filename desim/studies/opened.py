@@ -3,10 +3,9 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from desim.errors import InputError
-from desim.runs.directory import MANIFEST
+from desim.runs.directory import STUDY
 from desim.runs.run import Run, open_run
-from desim.studies.folder import RUNS, STUDY
+from desim.studies.folder import stored_runs
 
 
 def opened(folders: Iterable[str | Path | Run]) -> list[Run]:
@@ -17,14 +16,7 @@ def opened(folders: Iterable[str | Path | Run]) -> list[Run]:
         if isinstance(one, Run):
             found.append(one)
         elif path is not None and (path / STUDY).is_file():
-            found += _study(path)
+            found += [run for case in stored_runs(path).values() for run in case]
         elif path is not None:
             found.append(open_run(path))
     return found
-
-
-def _study(path: Path) -> list[Run]:
-    places = sorted(one.parent for one in (path / RUNS).glob(f"*/{MANIFEST}"))
-    if not places:
-        raise InputError(f"{path}: a study without runs; allowed: one that has begun")
-    return [open_run(place) for place in places]

@@ -24,4 +24,7 @@ def list_names(
         entries = SECTIONS[name]()
         width = max((len(entry) for entry, _ in entries), default=0)
         for entry, about in entries:
-            typer.echo(f"  {entry:{width}}  {about}".rstrip())
+            first, *rest = about.split("\n")
+            typer.echo(f"  {entry:{width}}  {first}".rstrip())
+            for line in rest:
+                typer.echo(f"  {'':{width}}  {line}")

@@ -1,0 +1,50 @@
+"""`desim export`: a run for another program."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from desim.cli.options import RunFolder
+from desim.cli.outcome import complain
+from desim.errors import InputError
+
+OPEN = "open it at https://ui.perfetto.dev: Open trace file (it stays in the browser)"
+
+
+def export(
+    run: RunFolder,
+    to: Annotated[Literal["perfetto", "csv"], typer.Option("--to", help="A timeline, or tables.")],
+    out: Annotated[
+        Path | None,
+        typer.Option("-o", "--out", metavar="PLACE", help="File, or folder; default: in RUN."),
+    ] = None,
+    rounds: Annotated[
+        str | None, typer.Option("--rounds", metavar="FIRST-LAST", help="Of the timeline.")
+    ] = None,
+    agents: Annotated[
+        int | None, typer.Option("--agents", metavar="N", min=1, help="The first N only.")
+    ] = None,
+) -> None:
+    """Write a run for another program: a timeline for Perfetto, or csv."""
+    import desim
+
+    window = None if rounds is None else first_and_last(rounds)
+    if to == "csv" and (window or agents):
+        raise InputError("--rounds, --agents: found with --to csv; allowed with --to perfetto")
+    path = desim.export(desim.open(run), to, out, rounds=window, agents=agents, tell=complain)
+    typer.echo(path)
+    if to == "perfetto":
+        complain(OPEN)
+
+
+def first_and_last(text: str) -> tuple[int, int]:
+    """Two rounds from text such as 10-20, or one from 10."""
+    first, dash, last = text.partition("-")
+    try:
+        found = int(first), int(last if dash else first)
+    except ValueError:
+        found = (1, 0)
+    if not 1 <= found[0] <= found[1]:
+        raise InputError(f"--rounds: found {text!r}; allowed: FIRST-LAST, as in 10-20")
+    return found
