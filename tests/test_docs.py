@@ -16,6 +16,13 @@ PAGES = sorted(
 )
 
 
+def test_the_gallery_shows_every_figure():
+    shown = (DOCS / "gallery.md").read_text("utf-8")
+    drawn = [path.name for path in (DOCS.parent / "figures").glob("*.svg")]
+    assert len(drawn) > 10
+    assert [name for name in drawn if f"../figures/{name}" not in shown] == []
+
+
 @pytest.fixture
 def desk(tmp_path, monkeypatch):
     """An empty working directory, at a terminal of 100 columns."""
