@@ -60,7 +60,7 @@ def test_a_run_is_stored_and_opened_again(stage, tmp_path):
     np.testing.assert_array_equal(again.state["x"], np.full((3, 5), 2.0))
     assert again.iterates.shape == (5, 3, 5)
     assert again.model.shape == (5, 5)
-    assert repr(again) == f"<Run staged in {tmp_path / 'runs' / 'a'}: done>"
+    assert repr(again) == f"<Run staged in {tmp_path / 'runs' / 'a'}: done, 4 rounds in 4.4 s>"
 
 
 def test_a_run_in_memory_reads_the_same(stage, tmp_path):

@@ -115,9 +115,9 @@ def read_manifest(path: Path) -> dict[str, Any]:
     file = path / MANIFEST
     try:
         manifest: dict[str, Any] = json.loads(file.read_text("utf-8"))
-        form = int(manifest.get("format", FORMAT))
         if not isinstance(manifest["status"], str) or not isinstance(manifest["name"], str):
             raise TypeError
+        form = int(manifest.get("format", FORMAT))
     except (FileNotFoundError, NotADirectoryError):
         study = "; a study: its runs are in runs/" if (path / STUDY).is_file() else ""
         raise InputError(f"{path}: not a run directory (it has no {MANIFEST}){study}") from None
