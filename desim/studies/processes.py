@@ -1,15 +1,14 @@
-"""Runs of a study on local processes, which may be killed or grow without the study ending.
-
-Processes are spawned: a script that starts a study needs the usual `if __name__ == "__main__"`.
-"""
+"""Runs of a study on local processes, which may be killed or grow without the study ending."""
 
 import multiprocessing
 import os
+import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
+from types import ModuleType
 
 import psutil
 
@@ -140,11 +139,16 @@ class _Crew:
 
 
 def _started() -> Worker:
-    """A new process; where it cannot find this one's __main__ it says so on stderr and ends."""
+    """A new process, which does not run this one's script again: jobs need nothing of it."""
     spawn = multiprocessing.get_context("spawn")
     here, there = spawn.Pipe()
     process = spawn.Process(target=serve, args=(there,), daemon=True)
-    process.start()
+    script = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        process.start()
+    finally:
+        sys.modules["__main__"] = script
     there.close()
     return Worker(process, here)
 
