@@ -9,7 +9,7 @@ from mutant import mutant
 import desim
 from desim.cli import main
 from desim.errors import InputError
-from desim.studies import compare, together
+from desim.studies import compare
 from desim.studies.opened import opened
 
 BASE = {
@@ -212,4 +212,3 @@ def test_a_study_is_all_of_its_runs(tmp_path, call):
 def test_nothing_to_compare():
     with pytest.raises(InputError, match="no run"):
         desim.compare([])
-    assert together.rows_of.__doc__

@@ -74,7 +74,10 @@ def test_runs_that_differ_in_their_seeds_are_one_curve(tmp_path):
 
 
 def test_labels_make_groups_of_their_own(tmp_path):
-    runs = {"fast": [Seed(ERROR), Seed(ERROR, "two")], "_$low": [Seed(ERROR, "three")] * 2}
+    runs = {
+        "fast": [Seed(ERROR), Seed(ERROR, "two")],
+        "_$low": [Seed(ERROR, "three"), Seed(ERROR, "three")],
+    }
     axes = plot(runs, out=tmp_path / "a.png")
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["fast", r" _\$low"]
     assert axes.get_legend().get_title().get_text() == "median and range of 2 seeds"

@@ -1,5 +1,7 @@
 """Figures: the numbers that are drawn, their units and scales; how they look is seen by eye."""
 
+from pathlib import Path
+
 import matplotlib
 import numpy as np
 import pandas as pd
@@ -25,6 +27,10 @@ class Course:
         self.name = name
         self.curves = curves
         self.unit = unit
+
+    @property
+    def scenario(self):
+        raise InputError("no scenario")
 
     @property
     def metrics(self):
@@ -186,7 +192,7 @@ def test_runs_are_told_apart(tmp_path):
 
 def test_runs_of_one_name_go_by_their_directories(tmp_path):
     runs = [Course("same", error=ERROR), Course("same", error=ERROR)]
-    runs[0].directory, runs[1].directory = "runs/a", "runs/b"
+    runs[0].directory, runs[1].directory = Path("runs/a"), Path("runs/b")
     axes = plot(runs, out=tmp_path / "a.png")
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["runs/a", "runs/b"]
 

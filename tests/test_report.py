@@ -252,6 +252,16 @@ def test_the_medians_stand_first_and_never_is_a_time(runs):
     assert all(strict.numeric[1:])
 
 
+def test_a_run_that_failed_is_told_about_but_not_averaged(runs, tmp_path):
+    failed = manipulated(played(tmp_path / "e", seed=5), status="failed")
+    found = readings([failed, *runs[:2]])
+    assert [(one.label, one.series) for one in found] == [
+        ("small, seed 3", "small"), ("small, seed 4", "small"), ("small, seed 5", "small, seed 5"),
+    ]  # fmt: skip
+    rows = results.time_to_targets(found, [("error", 9.0)])[0].rows
+    assert [row[0] for row in rows] == ["small: median of 2 seeds", *(one.label for one in found)]
+
+
 def test_a_study_has_a_report(tmp_path, capsys):
     grid = {"algorithm.alpha": [0.1, 0.2], "seed": [1, 2]}
     desim.study({"name": "steps", "base": SCENARIO, "grid": grid}, tmp_path / "study", workers=0)
@@ -264,7 +274,8 @@ def test_a_study_has_a_report(tmp_path, capsys):
 
 
 def test_runs_in_memory_and_by_label_have_a_report_too(tmp_path):
-    run = desim.run(SCENARIO)
-    text = desim.report({"mine": [run, run]}, tmp_path / "new" / "r.html").read_text("utf-8")
+    runs = [desim.run(SCENARIO), desim.run(SCENARIO, overrides={"seed": 4})]
+    given = {"mine": [*runs, runs[0]]}
+    text = desim.report(given, tmp_path / "new" / "r.html").read_text("utf-8")
     assert "mine: median of 2 seeds" in text
     assert "in memory" in section(text, "manifest")

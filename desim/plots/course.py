@@ -1,7 +1,6 @@
 """What figures need of a run, and the course of a metric over seconds, rounds, bytes, epsilon."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
@@ -9,6 +8,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from desim.errors import InputError, refusal
+from desim.runs.series import Seeded
 
 Abscissa = Literal["time", "round", "bytes", "epsilon"]
 Array = NDArray[np.float64]
@@ -16,23 +16,8 @@ LARGEST = 1e100
 BINS = 600  # of a curve's abscissa; each keeps first, last, least and largest
 
 
-class Played(Protocol):
+class Played(Seeded, Protocol):
     """What a figure of curves needs of a run."""
-
-    directory: Path | None
-    manifest: dict[str, Any]
-
-    @property
-    def name(self) -> str:
-        """Name of the run."""
-
-    @property
-    def status(self) -> str:
-        """Whether the run is done, stopped, failed or interrupted."""
-
-    @property
-    def alike(self) -> str | None:
-        """The same for runs that differ in their seeds only; None where that is not known."""
 
     @property
     def algorithm(self) -> str:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from desim.fairness import RISING
 from desim.plots.course import Played, check_abscissa, thinned
-from desim.plots.groups import band, behind, plain
+from desim.plots.groups import band, behind, named, plain
 from desim.plots.measured import Measured, drawable
 from desim.plots.style import NAMES, drawing, legend, look, scale, unit_of
 
@@ -51,7 +51,7 @@ def plot(
         scale(axes, found.metric, np.concatenate([np.concatenate(line[1:]) for line in lines]))
         found.tell(axes)
         first = found.rows[0].group
-        if len(found.rows) > 1 or found.seeds or found.notes or first.name != plain(first.label):
+        if len(found.rows) > 1 or found.seeds or found.notes or named(first) != plain(first.label):
             legend(axes, _title(found.rows))
     return axes
 
@@ -67,8 +67,8 @@ def _line(courses: Sequence[tuple[Array, Array]], metric: str) -> tuple[Array, .
 def _labels(rows: Sequence[Measured]) -> list[str]:
     """Names; what stands behind each, too, where that is not the same for all."""
     if len({len(row.courses) for row in rows}) == 1:
-        return [row.group.name for row in rows]
-    return [f"{row.group.name}: {behind(len(row.courses))}" for row in rows]
+        return [named(row.group) for row in rows]
+    return [f"{named(row.group)}: {behind(len(row.courses))}" for row in rows]
 
 
 def _title(rows: Sequence[Measured]) -> str | None:

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from desim.errors import InputError
 from desim.plots.course import Played, course, shared_metric, terms
-from desim.plots.groups import Group, grouped
+from desim.plots.groups import grouped, named
+from desim.runs.series import Series
 
 Array = NDArray[np.float64]
 
@@ -18,7 +19,7 @@ Array = NDArray[np.float64]
 class Measured:
     """A group with the course of each of its runs: abscissae and values (n,) of each."""
 
-    group: Group
+    group: Series[Played]
     courses: tuple[tuple[Array, Array], ...]
 
 
@@ -71,7 +72,7 @@ def drawable(
             rows.append(Measured(some, tuple(courses for _, courses in shown)))
         if lacking:
             of = "" if len(group.runs) == 1 else f" in {len(lacking)} runs"
-            notes.append(f"{group.name}: {_why(lacking[0], x, metric)}{of}")
+            notes.append(f"{named(group)}: {_why(lacking[0], x, metric)}{of}")
     if not rows:
         raise errors[0]
     about = ""
@@ -81,13 +82,13 @@ def drawable(
     return Drawable(metric, tuple(rows), tuple(notes), about)
 
 
-def _shared(groups: Sequence[Group]) -> str:
+def _shared(groups: Sequence[Series[Played]]) -> str:
     """The metric in common of the runs that have any; of none, what the first has to say."""
     every = [run for group in groups for run in group.runs]
     return shared_metric([run for run in every if len(run.metrics)] or every)
 
 
-def _course(run: Played, x: str, metric: str, group: Group) -> tuple[Array, Array]:
+def _course(run: Played, x: str, metric: str, group: Series[Played]) -> tuple[Array, Array]:
     """The course of a run; InputError where there is none or its epsilon is infinite."""
     found = course(run, x, metric)
     if x == "epsilon" and not np.isfinite(found[0]).all():
@@ -102,6 +103,6 @@ def _why(run: Played, x: str, metric: str) -> str:
     return "its log leaves messages out" if x == "bytes" else r"$\varepsilon$ is infinite"
 
 
-def _who(group: Group, run: Played) -> str:
+def _who(group: Series[Played], run: Played) -> str:
     """A run as messages name it."""
     return group.label if len(group.runs) == 1 else str(run.directory or group.label)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from desim.errors import InputError
 from desim.plots.course import Logged
-from desim.plots.groups import grouped
+from desim.plots.groups import grouped, named
 from desim.plots.style import COLOURS, DASHES, STATES, drawing, legend, look, patches
 
 Ints = NDArray[Any]
@@ -82,8 +82,8 @@ def staleness(
     file. InputError where the log left out what tells it, or nothing was used.
     """
     ages = {
-        group.name: np.concatenate(
-            [cast(Logged, run).staleness()["staleness"].to_numpy(int) for run in group.runs]
+        named(group): np.concatenate(
+            [run.staleness()["staleness"].to_numpy(int) for run in group.runs]
         )
         for group in grouped(runs)
     }

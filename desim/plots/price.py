@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from desim.errors import InputError
 from desim.plots.course import Played, terms
-from desim.plots.groups import plain
+from desim.plots.groups import named, plain
 from desim.plots.measured import Measured, drawable
 from desim.plots.style import NAMES, drawing, legend, look, scale
 from desim.studies.statistics import Estimate, mean_estimate, median_estimate
@@ -77,7 +77,7 @@ def _point(row: Measured) -> Point:
     last = np.array([value[-1] for _, value in row.courses])
     name = plain(group.runs[0].algorithm or group.label)
     finite = last[np.isfinite(last)]
-    return Point(group.name, name, median_estimate(np.array(spent)), mean_estimate(finite))
+    return Point(named(group), name, median_estimate(np.array(spent)), mean_estimate(finite))
 
 
 def _draw(axes: Axes, points: Sequence[Point], label: str, number: int, edge: float) -> None:

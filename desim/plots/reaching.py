@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from desim.errors import InputError
 from desim.fairness import RISING
 from desim.plots.course import Played, check_abscissa
-from desim.plots.groups import Group
-from desim.plots.measured import drawable
+from desim.plots.groups import named
+from desim.plots.measured import Measured, drawable
 from desim.plots.style import COLOURS, INK, NAMES, drawing, legend, shown, unit_of
 from desim.studies.statistics import Estimate, median_estimate
 
@@ -64,7 +64,7 @@ def bars(
     metric = found.metric
     if target is None:
         raise InputError(_asked(metric, [row.courses for row in found.rows]))
-    rows = [_taken(row.group, row.courses, target, metric) for row in found.rows]
+    rows = [_taken(row, target, metric) for row in found.rows]
     largest = max(float(max(row.ends.max(), row.spent[np.isfinite(row.spent)].max(initial=0.0)))
                   for row in rows)  # fmt: skip
     reach = max((_reach(row) for row in rows if row.met), default=largest)
@@ -107,14 +107,14 @@ def _asked(metric: str, parts: Sequence[Sequence[tuple[Array, Array]]]) -> str:
     return f"target: found none; allowed: a value of {metric} (--target){seen}"
 
 
-def _taken(
-    group: Group, courses: Sequence[tuple[Array, Array]], target: float, metric: str
-) -> Taken:
+def _taken(row: Measured, target: float, metric: str) -> Taken:
     spent = []
-    for where, value in courses:
+    for where, value in row.courses:
         met = value >= target if metric in RISING else value <= target
         spent.append(float(where[met][0]) if met.any() else np.inf)
-    return Taken(group.name, np.array(spent), np.array([where[-1] for where, _ in courses]))
+    return Taken(
+        named(row.group), np.array(spent), np.array([where[-1] for where, _ in row.courses])
+    )
 
 
 def _reach(row: Taken) -> float:

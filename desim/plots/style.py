@@ -1,5 +1,6 @@
 """How figures look: colours, type, labels, units; and how they are made and written."""
 
+import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -139,10 +140,11 @@ def look(number: int) -> tuple[str, str]:
 
 
 def legend(axes: Axes, title: str | None = None) -> None:
-    """A legend above the axes, in as many columns as its words leave room for."""
+    """A legend above the axes, in as many columns as its words leave room for; long ones wrap."""
     handles, labels = axes.get_legend_handles_labels()
     width = cast(Figure, axes.figure).get_figwidth()
-    longest = max(len(label) for label in labels) + 5
+    labels = [textwrap.fill(label, int(12.5 * width)) for label in labels]
+    longest = max(len(line) for label in labels for line in label.split("\n")) + 5
     columns = int(np.clip(14.5 * width // longest, 1, min(len(labels), 4)))
     made = axes.legend(
         handles, labels, title=title, alignment="left", ncols=columns, loc="lower left",

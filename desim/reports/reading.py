@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from desim.errors import DesimError
 from desim.privacy.accountants import Account
 from desim.runs.run import NETWORK, Run
+from desim.runs.series import series_of
 
 Array = NDArray[np.float64]
 Part = TypeVar("Part")
@@ -124,45 +125,20 @@ class Reading:
 
 
 def readings(runs: Sequence[Run] | Mapping[str, Sequence[Run]]) -> list[Reading]:
-    """The runs under names that tell them apart, and under those of the series they belong to.
+    """The runs under names that tell them apart, series by series; see `series_of`.
 
-    Runs that are alike but for their seeds are a series; so are those given under one label.
+    A run that its series leaves out is told about as a series of its own.
     """
-    if isinstance(runs, Mapping):
-        named = [(run, series) for series, some in runs.items() for run in some]
-    else:
-        named = list(zip(runs, _series(runs), strict=True))
-    many = Counter(series for _, series in named)
-    labels = [
-        series if many[series] == 1 else f"{series}, seed {run.manifest.get('seed', '?')}"
-        for run, series in named
-    ]
-    twice, seen = Counter(labels), Counter[str]()
+    named = []
+    for series in series_of(runs):
+        alone = len(series.runs) == 1 and not series.left_out
+        for run in (*series.runs, *series.left_out):
+            seed = "" if alone else f", seed {run.manifest.get('seed', '?')}"
+            named.append((run, f"{series.label}{seed}", series.label if run in series.runs else ""))
+    twice, seen = Counter(label for _, label, _ in named), Counter[str]()
     found = []
-    for (run, series), label in zip(named, labels, strict=True):
+    for run, label, shared in named:
         seen[label] += 1
         own = label if twice[label] == 1 else f"{label} ({run.directory or seen[label]})"
-        found.append(Reading(run, own, series))
+        found.append(Reading(run, own, shared or own))
     return found
-
-
-def _series(runs: Sequence[Run]) -> list[str]:
-    """The name of each run; where runs that are not alike share one, with the directory."""
-    alike = [_alike(run) or f"run {number}" for number, run in enumerate(runs)]
-    kinds: dict[str, list[str]] = {}
-    for run, kind in zip(runs, alike, strict=True):
-        if kind not in kinds.setdefault(run.name, []):
-            kinds[run.name].append(kind)
-    firsts = {kind: run for run, kind in reversed(list(zip(runs, alike, strict=True)))}
-    names = []
-    for run, kind in zip(runs, alike, strict=True):
-        place = firsts[kind].directory or f"#{kinds[run.name].index(kind) + 1}"
-        names.append(run.name if len(kinds[run.name]) == 1 else f"{run.name} ({place})")
-    return names
-
-
-def _alike(run: Run) -> str | None:
-    try:
-        return run.alike
-    except (DesimError, UnicodeDecodeError, OSError):
-        return None  # its scenario cannot be read, of which the warnings tell

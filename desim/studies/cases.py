@@ -12,6 +12,7 @@ import numpy as np
 
 from desim.errors import InputError
 from desim.fields.numbers import whole
+from desim.runs.labels import told
 from desim.scenario.load import load, resolved_yaml, seeded
 from desim.scenario.schema import Scenario
 from desim.studies.file import Search, StudyFile
@@ -155,15 +156,3 @@ def drawn(search: Search, trial: int) -> dict[str, Any]:
 def short(key: str) -> str:
     """The end of a dotted key, which is what people call it."""
     return key.rpartition(".")[2]
-
-
-def told(value: Any) -> Any:
-    """A value as tables and labels show it: scalars as they are, the rest as flow YAML."""
-    if isinstance(value, Mapping):
-        inner = ", ".join(f"{key}: {told(item)}" for key, item in value.items())
-        return f"{{{inner}}}"
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(str(told(item)) for item in value)}]"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return f"{value:.6g}" if isinstance(value, float) else value

@@ -16,10 +16,11 @@ from desim.amounts import amount, epsilon
 from desim.errors import InputError, refusal
 from desim.log.described import described
 from desim.runs.run import Run
+from desim.runs.series import Series, series_of
 from desim.studies.measures import Asked, measured, unit, until
 from desim.studies.opened import opened
 from desim.studies.statistics import Estimate, mean_estimate, median_estimate
-from desim.studies.together import Row, notes, rows_of, terms
+from desim.studies.together import notes, terms
 from desim.tabulated import Table, card
 
 SPENT = ("time", "rounds", "bytes", "epsilon")
@@ -70,7 +71,9 @@ def compare(
     default each scenario's; level: coverage of intervals. InputError for no run, a target that no
     run has recorded or terms without meaning.
     """
-    rows = rows_of(runs if isinstance(runs, Mapping) else opened(runs))
+    rows = series_of(runs if isinstance(runs, Mapping) else opened(runs))
+    if not rows:
+        raise InputError("no run to compare")
     asked = Asked(_targets(rows, targets), _given(delta=delta, view=view, relation=relation))
     told = {id(run): measured(run, asked) for row in rows for run in row.runs}
     records = [record for row in rows for record in _records(row, told, asked, level)]
@@ -91,7 +94,7 @@ def _given(**terms: Any) -> dict[str, Any]:
     return {name: value for name, value in terms.items() if value is not None}
 
 
-def _targets(rows: Sequence[Row], targets: Targets | None) -> tuple[tuple[str, float], ...]:
+def _targets(rows: Sequence[Series[Run]], targets: Targets | None) -> tuple[tuple[str, float], ...]:
     """(metric, value) pairs; InputError for a metric that no run has recorded."""
     every = [run for row in rows for run in row.runs]
     if targets is None:
@@ -110,7 +113,7 @@ def _several(values: float | Sequence[float]) -> Sequence[float]:
 
 
 def _records(
-    row: Row, told: Mapping[int, Mapping[str, float]], asked: Asked, level: float
+    row: Series[Run], told: Mapping[int, Mapping[str, float]], asked: Asked, level: float
 ) -> Iterator[tuple[Any, ...]]:
     """A record for each measure of one row."""
     wanted = [until(kind, *target) for target in asked.targets for kind in SPENT]
@@ -126,7 +129,7 @@ def _records(
         statistic = "value" if len(values) == 1 else "mean" if final else "median"
         numbers = estimate.value, estimate.low, estimate.high, level
         never = int(np.isinf(values).sum())
-        yield row.label, name, unit(name), statistic, *numbers, len(values), never
+        yield row.title, name, unit(name), statistic, *numbers, len(values), never
 
 
 def _table(

@@ -7,7 +7,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from desim.studies.cases import Case, told
+from desim.runs.labels import told
+from desim.studies.cases import Case
 from desim.studies.measures import Asked, rises, unit, until
 from desim.studies.statistics import mean_estimate, median_estimate, paired, settled
 from desim.studies.work import Result

@@ -1,0 +1,115 @@
+"""What runs are called: their names, or what they differ in where they share one."""
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from desim.errors import DesimError
+
+LONGEST = 60  # letters of a label
+Place = tuple[str, ...]  # keys of a setting, from the section down
+
+
+class Written(Protocol):
+    """What a label needs of a scenario."""
+
+    def written(self) -> dict[str, Any]:
+        """The scenario as a file writes it, every default explicit."""
+
+
+class Named(Protocol):
+    """What a label needs of a run."""
+
+    directory: Path | None
+
+    @property
+    def name(self) -> str:
+        """Name of the run."""
+
+    @property
+    def scenario(self) -> Written:
+        """The resolved scenario; DesimError where it is not known."""
+
+
+def labels(runs: Sequence[Named]) -> list[str]:
+    """What tells each run from the others: its name where no other has it.
+
+    Runs that share a name have beside it the one or two settings that tell them all apart, as in
+    "quickstart: policy each"; where none do, or are too long, their directories, or numbers.
+    """
+    names = Counter(run.name for run in runs)
+    apart = iter(_apart([run for run in runs if names[run.name] > 1]))
+    return [next(apart) if names[run.name] > 1 else run.name for run in runs]
+
+
+def _apart(runs: Sequence[Named]) -> list[str]:
+    """Labels of runs of which each shares its name."""
+    trees = [_written(run) for run in runs]
+    places = _unlike(trees) if all(trees) else []
+    pairs = itertools.combinations(places, 2)
+    for chosen in itertools.chain(((place,) for place in places), pairs):
+        found = [
+            f"{run.name}: {', '.join(f'{place[-1]} {told(_at(tree, place))}' for place in chosen)}"
+            for run, tree in zip(runs, trees, strict=True)
+        ]
+        if len(set(found)) == len(found) and max(map(len, found)) <= LONGEST:
+            return found
+    seen: Counter[str] = Counter()
+    folders = []
+    for run in runs:
+        seen[run.name] += 1
+        folders.append(str(run.directory or f"{run.name} {seen[run.name]}"))
+    return folders
+
+
+def differing(runs: Sequence[Named]) -> list[Place]:
+    """Places of the settings that not all scenarios have with the same value.
+
+    Name and seed are none; scenarios that cannot be read are left out.
+    """
+    return _unlike([tree for tree in map(_written, runs) if tree])
+
+
+def told(value: Any) -> Any:
+    """A value as tables and labels show it: scalars as they are, the rest as flow YAML."""
+    if isinstance(value, Mapping):
+        inner = ", ".join(f"{key}: {told(item)}" for key, item in value.items())
+        return f"{{{inner}}}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(str(told(item)) for item in value)}]"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"{value:.6g}" if isinstance(value, float) else value
+
+
+def _written(run: Named) -> dict[str, Any]:
+    """The resolved scenario; nothing where it cannot be read."""
+    try:
+        return run.scenario.written()
+    except DesimError:
+        return {}
+
+
+def _unlike(trees: Sequence[Mapping[str, Any]]) -> list[Place]:
+    flats = [dict(_leaves(tree, ())) for tree in trees]
+    places = dict.fromkeys(place for flat in flats for place in flat)
+    return [one for one in places if any(flat.get(one) != flats[0].get(one) for flat in flats)]
+
+
+def _leaves(value: Any, place: Place) -> Iterator[tuple[Place, Any]]:
+    if isinstance(value, Mapping) and value:
+        for key, inner in value.items():
+            yield from _leaves(inner, (*place, str(key)))
+    elif place not in (("name",), ("seed",)):
+        yield place, value
+
+
+def _at(tree: Any, place: Place) -> Any:
+    """What a scenario has in a place, which may be a whole section; "none" for nothing."""
+    for key in place:
+        if not isinstance(tree, Mapping) or key not in tree:
+            return "none"
+        tree = tree[key]
+    return tree
