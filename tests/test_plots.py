@@ -197,6 +197,15 @@ def test_runs_of_one_name_go_by_their_directories(tmp_path):
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["runs/a", "runs/b"]
 
 
+def test_long_labels_wrap(tmp_path):
+    label = " ".join(["word"] * 30)
+    axes = plot({label: [Course(error=ERROR)], "b": [Course(error=ERROR)]}, out=tmp_path / "a.png")
+    text, short = (one.get_text() for one in axes.get_legend().get_texts())
+    assert text.split() == label.split()
+    assert max(map(len, text.split("\n"))) < 70
+    assert short == "b"
+
+
 @pytest.mark.parametrize(
     ("runs", "options", "message"),
     [
