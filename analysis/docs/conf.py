@@ -26,6 +26,7 @@ exclude_patterns = ["_build", "README.md"]
 nitpicky = False
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "attrs_inline"]
 myst_heading_anchors = 3
+smartquotes_action = "qe"  # -- begins an option, and is no dash
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"
 html_math_renderer = "mathml"

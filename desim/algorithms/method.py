@@ -37,28 +37,48 @@ class Method:
     returned by `problems` as lines "key: found ...; allowed ...".
     """
 
+    #: what a scenario calls it
     name: ClassVar[str]
+    #: coordinator (the program is `coordinator(hub)`), graph (`agents(us)`) or central (one agent)
     kind: Kind
-    peers: ClassVar[bool] = False  # a coordinator method that runs on a graph, too, by `agents(us)`
+    #: a coordinator method that runs on a graph, too, by `agents(us)`
+    peers: ClassVar[bool] = False
+    #: one line for `desim list`
     summary: ClassVar[str]
+    #: authors and year, or where it is from
     paper: ClassVar[str]
+    #: what a scenario may write below `algorithm`
     Parameters: ClassVar[type[Strict]]
+    #: whether losses and regularisers must have gradients
     smooth_only: ClassVar[bool] = True
-    models: ClassVar[Literal["linear", "convex", "any"]] = "linear"  # convex: softmax; any: mlp too
+    #: linear, convex (softmax, too) or any (networks, too)
+    models: ClassVar[Literal["linear", "convex", "any"]] = "linear"
+    #: whether it treats a nonsmooth regulariser by its prox
     has_prox: ClassVar[bool] = False
+    #: ways of waiting with which it makes sense, of all, deadline, quorum, buffer and each
     policies: ClassVar[tuple[str, ...]] = ("all",)
-    restarts: ClassVar[tuple[str, ...]] = ()  # policies with which an agent may begin anew that
-    forgetting: ClassVar[str] = ""  # has lost its state, and what hinders that, or what it costs
-    directed: ClassVar[bool] = False  # whether links without an opposite one will do
-    changing: ClassVar[bool] = False  # whether neighbours may be others in every round, and else
-    keeping: ClassVar[str] = "duals, or weights, that belong to neighbours who stay"  # why not
-    timed: ClassVar[bool] = False  # whether the speed decides what an agent computes
-    once: ClassVar[bool] = False  # a protocol of one round, after which the run is over
-    noises: ClassVar[tuple[str, ...]] = ("gaussian", "schedule")  # laplace, discrete-gaussian
-    proportional: ClassVar[bool] = True  # whether noise lowers all of the cost, for a target
-    cures: ClassVar[tuple[str, ...]] = ("the step",)  # keys to change when a model diverges
-
-    wants: ClassVar[tuple[str, ...]] = ()  # what else it needs of data, loss or problem, in words
+    #: policies with which an agent may begin anew that has lost its state
+    restarts: ClassVar[tuple[str, ...]] = ()
+    #: what hinders that there, or what it costs
+    forgetting: ClassVar[str] = ""
+    #: whether links without an opposite one will do
+    directed: ClassVar[bool] = False
+    #: whether neighbours may be others in every round
+    changing: ClassVar[bool] = False
+    #: why they may not, where `changing` is false
+    keeping: ClassVar[str] = "duals, or weights, that belong to neighbours who stay"
+    #: whether the speed decides what an agent computes
+    timed: ClassVar[bool] = False
+    #: a protocol of one round, after which the run is over
+    once: ClassVar[bool] = False
+    #: noise that it can add, of gaussian, schedule, laplace and discrete-gaussian; () for none
+    noises: ClassVar[tuple[str, ...]] = ("gaussian", "schedule")
+    #: whether noise lowers all of the cost, for a target
+    proportional: ClassVar[bool] = True
+    #: keys to change when a model diverges
+    cures: ClassVar[tuple[str, ...]] = ("the step",)
+    #: what else it needs of data, loss or problem, in words
+    wants: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, ingredients: Ingredients) -> None:
         self.parameters = ingredients.parameters

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 ScenarioFile = Annotated[Path, typer.Argument(help="Scenario file (YAML).", metavar="SCENARIO")]
 RunFolder = Annotated[Path, typer.Argument(help="Directory of a run.", metavar="RUN")]
-Force = Annotated[bool, typer.Option("--force", help="Replace the run that the directory holds.")]
+Force = Annotated[bool, typer.Option("--force", help="With -o: replace the run that is there.")]
 Overrides = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Override, e.g. algorithm.rho=0.1."),

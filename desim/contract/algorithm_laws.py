@@ -58,10 +58,12 @@ def plays(stage: Stage) -> str:
     if not np.isfinite(models).all():
         raise BrokenError("a model is not finite")
     if np.all(models == models[:1]):
-        raise BrokenError("no model ever changes: is it reported, by us.report(x) or hub.report?")
+        raise BrokenError("no model ever changes: is it reported, by us.report(x), or us.x = x?")
     loss = done.metrics[(done.metrics.metric == "loss") & (done.metrics.agent == -1)].value
     trend = f"; loss {loss.iloc[0]:.4g} to {loss.iloc[-1]:.4g}" if len(loss) else ""
-    return f"{done.manifest['rounds']} rounds{trend}"
+    timed = (done.events["kind"] == "compute").any()
+    idle = "" if timed else "; nothing takes time but messages: are jobs run by us.compute?"
+    return f"{done.manifest['rounds']} rounds{trend}{idle}"
 
 
 def engines(stage: Stage) -> str:

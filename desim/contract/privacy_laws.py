@@ -21,7 +21,7 @@ def charges(stage: Stage) -> str:
     if not (noisy.releases["scale"] > 0.0).all():
         raise BrokenError(
             "privacy.noise is given, but releases have none: give the noise's terms to us.release, "
-            "or declare noises = ()"
+            "or to hub.call as its charge, or declare noises = ()"
         )
     if not np.isfinite(noisy.releases["sensitivity"]).all():
         raise BrokenError("with problem.clip and noise some release has no finite sensitivity")
@@ -61,6 +61,12 @@ def sensitivity(stage: Stage) -> str:
     found = checked.violations
     if len(found):
         row = found.iloc[0]
+        if row.release < 0:
+            raise BrokenError(
+                f"record {checked.row} of agent {checked.agent} replaced: its message in round "
+                f"{row['round']} moves by {row.difference:.4g}, but no release says so: was a job "
+                "run without us.compute, or a value sent besides what us.release returned?"
+            )
         raise BrokenError(
             f"record {checked.row} of agent {checked.agent} replaced: {row.what} {row.release} in "
             f"round {row['round']} moves by {row.difference:.4g}, declared {row.declared:.4g}"

@@ -11,6 +11,7 @@ from desim.kernels.clients import release_id
 from desim.privacy.ledger import Mechanism, Terms, View, plain
 
 Int = NDArray[np.int64]
+NOISED = "; an agent that is called returns us.noised(value), with the charge of hub.call"
 
 
 class Clients:
@@ -37,7 +38,8 @@ class Clients:
         try:
             rows = self._world.state[name]
         except KeyError:
-            raise AttributeError(f"the agents have no state {name!r}") from None
+            hint = NOISED if name == "release" else "; a coordinator gives it by hub.start"
+            raise AttributeError(f"the agents have no state {name!r}{hint}") from None
         return rows if self._whole else np.asarray(rows[self.who])
 
     def __setattr__(self, name: str, value: Array) -> None:
@@ -57,6 +59,12 @@ class Clients:
         if self._drawn:
             raise RuntimeError("a call asks twice for its noise, which may serve one value only")
         self.__dict__["_drawn"] = True
+
+    @property
+    def owing(self) -> bool:
+        """Whether the call was charged for noise that has not been asked for."""
+        terms = self._terms
+        return terms is not None and terms.mechanism is not Mechanism.NONE and not self._drawn
 
     def noised(self, value: Array) -> Array:
         """Return value (n, dim) with the noise of the call's charge, which may serve it only."""

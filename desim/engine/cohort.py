@@ -72,7 +72,7 @@ class Cohort(Releasing):
         try:
             rows = self._world.state[name]
         except KeyError:
-            raise AttributeError(f"the agents have no state {name!r}") from None
+            raise AttributeError(f"the agents have no state {name!r}; set it first") from None
         return np.array(rows) if self._whole else np.asarray(rows[self.who])
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -166,6 +166,7 @@ class Cohort(Releasing):
     def send(
         self,
         payload: Array,
+        *,
         bits: int | Int | None = None,
         where: Any = None,
         turn: int | None = None,
@@ -212,6 +213,8 @@ class Cohort(Releasing):
 
     def sum(self, heard: Heard, weights: Array | None = None) -> Array:
         """Sum (n, dim) of what is heard, each message times its weight (links,) where given."""
+        if isinstance(heard, Gather):
+            raise TypeError("found no messages but a request; write heard = yield us.gather()")
         if weights is None and heard.total is not None:
             return heard.total
         out = np.empty((len(self.who), heard.values.shape[1]))

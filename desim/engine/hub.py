@@ -7,10 +7,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.engine.blind import Blank
 from desim.engine.clients import Clients
 from desim.engine.requests import Array, Collect, Replies
 from desim.engine.spending import Spending
 from desim.engine.world import World
+from desim.errors import InputError
 from desim.kernels.clients import CALLED, PENDING, no_calls
 from desim.kernels.record import DISTANT, Kind
 from desim.memory import Tree, fill, fitting, recall, recalling, told
@@ -20,6 +22,7 @@ Int = NDArray[np.int64]
 Train = Callable[..., Array]
 COLLECT = Collect()
 KEPT = "round begun exchange"
+EXCHANGES = 1000  # calls in a round; who makes more has forgotten to end it
 
 
 class Station(Protocol):
@@ -153,9 +156,15 @@ class Hub:
         """Ask agents who (n,) to run job(us, payload rows) and to reply with its result (n, dim).
 
         payload (p,): the same for all; work (agents,): per-example gradient evaluations; charge:
-        what the reply reveals; agents whose budgets that would exceed retire and are not called.
-        Bits default to 64 per number; the reply to as many as the payload.
+        what the reply reveals, terms (agents,) of all agents, whoever is called; agents whose
+        budgets that would exceed retire and are not called. Without a charge the reply is one
+        without noise. Bits default to 64 per number; the reply to as many as the payload.
         """
+        if charge is not None and len(charge.sensitivity) != self.agents:
+            found = f"terms of {len(charge.sensitivity)} agents"
+            raise ValueError(f"charge: found {found}; allowed: those of all {self.agents}")
+        if self.exchange == EXCHANGES:
+            raise RuntimeError(f"{EXCHANGES} calls in round {self.round}; publish ends it")
         self.job, self.terms = job, charge or plain(self.agents, View.COORDINATOR)
         if self.payload.shape[1] != len(payload):
             self.payload = np.empty((self.agents, len(payload)))
@@ -201,7 +210,7 @@ class Hub:
         rounds = whole[CALLED].take(who)
         if 0 < len(who) <= settings.batch_limit:
             us = Clients(world, who, rounds, self.terms, self.exchange - 1)
-            payload = job(us, self.payload[self.rows(who)])
+            payload = self._done(job, us, self.payload[self.rows(who)])
         else:
             payload = self._in_batches(job, who, rounds)
         if world.transcript is not None:
@@ -212,13 +221,23 @@ class Hub:
         )
         return Replies(who, payload, rounds)
 
+    def _done(self, job: Train, us: Clients, payload: Array) -> Array:
+        """Run job(us, payload (n, p)), which draws the noise that its call is charged for."""
+        result = job(us, payload)
+        if us.owing and not isinstance(job, Blank):
+            raise InputError(
+                "algorithm: a call is charged for noise that its job does not draw; "
+                "return us.noised(value)"
+            )
+        return result
+
     def _in_batches(self, job: Train, who: Int, rounds: Int) -> Array:
         """Run the jobs of agents who (n,), called in rounds (n,), so many at a time."""
         limit, parts = self.world.settings.batch_limit, []
         for first in range(0, len(who), limit):
             part = slice(first, first + limit)
             us = Clients(self.world, who[part], rounds[part], self.terms, self.exchange - 1)
-            parts.append(job(us, self.payload[who[part]]))
+            parts.append(self._done(job, us, self.payload[who[part]]))
         return np.concatenate(parts) if parts else np.empty((0, self.payload.shape[1]))
 
     def rows(self, who: Int) -> Any:

@@ -90,7 +90,7 @@ class Run:
 
     @cached_property
     def metrics(self) -> "pd.DataFrame":
-        """Columns time s, round, metric, agent (-1: the whole network), value."""
+        """Columns time s, round, metric, agent (-1 is the whole network), value."""
         return self.store.table("metrics")
 
     @cached_property

@@ -26,7 +26,7 @@ def explained(scenario: Scenario) -> Iterator[None]:
 
 def blame(error: Exception, scenario: Scenario) -> str | None:
     """What to say of an error that a plug-in raised or memory caused; None where desim is wrong."""
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+    for frame in reversed(list(_frames(error))):
         for index, file in enumerate(scenario.plugins):
             if Path(frame.filename) == file:
                 told = f"{type(error).__name__}: {error}"
@@ -34,3 +34,11 @@ def blame(error: Exception, scenario: Scenario) -> str | None:
     if isinstance(error, MemoryError):
         return f"{SIZES}: too large for the memory of this machine ({error or 'none is left'})"
     return None
+
+
+def _frames(error: BaseException) -> Iterator[traceback.FrameSummary]:
+    """Where `error` passed, then its causes: simpy raises a copy of what a process raised."""
+    cause: BaseException | None = error
+    while cause is not None:
+        yield from traceback.extract_tb(cause.__traceback__)
+        cause = cause.__cause__

@@ -17,13 +17,20 @@ def commands() -> str:
 def _command(name: str, command: Any) -> str:
     own = [one for one in command.params if not getattr(one, "hidden", False)]
     usage = " ".join(["desim", name, *map(_usage, own)])
-    rows = ((code(_names(one)), escaped(flowing(one.help or "")), _default(one)) for one in own)
+    rows = ((code(_names(one)), _said(one), _default(one)) for one in own)
     return paragraphs(
         f"(command-{name})=\n## desim {name}",
         escaped(flowing(command.help or "")),
         f"```text\n{usage}\n```",
         table(("", "what it says", "default"), rows) if own else "",
     )
+
+
+def _said(one: Any) -> str:
+    """Its help, and what it may be where that is one of a few words."""
+    kind = getattr(one, "type_descriptor", None) or getattr(one, "type", None)
+    choices = ", ".join(code(choice) for choice in getattr(kind, "choices", None) or ())
+    return escaped(flowing(one.help or "")) + (f" One of {choices}." if choices else "")
 
 
 def _argument(one: Any) -> bool:
@@ -33,6 +40,7 @@ def _argument(one: Any) -> bool:
 def _usage(one: Any) -> str:
     if _argument(one):
         shown = _metavar(one) + ("..." if one.nargs == -1 else "")
+        return shown if one.required else f"[{shown}]"
     else:
         shown = one.opts[0] + ("" if one.is_flag else f" {_metavar(one)}")
         shown += "..." if getattr(one, "multiple", False) else ""
@@ -40,7 +48,7 @@ def _usage(one: Any) -> str:
 
 
 def _metavar(one: Any) -> str:
-    return str(one.metavar or str(one.name).upper())
+    return str(one.metavar or str(one.name).upper()).strip("[.]")
 
 
 def _names(one: Any) -> str:

@@ -6,10 +6,19 @@ from analysis.docs.generate.markdown import code, paragraphs
 FIRST = ("load", "run", "open")
 FOLDED = ("Scenario",)  # the keys are in the reference of scenarios
 VERBS = (
-    ("desim.algorithms.method.Method", ":members: kind_on, problems, planned, claim, compiled"),
+    ("desim.algorithms.method.Method", ":members:"),
     ("desim.engine.cohort.Cohort", ":members:\n   :inherited-members:"),
-    ("desim.engine.hub.Hub", ":members:"),
+    (
+        "desim.engine.hub.Hub",
+        ":members: memory, start, open, invite, call, collect, publish, tell, inform, now",
+    ),
+    ("desim.engine.clients.Clients", ":members: noised, released, noise_key"),
     ("desim.privacy.ledger.Terms", ":members: of"),
+)
+FUNCTIONS = (
+    "desim.privacy.mechanisms.terms",
+    "desim.kernels.gradients.gradient",
+    "desim.network.mixing.mixing_matrix",
 )
 
 
@@ -31,6 +40,8 @@ def interface() -> str:
         *(_directive("autoexception", f"desim.{name}", ":show-inheritance:") for name in errors),
         "## For methods of your own",
         *(_directive("autoclass", name, option) for name, option in VERBS),
+        _directive("autoclass", "desim.privacy.terms.View", ":members:\n   :undoc-members:"),
+        *(_directive("autofunction", name) for name in FUNCTIONS),
     )
 
 

@@ -13,7 +13,9 @@ def run(
     scenario: ScenarioFile,
     out: Annotated[
         Path | None,
-        typer.Option("-o", "--out", metavar="DIR", help="New directory; default: runs/NAME."),
+        typer.Option(
+            "-o", "--out", metavar="DIR", help="New directory; default: runs/NAME, or NAME-2, ..."
+        ),
     ] = None,
     override: Overrides = None,
     force: Force = False,
