@@ -64,7 +64,9 @@ class Clients:
     def owing(self) -> bool:
         """Whether the call was charged for noise that has not been asked for."""
         terms = self._terms
-        return terms is not None and terms.mechanism is not Mechanism.NONE and not self._drawn
+        if terms is None or terms.mechanism is Mechanism.NONE or self._drawn:
+            return False
+        return bool((terms.scale[self.who] > 0.0).any())
 
     def noised(self, value: Array) -> Array:
         """Return value (n, dim) with the noise of the call's charge, which may serve it only."""
