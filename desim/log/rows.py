@@ -218,7 +218,7 @@ def _columns(
 ) -> dict[str, Any]:  # fmt: skip
     """Columns of the `early` first rows in time, numbered from `first` on."""
     ints, floats = with_batches(ints, floats, batches, kept)
-    order = time_order(np.ascontiguousarray(floats[:, 0]), ints[:, :3])[:early]
+    order = time_order(np.ascontiguousarray(floats[:, 0]), ints[:, :3], floats[:, 1:3])[:early]
     columns: dict[str, Any] = {name: np.empty(early, kind) for name, kind in COLUMNS.items()}
     fill_columns(order, ints, floats, first, tuple(columns.values()))
     columns["kind"] = Words(columns["kind"], NAMES)

@@ -238,7 +238,7 @@ def _columns(
     ints: NDArray[np.int64], floats: NDArray[np.float64], held: list[Held]
 ) -> dict[str, Any]:
     ints, floats = with_held(ints, floats, held)
-    order = time_order(np.ascontiguousarray(floats[:, 0]), ints[:, 2:3])
+    order = time_order(np.ascontiguousarray(floats[:, 0]), ints[:, 2:3], floats[:, :0])
     ints, floats = ints[order], floats[order]
     return {
         "time": floats[:, 0],
