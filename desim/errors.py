@@ -11,6 +11,7 @@ DesimError (1)
 
 import difflib
 from collections.abc import Iterable
+from math import isfinite
 
 
 class DesimError(Exception):
@@ -71,6 +72,13 @@ def show(value: object) -> str:
 def refusal(value: object, allowed: str, nearest: Iterable[str] = ()) -> str:
     """The one shape of a message: what was found, what is allowed, and the `nearest` spelling."""
     return f"found {show(value)}; allowed: {allowed}{spelling(value, nearest)}"
+
+
+def finite(what: str, value: float) -> float:
+    """The value if it is a finite number; InputError otherwise."""
+    if not isfinite(value):
+        raise InputError(f"{what}: found {value}; allowed: a finite number")
+    return float(value)
 
 
 def spelling(found: object, options: Iterable[str]) -> str:

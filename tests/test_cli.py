@@ -107,7 +107,7 @@ def test_set_overrides_the_file(desk, call):
         (["show", "nothing"], "nothing: not a run directory"),
         (["plot", "nothing"], "nothing: not a run directory"),
         (["list", "algoritms"], "did you mean 'algorithms'?"),
-        (["schema", "-o", "no/where.json"], "no/where.json: cannot be written"),
+        (["schema", "-o", f"{__file__}/where.json"], "where.json: cannot be written"),
         (["jump"], "jump"),
         (["plot", "runs/staged", "--x", "hours"], "hours"),
     ],

@@ -186,7 +186,7 @@ def test_the_command(folder, call, tmp_path):
         (["--view", "nobody"], "eavesdropper"),
         (["--format", "html"], "html"),
         (["none"], "none: not a run directory"),
-        (["-o", "no/where"], "no/where: cannot be written"),
+        (["-o", f"{__file__}/where"], "where: cannot be written"),
     ],
 )
 def test_bad_input_is_one_clear_error(folder, call, more, message):

@@ -212,7 +212,7 @@ def test_long_labels_wrap(tmp_path):
         ([], {}, "no run to plot"),
         ([Course(error=ERROR)], {"x": "tim"}, "did you mean 'time'"),
         ([Course(error=ERROR)], {"out": "a.pgn"}, "did you mean 'png'"),
-        ([Course(error=ERROR)], {"out": "no/where.png"}, "cannot be written"),
+        ([Course(error=ERROR)], {"out": f"{__file__}/where.png"}, "cannot be written"),
     ],
 )
 def test_what_cannot_be_plotted_is_bad_input(tmp_path, monkeypatch, runs, options, message):

@@ -1,11 +1,12 @@
 """Arguments and options that several commands have."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from desim.errors import InputError
+from desim.errors import InputError, refusal
 
 if TYPE_CHECKING:
     from desim.scenario.schema import Scenario
@@ -28,6 +29,22 @@ def settings(texts: list[str] | None) -> dict[str, str]:
             raise InputError(f"--set: found {text!r}; allowed: KEY=VALUE, as in algorithm.rho=0.1")
         overrides[key.strip()] = value
     return overrides
+
+
+def chosen(option: str, value: str, allowed: Sequence[str]) -> str:
+    """The value if it is one of those; typer's own refusal of a Literal names no nearest one."""
+    if value not in allowed:
+        raise InputError(f"{option}: {refusal(value, ', '.join(allowed), allowed)}")
+    return value
+
+
+def target(text: str) -> tuple[str, float]:
+    """Metric and value of `accuracy=0.93`."""
+    metric, _, value = text.partition("=")
+    try:
+        return metric.strip(), float(value)
+    except ValueError:
+        raise InputError(f"--target: {refusal(text, 'METRIC=VALUE, as in error=1e-3')}") from None
 
 
 def load_scenario(path: Path, texts: list[str] | None) -> "Scenario":

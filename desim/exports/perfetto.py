@@ -14,6 +14,7 @@ import numpy as np
 
 from desim.errors import DesimError, InputError
 from desim.exports.timeline import Slice, called, slices, window
+from desim.runs.output import output
 from desim.runs.run import NETWORK, Run
 
 NANO = 1e9
@@ -34,16 +35,11 @@ def write_trace(
     until = float(events["time"].max()) if told or rounds is not None else last
     if last > LONGEST:
         raise InputError(f"export: {last:g} s of virtual time; allowed: at most {LONGEST:g} s")
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        with partial.open("wb") as file:
-            trace = Trace(StreamingTraceProtoBuilder(file))
-            trace.show(list(slices(events, until)))
-            for name, times, values in counters(run, until):
-                trace.count(name, times, values)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with output(path) as partial, partial.open("wb") as file:
+        trace = Trace(StreamingTraceProtoBuilder(file))
+        trace.show(list(slices(events, until)))
+        for name, times, values in counters(run, until):
+            trace.count(name, times, values)
     return [*told, *_left_out(run)]
 
 

@@ -6,6 +6,7 @@ import pandas as pd
 
 from desim.errors import InputError
 from desim.log.described import COLUMNS
+from desim.runs.output import output
 from desim.runs.run import Run
 
 TABLES = ("events", "metrics", "releases")
@@ -20,9 +21,5 @@ def write_tables(run: Run, folder: Path) -> None:
     rows = [(name, column, *found) for name in TABLES for column, found in COLUMNS[name].items()]
     tables["columns"] = pd.DataFrame(rows, columns=["table", "column", "unit", "meaning"])
     for name, table in tables.items():
-        partial = folder / f".{name}.partial"
-        try:
+        with output(folder / f"{name}.csv") as partial:
             table.to_csv(partial, index=False)
-            partial.replace(folder / f"{name}.csv")
-        finally:
-            partial.unlink(missing_ok=True)

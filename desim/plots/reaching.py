@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from desim.errors import InputError
+from desim.errors import InputError, finite
 from desim.fairness import RISING
 from desim.plots.course import Played, check_abscissa
 from desim.plots.groups import named
@@ -64,6 +64,7 @@ def bars(
     metric = found.metric
     if target is None:
         raise InputError(_asked(metric, [row.courses for row in found.rows]))
+    finite("target", target)
     rows = [_taken(row, target, metric) for row in found.rows]
     largest = max(float(max(row.ends.max(), row.spent[np.isfinite(row.spent)].max(initial=0.0)))
                   for row in rows)  # fmt: skip

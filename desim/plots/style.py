@@ -1,6 +1,7 @@
 """How figures look: colours, type, labels, units; and how they are made and written."""
 
 import textwrap
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ from matplotlib.ticker import FuncFormatter
 from numpy.typing import NDArray
 
 from desim.errors import InputError, refusal
+from desim.runs.output import output
 
 Array = NDArray[np.float64]
 
@@ -107,10 +109,11 @@ def save(axes: Axes, path: Path) -> None:
     suffix = path.suffix.removeprefix(".").lower()
     if suffix not in formats:
         raise InputError(f"{path}: {refusal(suffix, ', '.join(sorted(formats)), formats)}")
-    try:
-        figure.savefig(path, metadata={"Date": None} if suffix in ("svg", "pdf") else None)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written ({error.strerror})") from None
+    undated = {"Date": None} if suffix in ("svg", "pdf") else None
+    with output(path) as partial, warnings.catch_warnings():
+        for noise in ("constrained_layout not applied", "Glyph .* missing"):
+            warnings.filterwarnings("ignore", noise)
+        figure.savefig(partial, format=suffix, metadata=undated)
 
 
 def new_axes(interactive: bool) -> Axes:

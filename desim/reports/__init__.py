@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from desim.errors import InputError
+from desim.errors import InputError, finite
 from desim.reports.cautions import cautions
 from desim.reports.charts import chart_data, metrics, thinning
 from desim.reports.page import write
@@ -89,4 +89,4 @@ def _known(found: Sequence[Reading], targets: Mapping[str, float]) -> list[tuple
     if odd:
         allowed = ", ".join(names) or "none, as no run has recorded a metric"
         raise InputError(f"target: found metric {odd[0]!r}; allowed: {allowed}")
-    return [(name, float(value)) for name, value in targets.items()]
+    return [(name, finite(f"target: {name}", value)) for name, value in targets.items()]

@@ -2,7 +2,6 @@
 
 from base64 import b64encode
 from collections.abc import Mapping
-from contextlib import suppress
 from hashlib import sha256
 from importlib.metadata import version
 from importlib.resources import files
@@ -12,8 +11,8 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from desim.errors import InputError
 from desim.reports.charts import embedded
+from desim.runs.output import output
 
 ASSETS = files("desim.reports") / "assets"
 SCRIPTS = ("uplot.min.js", "chart.js", "page.js")
@@ -23,19 +22,9 @@ UPLOT = "1.6.32"
 
 def write(path: Path, parts: Mapping[str, Any]) -> Path:
     """Write the page to `path` in one step; InputError where that is impossible."""
-    if path.is_dir():
-        raise InputError(f"{path}: is a directory; allowed: a file, such as {path / 'report.html'}")
     text = rendered(parts)
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with output(path) as partial:
         partial.write_text(text, "utf-8", newline="\n")
-        partial.replace(path)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written ({error.strerror})") from None
-    finally:
-        with suppress(OSError):
-            partial.unlink()
     return path
 
 

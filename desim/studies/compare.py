@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from desim.amounts import amount, epsilon
-from desim.errors import InputError, refusal
+from desim.errors import InputError, finite, refusal
 from desim.log.described import described
 from desim.runs.run import Run
 from desim.runs.series import Series, series_of
@@ -105,7 +105,8 @@ def _targets(rows: Sequence[Series[Run]], targets: Targets | None) -> tuple[tupl
         if name not in recorded:
             allowed = ", ".join(recorded) or "none, as these runs have measured nothing"
             raise InputError(f"target: {refusal(name, allowed, recorded)}")
-    return tuple((name, float(one)) for name, given in targets.items() for one in _several(given))
+    pairs = [(name, one) for name, given in targets.items() for one in _several(given)]
+    return tuple((name, finite(f"target: {name}", one)) for name, one in pairs)
 
 
 def _several(values: float | Sequence[float]) -> Sequence[float]:

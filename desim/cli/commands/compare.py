@@ -1,11 +1,14 @@
 """`desim compare`: runs side by side."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
-from desim.errors import InputError
+from desim.cli.options import chosen
+from desim.cli.options import target as parsed
+
+FORMS = ("text", "markdown", "latex")
 
 
 def compare(
@@ -17,7 +20,7 @@ def compare(
         typer.Option("--target", metavar="METRIC=VALUE", help="E.g. accuracy=0.9; repeatable."),
     ] = None,
     form: Annotated[
-        Literal["text", "markdown", "latex"], typer.Option("--format", help="How it is written.")
+        str, typer.Option("--format", metavar="|".join(FORMS), help="How it is written.")
     ] = "text",
     delta: Annotated[
         float | None, typer.Option("--delta", metavar="D", help="Default: each scenario's.")
@@ -34,17 +37,17 @@ def compare(
 ) -> None:
     """Hold runs against each other: time, bytes and epsilon until targets, and at the end."""
     import desim
+    from desim.runs.output import output
 
+    chosen("--format", form, FORMS)
     asked = targets(target) if target else None
     made = desim.compare(list(runs), asked, delta=delta, view=view, relation=relation)
     text = made.written(form)
     if out is None:
         typer.echo(text)
         return
-    try:
-        out.write_text(text + "\n", "utf-8")
-    except OSError as error:
-        raise InputError(f"{out}: cannot be written ({error.strerror})") from None
+    with output(out) as partial:
+        partial.write_text(text + "\n", "utf-8")
     typer.echo(out)
 
 
@@ -52,10 +55,6 @@ def targets(texts: list[str]) -> dict[str, list[float]]:
     """Values by metric from texts METRIC=VALUE."""
     found: dict[str, list[float]] = {}
     for text in texts:
-        metric, _, value = text.partition("=")
-        try:
-            found.setdefault(metric.strip(), []).append(float(value))
-        except ValueError:
-            allowed = "METRIC=VALUE, as in accuracy=0.9"
-            raise InputError(f"--target: found {text!r}; allowed: {allowed}") from None
+        metric, value = parsed(text)
+        found.setdefault(metric, []).append(value)
     return found

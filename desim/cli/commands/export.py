@@ -1,20 +1,23 @@
 """`desim export`: a run for another program."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
-from desim.cli.options import RunFolder
+from desim.cli.options import RunFolder, chosen
 from desim.cli.outcome import complain
 from desim.errors import InputError
 
+KINDS = ("perfetto", "csv")
 OPEN = "open it at https://ui.perfetto.dev: Open trace file (it stays in the browser)"
 
 
 def export(
     run: RunFolder,
-    to: Annotated[Literal["perfetto", "csv"], typer.Option("--to", help="A timeline, or tables.")],
+    to: Annotated[
+        str, typer.Option("--to", metavar="|".join(KINDS), help="A timeline, or tables.")
+    ],
     out: Annotated[
         Path | None,
         typer.Option("-o", "--out", metavar="PLACE", help="File, or folder; default: in RUN."),
@@ -29,6 +32,7 @@ def export(
     """Write a run for another program: a timeline for Perfetto, or csv."""
     import desim
 
+    chosen("--to", to, KINDS)
     window = None if rounds is None else first_and_last(rounds)
     if to == "csv" and (window or agents):
         raise InputError("--rounds, --agents: found with --to csv; allowed with --to perfetto")

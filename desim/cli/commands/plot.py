@@ -2,18 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from desim.cli.options import chosen
 from desim.errors import InputError, refusal
 
 if TYPE_CHECKING:
     from desim.runs.run import Run
 
-Kind = Literal[
-    "curve", "bars", "tradeoff", "timeline", "utilisation", "network", "staleness", "epsilon"
-]
+KINDS = ("curve", "bars", "tradeoff", "timeline", "utilisation", "network", "staleness", "epsilon")
+ABSCISSAE = ("time", "round", "bytes", "epsilon")
 OPTIONS = {  # what each kind takes
     "curve": ("x", "metric"),
     "bars": ("x", "metric", "target"),
@@ -27,10 +27,16 @@ def plot(
     runs: Annotated[
         list[Path], typer.Argument(help="Directories of runs, or of studies.", metavar="RUN...")
     ],
-    kind: Annotated[Kind, typer.Option("--kind", help="What to draw.")] = "curve",
+    kind: Annotated[
+        str, typer.Option("--kind", metavar="|".join(KINDS), help="What to draw.")
+    ] = "curve",
     x: Annotated[
-        Literal["time", "round", "bytes", "epsilon"] | None,
-        typer.Option("--x", help="What to plot against, or to count; default: time."),
+        str | None,
+        typer.Option(
+            "--x",
+            metavar="|".join(ABSCISSAE),
+            help="What to plot against, or to count; default: time.",
+        ),
     ] = None,
     metric: Annotated[
         str | None, typer.Option("--metric", help="Default: accuracy, or the first in common.")
@@ -53,6 +59,9 @@ def plot(
 
     Runs that differ in their seeds only are one curve with a band.
     """
+    chosen("--kind", kind, KINDS)
+    if x is not None:
+        chosen("--x", x, ABSCISSAE)
     given = {"x": x, "metric": metric, "target": target, "rounds": rounds}
     options: dict[str, Any] = {name: one for name, one in given.items() if one is not None}
     for name in options:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from desim.errors import InputError, refusal
+from desim.cli.options import target as parsed
 
 
 def report(
@@ -27,12 +27,3 @@ def report(
 
     targets = dict(map(parsed, target)) if target else None
     typer.echo(desim.report(opened_runs(runs), out or runs[0] / "report.html", targets))
-
-
-def parsed(text: str) -> tuple[str, float]:
-    """Metric and value of `accuracy=0.93`."""
-    metric, _, value = text.partition("=")
-    try:
-        return metric.strip(), float(value)
-    except ValueError:
-        raise InputError(f"--target: {refusal(text, 'METRIC=VALUE, as in error=1e-3')}") from None

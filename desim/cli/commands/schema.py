@@ -5,8 +5,6 @@ from typing import Annotated
 
 import typer
 
-from desim.errors import InputError
-
 
 def schema(
     out: Annotated[
@@ -16,13 +14,12 @@ def schema(
     """Write the JSON Schema of scenario files, for editors."""
     import json
 
+    from desim.runs.output import output
     from desim.scenario.schema import json_schema
 
     text = json.dumps(json_schema(), indent=2, ensure_ascii=False)
     if out is None:
         typer.echo(text)
         return
-    try:
-        out.write_text(text + "\n", "utf-8")
-    except OSError as error:
-        raise InputError(f"{out}: cannot be written ({error.strerror})") from None
+    with output(out) as partial:
+        partial.write_text(text + "\n", "utf-8")

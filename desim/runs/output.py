@@ -1,0 +1,40 @@
+"""Files that a command is asked to write: whole or not at all, and nothing but files replaced."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from desim.errors import InputError
+
+
+@contextmanager
+def output(path: Path) -> Iterator[Path]:
+    """A file to write in the context, which then takes the place of `path` in one step.
+
+    Links are followed, and missing folders made. InputError for what exists and is no regular
+    file, or cannot be written; then nothing is left behind.
+    """
+    partial = None
+    try:
+        place = _place(path)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        partial = place.with_name(f".{place.name}.partial")
+        yield partial
+        partial.replace(place)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror})") from None
+    finally:
+        if partial is not None:
+            with suppress(OSError):
+                partial.unlink()
+
+
+def _place(path: Path) -> Path:
+    """Where `path` leads to, if a file may be there."""
+    place = Path(os.path.realpath(path))
+    if path.is_dir():
+        raise InputError(f"{path}: is a directory; allowed: a file in it")
+    if (path.exists() and not path.is_file()) or place.is_symlink():
+        raise InputError(f"{path}: is no regular file; allowed: a file, old or new")
+    return place
