@@ -1,11 +1,13 @@
 """Runs that differ in their seeds only, as one curve: the median, and a band around it."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from desim.errors import InputError
+from desim.plots.lettering import fitted
 from desim.runs.series import Member, Series, series_of
 
 Array = NDArray[np.float64]
@@ -17,11 +19,12 @@ POINTS = 400
 def grouped(
     runs: Sequence[Member] | Mapping[str, Sequence[Member]],
 ) -> list[Series[Member]]:
-    """The series of runs that a figure shows, see `series_of`; InputError where there is no run."""
+    """The series of runs that a figure shows, labels cut to fit; InputError where there is none."""
     found = series_of(runs)
     if not found:
         raise InputError("no run to plot")
-    return found
+    labels = fitted([one.label for one in found])
+    return [replace(one, label=label) for one, label in zip(found, labels, strict=True)]
 
 
 def named(group: Series[Member]) -> str:

@@ -3,7 +3,6 @@
 Seeds in which it was never met count as infinite, so medians stay honest while fewer than half are.
 """
 
-import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from desim.errors import InputError, finite
 from desim.fairness import RISING
 from desim.plots.course import Played, check_abscissa
 from desim.plots.groups import named
+from desim.plots.lettering import width, wrapped
 from desim.plots.measured import Measured, drawable
 from desim.plots.style import COLOURS, INK, NAMES, drawing, legend, shown, unit_of
 from desim.studies.statistics import Estimate, median_estimate
@@ -70,7 +70,7 @@ def bars(
                   for row in rows)  # fmt: skip
     reach = max((_reach(row) for row in rows if row.met), default=largest)
     unit, factor = unit_of(x, reach)
-    labels = [textwrap.fill(row.label, 30) for row in rows]
+    labels = [wrapped(row.label, 30) for row in rows]
     lines = sum(max(label.count("\n"), 1) for label in labels)
     words = [_words(row, factor, unit) for row in rows]
     with drawing(
@@ -95,9 +95,9 @@ def bars(
 
 def _room(labels: Sequence[str], words: Sequence[str]) -> float:
     """The end of the abscissa over that of the longest bar, so that the words fit beside it."""
-    longest = max(len(line) for label in labels for line in label.split("\n"))
-    width = WIDTH - 0.35 - LETTER * longest
-    return 1.05 * width / max(width - 0.2 - 0.9 * LETTER * max(map(len, words)), 0.3 * width)
+    longest = max(width(line) for label in labels for line in label.split("\n"))
+    left = WIDTH - 0.35 - LETTER * longest
+    return 1.05 * left / max(left - 0.2 - 0.9 * LETTER * max(map(len, words)), 0.3 * left)
 
 
 def _asked(metric: str, parts: Sequence[Sequence[tuple[Array, Array]]]) -> str:

@@ -1,6 +1,5 @@
 """How figures look: colours, type, labels, units; and how they are made and written."""
 
-import textwrap
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from matplotlib.ticker import FuncFormatter
 from numpy.typing import NDArray
 
 from desim.errors import InputError, refusal
+from desim.plots.lettering import families, width, wrapped
 from desim.runs.output import output
 
 Array = NDArray[np.float64]
@@ -27,6 +27,8 @@ Array = NDArray[np.float64]
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 DASHES = ("-", "--", "-.", ":")
 INK = "#444444"
+SPARE = 4  # lines of a legend that a figure has room for
+LINE = 0.19  # inches that each further one takes
 STATES = {  # what somebody does, and its colour
     "computes": COLOURS[0],
     "interrupted": COLOURS[4],
@@ -95,7 +97,11 @@ def drawing(out: str | Path | None, size: tuple[float, float] | None = None) -> 
 
     Without `out` the figure belongs to pyplot, and shows itself in a notebook.
     """
-    with matplotlib.rc_context({**STYLE, "figure.figsize": size or STYLE["figure.figsize"]}):
+    chosen: Any = {
+        "figure.figsize": size or STYLE["figure.figsize"],
+        "font.family": families(),
+    }
+    with matplotlib.rc_context({**STYLE, **chosen}):
         axes = new_axes(interactive=out is None)
         yield axes
         if out is not None:
@@ -145,10 +151,13 @@ def look(number: int) -> tuple[str, str]:
 def legend(axes: Axes, title: str | None = None) -> None:
     """A legend above the axes, in as many columns as its words leave room for; long ones wrap."""
     handles, labels = axes.get_legend_handles_labels()
-    width = cast(Figure, axes.figure).get_figwidth()
-    labels = [textwrap.fill(label, int(12.5 * width)) for label in labels]
-    longest = max(len(line) for label in labels for line in label.split("\n")) + 5
-    columns = int(np.clip(14.5 * width // longest, 1, min(len(labels), 4)))
+    figure = cast(Figure, axes.figure)
+    wide = figure.get_figwidth()
+    labels = [wrapped(label, int(12.5 * wide)) for label in labels]
+    longest = max(width(line) for label in labels for line in label.split("\n")) + 5
+    columns = int(np.clip(14.5 * wide // longest, 1, min(len(labels), 4)))
+    lines = sum(label.count("\n") + 1 for label in labels) / columns
+    figure.set_figheight(figure.get_figheight() + LINE * max(lines - SPARE, 0.0))
     made = axes.legend(
         handles, labels, title=title, alignment="left", ncols=columns, loc="lower left",
         bbox_to_anchor=(-0.02, 1.0), title_fontsize=8.5,
