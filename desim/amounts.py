@@ -1,8 +1,11 @@
 """Amounts as people read them: 1.23 MB, 51.8 s, never."""
 
 import math
+from collections.abc import Iterable
 
 SIZES = ("B", "kB", "MB", "GB")
+NO_NOISE = "infinite (no noise)"  # the epsilon of what is released as it is
+WITHOUT_NOISE = "infinite: released without noise"  # how an account flags it
 
 
 def size(count: float) -> str:
@@ -25,9 +28,11 @@ def amount(value: float, unit: str = "") -> str:
     return f"{value:.4g}" + (f" {unit}" if unit else "")
 
 
-def epsilon(value: float) -> str:
-    """An epsilon, readable: 3.421, infinite."""
-    return "infinite" if math.isinf(value) else f"{value:.4g}"
+def epsilon(value: float, flags: Iterable[str] = ()) -> str:
+    """An epsilon, readable: 3.421, infinite; flags: of its account, which may say why."""
+    if not math.isinf(value):
+        return f"{value:.4g}"
+    return NO_NOISE if any(one.startswith(WITHOUT_NOISE) for one in flags) else "infinite"
 
 
 def duration(seconds: float) -> str:

@@ -112,4 +112,6 @@ def _markdown(text: str) -> str:
 
 
 def _tex(text: str) -> str:
-    return "".join(TEX.get(letter, letter) for letter in text)
+    """LaTeX for a text; at a line's beginning a [ or * would be an option of the line before."""
+    told = "".join(TEX.get(letter, letter) for letter in text)
+    return f"{{{told[0]}}}{told[1:]}" if told.startswith(("[", "*")) else told

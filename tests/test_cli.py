@@ -57,7 +57,6 @@ staged: done
   engine        cohort (staged)
   virtual time  4.4 s, 4 rounds; wall clock 0 s
   messages      12 sent, 0 delivered (0 B)
-  privacy       none: nothing that is sent has noise
   accuracy      0.9375 (true from 4.4 s, round 4)
   error         0.0625 (true from 4.4 s, round 4)
   waited for    agent 2 75%, agent 0 25% of collections
@@ -367,6 +366,20 @@ def test_a_real_run_without_room_says_so(tmp_path):
     assert len(done.stderr.splitlines()) == 1
     assert "a: cannot be written (File too large)" in done.stderr
     assert desim.open(tmp_path / "a").status == "failed"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize("command", ["main(['schema'])", "main(['--help'])"])
+def test_a_full_output_is_one_line(command):
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", f"from desim.cli import main; {command}"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    told = "output: cannot be written (No space left on device)\n"
+    assert (done.returncode, done.stderr) == (1, told)
 
 
 def test_a_place_that_cannot_be_written_is_bad_input():

@@ -116,7 +116,7 @@ def test_every_epsilon_has_its_terms(folder):
     text = str(desim.compare([folder / "a1", folder / "plain"], relation="agent"))
     assert "agent, delta 1e-05" in text
     text = str(desim.compare([folder / "a1", folder / "plain"]))
-    assert "no noise" in text
+    assert "infinite (no noise)" in text
     made = desim.compare([folder / "plain"], delta=1e-6)
     assert "infinite" in str(made)
     assert "delta 1e-06" in str(made)
@@ -161,6 +161,8 @@ def test_runs_that_did_not_end_are_shown_alone_and_counted_among_others(folder, 
     alone = desim.compare([place])
     assert set(alone.frame["run"]) == {f"small ({told})"}
     assert alone.frame["value"].notna().all()
+    sent = desim.open(place).delivered()["bytes"].sum()
+    assert value(alone.frame, f"small ({told})", "bytes") == sent > 0
     assert any("the cat" in note or "process ended" in note for note in alone.notes)
     among = desim.compare([folder / "a1", place])
     assert set(among.frame["seeds"]) == {1}

@@ -173,6 +173,33 @@ def test_a_window_of_rounds_and_agents(runs, tmp_path):
         desim.export(runs["ring"], "perfetto", tmp_path / "t", rounds=(70, 80))
 
 
+def test_what_takes_no_time_needs_no_lane():
+    def work(begin, end):
+        return timeline.Slice(0, "work", begin, end, "work")
+
+    busy, point, next_ = work(1.0 - 1e-13, 2.0), work(1.0, 1.0), work(2.0, 3.0)
+    assert perfetto.lanes([point, busy, next_]) == [[busy, next_, point]]
+    assert perfetto.lanes([point]) == [[point]]
+    assert len(perfetto.lanes([busy, work(1.5, 2.5), point])) == 2
+
+
+def test_values_that_are_not_finite_are_said(runs, tmp_path):
+    star = runs["star"]
+    spoilt = desim.Run(star.manifest, star.store, star.directory)
+    spoilt.metrics = star.metrics.copy()
+    row = spoilt.metrics.index[spoilt.metrics["metric"] == "error"][-1]
+    spoilt.metrics.loc[row, "value"] = float("nan")
+    told = []
+    desim.export(spoilt, "perfetto", tmp_path / "t", tell=told.append)
+    assert told == ["not shown: error: 1 of 7 values are not finite"]
+    unclipped = {key: part for key, part in STAR["problem"].items() if key != "clip"}
+    bare = desim.run({**STAR, "problem": unclipped}, tmp_path / "r")
+    told.clear()
+    desim.export(bare, "perfetto", tell=told.append)
+    assert told[0].startswith("not shown: epsilon, largest (")
+    assert told[0].endswith("all its values are infinite")
+
+
 @pytest.mark.parametrize("level", ["messages", "rounds"])
 def test_what_the_log_leaves_out_is_said(tmp_path, level):
     run = desim.run({**STAR, "log": level}, tmp_path / "r")

@@ -328,7 +328,7 @@ def test_an_end_is_moved(make, end, tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"stop.rounds": 5}, r"stop\.rounds: found 5; allowed: at least 12"),
+        ({"stop.rounds": 5}, r"stop\.rounds: found 5; allowed: at least 12, as an end only "),
         ({"stop.time": 5}, r"stop\.time: found 5.0; allowed: an end that the run has, and later"),
         ({"algorithm.rho": 5}, r"algorithm\.rho: cannot change in a run; allowed: stop\.rounds"),
     ],

@@ -112,6 +112,29 @@ def test_code_in_a_cell_is_noticed(right, wrong):
         check_safe(mutant(tabulated, right, wrong))
 
 
+@pytest.mark.parametrize("option", ["[1em]", "*"])
+def test_a_line_of_latex_begins_with_no_option(option):
+    assert f"{{{option[0]}}}{option[1:]} & b" in tabulated.Table("t", "ab", [(option, "b")]).latex()
+
+
+def test_the_last_value_is_told_with_its_own_time(run):
+    table = run.metrics.copy()
+    table.loc[table.index[-1], "value"] = float("nan")
+    last = table.iloc[-1]
+    spoilt = desim.Run(run.manifest, run.store, scenario=run.scenario)
+    spoilt.metrics = table
+    told = f"not finite (true from {last['time']:.6g} s, round 3)"
+    assert dict(facts.facts(spoilt))[last["metric"]] == told
+    assert told in spoilt._repr_html_()
+
+
+def test_a_run_without_noise_has_one_wording(run, tmp_path):
+    assert dict(facts.facts(run))["privacy"] == "infinite (no noise)"
+    assert "infinite (no noise)" in str(desim.compare([run], delta=1e-6))
+    text = desim.report([run], tmp_path / "r.html").read_text()
+    assert ">infinite (no noise)<" in text
+
+
 def test_other_formats_are_refused():
     with pytest.raises(InputError, match="did you mean 'latex'"):
         tabulated.Table("t", ("a",), [("1",)]).written("latx")

@@ -57,6 +57,14 @@ def test_a_run_imports_only_what_it_needs(tmp_path):
     assert loaded(more) == "['scipy.linalg']"
 
 
+def test_a_warmup_of_nothing_says_only_what_was_skipped(capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["warmup", "nofile.yaml"])
+    told = capsys.readouterr().out.splitlines()
+    assert (end.value.code, told[0], len(told)) == (1, "skipped 1: nofile", 2)
+    assert "nofile.yaml" in told[1]
+
+
 def test_a_module_comes_when_it_is_asked_for():
     code = "from desim.later import sparse\n{}\nprint('scipy.sparse' in sys.modules)"
     found = [

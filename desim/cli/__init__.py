@@ -5,8 +5,10 @@ Everything heavy is imported by the command that needs it, so that `desim --help
 """
 
 import gc
+import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -77,7 +79,27 @@ def main(arguments: list[str] | None = None) -> None:
     """Entry point: parse, run one command, leave by SystemExit with the exit code."""
     gc.set_threshold(GARBAGE)
     try:
+        _command(arguments)
+    except OSError as error:
+        _unwritten(error)
+        sys.exit(1)
+
+
+def _command(arguments: list[str] | None) -> None:
+    try:
         app(arguments, prog_name="desim")
     except DesimError as error:
         complain(str(error))
         sys.exit(error.exit_code)
+    finally:
+        if sys.stdout is not None:
+            sys.stdout.flush()  # here rather than at the interpreter's exit: it can fail
+
+
+def _unwritten(error: OSError) -> None:
+    """Say that the output cannot be written, and drop the rest of it."""
+    with suppress(OSError, ValueError, AttributeError):  # none, or none with a number
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if not isinstance(error, BrokenPipeError):
+        with suppress(OSError):
+            complain(f"{error.filename or 'output'}: cannot be written ({error.strerror})")

@@ -1,7 +1,7 @@
 """What `desim privacy` prints: a table of views, then what the paper says, flags and caveats."""
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -31,8 +31,8 @@ def lines(name: str, statement: "Statement") -> list[str]:
     return [f"{name}: privacy", *(f"  {row}" for row in table), "", *told]
 
 
-def _cells(row: "pd.Series[float]", claim: "Claim | None") -> tuple[str, ...]:
-    paper, rigorous = row["paper epsilon"], epsilon(row["rigorous epsilon"])
+def _cells(row: Any, claim: "Claim | None") -> tuple[str, ...]:
+    paper, rigorous = row["paper epsilon"], epsilon(row["rigorous epsilon"], row["flags"])
     said = "none" if math.isnan(paper) else epsilon(paper)
     if claim is not None and said != "none" and not claim.bound.covers(str(row["view"])):
         said += " (another view)"

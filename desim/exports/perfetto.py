@@ -35,12 +35,24 @@ def write_trace(
     until = float(events["time"].max()) if told or rounds is not None else last
     if last > LONGEST:
         raise InputError(f"export: {last:g} s of virtual time; allowed: at most {LONGEST:g} s")
+    gaps: list[str] = []
     with output(path) as partial, partial.open("wb") as file:
         trace = Trace(StreamingTraceProtoBuilder(file))
         trace.show(list(slices(events, until)))
         for name, times, values in counters(run, until):
+            gaps += _gaps(name, values)
             trace.count(name, times, values)
-    return [*told, *_left_out(run)]
+    return [*told, *gaps, *_left_out(run)]
+
+
+def _gaps(name: str, values: Any) -> list[str]:
+    """What a counter leaves out: Perfetto draws finite values only."""
+    lost = values[~np.isfinite(values)]
+    if not len(lost):
+        return []
+    what = "infinite" if np.isinf(lost).all() else "not finite"
+    many = "all its" if len(lost) == len(values) else f"{len(lost)} of {len(values)}"
+    return [f"not shown: {name}: {many} values are {what}"]
 
 
 def _left_out(run: Run) -> Iterator[str]:
@@ -69,7 +81,7 @@ def counters(run: Run, until: float) -> Iterator[tuple[str, Any, Any]]:
         spent = run.epsilon()
     except DesimError:
         return
-    spent = spent[np.isfinite(spent["epsilon"]) & (spent["time"] <= until)]
+    spent = spent[spent["time"] <= until]
     most = np.maximum.accumulate(spent["epsilon"].to_numpy(float))
     terms = ", ".join(str(spent.attrs[one]) for one in ("view", "relation", "method"))
     label = f"epsilon, largest ({terms}, delta {spent.attrs['delta']:g})"
@@ -101,8 +113,9 @@ class Trace:
             for place, row in enumerate(ROWS):
                 for lane in lanes(rows.get((who, row), [])):
                     track = self._track(row, process, place)
-                    for one in lane:
-                        self._slice(track, one)
+                    packets = [packet for one in lane for packet in self._slice(track, one)]
+                    for packet in sorted(packets, key=lambda packet: packet.timestamp):
+                        self.builder.write_packet(packet)
 
     def count(self, name: str, times: Any, values: Any) -> None:
         """A counter."""
@@ -145,8 +158,9 @@ class Trace:
         packet.track_event.type, packet.track_event.track_uuid = kind, track
         return packet
 
-    def _slice(self, track: int, one: Slice) -> None:
-        packet = self._event(one.begin, track, 1 if one.end > one.begin else 3)
+    def _slice(self, track: int, one: Slice) -> Iterator[Any]:
+        """Its beginning and its end, or a point."""
+        packet = self._event(one.begin, track, 1 if _lasts(one) else 3)
         event = packet.track_event
         event.name = one.name
         event.categories.append(one.row)
@@ -157,9 +171,9 @@ class Trace:
             event.flow_ids.append(one.sends)
         if one.lands:
             event.terminating_flow_ids.append(one.lands)
-        self.builder.write_packet(packet)
-        if one.end > one.begin:
-            self.builder.write_packet(self._event(one.end, track, 2))
+        yield packet
+        if _lasts(one):
+            yield self._event(one.end, track, 2)
 
 
 def nanoseconds(time: float) -> int:
@@ -167,11 +181,18 @@ def nanoseconds(time: float) -> int:
     return max(round(time * NANO), 0)
 
 
+def _lasts(one: Slice) -> bool:
+    return nanoseconds(one.end) > nanoseconds(one.begin)
+
+
 def lanes(row: Sequence[Slice]) -> list[list[Slice]]:
-    """The slices of one row in as few lanes as keep them from overlapping, in order of time."""
+    """The slices of one row in as few lanes as keep them from overlapping, in order of time.
+
+    What takes no time, to the nanosecond, overlaps nothing: it is in the first lane.
+    """
     found: list[list[Slice]] = []
     free: list[tuple[int, int]] = []  # (when a lane is free ns, its number)
-    for one in sorted(row, key=lambda one: (one.begin, one.end)):
+    for one in sorted((one for one in row if _lasts(one)), key=lambda one: (one.begin, one.end)):
         if free and free[0][0] <= nanoseconds(one.begin):
             number = heapq.heappop(free)[1]
         else:
@@ -179,4 +200,7 @@ def lanes(row: Sequence[Slice]) -> list[list[Slice]]:
             found.append([])
         found[number].append(one)
         heapq.heappush(free, (nanoseconds(one.end), number))
+    points = [one for one in row if not _lasts(one)]
+    if points:
+        found[:1] = [[*(found[0] if found else ()), *points]]
     return found

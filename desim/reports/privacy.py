@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from desim.amounts import epsilon
 from desim.reports.charts import terms
 from desim.reports.reading import Reading
 from desim.reports.wording import NOTHING, Table, by_text, number
@@ -77,7 +78,11 @@ def _cells(row: Any, told: Statement) -> Iterator[str]:
     if claim is not None and not np.isnan(paper) and not claim.bound.covers(str(row["view"])):
         said += " (of another view)"
     yield from (str(row["view"]), str(row["relation"]), f"{row['delta']:g}", said)
-    yield from (number(row["rigorous epsilon"]), number(row["median epsilon"]), str(row["method"]))
+    yield from (
+        epsilon(row["rigorous epsilon"], row["flags"]),
+        number(row["median epsilon"]),
+        str(row["method"]),
+    )
 
 
 def _facts(told: Statement) -> Iterator[Fact]:

@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from desim.amounts import epsilon
 from desim.fairness import RISING
 from desim.reports.charts import metrics, terms
 from desim.reports.reading import Curve, Reading
@@ -78,7 +79,7 @@ def _last(one: Reading, names: Sequence[str]) -> list[str]:
 
 
 def _epsilon(one: Reading) -> str:
-    return NOTHING if one.account is None else number(one.account.worst)
+    return NOTHING if one.account is None else epsilon(one.account.worst, one.account.flags)
 
 
 def default_targets(found: Sequence[Reading]) -> list[Target]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import pandas as pd
 
-from desim.amounts import epsilon, size
+from desim.amounts import NO_NOISE, epsilon, size
 from desim.errors import DesimError
 from desim.runs.directory import written_by
 from desim.timing.occupation import utilisation
@@ -121,7 +121,7 @@ def _privacy(run: Played) -> Facts:
     """One line: the largest epsilon of an agent in the scenario's terms, all of them named."""
     try:
         if run.scenario.privacy is None:
-            return [("privacy", "none: nothing that is sent has noise")]
+            return [("privacy", NO_NOISE)] if bare(run) else []
         told = run.account()
     except DesimError as error:
         return [("privacy", f"not told: {str(error).splitlines()[0]}")]
@@ -131,13 +131,22 @@ def _privacy(run: Played) -> Facts:
     return [("privacy", f"{text}; {why}" if why and np.isinf(told.worst) else text)]
 
 
+def bare(run: Played) -> bool:
+    """Whether something private was released without noise."""
+    rows = run.store.table("releases", ["mechanism", "scale", "sensitivity"])
+    silent = (rows["mechanism"] == "none") | (rows["scale"] == 0.0)
+    return bool((silent & (rows["sensitivity"] != 0.0)).any())
+
+
 def _metrics(run: Played) -> Facts:
     rows = run.metrics[run.metrics["agent"] == NETWORK]
-    last = rows.groupby("metric", observed=True, sort=False).last()
-    return [
-        (str(name), f"{row['value']:.6g} (true from {row['time']:.6g} s, round {row['round']:.0f})")
-        for name, row in last.iterrows()
-    ]
+    last = rows.groupby("metric", observed=True, sort=False)[["value", "time", "round"]]
+    return [(str(name), _metric(*part.to_numpy(float)[-1])) for name, part in last]
+
+
+def _metric(value: float, time: float, round: float) -> str:
+    told = f"{value:.6g}" if np.isfinite(value) else "not finite"
+    return f"{told} (true from {time:.6g} s, round {round:.0f})"
 
 
 def _waits(events: pd.DataFrame) -> Iterator[tuple[str, str]]:

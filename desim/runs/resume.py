@@ -130,7 +130,10 @@ def _extended(scenario: Scenario, overrides: Mapping[str, Any] | None) -> Scenar
         name = key.removeprefix("stop.")
         was, now = getattr(scenario.stop, name), getattr(later.stop, name)
         if was is None or (now is not None and now < was):
-            allowed = "an end that the run has, and later" if was is None else f"at least {was:g}"
+            allowed = "an end that the run has, and later"
+            if was is not None:
+                least = int(was) if float(was).is_integer() else was
+                allowed = f"at least {least}, as an end only moves later"
             problems.append(f"{key}: {refusal(now, allowed)}")
     if problems:
         raise InputError(problems)

@@ -4,7 +4,7 @@ Runs that differ in their seeds only are one row: medians of what is spent, mean
 with bootstrap intervals as in studies. No epsilon stands there without its terms.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from desim.amounts import amount, epsilon
+from desim.amounts import NO_NOISE, amount, epsilon
 from desim.errors import InputError, finite, refusal
 from desim.log.described import described
+from desim.runs.facts import bare
 from desim.runs.run import Run
 from desim.runs.series import Series, series_of
 from desim.studies.measures import Asked, measured, unit, until
@@ -78,11 +79,13 @@ def compare(
     told = {id(run): measured(run, asked) for row in rows for run in row.runs}
     records = [record for row in rows for record in _records(row, told, asked, level)]
     frame = described(pd.DataFrame(records, columns=COLUMNS), "comparison")
+    noiseless = frozenset(row.title for row in rows if any(bare(run) for run in row.runs))
     tables = [
-        _table(frame, f"until {target[0]} {target[1]:g}", SPENT, target) for target in asked.targets
+        _table(frame, f"until {target[0]} {target[1]:g}", SPENT, target, noiseless)
+        for target in asked.targets
     ]
     finals = [name for name in dict.fromkeys(frame["measure"]) if name.startswith("final ")]
-    tables += [_table(frame, "at the end", (*finals, *SPENT), None)]
+    tables += [_table(frame, "at the end", (*finals, *SPENT), None, noiseless)]
     about = [*notes(rows), *terms(rows, asked.epsilon or {})]
     if any(len(row.runs) > 1 for row in rows):
         spent = "medians of what is spent, means of final values"
@@ -134,9 +137,16 @@ def _records(
 
 
 def _table(
-    frame: pd.DataFrame, title: str, kinds: Sequence[str], target: tuple[str, float] | None
+    frame: pd.DataFrame,
+    title: str,
+    kinds: Sequence[str],
+    target: tuple[str, float] | None,
+    noiseless: Container[str],
 ) -> Table:
-    """One line for each run: what was spent until a target, or all measures at the end."""
+    """One line for each run: what was spent until a target, or all measures at the end.
+
+    noiseless: the runs that release without noise.
+    """
     names = {kind: kind if target is None else until(kind, *target) for kind in kinds}
     known = {kind: name for kind, name in names.items() if (frame["measure"] == name).any()}
     cells = {(row.run, row.measure): row for row in frame.itertuples()}
@@ -145,18 +155,23 @@ def _table(
     seeds = frame.groupby("run")["seeds"].max()
     body = [
         [label, *([str(seeds[label])] if several else [])]
-        + [_cell(cells.get((label, name)), kind) for kind, name in known.items()]
+        + [
+            _cell(cells.get((label, name)), kind, label in noiseless)
+            for kind, name in known.items()
+        ]
         for label in labels
     ]
     heads = [kind.removeprefix("final ") for kind in known]
     return Table(title, ["run", *(["seeds"] if several else []), *heads], body)
 
 
-def _cell(row: Any, kind: str) -> str:
+def _cell(row: Any, kind: str, bare: bool) -> str:
     """A value with its interval; runs that never met the target are counted."""
     if row is None:
-        return "no noise" if kind == "epsilon" else "-"
+        return NO_NOISE if kind == "epsilon" and bare else "-"
     never = row.measure != kind and np.isinf(row.value)
+    if kind == "epsilon" and bare and np.isinf(row.value) and not never:
+        return NO_NOISE
     known = epsilon if kind == "epsilon" and not never else lambda value: amount(value, row.unit)
     text = known(row.value)
     if row.low < row.high < np.inf:

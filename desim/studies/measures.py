@@ -47,11 +47,15 @@ def measured(run: Run, asked: Asked) -> dict[str, float]:
     """
     manifest = run.manifest
     found = _ended(run)
-    found["bytes"] = float(manifest.get("counts", {}).get("deliver_bytes", np.nan))
     found["wall"] = float(manifest.get("wall_seconds", np.nan))
     curves = _curves(run)
     found |= {f"final {name}": float(rows[2, -1]) for name, rows in curves.items()}
-    spent, sent = _spent(run, asked), _sent(run) if asked.targets else None
+    counted = manifest.get("counts", {}).get("deliver_bytes")
+    sent = _sent(run) if asked.targets or counted is None else None
+    if counted is None and sent is not None:  # killed
+        counted = sent[1].max(initial=0.0)
+    found["bytes"] = np.nan if counted is None else float(counted)
+    spent = _spent(run, asked)
     if spent is not None:
         found["epsilon"] = float(spent[1].max(initial=0.0))
     for metric, value in asked.targets:
