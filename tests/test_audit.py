@@ -250,6 +250,11 @@ def test_what_cannot_be_audited_is_refused(options, message):
         audit(SMALL, **{"runs": 20, "claims": ["rigorous"], **options})
 
 
+def test_a_loaded_scenario_takes_no_overrides():
+    with pytest.raises(InputError, match="is loaded already; give them to desim"):
+        audit(desim.load(SMALL), overrides={"stop.rounds": 2}, runs=20)
+
+
 def test_the_command_prints_a_verdict_and_stores_the_audit(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     scenario = desim.load(SMALL)

@@ -23,7 +23,7 @@ from desim.privacy.views import Adversary, adversary, visible
 from desim.runs import directory as place
 from desim.runs.audit_claims import Ground, claimed
 from desim.scenario.build import build
-from desim.scenario.load import load
+from desim.scenario.load import load, loaded
 from desim.scenario.schema import Scenario
 
 LEAST_RUNS = 20
@@ -121,14 +121,14 @@ def audit(
     default a worst pair of records is searched; level: probability of a false alarm for a claim;
     seed: of the noise of all runs. InputError for what cannot be audited.
     """
-    loaded = scenario if isinstance(scenario, Scenario) else load(_source(scenario), overrides)
-    _check(loaded, runs, level, claims, seed, workers)
-    view = _setting(loaded, "view") if view is None else view
-    delta = _setting(loaded, "delta") if delta is None else delta
+    of = loaded(scenario, overrides)
+    _check(of, runs, level, claims, seed, workers)
+    view = _setting(of, "view") if view is None else view
+    delta = _setting(of, "delta") if delta is None else delta
     check_delta(delta)
-    pair, stage, ground = _staged(loaded, view, delta, agent, row)
+    pair, stage, ground = _staged(of, view, delta, agent, row)
     found = [claimed(name, ground) for name in claims]
-    again = partial(_again, loaded.written(), str(loaded.folder), view, delta, agent, row)
+    again = partial(_again, of.written(), str(of.folder), view, delta, agent, row)
     workers = min(workers, os.cpu_count() or 1)
     scores = play_game(stage, runs, seed=seed, workers=workers, again=again, tell=tell)
     known = scores.exact and scores.as_declared
@@ -139,13 +139,7 @@ def audit(
     )
     notes = [text for text in found if isinstance(text, str)]
     notes += [*_reservations(scores, ground), REAL, NEVER]
-    return Audit(
-        loaded.name, ground.view, pair.agent, pair.row, seed, scores, findings, tuple(notes)
-    )
-
-
-def _source(scenario: str | Path | Mapping[str, Any]) -> Any:
-    return scenario if isinstance(scenario, str | Path) else dict(scenario)
+    return Audit(of.name, ground.view, pair.agent, pair.row, seed, scores, findings, tuple(notes))
 
 
 def _setting(scenario: Scenario, name: str) -> Any:

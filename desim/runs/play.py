@@ -14,7 +14,7 @@ import numpy as np
 
 from desim.engine.play import Simulation
 from desim.engine.world import Progress
-from desim.errors import Differs, InputError, RunError, Unfit
+from desim.errors import Differs, RunError, Unfit
 from desim.log.outcome import Outcome
 from desim.log.parquet import Tables
 from desim.runs import directory as place
@@ -25,7 +25,7 @@ from desim.runs.store import Directory, Memory, Store
 from desim.scenario.blame import blame
 from desim.scenario.build import build
 from desim.scenario.calibration import completed
-from desim.scenario.load import load, resolved_yaml
+from desim.scenario.load import loaded, resolved_yaml
 from desim.scenario.schema import Scenario
 
 
@@ -46,7 +46,7 @@ def run(
     path = None if out is None else Path(out)
     if path is not None:
         place.check_free(path, force)
-    return played(_loaded(scenario, overrides), path, progress, force)
+    return played(loaded(scenario, overrides), path, progress, force)
 
 
 def played(
@@ -130,17 +130,6 @@ def carry_out(
             error.run = made
         raise error
     return made
-
-
-def _loaded(
-    scenario: Scenario | str | Path | Mapping[str, Any], overrides: Mapping[str, Any] | None
-) -> Scenario:
-    if not isinstance(scenario, Scenario):
-        source = scenario if isinstance(scenario, str | Path) else dict(scenario)
-        return load(source, dict(overrides or {}))
-    if overrides:
-        raise InputError("overrides: the scenario is loaded already; give them to desim.load")
-    return scenario
 
 
 def _manifest(scenario: Scenario, text: str, simulation: Simulation) -> dict[str, Any]:

@@ -57,6 +57,17 @@ def load(
     return validated(tree, folder.resolve())
 
 
+def loaded(
+    source: Scenario | str | Path | Mapping[str, Any], overrides: Mapping[str, Any] | None = None
+) -> Scenario:
+    """A scenario as it is, or `load` of what it is read from; InputError for overrides of one."""
+    if not isinstance(source, Scenario):
+        return load(source, overrides)
+    if overrides:
+        raise InputError("overrides: the scenario is loaded already; give them to desim.load")
+    return source
+
+
 def _measure_networks(data: dict[str, Any]) -> None:
     """A network has no unique optimum to measure the error from: its default metric is the loss."""
     problem, observe = data.get("problem"), data.get("observe", {})

@@ -7,7 +7,7 @@ from typing import Any
 from desim.errors import InputError, refusal
 from desim.runs.play import played
 from desim.runs.run import Run
-from desim.scenario.load import load, resolved_yaml, seeded
+from desim.scenario.load import loaded, resolved_yaml, seeded
 from desim.scenario.schema import Scenario
 
 
@@ -21,13 +21,7 @@ def repeat(
     They are played as they are asked for, so that thousands need the memory of one. InputError for
     a wrong scenario or seed, RunError for a run that fails, as in `desim.run`.
     """
-    if isinstance(scenario, Scenario):
-        if overrides:
-            raise InputError("overrides: the scenario is loaded already; give them to desim.load")
-        loaded = scenario
-    else:
-        loaded = load(scenario if isinstance(scenario, str | Path) else dict(scenario), overrides)
-    return _played(loaded, seeds)
+    return _played(loaded(scenario, overrides), seeds)
 
 
 def _played(scenario: Scenario, seeds: Iterable[int]) -> Iterator[Run]:
