@@ -76,7 +76,8 @@ def test_a_lost_reply_that_is_waited_for_is_noticed(monkeypatch):
 
 @pytest.mark.parametrize("engine", ["cohort", "agents"])
 @pytest.mark.parametrize(
-    "name", ["plt-noisy", "plt-buffer", "fedlin-quorum", "nfl", "qsgd", "dp-admm-noise", "gd"]
+    "name",
+    ["plt-noisy", "plt-buffer", "fedlin-quorum", "led", "nfl", "qsgd", "dp-admm-noise", "gd"],
 )
 def test_the_size_of_a_batch_changes_no_bit(name, engine):
     simulation = build(desim.load(CASES[name], {"engine": engine}))

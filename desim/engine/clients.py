@@ -46,8 +46,10 @@ class Clients:
         state = self._world.state
         if self._whole:
             state[name] = value
-        else:
-            state[name][self.who] = value
+            return
+        if name not in state:
+            state[name] = np.zeros((self._world.settings.problem.agents, *value.shape[1:]))
+        state[name][self.who] = value
 
     @property
     def noise_key(self) -> np.uint64:
