@@ -160,6 +160,14 @@ def test_pr_admm_claims_what_is_printed():
     assert claim.epsilon == pytest.approx(bounds.theorem_3(rho_1, 0.2, 12, 1e-4))
 
 
+@pytest.mark.parametrize("name", ["pr-admm", "pr-admm-late", "pp-admm", "ipp-admm"])
+def test_who_has_released_nothing_is_said_to_have_spent_nothing(name):
+    method, run = method_and_run(name, privacy={"noise": {"sigma": 0.1}})
+    claim = method.claim(run.releases[run.releases.agent != 2], 1e-4)
+    assert claim.epsilon[2] == 0.0
+    assert (np.delete(claim.epsilon, 2) > 0.0).all()
+
+
 def test_pp_admm_claims_what_is_printed():
     method, run = method_and_run("pp-admm", privacy={"noise": {"sigma": 0.1}})
     rows = run.releases[run.releases.agent == 2]

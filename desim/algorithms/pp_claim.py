@@ -28,7 +28,9 @@ def improved(method: Any, releases: Releases, delta: float, answers: tuple[float
     spoken = once(releases)
     spoken = spoken[spoken["mechanism"] == "gaussian"][["agent", "round"]]
     rho, unmet = _rounds(method, releases.merge(spoken, on=["agent", "round"]), delta, 1.0)
-    epsilon = np.array([theorem_7(one + lemma_13(*answers), delta) for one in rho])
+    asked = releases.loc[releases["mechanism"] == "sparse-vector", "agent"]
+    rho[asked.unique()] += lemma_13(*answers)
+    epsilon = np.array([theorem_7(one, delta) for one in rho])
     bound = BY_NAME["ipp-admm/theorem-10"]
     return Claim(bound, epsilon, delta, "zCDP, simple conversion", tuple(unmet))
 

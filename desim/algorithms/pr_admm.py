@@ -73,11 +73,12 @@ class PRADMM(ADMM):
         rounds = np.bincount(rows["agent"], minlength=self.problem.agents)
         variance = noise.sigma**2
         epsilon = np.zeros(self.problem.agents)
-        for i, T in enumerate(rounds.tolist()):
+        for i in np.flatnonzero(rounds):
+            T = int(rounds[i])
             rho_1 = theorem_1(self.problem.clip, self.rho, int(graph.degree[i]), variance)
             if noise.iteration is not None:
                 epsilon[i] = theorem_3(rho_1, noise.iteration, T, delta)
-            elif T > 0:
+            else:
                 epsilon[i] = theorem_2(rho_1, noise.decay, noise.period, T, delta)
         name = "pr-admm/theorem-2" if noise.iteration is None else "pr-admm/theorem-3"
         unmet = [] if self.problem.clipped else [UNCLIPPED]
