@@ -99,6 +99,8 @@ def test_a_study_that_was_cut_is_read_as_far_as_it_came(call):
         (("one", "--kind", "timeline", "--x", "bytes"), "--x: found with --kind timeline"),
         (("one", "--target", "1"), "--target: found with --kind curve; allowed: with bars"),
         (("one", "--kind", "timeline", "--rounds", "x"), "found 'x'; allowed: FIRST-LAST"),
+        (("one", "--kind", "timeline", "--rounds", "3-"), "found '3-'; allowed: FIRST-LAST"),
+        (("one", "--kind", "timeline", "--rounds", "3-2"), "found '3-2'; allowed: FIRST-LAST"),
         (("one", "--kind", "timeline", "--rounds", "7-9"), "of rounds up to 4"),
         (("one", "--kind", "bars"), "target: found none; allowed: a value of error"),
         (("one", "--metric", "eror"), "did you mean 'error'?"),

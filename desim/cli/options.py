@@ -47,6 +47,18 @@ def target(text: str) -> tuple[str, float]:
         raise InputError(f"--target: {refusal(text, 'METRIC=VALUE, as in error=1e-3')}") from None
 
 
+def first_and_last(text: str) -> tuple[int, int]:
+    """Two rounds from text such as 10-20, or one from 10."""
+    first, dash, last = text.partition("-")
+    try:
+        found = int(first), int(last if dash else first)
+    except ValueError:
+        found = (1, 0)
+    if not 1 <= found[0] <= found[1]:
+        raise InputError(f"--rounds: {refusal(text, 'FIRST-LAST, as in 10-20')}")
+    return found
+
+
 def load_scenario(path: Path, texts: list[str] | None) -> "Scenario":
     """The scenario with the overrides KEY=VALUE, whose values are read as YAML."""
     import desim

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from desim.cli.options import RunFolder, chosen
+from desim.cli.options import RunFolder, chosen, first_and_last
 from desim.cli.outcome import complain
 from desim.errors import InputError
 
@@ -40,15 +40,3 @@ def export(
     typer.echo(path)
     if to == "perfetto":
         complain(OPEN)
-
-
-def first_and_last(text: str) -> tuple[int, int]:
-    """Two rounds from text such as 10-20, or one from 10."""
-    first, dash, last = text.partition("-")
-    try:
-        found = int(first), int(last if dash else first)
-    except ValueError:
-        found = (1, 0)
-    if not 1 <= found[0] <= found[1]:
-        raise InputError(f"--rounds: found {text!r}; allowed: FIRST-LAST, as in 10-20")
-    return found

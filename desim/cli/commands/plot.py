@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from desim.cli.options import chosen
-from desim.errors import InputError, refusal
+from desim.cli.options import chosen, first_and_last
+from desim.errors import InputError
 
 if TYPE_CHECKING:
     from desim.runs.run import Run
@@ -69,7 +69,7 @@ def plot(
             kinds = ", ".join(one for one, taken in OPTIONS.items() if name in taken)
             raise InputError(f"--{name}: found with --kind {kind}; allowed: with {kinds}")
     if rounds is not None:
-        options["rounds"] = first_last(rounds)
+        options["rounds"] = first_and_last(rounds)
     opened = opened_runs(runs)
     if kind in OF_ONE and (isinstance(opened, Mapping) or len(opened) != 1):
         raise InputError(f"--kind {kind}: found {len(opened)} runs or cases; allowed: one run")
@@ -119,12 +119,3 @@ def opened_runs(folders: Sequence[Path]) -> "Sequence[Run] | Mapping[str, Sequen
             name = f"{folder.name}: {label}" if len(folders) > 1 and folder in studies else label
             labelled.setdefault(name, []).extend(runs)
     return labelled
-
-
-def first_last(text: str) -> tuple[int, int]:
-    """Rounds 3-8, or 3 alone."""
-    first, _, last = text.partition("-")
-    try:
-        return int(first), int(last or first)
-    except ValueError:
-        raise InputError(f"--rounds: {refusal(text, 'FIRST-LAST, as in 3-8')}") from None
