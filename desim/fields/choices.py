@@ -37,8 +37,7 @@ class OrElse:
 class Form(Strict):
     """One of the class's `words`, or a mapping with exactly one alternative and its `modifiers`.
 
-    Every field that is no modifier is an alternative, optional with default None. `later` names
-    words and alternatives of later versions.
+    Every field that is no modifier is an alternative, optional with default None.
     """
 
     words: ClassVar[tuple[str, ...]] = ()
@@ -85,8 +84,6 @@ class Form(Strict):
     def _word(cls, data: str) -> Mapping[str, Any]:
         if data in cls.words:
             return {"(word)": data}
-        if data in cls.later:
-            raise ValueError(f"not available yet: {cls.later[data]}")
         if data in cls.alternatives():
             raise ValueError(f"found {data!r} without its value; allowed: {{{data}: ...}}")
         names = [*cls.words, *cls.alternatives()]

@@ -27,8 +27,7 @@ class Strict(BaseModel):
     """A mapping with known keys: no unknown key, NaN, infinity or converted type gets in.
 
     Every problem below it is one line error whose message is final: "found ...; allowed: ...".
-    `later` names keys that a later version of desim will understand, with the reason; `examples`
-    holds values, as a scenario writes them, of keys whose type does not say enough.
+    `examples` holds values, as a scenario writes them, of keys whose type does not say enough.
     """
 
     model_config = ConfigDict(
@@ -39,7 +38,6 @@ class Strict(BaseModel):
         validate_default=True,
         json_schema_extra=lambda schema, owner: _describe(schema, owner),
     )
-    later: ClassVar[Mapping[str, str]] = {}
     examples: ClassVar[Mapping[str, Any]] = {}
 
     @classmethod
@@ -78,21 +76,16 @@ class Strict(BaseModel):
             valid = handler({key: value for key, value in written.items() if key in known})
         except ValidationError as error:
             found = error.errors(include_url=False)
-            unmade = any(key in cls.later for key in written)
-            needed = [one for one in found if not (unmade and one["type"] == "missing")]
-            errors += [_final(one, cls) for one in needed]
+            errors += [_final(one, cls) for one in found]
         if errors:
             raise ValidationError.from_exception_data(cls.__name__, errors)
         return valid
 
     @classmethod
     def _unknown(cls, key: str) -> InitErrorDetails:
-        kind, text = UNKNOWN_KEY, "unknown key; allowed: " + (", ".join(cls.keys()) or "none")
-        if key in cls.later:
-            kind, text = EXPLAINED, f"not available yet: {cls.later[key]}"
-        else:
-            text += spelling(key, cls.keys())
-        return {"type": PydanticCustomError(kind, text), "loc": (key,), "input": key}
+        text = "unknown key; allowed: " + (", ".join(cls.keys()) or "none")
+        text += spelling(key, cls.keys())
+        return {"type": PydanticCustomError(UNKNOWN_KEY, text), "loc": (key,), "input": key}
 
     def written(self) -> dict[str, Any]:
         """The section as a scenario writes it, every default explicit, in s, bit/s and 1/s."""

@@ -7,8 +7,6 @@ from desim.reports.charts import metrics, terms, terms_differ
 from desim.reports.reading import Reading
 from desim.reports.wording import by_text
 
-ENDED = ("done", "stopped")
-
 
 def cautions(found: Sequence[Reading]) -> list[tuple[str, list[str]]]:
     """Each warning once, with the names of the runs it is about (none: all of them together)."""
