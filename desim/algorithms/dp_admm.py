@@ -13,10 +13,11 @@ import numpy as np
 
 from desim.algorithms.method import Array, Ingredients, Method, Program
 from desim.algorithms.steps import beyond
+from desim.algorithms.zcdp_claim import unbounded
 from desim.fields import Init, Positive, Step, Strict
 from desim.kernels.gradients import gradient
 from desim.privacy.ledger import Terms, View
-from desim.privacy.mechanisms import DynamicZcdp, Noise, terms
+from desim.privacy.mechanisms import Noise, terms
 from desim.problem import Problem
 
 
@@ -57,12 +58,7 @@ class DPADMM(Method):
     @classmethod
     def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:
         """Return what is wrong with this combination, one line each."""
-        if isinstance(noise, DynamicZcdp) and not problem.clipped:
-            return [
-                "privacy.noise: {phi, growth} needs a bounded gradient; set problem.clip "
-                "(the largest gradient norm of one example)"
-            ]
-        return []
+        return unbounded(noise, problem)
 
     def coordinator(self, hub: Any) -> Program:
         """(3); the agents know the new w, and with it their duals, from the next call."""

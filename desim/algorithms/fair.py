@@ -15,7 +15,7 @@ from pydantic import PlainValidator, WithJsonSchema
 from desim.algorithms.coefficients import Penalty
 from desim.algorithms.functional_mechanism import FunctionalMechanism
 from desim.algorithms.functional_mechanism import Parameters as Plain
-from desim.algorithms.method import Ingredients
+from desim.algorithms.method import LOGISTIC, Ingredients
 from desim.errors import refusal, spelling
 from desim.fields import NonNegative, Strict, Text
 from desim.fields.numbers import number
@@ -70,6 +70,7 @@ class GroupedParameters(Parameters):
 class Fair(FunctionalMechanism):
     """A method with a protected group; `grouped` ones have a special attribute."""
 
+    wants = (LOGISTIC, "a protected attribute")
     Parameters: ClassVar[type[Strict]] = Parameters
 
     def __init__(self, ingredients: Ingredients) -> None:

@@ -5,7 +5,7 @@ non-IID data" (arXiv 2005.11418), Algorithm 1 with Oracle I and p = 0: every rou
 L_i(x) = f_i(x) + <lambda_i, x - c_i> + ||x - c_i||^2 / (2 eta), c_i the model that agent i heard.
 """
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -37,7 +37,7 @@ class FedPD(Method):
     paper = "Zhang, Hong, Dhople, Yin, Liu 2021"
     Parameters = Parameters
     models = "any"
-    partial: ClassVar[bool] = False
+    partial = False
     noises = ("gaussian",)
     cures = ("algorithm.local.step", "algorithm.eta")
 

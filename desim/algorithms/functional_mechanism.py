@@ -13,7 +13,7 @@ import numpy as np
 
 from desim.algorithms.coefficients import Layout, Penalty, coefficients, minimiser
 from desim.algorithms.functional_claim import allotted
-from desim.algorithms.method import Array, Ingredients, Method, Program
+from desim.algorithms.method import LOGISTIC, Array, Ingredients, Method, Program
 from desim.fields import Strict
 from desim.privacy.bounds.claims import Claim, Releases
 from desim.privacy.bounds.coefficient_noise import Reach, Rule, cost_of
@@ -38,7 +38,7 @@ class FunctionalMechanism(Method):
     kind = "coordinator"
     summary = "one round: noisy coefficients of the logistic loss to order 2; Laplace or Gaussian"
     paper = "Zhang, Zhang, Xiao, Yang, Winslett 2012"
-    wants: ClassVar[tuple[str, ...]] = ("the logistic loss",)
+    wants: ClassVar[tuple[str, ...]] = (LOGISTIC,)
     Parameters: ClassVar[type[Strict]] = Parameters
     once = True
     policies = ("all", "deadline", "quorum")

@@ -11,10 +11,11 @@ import numpy as np
 
 from desim.algorithms.method import Array, Ingredients, Method, Program
 from desim.algorithms.steps import auto_step, beyond, stable_step
+from desim.algorithms.zcdp_claim import unbounded
 from desim.fields import AutoStep, Init, Strict
 from desim.kernels.gradients import gradient
 from desim.privacy.ledger import Terms, View
-from desim.privacy.mechanisms import DynamicZcdp, Noise, terms
+from desim.privacy.mechanisms import Noise, terms
 from desim.problem import Problem
 
 
@@ -57,12 +58,7 @@ class GradientDescent(Method):
     @classmethod
     def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:
         """Return what is wrong with this combination, one line each."""
-        if isinstance(noise, DynamicZcdp) and not problem.clipped:
-            return [
-                "privacy.noise: {phi, growth} needs a bounded gradient; set problem.clip "
-                "(the largest gradient norm of one example)"
-            ]
-        return []
+        return unbounded(noise, problem)
 
     def agents(self, us: Any) -> Program:
         """Steps of the one agent: plain ones have w = u."""

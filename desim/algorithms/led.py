@@ -48,7 +48,7 @@ class Led(Method):
     paper = "Alghunaim 2023"
     Parameters = Parameters
     models = "any"
-    partial: ClassVar[bool] = False
+    partial = False
     noises = ("gaussian",)
     cures = ("algorithm.local.step", "algorithm.beta")
 

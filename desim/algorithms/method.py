@@ -71,7 +71,10 @@ class Method:
     timed: ClassVar[bool] = False
     #: a protocol of one round, after which the run is over
     once: ClassVar[bool] = False
-    #: noise that it can add, of gaussian, schedule, laplace and discrete-gaussian; () for none
+    #: with a coordinator: whether rounds may go on without some agents
+    partial: ClassVar[bool] = True
+    #: noise that it can add: gaussian, laplace, l2-laplace, discrete-gaussian, and the forms
+    #: schedule {phi, growth}, classical and allotted; () for none
     noises: ClassVar[tuple[str, ...]] = ("gaussian", "schedule")
     #: whether noise lowers all of the cost, for a target
     proportional: ClassVar[bool] = True

@@ -19,7 +19,6 @@ class PDFC(Fair):
 
     name = "pdfc"
     summary = "one round: noisy coefficients of the fair logistic loss, Laplace by attribute"
-    wants: ClassVar[tuple[str, ...]] = ("the logistic loss", "a protected attribute")
     paper = "Ding, Zhang, Li, Wang, Yu, Pan 2020"
     Parameters: ClassVar[type[Strict]] = GroupedParameters
     noises = ("laplace", "allotted")

@@ -29,7 +29,6 @@ class PFLR(Fair):
 
     name = "pflr"
     summary = "one round: noisy coefficients of the fair logistic loss, one epsilon; PFLR*"
-    wants: ClassVar[tuple[str, ...]] = ("the logistic loss", "a protected attribute")
     paper = "Xu, Yuan, Wu 2019"
     Parameters: ClassVar[type[Strict]] = Parameters
     noises = ("laplace", "allotted")

@@ -64,8 +64,7 @@ def lateness_fits(algorithm: Algorithm, policy: Policy, network: Network) -> Fou
 def participation_fits(algorithm: Algorithm, participation: Participation) -> Found:
     """Only methods made for it go on without some agents."""
     method = algorithm.method
-    partial = getattr(method, "partial", method.kind == "coordinator")
-    if participation.kind != "all" and not partial:
+    if participation.kind != "all" and not (method.kind == "coordinator" and method.partial):
         reason = f"{algorithm.name} needs every agent in every round"
         yield ("participation",), f"found {participation.kind}, but {reason}; allowed: all"
 

@@ -79,7 +79,7 @@ class Scenario(Strict):
     stop: Stop
     """when the run ends: at least one of rounds, time, metric"""
     engine: Literal["auto", "compiled", "cohort", "agents"] = "auto"
-    """cohort (fast), agents (everything), or auto: cohort wherever it is legal"""
+    """agents (plays everything), cohort, compiled (the fastest), or auto: the fastest that can"""
     folder: Path = Field(default=Path("."), alias="(folder)", exclude=True, repr=False)
     source: str = Field(default="scenario", alias="(source)", exclude=True, repr=False)
     marks: dict[str, str] = Field(default={}, alias="(marks)", exclude=True, repr=False)
