@@ -3,9 +3,8 @@
 import math
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-
 from desim.amounts import epsilon
+from desim.tabulated import aligned
 
 if TYPE_CHECKING:
     from desim.privacy.bounds.claims import Claim
@@ -17,18 +16,14 @@ HEADS = ("view", "relation", "delta", "paper epsilon", "rigorous epsilon", "meth
 def lines(name: str, statement: "Statement") -> list[str]:
     """Lines of text: a title, the table, and one aligned line per fact, none of them twice."""
     rows = [HEADS, *(_cells(row, statement.claim) for _, row in statement.table.iterrows())]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(HEADS))]
-    table = [
-        "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
-    facts = [*_paper(statement), *_facts(statement.table, "assumptions", "assumes")]
-    facts += _facts(statement.table, "flags", "flag")
+    facts = [*_paper(statement)]
+    facts += [("assumes", text) for text in statement.each_once("assumptions")]
+    facts += [("flag", text) for text in statement.each_once("flags")]
     facts += [("flag", f"tuned on data, not charged: {text}") for text in statement.tuned]
     facts += [("caveat", text) for text in statement.caveats]
     width = max(len(key) for key, _ in facts) + 2
     told = [f"  {key:{width}}{text}" for key, text in facts]
-    return [f"{name}: privacy", *(f"  {row}" for row in table), "", *told]
+    return [f"{name}: privacy", *(f"  {row}" for row in aligned(rows)), "", *told]
 
 
 def _cells(row: Any, claim: "Claim | None") -> tuple[str, ...]:
@@ -54,16 +49,3 @@ def _paper(statement: "Statement") -> list[tuple[str, str]]:
     facts = [("paper", said), ("verdict", f"{bound.verdict}: {bound.wrong}")]
     facts += [("", f"desim says instead: {bound.rigorous}")]
     return facts + [("unmet", text) for text in claim.unmet]
-
-
-def _facts(table: pd.DataFrame, column: str, key: str) -> list[tuple[str, str]]:
-    """Each text once, with the views that it is about where not all have it."""
-    found: dict[str, list[str]] = {}
-    for view, texts in zip(table["view"], table[column], strict=True):
-        for text in texts:
-            found.setdefault(text, []).append(str(view))
-    everywhere = len(table)
-    return [
-        (key, text if len(views) == everywhere else f"{', '.join(views)}: {text}")
-        for text, views in found.items()
-    ]

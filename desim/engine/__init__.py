@@ -1,1 +1,1 @@
-"""The two engines. An algorithm is one source; the engines know time and messages, no algorithm."""
+"""The engines. An algorithm is one source; they know time and messages, and no algorithm."""

@@ -56,18 +56,10 @@ def _gaps(name: str, values: Any) -> list[str]:
 
 
 def _left_out(run: Run) -> Iterator[str]:
-    level = run.manifest.get("log") or _level(run)
-    if level == "messages":
+    if run.level == "messages":
         yield "not shown: computations, which the log leaves out (log: messages)"
-    if level == "rounds":
+    if run.level == "rounds":
         yield "not shown: computations and messages, which the log leaves out (log: rounds)"
-
-
-def _level(run: Run) -> str:
-    try:
-        return run.scenario.log
-    except DesimError:
-        return "all"
 
 
 def counters(run: Run, until: float) -> Iterator[tuple[str, Any, Any]]:

@@ -99,15 +99,7 @@ def _facts(told: Statement) -> Iterator[Fact]:
         yield "verdict", f"{bound.verdict}: {bound.wrong}"
         yield "instead", bound.rigorous
         yield from (("unmet", text) for text in claim.unmet)
-    yield from (("flag", text) for text in _each_once(told, "flags"))
+    yield from (("flag", text) for text in told.each_once("flags"))
     yield from (("flag", f"tuned on data, not charged: {text}") for text in told.tuned)
-    yield from (("assumes", text) for text in _each_once(told, "assumptions"))
+    yield from (("assumes", text) for text in told.each_once("assumptions"))
     yield from (("caveat", text) for text in told.caveats)
-
-
-def _each_once(told: Statement, column: str) -> Iterator[str]:
-    """Each text once, with the views that it is about where not all have it."""
-    rows = zip(told.table["view"], told.table[column], strict=True)
-    views = by_text((str(view), text) for view, texts in rows for text in texts)
-    for text, about in views.items():
-        yield text if len(about) == len(told.table) else f"{', '.join(about)}: {text}"

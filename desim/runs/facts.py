@@ -44,6 +44,10 @@ class Played(Protocol):
         """What was played."""
 
     @property
+    def level(self) -> str:
+        """Of the log."""
+
+    @property
     def metrics(self) -> pd.DataFrame:
         """Table metrics."""
 
@@ -56,7 +60,7 @@ def facts(run: Played, quick: bool = False) -> Facts:
 
     quick: leave out what takes seconds where a run has millions of events.
     """
-    manifest, level = run.manifest, _level(run)
+    manifest, level = run.manifest, run.level
     counted = sum(n for name, n in manifest.get("counts", {}).items() if "bytes" not in name)
     deep = not quick or counted < MANY
     columns = NEEDED if deep else ["time", "kind", "bytes"]
@@ -73,14 +77,6 @@ def facts(run: Played, quick: bool = False) -> Facts:
         told += [*_waits(events), *_busy(run, events)]
     told += [("", f"more than {MANY:,} events: desim show tells whom it waited for")] * (not deep)
     return [*told, *(("warning", text) for text in manifest.get("warnings", []))]
-
-
-def _level(run: Played) -> str:
-    """The level of the log: all, messages or rounds."""
-    try:
-        return run.scenario.log
-    except DesimError:
-        return "all"
 
 
 def _joined(first: str, second: str) -> str:

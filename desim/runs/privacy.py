@@ -14,9 +14,8 @@ from desim.errors import DesimError
 from desim.privacy.accountants import Account, account
 from desim.privacy.bounds.claims import RELATION, Claim
 from desim.privacy.bounds.theorems import theorems
-from desim.runs.run import Run
+from desim.runs.run import DELTA, Run
 
-DELTA = 1e-5
 CAVEATS = (
     "noise is simulated in IEEE doubles; epsilon is that of real-valued mechanisms (Mironov 2012). "
     "Not for releasing real data",
@@ -42,6 +41,15 @@ class Statement:
     silence: str
     tuned: tuple[str, ...]
     caveats: tuple[str, ...] = CAVEATS
+
+    def each_once(self, column: str) -> Iterator[str]:
+        """Texts of assumptions or flags, with the views that one is about where not all have it."""
+        found: dict[str, list[str]] = {}
+        for view, texts in zip(self.table["view"], self.table[column], strict=True):
+            for text in texts:
+                found.setdefault(text, []).append(str(view))
+        for text, views in found.items():
+            yield text if len(views) == len(self.table) else f"{', '.join(views)}: {text}"
 
 
 def statement(

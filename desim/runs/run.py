@@ -114,6 +114,20 @@ class Run:
         return self.store.arrays("model").get("model")
 
     @property
+    def _known(self) -> "Scenario | None":
+        """The scenario; None for a run in memory that was not told it."""
+        known = self._scenario is not None or self.directory is not None
+        return self.scenario if known else None
+
+    @property
+    def level(self) -> str:
+        """Which events the log keeps: all, messages or rounds; all where that is not known."""
+        try:
+            return known.log if (known := self._known) else "all"
+        except InputError:
+            return "all"
+
+    @property
     def alike(self) -> str | None:
         """The resolved scenario with seed 0; None where the run does not know it."""
         from desim.scenario.load import resolved_yaml, seeded
@@ -133,8 +147,8 @@ class Run:
     @property
     def budget(self) -> float | None:
         """Epsilon that no agent exceeds, to an eavesdropper, if the scenario bounds it."""
-        privacy = self.scenario.privacy if self._scenario or self.directory else None
-        return privacy.budget if privacy else None
+        known = self._known
+        return known.privacy.budget if known and known.privacy else None
 
     def curve(self, metric: str) -> "pd.DataFrame":
         """Network rows of one metric, columns time s, round, value; InputError if not recorded."""
@@ -151,25 +165,24 @@ class Run:
     @property
     def stops(self) -> tuple[tuple[str, float], ...]:
         """Targets (metric, value) that end the run, as far as it knows its scenario."""
-        known = self._scenario is not None or self.directory is not None
-        return tuple(self.scenario.stop.targets.items()) if known else ()
+        known = self._known
+        return tuple(known.stop.targets.items()) if known else ()
 
     @property
     def observed(self) -> tuple[str, ...]:
         """Metrics that the scenario asks for, as far as the run knows its scenario."""
-        known = self._scenario is not None or self.directory is not None
-        return tuple(self.scenario.observe.metrics) if known else ()
+        known = self._known
+        return tuple(known.observe.metrics) if known else ()
 
     def require(self, what: str, *kinds: str) -> None:
         """Raise InputError where the log leaves out events of these kinds, which `what` needs."""
         from desim.log.rows import levels_with
 
-        known = self._scenario is not None or self.directory is not None
-        allowed = levels_with(kinds)
-        if known and self.scenario.log not in allowed:
+        known, allowed = self._known, levels_with(kinds)
+        if known and known.log not in allowed:
             raise InputError(
                 f"{what}: needs {' and '.join(kinds)} events, which run {self.name} leaves out "
-                f"(log: {self.scenario.log}); allowed: a run with log: {' or '.join(allowed)}"
+                f"(log: {known.log}); allowed: a run with log: {' or '.join(allowed)}"
             )
 
     def delivered(self) -> "pd.DataFrame":
@@ -203,7 +216,7 @@ class Run:
         """
         from desim.privacy.accountants import account
 
-        stated = self.scenario.privacy if self._scenario or self.directory else None
+        stated = known.privacy if (known := self._known) else None
         seen = view or (stated.view if stated else "eavesdropper")
         direct = str(seen).startswith("direct")
         if direct:
