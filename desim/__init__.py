@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from desim.exports import export
     from desim.plots import plot
     from desim.reports import report
+    from desim.runs.opened import open_run as open
     from desim.runs.play import run
     from desim.runs.replay import replay
     from desim.runs.resume import resume
     from desim.runs.retime import retime
     from desim.runs.run import Run
-    from desim.runs.run import open_run as open
     from desim.scenario.load import load
     from desim.scenario.schema import Scenario
     from desim.studies.compare import compare
@@ -56,7 +56,7 @@ _HOMES = {
     "export": "desim.exports:export",
     "compare": "desim.studies.compare:compare",
     "load": "desim.scenario.load:load",
-    "open": "desim.runs.run:open_run",
+    "open": "desim.runs.opened:open_run",
     "plot": "desim.plots:plot",
     "repeat": "desim.studies.repeat:repeat",
     "report": "desim.reports:report",

@@ -19,8 +19,9 @@ from desim.log.resumed import ResumedTables
 from desim.runs import directory as place
 from desim.runs.checkpoint import found_in, identity
 from desim.runs.hold import held
+from desim.runs.opened import open_run
 from desim.runs.play import Behind, Prepared, carry_out, prepare
-from desim.runs.run import Run, open_run
+from desim.runs.run import Run
 from desim.runs.store import whole
 from desim.scenario.load import load
 from desim.scenario.schema import Scenario

@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 from desim.errors import InputError, spelling
 from desim.fairness import RISING
 from desim.log.described import described
-from desim.runs.directory import SCENARIO, read_manifest, written_by
-from desim.runs.hold import busy
-from desim.runs.store import Directory, Store
+from desim.runs.directory import SCENARIO, written_by
+from desim.runs.store import Store
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -292,20 +291,3 @@ class Run:
         from desim.plots.of_run import Figures
 
         return Figures(self)
-
-
-def open_run(path: str | Path) -> Run:
-    """The run stored in `path`, also one that failed or was killed; InputError if there is none."""
-    directory = Path(path)
-    manifest = read_manifest(directory)
-    manifest.pop("scenario", None)
-    ended = manifest["status"] != "running"
-    if not ended and busy(directory):
-        manifest["reason"] = "a process plays it at this moment; its log ends at the last flush"
-    elif not ended:
-        manifest["status"] = "interrupted"
-        manifest["reason"] = (
-            "the process ended before the run did; its log ends at the last flush; "
-            "desim resume goes on with it"
-        )
-    return Run(manifest, Directory(directory, ended), directory)

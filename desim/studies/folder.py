@@ -13,7 +13,8 @@ from desim.errors import InputError, RunError
 from desim.runs.directory import MANIFEST, write_text
 from desim.runs.directory import STUDY as STUDY
 from desim.runs.hold import held
-from desim.runs.run import Run, open_run
+from desim.runs.opened import open_run
+from desim.runs.run import Run
 from desim.studies.work import TOKEN
 
 RUNS = "runs"

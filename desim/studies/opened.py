@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from desim.runs.directory import STUDY
-from desim.runs.run import Run, open_run
+from desim.runs.opened import open_run
+from desim.runs.run import Run
 from desim.studies.folder import stored_runs
 
 

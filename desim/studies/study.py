@@ -10,7 +10,8 @@ import pandas as pd
 
 from desim.errors import InputError, RunError, refusal
 from desim.log.described import described
-from desim.runs.run import Run, open_run
+from desim.runs.opened import open_run
+from desim.runs.run import Run
 from desim.studies import cluster, processes
 from desim.studies.cases import Case, cases, key_of
 from desim.studies.file import StudyFile, read_study

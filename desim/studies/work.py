@@ -14,9 +14,10 @@ from typing import Any, Literal
 
 from desim.errors import DesimError, Differs, InputError
 from desim.runs.directory import FILES
+from desim.runs.opened import open_run
 from desim.runs.play import played
 from desim.runs.resume import resume
-from desim.runs.run import Run, open_run
+from desim.runs.run import Run
 from desim.scenario.load import load
 from desim.scenario.schema import Scenario
 from desim.studies.cases import key_of
