@@ -21,6 +21,7 @@ from desim.privacy.ledger import Terms, View, plain
 Int = NDArray[np.int64]
 Train = Callable[..., Array]
 COLLECT = Collect()
+NOBODY = np.empty(0, np.int64)
 KEPT = "round begun exchange"
 EXCHANGES = 1000  # calls in a round; who makes more has forgotten to end it
 
@@ -56,11 +57,12 @@ class Hub:
         self.flat = tuple(self.calls)
         self.terms: Terms = plain(agents, View.COORDINATOR)
         self.job: Train | None = None
-        self.called: Int = np.empty(0, np.int64)  # agents of the latest call
-        self.told: Int = np.empty(0, np.int64)  # agents that the next calls inform, or messages
+        self.called: Int = NOBODY  # agents of the latest call
+        self.told: Int = NOBODY  # agents that the next calls inform, or messages
         self.payload: Array = np.empty((agents, 0))
         filter_ = world.filter
         self.spending = None if filter_ is None else Spending(world, filter_)
+        self.moved: list[Int] | None = None  # agents that ran jobs since a model was shown; or all
         self.own: SimpleNamespace | None = None
         self.before: Tree | None = None  # what an earlier process remembered, until it is taken up
         self.boundary: Callable[[], None] | None = None  # of an engine with checkpoints
@@ -127,6 +129,7 @@ class Hub:
         """Give the agents their initial state, arrays (agents, ...); their models are `x`."""
         if self.before is None:
             self.world.state.update({name: rows.copy() for name, rows in state.items()})
+            self.moved = None
 
     def invite(self) -> Int:
         """Agents (n,), ascending, that participate in this round and owe no reply.
@@ -175,7 +178,7 @@ class Hub:
         down = 64 * len(payload) if bits is None else bits
         if len(self.told):
             self.station.post(self, np.setdiff1d(self.told, who), down)
-            self.told = np.empty(0, np.int64)
+            self.told = NOBODY
         self.station.call(self, who, down, down if reply_bits is None else reply_bits, work)
         self.exchange += 1
 
@@ -191,6 +194,7 @@ class Hub:
         """
         self.told = who
         if len(who):
+            self._move(who)
             us = Clients(self.world, who, np.full(len(who), self.round), None)
             job(us, np.broadcast_to(payload, (len(who), len(payload))))
 
@@ -199,12 +203,13 @@ class Hub:
         self.tell(who, job, payload)
         if len(who):
             self.station.post(self, who, 64 * len(payload))
-        self.told = np.empty(0, np.int64)
+        self.told = NOBODY
 
     def accept(self, who: Int, opened: float) -> Replies:
         """Run the jobs of the replies of agents who (n,), as one batch, and log the collection."""
         world, job, whole = self.world, self.job, self.calls.whole
         settings = world.settings
+        self._move(who)
         assert job is not None
         whole[PENDING, slice(None) if settings.policy.late == "discard" else who] = 0
         rounds = whole[CALLED].take(who)
@@ -240,6 +245,13 @@ class Hub:
             parts.append(self._done(job, us, self.payload[who[part]]))
         return np.concatenate(parts) if parts else np.empty((0, self.payload.shape[1]))
 
+    def _move(self, who: Int) -> None:
+        """Note that agents who (n,) get models anew."""
+        if len(who) == self.agents:
+            self.moved = None
+        elif self.moved is not None:
+            self.moved.append(who)
+
     def rows(self, who: Int) -> Any:
         """Index of the rows of agents who (n,): all of them as a slice, which copies nothing."""
         return slice(None) if len(who) == self.agents else who
@@ -256,7 +268,10 @@ class Hub:
         if self.before is not None:
             return
         world: Any = self.world
-        world.observer.publish(self.now, self.round if self.begun else 0, world.state["x"], model)
+        round_ = self.round if self.begun else 0
+        moved = self.moved if self.moved is None else np.concatenate([NOBODY, *self.moved])
+        world.observer.publish(self.now, round_, world.state["x"], model, moved)
+        self.moved = []
         self.round += self.begun
         self.begun, self.exchange = True, 0
         world.tick(self.now)

@@ -33,8 +33,15 @@ class Metrics:
         norm = float(self.optimum @ self.optimum)
         self.norm = norm if norm > 0.0 else 1.0
 
-    def network(self, name: str, x: Array, model: Array | None) -> float:
-        """Value of metric `name` for models x (agents, dim) and the coordinator's model (dim,)."""
+    def network(
+        self, name: str, x: Array, model: Array | None, error: float | None = None
+    ) -> float:
+        """Value of metric `name` for models x (agents, dim) and the coordinator's model (dim,).
+
+        error: that metric's value, where it is known.
+        """
+        if name == "error" and error is not None:
+            return error
         if name == "error":
             return float(squared_distances(x, self.optimum).sum()) / self.norm
         centre = x.mean(0) if model is None else model
@@ -72,21 +79,43 @@ class MetricRows:
         self.met: tuple[str, float] | None = None  # that target
         self.latest: tuple[str, float] | None = None
         self._network: list[tuple[float, int, int, int, float]] = []
-        self._agents: list[Array] = []  # columns time, round, metric, agent, value
+        self._columns: list[Array] = []  # columns time, round, metric, agent, value
 
-    def network(self, time: float, round_: int, x: Array, model: Array | None) -> None:
-        """Record the network metrics of models x (agents, dim), true at `time` s."""
+    def network(
+        self, time: float, round_: int, x: Array, model: Array | None, error: float | None = None
+    ) -> None:
+        """Record the network metrics of models x (agents, dim), true at `time` s.
+
+        error: that metric's value, where it is known.
+        """
         for code, name in enumerate(self.metrics.names):
-            value = self.metrics.network(name, x, model)
+            value = self.metrics.network(name, x, model, error)
             self._network.append((time, round_, code, NETWORK, value))
             if code == 0:
                 self.latest = (name, value)
-        self.check(time, x, model)
+        self.check(time, x, model, error)
 
-    def check(self, time: float, x: Array, model: Array | None) -> bool:
+    def rounds(self, times: Array, first: int, x: Array, models: Array, errors: Array) -> None:
+        """Record the network metrics of rounds first, first + 1, ... that end at times (n,) s.
+
+        x (agents, dim): the agents' models at the end; models (n, dim): the coordinator's; errors
+        (n,): the metric of that name. Only the last round may meet a target.
+        """
+        for code, name in enumerate(self.metrics.names):
+            columns = np.empty((5, len(times)))
+            columns[0], columns[1] = times, np.arange(first, first + len(times))
+            columns[2], columns[3] = code, NETWORK
+            own = name == "error"
+            columns[4] = errors if own else [self.metrics.network(name, x, m) for m in models]
+            self._columns.append(columns)
+            if code == 0:
+                self.latest = (name, float(columns[4, -1]))
+        self.check(float(times[-1]), x, models[-1], float(errors[-1]) if len(errors) else None)
+
+    def check(self, time: float, x: Array, model: Array | None, error: float | None = None) -> bool:
         """Note when a target holds for the first time; return whether that is now."""
         for name, bound in self.targets if self.reached is None else ():
-            value = self.metrics.network(name, x, model)
+            value = self.metrics.network(name, x, model, error)
             if value >= bound if name in RISING else value <= bound:
                 self.reached, self.met = time, (name, bound)
                 return True
@@ -100,7 +129,7 @@ class MetricRows:
                 columns = np.empty((5, len(who)))
                 columns[0], columns[1], columns[2], columns[3] = time, round_, code, who
                 columns[4] = values
-                self._agents.append(columns)
+                self._columns.append(columns)
 
     def remembered(self) -> Tree:
         """What a checkpoint needs, after a flush; a target that holds ends the run."""
@@ -108,18 +137,18 @@ class MetricRows:
 
     def recall(self, tree: Tree) -> None:
         """Go on from a checkpoint."""
-        self._network, self._agents = [], [tree["rows"]]
+        self._network, self._columns = [], [tree["rows"]]
 
     def _rows(self) -> Array:
         """Columns time, round, metric, agent, value of all rows."""
         network = np.array(self._network, float).reshape(-1, 5).T
-        return np.concatenate([network, *self._agents], axis=1)
+        return np.concatenate([network, *self._columns], axis=1)
 
     def take(self, frontier: float) -> dict[str, Any]:
         """Remove and return the rows earlier than `frontier` s, by time, round, metric, agent."""
         rows = self._rows()
         early = rows[0] < frontier
-        self._network, self._agents = [], [rows[:, ~early]]
+        self._network, self._columns = [], [rows[:, ~early]]
         rows = rows[:, early]
         rows = rows[:, np.lexsort((rows[3], rows[2], rows[1], rows[0]))]
         names = np.array(self.metrics.names, object)

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from desim.engine.metrics import MetricRows, diverged
 from desim.errors import Diverged, RunError
 from desim.kernels.neighbourhood import overlay
-from desim.memory import Tree, recall, told
 
 Array = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -50,93 +49,6 @@ class Observer(Protocol):
 
     def leave(self, agent: int, time: float) -> None:
         """An agent retires at `time` s: its model stays as it is."""
-
-
-class RoundObserver:
-    """Observes a coordinator method: one row per collection, or per `every` seconds if not 0."""
-
-    def __init__(
-        self, rows: MetricRows, every: float, keep: bool, cures: Sequence[str] = ()
-    ) -> None:
-        self.cures = cures
-        self.rows = rows
-        self.every = every
-        self.keep = keep
-        self.rounds = 0
-        self.failed: Diverged | None = None
-        self.models: list[Array] = []
-        self.kept: list[Array] = []
-        self._instant = 0
-        self._held: tuple[int, Array, Array] | None = None
-
-    def publish(self, time: float, round_: int, x: Array, model: Array) -> None:
-        """Observe models x (agents, dim) and the coordinator's (dim,), true from `time` s on."""
-        if not math.isfinite(np.add.reduce(x, None) + np.add.reduce(model)):
-            bad = np.flatnonzero(~np.isfinite(x).all(1))
-            if bad.size or not np.isfinite(model).all():
-                raise diverged(int(bad[0]) if bad.size else -1, round_, time, self.cures)
-        if self.keep:
-            self.kept.append(x.copy())
-        self.rounds = round_
-        self.models.append(model[None].copy())
-        if self.every == 0.0:
-            self.rows.network(time, round_, x, model)
-            return
-        self.settle(time)
-        self._held = (round_, x.copy(), model)
-        if self.rows.check(time, x, model):
-            self.rows.network(time, round_, x, model)
-            self._instant += time == self._instant * self.every  # that is the row of this instant
-
-    @property
-    def idle(self) -> bool:
-        """Whether nothing is measured or kept but the coordinator's models."""
-        measured = self.rows.metrics.names or self.rows.targets
-        return not (self.keep or measured)
-
-    def passed(self, round_: int, models: Array) -> None:
-        """Rounds up to round_ went by, with the coordinator's models (rounds, dim), all finite."""
-        self.models.append(models)
-        self.rounds = round_
-
-    def settle(self, frontier: float) -> None:
-        """Record the observations due before `frontier` s; nothing to do for `every: round`."""
-        if self._held is not None:
-            bounded(self.every, frontier, self._instant)
-            round_, x, model = self._held
-            while self._instant * self.every < frontier:
-                self.rows.network(self._instant * self.every, round_, x, model)
-                self._instant += 1
-
-    def remembered(self) -> Tree:
-        """What a checkpoint needs."""
-        if len(self.models) > 1:
-            self.models = [np.concatenate(self.models)]
-        held = self._held and dict(zip("round x model".split(), self._held, strict=True))
-        own = {"held": held, "rows": self.rows.remembered()}
-        return own | told(self, "rounds _instant model iterates")
-
-    def recall(self, tree: Tree) -> None:
-        """Go on from a checkpoint."""
-        self.models = [tree["model"]] if "model" in tree else []
-        self.kept = list(tree.get("iterates", ()))
-        if held := tree.get("held"):
-            self._held = int(held["round"]), held["x"], held["model"]
-        recall(self, tree, "rounds _instant")
-        self.rows.recall(tree["rows"])
-
-    def leave(self, agent: int, time: float) -> None:
-        """Nothing to note: the coordinator's rounds go on without the agent."""
-
-    @property
-    def iterates(self) -> Array | None:
-        """Models (rounds + 1, agents, dim), if kept."""
-        return np.array(self.kept) if self.keep else None
-
-    @property
-    def model(self) -> Array | None:
-        """The coordinator's models (rounds + 1, dim)."""
-        return np.concatenate(self.models) if self.models else None
 
 
 class ClockObserver:

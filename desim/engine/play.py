@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from desim.engine import graph_agents, graph_cohort, star_agents, star_cohort, star_compiled
 from desim.engine.metrics import MetricRows, Metrics
-from desim.engine.observer import ClockObserver, RoundObserver
+from desim.engine.observer import ClockObserver
+from desim.engine.round_observer import RoundObserver
 from desim.engine.world import Discard, Keeper, Progress, Settings, Sink, World
 from desim.errors import Deadlock, RunError
 from desim.kernels.record import Kind

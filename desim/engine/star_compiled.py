@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.engine.hub import Hub
+from desim.engine.observer import MOST
+from desim.engine.round_observer import SEEN_NUMBERS
 from desim.engine.star_cohort import CohortStation, explained, under_way
 from desim.engine.world import World
 from desim.jit import threads, use_parallel
@@ -25,6 +27,8 @@ from desim.kernels.rounds import (  # fmt: skip
     advance,
     advance_shared,
 )
+from desim.kernels.tally import no_tally
+from desim.kernels.watch import KEPT, Watch
 from desim.log.rows import FLUSH_ROWS
 from desim.memory import Tree, fill, fitting
 from desim.participation import Everybody
@@ -34,7 +38,6 @@ Array = NDArray[np.float64]
 POLICIES = {"all": ALL, "deadline": DEADLINE, "quorum": QUORUM, "buffer": BUFFER}
 BLOCK_ROUNDS = 4096  # of one compiled call at most
 BLOCK_WORK = 2e8  # multiply-adds of one compiled call: a tenth of a second or so
-SEEN_NUMBERS = 1 << 20  # of the models that one compiled call keeps for the observer
 
 
 @dataclass(frozen=True)
@@ -123,9 +126,9 @@ class Engine:
     def _most(self, replies: float) -> int:
         """Rounds of one compiled call."""
         world, most = self.world, BLOCK_ROUNDS
-        if world.settings.targets:
+        if any(name != "error" for name, _ in world.settings.targets):
             return 1
-        if not self.observer.idle:
+        if self.observer.full:
             most = min(most, SEEN_NUMBERS // self.world.state["x"].size)
         return max(1, min(most, int(BLOCK_WORK / (self.program.madds * replies))))
 
@@ -144,29 +147,54 @@ class Engine:
         self.world.log.reserve(max(FLUSH_ROWS, self.station.rows_per_call * calls + 2))
         self.world.ledger.reserve(max(FLUSH_ROWS // 4, 2 * calls))
 
+    def _watch(self, most: int) -> Watch:
+        """What the observer wants to know of so many rounds."""
+        observer, x, copies = self.observer, self.world.state["x"], 0
+        if observer.every and not (observer.idle or observer.full):
+            copies = max(1, min(most, SEEN_NUMBERS // x.size))
+        goal = float(dict(self.world.settings.targets).get("error", -np.inf))
+        limits = float(observer.every), MOST, observer.rows.metrics.norm, goal
+        tally = observer.tally(x) if observer.tallied else no_tally()
+        return Watch(
+            np.empty((copies, *x.shape)), np.empty(copies, np.int64),
+            np.array([0, observer.instant]), limits, tuple(tally),
+            np.empty(most if observer.tallied else 0),
+        )  # fmt: skip
+
     def block(self) -> tuple[int, int]:
         """Play a block of rounds and show them to the observer; return (why it ended, rounds)."""
         world, hub, desk, settings = self.world, self.hub, self.desk, self.world.settings
         first, x = int(desk.counts[0]), world.state["x"]
         last = min(settings.rounds, float(1 << 62))
         most = int(max(1, min(self.most, last - first + 1)))
-        watched = not self.observer.idle and most > 1
-        iterates = np.empty((most if watched else 0, *x.shape))
+        full, watch = self.observer.full and most > 1, self._watch(most)
+        iterates = np.empty((most if full else 0, *x.shape))
         times, models = np.empty(most), np.empty((most, len(desk.model)))
         book = hub.flat, world.log.flat, tuple(world.ledger.charges)
         why, done = self.advance(
             self.program.rule, (int(last), settings.horizon, most),
             (*self.policy, self.station.defer), self._drawn(most), self.calling, self.training,
-            tuple(world.state.values()), self.centre, tuple(desk), book, (times, models, iterates),
+            tuple(world.state.values()), self.centre, tuple(desk), book,
+            (times, models, iterates, tuple(watch)),
         )  # fmt: skip
         self.station.now = float(desk.now[0])
-        seen = iterates if watched else [x] * done
-        if self.observer.idle and why != LOOK:
-            self.observer.passed(first + done - 1, models[:done])
-        else:
+        if self.observer.full:
             for k in range(done):
-                self.observer.publish(float(times[k]), first + k, seen[k], models[k])
+                seen = iterates[k] if full else x
+                self.observer.publish(float(times[k]), first + k, seen, models[k])
+        else:
+            self._show(why, first, times[:done], models[:done], watch)
         return why, done
+
+    def _show(self, why: int, first: int, times: Array, models: Array, watch: Watch) -> None:
+        """Show rounds first, ... that ended at times (n,) s; the last may have gone wrong."""
+        x, n = self.world.state["x"], len(times)
+        wrong = why == LOOK and not (np.isfinite(x).all() and np.isfinite(models[-1]).all())
+        places, good = watch.places[: watch.counts[KEPT]], n - wrong
+        before = dict(zip(places.tolist(), watch.copies, strict=False))
+        self.observer.passed(times[:good], models[:good].copy(), x, watch.errors[:good], before)
+        if wrong:
+            self.observer.publish(float(times[-1]), first + good, x, models[-1])
 
 
 def play(program: Compiled, world: World) -> float:

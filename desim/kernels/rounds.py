@@ -23,8 +23,9 @@ from desim.kernels.desk import (
 from desim.kernels.local import train_in, train_shared
 from desim.kernels.record import Rows
 from desim.kernels.rules import begin, conclude, finish, take
+from desim.kernels.watch import copied, told_at_once
 
-BLOCK, ROOM, OVER, STUCK, CLOSED, LOOK = range(6)  # why `advance` came back
+BLOCK, ROOM, OVER, STUCK, CLOSED, LOOK, ON = range(7)  # why `advance` came back; ON: not yet
 FEW = 4  # replies whose handling is compiled into the round
 
 
@@ -106,15 +107,18 @@ def opened(k, span, policy, drawn, calling, desk, book):
 
 @lean_inline
 def ended(rule, n, k, total, state, centre, desk, seen):
-    """End round k of the block after n replies; return whether all models can be finite."""
-    times, models, iterates = seen
+    """End round k of the block after n replies; return why the block ends, or ON."""
+    times, models, iterates, watch = seen
     total += concluded(rule, n, k, centre, desk, models)
     times[k] = desk[1][0]
     if iterates.shape[0]:
         for i in range(iterates.shape[1]):
             for j in range(iterates.shape[2]):
                 iterates[k, i, j] = state[0][i, j]
-    return np.isfinite(total)
+    over = told_at_once(k, n, desk[2], state[0], watch)
+    if not np.isfinite(total):
+        return LOOK
+    return BLOCK if over else ON
 
 
 @lean_kernel
@@ -126,10 +130,11 @@ def advance(rule, span, policy, drawn, calling, training, state, centre, desk, b
     rows of the log that one call may take); training (threads, seed, epochs (agents,), plan, data,
     memory of `memory_for`); state, centre: see `rules`; desk: Desk; book (Calls, Rows, Charges);
     seen (times s (most,), models (most, dim), iterates (most or 0, agents, dim)): what was true at
-    the end of each round. Tuples are plain ones.
+    the end of each round, and a Watch. Tuples are plain ones.
 
-    BLOCK: `most` rounds are done; ROOM: the log or ledger is full; OVER, STUCK: a collection closes
-    after the horizon, or never; CLOSED: no further round begins; LOOK: a sum is not finite.
+    BLOCK: `most` rounds are done, or it is the observer's turn; ROOM: the log or ledger is full;
+    OVER, STUCK: a collection closes after the horizon, or never; CLOSED: no further round begins;
+    LOOK: a sum is not finite.
     """
     _, seed, epochs, plan, data, memory = training
     who, rounds, start, aim = desk[2], desk[8], desk[9], desk[10]
@@ -137,6 +142,7 @@ def advance(rule, span, policy, drawn, calling, training, state, centre, desk, b
         why, n = opened(k, span, policy, drawn, calling, desk, book)
         if why != BLOCK:
             return why, k
+        copied(k, desk[1][0], state[0], seen[3])
         total = 0.0
         for low in range(0, n, rounds.shape[0]):
             m = min(n - low, rounds.shape[0])
@@ -154,8 +160,9 @@ def advance(rule, span, policy, drawn, calling, training, state, centre, desk, b
                 total += absorbed_apart(rule, low, low + m, state, centre, desk)
             else:
                 total += absorbed(rule, low, low + m, state, centre, desk)
-        if not ended(rule, n, k, total, state, centre, desk, seen):
-            return LOOK, k + 1
+        why = ended(rule, n, k, total, state, centre, desk, seen)
+        if why != ON:
+            return why, k + 1
     return BLOCK, span[2]
 
 
@@ -168,6 +175,7 @@ def advance_shared(rule, span, policy, drawn, calling, training, state, centre, 
         why, n = opened(k, span, policy, drawn, calling, desk, book)
         if why != BLOCK:
             return why, k
+        copied(k, desk[1][0], state[0], seen[3])
         total = 0.0
         for low in range(0, n, rounds.shape[0]):
             m = min(n - low, rounds.shape[0])
@@ -177,6 +185,7 @@ def advance_shared(rule, span, policy, drawn, calling, training, state, centre, 
                 data, start[:m],
             )  # fmt: skip
             total += absorbed_apart(rule, low, low + m, state, centre, desk)
-        if not ended(rule, n, k, total, state, centre, desk, seen):
-            return LOOK, k + 1
+        why = ended(rule, n, k, total, state, centre, desk, seen)
+        if why != ON:
+            return why, k + 1
     return BLOCK, span[2]

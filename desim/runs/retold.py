@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 
 from desim.engine.blind import Seen
 from desim.engine.metrics import MetricRows, Metrics
-from desim.engine.observer import ClockObserver, RoundObserver
+from desim.engine.observer import ClockObserver
 from desim.engine.play import Observation, Simulation
+from desim.engine.round_observer import RoundObserver
 from desim.errors import InputError
 from desim.fairness import MEASURES
 from desim.later import pd
