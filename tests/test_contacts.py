@@ -119,9 +119,23 @@ def met(module=contacts, lasting=0.25):
 def test_a_round_has_all_who_meet_in_its_part_of_the_trace():
     found, slots = met()
     assert found == slots
-    broken = mutant(contacts, "np.ceil(self.span[:, 1] / lasting)", "np.ceil(self.span[:, 0] + 1)")
+    broken = mutant(contacts, "np.ceil(bounds[:, 1])", "np.ceil(bounds[:, 0] + 1)")
     found, slots = met(broken)
     assert found != slots
+
+
+def decimal(module=contacts):
+    """How many rounds of 0.1 s a trace has whose clock begins at 100 s, and when who meets."""
+    span = np.array([[100.0, 100.1], [100.3, 100.7]]) - 100.0
+    slots = module.Contacts(np.array([[0, 1], [1, 2]]), span, float(span.max())).slots(0.1)
+    when = ([n for n, met in enumerate(slots) if pair in met] for pair in ((0, 1), (1, 2)))
+    return len(slots), *when
+
+
+def test_a_contact_is_in_no_round_that_it_only_touches():
+    told = 7, [0], [3, 4, 5, 6]
+    assert decimal() == told
+    assert decimal(mutant(contacts, "NEAR = 1e-6", "NEAR = 0.0")) != told
 
 
 def test_rounds_of_a_trace_are_its_slots(trace):

@@ -14,6 +14,7 @@ from desim.network.measured import arrays
 Array = NDArray[np.float64]
 Int = NDArray[np.int64]
 MOST = 1_000_000  # rounds of a trace
+NEAR = 1e-6  # of a round
 COLUMNS = ("agent", "peer", "begin", "end")
 
 
@@ -42,13 +43,17 @@ class Contacts:
     def slots(self, lasting: float) -> list[list[tuple[int, int]]]:
         """Who meets in slot n, from n `lasting` s on for `lasting` s, however shortly.
 
+        What begins or ends within a millionth of a slot's bounds does so there: times are rounded.
         The last slot may be shorter. InputError where there are too many.
         """
         if self.lap / lasting > MOST:
             text = f"found {lasting:g} s, of which the trace has {self.lap / lasting:.3g}"
             raise InputError(f"network.topology.round: {text}; allowed: at most {MOST}")
-        first = np.floor(self.span[:, 0] / lasting).astype(np.int64)
-        last = np.maximum(np.ceil(self.span[:, 1] / lasting).astype(np.int64) - 1, first)
+        bounds = self.span / lasting
+        nearest = np.rint(bounds)
+        bounds = np.where(np.abs(bounds - nearest) < NEAR, nearest, bounds)
+        last = np.maximum(np.ceil(bounds[:, 1]).astype(np.int64) - 1, 0)
+        first = np.minimum(np.floor(bounds[:, 0]).astype(np.int64), last)
         found: list[set[tuple[int, int]]] = [set() for _ in range(int(last.max()) + 1)]
         for pair, begin, end in zip(self.pairs.tolist(), first, last, strict=True):
             for slot in range(begin, end + 1):

@@ -69,11 +69,8 @@ class Layout:
 
     def _listed(self, agents: int) -> Listed:
         """The graphs of rounds, in turn."""
-        turns: Sequence[Edges]
-        turns, lasting = (
-            [[*edges] for edges in self.topology.switching or ()],
-            self.topology.lasting,
-        )
+        turns: Sequence[Edges] = [[*edges] for edges in self.topology.switching or ()]
+        lasting = self.topology.lasting
         if self.contacts is not None:
             assert self.topology.round is not None
             turns, lasting = self.contacts.slots(self.topology.round), 1
