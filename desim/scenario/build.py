@@ -47,7 +47,7 @@ def build(scenario: Scenario, problem: Problem | None = None) -> Simulation:
 
 def _build(scenario: Scenario, known: Problem | None) -> Simulation:
     seed, method = scenario.seed, scenario.algorithm.method
-    kind = method.kind_on(scenario.network.topology.kind)
+    kind = scenario.kind
     layout = Layout(scenario) if kind == "graph" else None
     problem, merged = known, list[str]()
     if problem is None:
@@ -174,7 +174,7 @@ def _policy(scenario: Scenario) -> Policy:
     policy = scenario.policy
     kind: Any = policy.kind
     late = policy.late or scenario.late
-    if kind == "each" and not _between_peers(scenario):
+    if kind == "each" and scenario.kind != "graph":
         return Policy("buffer", 1, late)
     return Policy(kind, policy.value or 0.0, late)
 
@@ -224,14 +224,9 @@ def _metric_problems(name: str, problem: Problem, where: str) -> list[str]:
     return []
 
 
-def _between_peers(scenario: Scenario) -> bool:
-    kind = scenario.network.topology.kind
-    return bool(scenario.algorithm.method.kind_on(kind) == "graph")
-
-
 def _engine(scenario: Scenario, made: Any) -> tuple[Engine, str]:
     """Choose the engine and say why."""
-    if scenario.policy.kind == "each" and _between_peers(scenario):
+    if scenario.policy.kind == "each" and scenario.kind == "graph":
         return "agents", "agents that do not wait hear each other's later iterations"
     if scenario.churn is not None:
         if scenario.engine in ("cohort", "compiled"):
@@ -242,7 +237,7 @@ def _engine(scenario: Scenario, made: Any) -> tuple[Engine, str]:
         return "agents", "churn interrupts computations"
     if scenario.engine == "agents":
         return "agents", "the scenario asks for it"
-    sides = ("link",) if _between_peers(scenario) else ("uplink", "downlink")
+    sides = ("link",) if scenario.kind == "graph" else ("uplink", "downlink")
     if any(scenario.network.shared(which) != "none" for which in sides):
         return "agents", "messages that share bandwidth hold each other up"
     if scenario.engine == "cohort":

@@ -13,6 +13,7 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
+from desim.algorithms.method import Method
 from desim.errors import refusal, show, spelling
 from desim.fields import Count, Duration, File, Form, Several, Share, Strict, Whole
 from desim.scenario import registry
@@ -27,7 +28,7 @@ class Algorithm(Strict):
     """the method's Parameters"""
 
     @property
-    def method(self) -> Any:
+    def method(self) -> type[Method]:
         """The class that the registry holds under this name."""
         return registry.get(self.name)
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, PlainValidator, WithJsonSchema
 from pydantic.json_schema import GenerateJsonSchema
 
+from desim.algorithms.method import Kind
 from desim.errors import refusal
 from desim.fields import File, Several, Strict, Text
 from desim.fields.numbers import whole
@@ -85,10 +86,14 @@ class Scenario(Strict):
     marks: dict[str, str] = Field(default={}, alias="(marks)", exclude=True, repr=False)
 
     @property
+    def kind(self) -> Kind:
+        """What the method is on this topology: with a coordinator, on a graph, or of one agent."""
+        return self.algorithm.method.kind_on(self.network.topology.kind)
+
+    @property
     def late(self) -> Literal["discard", "carry"]:
         """What becomes of late replies where the policy does not say: carry on a graph."""
-        kind = self.algorithm.method.kind_on(self.network.topology.kind)
-        return "carry" if kind == "graph" else "discard"
+        return "carry" if self.kind == "graph" else "discard"
 
     def written(self) -> dict[str, Any]:
         """The scenario as a file writes it, every default explicit."""
