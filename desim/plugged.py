@@ -2,7 +2,9 @@
 
 import hashlib
 import inspect
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -17,7 +19,7 @@ Array = NDArray[np.float64]
 FUNCTIONS = ("value", "slope", "bend")
 
 
-class ScalarLoss:
+class ScalarLoss(ABC):
     """A convex loss of one row that depends on the model through the number u = a.x alone.
 
     A subclass in a plug-in is registered by its `name`. Its three functions are compiled by numba:
@@ -30,19 +32,19 @@ class ScalarLoss:
     curvature: ClassVar[float] = np.inf  # the largest `bend`; infinite where `slope` jumps
 
     @staticmethod
+    @abstractmethod
     def value(u: float, b: float) -> float:
         """The loss at u = a.x of a row with label b."""
-        raise NotImplementedError
 
     @staticmethod
+    @abstractmethod
     def slope(u: float, b: float) -> float:
         """Its derivative in u; at a kink the subgradient nearest zero."""
-        raise NotImplementedError
 
     @staticmethod
+    @abstractmethod
     def bend(u: float, b: float) -> float:
         """Its second derivative in u, 0 where there is none."""
-        raise NotImplementedError
 
 
 _handles: dict[type, float] = {}
@@ -68,7 +70,7 @@ def _compiled(of: type[ScalarLoss]) -> float:
 class PluggedLoss(Loss):
     """The loss that a class of a plug-in describes."""
 
-    of: type[ScalarLoss] = ScalarLoss
+    of: type[ScalarLoss] = field(kw_only=True)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "knee", _handle(self.of))
@@ -78,8 +80,8 @@ class PluggedLoss(Loss):
         source = hashlib.sha256(inspect.getsource(inspect.getmodule(self.of) or self.of).encode())
         return f"PluggedLoss({self.name!r}, {source.hexdigest()})"
 
-    def __reduce__(self) -> tuple[type["PluggedLoss"], tuple[str, float, type[ScalarLoss]]]:
-        return type(self), (self.name, 1.0, self.of)
+    def __reduce__(self) -> tuple[Callable[..., "PluggedLoss"], tuple[type[ScalarLoss]]]:
+        return plugged, (self.of,)
 
     @property
     def code(self) -> int:
@@ -104,4 +106,4 @@ class PluggedLoss(Loss):
 
 def plugged(of: type[ScalarLoss]) -> PluggedLoss:
     """What desim computes with."""
-    return PluggedLoss(of.name, 1.0, of)
+    return PluggedLoss(of.name, of=of)

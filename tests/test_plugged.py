@@ -127,6 +127,9 @@ FUNCTIONS = "".join(
         (BAD + "    summary = ''\n    curvature = 1.0\n"
          + FUNCTIONS.format("u", "open(u)", "u"),
          "numba cannot compile Bad of a plug-in"),
+        (BAD + "    summary = ''\n" + FUNCTIONS.format(1, 1, 1) + "class Worse(Bad):\n    pass\n",
+         "Bad and Worse have the same name, 'bad'"),
+        (BAD.replace("'bad'", "['bad']"), "Bad lacks a name that is text"),
     ],
 )  # fmt: skip
 def test_what_is_no_loss_is_refused(text, message, tmp_path, monkeypatch):
@@ -134,6 +137,15 @@ def test_what_is_no_loss_is_refused(text, message, tmp_path, monkeypatch):
     (tmp_path / "bad.py").write_text(text)
     with pytest.raises(InputError, match=message):
         desim.run({**regression(loss="bad"), "plugins": [str(tmp_path / "bad.py")]})
+
+
+def test_a_loss_may_have_functions_of_another(tmp_path, monkeypatch):
+    monkeypatch.setattr(registry, "_plugged_losses", {})
+    body = "    summary = ''\n" + FUNCTIONS.format("u", "1.0", "0.0")
+    text = BAD + body + "class Steep(Bad):\n    name = 'steep'\n"
+    text += "Alias = Steep\n"
+    (tmp_path / "two.py").write_text(text)
+    assert registry.load_plugin(tmp_path / "two.py") == ["bad", "steep"]
 
 
 def test_entry_points_bring_losses_and_methods(monkeypatch):

@@ -85,7 +85,11 @@ class ZcdpNfl(Method):
         return unbounded(noise, problem)
 
     def agents(self, us: Any) -> Program:
-        """Algorithm 1 for agents `us`."""
+        """Algorithm 1 for agents `us`, of which i solves (7) for its next model:
+
+        (w_i / eta + rho (d_i w_i + the sum of its neighbours' w_j) - gamma_i - g_i)
+        / (2 rho d_i + 1 / eta).
+        """
         rho, degree = self.rho, us.degree.astype(float)
         us.x = us.w = self.x0[us.who]
         edges = EdgeDuals(us, self.x0, rho, self.settings)

@@ -83,19 +83,29 @@ def defined(module: Any, where: str) -> tuple[Known, Known]:
     """Methods and losses that a module defines itself; InputError for those that lack something."""
     own = [one for one in vars(module).values() if isinstance(one, type)]
     own = [one for one in own if one.__module__ == module.__name__ and hasattr(one, "name")]
-    methods = {one.name: one for one in own if issubclass(one, Method)}
-    losses = {one.name: one for one in own if issubclass(one, ScalarLoss)}
+    methods = _by_name([one for one in own if issubclass(one, Method)], where)
+    losses = _by_name([one for one in own if issubclass(one, ScalarLoss)], where)
     for name, one in (*methods.items(), *losses.items()):
         needed = NEEDED if issubclass(one, Method) else ("summary",)
         lacking = [key for key in needed if not hasattr(one, key)]
         if issubclass(one, ScalarLoss):
-            lacking += [key for key in FUNCTIONS if key not in vars(one)]
-        if not isinstance(name, str) or lacking:
-            wanting = ", ".join(lacking) or "a name that is text"
-            raise InputError(f"{where}: {one.__name__} lacks {wanting}")
+            lacking += [key for key in FUNCTIONS if key in one.__abstractmethods__]
+        if lacking:
+            raise InputError(f"{where}: {one.__name__} lacks {', '.join(lacking)}")
         if name in (*OWN, *OWN_LOSSES):
             raise InputError(f"{where} defines {name!r}, a name that desim uses itself")
     return methods, losses
+
+
+def _by_name(classes: list[Any], where: str) -> Known:
+    found: Known = {}
+    for one in classes:
+        if not isinstance(one.name, str):
+            raise InputError(f"{where}: {one.__name__} lacks a name that is text")
+        if (other := found.setdefault(one.name, one)) is not one:
+            both = f"{other.__name__} and {one.__name__}"
+            raise InputError(f"{where}: {both} have the same name, {one.name!r}")
+    return found
 
 
 def names() -> tuple[str, ...]:
@@ -110,16 +120,13 @@ def losses() -> dict[str, type[ScalarLoss]]:
 
 def get(name: str) -> type[Method]:
     """Return the class of an algorithm; InputError with the nearest spelling if there is none."""
-    found: type[Method]
-    if name in _plugged:
-        found = _plugged[name]
-        return found
-    if name in OWN:
+    found: type[Method] | None
+    if name in OWN and name not in _plugged:
         module, attribute = OWN[name].split(":")
         found = getattr(importlib.import_module(module), attribute)
-        return found
-    if name in _installed()[0]:
-        found = _installed()[0][name]
+    else:
+        found = _plugged.get(name) or _installed()[0].get(name)
+    if found is not None:
         return found
     raise InputError(
         f"algorithm.name: found {name!r}; allowed: {', '.join(names())}{spelling(name, names())}"
