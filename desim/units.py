@@ -1,8 +1,8 @@
-"""Text such as "20 ms" as a float in desim's units (s, bit/s, 1/s); no other file parses units.
+"""Text such as "20 ms" as a float in desim's units: s, bit/s, 1/s, B.
 
-Bare numbers are already in desim's units. Every function raises ValueError, with the text found
-and the units allowed, on a wrong unit, a negative number, NaN, and infinity where it has no
-meaning. Conversion is exact and rounds once: "20 ms" is the float 0.02.
+No other file parses units. Bare numbers are already in desim's units. Every function raises
+ValueError, with the text found and the units allowed, on a wrong unit, a negative number, NaN, and
+infinity where it has no meaning. Conversion is exact and rounds once: "20 ms" is the float 0.02.
 """
 
 import math
@@ -41,6 +41,14 @@ RATE: Units = {
     "/min": Fraction(1, 60),
     "/h": Fraction(1, 3600),
 }
+SIZE: Units = {
+    "B": Fraction(1),
+    "kB": Fraction(10**3),
+    "MB": Fraction(10**6),
+    "GB": Fraction(10**9),
+    "MiB": Fraction(2**20),
+    "GiB": Fraction(2**30),
+}
 SHARE: Units = {"%": Fraction(1, 100)}
 FRACTION = "a fraction from 0 to 1, or a percentage such as 1 %"
 
@@ -62,6 +70,11 @@ def bits_per_second(value: object) -> float:
 def rate(value: object) -> float:
     """A rate in 1/s: "50 /s" is 50; inf: the work takes no time."""
     return _read(value, RATE, "a rate such as 50 /s", infinite=True)
+
+
+def size(value: object) -> float:
+    """A finite number of bytes: "2 GB" is 2e9."""
+    return _read(value, SIZE, "a size such as 2 GB")
 
 
 def fraction(value: object) -> float:

@@ -86,7 +86,9 @@ def test_a_study_without_any_result_fails(call):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--memory", "2 XB"], "--memory: found '2 XB'; allowed: a size such as 2 GB"),
+        (["--memory", "2 XB"], "--memory: found unit 'XB' in '2 XB'; allowed: a size such as 2 GB"),
+        (["--memory", "inf"], "--memory: found 'inf'; allowed: a size such as 2 GB"),
+        (["--memory", "-2 GB"], "--memory: found '-2 GB'; allowed: a size such as 2 GB"),
         (["--workers", "-1"], "workers: found -1"),
         (["--set", "seed=3"], "override seed: the study varies it"),
         (["--set", "algorithm.rhoo=3"], "algorithm.rhoo: unknown key"),

@@ -85,10 +85,10 @@ class ZcdpNfl(Method):
         return unbounded(noise, problem)
 
     def agents(self, us: Any) -> Program:
-        """Algorithm 1 for agents `us`, of which i solves (7) for its next model:
+        """Algorithm 1 for agents `us`.
 
-        (w_i / eta + rho (d_i w_i + the sum of its neighbours' w_j) - gamma_i - g_i)
-        / (2 rho d_i + 1 / eta).
+        (7) has the solution (w_i / eta + rho (d_i w_i + sum of w_j) - gamma_i - g_i)
+        / (2 rho d_i + 1 / eta), the sum over the neighbours j of i, d_i in number.
         """
         rho, degree = self.rho, us.degree.astype(float)
         us.x = us.w = self.x0[us.who]

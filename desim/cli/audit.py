@@ -1,10 +1,10 @@
 """What `desim audit` does and prints: a verdict for each claim, and what it does not say."""
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from desim.cli.progress import counting_bar
+from desim.cores import cores
 from desim.errors import InputError, refusal
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def carry_out(
     with counting_bar(f"{name}: searching a pair of data sets", f"{name}: run") as tell:
         found = audit(
             scenario, claims=[_claim(text) for text in claims or NAMES],
-            workers=(os.cpu_count() or 1) if workers is None else workers, tell=tell, **options,
+            workers=cores() if workers is None else workers, tell=tell, **options,
         )  # fmt: skip
     found.write(path)
     return [*report(found), f"  stored in {path}: audit.json, scores.npz, trade-off.png"]

@@ -16,6 +16,7 @@ from desim.audit.game import Reading, Scores, Stage, Tell, play_game
 from desim.audit.neighbours import Neighbours, neighbours, worst_pair
 from desim.audit.pairs import unobserved
 from desim.audit.verdict import Claim, Finding, judge
+from desim.cores import cores
 from desim.errors import InputError, refusal
 from desim.log.parquet import Tables
 from desim.privacy.gaussian import check_delta
@@ -129,7 +130,7 @@ def audit(
     pair, stage, ground = _staged(of, view, delta, agent, row)
     found = [claimed(name, ground) for name in claims]
     again = partial(_again, of.written(), str(of.folder), view, delta, agent, row)
-    workers = min(workers, os.cpu_count() or 1)
+    workers = min(workers, cores())
     scores = play_game(stage, runs, seed=seed, workers=workers, again=again, tell=tell)
     known = scores.exact and scores.as_declared
     findings = tuple(

@@ -1,7 +1,6 @@
 """Runs of a study on local processes, which may be killed or grow without the study ending."""
 
 import multiprocessing
-import os
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -155,8 +154,3 @@ def _started() -> Worker:
 
 def _cause(code: int | None) -> str:
     return f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
-
-
-def cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,6 +1,7 @@
 """`desim.study`: many runs of one scenario, kept under the hashes of their resolved scenarios."""
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from desim.cores import cores
 from desim.errors import InputError, RunError, refusal
 from desim.log.described import described
 from desim.runs.opened import open_run
@@ -213,8 +215,9 @@ def _check(workers: int | None, dask: str | None, memory: float | None) -> None:
         raise InputError(f"workers: {refusal(workers, 'a whole number, at least 0')}")
     if dask is not None and (workers is not None or memory is not None):
         raise InputError("dask: found workers or memory too; allowed: the cluster has its own")
-    if memory is not None and not memory >= 1e8:
-        raise InputError(f"memory: {refusal(memory, 'at least 1e8 bytes, 100 MB')}")
+    if memory is not None and not 1e8 <= memory < math.inf:
+        allowed = "a finite number, at least 1e8 bytes, 100 MB"
+        raise InputError(f"memory: {refusal(memory, allowed)}")
 
 
 def _one_by_one(jobs: list[Job]) -> Iterator[Result]:
@@ -233,7 +236,7 @@ def _carried_out(
         return cluster.carried_out(jobs, dask)
     if workers == 0:
         return _one_by_one(jobs)
-    number = min(workers or processes.cores(), max(len(jobs), 1))
+    number = min(workers or cores(), max(len(jobs), 1))
     bound = processes.memory_share(number) if memory is None else int(memory)
     return processes.carried_out(jobs, number, bound)
 

@@ -1,14 +1,14 @@
-"""The command `desim study`."""
+"""`desim study`: the runs of a study, and its cases compared."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from desim import units
 from desim.cli.options import Overrides, settings
-from desim.errors import InputError, refusal
+from desim.errors import InputError
 
-SIZES = {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "GiB": 2.0**30}
 StudyFile = Annotated[Path, typer.Argument(help="Study file (YAML).", metavar="STUDY")]
 Out = Annotated[
     Path | None,
@@ -62,9 +62,7 @@ def study(
 
 def memory_size(text: str) -> float:
     """Bytes of `2 GB`."""
-    number, unit = text.rstrip("GMkiB").strip(), text[len(text.rstrip("GMkiB")) :].strip()
     try:
-        return float(number) * SIZES[unit or "B"]
-    except (ValueError, KeyError):
-        allowed = f"a size such as 2 GB ({', '.join(SIZES)})"
-        raise InputError(f"--memory: {refusal(text, allowed)}") from None
+        return units.size(text)
+    except ValueError as error:
+        raise InputError(f"--memory: {error}") from None
