@@ -6,7 +6,7 @@ from mutant import mutant
 import desim
 from desim.kernels.record import Kind
 from desim.log import described
-from desim.log.schemas import COLUMNS
+from desim.log.fields import FIELDS
 from desim.scenario.observe_section import METRICS
 
 SCENARIO = {
@@ -60,9 +60,7 @@ def test_every_column_is_described(frames):
     check_complete(described, frames)
     assert described.ROWS.keys() == described.COLUMNS.keys()
     assert described.ROWS.keys() == {*frames, "comparison", "runs", "summary", "comparisons"}
-    stored = {
-        table: [one.split()[0] for one in text.split(", ")] for table, text in COLUMNS.items()
-    }
+    stored = {table: list(fields) for table, fields in FIELDS.items()}
     assert {table: list(described.COLUMNS[table]) for table in stored} == stored
 
 

@@ -14,8 +14,9 @@ from desim.columns import Deferred
 from desim.errors import InputError
 from desim.log import growing, parquet
 from desim.log import worker as worker_module
+from desim.log.fields import checked
 from desim.log.parquet import Tables, read_table
-from desim.log.schemas import SCHEMAS, table_of
+from desim.log.schemas import SCHEMAS
 from desim.log.worker import Worker
 
 KINDS = ["compute", "send", "deliver"]
@@ -71,17 +72,19 @@ def check_flushes_do_not_matter(module, folder, cuts):
     for number, way in enumerate(([0, cuts[-1]], cuts)):
         file = module.Growing(folder / f"{number}.growing", "events")
         for first, last in pairwise(way):
-            file.append(table_of("events", event_columns(last - first, first)))
+            file.append(*checked("events", event_columns(last - first, first)))
         file.close(folder / f"{number}.parquet")
         files.append((folder / f"{number}.parquet").read_bytes())
     assert files[0] == files[1]
+    assert pq.read_table(folder / "1.parquet")["seq"].to_pylist() == list(range(cuts[-1]))
 
 
 @pytest.mark.parametrize(
     "cuts", [[0, 1, 2, 500], [0, 200, 200, 500], list(range(0, 501, 20)), [0, 128, 256, 384]]
 )
 def test_the_file_does_not_depend_on_the_flushes(tmp_path, monkeypatch, cuts):
-    monkeypatch.setattr(growing, "GROUP", 128)
+    monkeypatch.setattr(growing, "PAGE", 64)
+    monkeypatch.setattr(growing, "PAGES", 2)
     check_flushes_do_not_matter(growing, tmp_path, cuts)
     assert pq.ParquetFile(tmp_path / "1.parquet").num_row_groups == -(-cuts[-1] // 128)
 
@@ -89,16 +92,17 @@ def test_the_file_does_not_depend_on_the_flushes(tmp_path, monkeypatch, cuts):
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
-        ("self._waiting = [whole.slice(full)]", "self._waiting = []"),
-        ("self._waiting.append(table)", "self._waiting.insert(0, table)"),
-        ("rest = self._groups.rest()", "rest = self._groups._waiting[0]"),
+        ("first, last, self._used)", "first, last, 0)"),
+        ("first + PAGE - self._used", "first + PAGE"),
+        ("if self._used:", "if self._used > PAGE // 2:"),
+        ("if self._sealed == 0:", "if self._sealed < 2 * PAGE:"),
     ],
 )
 def test_row_groups_that_lose_or_mix_rows_are_noticed(tmp_path, right, wrong):
     twin = mutant(growing, right, wrong)
-    twin.GROUP = 128
-    with pytest.raises(AssertionError):
-        check_flushes_do_not_matter(twin, tmp_path, list(range(0, 501, 20)))
+    twin.PAGE, twin.PAGES = 64, 2
+    with pytest.raises((AssertionError, ValueError)):
+        check_flushes_do_not_matter(twin, tmp_path, list(range(0, 481, 20)))
 
 
 def check_parts(module, folder, monkeypatch):
@@ -121,9 +125,9 @@ def check_parts(module, folder, monkeypatch):
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
-        ("tables.clear()", "pass"),
+        ("handed.clear()", "pass"),
         ("int(path.stem", "-int(path.stem"),
-        ("regrouped(SCHEMAS[name], tables)", "list(tables)[1:]"),
+        ("name, handed)\n\n\ndef _write", "name, list(handed)[1:])\n\n\ndef _write"),
     ],
 )
 def test_parts_hold_all_rows_once_and_in_order(tmp_path, monkeypatch, right, wrong):
@@ -208,16 +212,18 @@ def test_finish_leaves_three_files(tmp_path):
     ]
 
 
-def test_files_are_compressed_as_measured(tmp_path):
-    fill(Tables(tmp_path), [0, 5000]).finish()
+def test_columns_are_packed_as_measured(tmp_path):
+    tables = Tables(tmp_path)
+    drawn = np.random.default_rng(1).random(5000)
+    tables.append("events", event_columns(5000) | {"seconds": drawn})
+    tables.finish()
     group = pq.ParquetFile(tmp_path / "events.parquet").metadata.row_group(0)
-    columns = [group.column(number) for number in range(group.num_columns)]
-    encodings = {column.path_in_schema: column.encodings for column in columns}
-    assert {column.compression for column in columns} == {"ZSTD"}
-    assert "BYTE_STREAM_SPLIT" in encodings["value"]
-    assert "RLE_DICTIONARY" not in encodings["time"]
-    assert "DELTA_BINARY_PACKED" in encodings["seq"]
-    assert "RLE_DICTIONARY" in encodings["kind"]
+    columns = {group.column(n).path_in_schema: group.column(n) for n in range(group.num_columns)}
+    codes = {name for name, one in columns.items() if "RLE_DICTIONARY" in one.encodings}
+    assert codes == {"kind", "agent", "peer", "bytes", "value", "time"}
+    assert "DELTA_BINARY_PACKED" in columns["seq"].encodings
+    assert columns["release"].compression == "GZIP"
+    assert columns["seconds"].compression == "LZ4"
 
 
 @pytest.mark.parametrize("directory", [True, False])

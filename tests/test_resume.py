@@ -343,11 +343,11 @@ def test_a_full_disk_is_no_end(tmp_path, monkeypatch):
     whole = desim.run(star())
     written = []
 
-    def write(path, name, table):
-        written.append(path)
+    def write(*part):
+        written.append(part)
         if len(written) > 5:
             raise OSError(28, "No space left on device")
-        return resumed.write_part(path, name, table)
+        return resumed.write_part(*part)
 
     with quick_flushes(monkeypatch, 40), monkeypatch.context() as patched:
         patched.setattr("desim.log.parquet.write_part", write)

@@ -1,105 +1,100 @@
-"""The final file of a table while the run goes on: row groups are packed as soon as they are full.
+"""The final file of a table while the run goes on: rows are packed as soon as they fill a page.
 
-It can be read only when it is closed; until then the parts hold its rows.
+It can be read only when it is closed; until then the parts hold its rows. What is in it depends on
+the rows alone, not on how they were handed over.
 """
 
-from collections.abc import Iterator, Sequence
+import base64
 from pathlib import Path
+from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
+from desim.log.chunks import PAGE, PHYSICAL, Column, Scratch
+from desim.log.fields import FIELDS
+from desim.log.thrift import Int32, Struct, struct
 
-from desim.log.schemas import SCHEMAS, WORD, concatenated
-
-GROUP = 1 << 17  # rows of a row group, whatever the flush interval was
-PLAIN = ("time", "seconds", "release")  # equal values stand together: 8 bytes repeat as one
-
-
-class Groups:
-    """Rows that are handed over bit by bit, cut into groups of GROUP rows."""
-
-    def __init__(self, schema: pa.Schema) -> None:
-        self.schema = schema
-        self._waiting: list[pa.Table] = []
-
-    def add(self, table: pa.Table) -> Iterator[pa.Table]:
-        """Take rows; return the groups that are full."""
-        self._waiting.append(table)
-        if sum(one.num_rows for one in self._waiting) < GROUP:
-            return
-        whole = concatenated(self.schema, self._waiting)
-        full = whole.num_rows // GROUP * GROUP
-        self._waiting = [whole.slice(full)]
-        yield from (whole.slice(start, GROUP) for start in range(0, full, GROUP))
-
-    def rest(self) -> pa.Table:
-        """The rows of no full group."""
-        return concatenated(self.schema, self._waiting)
+PAGES = 8  # of a row group at most, whatever the flush interval was
+BUFFER = 1 << 20  # bytes that are written at once
+MAGIC = b"PAR1"
 
 
 class Growing:
     """Table `name`, written to `path` bit by bit."""
 
     def __init__(self, path: Path, name: str) -> None:
-        self.path = path
-        self._groups = Groups(SCHEMAS[name])
-        self._writer: pq.ParquetWriter | None = None
+        self.path, self.name = path, name
+        scratch = Scratch()
+        self._columns = [Column(name, *field, scratch) for field in FIELDS[name].items()]
+        self._used = self._sealed = 0  # rows of the page, and of the pages of this row group
+        self._groups: list[Struct] = []
+        self._rows = self._size = 0  # of the file
 
-    def append(self, table: pa.Table) -> None:
-        """Take rows; write the groups that are full."""
-        for group in self._groups.add(table):
-            self._write(group)
+    def append(self, rows: int, columns: dict[str, Any]) -> None:
+        """Take rows, as `checked` returns them; write the row groups that are full."""
+        first = 0
+        while first < rows:
+            last = min(rows, first + PAGE - self._used)
+            for column in self._columns:
+                column.put(columns[column.name], first, last, self._used)
+            self._used, first = self._used + last - first, last
+            if self._used == PAGE:
+                self._seal()
+                if self._sealed == PAGES * PAGE:
+                    self._write()
 
     def close(self, path: Path) -> None:
         """Write what is left, and give the file its name."""
-        rest = self._groups.rest()
-        if rest.num_rows or self._writer is None:
-            self._write(rest)
-        assert self._writer is not None
-        self._writer.close()
+        if self._used:
+            self._seal()
+        self._write()
+        footer = struct(self._footer())
+        self._add([footer, len(footer).to_bytes(4, "little"), MAGIC])
         self.path.replace(path)
 
-    def _write(self, group: pa.Table) -> None:
-        if self._writer is None:
-            self._writer = writer(self.path, self._groups.schema)
-        self._writer.write_table(group, row_group_size=GROUP)
+    def _add(self, pieces: list[bytes]) -> None:
+        """Add bytes to the file, which is open no longer than that: a run may end at any time."""
+        with self.path.open("ab" if self._size else "wb", buffering=BUFFER) as file:
+            if self._size == 0:
+                self._size = file.write(MAGIC)
+            file.writelines(pieces)
+        self._size += sum(map(len, pieces))
+
+    def _seal(self) -> None:
+        for column in self._columns:
+            column.seal(self._used)
+        self._sealed, self._used = self._sealed + self._used, 0
+
+    def _write(self) -> None:
+        """Write a row group of the pages that are sealed."""
+        if self._sealed == 0:
+            return
+        begin = self._size or len(MAGIC)
+        end, pages, about = begin, [], []
+        for column in self._columns:
+            own, told = column.take(end, self._sealed)
+            end += sum(map(len, own))
+            pages += own
+            about.append(told)
+        self._add(pages)
+        group = {1: about, 2: end - begin, 3: self._sealed}
+        self._groups.append(Struct(struct(group)))
+        self._rows, self._sealed = self._rows + self._sealed, 0
+
+    def _footer(self) -> dict[int, Any]:
+        root = {4: "schema", 5: Int32(len(self._columns))}
+        leaves = [_leaf(column.name, column.kind) for column in self._columns]
+        arrow = {1: "ARROW:schema", 2: arrow_schema(self.name)}
+        return {1: Int32(2), 2: [root, *leaves], 3: self._rows, 4: self._groups, 5: [arrow],
+                6: "desim"}  # fmt: skip
 
 
-def writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
-    """A Parquet file whose encodings were measured on event logs: 8 to 12 B and 100 ns a row."""
-    encoding = {one.name: _encoding(one) for one in schema if one.type != WORD}
-    encoding.pop("bytes", None)  # few different sizes
-    return pq.ParquetWriter(
-        path,
-        schema,
-        write_page_checksum=True,
-        compression="zstd",
-        compression_level=1,
-        use_dictionary=[one for one in schema.names if one not in encoding],
-        column_encoding=encoding,
-    )
+def _leaf(name: str, kind: str) -> dict[int, Any]:
+    """A column in the footer: nullable, as data frames are; words are UTF-8."""
+    leaf: dict[int, Any] = {1: Int32(PHYSICAL[kind]), 3: Int32(1), 4: name}
+    return leaf | ({6: Int32(0), 10: {1: {}}} if kind == "word" else {})
 
 
-def _encoding(field: pa.Field) -> str:
-    if field.name in PLAIN:
-        return "PLAIN"
-    return "BYTE_STREAM_SPLIT" if field.type == pa.float64() else "DELTA_BINARY_PACKED"
+def arrow_schema(name: str) -> bytes:
+    """What readers of Arrow need so that words are categories."""
+    from desim.log.schemas import SCHEMAS
 
-
-def light_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
-    """A Parquet file that is soon removed: twice as fast, and twice as large."""
-    words = [one.name for one in schema if one.type == WORD]
-    return pq.ParquetWriter(
-        path, schema, compression="lz4", use_dictionary=words, write_page_checksum=True
-    )
-
-
-def regrouped(
-    schema: pa.Schema, tables: Iterator[pa.Table] | Sequence[pa.Table]
-) -> Iterator[pa.Table]:
-    """The rows of the tables in groups of GROUP rows, with one group or so in memory at a time."""
-    groups = Groups(schema)
-    for table in tables:
-        yield from groups.add(table)
-    if (rest := groups.rest()).num_rows:
-        yield rest
+    return base64.b64encode(SCHEMAS[name].serialize())

@@ -6,7 +6,7 @@ at all, so a run that is killed loses at most its latest seconds; what it left i
 """
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +15,9 @@ import pyarrow.parquet as pq
 
 from desim.columns import Deferred
 from desim.errors import InputError
-from desim.log.growing import Growing, light_writer, regrouped, writer
-from desim.log.schemas import SCHEMAS, concatenated, frame_of, table_of
+from desim.log.fields import FIELDS, checked
+from desim.log.growing import Growing
+from desim.log.schemas import SCHEMAS, columns_of, concatenated, frame_of, table_of
 from desim.log.worker import Worker
 from desim.memory import Tree
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 PARTS = "parts"
+Handed = tuple[int, dict[str, Any]]  # rows and columns, as `checked` returns them
 PART_ROWS = 1 << 20
 PART_SECONDS = 2.5
 
@@ -39,17 +41,17 @@ class Tables:
     def __init__(self, directory: Path | None = None) -> None:
         self.directory = directory
         self.found: Tree | None = None  # the checkpoint that its run goes on from
-        self.rows = dict.fromkeys(SCHEMAS, 0)  # handed over
-        self._kept: dict[str, list[pa.Table | Deferred]] = {name: [] for name in SCHEMAS}
-        self._new: dict[str, list[pa.Table]] = {name: [] for name in SCHEMAS}  # in no part yet
-        self._parts = dict.fromkeys(SCHEMAS, 0)
+        self.rows = dict.fromkeys(FIELDS, 0)  # handed over
+        self._kept: dict[str, list[Handed | Deferred]] = {name: [] for name in FIELDS}
+        self._new: dict[str, list[Handed]] = {name: [] for name in FIELDS}  # in no part yet
+        self._parts = dict.fromkeys(FIELDS, 0)
         self._due = False  # whether the next part has been ordered
         self._growing: dict[str, Growing] = {}
         self._worker: Worker | None = None
         if directory is not None:
             folder = directory / PARTS
             folder.mkdir(exist_ok=True)
-            self._growing = {name: Growing(folder / f"{name}.growing", name) for name in SCHEMAS}
+            self._growing = {name: Growing(folder / f"{name}.growing", name) for name in FIELDS}
             self._worker = Worker()
 
     @property
@@ -62,8 +64,8 @@ class Tables:
 
         Raise ValueError where a column is missing, unknown or of another length.
         """
-        rows = columns if isinstance(columns, Deferred) else table_of(name, columns)
-        number = rows.rows if isinstance(rows, Deferred) else rows.num_rows
+        rows = columns if isinstance(columns, Deferred) else checked(name, columns)
+        number = rows.rows if isinstance(rows, Deferred) else rows[0]
         self.rows[name] += number
         if number == 0:
             return
@@ -92,35 +94,35 @@ class Tables:
         if self.directory is not None:
             self.settle()
             return read_table(self.directory, name, columns)
-        kept = [_arrow(name, rows) for rows in self._kept[name]]
+        kept = [_known(name, rows) for rows in self._kept[name]]
         self._kept[name] = [*kept]
-        table = concatenated(SCHEMAS[name], kept)
+        tables = [table_of(name, columns) for _, columns in kept]
+        table = concatenated(SCHEMAS[name], tables)
         return frame_of(table.select(columns) if columns else table, name)
 
-    def _store(self, name: str, rows: pa.Table | Deferred) -> None:
+    def _store(self, name: str, rows: Handed | Deferred) -> None:
         """Store rows, in the thread, as all that follows."""
-        self._take(name, _arrow(name, rows))
-        new = max(sum(one.num_rows for one in tables) for tables in self._new.values())
+        self._take(name, *_known(name, rows))
+        new = max(sum(rows for rows, _ in handed) for handed in self._new.values())
         if new >= PART_ROWS or PART_SECONDS <= 0.0:
             self._part()
         elif not self._due and self._worker is not None:
             self._due = True
             self._worker.later(PART_SECONDS, self._part)
 
-    def _take(self, name: str, table: pa.Table) -> None:
-        self._new[name].append(table)
+    def _take(self, name: str, rows: int, columns: dict[str, Any]) -> None:
+        self._new[name].append((rows, columns))
         if name in self._growing:
-            self._growing[name].append(table)
+            self._growing[name].append(rows, columns)
 
     def _part(self) -> None:
         """Put the new rows into parts of their own."""
         assert self.directory is not None
-        for name, tables in self._new.items():
-            if tables:
-                path = self.directory / PARTS / f"{name}-{self._parts[name]:05d}.parquet"
-                write_part(path, name, concatenated(SCHEMAS[name], tables))
+        for name, handed in self._new.items():
+            if handed:
+                write_part(self.directory / PARTS, name, self._parts[name], handed)
                 self._parts[name] += 1
-                tables.clear()
+                handed.clear()
         self._due = False
 
     def _finish(self) -> None:
@@ -130,8 +132,8 @@ class Tables:
         shutil.rmtree(self.directory / PARTS)
 
 
-def _arrow(name: str, rows: pa.Table | Deferred) -> pa.Table:
-    return table_of(name, rows) if isinstance(rows, Deferred) else rows
+def _known(name: str, rows: Handed | Deferred) -> Handed:
+    return checked(name, rows) if isinstance(rows, Deferred) else rows
 
 
 def read_table(directory: Path, name: str, columns: Sequence[str] | None = None) -> "pd.DataFrame":
@@ -152,9 +154,9 @@ def read_part(path: Path, name: str) -> pa.Table:
     return _read(path, SCHEMAS[name].names)
 
 
-def write_part(path: Path, name: str, table: pa.Table) -> None:
-    """Write rows of table `name` so that the file appears only when it is complete."""
-    _write(path, SCHEMAS[name], [table], light_writer)
+def write_part(folder: Path, name: str, part: int, handed: Iterable[Handed]) -> None:
+    """Write part number `part` of table `name`; the file appears only when it is complete."""
+    _write(folder / f"{name}-{part:05d}.parquet", name, handed)
 
 
 def part_files(directory: Path, name: str) -> list[Path]:
@@ -166,21 +168,17 @@ def part_files(directory: Path, name: str) -> list[Path]:
 def merge_parts(directory: Path, name: str) -> None:
     """Write all rows of the parts of table `name` into its final file."""
     tables = (read_part(path, name) for path in part_files(directory, name))
-    _write(directory / f"{name}.parquet", SCHEMAS[name], regrouped(SCHEMAS[name], tables), writer)
+    handed = ((table.num_rows, columns_of(table)) for table in tables)
+    _write(directory / f"{name}.parquet", name, handed)
 
 
-def _write(
-    path: Path,
-    schema: pa.Schema,
-    tables: Iterator[pa.Table] | Sequence[pa.Table],
-    opened: Callable[[Path, pa.Schema], pq.ParquetWriter],
-) -> None:
+def _write(path: Path, name: str, handed: Iterable[Handed]) -> None:
     partial = path.with_suffix(".partial")
     try:
-        with opened(partial, schema) as file:
-            for table in tables:
-                file.write_table(table)
-        partial.replace(path)
+        file = Growing(partial, name)
+        for rows, columns in handed:
+            file.append(rows, columns)
+        file.close(path)
     finally:
         partial.unlink(missing_ok=True)
 

@@ -20,7 +20,7 @@ from desim.log.batches import SMALLER, Batch
 from desim.log.batches import told as with_batches
 from desim.memory import Tree, fill, recall, told
 
-FLUSH_ROWS = 1 << 16
+FLUSH_ROWS = 1 << 14
 ROUNDS = (Kind.DEADLINE, Kind.AGGREGATE, Kind.RETIRE)
 WORK = (Kind.ACTIVATE, Kind.COMPUTE, Kind.RELEASE)
 LEVELS = {  # the set of kinds that each level of the log keeps, 1 << kind each
@@ -47,7 +47,7 @@ class EventLog:
     kept: the set of kinds, 1 << kind each, of which rows are kept; the others are only counted.
     """
 
-    def __init__(self, capacity: int = 1 << 15, kept: int = EVERYTHING) -> None:
+    def __init__(self, capacity: int = FLUSH_ROWS, kept: int = EVERYTHING) -> None:
         self.kept = kept
         self.rows: Rows = empty_rows(capacity, kept)
         self._notes: list[tuple[float, ...]] = []  # rows from Python, not yet among the others
