@@ -75,7 +75,7 @@ class Staged:
 
     engine = "cohort"
     why = "staged"
-    method = SimpleNamespace(noise=None)
+    method = SimpleNamespace(noise=None, warnings=["staged: nothing is computed"])
     problem = SimpleNamespace(
         digest=lambda: "0" * 64,
         agents=AGENTS,

@@ -151,7 +151,8 @@ def test_check_says_what_would_run(desk, call):
     assert call("check", "s.yaml") == (
         0,
         "ok: staged: fed-plt, 3 agents, 12 rows, 5 features, logistic loss, star topology, "
-        "cohort engine (staged), until 4 rounds\n",
+        "cohort engine (staged), until 4 rounds\n"
+        "  warning: staged: nothing is computed\n",
         "",
     )
     assert [path.name for path in desk.iterdir()] == ["s.yaml"]

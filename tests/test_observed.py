@@ -1,5 +1,7 @@
 """Observing changes nothing, shows what was true at its time, and costs what was looked at."""
 
+import re
+
 import numpy as np
 import pytest
 from cases import CASES
@@ -10,7 +12,8 @@ import desim
 from desim.engine import play, round_observer, star_compiled
 from desim.errors import Diverged
 from desim.kernels import tally
-from desim.scenario.build import build
+from desim.scenario import observing
+from desim.scenario.build import build, check
 
 ENGINES = ("compiled", "cohort", "agents")
 PLAIN = {**CASES["plt-noisy"], "policy": "each", "stop": {"rounds": 90}}
@@ -140,3 +143,28 @@ def tallies(module):
 def test_a_tally_is_the_sum_to_the_last_bit():
     assert tallies(tally)
     assert not tallies(mutant(tally, "while k > 0:", "while k > 2:"))
+
+
+@pytest.mark.parametrize(
+    ("observe", "changes", "told"),
+    [
+        (
+            {"metrics": ["error", "loss"]},
+            {},
+            r"observe: loss of each of 90 rounds .* set observe.every to a",
+        ),
+        ({"metrics": [], "iterates": True}, {}, "each local step; leave observe.iterates out"),
+        ({"metrics": ["error"]}, {}, ""),
+        ({"metrics": ["loss"], "every": "1 s"}, {}, ""),
+        ({"metrics": ["loss"]}, {"policy": "all"}, ""),
+        ({"metrics": ["loss"]}, {"policy": {"buffer": 100}}, ""),
+    ],
+    ids=str,
+)
+def test_observing_that_takes_longer_than_training_is_told(monkeypatch, observe, changes, told):
+    scenario = desim.load({**PLAIN, "observe": observe}, {"problem.agents": 200, **changes})
+    assert not any("observe" in text for text in check(scenario).method.warnings)
+    monkeypatch.setattr(observing, "HEAVY", 1000.0)
+    found = [text for text in check(scenario).method.warnings if text.startswith("observe")]
+    assert len(found) == bool(told)
+    assert not told or re.search(told, found[0])

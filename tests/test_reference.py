@@ -114,9 +114,7 @@ def test_a_page_names_what_there_is(name):
     said = algorithms.front(name)
     assert (ROOT / "tests" / "naive" / f"{said['twin']}.py").is_file()
     tests = [ROOT / "tests" / f"{one}.py" for one in said["tests"]]
-    assert any(f"naive.{said['twin']}" in one.read_text() for one in tests) or said["twin"] in (
-        "led_graph",
-    )
+    assert any(f"naive.{said['twin']}" in one.read_text() for one in tests)
     for one in said.get("reproductions", ()):
         assert (ROOT / "analysis" / "reproductions" / f"{one}.py").is_file()
 

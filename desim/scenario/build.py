@@ -27,6 +27,7 @@ from desim.scenario.conditions import Conditions
 from desim.scenario.data_section import Npz
 from desim.scenario.initial import initial
 from desim.scenario.layout import Layout
+from desim.scenario.observing import heavy
 from desim.scenario.schema import Scenario
 
 Array = NDArray[np.float64]
@@ -95,7 +96,9 @@ def _build(scenario: Scenario, known: Problem | None) -> Simulation:
     made.warnings += told
     _affordable(made, settings)
     engine, why = _engine(scenario, made)
-    return Simulation(made, settings, _observation(scenario, problem), engine, why)
+    seen = _observation(scenario, problem)
+    made.warnings += heavy(seen, settings) if star else []
+    return Simulation(made, settings, seen, engine, why)
 
 
 def check(scenario: Scenario) -> Simulation:

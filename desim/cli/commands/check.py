@@ -34,3 +34,5 @@ def check(scenario: Target, override: Overrides = None, contract: Contract = Fal
     with announced():
         simulation = build.check(loaded)
     typer.echo(sentence(loaded, simulation))
+    for text in simulation.method.warnings:
+        typer.echo(f"  warning: {text}")
