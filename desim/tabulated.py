@@ -81,11 +81,22 @@ class Table:
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     """Lines of text whose columns stand below each other, two blanks apart."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]
     return [
-        "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+        "  ".join(
+            cell + " " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True)
+        ).rstrip()
         for row in rows
     ]
+
+
+def _width(text: str) -> int:
+    """Columns of a terminal that a text takes: two for a letter of Chinese, Japanese or Korean."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
 
 
 def card(title: str, facts: Iterable[tuple[str, str]], *, more: Iterable[str] = ()) -> str:

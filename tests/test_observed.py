@@ -148,11 +148,7 @@ def test_a_tally_is_the_sum_to_the_last_bit():
 @pytest.mark.parametrize(
     ("observe", "changes", "told"),
     [
-        (
-            {"metrics": ["error", "loss"]},
-            {},
-            r"observe: loss of each of 90 rounds .* set observe.every to a",
-        ),
+        ({"metrics": ["error", "loss"]}, {}, "loss of each of 90 rounds .* set observe.every to a"),
         ({"metrics": [], "iterates": True}, {}, "each local step; leave observe.iterates out"),
         ({"metrics": ["error"]}, {}, ""),
         ({"metrics": ["loss"], "every": "1 s"}, {}, ""),

@@ -33,19 +33,20 @@ class Named(Protocol):
         """The resolved scenario; DesimError where it is not known."""
 
 
-def labels(runs: Sequence[Named]) -> list[str]:
-    """What tells each run from the others: its name where no other has it.
+def labels(groups: Sequence[Sequence[Named]]) -> list[str]:
+    """What tells each group of runs from the others: the name of its first where no other has it.
 
-    Runs that share a name have beside it the one or two settings that tell them all apart, as in
+    Those that share a name have beside it the one or two settings that tell them all apart, as in
     "quickstart: policy each"; where none do, or are too long, their directories, or numbers.
     """
-    names = Counter(run.name for run in runs)
-    apart = iter(_apart([run for run in runs if names[run.name] > 1]))
-    return [next(apart) if names[run.name] > 1 else run.name for run in runs]
+    names = Counter(runs[0].name for runs in groups)
+    apart = iter(_apart([runs for runs in groups if names[runs[0].name] > 1]))
+    return [next(apart) if names[runs[0].name] > 1 else runs[0].name for runs in groups]
 
 
-def _apart(runs: Sequence[Named]) -> list[str]:
-    """Labels of runs of which each shares its name."""
+def _apart(groups: Sequence[Sequence[Named]]) -> list[str]:
+    """Labels of groups of which each shares its name."""
+    runs = [group[0] for group in groups]
     trees = [_written(run) for run in runs]
     places = _unlike(trees) if all(trees) else []
     pairs = itertools.combinations(places, 2)
@@ -57,11 +58,17 @@ def _apart(runs: Sequence[Named]) -> list[str]:
         if len(set(found)) == len(found) and max(map(len, found)) <= LONGEST:
             return found
     seen: Counter[str] = Counter()
-    folders = []
+    numbered = []
     for run in runs:
         seen[run.name] += 1
-        folders.append(str(run.directory or f"{run.name} {seen[run.name]}"))
-    return folders
+        numbered.append(f"{run.name} {seen[run.name]}")
+    return [_folders(group) or name for group, name in zip(groups, numbered, strict=True)]
+
+
+def _folders(group: Sequence[Named]) -> str:
+    """Where the runs of a group are: the directory of one, and how many others there are."""
+    found = [str(run.directory) for run in group if run.directory]
+    return "" if not found else found[0] + (f" and {len(found) - 1} more" if found[1:] else "")
 
 
 def differing(runs: Sequence[Named]) -> list[Place]:

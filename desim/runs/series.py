@@ -61,8 +61,8 @@ def series_of(runs: Sequence[Member] | Mapping[str, Sequence[Member]]) -> list[S
         given = {label: _once(some) for label, some in runs.items() if len(some)}
         return [Series(label, *_parted(some)) for label, some in given.items()]
     found = list(_alike(_once(runs)))
-    firsts = labels([counted[0] for counted, _ in found])
-    return [Series(label, *parts) for label, parts in zip(firsts, found, strict=True)]
+    named = labels([counted for counted, _ in found])
+    return [Series(label, *parts) for label, parts in zip(named, found, strict=True)]
 
 
 Parts = tuple[tuple[Member, ...], tuple[Member, ...]]

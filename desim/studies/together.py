@@ -14,8 +14,7 @@ SHOWN = 8  # keys that runs differ in, named before the rest is counted
 def notes(rows: Sequence[Series[Run]]) -> Iterator[str]:
     """Whether they compare, what they differ in, and what is left out."""
     firsts = [row.runs[0] for row in rows]
-    if len({run.manifest.get("problem_sha256") for run in firsts}) > 1:
-        yield "warning: not the same data or loss in all runs; their metrics do not compare"
+    yield from _unlike(rows)
     keys = list(dict.fromkeys(".".join(place[:2]) for place in differing(firsts)))
     more = f" and {len(keys) - SHOWN} more" if len(keys) > SHOWN else ""
     if keys:
@@ -26,6 +25,24 @@ def notes(rows: Sequence[Series[Run]]) -> Iterator[str]:
         for run in row.runs:
             if run.status != "done":
                 yield f"{row.title}: {run.manifest.get('reason', run.status)}"
+
+
+def _unlike(rows: Sequence[Series[Run]]) -> Iterator[str]:
+    """Whether one problem is told by all: runs of one seed must share their data and loss."""
+    problems: dict[object, set[object]] = {}
+    for row in rows:
+        for run in row.runs:
+            sha = run.manifest.get("problem_sha256")
+            problems.setdefault(run.manifest.get("seed"), set()).add(sha)
+    sections = [
+        place for place in differing([row.runs[0] for row in rows]) if place[0] == "problem"
+    ]
+    if sections or any(len(found) > 1 for found in problems.values()):
+        yield "warning: not the same data or loss in all runs; their metrics do not compare"
+        return
+    seeds = {frozenset(run.manifest.get("seed") for run in row.runs) for row in rows}
+    if len(seeds) > 1:
+        yield "not the same seeds in all rows, and so not the same draws"
 
 
 def terms(rows: Sequence[Series[Run]], given: Mapping[str, Any]) -> list[str]:
