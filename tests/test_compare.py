@@ -7,6 +7,7 @@ import pytest
 from mutant import mutant
 
 import desim
+from desim import tabulated
 from desim.cli import main
 from desim.errors import InputError
 from desim.studies import compare
@@ -129,8 +130,17 @@ def test_runs_are_told_apart_and_what_differs_is_said(folder):
     assert not any(note.startswith("warning") for note in made.notes)
     mixed = desim.compare([folder / "a1", folder / "other"])
     assert mixed.notes[0].startswith("warning: not the same data")
+    apart = desim.compare([folder / "a1", folder / "b2"])
+    assert apart.notes[0] == "not the same seeds in all rows, and so not the same draws"
     named = desim.compare({"mine": opened([folder / "a1"]), "theirs": opened([folder / "b1"])})
     assert list(dict.fromkeys(named.frame["run"])) == ["mine", "theirs"]
+
+
+def test_letters_that_are_two_columns_wide_stand_below_each_other():
+    lines = tabulated.aligned([["诊所", "1"], ["clinic", "2"], ["ab\u0301", "3"]])
+    assert lines == ["诊所    1", "clinic  2", "ab\u0301      3"]
+    narrow = mutant(tabulated, "return cell_len(text)", "return len(text)")
+    assert narrow.aligned([["诊所", "1"], ["clinic", "2"]]) != lines[:2]
 
 
 def test_the_same_run_twice_is_one_seed(folder):

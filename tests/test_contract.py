@@ -105,17 +105,20 @@ def test_a_method_of_desim_keeps_the_contract_where_it_is_used():
         privacy_laws.silence(stage)
 
 
-def test_what_cannot_be_tried_is_bad_input(tmp_path):
+def test_what_cannot_be_tried_is_bad_input(tmp_path, capsys):
     (tmp_path / "empty.py").touch()
     for target, message in [
         ("zcdp-nfl", "algorithm.rho: missing"),
         (str(tmp_path / "empty.py"), "defines no algorithm and no loss"),
         (str(tmp_path / "none.py"), "does not exist"),
         ("zcdp-nlf", "did you mean 'zcdp-nfl'?"),
+        (str(tmp_path / "empty"), "empty: no such file, scenario, algorithm or loss; did you mean"),
+        ("nothing", "allowed: a plug-in's file, a scenario, or a name of desim list"),
     ]:
         with pytest.raises(SystemExit) as left:
             main(["check", "--contract", target])
-        assert left.value.code == 2, message
+        assert left.value.code == 2
+        assert message in " ".join(capsys.readouterr().err.split())
     with pytest.raises(InputError, match="none is plugged in"):
         contract.loss("nothing")
     with pytest.raises(SkippedError, match="solver: noisy"):

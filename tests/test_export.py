@@ -9,7 +9,7 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TrackEvent
 import desim
 from desim.cli import main
 from desim.errors import InputError
-from desim.exports import perfetto, timeline
+from desim.exports import perfetto, tables, timeline
 
 BEGIN, END, POINT, COUNTER = (
     TrackEvent.Type.Value(f"TYPE_{name}")
@@ -208,8 +208,14 @@ def test_what_the_log_leaves_out_is_said(tmp_path, level):
     assert told[0].startswith("not shown: computations")
 
 
-def test_csv_reads_back_to_the_bit(runs, tmp_path):
-    folder = desim.export(runs["star"], "csv", tmp_path / "tables")
+def test_csv_reads_back_to_the_bit(runs, tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "AT_ONCE", 7)
+    told = []
+    folder = desim.export(
+        runs["star"], "csv", tmp_path / "tables", progress=lambda *now: told.append(now)
+    )
+    assert [done for done, _ in told] == sorted({done for done, _ in told})
+    assert told[-1][0] == told[-1][1] > len(runs["star"].events)
     for name in ("events", "metrics", "releases"):
         table = getattr(runs["star"], name)
         again = pd.read_csv(folder / f"{name}.csv", dtype=str, keep_default_na=False)

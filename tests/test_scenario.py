@@ -297,6 +297,8 @@ def test_a_network_file_holds_nothing_else(tmp_path):
         ("network.link.loss", "5 %", lambda s: s.network.link.loss == 0.05),
         ("network", "lan", lambda s: s.network.link.bandwidth.a == 1e9),
         ("name", "other", lambda s: s.name == "other"),
+        ("participation", None, lambda s: s.participation.kind == "all"),
+        ("network", "null", lambda s: s.network.link.latency.a != 0.003),
     ],
 )
 def test_an_override_replaces_a_key(key, value, read):
@@ -317,7 +319,15 @@ def test_an_override_keeps_what_an_include_says():
         ("algorithm..rho", 1, "override: found 'algorithm..rho'"),
         ("seed", "[", "override seed:1: not YAML 1.2"),
         ("seed", "!x 3", "found the tag !x"),
-        ("seed", None, "seed: found nothing (null)"),
+        ("seed", " ", "override seed: found nothing; allowed: a value, or null to leave"),
+        ("algorithm.rho", None, "override algorithm.rho: algorithm.rho: missing"),
+        (
+            "algorithm.rhu",
+            "null",
+            "override algorithm.rhu: null leaves out what is written; found 'rhu'",
+        ),
+        ("privacy.noise", None, "found 'noise'; allowed: none, as nothing is written there"),
+        ("seed", "[null]", "seed[0]: found nothing (null)"),
     ],
 )
 def test_a_wrong_override_is_named(key, value, told):

@@ -96,22 +96,27 @@ def test_a_wrong_series_is_noticed(right, wrong, check):
 
 def check_labels(module):
     """Names where they do; else one setting, two, or the directories."""
+
+    def told(runs):
+        return module.labels([[run] for run in runs])
+
     link = {"latency": 1.0, "loss": 0.0}
     every = Played(1, policy="all", link=link, place="a")
     late = Played(1, policy={"deadline": 2.0}, link=link, place="b")
     lossy = Played(1, policy="all", link={**link, "loss": 0.5}, place="c")
     alone = Played(1, name="alone", policy="each")
-    assert module.labels([every, alone]) == ["small", "alone"]
-    assert module.labels([every, late, alone]) == [
+    assert told([every, alone]) == ["small", "alone"]
+    assert told([every, late, alone]) == [
         "small: policy all", "small: policy {deadline: 2}", "alone",
     ]  # fmt: skip
-    assert module.labels([every, late, lossy]) == [
+    assert told([every, late, lossy]) == [
         "small: policy all, loss 0", "small: policy {deadline: 2}, loss 0",
         "small: policy all, loss 0.5",
     ]  # fmt: skip
-    assert module.labels([every, Played(2, policy="p" * 60, link=link, place="d")]) == ["a", "d"]
-    assert module.labels([every, Unknown(1, place="e"), alone]) == ["a", "e", "alone"]
-    assert module.labels([Played(1, rho=1), Played(2, rho=1)]) == ["small 1", "small 2"]
+    assert told([every, Played(2, policy="p" * 60, link=link, place="d")]) == ["a", "d"]
+    assert told([every, Unknown(1, place="e"), alone]) == ["a", "e", "alone"]
+    assert told([Played(1, rho=1), Played(2, rho=1)]) == ["small 1", "small 2"]
+    assert module.labels([[every, late], [every], [alone]]) == ["a and 1 more", "a", "alone"]
     assert module.differing([every, lossy, Unknown(2)]) == [("link", "loss")]
     assert module.differing([every, alone]) == [("policy",), ("link", "latency"), ("link", "loss")]
 

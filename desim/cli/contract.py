@@ -77,7 +77,11 @@ def _file(target: Path) -> Path:
     try:
         return found(target)
     except InputError as error:
-        near = spelling(target.as_posix(), (*registry.names(), *registry.losses()))
-        if near:
-            raise InputError(f"{target}: no such file, algorithm or loss{near}") from None
+        name, plugin = target.as_posix(), target.with_name(f"{target.name}.py")
+        near = spelling(name, (*registry.names(), *registry.losses()))
+        if plugin.is_file():
+            near = f"; did you mean {plugin.as_posix()!r}?"
+        if near or target.suffix not in (".yaml", ".yml"):
+            near = near or "; allowed: a plug-in's file, a scenario, or a name of desim list"
+            raise InputError(f"{name}: no such file, scenario, algorithm or loss{near}") from None
         raise error from None

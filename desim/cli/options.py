@@ -16,7 +16,9 @@ RunFolder = Annotated[Path, typer.Argument(help="Directory of a run.", metavar="
 Force = Annotated[bool, typer.Option("--force", help="With -o: replace the run that is there.")]
 Overrides = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Override, e.g. algorithm.rho=0.1."),
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="Override: algorithm.rho=0.1; null leaves a key out."
+    ),
 ]
 
 

@@ -18,12 +18,14 @@ def export(
     rounds: tuple[int, int] | None = None,
     agents: int | None = None,
     tell: Callable[[str], object] = lambda text: None,
+    progress: Callable[[int, int], object] | None = None,
 ) -> Path:
     """Write a run for another program and return where.
 
     to: perfetto (one file, for ui.perfetto.dev) or csv (a folder); out: default in the run's
     directory. rounds, agents: for perfetto, the first and last round and how many agents are
-    shown; default: as many as fit. tell is told what is left out. InputError for another format, a
+    shown; default: as many as fit. tell is told what is left out, progress how
+    many of how many rows of csv are written. InputError for another format, a
     place that cannot be written, or a run in memory without out.
     """
     from desim.exports.perfetto import write_trace
@@ -37,7 +39,7 @@ def export(
     path = Path(out) if out is not None else (run.directory or Path()) / name
     try:
         if to == "csv":
-            write_tables(run, path)
+            write_tables(run, path, progress)
         else:
             for text in write_trace(run, path, rounds, agents):
                 tell(text)

@@ -173,7 +173,7 @@ def _bar(time: float, longest: float, latest: float = 0.0) -> Bar:
 
 def _cells(row: Mapping[str, float]) -> list[str]:
     if np.isinf(row["time"]):
-        return ["not reached", NOTHING, NOTHING, NOTHING]
+        return ["never"] * 4
     if np.isnan(row["time"]):
         return ["not recorded", NOTHING, NOTHING, NOTHING]
     told = [seconds(row["time"]), count(row["round"]), size(row["bytes"])]

@@ -5,9 +5,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-NUMBER = re.compile(
-    r"^(-?[\d.,]+(e[-+]?\d+)?( .*)?|-|infinite.*|never.*|not reached|not recorded)$"
-)
+NUMBER = re.compile(r"^(-?[\d.,]+(e[-+]?\d+)?( .*)?|-|infinite.*|never.*|not recorded)$")
 NOTHING = "-"
 SPANS = ((1e-3, "µs", 1e6), (1.0, "ms", 1e3), (600.0, "s", 1.0), (3 * 3600.0, "min", 1 / 60))
 SIZES = ((1e3, "B", 1.0), (1e6, "kB", 1e-3), (1e9, "MB", 1e-6), (1e12, "GB", 1e-9))

@@ -34,8 +34,9 @@ def load(
 
     `source` may name a scenario that comes with desim, as `quickstart` or `papers/fed-plt`; a file
     of that name in the working directory, with or without .yaml, goes first. `overrides` sets
-    dotted keys after reading, such as {"algorithm.rho": 0.1}; text is YAML. Names of files count
-    from the file's folder, those of a dict from `folder` or the working directory.
+    dotted keys after reading, such as {"algorithm.rho": 0.1}; text is YAML, and null or None leaves
+    a key out. Names of files count from the file's folder, those of a dict from `folder` or the
+    working directory.
     """
     if isinstance(source, Mapping):
         tree, folder, name = from_python(source), folder or Path(), "scenario"
@@ -47,8 +48,13 @@ def load(
         if not all(part.strip() for part in key.split(".")):
             raise InputError(f"override: found {show(key)}; allowed: a key such as algorithm.rho")
         if isinstance(value, str):
+            if not value.strip():
+                allowed = "allowed: a value, or null to leave the key out"
+                raise InputError(f"override {key}: found nothing; {allowed}")
             typed = parse(value, f"override {key}")
             tree.problems += [((), f"override {key}: {text}") for _, text in typed.problems]
+            if typed.problems:
+                continue
             value = typed.data
         tree.override(key, native(value))
     tree.data.setdefault("name", name)

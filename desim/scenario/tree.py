@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from desim.errors import InputError
+from desim.errors import InputError, refusal
 from desim.fields.draws import FORMS
 from desim.fields.methods import Decay, Init
 from desim.scenario.method_section import Participation, Policy
@@ -48,8 +48,14 @@ class Tree:
         return f"{self.mark(place)}: {path}: {text}" if path else f"{self.mark(place)}: {text}"
 
     def override(self, key: str, value: Any) -> None:
-        """Set the dotted `key`, making mappings on the way; a new alternative replaces the old."""
+        """Set the dotted `key`, making mappings on the way; a new alternative replaces the old.
+
+        None leaves the key out; InputError where it is not written.
+        """
         *way, last = place = tuple(key.split("."))
+        if value is None:
+            self._leave_out(key, place)
+            return
         node = self.data
         for depth, step in enumerate(way):
             below = node.get(step)
@@ -62,6 +68,21 @@ class Tree:
             for other in EXCLUSIVE & set(node):
                 del node[other]
         node[last] = value
+        self._remark(key, place)
+
+    def _leave_out(self, key: str, place: Place) -> None:
+        node = self.data
+        for step in place[:-1]:
+            node = node.get(step) if isinstance(node, dict) else None
+        written = node if isinstance(node, dict) else {}
+        if place[-1] not in written:
+            allowed = ", ".join(written) or "none, as nothing is written there"
+            text = refusal(place[-1], allowed, written)
+            raise InputError(f"override {key}: null leaves out what is written; {text}")
+        del written[place[-1]]
+        self._remark(key, place)
+
+    def _remark(self, key: str, place: Place) -> None:
         self.marks = {old: mark for old, mark in self.marks.items() if old[: len(place)] != place}
         self.marks[place] = f"override {key}"
 

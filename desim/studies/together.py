@@ -34,10 +34,8 @@ def _unlike(rows: Sequence[Series[Run]]) -> Iterator[str]:
         for run in row.runs:
             sha = run.manifest.get("problem_sha256")
             problems.setdefault(run.manifest.get("seed"), set()).add(sha)
-    sections = [
-        place for place in differing([row.runs[0] for row in rows]) if place[0] == "problem"
-    ]
-    if sections or any(len(found) > 1 for found in problems.values()):
+    keys = {place[0] for place in differing([row.runs[0] for row in rows])}
+    if "problem" in keys or any(len(found) > 1 for found in problems.values()):
         yield "warning: not the same data or loss in all runs; their metrics do not compare"
         return
     seeds = {frozenset(run.manifest.get("seed") for run in row.runs) for row in rows}

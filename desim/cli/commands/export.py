@@ -7,6 +7,7 @@ import typer
 
 from desim.cli.options import RunFolder, chosen, first_and_last
 from desim.cli.outcome import complain
+from desim.cli.progress import counting_bar
 from desim.errors import InputError
 
 KINDS = ("perfetto", "csv")
@@ -36,7 +37,11 @@ def export(
     window = None if rounds is None else first_and_last(rounds)
     if to == "csv" and (window or agents):
         raise InputError("--rounds, --agents: found with --to csv; allowed with --to perfetto")
-    path = desim.export(desim.open(run), to, out, rounds=window, agents=agents, tell=complain)
+    found = desim.open(run)
+    with counting_bar(f"{found.name}: reading", f"{found.name}: rows") as show:
+        path = desim.export(
+            found, to, out, rounds=window, agents=agents, tell=complain, progress=show
+        )
     typer.echo(path)
     if to == "perfetto":
         complain(OPEN)
