@@ -15,7 +15,6 @@ from desim.distributions import (
     Distribution,
 )  # fmt: skip
 from desim.kernels.neighbourhood import (
-    first_factors,
     overlay,
     send_all,
     tell_messages,
@@ -66,8 +65,9 @@ def sent(law: str, drawn_in: int) -> tuple[Any, ...]:
     """Arrivals, bytes and rows when everybody sends in ROUND."""
     rows, arrival, size = empty_rows(64), np.empty(LINKS), np.empty(AGENTS)
     factor, flat = np.empty(LINKS), links(law)
-    first_factors(flat, drawn_in, factor)
-    total = send_all(flat, GRAPH.outgoing, factor, SOON, BITS, SILENT, size, arrival)
+    place = drawn_in, SOON, BITS, SILENT, np.empty(3, np.uint64)
+    total, last = send_all(flat, GRAPH.outgoing, *place, factor, size, arrival)
+    assert last == arrival.max()
     tell_messages(tuple(rows), flat, factor, SOON, ROUNDS, size, IDS)
     return arrival, total, written(rows)
 
@@ -117,11 +117,11 @@ def logged(late: bool, kept: int, frontiers: list[float]) -> tuple[Any, ...]:
     """Tables and counts of a log that is told messages late or at once, and work at once."""
     log, flat = EventLog(kept=kept), links("lognormal")
     factor, arrival, size = np.empty(LINKS), np.empty(LINKS), np.empty(AGENTS)
-    first_factors(flat, ROUND, factor)
-    total = send_all(flat, GRAPH.outgoing, factor, SOON, BITS, SILENT, size, arrival)
+    place = ROUND, SOON, BITS, SILENT, np.empty(99, np.uint64), factor, size
+    total, last = send_all(flat, GRAPH.outgoing, *place, arrival)
     batch = Batch(
         tell_messages, (flat, factor, SOON, ROUNDS, size, IDS), 2 * LINKS, SOON.min(),
-        arrival.max(), ((int(Kind.SEND), LINKS, total), (int(Kind.DELIVER), LINKS, total)),
+        last, ((int(Kind.SEND), LINKS, total), (int(Kind.DELIVER), LINKS, total)),
     )  # fmt: skip
     if late:
         log.later(batch)

@@ -21,7 +21,7 @@ from desim.privacy.ledger import View, plain
 Int = NDArray[np.int64]
 OWN = frozenset(
     "who round turn clock live degree _world _carrier _release _unsent _speed _releases".split()
-    + "_ahead _exposed _covered leaving gone ended _past _reported _lasted".split()
+    + "_ahead _exposed _covered leaving gone ended _past _reported _lasted _ends".split()
 )
 
 
@@ -46,6 +46,7 @@ class Cohort(Releasing):
     _carrier: Carrier
     _speed: Array | None
     _lasted: tuple[Array, Array] | None  # seconds and work (n,) of the latest computation
+    _ends: tuple[Any, tuple[float, float]]  # a clock (n,), its earliest and its latest, s
     _whole: bool
     _all_live: bool
 
@@ -60,6 +61,7 @@ class Cohort(Releasing):
         own["_release"] = np.full(len(who), -1, np.int64)
         own["_unsent"], own["_ahead"], own["_exposed"], own["_covered"] = [], [], False, False
         own["_speed"] = own["_lasted"] = None
+        own["_ends"] = None, (0.0, 0.0)
         own["_releases"] = 0
         own["_past"] = own["_reported"] = 0  # rounds before the first, and those shown
         own["_whole"] = len(who) == world.settings.problem.agents
@@ -101,7 +103,7 @@ class Cohort(Releasing):
             k += 1
             round_ = np.empty(len(self.who), np.int64)
             round_[:] = k
-            self.round, self._releases = round_, 0
+            self.__dict__.update(round=round_, _releases=0)
             yield k
 
     def speed(self) -> Array:
@@ -123,7 +125,7 @@ class Cohort(Releasing):
 
         work (n,): per-example gradient evaluations, what the log shows.
         """
-        self._exposed, self._covered = self._exposed or not self._covered, False
+        self.__dict__.update(_exposed=self._exposed or not self._covered, _covered=False)
         if self._unsent:  # an answer that goes with the outcome: its row waits for that message
             self._world.ledger.wait(self.who, self.clock)
         if seconds is None and self._lasted is not None and (self._lasted[1] == work).all():
@@ -150,6 +152,23 @@ class Cohort(Releasing):
         if not request.paced or begin == self.clock[0]:
             return float(request.seconds[0])
         return float(self._lasting(request.value, np.array([begin]))[0])
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The earliest and the latest of the clocks, s."""
+        clock, ends = self._ends
+        if clock is not self.clock:
+            ends = float(np.minimum.reduce(self.clock)), float(np.maximum.reduce(self.clock))
+        return ends
+
+    def move(self, clock: Array, ends: tuple[float, float]) -> None:
+        """Set the clocks (n,), of which `ends` are the earliest and the latest, s, for good."""
+        self.__dict__.update(clock=clock, _ends=(clock, ends))
+
+    @property
+    def parting(self) -> bool:
+        """Whether agents may leave the run before its end."""
+        return self._world.filter is not None
 
     def begin_anew(self, past: int) -> None:
         """Forget what was under way: the next round is `past` + 1."""
@@ -184,13 +203,14 @@ class Cohort(Releasing):
         if self._exposed:
             payload = self.release(payload, plain(len(self.who), View.NEIGHBOURS), ~silent)
         leaving = self.leaving
-        farewell = np.count_nonzero(leaving) > 0
+        farewell = self.parting and np.count_nonzero(leaving) > 0
         if farewell:
             silent, self._release = silent | leaving, np.where(leaving, -1, self._release)
-        for ids in self._ahead:
-            self._world.ledger.sent(ids, self.clock, self.live)
-            self._log_releases(ids, self.live & (ids >= 0))
-        self._ahead = []
+        if self._ahead:
+            for ids in self._ahead:
+                self._world.ledger.sent(ids, self.clock, self.live)
+                self._log_releases(ids, self.live & (ids >= 0))
+            self._ahead = []
         if self._world.transcript is not None:
             spoken = np.where((silent | self.gone)[:, None], 0.0, payload)
             payload = self._world.transcript.send(self.who, self.round, spoken)
@@ -233,8 +253,9 @@ class Cohort(Releasing):
         """
         graph = graph or self._world.settings.graph
         assert graph is not None
-        pairs = [slice(graph.incoming[i], graph.incoming[i + 1]) for i in self.who]
-        links = np.concatenate([np.arange(s.start, s.stop) for s in pairs])
+        first, number = graph.incoming[self.who], np.diff(graph.incoming)[self.who]
+        before = np.cumsum(number) - number
+        links = np.repeat(first - before, number) + np.arange(number.sum())
         return np.ascontiguousarray(matrix[graph.target[links], graph.source[links]])
 
     def report(self, models: Array) -> None:

@@ -15,7 +15,6 @@ from desim.engine.requests import Array, Compute, Gather, Heard
 from desim.engine.waits import Waits
 from desim.engine.world import World
 from desim.kernels.neighbourhood import (
-    first_factors,
     send_all,
     tell_messages,
     wait_all,
@@ -23,6 +22,7 @@ from desim.kernels.neighbourhood import (
 )
 from desim.kernels.network import Links, broadcast, close_all, close_within
 from desim.kernels.record import DISTANT, UPLINK, Kind
+from desim.kernels.together import TOGETHER
 from desim.log.batches import Batch
 from desim.network.topology import Graph
 
@@ -48,6 +48,7 @@ class Wires:
         self.ever_silent = False
         self.overdue = False  # a message is under way when the run's time is over
         self.count = 0
+        self.keys = np.empty(TOGETHER, np.uint64)
         self.gone = np.zeros(len(graph.degree), bool)  # agents that have sent their last message
         self.farewell = np.full(len(graph.source), np.inf)  # when that arrives (links,) s
 
@@ -64,7 +65,8 @@ class Wires:
         if self.changing is not None:
             self._lay(*self.changing.at(us.turn))
         us.served(self._transmit(us, bits, silent))
-        self._part(us)
+        if us.parting:
+            self._part(us)
         self.count += 1
         self.sent = payload.copy()
         self.silent = silent
@@ -78,17 +80,16 @@ class Wires:
     def _transmit(self, us: Cohort, bits: Int, silent: NDArray[np.bool_]) -> Int:
         """Fill `arrival`, write or keep the rows of all messages; return their recipients (n,)."""
         log, end, graph = self.world.log, self.world.settings.horizon, self.graph
-        latest = np.maximum.reduce(us.clock)
+        earliest, latest = us.ends
         if self.links.plain and latest <= end and latest < np.inf:
-            factor, size = np.empty(len(self.arrival)), np.empty(len(bits))
-            first_factors(self.flat, int(us.round[0]), factor)
-            place = factor, us.clock, bits, silent, size
-            total = send_all(self.flat, graph.outgoing, *place, self.arrival)
-            latest, number = np.maximum.reduce(self.arrival, initial=latest), len(factor)
-            if latest < np.inf:
+            number = len(self.arrival)
+            factor, size = np.empty(number), np.empty(len(bits))
+            place = int(us.round[0]), us.clock, bits, silent, self.keys, factor, size
+            total, last = send_all(self.flat, graph.outgoing, *place, self.arrival)
+            if last < np.inf:
                 counts = (int(Kind.SEND), number, total), (int(Kind.DELIVER), number, total)
                 told = self.flat, factor, us.clock, us.round, size, us._release
-                ends = np.minimum.reduce(us.clock), latest
+                ends = earliest, max(latest, last)
                 log.later(Batch(tell_messages, told, 2 * number, *ends, counts))
                 return self.recipients
         log.reserve(self.links.rows * len(self.arrival))
@@ -176,7 +177,7 @@ def play(program: Any, world: World) -> float:
             request = generator.send(answer)
         except StopIteration:
             break
-        if np.count_nonzero(us.gone) == len(us.who):
+        if us.parting and us.gone.all():
             break
         before = us.clock
         serve = _work if isinstance(request, Compute) else _wait
@@ -206,7 +207,7 @@ def _work(request: Compute, us: Cohort, wires: Wires, world: World) -> tuple[Any
     """The job's result, and the earliest and the latest clock s after it."""
     after = np.empty(len(us.who))
     ends = work_all(us.clock, request.seconds, after)
-    us.clock = after
+    us.move(after, ends)
     world.log.each(
         Kind.COMPUTE, UPLINK, us.who, us.round, world.settings.horizon, after, request.seconds,
         request.value, wires.nothing, ends,
@@ -220,12 +221,13 @@ def _wait(request: Gather, us: Cohort, wires: Wires, world: World) -> tuple[Hear
     if request.within == np.inf and wires.open:
         after, waited = np.empty(n), np.empty(n)
         ends = wait_all(wires.graph.incoming, wires.arrival, before, after, waited)
-        us.clock, heard, fresh = after, wires.all_heard(), wires.degree
+        us.move(after, ends)
+        heard, fresh = wires.all_heard(), wires.degree
     else:
         us.clock = before.copy()
         heard = wires.gather(us, request)
         fresh = np.add.reduceat(heard.fresh.astype(float), wires.graph.incoming[:-1])
-        ends = np.minimum.reduce(us.clock), np.maximum.reduce(us.clock)
+        ends = us.ends
         waited = us.clock - before
     world.log.each(
         Kind.AGGREGATE, DISTANT, us.who, us.round, world.settings.horizon, us.clock, waited, fresh,

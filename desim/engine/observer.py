@@ -85,7 +85,7 @@ class ClockObserver:
                 if self.failed is None or time[first] < self.failed.time:
                     self.failed = diverged(int(who[first]), round_, float(time[first]), self.cures)
         if self._idle:
-            self._done[who] = round_
+            self._done[slice(None) if len(who) == len(self._done) else who] = round_
         elif len(who) == len(self._base):
             self._whole(time, round_, x)
         else:

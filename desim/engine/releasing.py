@@ -33,6 +33,7 @@ class Releasing:
     _exposed: bool  # whether something was computed that no release has noised since
     _covered: bool  # whether noise drawn ahead covers the next computation
     _releases: int  # in this round
+    ends: tuple[float, float]  # the earliest and the latest clock s
 
     @property
     def noise_seed(self) -> int:
@@ -48,7 +49,7 @@ class Releasing:
         """
         world, mask = self._world, admitted(self, self._world, terms, where)
         noisy, ids = world.ledger.release(
-            self.clock, self.who, self.round, self._releases, value, terms, mask, draw
+            self.clock, self.who, self.round, self._releases, value, terms, mask, draw, self.ends
         )
         self._note(ids, mask)
         self._exposed = False
@@ -110,20 +111,23 @@ class Releasing:
 
     def _note(self, ids: Int, now: NDArray[np.bool_]) -> None:
         """The next message carries releases ids (n,), -1 for none; log those made `now` (n,)."""
-        self._releases += 1
-        self._unsent = [*self._unsent, ids]
-        self._release = ids if now.all() else np.where(ids >= 0, ids, self._release)
+        whole = np.count_nonzero(now) == len(now)
+        release = ids if whole else np.where(ids >= 0, ids, self._release)
+        own = {"_releases": self._releases + 1, "_unsent": [*self._unsent, ids]}
+        self.__dict__.update(own, _release=release)
         self._log_releases(ids, now)
 
     def _log_releases(self, ids: Int, now: NDArray[np.bool_]) -> None:
         """Log releases ids (n,) where they are made `now` (n,)."""
         number, world = np.count_nonzero(now), self._world
         if number > 0:
-            time = self.clock if number == len(now) else np.where(now, self.clock, np.inf)
+            time, ends = self.clock, self.ends
+            if number < len(now):
+                time, ends = np.where(now, time, np.inf), None
             none = world.zeros(len(now))
             world.log.each(
                 Kind.RELEASE, UPLINK, self.who, self.round, world.settings.horizon, time, none,
-                none, ids,
+                none, ids, ends,
             )  # fmt: skip
 
     def served(self, recipients: Int) -> None:

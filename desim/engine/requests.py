@@ -11,8 +11,7 @@ Array = NDArray[np.float64]
 Job = Callable[..., Array]
 
 
-@dataclass(frozen=True)
-class Compute:
+class Compute(NamedTuple):
     """Run job(us, *inputs), a pure function of rows; it takes `seconds` (n,) of each agent's time.
 
     value (n,): what the log shows for it (samples, or nan). paced: the agent's speed makes the
@@ -26,8 +25,7 @@ class Compute:
     paced: bool = False
 
 
-@dataclass(frozen=True)
-class Gather:
+class Gather(NamedTuple):
     """Wait for the message of this iteration from every neighbour, `within` seconds at most.
 
     newest: wait for nothing and hear the newest messages, whatever their iteration.

@@ -13,16 +13,18 @@ from desim.kernels.batches import plain
 @lean_kernel
 def _ascend(dual, penalty, degree, w, total, out):
     for i in range(out.shape[0]):
+        d = degree[i]
         for j in range(out.shape[1]):
-            out[i, j] = dual[i, j] + penalty * (degree[i] * w[i, j] - total[i, j])
+            out[i, j] = dual[i, j] + penalty * (d * w[i, j] - total[i, j])
 
 
 @lean_kernel
 def _linearised(w, total, dual, g, rho, degree, eta, out):
     for i in range(out.shape[0]):
-        weight = 2.0 * rho * degree[i] + 1.0 / eta
+        d = degree[i]  # read once: in the inner loop it would keep that from vectorising
+        weight = 2.0 * rho * d + 1.0 / eta
         for j in range(out.shape[1]):
-            pull = rho * (degree[i] * w[i, j] + total[i, j])
+            pull = rho * (d * w[i, j] + total[i, j])
             out[i, j] = (w[i, j] / eta + pull - dual[i, j] - g[i, j]) / weight
 
 

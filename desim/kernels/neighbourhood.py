@@ -7,62 +7,50 @@ in a loop that vectorises, and rows that can be written at any time.
 
 import numpy as np
 
-from desim.distributions import CONSTANT, EXPONENTIAL, LOGNORMAL, NORMAL, UNIFORM, sample
-from desim.jit import inline, kernel, lean_kernel
+from desim.jit import lean_inline, lean_kernel
 from desim.kernels.network import LINK, Links
 from desim.kernels.record import UPLINK, Kind, Rows, write
+from desim.kernels.together import samples_into
 from desim.keys import address, counter
 
 SEND, DELIVER = int(Kind.SEND), int(Kind.DELIVER)
 
 
-@inline
-def _drawn(kind, a, b, seed, ends, round_, out):
-    c0 = counter(round_, 0)
-    for e in range(out.shape[0]):
-        out[e] = sample(kind, a, b, seed, address(LINK, ends[0, e], ends[1, e]), c0, 0)
-
-
-@kernel
-def first_factors(links, round_, out):
+@lean_inline
+def first_factors(links, round_, keys, out):
     """Fill out (links,) with the jitter of the first attempt on every link in `round_`.
 
-    One loop for each law whose draws vectorise: a kind known beforehand leaves no branch in it.
+    keys (any number,) uint64 is scratch.
     """
-    links_ = Links(*links)
-    kind, a, b = links_.jitter
-    if kind == CONSTANT:
-        out[:] = a
-    elif kind == UNIFORM:
-        _drawn(UNIFORM, a, b, links_.seed, links_.ends, round_, out)
-    elif kind == NORMAL:
-        _drawn(NORMAL, a, b, links_.seed, links_.ends, round_, out)
-    elif kind == LOGNORMAL:
-        _drawn(LOGNORMAL, a, b, links_.seed, links_.ends, round_, out)
-    elif kind == EXPONENTIAL:
-        _drawn(EXPONENTIAL, a, b, links_.seed, links_.ends, round_, out)
-    else:
-        _drawn(kind, a, b, links_.seed, links_.ends, round_, out)
+    c0 = counter(round_, 0)
+    for low in range(0, out.shape[0], keys.shape[0]):
+        part = out[low : low + keys.shape[0]]
+        for r in range(part.shape[0]):
+            keys[r] = address(LINK, links.ends[0, low + r], links.ends[1, low + r])
+        samples_into(links.jitter, links.seed, keys, c0, part)
 
 
 @lean_kernel
-def send_all(links, out, factor, clock, bits, silent, size, arrival):
+def send_all(links, out, round_, clock, bits, silent, keys, factor, size, arrival):
     """Fill arrival (links,) s of what every agent i sends on all its links at clock[i] s.
 
-    factor (links,): jitter of each link; bits (n,): of the messages, one where silent (n,); size
-    (n,) is filled with them. Agent i has out[i + 1] - out[i] links. Return the bytes of all.
+    bits (n,): of the messages, one where silent (n,); size (n,) is filled with them, and factor
+    (links,) with the jitter of `round_`. keys as `first_factors`. Agent i has out[i + 1] - out[i]
+    links. Return the bytes of all, and when the last arrives, s.
     """
     links_ = Links(*links)
+    first_factors(links_, round_, keys, factor)
     source, wires = links_.ends[0], links_.wires
-    total = 0
+    total, latest = 0, -np.inf
     for i in range(bits.shape[0]):
         bit = 1 if silent[i] else bits[i]
         size[i] = bit
         total += (out[i + 1] - out[i]) * ((bit + 7) // 8)
     for e in range(arrival.shape[0]):
         i = source[e]
-        arrival[e] = clock[i] + (wires[0, e] * factor[e] + size[i] / wires[1, e])
-    return total
+        t = clock[i] + (wires[0, e] * factor[e] + size[i] / wires[1, e])
+        arrival[e], latest = t, max(latest, t)
+    return total, latest
 
 
 @lean_kernel

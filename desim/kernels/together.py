@@ -2,27 +2,64 @@
 
 import numpy as np
 
-from desim.distributions import CONSTANT, LOGNORMAL, UNIFORM, sample
-from desim.elementary import exp_
+from desim.distributions import CONSTANT, EXPONENTIAL, LOGNORMAL, NORMAL, UNIFORM, sample
+from desim.elementary import exp_, log_, sincos_turn
 from desim.jit import lean_inline
 from desim.kernels.network import ATTEMPTS, LINK
 from desim.kernels.speed import OVER_TIME, SPEED
-from desim.keys import address, counter, normal, uniform
+from desim.keys import address, counter, exponential, open_unit, threefry, uniform
 
 TOGETHER = 256  # agents whose draws are made at once
 DOWN, UP, PACE = range(3)  # rows of what `draw_calls` fills
 
 
 @lean_inline
+def normals_apart(seed, keys, c0, out):
+    """Fill out (n,) with draw 0 of `keys.normal` at each address (seed, keys[r], c0).
+
+    keys (n,) are used up. One loop for all that a draw takes has more numbers than registers.
+    """
+    for r in range(out.shape[0]):
+        a, b = threefry(seed, keys[r], c0, 0)
+        out[r], keys[r] = open_unit(a), b
+    for r in range(out.shape[0]):
+        _, cosine = sincos_turn(open_unit(keys[r]))
+        out[r] = np.sqrt(-2.0 * log_(out[r])) * cosine
+
+
+@lean_inline
+def normal_pairs(seed, places, pairs):
+    """Fill pairs (2, n) with `keys.normal_pair` at places (3, n): key, counter and block."""
+    for r in range(pairs.shape[1]):
+        a, b = threefry(seed, places[0, r], places[1, r], places[2, r])
+        pairs[0, r], pairs[1, r] = open_unit(a), open_unit(b)
+    for r in range(pairs.shape[1]):
+        radius = np.sqrt(-2.0 * log_(pairs[0, r]))
+        sine, cosine = sincos_turn(pairs[1, r])
+        pairs[0, r], pairs[1, r] = radius * cosine, radius * sine
+
+
+@lean_inline
 def samples_into(law, seed, keys, c0, out):
-    """Fill out (n,) with draw 0 of law (kind, a, b) at each address (seed, keys[r], c0)."""
+    """Fill out (n,) with draw 0 of law (kind, a, b) at each address (seed, keys[r], c0).
+
+    keys (n,) may be used up. A loop whose law is known has no branch in it, and vectorises.
+    """
     kind, a, b = law
     if kind == CONSTANT:
         for r in range(out.shape[0]):
             out[r] = a
     elif kind == LOGNORMAL:
+        normals_apart(seed, keys, c0, out)
         for r in range(out.shape[0]):
-            out[r] = a * exp_(b * normal(seed, keys[r], c0, 0))
+            out[r] = a * exp_(b * out[r])
+    elif kind == NORMAL:
+        normals_apart(seed, keys, c0, out)
+        for r in range(out.shape[0]):
+            out[r] = max(0.0, a + b * out[r])
+    elif kind == EXPONENTIAL:
+        for r in range(out.shape[0]):
+            out[r] = a * exponential(seed, keys[r], c0, 0)
     elif kind == UNIFORM:
         for r in range(out.shape[0]):
             out[r] = a + (b - a) * uniform(seed, keys[r], c0, 0)

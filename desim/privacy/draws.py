@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.jit import kernel
+from desim.jit import kernel, lean_inline
 from desim.kernels import discrete_gaussian
+from desim.kernels.together import TOGETHER, normal_pairs
 from desim.keys import Stream, address, counter, exponential, laplace, normal, words
 
 Array = NDArray[np.float64]
@@ -17,19 +18,55 @@ Int = NDArray[np.int64]
 NOISE = int(Stream.NOISE)
 
 
+@lean_inline
+def _place(who: Any, round_: Any, step: int, first: int, last: int, places: Any) -> int:
+    """Fill places with blocks first .. last - 1 of every row; return how many there are."""
+    p = 0
+    for r in range(who.shape[0]):
+        k1, c0 = address(NOISE, who[r], -1), counter(round_[r], step)
+        for block in range(first, last):
+            places[0, p], places[1, p], places[2, p] = k1, c0, block
+            p += 1
+    return p
+
+
 @kernel
-def _add(lawful: int, seed: Any, who: Any, round_: Any, step: int, scale: Any, where: Any,
-         value: Any, out: Any) -> None:  # fmt: skip
+def _add_normal(seed: Any, who: Any, round_: Any, step: int, scale: Any, where: Any, value: Any,
+                out: Any) -> None:  # fmt: skip
+    """Draws of many agents, TOGETHER pairs at once: as many rows as have them, or part of one."""
+    dim, n = value.shape[1], who.shape[0]
+    width = (dim + 1) // 2
+    rows = max(1, TOGETHER // max(1, width))
+    places, pairs = np.empty((3, TOGETHER), np.uint64), np.empty((2, TOGETHER))
+    for low in range(0, n, rows):
+        high = min(low + rows, n)
+        for first in range(0, width, TOGETHER):
+            last = min(first + TOGETHER, width)
+            drawn = _place(who[low:high], round_[low:high], step, first, last, places)
+            normal_pairs(seed, places, pairs[:, :drawn])
+            p = 0
+            for r in range(low, high):
+                if not where[r]:
+                    out[r] = value[r]
+                    p += last - first
+                    continue
+                for j in range(first, last):
+                    out[r, 2 * j] = value[r, 2 * j] + scale[r] * pairs[0, p]
+                    if 2 * j + 1 < dim:
+                        out[r, 2 * j + 1] = value[r, 2 * j + 1] + scale[r] * pairs[1, p]
+                    p += 1
+
+
+@kernel
+def _add_laplace(seed: Any, who: Any, round_: Any, step: int, scale: Any, where: Any, value: Any,
+                 out: Any) -> None:  # fmt: skip
     for r in range(who.shape[0]):
         k1 = address(NOISE, who[r], -1)
         c0 = counter(round_[r], step)
         for j in range(value.shape[1]):
             out[r, j] = value[r, j]
             if where[r]:
-                if lawful == 0:
-                    out[r, j] += scale[r] * normal(seed, k1, c0, j)
-                else:
-                    out[r, j] += scale[r] * laplace(seed, k1, c0, j)
+                out[r, j] += scale[r] * laplace(seed, k1, c0, j)
 
 
 def add_normal(
@@ -37,7 +74,7 @@ def add_normal(
 ) -> Array:
     """Value (n, dim) plus scale (n,) times N(0, I) in the rows `where` (n,)."""
     out = np.empty_like(value)
-    _add(0, seed, who, round_, step, scale, where, value, out)
+    _add_normal(seed, who, round_, step, scale, where, value, out)
     return out
 
 
@@ -46,7 +83,7 @@ def add_laplace(
 ) -> Array:
     """Value (n, dim) plus independent Laplace noise of scale b (n,) in the rows `where` (n,)."""
     out = np.empty_like(value)
-    _add(1, seed, who, round_, step, scale, where, value, out)
+    _add_laplace(seed, who, round_, step, scale, where, value, out)
     return out
 
 

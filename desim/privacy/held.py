@@ -50,18 +50,22 @@ class Shelf:
         self._held: list[Held] = []
 
     def put(
-        self, time: Array, who: Int, round_: Int, exchange: int, agents: int, costs: Any, where: Any
-    ) -> Int | None:
+        self, time: Array, who: Int, round_: Int, exchange: int, agents: int, costs: Any,
+        where: Any, ends: tuple[float, float] | None = None,
+    ) -> Int | None:  # fmt: skip
         """Keep releases of all agents; return their ids (n,), None if some may not happen.
 
-        The arrays must not change any more.
+        The arrays must not change any more. ends: the earliest and the latest time, if known.
         """
         if len(who) == 1 or np.count_nonzero(where) < len(who):
             return None
-        earliest, latest = np.minimum.reduce(time), np.maximum.reduce(time)
+        earliest, latest = ends or (np.minimum.reduce(time), np.maximum.reduce(time))
         if latest == np.inf:
             return None
-        ids: Int = (round_ * agents + who) | exchange << 48
+        ids: Int = round_ * agents
+        ids += who
+        if exchange:
+            ids |= exchange << 48
         place = time, who, round_, exchange, agents, costs
         self._held.append(Held(place, ids, float(earliest), float(latest)))
         return ids

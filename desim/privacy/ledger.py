@@ -62,19 +62,20 @@ class Ledger:
         terms: Terms,
         where: Any,
         draw: int | None = None,
+        ends: tuple[float, float] | None = None,
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Charge the releases of agents who[r] if where[r]; return (value + noise, release ids).
 
         value (n, dim); terms hold arrays (n,); exchange: releases of this round before this one,
         so that no draw serves twice. draw: use the noise of this number instead; the same value
         again is the same release, another one is charged as `reused`. Without noise the value comes
-        back as it is.
+        back as it is. ends: the earliest and the latest time, where they are known.
         """
         place, first = (time, who, round_, exchange), int(self.charges.n[0])
         if terms.mechanism is Mechanism.NONE:
             return value, self._charge(*place, terms, where)
         if draw is None:
-            ids = self._shelf.put(*place, self.agents, terms.compiled, where)
+            ids = self._shelf.put(*place, self.agents, terms.compiled, where, ends)
             if ids is None:
                 ids = self._charge(*place, terms, where)
             return self._noisy(who, round_, exchange << 24, value, terms, where), ids
