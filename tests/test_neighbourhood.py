@@ -21,7 +21,7 @@ from desim.kernels.neighbourhood import (
     wait_all,
     work_all,
 )
-from desim.kernels.network import broadcast, close_all, log_each
+from desim.kernels.network import Links, broadcast, close_all, log_each
 from desim.kernels.record import EVERYTHING, UPLINK, Kind, empty_rows
 from desim.log.batches import Batch, told
 from desim.log.rows import LEVELS, EventLog
@@ -44,12 +44,12 @@ LAWS = {
 }
 
 
-def links(law: str) -> tuple[Any, ...]:
+def links(law: str) -> Links:
     latency, rate = Distribution(UNIFORM, 0.01, 0.2), Distribution(CONSTANT, 1e4)
     model = LinkModel(latency, rate, LAWS[law], (0.0, 0.0), 1.0, 0)
     made = make_links(model, GRAPH.source, GRAPH.target, 7)
     assert made.plain
-    return tuple(made)
+    return made
 
 
 def written(rows: Any) -> list[tuple[float, ...]]:
@@ -64,19 +64,19 @@ SOON = np.array([0.1, 0.5, 0.9, 0.3, 0.0, 0.1])
 def sent(law: str, drawn_in: int) -> tuple[Any, ...]:
     """Arrivals, bytes and rows when everybody sends in ROUND."""
     rows, arrival, size = empty_rows(64), np.empty(LINKS), np.empty(AGENTS)
-    factor, flat = np.empty(LINKS), links(law)
+    factor, first = np.empty(LINKS), links(law).first
     place = drawn_in, SOON, BITS, SILENT, np.empty(3, np.uint64)
-    total, last = send_all(flat, GRAPH.outgoing, *place, factor, size, arrival)
+    total, last = send_all(first, GRAPH.outgoing, *place, factor, size, arrival)
     assert last == arrival.max()
-    tell_messages(tuple(rows), flat, factor, SOON, ROUNDS, size, IDS)
+    tell_messages(tuple(rows), first, factor, SOON, ROUNDS, size, IDS)
     return arrival, total, written(rows)
 
 
 def sent_one_by_one(law: str) -> tuple[Any, ...]:
     rows, arrival, delivered = empty_rows(64), np.empty(LINKS), np.empty(AGENTS, np.int64)
     broadcast(
-        links(law), GRAPH.outgoing, GRAPH.out_links, WHO, SOON, ROUNDS, BITS, SILENT, IDS, END,
-        arrival, delivered, tuple(rows),
+        tuple(links(law)), GRAPH.outgoing, GRAPH.out_links, WHO, SOON, ROUNDS, BITS, SILENT, IDS,
+        END, arrival, delivered, tuple(rows),
     )  # fmt: skip
     assert (delivered == np.diff(GRAPH.outgoing)).all()
     n = int(rows.n[0])
@@ -115,12 +115,12 @@ def test_a_barrier_closes_with_its_latest_message():
 
 def logged(late: bool, kept: int, frontiers: list[float]) -> tuple[Any, ...]:
     """Tables and counts of a log that is told messages late or at once, and work at once."""
-    log, flat = EventLog(kept=kept), links("lognormal")
+    log, first = EventLog(kept=kept), links("lognormal").first
     factor, arrival, size = np.empty(LINKS), np.empty(LINKS), np.empty(AGENTS)
     place = ROUND, SOON, BITS, SILENT, np.empty(99, np.uint64), factor, size
-    total, last = send_all(flat, GRAPH.outgoing, *place, arrival)
+    total, last = send_all(first, GRAPH.outgoing, *place, arrival)
     batch = Batch(
-        tell_messages, (flat, factor, SOON, ROUNDS, size, IDS), 2 * LINKS, SOON.min(),
+        tell_messages, (first, factor, SOON, ROUNDS, size, IDS), 2 * LINKS, SOON.min(),
         last, ((int(Kind.SEND), LINKS, total), (int(Kind.DELIVER), LINKS, total)),
     )  # fmt: skip
     if late:

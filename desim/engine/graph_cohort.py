@@ -54,7 +54,7 @@ class Wires:
 
     def _lay(self, graph: Graph, links: Links) -> None:
         """Send and hear along the links of `graph` from now on."""
-        self.graph, self.links, self.flat = graph, links, tuple(links)
+        self.graph, self.links, self.flat, self.first = graph, links, tuple(links), links.first
         self.everything = np.ones(len(graph.source), bool)
         self.degree = graph.degree.astype(float)
         self.arrival = np.empty(len(graph.source))
@@ -85,10 +85,10 @@ class Wires:
             number = len(self.arrival)
             factor, size = np.empty(number), np.empty(len(bits))
             place = int(us.round[0]), us.clock, bits, silent, self.keys, factor, size
-            total, last = send_all(self.flat, graph.outgoing, *place, self.arrival)
+            total, last = send_all(self.first, graph.outgoing, *place, self.arrival)
             if last < np.inf:
                 counts = (int(Kind.SEND), number, total), (int(Kind.DELIVER), number, total)
-                told = self.flat, factor, us.clock, us.round, size, us._release
+                told = self.first, factor, us.clock, us.round, size, us._release
                 ends = earliest, max(latest, last)
                 log.later(Batch(tell_messages, told, 2 * number, *ends, counts))
                 return self.recipients

@@ -8,7 +8,7 @@ in a loop that vectorises, and rows that can be written at any time.
 import numpy as np
 
 from desim.jit import lean_inline, lean_kernel
-from desim.kernels.network import LINK, Links
+from desim.kernels.network import LINK
 from desim.kernels.record import UPLINK, Kind, Rows, write
 from desim.kernels.together import samples_into
 from desim.keys import address, counter
@@ -17,30 +17,31 @@ SEND, DELIVER = int(Kind.SEND), int(Kind.DELIVER)
 
 
 @lean_inline
-def first_factors(links, round_, keys, out):
+def first_factors(first, round_, keys, out):
     """Fill out (links,) with the jitter of the first attempt on every link in `round_`.
 
     keys (any number,) uint64 is scratch.
     """
+    seed, jitter, ends, _ = first
     c0 = counter(round_, 0)
     for low in range(0, out.shape[0], keys.shape[0]):
         part = out[low : low + keys.shape[0]]
         for r in range(part.shape[0]):
-            keys[r] = address(LINK, links.ends[0, low + r], links.ends[1, low + r])
-        samples_into(links.jitter, links.seed, keys, c0, part)
+            keys[r] = address(LINK, ends[0, low + r], ends[1, low + r])
+        samples_into(jitter, seed, keys, c0, part)
 
 
 @lean_kernel
-def send_all(links, out, round_, clock, bits, silent, keys, factor, size, arrival):
+def send_all(first, out, round_, clock, bits, silent, keys, factor, size, arrival):
     """Fill arrival (links,) s of what every agent i sends on all its links at clock[i] s.
 
-    bits (n,): of the messages, one where silent (n,); size (n,) is filled with them, and factor
-    (links,) with the jitter of `round_`. keys as `first_factors`. Agent i has out[i + 1] - out[i]
-    links. Return the bytes of all, and when the last arrives, s.
+    first: as `Links.first`. bits (n,): of the messages, one where silent (n,); size (n,) is filled
+    with them, and factor (links,) with the jitter of `round_`. keys as `first_factors`. Agent i has
+    out[i + 1] - out[i] links. Return the bytes of all, and when the last arrives, s.
     """
-    links_ = Links(*links)
-    first_factors(links_, round_, keys, factor)
-    source, wires = links_.ends[0], links_.wires
+    _, _, ends, wires = first
+    first_factors(first, round_, keys, factor)
+    source = ends[0]
     total, latest = 0, -np.inf
     for i in range(bits.shape[0]):
         bit = 1 if silent[i] else bits[i]
@@ -54,10 +55,10 @@ def send_all(links, out, round_, clock, bits, silent, keys, factor, size, arriva
 
 
 @lean_kernel
-def tell_messages(rows, links, factor, clock, round_, size, release):
+def tell_messages(rows, first, factor, clock, round_, size, release):
     """Write the rows of messages of size[i] bits that `send_all` sent; others as there, (n,)."""
-    links_, rows_ = Links(*links), Rows(*rows)
-    source, target, wires = links_.ends[0], links_.ends[1], links_.wires
+    _, _, ends, wires = first
+    rows_, source, target = Rows(*rows), ends[0], ends[1]
     for e in range(factor.shape[0]):
         i = source[e]
         bit = np.int64(size[i])

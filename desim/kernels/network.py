@@ -7,7 +7,7 @@ number of attempts until one arrives is geometric where losses are independent. 
 what comes while they are down, an attempt is lost, too, that would arrive at such a time.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -72,6 +72,11 @@ class Links(NamedTuple):
     def plain(self) -> bool:
         """Whether every first attempt gets through, for one neighbour, at a rate that holds."""
         return not self.lossy and not self.once and self.plays.shape[1] == 0
+
+    @property
+    def first(self) -> tuple[Any, ...]:
+        """What first attempts follow from if links are plain: handing over all takes 2 us."""
+        return self.seed, self.jitter, self.ends, self.wires
 
 
 @lean_inline

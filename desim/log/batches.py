@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.kernels.record import empty_rows
+from desim.kernels.record import EVERYTHING, empty_rows
 
 SMALLER = 4  # times that what a batch keeps is smaller than its rows, about
 
@@ -31,6 +31,8 @@ class Batch(NamedTuple):
 
     def kept(self, kinds: int) -> int:
         """How many of its rows are of the set `kinds`, 1 << kind each."""
+        if kinds == EVERYTHING:
+            return self.number
         return sum(rows for kind, rows, _ in self.counts if kinds >> kind & 1)
 
 

@@ -190,17 +190,20 @@ class EventLog:
             self._place_notes()
         over, begun = [], frontier if begun is None else begun
         batches, self._batches, self._batched = self._batches, [], 0
+        counts, sizes = [0] * len(Kind), [0] * len(Kind)  # an array takes a microsecond for each
         for batch in batches:
             if batch.latest < frontier:
                 over.append(batch)
                 self.last = max(self.last, batch.latest)
                 for kind, rows, size in batch.counts:
-                    self.totals[:, kind] += rows, size
+                    counts[kind] += rows
+                    sizes[kind] += size
             elif batch.earliest < begun:
                 self.reserve(batch.number)
                 batch.tell(self.flat, *batch.inputs)
             else:
                 self.later(batch)
+        self.totals += counts, sizes
         return [batch for batch in over if batch.kept(self.kept)]
 
     def _leave(self, frontier: float, rest: Rows) -> int:
