@@ -6,13 +6,15 @@ from cases import CASES
 from test_engines import differences
 
 import desim
-from desim.kernels.network import try_once
+from desim.kernels.network import neighbour_sum, try_once
 from desim.kernels.speed import speeds_into
 from desim.kernels.together import DOWN, PACE, TOGETHER, UP, draw_calls, memory_for_draws
+from desim.keys import Stream, normals
+from desim.privacy.draws import add_normal
 from desim.scenario.build import build
 
-LAWS = ({"lognormal": 0.3}, {"uniform": [0.5, 2]}, {"exponential": 1}, "none")
-SPEEDS = ({"lognormal": [50, 0.5]}, {"uniform": [10, 90]}, {"gamma": [50, 2]}, 50)
+LAWS = ({"lognormal": 0.3}, {"uniform": [0.5, 2]}, {"exponential": 1}, "none", {"normal": [1, 1]})
+SPEEDS = ({"lognormal": [50, 0.5]}, {"uniform": [10, 90]}, {"gamma": [50, 2]}, 50, 50)
 
 
 def devices(jitter, speed, redraw):
@@ -58,3 +60,34 @@ def test_more_agents_than_are_drawn_at_once(changes):
     assert differences(*runs) == []
     other = desim.run(case, overrides=same | {"seed": 99})
     assert differences(other, runs[1])
+
+
+@pytest.mark.parametrize("shape", [(300, 1), (70, 7), (3, 2 * TOGETHER + 3), (1, 4 * TOGETHER)])
+def test_noise_at_once_is_the_noise_of_each_alone(shape):
+    """More rows than are drawn at once, and rows with more numbers than are."""
+    n, dim = shape
+    value, who = np.linspace(-1.0, 1.0, n * dim).reshape(shape), np.arange(n) + 5
+    scale, where, round_ = 0.1 + who, who % 3 != 0, who % 4
+    drawn = normals(11, Stream.NOISE, size=dim, agent=who, round=round_, step=2)
+    noisy = np.where(where[:, None], value + scale[:, None] * drawn, value)
+    place = np.uint64(11), who, round_
+    found = add_normal(*place, 2, scale, where, value)
+    np.testing.assert_array_equal(found, noisy)
+    assert (add_normal(*place, 3, scale, where, value) != noisy)[where].all()
+
+
+def test_sums_over_neighbours_keep_their_order():
+    """0 to 11 neighbours: in fours, twos and one, with the bits of one after another."""
+    degree, dim = np.arange(12), 5
+    pointer = np.concatenate([[0], np.cumsum(degree)])
+    index = np.arange(pointer[-1]) * 7 % 12
+    values, weights = np.sin(np.arange(60.0)).reshape(12, dim), np.cos(np.arange(66.0))
+    out, one_by_one, backwards = np.empty((12, dim)), np.zeros((12, dim)), np.zeros((12, dim))
+    neighbour_sum(pointer, index, values, weights, out)
+    for r in range(12):
+        for e in range(pointer[r], pointer[r + 1]):
+            one_by_one[r] += weights[e] * values[index[e]]
+        for e in reversed(range(pointer[r], pointer[r + 1])):
+            backwards[r] += weights[e] * values[index[e]]
+    np.testing.assert_array_equal(out, one_by_one)
+    assert (out != backwards).any()

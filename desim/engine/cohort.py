@@ -46,7 +46,6 @@ class Cohort(Releasing):
     _carrier: Carrier
     _speed: Array | None
     _lasted: tuple[Array, Array] | None  # seconds and work (n,) of the latest computation
-    _ends: tuple[Any, tuple[float, float]]  # a clock (n,), its earliest and its latest, s
     _whole: bool
     _all_live: bool
 
@@ -152,14 +151,6 @@ class Cohort(Releasing):
         if not request.paced or begin == self.clock[0]:
             return float(request.seconds[0])
         return float(self._lasting(request.value, np.array([begin]))[0])
-
-    @property
-    def ends(self) -> tuple[float, float]:
-        """The earliest and the latest of the clocks, s."""
-        clock, ends = self._ends
-        if clock is not self.clock:
-            ends = float(np.minimum.reduce(self.clock)), float(np.maximum.reduce(self.clock))
-        return ends
 
     def move(self, clock: Array, ends: tuple[float, float]) -> None:
         """Set the clocks (n,), of which `ends` are the earliest and the latest, s, for good."""

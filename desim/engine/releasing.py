@@ -33,12 +33,20 @@ class Releasing:
     _exposed: bool  # whether something was computed that no release has noised since
     _covered: bool  # whether noise drawn ahead covers the next computation
     _releases: int  # in this round
-    ends: tuple[float, float]  # the earliest and the latest clock s
+    _ends: tuple[Any, tuple[float, float]]  # a clock (n,), its earliest and its latest, s
 
     @property
     def noise_seed(self) -> int:
         """Seed of the noise of this play, which an audit varies and nothing else."""
         return int(self._world.ledger.seed)
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The earliest and the latest of the clocks, s."""
+        clock, ends = self._ends
+        if clock is not self.clock:
+            ends = float(np.minimum.reduce(self.clock)), float(np.maximum.reduce(self.clock))
+        return ends
 
     def release(
         self, value: Array, terms: Terms, where: Any = None, draw: int | None = None
@@ -121,9 +129,9 @@ class Releasing:
         """Log releases ids (n,) where they are made `now` (n,)."""
         number, world = np.count_nonzero(now), self._world
         if number > 0:
-            time, ends = self.clock, self.ends
-            if number < len(now):
-                time, ends = np.where(now, time, np.inf), None
+            whole = number == len(now)
+            time = self.clock if whole else np.where(now, self.clock, np.inf)
+            ends = self.ends if whole else None
             none = world.zeros(len(now))
             world.log.each(
                 Kind.RELEASE, UPLINK, self.who, self.round, world.settings.horizon, time, none,
