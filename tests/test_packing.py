@@ -1,6 +1,9 @@
 """Pages of columns: what Arrow reads from them is what was put, to the last bit."""
 
+import base64
 import inspect
+import subprocess
+import sys
 from types import ModuleType
 
 import numpy as np
@@ -12,6 +15,7 @@ from mutant import mutant
 from desim.columns import Words
 from desim.kernels import packing
 from desim.log import chunks, growing, thrift
+from desim.log.arrow import PACKED, arrow_schema
 from desim.log.fields import FIELDS, TYPES, checked
 from desim.log.schemas import SCHEMAS
 
@@ -204,3 +208,20 @@ def test_wrong_files_are_noticed(tmp_path, module, right, wrong):
         patched.setattr(growing, "PAGES", 2)
         with pytest.raises((AssertionError, OSError, ValueError, pa.ArrowException)):
             check_files(growing, tmp_path / "a.parquet", 2200)
+
+
+def test_the_schemas_that_are_kept_are_those_of_the_tables():
+    assert PACKED.keys() == SCHEMAS.keys()
+    for name, schema in SCHEMAS.items():
+        assert pa.ipc.read_schema(pa.py_buffer(base64.b64decode(arrow_schema(name)))) == schema
+
+
+def test_who_only_writes_imports_no_library_for_it(tmp_path):
+    code = (
+        "import sys; from pathlib import Path; from desim.log.parquet import Tables;"
+        f"tables = Tables(Path({str(tmp_path)!r}));"
+        "tables.append('metrics', {'time': [0.0], 'round': [0], 'metric': ['loss'], 'agent': [-1],"
+        "'value': [1.0]}); tables.finish(); assert 'pyarrow' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert pq.read_table(tmp_path / "metrics.parquet")["metric"].to_pylist() == ["loss"]

@@ -4,10 +4,10 @@ It can be read only when it is closed; until then the parts hold its rows. What 
 the rows alone, not on how they were handed over.
 """
 
-import base64
 from pathlib import Path
 from typing import Any
 
+from desim.log.arrow import arrow_schema
 from desim.log.chunks import PAGE, PHYSICAL, Column, Scratch
 from desim.log.fields import FIELDS
 from desim.log.thrift import Int32, Struct, struct
@@ -91,10 +91,3 @@ def _leaf(name: str, kind: str) -> dict[int, Any]:
     """A column in the footer: nullable, as data frames are; words are UTF-8."""
     leaf: dict[int, Any] = {1: Int32(PHYSICAL[kind]), 3: Int32(1), 4: name}
     return leaf | ({6: Int32(0), 10: {1: {}}} if kind == "word" else {})
-
-
-def arrow_schema(name: str) -> bytes:
-    """What readers of Arrow need so that words are categories."""
-    from desim.log.schemas import SCHEMAS
-
-    return base64.b64encode(SCHEMAS[name].serialize())

@@ -10,19 +10,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from desim.columns import Deferred
 from desim.errors import InputError
+from desim.later import Later
 from desim.log.fields import FIELDS, checked
 from desim.log.growing import Growing
-from desim.log.schemas import SCHEMAS, columns_of, concatenated, frame_of, table_of
 from desim.log.worker import Worker
 from desim.memory import Tree
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from desim.log import schemas
+else:  # a run only writes
+    pa, pq, schemas = map(Later, ("pyarrow", "pyarrow.parquet", "desim.log.schemas"))
 
 PARTS = "parts"
 Handed = tuple[int, dict[str, Any]]  # rows and columns, as `checked` returns them
@@ -96,9 +99,9 @@ class Tables:
             return read_table(self.directory, name, columns)
         kept = [_known(name, rows) for rows in self._kept[name]]
         self._kept[name] = [*kept]
-        tables = [table_of(name, columns) for _, columns in kept]
-        table = concatenated(SCHEMAS[name], tables)
-        return frame_of(table.select(columns) if columns else table, name)
+        tables = [schemas.table_of(name, columns) for _, columns in kept]
+        table = schemas.concatenated(schemas.SCHEMAS[name], tables)
+        return schemas.frame_of(table.select(columns) if columns else table, name)
 
     def _store(self, name: str, rows: Handed | Deferred) -> None:
         """Store rows, in the thread, as all that follows."""
@@ -143,15 +146,15 @@ def read_table(directory: Path, name: str, columns: Sequence[str] | None = None)
     """
     whole = directory / f"{name}.parquet"
     files = [whole] if whole.exists() else part_files(directory, name)
-    wanted = list(columns) if columns else SCHEMAS[name].names
+    wanted = list(columns) if columns else schemas.SCHEMAS[name].names
     tables = [_read(path, wanted) for path in files]
-    schema = pa.schema([SCHEMAS[name].field(one) for one in wanted])
-    return frame_of(concatenated(schema, tables), name)
+    schema = pa.schema([schemas.SCHEMAS[name].field(one) for one in wanted])
+    return schemas.frame_of(schemas.concatenated(schema, tables), name)
 
 
-def read_part(path: Path, name: str) -> pa.Table:
+def read_part(path: Path, name: str) -> "pa.Table":
     """A file of table `name` as it is; InputError where it is damaged."""
-    return _read(path, SCHEMAS[name].names)
+    return _read(path, schemas.SCHEMAS[name].names)
 
 
 def write_part(folder: Path, name: str, part: int, handed: Iterable[Handed]) -> None:
@@ -168,7 +171,7 @@ def part_files(directory: Path, name: str) -> list[Path]:
 def merge_parts(directory: Path, name: str) -> None:
     """Write all rows of the parts of table `name` into its final file."""
     tables = (read_part(path, name) for path in part_files(directory, name))
-    handed = ((table.num_rows, columns_of(table)) for table in tables)
+    handed = ((table.num_rows, schemas.columns_of(table)) for table in tables)
     _write(directory / f"{name}.parquet", name, handed)
 
 
@@ -183,10 +186,9 @@ def _write(path: Path, name: str, handed: Iterable[Handed]) -> None:
         partial.unlink(missing_ok=True)
 
 
-def _read(path: Path, columns: Sequence[str]) -> pa.Table:
+def _read(path: Path, columns: Sequence[str]) -> "pa.Table":
     try:
-        return pq.read_table(
-            path, columns=list(columns), partitioning=None, page_checksum_verification=True
-        )
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            return file.read(list(columns)).select(list(columns))
     except (pa.ArrowException, OSError, KeyError) as error:
         raise InputError(f"{path}: not a table of desim, or damaged ({error})") from None
