@@ -1,12 +1,14 @@
 """Exponential, logarithm and sine/cosine as branch-free polynomials.
 
 The C library's are scalar (4 ns each) and differ between machines; these vectorise inside a loop
-(0.7 ns) and use only IEEE +, -, *, / and bit operations: their bits are the same everywhere.
+(0.7 ns) and use only IEEE +, -, *, / and bit operations: their bits are the same everywhere. They
+take numbers and lanes (desim.lanes).
 """
 
 import numpy as np
 
 from desim.jit import inline
+from desim.lanes import bits_of, float_of, pick
 
 MAGIC = 6755399441055744.0  # 1.5 * 2^52: adding it rounds to an integer held in the low bits
 LOG2E = 1.4426950408889634
@@ -28,22 +30,10 @@ _TWO52_PLUS_BIAS = 4503599627370496.0 + 1023.0
 
 
 @inline
-def bits_of(x):
-    """The 64 bits of a float64."""
-    return np.float64(x).view(np.uint64)
-
-
-@inline
-def float_of(bits):
-    """The float64 with these 64 bits."""
-    return np.uint64(bits).view(np.float64)
-
-
-@inline
 def exp_(x):
     """e^x to 1 unit in the last place, x cut to [-708, 709]: never 0 or inf; NaN stays NaN."""
-    x = -708.0 if x < -708.0 else x
-    x = 709.0 if x > 709.0 else x
+    x = pick(x < -708.0, -708.0, x)
+    x = pick(x > 709.0, 709.0, x)
     k = x * LOG2E + MAGIC
     n = k - MAGIC
     r = (x - n * LN2_HIGH) - n * LN2_LOW
@@ -93,8 +83,8 @@ def sincos_turn(u):
     q = z * (4.16666666666666019037e-02 + z * (-1.38888888888741095749e-03 + p))
     cosine = 1.0 - (0.5 * z - z * q)
     swap = (quadrant & _1) == _1
-    first = cosine if swap else sine
-    second = sine if swap else cosine
+    first = pick(swap, cosine, sine)
+    second = pick(swap, sine, cosine)
     return (
         float_of(bits_of(first) ^ ((quadrant & _2) << _62)),
         float_of(bits_of(second) ^ (((quadrant + _1) & _2) << _62)),

@@ -9,8 +9,9 @@ from enum import IntEnum
 
 import numpy as np
 
-from desim.elementary import float_of, log_, sincos_turn
+from desim.elementary import log_, sincos_turn
 from desim.jit import inline, kernel
+from desim.lanes import float_of, places, root, store_pairs, zeros
 
 
 class Stream(IntEnum):
@@ -66,9 +67,8 @@ def threefry_rounds(k0, k1, c0, c1, rounds):
 
 
 @inline
-def threefry(k0, k1, c0, c1):
-    """The two 64-bit words of Threefry-2x64-13 at key (k0, k1) and counter (c0, c1)."""
-    k0, k1, c0, c1 = np.uint64(k0), np.uint64(k1), np.uint64(c0), np.uint64(c1)
+def _thirteen_rounds(k0, k1, c0, c1):
+    """`threefry` of uint64 numbers or lanes."""
     k2 = _PARITY ^ k0 ^ k1
     a, b = c0 + k0, c1 + k1
     a, b = _mix(a, b, _R[0])
@@ -87,6 +87,12 @@ def threefry(k0, k1, c0, c1):
     a, b = _mix(a, b, _R[3])
     a, b = a + k0, b + k1 + np.uint64(3)
     return _mix(a, b, _R[4])
+
+
+@inline
+def threefry(k0, k1, c0, c1):
+    """The two 64-bit words of Threefry-2x64-13 at key (k0, k1) and counter (c0, c1)."""
+    return _thirteen_rounds(np.uint64(k0), np.uint64(k1), np.uint64(c0), np.uint64(c1))
 
 
 @inline
@@ -114,31 +120,35 @@ def uniform(k0, k1, c0, i):
 
 
 @inline
-def normal_pair(k0, k1, c0, block):
-    """Two independent standard normals from one block (Box, Muller 1958)."""
-    a, b = threefry(k0, k1, c0, block)
-    radius = np.sqrt(-2.0 * log_(open_unit(a)))
+def _normals(a, b):
+    """Two independent standard normals from two words, or lanes of them (Box, Muller 1958)."""
+    radius = root(-2.0 * log_(open_unit(a)))
     sine, cosine = sincos_turn(open_unit(b))
     return radius * cosine, radius * sine
 
 
 @inline
+def normal_pair(k0, k1, c0, block):
+    """Draws 2j and 2j + 1 of `normal`, which share block j."""
+    a, b = threefry(k0, k1, c0, block)
+    return _normals(a, b)
+
+
+@inline
 def normal(k0, k1, c0, i):
-    """Draw i, standard normal: draws 2j and 2j + 1 share block j."""
+    """Draw i, standard normal."""
     first, second = normal_pair(k0, k1, c0, np.uint64(i) >> _1)
     return second if np.uint64(i) & _1 else first
 
 
 @inline
 def normals_into(k0, k1, c0, out):
-    """Draws 0 .. len(out) - 1 of `normal`, with the same bits, vectorised."""
-    pairs = out.size // 2
-    for j in range(pairs):
-        first, second = normal_pair(k0, k1, c0, np.uint64(j))
-        out[2 * j] = first
-        out[2 * j + 1] = second
-    if out.size % 2:
-        out[out.size - 1] = normal(k0, k1, c0, out.size - 1)
+    """Draws 0 .. len(out) - 1 of `normal`, with the same bits; out (n,) is C-contiguous."""
+    k0, k1, c0, blocks = np.uint64(k0), np.uint64(k1), np.uint64(c0), places(zeros(8))
+    for i in range(0, out.size, 16):
+        a, b = _thirteen_rounds(k0, k1, c0, blocks + np.uint64(i // 2))
+        first, second = _normals(a, b)
+        store_pairs(out, i, first, second)
 
 
 @inline

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from desim.elementary import exp_, log_
 from desim.foreign import BEND, SLOPE, VALUE, call
 from desim.jit import inline, kernel, lean_inline
+from desim.lanes import pick
 
 Array = NDArray[np.float64]
 
@@ -62,21 +63,23 @@ def value(code: int, u: float, b: float, knee: float) -> float:
 
 
 @inline
-def slope(code: int, u: float, b: float, knee: float) -> float:
+def slope(code, u, b, knee):  # type: ignore[no-untyped-def]
     """The derivative of `value` in u; at a kink the subgradient nearest zero, so sign(0) = 0.
 
-    Not for OWN: see `own_slopes`, which keeps calls out of the loops of all others.
+    u and b: numbers or lanes. Not for OWN: see `own_slopes`, which keeps calls out of the loops of
+    all others.
     """
     if code == SQUARED:
         return 2.0 * (u - b)
     if code == ABSOLUTE:
-        return (1.0 if u > b else 0.0) - (1.0 if u < b else 0.0)
+        return pick(u > b, 1.0, 0.0) - pick(u < b, 1.0, 0.0)
     if code == HUBER:
-        return 2.0 * max(-knee, min(knee, u - b))
-    z = b * u
+        r = u - b
+        r = pick(r < knee, r, knee)
+        return 2.0 * pick(r > -knee, r, -knee)
     if code == HINGE:
-        return -b if z < 1.0 else 0.0 * b
-    return -b / (1.0 + exp_(z))
+        return pick(b * u < 1.0, -b, 0.0 * b)
+    return -b / (1.0 + exp_(b * u))
 
 
 @inline

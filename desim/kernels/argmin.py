@@ -15,7 +15,6 @@ from desim.kernels.batches import column, plain
 from desim.kernels.gradients import (
     Data,
     backward,
-    clip_slopes,
     forward,
     slopes,
     whole_block,
@@ -61,9 +60,7 @@ def _slope_along(t, block, scale, data, u, du, s):
     m = block.b.size
     for h in range(m):
         s[h] = u[h] + t * du[h]
-    slopes(data.code, data.knee, block.b, s)
-    if data.clipped:
-        clip_slopes(block.limit, s)
+    slopes(block, 1.0, data, s)
     total = 0.0
     for h in range(m):
         total += s[h] * du[h]
@@ -145,7 +142,7 @@ def _conjugate(block, weight, enough, memory):
             memory.s[h] *= memory.bend[h]
         for j in range(p.size):
             q[j] = weight * p[j]
-        backward(block.rows, 1.0, memory.s, q)
+        backward(block.rows, memory.s, q)
         alpha = left / _dot(p, q)
         for j in range(p.size):
             d[j] += alpha * p[j]
@@ -189,17 +186,15 @@ def _length(linear, square, first, block, scale, data, memory):
 
 @kernel
 def _gradient(w, block, scale, weight, v, data, memory):
-    """Set u, s and g at w; return the norm of g."""
+    """Set u, s (scaled) and g at w; return the norm of g."""
     u, s, g = memory.u, memory.s, memory.g
     forward(block.columns, w, u)
     for h in range(block.b.size):
         s[h] = u[h]
-    slopes(data.code, data.knee, block.b, s[: block.b.size])
-    if data.clipped:
-        clip_slopes(block.limit, s)
+    slopes(block, scale, data, s)
     for j in range(w.size):
         g[j] = weight * w[j] - v[j]
-    backward(block.rows, scale, s, g)
+    backward(block.rows, s, g)
     return np.sqrt(_dot(g, g))
 
 
@@ -247,7 +242,7 @@ def _rounding(w, block, scale, weight, v, data, memory):
     total = weight * size + np.sqrt(_dot(v, v))
     for h in range(block.b.size):
         a = np.sqrt(_dot(block.rows[h], block.rows[h]))
-        total += a * (scale * abs(memory.s[h]) + memory.bend[h] * (a * size + abs(block.b[h])))
+        total += a * (abs(memory.s[h]) + memory.bend[h] * (a * size + abs(block.b[h])))
     return ULPS * total
 
 

@@ -14,6 +14,7 @@ from desim.jit import inline, kernel, lean_inline, parallel_kernel, threads, use
 from desim.kernels import layered
 from desim.kernels.batches import WHOLE, batch_scale, choose, column, plain
 from desim.keys import counter, seed_word
+from desim.lanes import in_lanes, load, load_one, pick, store
 from desim.losses import OWN, own_slopes, slope
 
 
@@ -121,55 +122,69 @@ def draw_batch(i, k0, c0, whole, batch, scratch):
 
 
 @lean_inline
-def slopes(code, knee, b, u):
-    """Replace u[h] by d loss / d u there; the compiler takes the choice of loss out of the loop."""
-    if code == OWN:
-        own_slopes(knee, b, u)
-        return
-    for h in range(b.size):
-        u[h] = slope(code, u[h], b[h], knee)
+def _slopes(lanes, h, parts):
+    code, knee, clipped, scale, block, u = parts
+    s = load(lanes, u, h)
+    if code != OWN:
+        s = slope(code, s, load(lanes, block.b, h), knee)
+    if clipped:
+        c = load(lanes, block.limit, h)
+        s = pick(s < -c, -c, s)
+        s = pick(s > c, c, s)
+    store(u, h, scale * s)
 
 
 @lean_inline
-def clip_slopes(limit, u):
-    """Cut u[h] to [-limit[h], limit[h]]; in place."""
-    for h in range(limit.size):
-        c = limit[h]
-        s = u[h]
-        s = -c if s < -c else s
-        u[h] = c if s > c else s
+def slopes(block, scale, data, u):
+    """Replace u (m,) by scale times the losses' derivatives there, cut to the limits if clipped."""
+    if data.code == OWN:
+        own_slopes(data.knee, block.b, u)
+    parts = data.code, data.knee, data.clipped, scale, block, u
+    in_lanes(block.b.size, _slopes, parts)
+
+
+@lean_inline
+def products(a, place, stride, w, lanes):
+    """Lanes plus w[k] (n,) times the lanes of `a` on from number place + k stride, k = 0, 1, ..."""
+    n, k = w.shape[0], 0
+    while k + 4 <= n:
+        near = load(lanes, a, place) * load_one(lanes, w, k)
+        near = near + load(lanes, a, place + stride) * load_one(lanes, w, k + 1)
+        place += 2 * stride
+        far = load(lanes, a, place) * load_one(lanes, w, k + 2)
+        far = far + load(lanes, a, place + stride) * load_one(lanes, w, k + 3)
+        place += 2 * stride
+        lanes = lanes + (near + far)
+        k += 4
+    while k < n:
+        lanes = lanes + load(lanes, a, place) * load_one(lanes, w, k)
+        place += stride
+        k += 1
+    return lanes
+
+
+@lean_inline
+def _forward(lanes, h, parts):
+    columns, w, u = parts
+    store(u, h, products(columns, h, columns.shape[1], w, lanes))
 
 
 @lean_inline
 def forward(columns, w, u):
     """Set u (m,) to w (dim,) times columns (dim, m)."""
-    dim, m = columns.shape
-    u[:m] = 0.0
-    for k in range(dim // 4):
-        j = 4 * k
-        w0, w1, w2, w3 = w[j], w[j + 1], w[j + 2], w[j + 3]
-        for h in range(m):
-            near = columns[j, h] * w0 + columns[j + 1, h] * w1
-            u[h] += near + (columns[j + 2, h] * w2 + columns[j + 3, h] * w3)
-    for j in range(dim - dim % 4, dim):
-        for h in range(m):
-            u[h] += columns[j, h] * w[j]
+    in_lanes(columns.shape[1], _forward, (columns, w, u))
 
 
 @lean_inline
-def backward(rows, scale, u, g):
-    """Add to g (dim,) scale times u (m,) times rows (m, dim)."""
-    m, dim = rows.shape
-    for k in range(m // 4):
-        h = 4 * k
-        u0, u1, u2, u3 = scale * u[h], scale * u[h + 1], scale * u[h + 2], scale * u[h + 3]
-        for j in range(dim):
-            near = rows[h, j] * u0 + rows[h + 1, j] * u1
-            g[j] += near + (rows[h + 2, j] * u2 + rows[h + 3, j] * u3)
-    for h in range(m - m % 4, m):
-        last = scale * u[h]
-        for j in range(dim):
-            g[j] += rows[h, j] * last
+def _backward(lanes, j, parts):
+    rows, u, g = parts
+    store(g, j, products(rows, j, rows.shape[1], u, load(lanes, g, j)))
+
+
+@lean_inline
+def backward(rows, u, g):
+    """Add to g (dim,) u (m,) times rows (m, dim)."""
+    in_lanes(rows.shape[1], _backward, (rows, u[: rows.shape[0]], g))
 
 
 @lean_inline
@@ -181,10 +196,8 @@ def block_gradient(w, block, scale, weight, c, lasso, data, u, g):
         for j in range(w.size):
             g[j] += lasso * np.sign(w[j])
     forward(block.columns, w, u)
-    slopes(data.code, data.knee, block.b, u)
-    if data.clipped:
-        clip_slopes(block.limit, u)
-    backward(block.rows, scale, u, g)
+    slopes(block, scale, data, u)
+    backward(block.rows, u, g)
 
 
 @kernel

@@ -35,7 +35,7 @@ def agent_losses(who, x, data, out):
     if isinstance(data, layered.Layered):
         layered.losses(who, x, data, out)
     else:
-        _linear(who, x, tuple(data), out)
+        _linear(plain(who, np.int64), plain(x), tuple(data), out)
 
 
 @kernel
