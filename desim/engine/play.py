@@ -1,9 +1,7 @@
 """Plays a simulation: chooses the engine, catches what can go wrong, and reports the outcome."""
 
-import gc
 import time as wall
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -23,7 +21,6 @@ from desim.problem import Problem
 
 Array = NDArray[np.float64]
 INTERRUPTED = "interrupted by Ctrl-C"
-GARBAGE = 50_000  # objects between collections while a run is played
 ENGINES = {
     ("coordinator", "compiled"): star_compiled.play,
     ("coordinator", "cohort"): star_cohort.play,
@@ -33,18 +30,6 @@ ENGINES = {
     ("central", "cohort"): graph_cohort.play,
     ("central", "agents"): graph_agents.play,
 }
-
-
-@contextmanager
-def _few_collections() -> Iterator[None]:
-    """Look for cycles seldom: a round makes and keeps some fifty objects, in no cycle."""
-    before = gc.get_threshold()
-    if 0 < before[0] < GARBAGE:
-        gc.set_threshold(GARBAGE, *before[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
 
 
 @dataclass(frozen=True)
@@ -155,7 +140,7 @@ class Simulation:
         program = method.coordinator if method.kind == "coordinator" else method.agents
         if engine == "compiled":
             program = method.compiled()
-        with np.errstate(all="ignore"), _few_collections():
+        with np.errstate(all="ignore"):
             return ENGINES[method.kind, engine](program, world)
 
     def _reason(self, world: World, end: float) -> str:
