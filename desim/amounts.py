@@ -3,18 +3,24 @@
 import math
 from collections.abc import Iterable
 
-SIZES = ("B", "kB", "MB", "GB")
+SPANS = ((1e-3, "µs", 1e6), (1.0, "ms", 1e3), (600.0, "s", 1.0), (3 * 3600.0, "min", 1 / 60))
+SIZES = ((1e3, "B", 1.0), (1e6, "kB", 1e-3), (1e9, "MB", 1e-6), (1e12, "GB", 1e-9))
 NO_NOISE = "infinite (no noise)"  # the epsilon of what is released as it is
 WITHOUT_NOISE = "infinite: released without noise"  # how an account flags it
 
 
+def best_unit(value: float, unit: str) -> tuple[str, float]:
+    """The unit in which a number of `unit`, s or B, reads best, and the factor to it."""
+    if value <= 0.0:
+        return unit, 1.0
+    scales, largest = (SPANS, ("h", 1 / 3600)) if unit == "s" else (SIZES, ("TB", 1e-12))
+    return next(((name, factor) for end, name, factor in scales if value < end), largest)
+
+
 def size(count: float) -> str:
     """Bytes, readable: 1.23 MB."""
-    for unit in SIZES:
-        if count < 1000:
-            return f"{count:.4g} {unit}"
-        count /= 1000
-    return f"{count:.4g} TB"
+    unit, factor = best_unit(count, "B")
+    return f"{count * factor:.4g} {unit}"
 
 
 def amount(value: float, unit: str = "") -> str:

@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 from mutant import mutant
 
-from desim import plots
+from desim import amounts, plots
 from desim.errors import InputError
-from desim.plots import course, curves, measured, plot, style
+from desim.plots import course, measured, plot, style
 
 
 class Course:
@@ -86,7 +86,7 @@ def test_bytes_are_those_that_arrived(tmp_path):
     [
         (measured, course, "course", 'side="right"', 'side="left"'),
         (measured, course, "course", "np.cumsum(", "np.asarray("),
-        (curves, style, "unit_of", '"kB", 1e-3', '"kB", 1.0'),
+        (style, amounts, "best_unit", '"kB", 1e-3', '"kB", 1.0'),
     ],
 )
 def test_wrong_bytes_are_noticed(tmp_path, monkeypatch, home, module, name, right, wrong):

@@ -17,6 +17,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter
 from numpy.typing import NDArray
 
+from desim.amounts import best_unit
 from desim.errors import InputError, refusal
 from desim.plots.lettering import families, width, wrapped
 from desim.runs.output import output
@@ -87,8 +88,6 @@ NAMES = {
     "epsilon": r"$\varepsilon$ of the agent that spends most",
 }
 LOGARITHMIC = frozenset({"error", "consensus", "gradient"})
-SPANS = ((1e-3, "µs", 1e6), (1.0, "ms", 1e3), (600.0, "s", 1.0), (3 * 3600.0, "min", 1 / 60))
-SIZES = ((1e3, "B", 1.0), (1e6, "kB", 1e-3), (1e9, "MB", 1e-6), (1e12, "GB", 1e-9))
 
 
 @contextmanager
@@ -135,11 +134,7 @@ def unit_of(x: str, last: float) -> tuple[str, float]:
     """The unit in which values up to `last` (s, rounds, bytes) read best, and the factor to it."""
     if x in ("round", "epsilon"):
         return "", 1.0
-    if last <= 0.0:
-        return ("s" if x == "time" else "B"), 1.0
-    scales = SPANS if x == "time" else SIZES
-    largest = ("h", 1 / 3600) if x == "time" else ("TB", 1e-12)
-    return next(((unit, factor) for end, unit, factor in scales if last < end), largest)
+    return best_unit(last, "s" if x == "time" else "B")
 
 
 def look(number: int) -> tuple[str, str]:

@@ -5,10 +5,10 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from desim.amounts import best_unit
+
 NUMBER = re.compile(r"^(-?[\d.,]+(e[-+]?\d+)?( .*)?|-|infinite.*|never.*|not recorded)$")
 NOTHING = "-"
-SPANS = ((1e-3, "µs", 1e6), (1.0, "ms", 1e3), (600.0, "s", 1.0), (3 * 3600.0, "min", 1 / 60))
-SIZES = ((1e3, "B", 1.0), (1e6, "kB", 1e-3), (1e9, "MB", 1e-6), (1e12, "GB", 1e-9))
 
 
 @dataclass(frozen=True)
@@ -54,22 +54,18 @@ def share(part: float) -> str:
 
 def seconds(value: float | None) -> str:
     """A time s in the unit that reads best."""
-    return _scaled(value, SPANS, ("h", 1 / 3600))
+    return _scaled(value, "s")
 
 
 def size(value: float | None) -> str:
     """Bytes in the unit that reads best."""
-    return _scaled(value, SIZES, ("TB", 1e-12))
+    return _scaled(value, "B")
 
 
-def _scaled(
-    value: float | None, scales: Sequence[tuple[float, str, float]], largest: tuple[str, float]
-) -> str:
+def _scaled(value: float | None, unit: str) -> str:
     if value is None or not math.isfinite(value):
         return number(value)
-    if value == 0.0:
-        return f"0 {'s' if largest[0] == 'h' else 'B'}"
-    unit, factor = next(((unit, by) for end, unit, by in scales if value < end), largest)
+    unit, factor = best_unit(value, unit)
     return f"{number(value * factor)} {unit}"
 
 
