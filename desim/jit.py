@@ -6,23 +6,20 @@ disk under a hash of its sources, because numba's own cache does not see an edit
 """
 
 import hashlib
-import importlib
-import importlib.util
 import os
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numba
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 from desim.cache import cache_home
+from desim.compiled import keep_in, ready_numba
 from desim.errors import InputError
 
 PACKAGE = Path(__file__).resolve().parent
@@ -30,26 +27,6 @@ LEAN = {"error_model": "numpy", "forceinline": True, "_nrt": False}  # see `lean
 PARALLEL_WORK = 1 << 19  # multiply-adds, about 0.1 ms on one core: 25 times the launch of a team
 
 
-def _ready_numba() -> None:
-    """Import the part of numba that asks scipy for matrix products, without all of scipy.linalg.
-
-    Numba's first call in a process imports it, whatever that call computes. It only wants to know
-    that two extension modules are there; the package around them takes a quarter of a second.
-    """
-    name = "scipy.linalg"
-    scipy = importlib.util.find_spec("scipy")
-    if name in sys.modules or scipy is None or not scipy.submodule_search_locations:
-        return
-    package = sys.modules[name] = ModuleType(name)
-    package.__path__ = [str(Path(scipy.submodule_search_locations[0]) / "linalg")]
-    try:
-        importlib.import_module("numba.np.arraymath")
-    finally:  # whoever needs scipy.linalg imports it as ever
-        for one in [one for one in sys.modules if f"{one}.".startswith(f"{name}.")]:
-            del sys.modules[one]
-
-
-_ready_numba()
 _threads: int | None = None
 _launched = 0
 
@@ -73,22 +50,13 @@ def cache_folder() -> Path:
     return folder
 
 
-@contextmanager
-def _cached_in(folder):
-    before = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = str(folder)
-    try:
-        yield
-    finally:
-        numba.config.CACHE_DIR = before
-
-
 def _compiled(function: Callable[..., Any], **flags: Any) -> Any:
-    own = Path(function.__code__.co_filename).resolve().is_relative_to(PACKAGE)
-    if not own:  # a plugin: its helpers may change without numba seeing it
-        return numba.njit(error_model="numpy", **flags)(function)
-    with _cached_in(cache_folder()):
-        return numba.njit(error_model="numpy", cache=True, **flags)(function)
+    made = numba.njit(error_model="numpy", **flags)(function)
+    if Path(function.__code__.co_filename).resolve().is_relative_to(PACKAGE):
+        keep_in(str(cache_folder()), made, function)
+    else:  # a plugin: its helpers may change without numba seeing it
+        ready_numba()
+    return made
 
 
 def kernel(function: Callable[..., Any]) -> Any:

@@ -137,7 +137,7 @@ def prices(
 def _group_factor(group: Array) -> Array:
     """Return k (1 + ... + 1/k): groups of k multiply xi by it (Bun and Steinke 2016, Prop. 1.9)."""
     k = np.maximum(group, 1.0)
-    return np.asarray(k * (special.digamma(k + 1.0) + np.euler_gamma))
+    return np.asarray(k * (special.psi(k + 1.0) + np.euler_gamma))
 
 
 def _codes(mechanism: "pd.Series") -> NDArray[np.int64]:
