@@ -3,6 +3,7 @@
 import re
 from html.parser import HTMLParser
 
+import numpy as np
 import pytest
 from mutant import mutant
 
@@ -23,6 +24,22 @@ SCENARIO = {
     "algorithm": {"name": "fed-plt", "rho": 1.0},
     "stop": {"rounds": 3},
 }
+
+
+class Spoilt:
+    """A store whose last metric is nan."""
+
+    def __init__(self, store):
+        self.store = store
+
+    def __getattr__(self, name):
+        return getattr(self.store, name)
+
+    def columns(self, name, columns):
+        found = self.store.columns(name, columns)
+        if name == "metrics":
+            found["value"] = np.append(found["value"][:-1], np.nan)
+        return found
 
 
 class Tags(HTMLParser):
@@ -118,11 +135,8 @@ def test_a_line_of_latex_begins_with_no_option(option):
 
 
 def test_the_last_value_is_told_with_its_own_time(run):
-    table = run.metrics.copy()
-    table.loc[table.index[-1], "value"] = float("nan")
-    last = table.iloc[-1]
-    spoilt = desim.Run(run.manifest, run.store, scenario=run.scenario)
-    spoilt.metrics = table
+    last = run.metrics.iloc[-1]
+    spoilt = desim.Run(run.manifest, Spoilt(run.store), scenario=run.scenario)
     told = f"not finite (true from {last['time']:.6g} s, round 3)"
     assert dict(facts.facts(spoilt))[last["metric"]] == told
     assert told in spoilt._repr_html_()

@@ -21,7 +21,10 @@ from desim.scenario.shipped import networks
 
 SCENARIOS = Path(__file__).resolve().parents[1] / "scenarios"
 
-HEAVY = ("networkx", "sklearn", "scipy.stats", "scipy.linalg", "scipy.optimize", "clarabel")
+HEAVY = (
+    "networkx", "sklearn", "scipy.stats", "scipy.linalg", "scipy.optimize", "scipy.special",
+    "clarabel", "pandas", "pyarrow.dataset", "numba.np.arraymath", "matplotlib",
+)  # fmt: skip
 
 
 class Section(Strict):
@@ -55,6 +58,8 @@ def test_a_run_imports_only_what_it_needs(tmp_path):
     assert loaded(code.replace("/a'", "/b'")) == "[]"
     more = f"{code.replace('/a', '/c')}\nimport scipy.linalg\nscipy.linalg.cython_blas"
     assert loaded(more) == "['scipy.linalg']"
+    shown = f"from desim.cli import main\ntry: main(['show', {str(tmp_path / 'a')!r}])\n"
+    assert loaded(f"{shown}except SystemExit: pass") == "[]"
 
 
 def test_a_warmup_of_nothing_says_only_what_was_skipped(capsys):
@@ -78,6 +83,24 @@ def test_a_module_comes_when_it_is_asked_for():
     with pytest.raises(AttributeError, match="nothing"):
         Later("math").nothing  # noqa: B018
     assert not hasattr(Later("math"), "__array__")
+
+
+def test_a_package_comes_in_part_and_whole_later():
+    """What its inner module lacks is taken from the whole; so is all where it is there before."""
+    code = (
+        "from desim.later import Inner\nspecial = Inner('scipy.special', '_ufuncs')\n"
+        "{}\nbefore = 'scipy.special' in sys.modules\nfrom scipy.special import logsumexp, erf\n"
+        "import scipy.special\nassert scipy.special._ufuncs.erf is erf is special.erf, before\n"
+        "print(before)"
+    )
+    found = [
+        subprocess.run(
+            [sys.executable, "-c", "import sys\n" + code.format(use)],
+            capture_output=True, text=True, check=True,
+        ).stdout.split()[-1]
+        for use in ("special.erf", "special.logsumexp", "import scipy.special")
+    ]  # fmt: skip
+    assert found == ["False", "True", "True"]
 
 
 @pytest.mark.parametrize("name", ["breast_cancer", "digits", "wine", "iris", "diabetes"])

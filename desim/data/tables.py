@@ -53,7 +53,7 @@ def _bundled(section: Any, seed: int) -> Table:
     return Table(found.A, found.labels, found.names, columns, *parts, codes)
 
 
-def _openml(section: Any) -> tuple[pd.DataFrame, str]:
+def _openml(section: Any) -> "tuple[pd.DataFrame, str]":
     """A data set of openml.org, from scikit-learn's cache after the first time, and its label."""
     from sklearn.datasets import fetch_openml
 

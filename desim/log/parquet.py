@@ -94,14 +94,21 @@ class Tables:
 
     def read(self, name: str, columns: Sequence[str] | None = None) -> "pd.DataFrame":
         """What table `name` holds so far; see `read_table`."""
+        return schemas.frame_of(self._whole(name, columns), name)
+
+    def columns(self, name: str, columns: Sequence[str]) -> dict[str, Any]:
+        """The same as arrays."""
+        return schemas.columns_of(self._whole(name, columns))
+
+    def _whole(self, name: str, columns: Sequence[str] | None) -> "pa.Table":
         if self.directory is not None:
             self.settle()
-            return read_table(self.directory, name, columns)
+            return _stored(self.directory, name, columns)
         kept = [_known(name, rows) for rows in self._kept[name]]
         self._kept[name] = [*kept]
         tables = [schemas.table_of(name, columns) for _, columns in kept]
         table = schemas.concatenated(schemas.SCHEMAS[name], tables)
-        return schemas.frame_of(table.select(columns) if columns else table, name)
+        return table.select(columns) if columns else table
 
     def _store(self, name: str, rows: Handed | Deferred) -> None:
         """Store rows, in the thread, as all that follows."""
@@ -144,12 +151,21 @@ def read_table(directory: Path, name: str, columns: Sequence[str] | None = None)
 
     Words (kind, metric, mechanism, seen_by) are categories. InputError where a file is damaged.
     """
+    return schemas.frame_of(_stored(directory, name, columns), name)
+
+
+def read_columns(directory: Path, name: str, columns: Sequence[str]) -> dict[str, Any]:
+    """Columns of the same table as arrays; InputError as there."""
+    return schemas.columns_of(_stored(directory, name, columns))
+
+
+def _stored(directory: Path, name: str, columns: Sequence[str] | None) -> "pa.Table":
     whole = directory / f"{name}.parquet"
     files = [whole] if whole.exists() else part_files(directory, name)
     wanted = list(columns) if columns else schemas.SCHEMAS[name].names
     tables = [_read(path, wanted) for path in files]
     schema = pa.schema([schemas.SCHEMAS[name].field(one) for one in wanted])
-    return schemas.frame_of(schemas.concatenated(schema, tables), name)
+    return schemas.concatenated(schema, tables)
 
 
 def read_part(path: Path, name: str) -> "pa.Table":

@@ -40,15 +40,25 @@ def _array(values: Any) -> pa.Array:
 
 def _column(values: pa.ChunkedArray) -> Any:
     if values.type != WORD:
-        return values.to_numpy()
+        return _plain(values.combine_chunks())
     whole = values.unify_dictionaries().combine_chunks()
-    codes = whole.indices.to_numpy(zero_copy_only=False)
-    return Words(codes.astype(np.int8), whole.dictionary.to_pylist())
+    return Words(_plain(whole.indices).astype(np.int8), whole.dictionary.to_pylist())
+
+
+def _plain(column: pa.Array) -> Any:
+    """The numbers of an Arrow array; its own conversion imports pandas."""
+    if column.null_count:  # in a file that desim has not written
+        return column.to_numpy(zero_copy_only=False)
+    first, kind = column.offset, column.type.to_pandas_dtype()
+    data = column.buffers()[1]
+    return np.frombuffer(data or b"", kind)[first : first + len(column)]
 
 
 def concatenated(schema: pa.Schema, tables: Sequence[pa.Table]) -> pa.Table:
     """The rows of all tables in turn."""
-    return pa.concat_tables([schema.empty_table(), *tables]).unify_dictionaries()
+    if not tables:
+        return schema.empty_table()  # imports pandas
+    return pa.concat_tables(tables).unify_dictionaries()
 
 
 def frame_of(table: pa.Table, name: str) -> "pd.DataFrame":

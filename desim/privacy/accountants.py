@@ -5,19 +5,26 @@ others send later is post-processing. Pure Gaussian accounts are exact; in all o
 divergences of the releases are added up, which is an upper bound.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from desim.columns import Columns, columns_of, rows_of
 from desim.errors import InputError
 from desim.privacy.gaussian import check_delta, epsilon_of
 from desim.privacy.prices import Prices, prices
 from desim.privacy.renyi import ORDERS, epsilon_of_divergences
+from desim.privacy.running import running_max, running_sum
 from desim.privacy.statements import assumptions, flags
 from desim.privacy.views import adversary, charged, reservations
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Array = NDArray[np.float64]
 BLOCK = 256  # rows of divergences that are held at once: they fit a cache
@@ -28,9 +35,8 @@ IDENTITY = ["time", "release", "agent", "mechanism", "sensitivity", "scale", "sa
 class Account:
     """What a view learns, and in which terms that is said.
 
-    curve: columns time s, agent, epsilon, cumulative, by (time, release); a row (0, agent, 0) for
-    an agent of which nothing is seen. method: exact GDP (mu^2 adds up) or RDP (an upper bound,
-    never above exact GDP of known batches or the sum of pure epsilons).
+    method: exact GDP (mu^2 adds up) or RDP (an upper bound, never above exact GDP of known batches
+    or the sum of pure epsilons); columns: those of the curve, as arrays.
     """
 
     view: str
@@ -39,16 +45,26 @@ class Account:
     method: str
     assumptions: tuple[str, ...]
     flags: tuple[str, ...]
-    curve: pd.DataFrame
+    columns: Columns = field(repr=False)
     agents: int
     prices: Prices = field(repr=False)  # of the releases in the order of the curve
     owner: NDArray[np.int64] = field(repr=False)  # agent of each price
+
+    @cached_property
+    def curve(self) -> "pd.DataFrame":
+        """Columns time s, agent, epsilon, cumulative, by (time, release).
+
+        A row (0, agent, 0) for an agent of which nothing is seen.
+        """
+        import pandas as pd
+
+        return pd.DataFrame(self.columns)
 
     @property
     def final(self) -> Array:
         """Epsilon (agents,) of all that the view has seen."""
         final = np.zeros(self.agents)
-        np.maximum.at(final, self.curve["agent"].to_numpy(), self.curve["epsilon"].to_numpy())
+        np.maximum.at(final, self.columns["agent"], self.columns["epsilon"])
         return final
 
     @property
@@ -68,16 +84,16 @@ class Account:
 
 
 def account(
-    releases: pd.DataFrame,
+    releases: "Mapping[str, Any] | pd.DataFrame",
     *,
     rows: ArrayLike | None,
     delta: float = 1e-5,
     view: str = "eavesdropper",
     relation: str = "replace-one",
-    events: pd.DataFrame | None = None,
+    events: "Mapping[str, Any] | pd.DataFrame | None" = None,
     amplification: bool = True,
 ) -> Account:
-    """Replay a releases table for one view, relation and delta.
+    """Replay a releases table, a data frame or arrays by column, for one view, relation and delta.
 
     rows (agents,): records of each agent, None where that is not known; events: the events table,
     for `direct:J`; amplification: whether Gaussian noise on a batch is charged as noise on a batch
@@ -85,11 +101,12 @@ def account(
     """
     check_delta(delta)
     owned = None if rows is None else np.asarray(rows, np.int64)
-    agents = _agents(releases, owned)
+    releases = columns_of(releases)
+    agents = _agents(releases["agent"], owned)
     who = adversary(view, agents)
-    seen = _once(releases[charged(releases, who, events)])
+    seen = _once(rows_of(releases, charged(releases, who, events)))
     priced = prices(seen, owned, relation, amplification)
-    agent = seen["agent"].to_numpy(np.int64)
+    agent = np.asarray(seen["agent"], np.int64)
     method = "exact GDP" if priced.gaussian.all() else "RDP"
     return Account(
         str(who),
@@ -98,28 +115,25 @@ def account(
         method,
         assumptions(relation, seen, priced),
         (*reservations(who, releases), *flags(seen, priced, delta, owned)),
-        _curve(seen, _cumulative_epsilon(agent, priced, delta), agents),
+        _curve(seen["time"], agent, _cumulative_epsilon(agent, priced, delta), agents),
         agents,
         priced,
         agent,
     )
 
 
-def _curve(seen: pd.DataFrame, epsilon: Array, agents: int) -> pd.DataFrame:
+def _curve(time: Array, agent: NDArray[np.int64], epsilon: Array, agents: int) -> Columns:
     """The curve of an Account: agents of which nothing is seen come first."""
-    agent = seen["agent"].to_numpy(np.int64)
     unseen = np.setdiff1d(np.arange(agents), agent)
-    return pd.DataFrame(
-        {
-            "time": np.concatenate([np.zeros(len(unseen)), seen["time"].to_numpy(float)]),
-            "agent": np.concatenate([unseen, agent]),
-            "epsilon": np.concatenate([np.zeros(len(unseen)), epsilon]),
-        }
-    )
+    return {
+        "time": np.concatenate([np.zeros(len(unseen)), np.asarray(time, float)]),
+        "agent": np.concatenate([unseen, agent]),
+        "epsilon": np.concatenate([np.zeros(len(unseen)), epsilon]),
+    }
 
 
-def _agents(releases: pd.DataFrame, rows: NDArray[np.int64] | None) -> int:
-    last = int(releases["agent"].max()) if len(releases) else -1
+def _agents(agent: NDArray[Any], rows: NDArray[np.int64] | None) -> int:
+    last = int(agent.max(initial=-1))
     if rows is None:
         return last + 1
     if last >= len(rows):
@@ -127,13 +141,18 @@ def _agents(releases: pd.DataFrame, rows: NDArray[np.int64] | None) -> int:
     return len(rows)
 
 
-def _once(seen: pd.DataFrame) -> pd.DataFrame:
+def _once(seen: Columns) -> Columns:
     """The rows by (time, release), without those that send the same release again."""
-    if pd.Index(seen["release"]).is_unique:
-        order = np.lexsort((seen["release"].to_numpy(), seen["time"].to_numpy()))
-        return seen.iloc[order]
-    ordered = seen.astype({"mechanism": str}).sort_values(IDENTITY)
-    return ordered.drop_duplicates(IDENTITY[1:])
+    release = seen["release"]
+    if len(np.unique(release)) == len(release):
+        return rows_of(seen, np.lexsort((release, seen["time"])))
+    words = seen["mechanism"]
+    spelled = np.array(words.words)[words.codes]
+    columns = [spelled if name == "mechanism" else seen[name] for name in IDENTITY]
+    keys = np.array([np.unique(one, return_inverse=True)[1] for one in columns])  # nan equals nan
+    order = np.lexsort(keys[::-1])
+    first = np.unique(keys[1:, order], axis=1, return_index=True)[1]
+    return rows_of(seen, order[np.sort(first)])
 
 
 def _cumulative_epsilon(agent: NDArray[np.int64], priced: Prices, delta: float) -> Array:
@@ -141,8 +160,7 @@ def _cumulative_epsilon(agent: NDArray[np.int64], priced: Prices, delta: float) 
     ruined = np.isinf(priced.mu2)
     with np.errstate(over="ignore"):
         known = np.where(ruined, 0.0, priced.mu2 + priced.ratio**2)  # batches known to everybody
-    ruined = pd.Series(ruined).groupby(agent).cummax().to_numpy()
-    spent = pd.Series(known).groupby(agent).cumsum().to_numpy()
+    ruined, spent = running_max(ruined, agent), running_sum(known, agent)
     epsilon = np.where(ruined, np.inf, epsilon_of(np.sqrt(spent), delta))
     order = np.argsort(agent, kind="stable")
     bounds = np.flatnonzero(np.diff(agent[order], prepend=-1, append=-1))
@@ -154,7 +172,7 @@ def _cumulative_epsilon(agent: NDArray[np.int64], priced: Prices, delta: float) 
             mixed = np.maximum.accumulate(foreign[first:end])
             epsilon[own] = np.where(mixed, divergent, np.minimum(divergent, epsilon[own]))
     # Monotone but for the last bits of the roots: a later release never takes anything back.
-    return np.asarray(pd.Series(epsilon).groupby(agent).cummax().to_numpy())
+    return np.asarray(running_max(epsilon, agent))
 
 
 def _renyi_epsilon(priced: Prices, delta: float) -> Array:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.later import pd
+from desim.columns import Words
 from desim.memory import Tree, recall, told
 from desim.privacy.gaussian import epsilon_of, mu_of
 from desim.privacy.ledger import MECHANISMS, Mechanism, Terms
@@ -81,15 +81,13 @@ class Filter:
         if terms.mechanism in EXACT and not (terms.sampling[rows] < 1.0).any():
             square = self._square(who, terms.sensitivity[rows], terms.scale[rows])
             return np.array([square, np.zeros(len(who))])
-        table = pd.DataFrame(
-            {
-                "agent": who,
-                "mechanism": pd.Categorical([MECHANISMS[terms.mechanism]] * len(who)),
-                "sensitivity": terms.sensitivity[rows],
-                "scale": terms.scale[rows],
-                "sampling": terms.sampling[rows],
-            }
-        )
+        table = {
+            "agent": who,
+            "mechanism": Words(np.zeros(len(who), np.int8), [MECHANISMS[terms.mechanism]]),
+            "sensitivity": terms.sensitivity[rows],
+            "scale": terms.scale[rows],
+            "sampling": terms.sampling[rows],
+        }
         costs = prices(table, self.rows, self.budget.relation)
         square = np.where(costs.gaussian, costs.mu2, 0.0)
         divergences = costs._replace(mu2=np.where(costs.gaussian, 0.0, costs.mu2)).divergences()

@@ -4,14 +4,19 @@ A Gaussian release is paid in mu^2 of Gaussian DP, which is exact; all others in
 divergences are made of. A mechanism that is not known here is refused, never guessed.
 """
 
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.columns import Words, columns_of
 from desim.errors import InputError, refusal
-from desim.later import pd, special
+from desim.later import special
 from desim.privacy import renyi
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Array = NDArray[np.float64]
 RELATIONS = ("replace-one", "add-or-remove-one", "agent")
@@ -90,7 +95,7 @@ class Prices(NamedTuple):
 
 
 def prices(
-    releases: "pd.DataFrame",
+    releases: "Mapping[str, Any] | pd.DataFrame",
     rows: NDArray[np.int64] | None,
     relation: str = "replace-one",
     amplification: bool = True,
@@ -103,9 +108,10 @@ def prices(
     """
     if relation not in RELATIONS:
         raise InputError(f"relation: {refusal(relation, ', '.join(RELATIONS), RELATIONS)}")
+    releases = columns_of(releases)
     code = _codes(releases["mechanism"])
     scale = _amounts(releases, "scale")
-    fraction = releases["sampling"].to_numpy(float)
+    fraction = np.asarray(releases["sampling"], float)
     part = (fraction > 0.0) & (fraction < 1.0)
     amplified = amplification and relation == "replace-one"
     needed = relation == "agent" or bool(part.any() and amplified)
@@ -140,20 +146,20 @@ def _group_factor(group: Array) -> Array:
     return np.asarray(k * (special.psi(k + 1.0) + np.euler_gamma))
 
 
-def _codes(mechanism: "pd.Series") -> NDArray[np.int64]:
-    words = pd.Categorical(mechanism)
-    unknown = [str(word) for word in words.categories if word not in MECHANISMS]
-    if unknown or (words.codes < 0).any():
-        found = unknown[0] if unknown else None
-        raise InputError(
-            f"releases: mechanism: {refusal(found, ', '.join(MECHANISMS), MECHANISMS)}"
-        )
-    code = np.array([MECHANISMS.index(str(word)) for word in words.categories], np.int64)
-    return np.asarray(code[words.codes])
+def _codes(mechanism: Words) -> NDArray[np.int64]:
+    used = np.unique(mechanism.codes).tolist()
+    found = [mechanism.words[code] if code >= 0 else None for code in used]
+    unknown = [word for word in found if word not in MECHANISMS]
+    if unknown:
+        odd = next((word for word in unknown if word is not None), None)
+        raise InputError(f"releases: mechanism: {refusal(odd, ', '.join(MECHANISMS), MECHANISMS)}")
+    code = np.zeros(len(mechanism.words), np.int64)
+    code[used] = [MECHANISMS.index(str(word)) for word in found]
+    return np.asarray(code[mechanism.codes])
 
 
-def _amounts(releases: "pd.DataFrame", column: str) -> Array:
-    amount = releases[column].to_numpy(float)
+def _amounts(releases: Mapping[str, Any], column: str) -> Array:
+    amount = np.asarray(releases[column], float)
     if not (amount >= 0.0).all():
         wrong = amount[~(amount >= 0.0)][0]
         raise InputError(f"releases: {column}: {refusal(float(wrong), 'a number >= 0, or inf')}")
@@ -161,7 +167,7 @@ def _amounts(releases: "pd.DataFrame", column: str) -> Array:
 
 
 def _group(
-    releases: "pd.DataFrame", share: Array, rows: NDArray[np.int64] | None, relation: str,
+    releases: Mapping[str, Any], share: Array, rows: NDArray[np.int64] | None, relation: str,
     needed: bool,
 ) -> tuple[Array, NDArray[np.int64], NDArray[np.int64]]:  # fmt: skip
     """Factor (n,) on the replace-one sensitivity, rows drawn (n,) and rows owned (n,).
@@ -169,12 +175,12 @@ def _group(
     One record removed moves a value half as far as one replaced, if contributions lie in a ball
     around 0; an agent's records are replaced one after the other.
     """
-    n = len(releases)
+    n = len(share)
     batch = owned = np.zeros(n, np.int64)
     if needed and rows is None:
         raise InputError("rows: this run does not say how many records each agent has")
     if needed and rows is not None:
-        owned = rows[releases["agent"].to_numpy()]
+        owned = rows[releases["agent"]]
         batch = np.clip(np.rint(share * owned), 1, None).astype(np.int64)
     if relation == "agent":
         return batch.astype(float), batch, owned

@@ -1,7 +1,9 @@
 """What is said beside an epsilon: what it takes for granted, and what its reader has to know."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from desim.privacy.prices import CURVATURE, Prices
@@ -20,28 +22,27 @@ ALWAYS = (
 )
 
 
-def assumptions(relation: str, seen: pd.DataFrame, priced: Prices) -> tuple[str, ...]:
+def assumptions(relation: str, seen: Mapping[str, Any], priced: Prices) -> tuple[str, ...]:
     """What the epsilon of these releases takes for granted."""
     said = [NEIGHBOURS[relation], *ALWAYS]
     if (priced.ratio > 0.0).any():
         said.append("batches are drawn uniformly without replacement and stay secret")
     if (priced.xi > 0.0).any():
         said.append(f"the loss is so flat that objective perturbation has xi <= {CURVATURE:g}")
-    if (seen["mechanism"] == "noisy-gradient").any():
+    if seen["mechanism"].equal("noisy-gradient").any():
         said.append("nobody sees the steps of a local training before its end")
     return tuple(said)
 
 
 def flags(
-    seen: pd.DataFrame, priced: Prices, delta: float, rows: NDArray[np.int64] | None
+    seen: Mapping[str, Any], priced: Prices, delta: float, rows: NDArray[np.int64] | None
 ) -> tuple[str, ...]:
     """Why an epsilon is infinite, and what else speaks against trusting it."""
     lost = np.isinf(priced.mu2)
-    mechanism = seen["mechanism"].astype(str).to_numpy()
-    unbounded = np.isinf(seen["sensitivity"].to_numpy(float))
-    reused = mechanism == "reused"
-    bare = ~reused & ((mechanism == "none") | (seen["scale"].to_numpy(float) == 0.0))
-    agent = seen["agent"].to_numpy()
+    mechanism, agent = seen["mechanism"], seen["agent"]
+    unbounded = np.isinf(np.asarray(seen["sensitivity"], float))
+    reused = mechanism.equal("reused")
+    bare = ~reused & (mechanism.equal("none") | (np.asarray(seen["scale"], float) == 0.0))
     said = [
         f"infinite: {reason} ({_named(agent[lost & where])})"
         for where, reason in (

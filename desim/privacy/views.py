@@ -8,14 +8,19 @@ from those rows is post-processing and free. Where that is all an adversary gets
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.columns import columns_of
 from desim.errors import InputError, refusal
-from desim.later import pd
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Mask = NDArray[np.bool_]
+Table = Mapping[str, Any]  # columns as arrays, or a data frame
 NAMELESS = ("eavesdropper", "coordinator", "final-model")
 ONE = re.compile(r"(neighbour|direct):\s*(\d{1,9})")
 SET = re.compile(r"collusion:\s*\[\s*(\d{1,9}(?:\s*,\s*\d{1,9})*)\s*\]")
@@ -71,52 +76,60 @@ def adversary(view: str, agents: int) -> Adversary:
     return who
 
 
-def visible(releases: "pd.DataFrame", who: Adversary, events: "pd.DataFrame | None" = None) -> Mask:
+def visible(
+    releases: "Table | pd.DataFrame", who: Adversary, events: "Table | pd.DataFrame | None" = None
+) -> Mask:
     """Which rows (n,) of the releases table the adversary sees.
 
     A message that is lost was transmitted: an eavesdropper saw it, nobody else. `direct` needs the
     `events`. InputError for a coordinator's view where there is no coordinator.
     """
+    releases = columns_of(releases)
+    arrived = releases["delivered"] > 0
     if who.kind == "eavesdropper":
-        return np.ones(len(releases), bool)
-    arrived = releases["delivered"].to_numpy() > 0
+        return np.ones(len(arrived), bool)
     if who.kind == "coordinator":
-        uploads = (releases["seen_by"] == "coordinator").to_numpy(bool)
-        if len(releases) and not uploads.any():
+        uploads = releases["seen_by"].equal("coordinator")
+        if len(arrived) and not uploads.any():
             raise InputError("view: found coordinator; allowed: others, as there is no coordinator")
         return np.asarray(arrived & uploads)
-    others = ~releases["agent"].isin(who.agents).to_numpy(bool)
+    others = ~np.isin(releases["agent"], who.agents)
     if who.kind == "direct":
         return np.asarray(others & arrived & _received(releases, who.agents[0], events))
     return np.asarray(others & arrived)
 
 
-def charged(releases: "pd.DataFrame", who: Adversary, events: "pd.DataFrame | None" = None) -> Mask:
+def charged(
+    releases: "Table | pd.DataFrame", who: Adversary, events: "Table | pd.DataFrame | None" = None
+) -> Mask:
     """Which rows (n,) the adversary's view costs: an agent's, up to the last one that it sees.
 
     A release is priced given the ones before it, and a method goes on from what it has sent: who
     receives a later release learns of a lost one too, so only what follows the last one is free.
     """
+    releases = columns_of(releases)
     reached = visible(releases, who, events)
-    order = np.lexsort((releases["release"].to_numpy(), releases["time"].to_numpy()))
-    place = np.empty(len(releases), np.int64)
-    place[order] = np.arange(len(releases))
-    last = pd.Series(np.where(reached, place, -1)).groupby(releases["agent"].to_numpy())
-    return np.asarray(place <= last.transform("max").to_numpy())
+    agent = releases["agent"]
+    place = np.empty(len(agent), np.int64)
+    place[np.lexsort((releases["release"], releases["time"]))] = np.arange(len(agent))
+    last = np.full(1 + int(agent.max(initial=-1)), -1)
+    np.maximum.at(last, agent[reached], place[reached])
+    return np.asarray(place <= last[agent])
 
 
-def _received(releases: "pd.DataFrame", agent: int, events: "pd.DataFrame | None") -> Mask:
+def _received(releases: Table, agent: int, events: "Table | pd.DataFrame | None") -> Mask:
     """Which releases arrived on a link that ends at `agent`."""
     if events is None:
         raise InputError(f"view: found direct:{agent}; allowed: others, as there are no events")
-    arrivals = (events["kind"] == "deliver") & (events["agent"] == agent)
-    arrivals &= (events["peer"] >= 0) & (events["release"] >= 0)
-    return releases["release"].isin(events.loc[arrivals, "release"]).to_numpy(bool)
+    log = columns_of(events)
+    arrivals = log["kind"].equal("deliver") & (log["agent"] == agent)
+    arrivals &= (log["peer"] >= 0) & (log["release"] >= 0)
+    return np.isin(releases["release"], log["release"][arrivals])
 
 
-def reservations(who: Adversary, releases: "pd.DataFrame") -> tuple[str, ...]:
+def reservations(who: Adversary, releases: Table) -> tuple[str, ...]:
     """What a reader of an epsilon for this view has to know."""
-    star = bool((releases["seen_by"] == "coordinator").any())
+    star = bool(releases["seen_by"].equal("coordinator").any())
     if who.kind == "direct":
         nobody = "; on a star it receives no release at all" if star else ""
         return (

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-import pandas as pd
 
 from desim.amounts import NO_NOISE, epsilon, size
+from desim.columns import Columns, Words
 from desim.errors import DesimError
 from desim.runs.directory import written_by
-from desim.timing.occupation import utilisation
-from desim.timing.waits import DEADLINE, NOBODY, waits
+from desim.timing.waits import DEADLINE, NOBODY, closers
 
 if TYPE_CHECKING:
     from desim.privacy.accountants import Account
@@ -47,10 +46,6 @@ class Played(Protocol):
     def level(self) -> str:
         """Of the log."""
 
-    @property
-    def metrics(self) -> pd.DataFrame:
-        """Table metrics."""
-
     def account(self) -> "Account":
         """What the releases cost."""
 
@@ -64,7 +59,7 @@ def facts(run: Played, quick: bool = False) -> Facts:
     counted = sum(n for name, n in manifest.get("counts", {}).items() if "bytes" not in name)
     deep = not quick or counted < MANY
     columns = NEEDED if deep else ["time", "kind", "bytes"]
-    events = run.store.table("events", columns) if deep or "counts" not in manifest else None
+    events = run.store.columns("events", columns) if deep or "counts" not in manifest else None
     told = [("stored in", str(run.directory))] if run.directory else []
     told += [("version", text)] if (text := written_by(manifest)) else []
     told += [("ended", manifest["reason"])] if manifest.get("reason") else []
@@ -83,34 +78,45 @@ def _joined(first: str, second: str) -> str:
     return f"{first} ({second})" if second else first
 
 
-def _times(run: Played, events: pd.DataFrame | None) -> str:
+def _times(run: Played, events: Columns | None) -> str:
     manifest = run.manifest
     if "time" not in manifest:
-        last = float(events["time"].max()) if events is not None and len(events) else 0.0
+        last = 0.0 if events is None else _end(events)
         return f"{last:.6g} s at the last event that was stored"
     text = f"{manifest['time']:.6g} s, {manifest['rounds']} rounds"
     return f"{text}; wall clock {manifest['wall_seconds']:.3g} s"
 
 
-def _messages(run: Played, events: pd.DataFrame | None, level: str) -> str:
+def _end(events: Columns) -> float:
+    """Time s of the last event; 0 without one."""
+    return float(events["time"].max(initial=0.0))
+
+
+def _messages(run: Played, events: Columns | None, level: str) -> str:
     """What was counted, or, where the run was killed before, what can be counted."""
     count = run.manifest.get("counts")
     if not count and level == "rounds":
         return "unknown: the run was killed, and its log leaves messages out"
     if not count and events is not None:
-        kinds = events.groupby("kind", observed=True)["bytes"].agg(["size", "sum"])
-        count = {kind: int(n) for kind, n in kinds["size"].items()}
-        count["deliver_bytes"] = float(kinds["sum"].get("deliver", 0.0))
+        count = _counted(events["kind"])
+        count["deliver_bytes"] = float(events["bytes"][events["kind"].equal("deliver")].sum())
     count = count or {}
     delivered = size(count.get("deliver_bytes", 0.0))
     text = f"{count.get('send', 0)} sent, {count.get('deliver', 0)} delivered ({delivered})"
     return text + (f", {count['lost']} lost" if count.get("lost") else "")
 
 
+def _counted(column: Words) -> dict[str, float]:
+    """How often each word occurs, the most frequent first."""
+    codes, counts = np.unique(column.codes, return_counts=True)
+    found = {column.words[code]: int(n) for code, n in zip(codes, counts, strict=True)}
+    return dict(sorted(found.items(), key=lambda one: (-one[1], one[0])))
+
+
 def _releases(run: Played) -> Facts:
-    mechanisms = run.store.table("releases", ["mechanism"])["mechanism"].value_counts()
-    counted = [f"{n} {mechanism}" for mechanism, n in mechanisms.items() if n]
-    return [("releases", ", ".join(counted))] if counted else []
+    counted = _counted(run.store.columns("releases", ["mechanism"])["mechanism"])
+    told = ", ".join(f"{n} {mechanism}" for mechanism, n in counted.items())
+    return [("releases", told)] if told else []
 
 
 def _privacy(run: Played) -> Facts:
@@ -129,48 +135,57 @@ def _privacy(run: Played) -> Facts:
 
 def bare(run: Played) -> bool:
     """Whether something private was released without noise."""
-    rows = run.store.table("releases", ["mechanism", "scale", "sensitivity"])
-    silent = (rows["mechanism"] == "none") | (rows["scale"] == 0.0)
+    rows = run.store.columns("releases", ["mechanism", "scale", "sensitivity"])
+    silent = rows["mechanism"].equal("none") | (rows["scale"] == 0.0)
     return bool((silent & (rows["sensitivity"] != 0.0)).any())
 
 
 def _metrics(run: Played) -> Facts:
-    rows = run.metrics[run.metrics["agent"] == NETWORK]
-    last = rows.groupby("metric", observed=True, sort=False)[["value", "time", "round"]]
-    return [(str(name), _metric(*part.to_numpy(float)[-1])) for name, part in last]
+    rows = run.store.columns("metrics", ["metric", "agent", "value", "time", "round"])
+    of_all = np.flatnonzero(rows["agent"] == NETWORK)
+    metric = rows["metric"].codes[of_all]
+    codes, first = np.unique(metric, return_index=True)
+    last = [of_all[metric == code][-1] for code in codes]
+    return [(rows["metric"].words[codes[k]], _metric(rows, last[k])) for k in np.argsort(first)]
 
 
-def _metric(value: float, time: float, round: float) -> str:
+def _metric(rows: Columns, last: int) -> str:
+    value, time = float(rows["value"][last]), float(rows["time"][last])
     told = f"{value:.6g}" if np.isfinite(value) else "not finite"
-    return f"{told} (true from {time:.6g} s, round {round:.0f})"
+    return f"{told} (true from {time:.6g} s, round {rows['round'][last]})"
 
 
-def _waits(events: pd.DataFrame) -> Iterator[tuple[str, str]]:
+def _waits(events: Columns) -> Iterator[tuple[str, str]]:
     """The three most frequent closers of collections, or of the waits of a graph's agents."""
-    closed = waits(events)
-    hub = bool((closed["agent"] == NETWORK).any())
-    shares = closed["closer"].value_counts(normalize=True).sort_index()
-    shares = shares.sort_values(ascending=False, kind="stable")
+    closed, closer = events["kind"].equal("aggregate"), closers(events)
+    agent, waited = events["agent"][closed], events["seconds"][closed]
+    who, counts = np.unique(closer, return_counts=True)
     names = {DEADLINE: "the deadline", NOBODY: "nobody", NETWORK: "the coordinator"}
     told = [
-        f"{names.get(who, f'agent {who}')} {share:.0%}"
-        for who, share in zip(shares.index[:3].tolist(), shares[:3], strict=True)
+        f"{names.get(int(who[k]), f'agent {who[k]}')} {counts[k] / len(closer):.0%}"
+        for k in np.argsort(-counts, kind="stable")[:3]
     ]
     if told:
+        hub = bool((agent == NETWORK).any())
         yield "waited for", f"{', '.join(told)} of {'collections' if hub else 'waits'}"
-    between = closed[(closed["agent"] >= 0) & (closed["closer"] >= 0)]
-    spent = between.groupby(["agent", "closer"], as_index=False)["waited"].sum()
-    if len(spent) and spent["waited"].max() > 0.0:
-        who, whom, most = spent.to_numpy()[int(spent["waited"].to_numpy().argmax())]
-        yield "longest", f"agent {who:.0f} for agent {whom:.0f}, {most:.4g} s in all"
+    between = (agent >= 0) & (closer >= 0)
+    pairs, pair = np.unique(np.column_stack([agent, closer])[between], axis=0, return_inverse=True)
+    spent = np.bincount(pair.ravel(), waited[between], minlength=len(pairs))
+    if spent.max(initial=0.0) > 0.0:
+        most = int(spent.argmax())
+        one, other = pairs[most]
+        yield "longest", f"agent {one} for agent {other}, {spent[most]:.4g} s in all"
 
 
-def _busy(run: Played, events: pd.DataFrame) -> Iterator[tuple[str, str]]:
+def _busy(run: Played, events: Columns) -> Iterator[tuple[str, str]]:
     """Which share of the run agents computed: on average, and who least and most."""
-    end = float(run.manifest.get("time", events["time"].max() if len(events) else 0.0))
-    if not (events["kind"] == "compute").any() or end <= 0.0:
+    end = float(run.manifest.get("time", _end(events)))
+    computed = events["kind"].equal("compute")
+    if not computed.any() or end <= 0.0:
         return
-    share = utilisation(events, end)["utilisation"].to_numpy()
+    agents = 1 + int(events["agent"].max())
+    seconds = np.bincount(events["agent"][computed], events["seconds"][computed], agents)
+    share = seconds / end
     text = f"{share.mean():.0%} of the time"
     if len(share) > 1:
         least, most = int(share.argmin()), int(share.argmax())

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 NETWORK = -1
 DELTA = 1e-5
+RELEASED = "time agent release mechanism sensitivity scale sampling seen_by delivered".split()
+HEARD = ["kind", "agent", "peer", "release"]
 TERMS = ("view", "relation", "delta", "method", "assumptions", "flags")
 
 
@@ -221,12 +223,12 @@ class Run:
         if direct:
             self.require(f"view {seen}", "deliver")
         return account(
-            self.releases,
+            self.store.columns("releases", RELEASED),
             rows=self.manifest.get("rows"),
             delta=delta if delta is not None else (stated.delta if stated else DELTA),
             view=seen,
             relation=relation or (stated.relation if stated else "replace-one"),
-            events=self.events if direct else None,
+            events=self.store.columns("events", HEARD) if direct else None,
             amplification=amplification,
         )
 

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from numpy.typing import NDArray
 
+from desim.columns import Columns
 from desim.errors import InputError
-from desim.log.parquet import Tables, read_table
+from desim.log.parquet import Tables, read_columns, read_table
 from desim.log.schemas import SCHEMAS
 from desim.runs.directory import PARTS, read_arrays
 
@@ -20,6 +21,9 @@ class Store(Protocol):
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> "pd.DataFrame":
         """Table events, metrics or releases, or some of its columns."""
+
+    def columns(self, name: str, columns: Sequence[str]) -> Columns:
+        """Columns of such a table as arrays."""
 
     def arrays(self, name: str) -> dict[str, NDArray[Any]]:
         """Arrays of `state`, `iterates` or `model`."""
@@ -37,10 +41,18 @@ class Directory:
 
         InputError where a run that ended has lost its table.
         """
+        self._require(name)
+        return read_table(self.path, name, columns)
+
+    def columns(self, name: str, columns: Sequence[str]) -> Columns:
+        """See Store; InputError as in `table`."""
+        self._require(name)
+        return read_columns(self.path, name, columns)
+
+    def _require(self, name: str) -> None:
         kept = ((self.path / one).exists() for one in (f"{name}.parquet", PARTS))
         if self.ended and not any(kept):
             raise InputError(f"{self.path}: {name}.parquet is missing; desim resume makes it again")
-        return read_table(self.path, name, columns)
 
     def arrays(self, name: str) -> dict[str, NDArray[Any]]:
         """See Store; none if the run was killed."""
@@ -57,6 +69,10 @@ class Memory:
     def table(self, name: str, columns: Sequence[str] | None = None) -> "pd.DataFrame":
         """See Store."""
         return self._tables.read(name, columns)
+
+    def columns(self, name: str, columns: Sequence[str]) -> Columns:
+        """See Store."""
+        return self._tables.columns(name, columns)
 
     def arrays(self, name: str) -> dict[str, NDArray[Any]]:
         """See Store."""

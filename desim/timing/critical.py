@@ -18,7 +18,7 @@ COLUMNS = ["round", "begin", "end", "seconds", "what", "source", "target"]
 NEAR = 1e-9  # of the time: what rounding leaves of end - seconds
 
 
-def critical_path(events: pd.DataFrame, round: int | None = None) -> pd.DataFrame:
+def critical_path(events: "pd.DataFrame", round: int | None = None) -> "pd.DataFrame":
     """Columns round, begin s, end s, seconds, what, source, target, in order of time.
 
     Of the last wait that closes in `round`, back to where that round begins; None: of the last wait

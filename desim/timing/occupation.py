@@ -3,7 +3,7 @@
 from desim.later import pd
 
 
-def utilisation(events: pd.DataFrame, end: float) -> pd.DataFrame:
+def utilisation(events: "pd.DataFrame", end: float) -> "pd.DataFrame":
     """Columns agent, computing, aborted, away, idle, sending in s, and utilisation, up to `end` s.
 
     computing: what was computed to its end; aborted: what an absence or a newer call interrupted;
@@ -24,7 +24,7 @@ def utilisation(events: pd.DataFrame, end: float) -> pd.DataFrame:
     return table.reset_index()
 
 
-def _away(events: pd.DataFrame, end: float) -> "pd.Series[float]":
+def _away(events: "pd.DataFrame", end: float) -> "pd.Series[float]":
     """Seconds (agents,) between going down and coming up, or the end."""
     down, up = (events[events["kind"] == kind] for kind in ("down", "up"))
     gone = down.groupby("agent")["time"].agg(["sum", "size"])

@@ -1,14 +1,21 @@
 """Whom each collection or barrier waited for."""
 
-import numpy as np
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
-from desim.later import pd
+import numpy as np
+from numpy.typing import NDArray
+
+from desim.columns import columns_of
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 DEADLINE = -2
 NOBODY = -3
 
 
-def waits(events: pd.DataFrame) -> pd.DataFrame:
+def waits(events: "pd.DataFrame") -> "pd.DataFrame":
     """Columns time s, round, agent (-1: the coordinator), waited s and closer of every wait.
 
     closer: the sender of the arrival at the instant at which it closed; DEADLINE where a deadline
@@ -16,15 +23,28 @@ def waits(events: pd.DataFrame) -> pd.DataFrame:
     """
     rows = events[events["kind"] == "aggregate"]
     closed = rows[["time", "round", "agent"]].assign(waited=rows["seconds"])
-    return closed.reset_index(drop=True).assign(closer=closers(events).to_numpy())
+    return closed.reset_index(drop=True).assign(closer=closers(events))
 
 
-def closers(events: pd.DataFrame) -> "pd.Series[int]":
-    """Who closed each collection or barrier, in the order of the log; see `waits`."""
-    closed = events.loc[events["kind"] == "aggregate", ["agent", "time"]]
-    instants = events[events["time"].isin(closed["time"])]
-    arrived = instants.loc[instants["kind"] == "deliver", ["agent", "time", "peer"]]
-    cut = instants.loc[instants["kind"] == "deadline", ["agent", "time"]].assign(peer=DEADLINE)
-    causes = pd.concat([cut, arrived]).drop_duplicates(["agent", "time"], keep="last")
-    found = closed.merge(causes, on=["agent", "time"], how="left")["peer"]
-    return found.fillna(NOBODY).astype(np.int64)
+def closers(events: "Mapping[str, Any] | pd.DataFrame") -> NDArray[np.int64]:
+    """Who closed each collection or barrier (n,), in the order of the log; see `waits`.
+
+    events: columns time, kind, agent and peer, arrays or a data frame.
+    """
+    log = columns_of(events)
+    time, kind, agent = log["time"], log["kind"], log["agent"]
+    closed, cut, arrived = (
+        np.flatnonzero(kind.equal(word)) for word in ("aggregate", "deadline", "deliver")
+    )
+    arrived = arrived[np.isin(time[arrived], time[closed])]
+    rows = np.concatenate([cut, arrived, closed])
+    who = np.concatenate([np.full(len(cut), DEADLINE), log["peer"][arrived]])
+    order = np.lexsort((time[rows], agent[rows]))  # of one instant the causes, then what they close
+    is_cause = order < len(who)
+    last = np.maximum.accumulate(np.where(is_cause, np.arange(len(order)), -1))
+    cause = order[np.maximum(last, 0)]
+    here, there = rows[order], rows[cause]
+    same = (last >= 0) & (time[here] == time[there]) & (agent[here] == agent[there])
+    found = np.full(len(rows), NOBODY)
+    found[order[same]] = np.append(who, NOBODY)[cause[same]]
+    return found[len(who) :]
