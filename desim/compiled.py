@@ -1,8 +1,9 @@
 """Compiled functions that are kept on disk come back before numba is ready to compile.
 
-Numba loads all that it can compile before it looks whether a function is there already, and tries
-for every function whether its folder can be written to. A start that finds all of them compiled
-needs neither, and is a tenth of a second shorter.
+Numba loads all that it can compile before it looks whether a function is there already, reads each
+function's code for inlining beside the machine's, and tries for every function whether its folder
+can be written to. A start that finds all of them compiled needs none of that, and is a fifth of a
+second shorter.
 """
 
 import importlib
@@ -11,6 +12,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+from llvmlite import binding
 from numba.core import caching, config
 from numba.core.runtime import rtsys
 
@@ -28,6 +30,11 @@ def ready_numba() -> None:
 
 
 @cache
+def _nothing() -> bytes:
+    return bytes(binding.parse_assembly("").as_bitcode())
+
+
+@cache
 def _writable(folder: str) -> None:
     """Make a folder; OSError where it cannot be written to."""
     os.makedirs(folder, exist_ok=True)
@@ -38,6 +45,9 @@ def _writable(folder: str) -> None:
 _Chosen: Any = caching.CacheImpl._locator_classes[0]  # the folder that numba's settings name
 
 
+_NAMES = ("func_name", "cpython_wrapper_name", "cfunc_wrapper_name")
+
+
 class _Place(_Chosen):  # type: ignore[misc]
     def ensure_cache_path(self) -> None:
         _writable(self.get_cache_path())
@@ -46,9 +56,30 @@ class _Place(_Chosen):  # type: ignore[misc]
 class _Files(caching.CompileResultCacheImpl):  # type: ignore[misc]
     _locator_classes = (_Place, *caching.CacheImpl._locator_classes[1:])
 
+    def rebuild(self, target_context: Any, payload: Any) -> Any:
+        """The function from its file; its code for inlining is read when a caller is compiled."""
+        (name, kind, data), described = payload[:2]
+        if kind != "object":
+            return super().rebuild(target_context, payload)
+        machine, inlined = data
+        engine = target_context.codegen()._engine
+        engine._defined_symbols |= {getattr(described, f"llvm_{one}") for one in _NAMES}
+        light = (name, kind, (machine, _nothing()))
+        found = super().rebuild(target_context, (light, *payload[1:]))
+        library = found.library
+
+        def linked() -> Any:
+            del library._get_module_for_linking
+            library._shared_module = binding.parse_bitcode(inlined)
+            engine._load_defined_symbols(library._shared_module)
+            return library._shared_module
+
+        library._get_module_for_linking = linked
+        return found
+
 
 class Kept(caching.FunctionCache):  # type: ignore[misc]
-    """What is kept of one function in a folder."""
+    """What is kept of one function."""
 
     _impl_class = _Files
 
