@@ -50,9 +50,14 @@ def cache_folder() -> Path:
     return folder
 
 
+@cache
+def _own(file: str) -> bool:
+    return Path(file).resolve().is_relative_to(PACKAGE)
+
+
 def _compiled(function: Callable[..., Any], **flags: Any) -> Any:
     made = numba.njit(error_model="numpy", **flags)(function)
-    if Path(function.__code__.co_filename).resolve().is_relative_to(PACKAGE):
+    if _own(function.__code__.co_filename):
         keep_in(str(cache_folder()), made, function)
     else:  # a plugin: its helpers may change without numba seeing it
         ready_numba()

@@ -3,12 +3,12 @@
 import time as wall
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.engine import graph_agents, graph_cohort, star_agents, star_cohort, star_compiled
 from desim.engine.metrics import MetricRows, Metrics
 from desim.engine.observer import ClockObserver
 from desim.engine.round_observer import RoundObserver
@@ -21,14 +21,26 @@ from desim.problem import Problem
 
 Array = NDArray[np.float64]
 INTERRUPTED = "interrupted by Ctrl-C"
+
+
+def _played_by(name: str) -> Callable[[Any, World], float]:
+    """The engine of a module here: a run imports the one that plays it."""
+
+    def play(program: Any, world: World) -> float:
+        engine = import_module(f"desim.engine.{name}")
+        return float(engine.play(program, world))
+
+    return play
+
+
 ENGINES = {
-    ("coordinator", "compiled"): star_compiled.play,
-    ("coordinator", "cohort"): star_cohort.play,
-    ("coordinator", "agents"): star_agents.play,
-    ("graph", "cohort"): graph_cohort.play,
-    ("graph", "agents"): graph_agents.play,
-    ("central", "cohort"): graph_cohort.play,
-    ("central", "agents"): graph_agents.play,
+    ("coordinator", "compiled"): _played_by("star_compiled"),
+    ("coordinator", "cohort"): _played_by("star_cohort"),
+    ("coordinator", "agents"): _played_by("star_agents"),
+    ("graph", "cohort"): _played_by("graph_cohort"),
+    ("graph", "agents"): _played_by("graph_agents"),
+    ("central", "cohort"): _played_by("graph_cohort"),
+    ("central", "agents"): _played_by("graph_agents"),
 }
 
 

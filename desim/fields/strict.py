@@ -33,6 +33,7 @@ class Strict(BaseModel):
     model_config = ConfigDict(
         extra="forbid",
         frozen=True,
+        defer_build=True,
         strict=True,
         allow_inf_nan=False,
         validate_default=True,
