@@ -6,6 +6,7 @@ disk under a hash of its sources, because numba's own cache does not see an edit
 """
 
 import hashlib
+import importlib
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -19,14 +20,25 @@ import numba
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 from desim.cache import cache_home
-from desim.compiled import keep_in, ready_numba
 from desim.errors import InputError
+from desim.later import bare
 
 PACKAGE = Path(__file__).resolve().parent
 LEAN = {"error_model": "numpy", "forceinline": True, "_nrt": False}  # see `lean_inline`
 PARALLEL_WORK = 1 << 19  # multiply-adds, about 0.1 ms on one core: 25 times the launch of a team
 
 
+def _ready_numba() -> None:
+    """Import the part of numba that asks scipy for matrix products, without all of scipy.linalg.
+
+    Numba's first call in a process imports it, whatever that call computes. It only wants to know
+    that two extension modules are there; the package around them takes a quarter of a second.
+    """
+    with bare("scipy.linalg"):
+        importlib.import_module("numba.np.arraymath")
+
+
+_ready_numba()
 _threads: int | None = None
 _launched = 0
 
@@ -50,18 +62,22 @@ def cache_folder() -> Path:
     return folder
 
 
-@cache
-def _own(file: str) -> bool:
-    return Path(file).resolve().is_relative_to(PACKAGE)
+@contextmanager
+def _cached_in(folder):
+    before = numba.config.CACHE_DIR
+    numba.config.CACHE_DIR = str(folder)
+    try:
+        yield
+    finally:
+        numba.config.CACHE_DIR = before
 
 
 def _compiled(function: Callable[..., Any], **flags: Any) -> Any:
-    made = numba.njit(error_model="numpy", **flags)(function)
-    if _own(function.__code__.co_filename):
-        keep_in(str(cache_folder()), made, function)
-    else:  # a plugin: its helpers may change without numba seeing it
-        ready_numba()
-    return made
+    own = Path(function.__code__.co_filename).resolve().is_relative_to(PACKAGE)
+    if not own:  # a plugin: its helpers may change without numba seeing it
+        return numba.njit(error_model="numpy", **flags)(function)
+    with _cached_in(cache_folder()):
+        return numba.njit(error_model="numpy", cache=True, **flags)(function)
 
 
 def kernel(function: Callable[..., Any]) -> Any:

@@ -23,7 +23,7 @@ SCENARIOS = Path(__file__).resolve().parents[1] / "scenarios"
 
 HEAVY = (
     "networkx", "sklearn", "scipy.stats", "scipy.linalg", "scipy.optimize", "scipy.special",
-    "clarabel", "pandas", "pyarrow.dataset", "numba.np.arraymath", "matplotlib",
+    "clarabel", "pandas", "pyarrow.dataset", "matplotlib",
 )  # fmt: skip
 
 

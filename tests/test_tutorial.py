@@ -12,9 +12,12 @@ NOTEBOOK = Path(__file__).resolve().parents[1] / "analysis" / "tutorial.ipynb"
 
 def said(cell):
     """What a code cell has printed and shown as text; of a figure only that there is one."""
-    found = []
+    found, before = [], None
     for output in cell.outputs:
-        if output.output_type == "stream" and output.name == "stdout":
+        kind, before = (before, output.get("name")), output.get("name")
+        if kind == ("stdout", "stdout"):  # one text may come in pieces
+            found[-1] += output.text
+        elif output.output_type == "stream" and output.name == "stdout":
             found.append(output.text)
         elif output.output_type in ("execute_result", "display_data"):
             figure = "image/png" in output.data

@@ -185,7 +185,7 @@ def _busy(run: Played, events: Columns) -> Iterator[tuple[str, str]]:
         return
     agents = 1 + int(events["agent"].max())
     seconds = np.bincount(events["agent"][computed], events["seconds"][computed], agents)
-    share = seconds / end
+    share = np.round(seconds / end, 9)  # sums of equal times differ in their last bits
     text = f"{share.mean():.0%} of the time"
     if len(share) > 1:
         least, most = int(share.argmin()), int(share.argmax())

@@ -2,7 +2,7 @@
 
 from analysis.docs.generate.markdown import code, escaped, paragraphs, table
 from desim.log.described import COLUMNS, KINDS, METRICS, ROWS
-from desim.log.schemas import COLUMNS as STORED
+from desim.log.fields import FIELDS
 from desim.log.schemas import TYPES
 
 FILES = {"events": "events.parquet", "metrics": "metrics.parquet", "releases": "releases.parquet"}
@@ -43,9 +43,8 @@ def metrics() -> str:
 
 
 def _stored(name: str, file: str) -> str:
-    kinds = dict(column.split() for column in STORED[name].split(", "))
     rows = (
-        (f"**{code(column)}**", _type(kinds[column]), escaped(unit), escaped(means))
+        (f"**{code(column)}**", _type(FIELDS[name][column]), escaped(unit), escaped(means))
         for column, (unit, means) in COLUMNS[name].items()
     )
     head = ("column", "type", "unit", "what it is")
