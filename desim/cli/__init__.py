@@ -4,6 +4,7 @@ Exit codes: 0 done, 1 the run failed or was stopped, 2 bad input (nothing has be
 Everything heavy is imported by the command that needs it, so that `desim --help` is instant.
 """
 
+import atexit
 import gc
 import os
 import sys
@@ -78,6 +79,7 @@ def options(
 def main(arguments: list[str] | None = None) -> None:
     """Entry point: parse, run one command, leave by SystemExit with the exit code."""
     gc.set_threshold(GARBAGE)
+    atexit.register(gc.freeze)  # else the interpreter's last collections walk through all of numba
     try:
         _command(arguments)
     except OSError as error:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from desim.compiling import watched
@@ -28,17 +29,19 @@ def shipped() -> list[Path]:
 
 
 def warm_up(files: Iterable[Path], told: Callable[[Path], None] | None = None) -> Warmth:
-    """Play `files` in memory for two rounds; told(file) is called before each.
+    """Play `files` for two rounds, and store what comes of them for a moment.
+
+    told(file) is called before each.
 
     A scenario that cannot be played, for want of its data for example, is skipped.
     """
     played, skipped = 0, {}
-    with watched() as compilation:
-        for file in files:
+    with watched() as compilation, TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        for place, file in enumerate(files):
             if told is not None:
                 told(file)
             try:
-                run(file, overrides={"stop": {"rounds": ROUNDS}})
+                run(file, out=Path(folder) / str(place), overrides={"stop": {"rounds": ROUNDS}})
                 played += 1
             except DesimError as error:
                 skipped[file.stem] = str(error).splitlines()[0]
