@@ -1,7 +1,5 @@
 """Tables: what is appended is what is read, whatever the flushes, however the run ended."""
 
-import threading
-import time
 from itertools import pairwise
 
 import numpy as np
@@ -10,14 +8,12 @@ import pyarrow.parquet as pq
 import pytest
 from mutant import mutant
 
-from desim.columns import Deferred
+from desim.columns import Deferred, Words
 from desim.errors import InputError
 from desim.log import growing, parquet
-from desim.log import worker as worker_module
 from desim.log.fields import checked
 from desim.log.parquet import Tables, read_table
 from desim.log.schemas import SCHEMAS
-from desim.log.worker import Worker
 
 KINDS = ["compute", "send", "deliver"]
 
@@ -83,8 +79,7 @@ def check_flushes_do_not_matter(module, folder, cuts):
     "cuts", [[0, 1, 2, 500], [0, 200, 200, 500], list(range(0, 501, 20)), [0, 128, 256, 384]]
 )
 def test_the_file_does_not_depend_on_the_flushes(tmp_path, monkeypatch, cuts):
-    monkeypatch.setattr(growing, "PAGE", 64)
-    monkeypatch.setattr(growing, "PAGES", 2)
+    monkeypatch.setattr(growing, "GROUP", 128)
     check_flushes_do_not_matter(growing, tmp_path, cuts)
     assert pq.ParquetFile(tmp_path / "1.parquet").num_row_groups == -(-cuts[-1] // 128)
 
@@ -92,15 +87,15 @@ def test_the_file_does_not_depend_on_the_flushes(tmp_path, monkeypatch, cuts):
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
-        ("first, last, self._used)", "first, last, 0)"),
-        ("first + PAGE - self._used", "first + PAGE"),
-        ("if self._used:", "if self._used > PAGE // 2:"),
-        ("if self._sealed == 0:", "if self._sealed < 2 * PAGE:"),
+        ("[self._used : self._used + last - first]", "[: last - first]"),
+        ("first + GROUP - self._used", "first + GROUP"),
+        ("if self._used or", "if self._used > GROUP or"),
+        ("        self._used = 0\n\n\ndef", "        self._used = 1\n\n\ndef"),
     ],
 )
 def test_row_groups_that_lose_or_mix_rows_are_noticed(tmp_path, right, wrong):
     twin = mutant(growing, right, wrong)
-    twin.PAGE, twin.PAGES = 64, 2
+    twin.GROUP = 128
     with pytest.raises((AssertionError, ValueError)):
         check_flushes_do_not_matter(twin, tmp_path, list(range(0, 481, 20)))
 
@@ -212,18 +207,27 @@ def test_finish_leaves_three_files(tmp_path):
     ]
 
 
-def test_columns_are_packed_as_measured(tmp_path):
-    tables = Tables(tmp_path)
-    drawn = np.random.default_rng(1).random(5000)
-    tables.append("events", event_columns(5000) | {"seconds": drawn})
-    tables.finish()
+def test_files_are_compressed_as_measured(tmp_path):
+    fill(Tables(tmp_path), [0, 5000]).finish()
     group = pq.ParquetFile(tmp_path / "events.parquet").metadata.row_group(0)
-    columns = {group.column(n).path_in_schema: group.column(n) for n in range(group.num_columns)}
-    codes = {name for name, one in columns.items() if "RLE_DICTIONARY" in one.encodings}
-    assert codes == {"kind", "agent", "peer", "bytes", "value", "time"}
-    assert "DELTA_BINARY_PACKED" in columns["seq"].encodings
-    assert columns["release"].compression == "GZIP"
-    assert columns["seconds"].compression == "LZ4"
+    columns = [group.column(number) for number in range(group.num_columns)]
+    encodings = {column.path_in_schema: column.encodings for column in columns}
+    assert {column.compression for column in columns} == {"ZSTD"}
+    assert "BYTE_STREAM_SPLIT" in encodings["value"]
+    assert "RLE_DICTIONARY" not in encodings["time"]
+    assert "DELTA_BINARY_PACKED" in encodings["seq"]
+    assert "RLE_DICTIONARY" in encodings["kind"]
+
+
+def test_words_come_in_any_order(tmp_path):
+    codes = np.array([0, 1, 1, 0, 2, 2, 0, 1, 2], np.int8)
+    tables, wanted = Tables(tmp_path), []
+    for words in (["a", "b", "c"], ["d", "b", "a"], ["d"]):
+        own = np.minimum(codes, len(words) - 1).astype(np.int8)
+        tables.append("events", event_columns(9) | {"kind": Words(own, words)})
+        wanted += [words[code] for code in own]
+    tables.finish()
+    assert list(read_table(tmp_path, "events")["kind"]) == wanted
 
 
 @pytest.mark.parametrize("directory", [True, False])
@@ -264,63 +268,6 @@ def test_a_part_that_cannot_be_written_leaves_the_others(tmp_path):
         with pytest.raises(OSError, match="events-00001"):
             again()
     assert len(read_table(tmp_path, "events")) == 5
-
-
-def check_alarm(module, folder, monkeypatch):
-    """Rows come into a part in time although no others follow."""
-    folder.mkdir()
-    monkeypatch.setattr(module, "PART_SECONDS", 0.01)
-    tables = fill(module.Tables(folder), [0, 5])
-    for _ in range(200):
-        if len(read_table(folder, "events")) == 5:
-            break
-        time.sleep(0.01)
-    assert len(read_table(folder, "events")) == 5
-    tables.finish()
-
-
-def test_rows_are_stored_in_time_although_none_follow(tmp_path, monkeypatch):
-    check_alarm(parquet, tmp_path / "right", monkeypatch)
-    twin = mutant(parquet, "self._worker.later(PART_SECONDS, self._part)", "pass")
-    with pytest.raises(AssertionError):
-        check_alarm(twin, tmp_path / "wrong", monkeypatch)
-
-
-def test_what_fails_in_the_thread_is_raised_by_the_next_calls():
-    worker, done = Worker(), []
-
-    def broken():
-        raise OSError(28, "No space left on device")
-
-    def again():
-        worker.do(done.append, 2)
-        worker.wait()
-
-    worker.do(done.append, 1)
-    worker.do(broken)
-    worker.idle()
-    for call in (again, again, worker.close):
-        with pytest.raises(OSError, match="No space"):
-            call()
-    assert done == [1]
-
-
-def check_waiting(module):
-    """A task beyond the limit is handed over only when an earlier one is done."""
-    worker, done, go = module.Worker(), [], threading.Event()
-    worker.do(go.wait)
-    worker.do(done.append, 1)
-    threading.Timer(0.05, go.set).start()
-    worker.do(done.append, 2)
-    assert go.is_set()
-    worker.close()
-    assert done == [1, 2]
-
-
-def test_a_run_that_is_faster_than_its_log_waits():
-    check_waiting(mutant(worker_module, "AHEAD = 32", "AHEAD = 2"))
-    with pytest.raises(AssertionError):
-        check_waiting(worker_module)
 
 
 def test_a_flipped_byte_is_noticed(tmp_path):

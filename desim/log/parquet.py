@@ -14,7 +14,6 @@ from desim.columns import Deferred
 from desim.errors import InputError
 from desim.later import Later
 from desim.log.fields import FIELDS, checked
-from desim.log.growing import Growing
 from desim.log.worker import Worker
 from desim.memory import Tree
 
@@ -23,9 +22,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from desim.log import schemas
-else:  # a run only writes
-    pa, pq, schemas = map(Later, ("pyarrow", "pyarrow.parquet", "desim.log.schemas"))
+    from desim.log import growing, schemas
+    from desim.log.growing import Growing
+else:  # a run in memory needs none of them
+    names = "pyarrow", "pyarrow.parquet", "desim.log.schemas", "desim.log.growing"
+    pa, pq, schemas, growing = map(Later, names)
 
 PARTS = "parts"
 Handed = tuple[int, dict[str, Any]]  # rows and columns, as `checked` returns them
@@ -54,7 +55,9 @@ class Tables:
         if directory is not None:
             folder = directory / PARTS
             folder.mkdir(exist_ok=True)
-            self._growing = {name: Growing(folder / f"{name}.growing", name) for name in FIELDS}
+            self._growing = {
+                name: growing.Growing(folder / f"{name}.growing", name) for name in FIELDS
+            }
             self._worker = Worker()
 
     @property
@@ -137,8 +140,8 @@ class Tables:
 
     def _finish(self) -> None:
         assert self.directory is not None
-        for name, growing in self._growing.items():
-            growing.close(self.directory / f"{name}.parquet")
+        for name, file in self._growing.items():
+            file.close(self.directory / f"{name}.parquet")
         shutil.rmtree(self.directory / PARTS)
 
 
@@ -175,7 +178,7 @@ def read_part(path: Path, name: str) -> "pa.Table":
 
 def write_part(folder: Path, name: str, part: int, handed: Iterable[Handed]) -> None:
     """Write part number `part` of table `name`; the file appears only when it is complete."""
-    _write(folder / f"{name}-{part:05d}.parquet", name, handed)
+    _write(folder / f"{name}-{part:05d}.parquet", name, handed, light=True)
 
 
 def part_files(directory: Path, name: str) -> list[Path]:
@@ -191,10 +194,10 @@ def merge_parts(directory: Path, name: str) -> None:
     _write(directory / f"{name}.parquet", name, handed)
 
 
-def _write(path: Path, name: str, handed: Iterable[Handed]) -> None:
+def _write(path: Path, name: str, handed: Iterable[Handed], *, light: bool = False) -> None:
     partial = path.with_suffix(".partial")
     try:
-        file = Growing(partial, name)
+        file = growing.Growing(partial, name, light=light)
         for rows, columns in handed:
             file.append(rows, columns)
         file.close(path)

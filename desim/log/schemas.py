@@ -23,8 +23,9 @@ SCHEMAS = {
 
 def table_of(name: str, columns: Columns) -> pa.Table:
     """The rows of table `name`: `columns` as `checked` returns them."""
-    arrays = [_array(columns[one]) for one in FIELDS[name]]
-    return pa.Table.from_arrays(arrays, schema=SCHEMAS[name])
+    schema = SCHEMAS[name]
+    arrays = [_array(columns[field.name], field.type) for field in schema]
+    return pa.Table.from_arrays(arrays, schema=schema)
 
 
 def columns_of(table: pa.Table) -> dict[str, Any]:
@@ -32,10 +33,17 @@ def columns_of(table: pa.Table) -> dict[str, Any]:
     return {name: _column(table.column(name)) for name in table.column_names}
 
 
-def _array(values: Any) -> pa.Array:
+def _array(values: Any, kind: pa.DataType) -> pa.Array:
+    """A column in Arrow's memory layout; `pa.array` would import pandas to ask what it is."""
     if isinstance(values, Words):
-        return pa.DictionaryArray.from_arrays(pa.array(values.codes), pa.array(values.words))
-    return pa.array(values)
+        texts = [word.encode() for word in values.words]
+        ends = np.cumsum([0, *map(len, texts)], dtype=np.int32)
+        parts = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(texts))]
+        words = pa.Array.from_buffers(pa.string(), len(texts), parts)
+        return pa.DictionaryArray.from_arrays(
+            _array(np.ascontiguousarray(values.codes, np.int8), pa.int8()), words
+        )
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
 
 
 def _column(values: pa.ChunkedArray) -> Any:
