@@ -11,7 +11,7 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[1] / "desim"
 LAYERS = [
     # keys draw with elementary's log
-    "errors cores memory columns amounts tabulated later cache compiling npz units fields"
+    "errors arena cores memory columns amounts tabulated later cache compiling npz units fields"
     " keys jit distributions elementary foreign lanes",
     "losses plugged layers regularizers",
     "kernels",

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from desim.arena import Arena
 from desim.jit import lean_inline, lean_kernel
 
 
@@ -57,11 +58,12 @@ class Rows(NamedTuple):
 EVERYTHING = (1 << KINDS) - 1
 
 
-def empty_rows(capacity: int, kept: int = EVERYTHING) -> Rows:
+def empty_rows(capacity: int, kept: int = EVERYTHING, arena: Arena | None = None) -> Rows:
     """Return a buffer for `capacity` rows that keeps the kinds of the set `kept`."""
-    brief = np.empty((1 if kept == EVERYTHING else capacity, 2))
+    empty = np.empty if arena is None else arena.empty
+    brief = empty((1 if kept == EVERYTHING else capacity, 2))
     n = np.array([0, 0, kept])
-    return Rows(np.empty((capacity, 4), np.int64), np.empty((capacity, 3)), brief, n)
+    return Rows(empty((capacity, 4), np.int64), empty((capacity, 3)), brief, n)
 
 
 @lean_inline

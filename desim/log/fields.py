@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from desim.columns import Words
+from desim.columns import Deferred, Words
 
 TYPES: Mapping[str, Any] = {"f8": np.float64, "i8": np.int64, "i4": np.int32, "word": np.int8}
 FIELDS = {  # table -> column -> type
@@ -24,14 +24,16 @@ Columns = Mapping[str, Any]
 def checked(name: str, columns: Columns) -> tuple[int, dict[str, Any]]:
     """How many rows, and the columns of table `name` as arrays of their types, and Words.
 
-    `columns` are arrays or lists of one length; views of others are copied. Raise ValueError where
-    a column is missing, unknown or of another length.
+    `columns` are arrays or lists of one length; views of others are copied, unless the columns are
+    deferred: those are nobody else's. Raise ValueError where a column is missing, unknown or of
+    another length.
     """
     fields = FIELDS[name]
     if set(columns) != set(fields):
         odd = sorted(set(columns) ^ set(fields))
         raise ValueError(f"table {name}: missing or unknown columns {', '.join(odd)}")
-    own = {one: _own(columns[one], kind) for one, kind in fields.items()}
+    kept = isinstance(columns, Deferred)
+    own = {one: _own(columns[one], kind, kept) for one, kind in fields.items()}
     lengths = {
         one: len(values.codes if isinstance(values, Words) else values)
         for one, values in own.items()
@@ -41,10 +43,11 @@ def checked(name: str, columns: Columns) -> tuple[int, dict[str, Any]]:
     return lengths["time"], own
 
 
-def _own(values: Any, kind: str) -> Any:
+def _own(values: Any, kind: str, kept: bool) -> Any:
     if kind != "word":
         own = np.asarray(values, TYPES[kind])
-        return own if own.flags.owndata else own.copy()
+        whole = own.flags.c_contiguous and (kept or own.flags.owndata)
+        return own if whole else own.copy()
     if isinstance(values, Words):
         return values
     if hasattr(values, "categories"):

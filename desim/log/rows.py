@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.arena import Arena
 from desim.columns import Deferred, Words
 from desim.kernels.network import log_each
 from desim.kernels.order import time_order
@@ -49,7 +50,8 @@ class EventLog:
 
     def __init__(self, capacity: int = FLUSH_ROWS, kept: int = EVERYTHING) -> None:
         self.kept = kept
-        self.rows: Rows = empty_rows(capacity, kept)
+        self._arena, self._leaving = Arena(), Arena()  # of rows, of columns
+        self.rows: Rows = empty_rows(capacity, kept, self._arena)
         self._notes: list[tuple[float, ...]] = []  # rows from Python, not yet among the others
         self._batches: list[Batch] = []  # rows that are not written yet
         self._batched = 0  # how many
@@ -73,7 +75,7 @@ class EventLog:
         whole, brief, _ = self.rows.n
         used = max(int(whole), int(brief))
         if used + rows > len(self.rows.ints):
-            larger = empty_rows(2 * (used + rows), self.kept)
+            larger = empty_rows(2 * (used + rows), self.kept, self._arena)
             larger.ints[:whole] = self.rows.ints[:whole]
             larger.floats[:whole] = self.rows.floats[:whole]
             larger.brief[:brief] = self.rows.brief[:brief]
@@ -151,12 +153,14 @@ class EventLog:
         """Remove and return the rows earlier than `frontier` s as columns of the events table."""
         over = self._settle(frontier)
         gone, used = self.rows, int(self.rows.n[0])
-        fresh = empty_rows(len(gone.ints), self.kept)._replace(brief=gone.brief)
+        fresh = empty_rows(len(gone.ints), self.kept, self._arena)._replace(brief=gone.brief)
         first = self.written
         early = self._leave(frontier, fresh) + sum(batch.kept(self.kept) for batch in over)
         self.rows, self.written = fresh, first + early
         rows = gone.ints[:used], gone.floats[:used]
-        return Deferred(early, partial(_columns, *rows, over, self.kept, early, first))
+        return Deferred(
+            early, partial(_columns, *rows, over, self.kept, early, first, self._leaving)
+        )
 
     def drop(self, frontier: float) -> None:
         """Remove the rows earlier than `frontier` s as `take` does, only counted."""
@@ -217,12 +221,12 @@ class EventLog:
 
 def _columns(
     ints: NDArray[np.int64], floats: NDArray[np.float64], batches: list[Batch], kept: int,
-    early: int, first: int,
+    early: int, first: int, arena: Arena,
 ) -> dict[str, Any]:  # fmt: skip
     """Columns of the `early` first rows in time, numbered from `first` on."""
     ints, floats = with_batches(ints, floats, batches, kept)
     order = time_order(np.ascontiguousarray(floats[:, 0]), ints[:, :3], floats[:, 1:3])[:early]
-    columns: dict[str, Any] = {name: np.empty(early, kind) for name, kind in COLUMNS.items()}
+    columns: dict[str, Any] = {name: arena.empty(early, kind) for name, kind in COLUMNS.items()}
     fill_columns(order, ints, floats, first, tuple(columns.values()))
     columns["kind"] = Words(columns["kind"], NAMES)
     return columns

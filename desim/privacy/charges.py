@@ -4,15 +4,15 @@ from typing import Any
 
 import numpy as np
 
+from desim.arena import Arena
 from desim.jit import lean_kernel
 from desim.kernels.clients import Charges, charge, release_id
 
 
-def empty(capacity: int) -> Charges:
+def empty(capacity: int, arena: Arena | None = None) -> Charges:
     """Room for `capacity` rows."""
-    return Charges(
-        np.empty((capacity, 6), np.int64), np.empty((capacity, 4)), np.zeros(1, np.int64)
-    )
+    room = np.empty if arena is None else arena.empty
+    return Charges(room((capacity, 6), np.int64), room((capacity, 4)), np.zeros(1, np.int64))
 
 
 @lean_kernel

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.arena import Arena
 from desim.columns import Deferred, Words
 from desim.kernels.clients import charge
 from desim.kernels.order import time_order
@@ -37,7 +38,8 @@ class Ledger:
         self.seed = seed_word(seed)
         self.agents = agents
         self._told = np.zeros((len(View), 0 if whole else agents), bool)
-        self.charges = empty(1024)
+        self._arena = Arena()
+        self.charges = empty(1024, self._arena)
         self._shelf = Shelf()
         self.waiting: NDArray[np.float64] | None = None  # (agents,) s, see `wait`
         self.served: dict[tuple[int, int], tuple[Any, int]] = {}  # by numbered draws
@@ -46,7 +48,7 @@ class Ledger:
         """Make room for `rows` more rows."""
         used = int(self.charges.n[0])
         if used + rows > len(self.charges.ints):
-            larger = empty(2 * (used + rows))
+            larger = empty(2 * (used + rows), self._arena)
             larger.ints[:used] = self.charges.ints[:used]
             larger.floats[:used] = self.charges.floats[:used]
             larger.n[0] = used
@@ -216,7 +218,7 @@ class Ledger:
 
     def _leave(self, frontier: float) -> int:
         gone = self.charges
-        self.charges = empty(len(gone.ints))
+        self.charges = empty(len(gone.ints), self._arena)
         return int(part(tuple(gone), frontier, self._told, tuple(self.charges)))
 
     def remembered(self) -> Tree:
