@@ -1,5 +1,9 @@
 """Lanes: what compiled code does with several numbers at once is what plain Python says."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from numba.core.errors import TypingError
@@ -120,3 +124,30 @@ def test_numbers_that_are_not_side_by_side_are_refused():
     with pytest.raises(TypingError):
         compiled_functions(a[::2], b, np.empty(8))
     compiled_functions(a[:8], b, np.empty(8))
+
+
+ARITHMETIC = """
+import numpy as np
+from desim.kernels.gradients import Data, gradient, transpose
+from desim.keys import normals
+from desim.losses import LOGISTIC
+
+rows, start = normals(3, 10, agent=[0, 1], size=13 * 21).reshape(-1, 21), np.array([0, 13, 26])
+whole = np.ones(26)
+data = Data(rows, transpose(rows, start), np.sign(rows[:, 0].copy()), start, whole, whole[:2],
+            whole[:2], 0 * whole[:2], LOGISTIC, 0.0, False)
+print(gradient(np.arange(2), rows[5:7], data).tobytes().hex())
+"""
+
+
+def test_processors_without_wide_registers_compute_the_same_bits(tmp_path):
+    said = set()
+    for name in ("", "generic"):
+        own = {"NUMBA_CPU_NAME": name, "DESIM_CACHE_DIR": str(tmp_path / name)} if name else {}
+        own |= {"NUMBA_CPU_FEATURES": ""} if name else {}
+        command = [sys.executable, "-c", ARITHMETIC]
+        done = subprocess.run(command, env=os.environ | own, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        said.add(done.stdout)
+    assert len(said) == 1
+    assert len(said.pop()) == 2 * 8 * 2 * 21 + 1
