@@ -108,6 +108,15 @@ def lean_inline(function: Callable[..., Any]) -> Any:
     return _compiled(function, nogil=True, forceinline=True, _nrt=False)
 
 
+def lean_pattern(function: Callable[..., Any]) -> Any:
+    """Compile a part of lean kernels that is handed a compiled function, and vanishes with it.
+
+    It is kept in its callers alone: an index of what is kept by itself would name the modules of
+    all functions it was ever handed, which another process may not have.
+    """
+    return numba.njit(error_model="numpy", nogil=True, forceinline=True, _nrt=False)(function)
+
+
 def parallel_kernel(function: Callable[..., Any]) -> Any:
     """Compile a kernel whose prange loop is shared by threads; its rows must be independent."""
     return _compiled(function, parallel=True, nogil=True)

@@ -6,90 +6,43 @@ lane's bits are those that it has alone, on every machine (narrow registers: sev
 plain Python lanes are small arrays, and every function here means what its body says.
 """
 
-import operator
-
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.extending import lower_builtin, models, register_model, type_callable
 
-from desim.jit import lean_inline
-
-_I32 = ir.IntType(32)
-_INNER = {
-    types.float64: ir.DoubleType(),
-    types.uint64: ir.IntType(64),
-    types.boolean: ir.IntType(1),
-}
-
-
-class Lanes(types.Type):  # type: ignore[misc]
-    """`width` numbers of type `inner`: float64, uint64, or boolean as comparisons give."""
-
-    def __init__(self, inner, width):
-        self.inner, self.width = inner, width
-        super().__init__(name=f"Lanes({inner}, {width})")
+from desim.jit import lean_pattern
+from desim.registers import (
+    I32,
+    ROUNDED,
+    Lanes,
+    alike,
+    compiled_as,
+    lowered,
+    of_width,
+    pointer_to,
+    wide,
+)
 
 
-@register_model(Lanes)
-class _LanesModel(models.PrimitiveModel):  # type: ignore[misc]
-    def __init__(self, manager, lanes):
-        super().__init__(manager, lanes, _lowered(lanes))
+def _where(array, result, kinds):
+    """The result, if numbers of such an array are side by side, and of one of these types."""
+    return result if array.layout == "C" and array.dtype in kinds else None
 
 
-def _lowered(kind):
-    """The compiler's type of lanes, or of one number."""
-    if isinstance(kind, Lanes):
-        return ir.VectorType(_INNER[kind.inner], kind.width)
-    return _INNER[kind]
+def _stored(array, result, lanes):
+    """The result, if such lanes may be written to the array: float32 rounds them."""
+    return _where(array, result, ROUNDED if lanes.inner == types.float64 else (lanes.inner,))
 
 
-def _inner(kind):
-    """The type of one number of lanes, or the kind itself."""
-    return kind.inner if isinstance(kind, Lanes) else types.unliteral(kind)
+def _rounded(builder, value, lanes, dtype):
+    """Lanes as numbers of the array that they go to, and their type."""
+    kind = Lanes(dtype, lanes.width)
+    return value if lanes.inner == dtype else builder.fptrunc(value, lowered(kind)), kind
 
 
-def _alike(kind, inner):
-    """As many lanes as the kind has, or one number, of another type."""
-    return Lanes(inner, kind.width) if isinstance(kind, Lanes) else inner
-
-
-def _of_width(inner, width):
-    """Lanes of a literal width; of any other there are none."""
-    return Lanes(inner, width.literal_value) if isinstance(width, types.Literal) else None
-
-
-def _compiled(function, result):
-    """Decorate what writes a call of a function; result: its type from those of the arguments."""
-
-    def decorate(build):
-        type_callable(function)(lambda context: result)
-        lower_builtin(function, *[types.Any] * result.__code__.co_argcount)(build)
-        return build
-
-    return decorate
-
-
-def _wide(builder, kind, value, lanes):
-    """A value as lanes: itself, or as many copies of a number."""
-    if isinstance(kind, Lanes):
-        return value
-    vector = _lowered(lanes)
-    nothing = ir.Constant(vector, ir.Undefined)
-    first = builder.insert_element(nothing, value, ir.Constant(_I32, 0))
-    zeros = ir.Constant(ir.VectorType(_I32, lanes.width), [0] * lanes.width)
-    return builder.shuffle_vector(first, nothing, zeros)
-
-
-def _pointer(context, builder, kind, array, place, pointed):
-    """The address of number `place` in an array's memory, as a pointer to the type `pointed`."""
-    data = context.make_array(kind)(context, builder, array).data
-    return builder.bitcast(builder.gep(data, [place]), _lowered(pointed).as_pointer())
-
-
-def _where(array, result):
-    """The result, if the array is C-contiguous; of others numbers are not side by side."""
-    return result if array.layout == "C" else None
+def _loaded(like, array):
+    """Lanes of the array's numbers, as many as `like` has."""
+    return _where(array, Lanes(array.dtype, like.width), (types.float64, types.uint64))
 
 
 def _declared(builder, name, result, arguments):
@@ -103,9 +56,9 @@ def zeros(width):
     return np.zeros(width)
 
 
-@_compiled(zeros, lambda width: _of_width(types.float64, width))
+@compiled_as(zeros, lambda width: of_width(types.float64, width))
 def _zeros(context, builder, signature, args):
-    return ir.Constant(_lowered(signature.return_type), None)
+    return ir.Constant(lowered(signature.return_type), None)
 
 
 def places(like):
@@ -113,9 +66,9 @@ def places(like):
     return np.arange(like.size, dtype=np.uint64)
 
 
-@_compiled(places, lambda like: Lanes(types.uint64, like.width))
+@compiled_as(places, lambda like: Lanes(types.uint64, like.width))
 def _places(context, builder, signature, args):
-    return ir.Constant(_lowered(signature.return_type), list(range(signature.return_type.width)))
+    return ir.Constant(lowered(signature.return_type), list(range(signature.return_type.width)))
 
 
 def load(like, array, place):
@@ -123,9 +76,11 @@ def load(like, array, place):
     return array.reshape(-1)[place : place + like.size].copy()
 
 
-@_compiled(load, lambda like, array, place: _where(array, Lanes(array.dtype, like.width)))
+@compiled_as(load, lambda like, array, place: _loaded(like, array))
 def _load(context, builder, signature, args):
-    pointer = _pointer(context, builder, signature.args[1], args[1], args[2], signature.return_type)
+    pointer = pointer_to(
+        context, builder, signature.args[1], args[1], args[2], signature.return_type
+    )
     lanes = builder.load(pointer)
     lanes.align = 8
     return lanes
@@ -136,11 +91,11 @@ def load_one(like, array, place):
     return np.full(like.size, array.reshape(-1)[place])
 
 
-@_compiled(load_one, lambda like, array, place: _where(array, Lanes(array.dtype, like.width)))
+@compiled_as(load_one, lambda like, array, place: _loaded(like, array))
 def _load_one(context, builder, signature, args):
     kind = signature.args[1]
-    pointer = _pointer(context, builder, kind, args[1], args[2], kind.dtype)
-    return _wide(builder, None, builder.load(pointer), signature.return_type)
+    pointer = pointer_to(context, builder, kind, args[1], args[2], kind.dtype)
+    return wide(builder, None, builder.load(pointer), signature.return_type)
 
 
 def store(array, place, lanes):
@@ -148,10 +103,12 @@ def store(array, place, lanes):
     array.reshape(-1)[place : place + lanes.size] = lanes
 
 
-@_compiled(store, lambda array, place, lanes: _where(array, types.void))
+@compiled_as(store, lambda array, place, lanes: _stored(array, types.void, lanes))
 def _store(context, builder, signature, args):
-    pointer = _pointer(context, builder, signature.args[0], args[0], args[1], signature.args[2])
-    builder.store(args[2], pointer).align = 8
+    array, _, lanes = signature.args
+    value, kind = _rounded(builder, args[2], lanes, array.dtype)
+    pointer = pointer_to(context, builder, array, args[0], args[1], kind)
+    builder.store(value, pointer).align = array.dtype.bitwidth // 8
     return context.get_dummy_value()
 
 
@@ -160,18 +117,18 @@ def pick(condition, yes, no):
     return np.where(condition, yes, no)[()]
 
 
-@_compiled(pick, lambda condition, yes, no: _alike(condition, types.float64))
+@compiled_as(pick, lambda condition, yes, no: alike(condition, types.float64))
 def _pick(context, builder, signature, args):
     result, both = signature.return_type, zip(signature.args[1:], args[1:], strict=True)
     if isinstance(result, Lanes):
-        values = [_wide(builder, kind, value, result) for kind, value in both]
+        values = [wide(builder, kind, value, result) for kind, value in both]
     else:
         values = [context.cast(builder, value, kind, result) for kind, value in both]
     return builder.select(args[0], *values)
 
 
 def _rebound(context, builder, signature, args):
-    return builder.bitcast(args[0], _lowered(signature.return_type))
+    return builder.bitcast(args[0], lowered(signature.return_type))
 
 
 def bits_of(x):
@@ -184,8 +141,8 @@ def float_of(bits):
     return np.asarray(bits, np.uint64).view(np.float64)[()]
 
 
-_compiled(bits_of, lambda x: _alike(x, types.uint64))(_rebound)
-_compiled(float_of, lambda bits: _alike(bits, types.float64))(_rebound)
+compiled_as(bits_of, lambda x: alike(x, types.uint64))(_rebound)
+compiled_as(float_of, lambda bits: alike(bits, types.float64))(_rebound)
 
 
 def root(x):
@@ -193,9 +150,9 @@ def root(x):
     return np.sqrt(x)
 
 
-@_compiled(root, lambda x: x)
+@compiled_as(root, lambda x: x)
 def _root(context, builder, signature, args):
-    kind = _lowered(signature.return_type)
+    kind = lowered(signature.return_type)
     name = f"llvm.sqrt.v{kind.count}f64" if isinstance(kind, ir.VectorType) else "llvm.sqrt.f64"
     return builder.call(_declared(builder, name, kind, [kind]), args)
 
@@ -209,80 +166,26 @@ def store_pairs(array, place, first, second):
     array.reshape(-1)[place : place + pairs.size] = pairs
 
 
-@_compiled(store_pairs, lambda array, place, first, second: _where(array, types.void))
+@compiled_as(store_pairs, lambda array, place, first, second: _stored(array, types.void, first))
 def _store_pairs(context, builder, signature, args):
-    kind, lanes = signature.args[0], signature.args[2]
+    array, _, lanes, _ = signature.args
     pairs = Lanes(lanes.inner, 2 * lanes.width)
     order = [lane + side * lanes.width for lane in range(lanes.width) for side in (0, 1)]
-    mask = ir.Constant(ir.VectorType(_I32, pairs.width), order)
-    mixed = builder.shuffle_vector(*args[2:], mask)
-    size = context.make_array(kind)(context, builder, args[0]).nitems
-    room = _wide(builder, None, builder.sub(size, args[1]), Lanes(types.uint64, pairs.width))
-    order = ir.Constant(room.type, list(range(pairs.width)))
-    fits = builder.icmp_unsigned("<", order, room)
-    pointer = _pointer(context, builder, kind, args[0], args[1], pairs)
-    name = f"llvm.masked.store.v{pairs.width}f64.p0"
-    arguments = [mixed.type, pointer.type, _I32, fits.type]
+    mixed = ir.Constant(ir.VectorType(I32, pairs.width), order)
+    value, pairs = _rounded(builder, builder.shuffle_vector(*args[2:], mixed), pairs, array.dtype)
+    size = context.make_array(array)(context, builder, args[0]).nitems
+    room = wide(builder, None, builder.sub(size, args[1]), Lanes(types.uint64, pairs.width))
+    fits = builder.icmp_unsigned("<", ir.Constant(room.type, list(range(pairs.width))), room)
+    pointer = pointer_to(context, builder, array, args[0], args[1], pairs)
+    bits = array.dtype.bitwidth
+    name = f"llvm.masked.store.v{pairs.width}f{bits}.p0"
+    arguments = [value.type, pointer.type, I32, fits.type]
     function = _declared(builder, name, ir.VoidType(), arguments)
-    builder.call(function, [mixed, pointer, ir.Constant(_I32, 8), fits])
+    builder.call(function, [value, pointer, ir.Constant(I32, bits // 8), fits])
     return context.get_dummy_value()
 
 
-def _operate(operation, emits, result=None):
-    """Give lanes a binary operation: {type: what writes it}; one of both sides may be a number."""
-
-    def kind(a, b):
-        lanes = a if isinstance(a, Lanes) else b
-        fits = isinstance(lanes, Lanes) and _inner(a) == _inner(b) and lanes.inner in emits
-        return Lanes(result or lanes.inner, lanes.width) if fits else None
-
-    def build(context, builder, signature, args):
-        lanes = next(one for one in signature.args if isinstance(one, Lanes))
-        pairs = zip(signature.args, args, strict=True)
-        return emits[lanes.inner](builder, *(_wide(builder, *pair, lanes) for pair in pairs))
-
-    type_callable(operation)(lambda context: kind)
-    for both in ((Lanes, Lanes), (Lanes, types.Number), (types.Number, Lanes)):
-        lower_builtin(operation, *both)(build)
-
-
-_REAL, _WORD, _ = _INNER
-_BUILD = ir.IRBuilder
-_operate(operator.add, {_REAL: _BUILD.fadd, _WORD: _BUILD.add})
-_operate(operator.sub, {_REAL: _BUILD.fsub})
-_operate(operator.mul, {_REAL: _BUILD.fmul})
-_operate(operator.truediv, {_REAL: _BUILD.fdiv})
-_operate(operator.and_, {_WORD: _BUILD.and_})
-_operate(operator.or_, {_WORD: _BUILD.or_})
-_operate(operator.xor, {_WORD: _BUILD.xor})
-_operate(operator.lshift, {_WORD: _BUILD.shl})
-_operate(operator.rshift, {_WORD: _BUILD.lshr})
-
-
-def _compared(operation, sign):
-    def reals(builder, a, b):
-        return builder.fcmp_ordered(sign, a, b)
-
-    def words(builder, a, b):
-        return builder.icmp_unsigned(sign, a, b)
-
-    _operate(operation, {_REAL: reals, _WORD: words}, types.boolean)
-
-
-_compared(operator.lt, "<")
-_compared(operator.gt, ">")
-_compared(operator.eq, "==")
-
-
-@lower_builtin(operator.neg, Lanes)
-def _negative(context, builder, signature, args):
-    return builder.fneg(args[0])
-
-
-type_callable(operator.neg)(lambda context: lambda x: x if isinstance(x, Lanes) else None)
-
-
-@lean_inline
+@lean_pattern
 def in_lanes(n, step, parts):
     """Call step(zero lanes, place, parts) so that places 0 .. n - 1 have a lane each.
 

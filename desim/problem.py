@@ -133,7 +133,7 @@ class Problem:
     def agent_values(self, x: Array, who: Rows | None = None) -> Array:
         """f_i(x) (n,) of agents who (n,), by default all; x (dim,) or one model each (n, dim)."""
         who = np.arange(self.agents) if who is None else np.asarray(who, np.int64)
-        models = np.array(np.broadcast_to(x, (len(who), self.dim)), float, order="C")
+        models = np.array(np.broadcast_to(x, (len(who), self.dim)), float)
         out = np.empty(len(who))
         agent_losses(who, models, self.data, out)
         out += 0.5 * self.ridge[who] * np.sum(models * models, axis=1)

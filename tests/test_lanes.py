@@ -10,7 +10,7 @@ from numba.core.errors import TypingError
 
 from desim.elementary import exp_, log_, sincos_turn
 from desim.jit import kernel
-from desim.keys import Stream, normal, normals, words
+from desim.keys import Stream, normal, normals, normals_into, words
 from desim.lanes import (
     bits_of,
     float_of,
@@ -67,6 +67,11 @@ def compiled_pairs(a, b, place, out):
     store_pairs(out, place, load(zeros(4), a, 0), load(zeros(4), b, 0))
 
 
+@kernel
+def compiled_normals(k0, k1, c0, out):
+    normals_into(k0, k1, c0, out)
+
+
 compiled_step, compiled_elementary = kernel(numbers), kernel(functions)
 
 
@@ -117,6 +122,33 @@ def test_pairs_stop_at_the_end_of_an_array(place):
     assert room.tobytes() == said.tobytes()
     assert list(room[:8]) == list(wanted[:8])
     assert room[8] == 5.0
+
+
+@kernel
+def compiled_copies(a, out, pairs):
+    lanes = load(zeros(8), a, 0)
+    store(out, 0, lanes)
+    store_pairs(pairs, 1, lanes, lanes)
+
+
+def test_narrow_arrays_get_rounded_numbers_and_keep_what_is_beside_them():
+    a = np.random.default_rng(0).normal(size=8)
+    out, pairs = np.full(10, 5.0, np.float32), np.full(20, 5.0, np.float32)
+    compiled_copies(a, out[:8], pairs[:13])
+    assert out.tolist() == [*a.astype(np.float32).tolist(), 5.0, 5.0]
+    wanted = np.repeat(a.astype(np.float32), 2)[:12].tolist()
+    assert pairs.tolist() == [5.0, *wanted, *[5.0] * 7]
+    with pytest.raises(TypingError):
+        compiled_copies(a, np.zeros(8, np.int64), pairs)
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_narrow_normals_are_the_wide_ones_rounded(n):
+    k0, k1, c0, _ = words(7, Stream.USER, agent=3, round=2)
+    narrow = np.full(n + 20, 5.0, np.float32)
+    compiled_normals(k0, k1[0], c0[0], narrow[:n])
+    drawn = normals(7, Stream.USER, agent=3, round=2, size=n).astype(np.float32)
+    assert narrow.tolist() == [*drawn.tolist(), *[5.0] * 20]
 
 
 def test_numbers_that_are_not_side_by_side_are_refused():
