@@ -491,7 +491,6 @@ BAD = [
     (central(problem={"sizes": [2, 3]}), "problem.sizes: found sizes"),
     (central(problem={"partition": {"dirichlet": 0.3}}), "problem.partition: found partition"),
     (central(network={"topology": "ring"}), "network.topology: found ring"),
-    (central(network={"uplink": {"latency": "1 s"}}), "network.uplink: found with gradient-des"),
     (central(policy={"quorum": 1}), "policy: found quorum"),
     (central(participation={"bernoulli": 0.5}), "participation: found bernoulli"),
     (central(problem={"loss": "hinge"}), "problem.loss: found hinge"),

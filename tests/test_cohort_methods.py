@@ -641,7 +641,11 @@ def test_what_has_no_guarantee_is_a_warning(algorithm, changes, text):
         ({**LED, "mixing": "metro"}, {}, "algorithm.mixing"),
         (LED, {"participation": {"bernoulli": 0.5}}, "led needs every agent"),
         (LED, {"policy": {"quorum": 2}}, "allowed with led: all"),
-        (LED, {"network": {**RING, "uplink": {"latency": "1 s"}}}, "network.uplink"),
+        (
+            LED,
+            {"network": {**RING, "downlink": {"contention": "fifo"}}},
+            "network.downlink.contention",
+        ),
         (LED, {"network": RING, "privacy": {"view": "coordinator"}}, "led has none"),
         ({**LED, "local": {"step": [0.1] * 5 + [0.2]}}, {}, "different step for each agent"),
         (FIVE_GCS, {"problem": {"regularizer": {"l1": 1.0}}}, "not smooth"),

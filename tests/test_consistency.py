@@ -27,8 +27,21 @@ def test_one_mistake_is_told_once(name):
 @pytest.mark.parametrize(
     ("module", "right", "wrong", "file"),
     [
-        (link_consistency, 'link.on_loss == "drop"', "False", "drop-with-barrier"),
-        (link_consistency, '("uplink", "downlink")', '("downlink",)', "drop-with-coordinator"),
+        (link_consistency, '.on_loss == "drop"', '.on_loss == ""', "drop-with-barrier"),
+        (link_consistency, "(network.along(which).losses)", "(0, 0)", "drop-with-coordinator"),
+        (link_consistency, '"uplink" if kind', "which if kind", "drop-after-two-hops"),
+        (
+            link_consistency,
+            'kind != "graph" or not network.two_hops',
+            "True",
+            "trace-in-two-hops",
+        ),
+        (
+            link_consistency,
+            "network.downlink.contention is not",
+            "None is not",
+            "contention-downlink-on-graph",
+        ),
         (link_consistency, '("auto", "agents")', '("cohort",)', "contention-in-cohort"),
         (
             privacy_consistency,

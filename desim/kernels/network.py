@@ -21,10 +21,13 @@ from desim.keys import Stream, address, counter, uniform
 
 ATTEMPTS = 1 << 8  # sub-counters that the attempts of one message may use
 LOSS_INDEX = 32  # the jitter draw of an attempt uses indices below
+ONWARD = 2  # added to an index for what the second hop of a message draws
+HUB = -1  # the node in the middle of two hops
 
 SEND, LOST, DELIVER = int(Kind.SEND), int(Kind.LOST), int(Kind.DELIVER)
 LINK = int(Stream.LINK)
 NONE, FIFO, FAIR = range(3)
+DIRECT = np.empty(0)
 
 
 class Links(NamedTuple):
@@ -40,6 +43,9 @@ class Links(NamedTuple):
     once: an attempt of a sender reaches all its neighbours that lack the message, as radio does.
     contention: NONE, FIFO or FAIR, how the messages of a port share its bandwidth. receivers: when
     agents are up that miss what arrives while they are down; of no agent where messages wait.
+    onward: DIRECT, or (7,) where a message takes a second hop, down to the receiver: its jitter,
+    losses and bursts as above; wires then has a fourth row, the second hop's latency s, jitter,
+    loss and bursts are those of the first hop, and wires[1] is the slower of both.
     """
 
     seed: np.uint64
@@ -57,11 +63,12 @@ class Links(NamedTuple):
     once: bool = False
     contention: int = NONE
     receivers: Calendar = ALWAYS
+    onward: np.ndarray = DIRECT
 
     @property
     def lossy(self) -> bool:
         """Whether messages may be lost."""
-        return max(self.loss) > 0.0 or len(self.receivers.starts) > 0
+        return max(*self.loss, *self.onward[3:5]) > 0.0 or len(self.receivers.starts) > 0
 
     @property
     def rows(self) -> int:
@@ -70,8 +77,9 @@ class Links(NamedTuple):
 
     @property
     def plain(self) -> bool:
-        """Whether every first attempt gets through, for one neighbour, at a rate that holds."""
-        return not self.lossy and not self.once and self.plays.shape[1] == 0
+        """Whether every first attempt gets through, in one hop to one neighbour, at one rate."""
+        one = not self.once and not len(self.onward)
+        return one and not self.lossy and self.plays.shape[1] == 0
 
     @property
     def first(self) -> tuple[Any, ...]:
@@ -96,9 +104,25 @@ def trial(links, e, begin, round_, exchange, attempt):
     kind, a, b = links.jitter
     latency = links.wires[0, e] * sample(kind, a, b, links.seed, k1, c0, 0)
     share, inside = links.loss
-    if share != inside and in_burst(links.seed, source, target, links.bursts, begin):
+    other = target if links.onward.shape[0] == 0 else HUB
+    if share != inside and in_burst(links.seed, source, other, links.bursts, begin):
         share = inside
-    return latency, share > 0.0 and uniform(links.seed, k1, c0, LOSS_INDEX) < share
+    lost = share > 0.0 and uniform(links.seed, k1, c0, LOSS_INDEX) < share
+    if links.onward.shape[0] > 0:
+        later, gone = second_hop(links, e, begin, k1, c0)
+        latency, lost = latency + later, lost or gone
+    return latency, lost
+
+
+@lean_inline
+def second_hop(links, e, begin, k1, c0):
+    """What an attempt meets after the node in the middle: latency s, and whether it is lost."""
+    law, bursts = links.onward, (links.onward[5], links.onward[6])
+    factor = sample(int(law[0]), law[1], law[2], links.seed, k1, c0, ONWARD)
+    latency, share, inside = links.wires[3, e] * factor, law[3], law[4]
+    if share != inside and in_burst(links.seed, links.ends[1, e], HUB, bursts, begin):
+        share = inside
+    return latency, share > 0.0 and uniform(links.seed, k1, c0, LOSS_INDEX + ONWARD) < share
 
 
 @lean_inline

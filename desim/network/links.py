@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.distributions import Distribution, draw
-from desim.kernels.network import Links
+from desim.kernels.network import DIRECT, HUB, Links
 from desim.keys import Stream, seed_word
 from desim.network.traces import RateTraces
 
@@ -66,27 +66,31 @@ def make_links(
     seed: int,
     measured: Array | None = None,
     others: Sequence[Differing] = (),
+    onward: LinkModel | None = None,
 ) -> Links:
     """Draw the links source[e] -> target[e] (-1: coordinator), those that differ in their way.
 
-    measured (links,) s: what each link's latency has besides the drawn one.
+    measured (links,) s: what each link's latency has besides the drawn one. onward: the way from a
+    node in the middle to the receiver; `model` is then the way from the sender to that node, and
+    both draw what they would draw of a star with the same agents.
     """
-    low, high = np.minimum(source, target), np.maximum(source, target)
-    place = {"agent": source, "peer": target} if model.own else {"agent": high, "peer": low}
-    wires = np.zeros((3, len(source)))
-    wires[0] = draw(model.latency, seed, Stream.LINK, **place, index=LATENCY)
+    place = _place(model, source, target)
+    wires = np.zeros((3 if onward is None else 4, len(source)))
+    if onward is None:
+        wires[:2] = _hop(model, source, target, seed)
+    else:
+        wires[[0, 1, 3]] = _two_hops(model, onward, source, target, seed)
     plays, samples, loops = np.empty((2, 0), np.int64), np.empty((3, 0)), False
     if isinstance(model.bandwidth, RateTraces):
         device = np.where(source < 0, target, source)
         plays, wires[2] = model.bandwidth.played(device, seed)
         samples, loops = model.bandwidth.samples, model.bandwidth.loops
-    else:
-        wires[1] = draw(model.bandwidth, seed, Stream.LINK, **place, index=BANDWIDTH)
     for other in others:
         where = other.holds(source, target)
         for row, law, index in ((0, other.latency, LATENCY), (1, other.bandwidth, BANDWIDTH)):
             if law is not None:
                 wires[row, where] = draw(law, seed, Stream.LINK, **place, index=index)[where]
+                wires[row + 3 : row + 4, where] = 0.0  # the second hop's part of a latency
     if measured is not None:
         wires[0] += measured
     if model.once and len(source):
@@ -109,4 +113,34 @@ def make_links(
         loops,
         model.once,
         model.contention,
+        onward=DIRECT if onward is None else _laws(onward),
     )
+
+
+def _place(model: LinkModel, source: Int, target: Int) -> dict[str, Int]:
+    """Where links draw: once for both directions, or for each its own."""
+    if model.own:
+        return {"agent": source, "peer": target}
+    return {"agent": np.maximum(source, target), "peer": np.minimum(source, target)}
+
+
+def _hop(model: LinkModel, source: Int, target: Int, seed: int) -> Array:
+    """Rows (2, links) of links: latency s, and bit/s, 0 where a trace says them."""
+    place, found = _place(model, source, target), np.zeros((2, len(source)))
+    found[0] = draw(model.latency, seed, Stream.LINK, **place, index=LATENCY)
+    if isinstance(model.bandwidth, Distribution):
+        found[1] = draw(model.bandwidth, seed, Stream.LINK, **place, index=BANDWIDTH)
+    return found
+
+
+def _two_hops(up: LinkModel, down: LinkModel, source: Int, target: Int, seed: int) -> Array:
+    """Rows (3, links): latency s of the first hop, the slower bit/s, latency s of the second."""
+    hub = np.full(len(source), HUB)
+    first, second = _hop(up, source, hub, seed), _hop(down, hub, target, seed)
+    return np.array([first[0], np.minimum(first[1], second[1]), second[0]])
+
+
+def _laws(model: LinkModel) -> Array:
+    """What the second hop of a message draws, as `Links.onward` has it."""
+    kind, a, b = model.jitter
+    return np.array([kind, a, b, *model.loss, *model.bursts], np.float64)

@@ -142,10 +142,24 @@ class Conditions:
 
     def links(self, source: Int, target: Int, which: str = "link") -> Links:
         """The links source[e] -> target[e] (-1: coordinator); which: link, uplink or downlink."""
-        network, seed = self.scenario.network, self.scenario.seed
-        link = network.along(which)
+        star = which != "link"
+        hops = ("uplink", "downlink") if not star and self.scenario.network.two_hops else (which,)
+        models = [self._model(hop) for hop in hops]
+        measured = self._measured(source, target, star)
+        onward = models[1] if len(models) == 2 else None
+        seed, others = self.scenario.seed, self._differing()
+        made = make_links(models[0], source, target, seed, measured, others, onward)
+        calendar, said = self._calendar, self.scenario.churn
+        if calendar is None or said is None or said.messages == "queued":
+            return made
+        own = np.zeros_like(calendar.memory)  # questions about arrivals are ahead of the clock
+        return made._replace(receivers=calendar._replace(memory=own))
+
+    def _model(self, which: str) -> LinkModel:
+        """What link, uplink or downlink say."""
+        network, link = self.scenario.network, self.scenario.network.along(which)
         bandwidth = link.bandwidth
-        model = LinkModel(
+        return LinkModel(
             link.latency,
             bandwidth if isinstance(bandwidth, Distribution) else self._rates(bandwidth, which),
             link.jitter,
@@ -158,14 +172,6 @@ class Conditions:
             network.medium == "shared",
             CONTENTION[network.shared(which)],
         )
-        star = which != "link"
-        measured = self._measured(source, target, star)
-        made = make_links(model, source, target, seed, measured, self._differing())
-        calendar, said = self._calendar, self.scenario.churn
-        if calendar is None or said is None or said.messages == "queued":
-            return made
-        own = np.zeros_like(calendar.memory)  # questions about arrivals are ahead of the clock
-        return made._replace(receivers=calendar._replace(memory=own))
 
     def _differing(self) -> list[Differing]:
         """The links that the scenario sets apart; InputError for nodes that there are not."""

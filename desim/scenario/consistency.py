@@ -13,6 +13,7 @@ from desim.scenario.device_consistency import churn_fits, memory_fits, messages_
 from desim.scenario.link_consistency import (
     contention_fits,
     differing_fit,
+    hops_fit,
     losses_fit,
     medium_fits,
     meetings_fit,
@@ -190,6 +191,7 @@ CHECKS: tuple[Callable[..., Any], ...] = (
     contention_fits,
     medium_fits,
     differing_fit,
+    hops_fit,
     meetings_fit,
     rounds_alike,
     participation_fits,

@@ -3,10 +3,9 @@
 import contextlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from desim.errors import InputError, refusal, spelling
-from desim.scenario import registry, shipped
+from desim.scenario import shipped
 from desim.scenario.tree import Tree, require_mapping
 
 
@@ -24,29 +23,8 @@ def include_network(tree: Tree, folder: Path, read: Callable[[Path], Tree]) -> N
     other = read(_find(tree, name, folder))
     require_mapping(other, "a mapping with network, and perhaps compute")
     _check(other)
-    if _between_peers(tree):
-        _without_hub(other.data["network"])
     for section in ("network", "compute"):
         tree.lay_under(other, section)
-
-
-def _between_peers(tree: Tree) -> bool:
-    """Whether the scenario's method has no coordinator."""
-    algorithm = tree.data.get("algorithm")
-    name = algorithm.get("name") if isinstance(algorithm, dict) else algorithm
-    topology = tree.data["network"].get("topology", "star")
-    with contextlib.suppress(InputError):
-        kind = topology if isinstance(topology, str) else "graph"
-        return isinstance(name, str) and registry.get(name).kind_on(kind) != "coordinator"
-    return False
-
-
-def _without_hub(network: dict[str, Any]) -> None:
-    """Turn conditions of a star into those of links between peers: the sender's uplink decides."""
-    uplink = network.pop("uplink", None)
-    network.pop("downlink", None)
-    if isinstance(uplink, dict) and isinstance(network.get("link", {}), dict):
-        network["link"] = {**network.get("link", {}), **uplink}
 
 
 def _find(tree: Tree, name: object, folder: Path) -> Path:

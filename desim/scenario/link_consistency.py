@@ -5,13 +5,11 @@ from collections.abc import Iterator
 from desim.distributions import Distribution
 from desim.scenario import registry
 from desim.scenario.device_section import Churn
-from desim.scenario.link_section import Link
 from desim.scenario.method_section import Algorithm, Policy
 from desim.scenario.network_section import Network
 from desim.scenario.privacy_section import Privacy
 
 Found = Iterator[tuple[tuple[str | int, ...], str]]
-SIDES = {"coordinator": ("uplink", "downlink"), "graph": ("link",)}
 
 
 def losses_fit(
@@ -24,10 +22,11 @@ def losses_fit(
     if policy.kind != "all" or algorithm.name not in registry.OWN:
         return
     kind = algorithm.method.kind_on(network.topology.kind)
-    for which in SIDES.get(kind, ()):
-        link: Link = network.along(which)
+    for which in network.sides(kind):
+        sent = "uplink" if kind == "graph" and network.two_hops else which  # by whom it is repeated
         missing = churn is not None and churn.messages == "lost" and which != "uplink"
-        if (missing or max(link.losses) > 0) and link.on_loss == "drop":
+        lossy = missing or max(network.along(which).losses) > 0
+        if lossy and network.along(sent).on_loss == "drop":
             other = "deadline" in algorithm.method.policies
             text = "found drop, but with policy all everybody waits for every message"
             more = ", or policy: {deadline: ...}" if other else ""
@@ -37,7 +36,7 @@ def losses_fit(
 
 def contention_fits(algorithm: Algorithm, network: Network, engine: str) -> Found:
     """When a message that queues arrives depends on the others: the engine of processes knows."""
-    for which in SIDES.get(algorithm.method.kind_on(network.topology.kind), ()):
+    for which in network.sides(algorithm.method.kind_on(network.topology.kind)):
         shared = network.shared(which)
         if shared != "none" and engine not in ("auto", "agents"):
             text = f"found {engine} with contention {shared}"
@@ -63,12 +62,30 @@ def differing_fit(algorithm: Algorithm, network: Network) -> Found:
                 yield (*place, key), f"found coordinator with {algorithm.name}; allowed: agents"
         traced = [
             which
-            for which in SIDES.get(kind, ())
+            for which in network.sides(kind)
             if not isinstance(network.along(which).bandwidth, Distribution)
         ]
         if one.bandwidth is not None and traced:
             text = f"found beside a trace in network.{traced[0]}.bandwidth"
             yield (*place, "bandwidth"), f"{text}; allowed: beside a value or a distribution"
+
+
+def hops_fit(algorithm: Algorithm, network: Network) -> Found:
+    """Two hops between agents have one rate, and nobody who would share out the second."""
+    kind = algorithm.method.kind_on(network.topology.kind)
+    if kind != "graph" or not network.two_hops:
+        return
+    why = f"with {algorithm.name}, between whose agents a message takes an uplink and a downlink"
+    for key in ("uplink", "downlink"):
+        own = getattr(network, key).bandwidth
+        if not isinstance(network.along(key).bandwidth, Distribution):
+            allowed = "a value or a distribution, or only link, where the sender's trace holds"
+            place = ("network", "link" if own is None else key, "bandwidth")
+            yield place, f"found a trace {why}; allowed: {allowed}"
+            return
+    if network.downlink.contention is not None:
+        text = f"found {network.downlink.contention} {why}; allowed: network.contention"
+        yield ("network", "downlink", "contention"), f"{text}, for the messages that an agent sends"
 
 
 def meetings_fit(network: Network) -> Found:

@@ -19,9 +19,11 @@ class Network(Strict):
     link: Link = Link()
     """every link, in both directions"""
     uplink: LinkChange = LinkChange()
-    """star: what differs towards the coordinator"""
+    """what differs towards the coordinator; on a graph: towards the point between the agents"""
     downlink: LinkChange = LinkChange()
-    """star: what differs from the coordinator"""
+    """what differs from the coordinator; on a graph: from the point between the agents. With
+    uplink or downlink a message between agents takes the sender's uplink and the receiver's
+    downlink: latencies add up, the slower of both rates holds, either may lose it"""
     latency_matrix: LatencyMatrix | None = None
     """measured latencies between sites, on top of link.latency"""
     links: Several[LinkOf] = ()
@@ -43,8 +45,19 @@ class Network(Strict):
 
     def shared(self, which: str) -> Contention:
         """How messages on the links `which` share bandwidth: link, uplink or downlink."""
-        own = getattr(self, which).contention if which != "link" else None
-        return own or self.contention
+        own = self.uplink if which == "link" else getattr(self, which)
+        return own.contention or self.contention
+
+    @property
+    def two_hops(self) -> bool:
+        """Whether messages between agents of a graph go up from the sender, then down."""
+        return LinkChange() != self.uplink or LinkChange() != self.downlink
+
+    def sides(self, kind: str) -> tuple[str, ...]:
+        """What a message of a coordinator's or a graph method takes: uplink, downlink or link."""
+        if kind == "central":
+            return ()
+        return ("uplink", "downlink") if kind == "coordinator" or self.two_hops else ("link",)
 
     def along(self, which: str) -> Link:
         """The link, uplink or downlink."""

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 from desim.scenario.data_section import Npz
-from desim.scenario.link_section import LinkChange
 from desim.scenario.method_section import Algorithm
 from desim.scenario.network_section import Network
 from desim.scenario.problem_section import Problem
@@ -34,10 +33,6 @@ def topology_fits(algorithm: Algorithm, network: Network) -> Found:
     if kind == "graph" and "topology" not in network.model_fields_set:
         text = f"missing; {name} runs on a graph of agents and has no default"
         yield ("network", "topology"), f"{text}; allowed: {GRAPHS}"
-    for key in ("uplink", "downlink"):
-        if kind != "coordinator" and getattr(network, key) != LinkChange():
-            text = f"found with {name}, whose agents have no coordinator; allowed: link"
-            yield ("network", key), text
 
 
 def agents_known(problem: Problem, algorithm: Algorithm, network: Network) -> Found:
