@@ -80,6 +80,7 @@ class BlindHub:
         self._hub, self._seen = hub, seen
 
     def __getattr__(self, name: str) -> Any:
+        self._seen.clocked |= name in ("calls", "station", "world")
         return getattr(self._hub, name)
 
     @property
@@ -114,6 +115,7 @@ class BlindCohort:
         self.__dict__.update(_us=us, _seen=seen)
 
     def __getattr__(self, name: str) -> Any:
+        self._seen.clocked |= name in ("ended", "ends", "lasting")
         return getattr(self._us, name)
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.engine.at_work import PROGRAM, refused
 from desim.engine.requests import Array
 from desim.engine.world import World
 from desim.kernels.clients import release_id
@@ -38,6 +39,8 @@ class Clients:
         try:
             rows = self._world.state[name]
         except KeyError:
+            if name in PROGRAM:
+                raise refused(f"us.{name}") from None
             hint = NOISED if name == "release" else "; a coordinator gives it by hub.start"
             raise AttributeError(f"the agents have no state {name!r}{hint}") from None
         return rows if self._whole else np.asarray(rows[self.who])

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.engine.at_work import Outside
 from desim.engine.releasing import Releasing
 from desim.engine.requests import Array, Compute, Gather, Heard, Job
 from desim.engine.world import World
@@ -38,9 +39,9 @@ class Carrier(Protocol):
 class Cohort(Releasing):
     """Agents `who` (n,) in their `round` (n,) at `clock` (n,) s; `live` (n,): still in the run."""
 
-    leaving: NDArray[np.bool_]  # the budget is spent: the next message is a last null
-    gone: NDArray[np.bool_]  # nothing comes any more
-    ended: Array  # (n,) s when that began
+    leaving = Outside[NDArray[np.bool_]]("us")  # budget spent: the next message is a last null
+    gone = Outside[NDArray[np.bool_]]("us")  # nothing comes any more
+    ended = Outside[Array]("us")  # (n,) s when that began
     degree: Int
     turn: int  # the round on whose graph messages are exchanged
     _carrier: Carrier
@@ -82,6 +83,7 @@ class Cohort(Releasing):
             if name == "live":
                 self.__dict__["_all_live"] = bool(value.all())
             return
+        self._world.outside(f"us.{name} = ...")
         state = self._world.state
         rows = np.asarray(value, float)
         if name not in state:
@@ -94,6 +96,7 @@ class Cohort(Releasing):
 
     def rounds(self) -> Iterator[int]:
         """Count the cohort's iterations 1, 2, ... until the run ends."""
+        self._world.outside("us.rounds")
         limit = self._world.settings.rounds
         k = self._past
         while self._reported < k:  # rounds that were lost on the way show the state of the restart
@@ -107,6 +110,7 @@ class Cohort(Releasing):
 
     def speed(self) -> Array:
         """Speeds (n,) 1/s in this round: per-example gradient evaluations per second."""
+        self._world.outside("us.speed")
         speeds = self._world.settings.speeds
         if self._speed is None or speeds.redraw:
             self._speed = np.empty(len(self.who))
@@ -124,6 +128,7 @@ class Cohort(Releasing):
 
         work (n,): per-example gradient evaluations, what the log shows.
         """
+        self._world.outside("us.compute")
         self.__dict__.update(_exposed=self._exposed or not self._covered, _covered=False)
         if self._unsent:  # an answer that goes with the outcome: its row waits for that message
             self._world.ledger.wait(self.who, self.clock)
@@ -187,6 +192,7 @@ class Cohort(Releasing):
         since the last one. What was computed and not released since is charged as a release without
         noise. turn: the round whose graph the neighbours are of, by default this one.
         """
+        self._world.outside("us.send")
         self.turn = int(self.round[0]) if turn is None else turn
         size = np.empty(len(self.who), np.int64)
         size[:] = 64 * payload.shape[1] if bits is None else bits
@@ -251,6 +257,7 @@ class Cohort(Releasing):
 
     def report(self, models: Array) -> None:
         """Show the agents' own models (n, dim) of this round to the observer, true from now on."""
+        self._world.outside("us.report")
         self._show(int(self.round[0]), models)
 
     def _show(self, round_: int, models: Array) -> None:

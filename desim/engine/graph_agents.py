@@ -272,7 +272,7 @@ class Agent:
 def play(program: Any, world: World) -> float:
     """Run `program(us)` for every agent; return the end of the run in virtual seconds."""
     clock = Clock()
-    post, jobs = Post(world, clock), Jobs(world.settings.batch_limit, world.ledger.seed)
+    post, jobs = Post(world, clock), Jobs(world)
     agents = [
         Agent(program, world, clock, post, jobs, i) for i in range(world.settings.problem.agents)
     ]

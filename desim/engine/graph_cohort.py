@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.engine.at_work import Rows
 from desim.engine.cohort import Cohort
 from desim.engine.requests import Array, Compute, Gather, Heard
 from desim.engine.waits import Waits
@@ -212,7 +213,8 @@ def _work(request: Compute, us: Cohort, wires: Wires, world: World) -> tuple[Any
         Kind.COMPUTE, UPLINK, us.who, us.round, world.settings.horizon, after, request.seconds,
         request.value, wires.nothing, ends,
     )  # fmt: skip
-    return request.job(us, *request.inputs), *ends
+    rows = Rows(us.who, us.round, us.noise_seed)
+    return world.work(request.job, rows, *request.inputs), *ends
 
 
 def _wait(request: Gather, us: Cohort, wires: Wires, world: World) -> tuple[Heard, float, float]:

@@ -7,13 +7,14 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.engine.at_work import Outside
 from desim.engine.blind import Blank
 from desim.engine.clients import Clients
 from desim.engine.requests import Array, Collect, Replies
 from desim.engine.spending import Spending
 from desim.engine.world import World
 from desim.errors import InputError
-from desim.kernels.clients import CALLED, PENDING, no_calls
+from desim.kernels.clients import CALLED, PENDING, Calls, no_calls
 from desim.kernels.record import DISTANT, Kind
 from desim.memory import Tree, fill, fitting, recall, recalling, told
 from desim.privacy.ledger import Terms, View, plain
@@ -47,9 +48,14 @@ class Hub:
     before any call shows the initial model as round 0.
     """
 
+    world = Outside[World]("hub")
+    station = Outside[Station]("hub")
+    calls = Outside[Calls]("hub")
+
     def __init__(self, world: World, station: Station) -> None:
         agents = world.settings.problem.agents
         self.world, self.station, self.agents = world, station, agents
+        self.outside = world.outside
         self.round = 1
         self.begun = False  # whether agents have been called or the start been shown
         self.exchange = 0
@@ -70,11 +76,13 @@ class Hub:
     @property
     def now(self) -> float:
         """Virtual time s."""
+        self.outside("hub.now")
         return self.station.now
 
     @property
     def open(self) -> bool:
         """Whether another round may begin."""
+        self.outside("hub.open")
         self.before, settings = None, self.world.settings
         another = (
             self.round <= settings.rounds
@@ -136,6 +144,7 @@ class Hub:
 
         Those that have spent their budgets do no more.
         """
+        self.outside("hub.invite")
         settings, filter_ = self.world.settings, self.world.filter
         drawn = settings.participation.draw(self.round)
         if filter_ is not None:
@@ -163,6 +172,7 @@ class Hub:
         budgets that would exceed retire and are not called. Without a charge the reply is one
         without noise. Bits default to 64 per number; the reply to as many as the payload.
         """
+        self.outside("hub.call")
         if charge is not None and len(charge.sensitivity) != self.agents:
             found = f"terms of {len(charge.sensitivity)} agents"
             raise ValueError(f"charge: found {found}; allowed: those of all {self.agents}")
@@ -192,11 +202,12 @@ class Hub:
         The next call's payload carries the news to those that it goes to; the others are sent a
         message of their own. Both come in order and for sure, so that the job is run here.
         """
+        self.outside("hub.tell")
         self.told = who
         if len(who):
             self._move(who)
             us = Clients(self.world, who, np.full(len(who), self.round), None)
-            job(us, np.broadcast_to(payload, (len(who), len(payload))))
+            self.world.work(job, us, np.broadcast_to(payload, (len(who), len(payload))))
 
     def inform(self, who: Int, job: Train, payload: Array) -> None:
         """As `tell`, but the news goes out now, in a message of its own to each agent."""
@@ -228,7 +239,7 @@ class Hub:
 
     def _done(self, job: Train, us: Clients, payload: Array) -> Array:
         """Run job(us, payload (n, p)), which draws the noise that its call is charged for."""
-        result = job(us, payload)
+        result = self.world.work(job, us, payload)
         if us.owing and not isinstance(job, Blank):
             raise InputError(
                 "algorithm: a call is charged for noise that its job does not draw; "
@@ -265,6 +276,7 @@ class Hub:
 
     def publish(self, model: Array) -> None:
         """Show the coordinator's model (dim,), true from now on, to the observer; a round ends."""
+        self.outside("hub.publish")
         if self.before is not None:
             return
         world: Any = self.world

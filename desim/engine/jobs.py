@@ -10,18 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.engine.at_work import Rows
 from desim.engine.requests import Array, Job
+from desim.engine.world import World
 
 Int = NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Rows:
-    """The agents `who` (n,) in their `round` (n,) that a job is run for; see Releasing."""
-
-    who: Int
-    round: Int
-    noise_seed: int
 
 
 @dataclass
@@ -38,8 +31,8 @@ class Ticket:
 class Jobs:
     """Jobs that have begun and not run yet."""
 
-    def __init__(self, batch_limit: int, noise_seed: int) -> None:
-        self.batch_limit, self.noise_seed = batch_limit, noise_seed
+    def __init__(self, world: World) -> None:
+        self.world = world
         self.pending: list[Ticket] = []
 
     def begin(self, job: Job, us: Any, inputs: tuple[Array, ...]) -> Ticket:
@@ -56,14 +49,14 @@ class Jobs:
         """Return the result of a job; if it has not run, run it and all pending of its kind."""
         if ticket.result is None:
             kind = [t for t in self.pending if t.job == ticket.job and t is not ticket]
-            batch = [ticket, *kind][: self.batch_limit]
+            batch = [ticket, *kind][: self.world.settings.batch_limit]
             self.pending = [t for t in self.pending if all(t is not b for b in batch)]
             who, round_ = (np.concatenate([getattr(t, n) for t in batch]) for n in ("who", "round"))
-            rows = Rows(who, round_, self.noise_seed)
+            rows = Rows(who, round_, int(self.world.ledger.seed))
             inputs = [
                 np.concatenate(parts) for parts in zip(*(t.inputs for t in batch), strict=True)
             ]
-            results = ticket.job(rows, *inputs)
+            results = self.world.work(ticket.job, rows, *inputs)
             for r, t in enumerate(batch):
                 t.result = results[r : r + 1]
         assert ticket.result is not None

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.engine.at_work import Outside
 from desim.engine.requests import Array
 from desim.engine.retirement import admitted
 from desim.engine.world import World
@@ -24,8 +25,8 @@ class Releasing:
 
     who: Int
     round: Int
-    clock: Array
-    live: NDArray[np.bool_]
+    clock = Outside[Array]("us")
+    live = Outside[NDArray[np.bool_]]("us")
     _world: World
     _release: Int
     _unsent: list[Int]  # ids (n,) of releases that the next message carries
@@ -55,6 +56,7 @@ class Releasing:
 
         draw: noise of this number instead of fresh one; it may serve one value only.
         """
+        self._world.outside("us.release")
         world, mask = self._world, admitted(self, self._world, terms, where)
         noisy, ids = world.ledger.release(
             self.clock, self.who, self.round, self._releases, value, terms, mask, draw, self.ends
@@ -71,6 +73,7 @@ class Releasing:
         Objective perturbation: the row, of the agents where `where`, gets the time of the message
         that carries the outcome.
         """
+        self._world.outside("us.perturbation")
         ledger, mask = self._world.ledger, admitted(self, self._world, terms, where)
         noise, ids = ledger.ahead(self.who, self.round, self._releases, dim, terms, mask)
         self._note(ids, np.zeros_like(mask))
@@ -97,6 +100,7 @@ class Releasing:
         One answer of a sparse vector, charged whatever it is: silence tells as much as a message.
         Scales b of Laplace noise (n,): terms.scale of the query, threshold_scale.
         """
+        self._world.outside("us.above")
         world, second = self._world, np.broadcast_to(threshold_scale, self.who.shape)
         wide = replace(terms, scale=np.maximum(terms.scale, second))
         mask = admitted(self, self._world, wide, where)

@@ -8,7 +8,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.engine.at_work import refused
 from desim.engine.observer import Observer
+from desim.engine.requests import Job
 from desim.errors import RunError
 from desim.kernels.network import Links
 from desim.kernels.speed import Speeds
@@ -121,6 +123,7 @@ class World:
     ledger: Ledger = field(init=False)
     state: dict[str, Array] = field(default_factory=dict)
     now: float = 0.0
+    working: bool = False  # whether a job is being run
     _reported: float = 0.0
     _standing: int = 0
     _flushed: float = field(default_factory=wall.monotonic)
@@ -150,6 +153,19 @@ class World:
         if len(self._zeros) < size:
             self._zeros = np.zeros(size)
         return self._zeros[:size]
+
+    def work(self, job: Job, us: Any, *inputs: Array) -> Array:
+        """Run job(us, *inputs), from which the program's `us` and `hub` are closed meanwhile."""
+        self.working = True
+        try:
+            return job(us, *inputs)
+        finally:
+            self.working = False
+
+    def outside(self, what: str) -> None:
+        """RuntimeError inside a job, which may not do `what`, such as us.send."""
+        if self.working:
+            raise refused(what)
 
     def tick(self, frontier: float, rounds: int = 1) -> None:
         """Flush what is final, i.e. earlier than `frontier` s, and tell how far the run is.

@@ -1,0 +1,67 @@
+"""What a job may look at: on every engine the same, and nothing of what time it is.
+
+A job is run when its result is needed, alone or with others, and not at all where a run is told
+again under another network. So what is the program's own, its clock and its verbs, is closed to it,
+whichever way it got hold of `us` or `hub`.
+"""
+
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Int = NDArray[np.int64]
+Value = TypeVar("Value")
+MAY = (
+    "its own us.who and us.round, with a coordinator also us.address, us.noised and the agents' "
+    "state, else us.noise_seed; whatever else it needs is an input"
+)
+PROGRAM = frozenset(  # what `us` and `hub` are in a program
+    "clock live gone leaving ended ends turn speed capacity rounds compute send gather arrived "
+    "known sum link_weights report perturbation charged above "
+    "now open station calls world invite call collect tell inform publish".split()
+)
+
+
+def refused(what: str) -> RuntimeError:
+    """The error for a job that looks at `what`, such as us.clock."""
+    return RuntimeError(f"{what}: found in a job, which has no time of its own; allowed: {MAY}")
+
+
+class Rows:
+    """`us` of a graph's job: agents who (n,) in their round (n,), and the seed of the noise."""
+
+    who: Int
+    round: Int
+    noise_seed: int
+
+    def __init__(self, who: Int, round_: Int, noise_seed: int) -> None:
+        self.__dict__.update(who=who, round=round_, noise_seed=noise_seed)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise refused(f"us.{name}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise refused(f"us.{name}")
+
+
+class Outside(Generic[Value]):
+    """An attribute of a program's `us` or `hub` that is closed to jobs; label: us or hub."""
+
+    def __init__(self, label: str) -> None:
+        self.label = label
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, one: Any, owner: type | None = None) -> Value:
+        own = one.__dict__
+        if (own.get("_world") or own["world"]).working:
+            raise refused(f"{self.label}.{self.name}")
+        value: Value = own[self.name]
+        return value
+
+    def __set__(self, one: Any, value: Value) -> None:
+        one.__dict__[self.name] = value
