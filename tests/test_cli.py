@@ -240,9 +240,17 @@ def check_closers(module):
         (6.0, "aggregate", 1, -1),  # agent 0
         (7.0, "deliver", 2, 0),
         (7.0, "aggregate", 3, -1),  # its own work
+        (8.0, "deliver", 3, 1),
+        (8.0, "deliver", 3, 2, 2),  # ahead of the round that closes
+        (8.0, "aggregate", 3, -1),  # agent 1
+        (9.0, "deliver", -1, 2, 0),  # late
+        (9.0, "aggregate", -1, -1),  # agent 2
+        (9.0, "deliver", 4, 1, 0),  # late
+        (9.0, "aggregate", 4, -1),  # its own work
     ]
-    events = pd.DataFrame(rows, columns=["time", "kind", "agent", "peer"])
-    expected = [5, module.DEADLINE, module.NOBODY, 1, 0, module.NOBODY]
+    rows = [row if len(row) == 5 else (*row, 1) for row in rows]
+    events = pd.DataFrame(rows, columns=["time", "kind", "agent", "peer", "round"])
+    expected = [5, module.DEADLINE, module.NOBODY, 1, 0, module.NOBODY, 1, 2, module.NOBODY]
     assert module.closers(events).tolist() == expected
 
 
@@ -256,6 +264,8 @@ def test_who_closed_a_collection():
         ("np.concatenate([cut, arrived, closed])", "np.concatenate([arrived, cut, closed])"),
         ("agent[here] == agent[there]", "True"),
         ("time[here] == time[there]", "True"),
+        ("turn[here] == turn[there]", "True"),
+        ("np.where(agent < 0, 0, ", "np.where(agent < 0, 1, 1) * ("),
         ('"deadline", "deliver")', '"deadline", "send")'),
     ],
 )

@@ -8,6 +8,7 @@ from mutant import mutant
 
 import desim
 from desim.timing import critical, occupation, traffic
+from desim.timing import waits as waiting
 
 CHURN = {"up": {"exponential": "200 ms"}, "down": {"exponential": "60 ms"}}
 NAMES = "plt-all plt-lossy plt-each-half plt-deadline fedlin-half nfl-lossy qsgd p-admm".split()
@@ -102,6 +103,36 @@ def test_waits_say_how_long_and_for_whom(runs):
     last = events[(events["kind"] == "deliver") & (events["agent"] == -1)]
     slowest = last.groupby("round")["peer"].last()
     assert waits["closer"].tolist() == slowest.tolist()
+
+
+def check_closers(waiting, walking):
+    """On a ring of fast and slow agents messages of several rounds arrive at the same instants."""
+    link = {"latency": "10 ms", "bandwidth": "inf", "jitter": "none"}
+    compute = {"speed": 600, "slow": {"fraction": "34 %", "factor": 3}}
+    ring = graph(seed=7, network={"topology": "ring", "link": link}, compute=compute)
+    events = desim.run(ring).events
+    came = events[events["kind"] == "deliver"]
+    sent = set(zip(came["time"], came["agent"], came["peer"], came["round"], strict=True))
+    waits = waiting.waits(events)
+    waits = waits[waits["closer"] >= 0]
+    asked = zip(waits["time"], waits["agent"], waits["closer"], waits["round"], strict=True)
+    assert set(asked) <= sent
+    trail = walking.Trail.of(events)
+    closings = np.flatnonzero(events["kind"] == "aggregate")
+    last = [(trail.round[row], trail.back(int(row), None)[0]) for row in closings]
+    messages = [(round_, step) for round_, step in last if step[4] == "message"]
+    assert len(messages) > 50
+    assert all(round_ == step[0] for round_, step in messages)
+
+
+def test_a_wait_ends_with_a_message_of_its_round():
+    check_closers(waiting, critical)
+
+
+def test_a_message_of_another_round_is_noticed():
+    right = 'np.where(agent < 0, 0, log["round"])'
+    with pytest.raises(AssertionError):
+        check_closers(mutant(waiting, right, "0 * agent"), critical)
 
 
 def staged():

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from desim.errors import InputError
@@ -117,12 +118,13 @@ def _absences(events: pd.DataFrame, end: float) -> Iterator[Slice]:
 def _messages(events: pd.DataFrame, end: float) -> Iterator[Slice]:
     """A slice at the sender until a message arrives, and a point where it does.
 
-    An arrival belongs to the send row of its attempt; of several in a round, the first to the
+    An arrival belongs to the send row of its attempt; of several in a round, what left first to the
     first.
     """
     sent = events[events["kind"] == "send"].rename(columns={"agent": "source", "peer": "target"})
     came = events[events["kind"].isin(("deliver", "lost"))]
     came = came.rename(columns={"peer": "source", "agent": "target"})
+    came = came.iloc[np.argsort((came["time"] - came["seconds"]).to_numpy(), kind="stable")]
     key = ["source", "target", "round", "value"]
     sent, came = (part.assign(nth=part.groupby(key).cumcount()) for part in (sent, came))
     ends = came[[*key, "nth", "time", "kind"]]

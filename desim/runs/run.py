@@ -285,7 +285,8 @@ class Run:
         self.require("staleness", "activate", "deliver", "aggregate")
         policy, late = self.scenario.policy, self.scenario.policy.late or self.scenario.late
         discards = policy.kind not in ("all", "each", "buffer") and late == "discard"
-        return described(staleness(self.events, discards, policy.kind == "each"), "staleness")
+        how = {"free": policy.kind == "each", "anew": self.scenario.network.topology.per_round}
+        return described(staleness(self.events, discards, **how), "staleness")
 
     @property
     def plot(self) -> "Figures":
