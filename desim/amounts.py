@@ -5,16 +5,30 @@ from collections.abc import Iterable
 
 SPANS = ((1e-3, "µs", 1e6), (1.0, "ms", 1e3), (600.0, "s", 1.0), (3 * 3600.0, "min", 1 / 60))
 SIZES = ((1e3, "B", 1.0), (1e6, "kB", 1e-3), (1e9, "MB", 1e-6), (1e12, "GB", 1e-9))
+RATES = ((1e3, "bit/s", 1.0), (1e6, "kbit/s", 1e-3), (1e9, "Mbit/s", 1e-6))
+SCALES = {
+    "s": (SPANS, ("h", 1 / 3600)),
+    "B": (SIZES, ("TB", 1e-12)),
+    "bit/s": (RATES, ("Gbit/s", 1e-9)),
+}
 NO_NOISE = "infinite (no noise)"  # the epsilon of what is released as it is
 WITHOUT_NOISE = "infinite: released without noise"  # how an account flags it
 
 
 def best_unit(value: float, unit: str) -> tuple[str, float]:
-    """The unit in which a number of `unit`, s or B, reads best, and the factor to it."""
+    """The unit in which a number of `unit`, s, B or bit/s, reads best, and the factor to it."""
     if value <= 0.0:
         return unit, 1.0
-    scales, largest = (SPANS, ("h", 1 / 3600)) if unit == "s" else (SIZES, ("TB", 1e-12))
+    scales, largest = SCALES[unit]
     return next(((name, factor) for end, name, factor in scales if value < end), largest)
+
+
+def between(values: Iterable[float], unit: str) -> str:
+    """The least and the largest of finite numbers of `unit`, s, B or bit/s: 4.5 to 75 ms."""
+    least, most = min(values), max(values)
+    name, factor = best_unit(most, unit)
+    low, high = f"{least * factor:.3g}", f"{most * factor:.3g}"
+    return f"{high} {name}" if low == high else f"{low} to {high} {name}"
 
 
 def size(count: float) -> str:

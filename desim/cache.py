@@ -5,13 +5,14 @@ All of it may be deleted at any time, and a folder that cannot be written to is 
 
 import os
 import tempfile
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from desim.npz import read_npz
 
 
 def cache_home() -> Path:
@@ -24,9 +25,8 @@ def cache_home() -> Path:
 def kept(path: Path) -> dict[str, NDArray[Any]] | None:
     """The arrays of an npz file, or None where there is none or it is damaged."""
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as found:
-            return {name: found[name] for name in found.files}
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        return read_npz(path)
+    except (OSError, ValueError):
         return None
 
 

@@ -11,14 +11,22 @@ from numba.core.event import Event, Listener, install_listener
 
 
 class Compilation(Listener):  # type: ignore[misc]
-    """How many functions were compiled and how many seconds that took; begin(): at the first."""
+    """How many functions were compiled and how many seconds that took.
 
-    def __init__(self, begin: Callable[[], None]) -> None:
+    begin(): called before the first; end(): after each that no other waits for.
+    """
+
+    def __init__(self, begin: Callable[[], None], end: Callable[[], None]) -> None:
         self.functions = 0
         self.seconds = 0.0
-        self._begin = begin
+        self._begin, self._end = begin, end
         self._depth = 0  # a function is compiled while another is that calls it
         self._began = 0.0
+
+    @property
+    def under_way(self) -> bool:
+        """Whether a function is being compiled now."""
+        return self._depth > 0
 
     def on_start(self, event: Event) -> None:
         """Note that a function begins to be compiled."""
@@ -34,11 +42,14 @@ class Compilation(Listener):  # type: ignore[misc]
         self._depth -= 1
         if not self._depth:
             self.seconds += time.perf_counter() - self._began
+            self._end()
 
 
 @contextmanager
-def watched(begin: Callable[[], None] = lambda: None) -> Iterator[Compilation]:
-    """Count what is compiled from here on; begin() is called when the first function is."""
-    compilation = Compilation(begin)
+def watched(
+    begin: Callable[[], None] = lambda: None, end: Callable[[], None] = lambda: None
+) -> Iterator[Compilation]:
+    """Count what is compiled from here on; see Compilation."""
+    compilation = Compilation(begin, end)
     with install_listener("numba:compile", compilation):
         yield compilation

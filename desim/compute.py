@@ -133,9 +133,12 @@ def measured_speeds(
     values.
     """
     found = arrays(path, where, fields)
+    if "agent" in found and path.suffix != ".npz":
+        text = f"found the columns {', '.join(found)}"
+        raise InputError(f"{where}: {text}; allowed: one for each device (with agents: order time)")
     devices: list[NDArray[np.float64]] = []
     for name, values in select(found, fields or list(found), where).items():
-        if values.ndim > 2 or not values.size:
+        if values.ndim not in (1, 2) or not values.size:
             text = f"found {name} of shape {values.shape}; allowed: values, or devices x values"
             raise InputError(f"{where}: {text}")
         faulty(values, where, "a speed", name)
@@ -145,7 +148,12 @@ def measured_speeds(
             raise InputError(f"{where}: {text}; allowed: values > 0")
         flat = values.ndim == 1 or values.shape[1] == 1
         rows = values.reshape(1, -1) if flat else values
-        devices += [1.0 / (row * unit) if durations else row * unit for row in rows]
+        with np.errstate(over="ignore", divide="ignore"):
+            made = [1.0 / (row * unit) if durations else row * unit for row in rows]
+        if not all(((row > 0.0) & np.isfinite(row)).all() for row in made):
+            text = f"found {values.min():g} to {values.max():g} in {name}"
+            raise InputError(f"{where}: {text}; allowed: speeds that are numbers in 1/s")
+        devices += made
     if not devices:
         raise InputError(f"{where}: {path} holds no array of numbers; allowed: at least one value")
     if median is not None:

@@ -10,8 +10,11 @@ DesimError (1)
 """
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from math import isfinite
+
+MOST_WORDS = 2000  # letters of what somebody else's code has to say
 
 
 class DesimError(Exception):
@@ -31,6 +34,15 @@ class InputError(DesimError):
 
     def __reduce__(self) -> tuple[type["InputError"], tuple[list[str]]]:
         return type(self), (self.problems,)
+
+
+@contextmanager
+def gathering(problems: list[str]) -> Iterator[None]:
+    """Take down what is wrong and go on, so that all that is wrong can be told at once."""
+    try:
+        yield
+    except InputError as error:
+        problems += error.problems
 
 
 class RunError(DesimError):
@@ -66,7 +78,27 @@ def show(value: object) -> str:
         text = repr(value)
     except ValueError:
         return "an integer of thousands of digits"
+    except Exception:
+        return f"a {type(value).__name__}"
     return text if len(text) <= 80 else text[:77] + "..."
+
+
+def raised(error: BaseException) -> str:
+    """What was raised and its words, whatever these do when they are asked for."""
+    try:
+        text = str(error).strip()
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        text = "its own words cannot be had"
+    text = text.encode("utf-8", "backslashreplace").decode()[:MOST_WORDS]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def shortened(text: str, longest: int = 200) -> str:
+    """A text in one line of readable length."""
+    line = " ".join(text.split())
+    return line if len(line) <= longest else line[: longest - 3] + "..."
 
 
 def refusal(value: object, allowed: str, nearest: Iterable[str] = ()) -> str:

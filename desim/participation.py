@@ -133,7 +133,7 @@ def _matrix(found: Mapping[str, NDArray[np.float64]], agents: int, where: str) -
         raise InputError(f"{where}: found the columns {names}; allowed: round and agent")
     rounds, who = found["round"], found["agent"]
     for name, values, low, high in (("round", rounds, 1, 1e7), ("agent", who, 0, agents - 1)):
-        wrong = np.flatnonzero(~((values >= low) & (values <= high) & (values % 1.0 == 0.0)))
+        wrong = np.flatnonzero(~((values >= low) & (values <= high) & (values == np.rint(values))))
         if len(wrong):
             text = f"found {name} {values[wrong[0]]:g} in row {wrong[0]}"
             raise InputError(f"{where}: {text}; allowed: {low} to {high:.0f}")

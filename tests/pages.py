@@ -31,6 +31,7 @@ OPTION = re.compile(r"^:(\w+):\s*(.*)$")
 NOTE = re.compile(r"^% test: (\w+) (.*)$")
 COMPARE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 COMPILING = ("compiling for this machine", "compiled ")
+CONDITIONS = ("links:", "uplinks:", "downlinks:", "devices:", "first ")  # on stderr, of a run
 CODE_DIRECTIVES = {"code-block", "code", "sourcecode"}
 
 
@@ -172,7 +173,7 @@ def in_process(command):
         except SystemExit as end:
             code = int(end.code or 0)
     told = printed.getvalue().splitlines(keepends=True)
-    return code, "".join(line for line in told if not line.startswith(COMPILING))
+    return code, "".join(line for line in told if not line.startswith((*COMPILING, *CONDITIONS)))
 
 
 def in_shell(command):
@@ -188,7 +189,9 @@ def in_shell(command):
         check=False,
     )
     told = done.stdout.splitlines(keepends=True)
-    return done.returncode, "".join(line for line in told if not line.startswith(COMPILING))
+    return done.returncode, "".join(
+        line for line in told if not line.startswith((*COMPILING, *CONDITIONS))
+    )
 
 
 PLAYERS = {

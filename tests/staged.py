@@ -12,10 +12,14 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from desim.compute import Drawn, Slowness, speed_model
+from desim.distributions import Distribution
+from desim.engine.world import Progress
 from desim.errors import Diverged
 from desim.log.outcome import Outcome
 
 AGENTS = 3
+DEVICES = "devices: a gradient of one row takes 1 ms\n"  # as commands say on stderr
 SCENARIO = {
     "name": "staged",
     "seed": 3,
@@ -84,6 +88,14 @@ class Staged:
         start=np.array([0, 4, 8, 12]),
     )
 
+    settings = SimpleNamespace(
+        problem=problem,
+        speeds=speed_model(Drawn(Distribution(0, 1000.0)), Slowness(), False, AGENTS, 0),
+        links=None,
+        uplinks=None,
+        downlinks=None,
+    )
+
     def __init__(self, course="done", rounds=4):
         self.course = course
         self.rounds = rounds
@@ -100,7 +112,7 @@ class Staged:
                     time.sleep(0.02)
                 if self.course == "stuck" and round_ == 3:
                     time.sleep(600)
-                progress(None)
+                progress(Progress(round_ + 0.4, None, round_, self.rounds, None))
         except KeyboardInterrupt:
             if self.course == "stuck":
                 raise

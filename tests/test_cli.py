@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from mutant import mutant
-from staged import TEXT, Staged
+from staged import DEVICES, TEXT, Staged
 
 import desim
 from desim import amounts
@@ -36,7 +36,7 @@ def desk(tmp_path, monkeypatch):
 def call(capsys):
     """call(argument, ...): exit code, standard output and standard error of one command.
 
-    What is said of a first run's compilation is left out.
+    What is said of a first run's compilation and of devices is left out.
     """
 
     def call(*arguments):
@@ -44,7 +44,8 @@ def call(capsys):
             main(list(arguments))
         captured = capsys.readouterr()
         told = captured.err.splitlines(keepends=True)
-        err = "".join(line for line in told if not line.startswith(("compiling ", "compiled ")))
+        apart = "compiling ", "compiled ", DEVICES
+        err = "".join(line for line in told if not line.startswith(apart))
         return end.value.code, captured.out, err
 
     return call
@@ -152,6 +153,7 @@ def test_check_says_what_would_run(desk, call):
         0,
         "ok: staged: fed-plt, 3 agents, 12 rows, 5 features, logistic loss, star topology, "
         "cohort engine (staged), until 4 rounds\n"
+        "  devices: a gradient of one row takes 1 ms\n"
         "  warning: staged: nothing is computed\n",
         "",
     )
@@ -312,11 +314,12 @@ def test_progress_in_numbers_and_words(now, fraction, text):
     assert progress.description(SimpleNamespace(**fields)) == text
 
 
-def test_progress_is_shown_on_terminals_only(monkeypatch, capsys):
-    with progress.progress_bar("staged") as tell:
-        assert tell is None
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+def test_a_bar_is_shown_on_terminals_only(monkeypatch, capsys):
     now = SimpleNamespace(time=1.0, horizon=None, round=3, rounds=10, metric=None)
+    with progress.progress_bar("staged") as tell:
+        tell(now)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     with progress.progress_bar("staged") as tell:
         tell(now)
     captured = capsys.readouterr()

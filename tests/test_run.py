@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from mutant import mutant
-from staged import SCENARIO, TEXT, Staged
+from staged import DEVICES, SCENARIO, TEXT, Staged
 
 import desim
 from desim.errors import Diverged, InputError, RunError
@@ -134,7 +134,7 @@ def test_a_manifest_that_promises_too_early_is_noticed(tmp_path):
         ("failed", RunError, "nobody can go on"),
         ("diverged", Diverged, "diverged: agent 1, round 4"),
         ("full", RunError, "cannot be written (No space left on device); what came before"),
-        ("broken", ZeroDivisionError, "error in desim: ZeroDivisionError('a bug')"),
+        ("broken", ZeroDivisionError, "error in desim: ZeroDivisionError: a bug"),
     ],
 )
 def test_a_failed_run_raises_once_it_is_stored(stage, tmp_path, course, kind, reason):
@@ -385,7 +385,7 @@ def test_ctrl_c_leaves_a_stopped_run(begun):
     _, errors = process.communicate(timeout=60)
     run = desim.open(folder)
     assert process.returncode == 1
-    assert errors == "stopped: interrupted by Ctrl-C\n"
+    assert errors == DEVICES + "stopped: interrupted by Ctrl-C\n"
     assert run.status == "stopped"
     assert names(folder) == FILES
     assert len(run.events) == 4 * run.manifest["rounds"] >= 12

@@ -314,13 +314,13 @@ def test_an_override_keeps_what_an_include_says():
 @pytest.mark.parametrize(
     ("key", "value", "told"),
     [
-        ("algorithm.rhu", 1, "override algorithm.rhu: algorithm.rhu: unknown key"),
-        ("algorithm.rho", "-1", "override algorithm.rho: algorithm.rho: found -1"),
+        ("algorithm.rhu", 1, "override algorithm.rhu: unknown key"),
+        ("algorithm.rho", "-1", "override algorithm.rho: found -1"),
         ("algorithm..rho", 1, "override: found 'algorithm..rho'"),
         ("seed", "[", "override seed:1: not YAML 1.2"),
         ("seed", "!x 3", "found the tag !x"),
         ("seed", " ", "override seed: found nothing; allowed: a value, or null to leave"),
-        ("algorithm.rho", None, "override algorithm.rho: algorithm.rho: missing"),
+        ("algorithm.rho", None, "override algorithm.rho: missing"),
         (
             "algorithm.rhu",
             "null",

@@ -178,7 +178,7 @@ def raising(error, after=0):
     ("error", "reason"),
     [
         (MemoryError(), "out of memory"),
-        (ZeroDivisionError("x"), "error in desim: ZeroDivisionError('x')"),
+        (ZeroDivisionError("x"), "error in desim: ZeroDivisionError: x"),
         (Diverged("diverged: so"), "diverged: so"),
         (InputError(["one", "two"]), "one\ntwo"),
     ],

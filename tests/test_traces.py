@@ -125,7 +125,7 @@ def conditions(folder, **keys):
     return {
         "network": {
             "link": {"bandwidth": trace, **keys},
-            "latency_matrix": {"file": str(folder / "rtt.npz"), "places": "random"},
+            "latency_matrix": {"file": str(folder / "rtt.npz"), "unit": "s", "places": "random"},
         },
         "compute": {"speed": {"trace": str(folder / "speeds.npz"), "unit": "8 /s"}},
     }

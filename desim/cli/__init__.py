@@ -1,6 +1,7 @@
 """The command line: each command is one call of the Python interface, and says what came of it.
 
-Exit codes: 0 done, 1 the run failed or was stopped, 2 bad input (nothing has been written then).
+Exit codes: 0 done, 1 a run failed or was stopped, 2 bad input (nothing has been written then),
+130 interrupted before there was anything to keep.
 Everything heavy is imported by the command that needs it, so that `desim --help` is instant.
 """
 
@@ -38,8 +39,9 @@ GARBAGE = 200_000  # objects between collections: a start makes so many, and the
 app = typer.Typer(
     name="desim",
     help="Private federated and decentralised learning in virtual time: seconds, bytes, epsilon.",
+    epilog="Exit codes: 0 done; 1 a run failed or was stopped, or not all runs of a study are "
+    "done; 2 bad input, and nothing was written; 130 interrupted with nothing to keep.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 COMMANDS: dict[str, Callable[..., None]] = {  # in the order of `desim --help`

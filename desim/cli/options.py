@@ -11,7 +11,8 @@ from desim.errors import InputError, refusal
 if TYPE_CHECKING:
     from desim.scenario.schema import Scenario
 
-ScenarioFile = Annotated[Path, typer.Argument(help="Scenario file (YAML).", metavar="SCENARIO")]
+SCENARIO = "Scenario file (YAML), or the name of one that comes with desim (desim list scenarios)."
+ScenarioFile = Annotated[Path, typer.Argument(help=SCENARIO, metavar="SCENARIO")]
 RunFolder = Annotated[Path, typer.Argument(help="Directory of a run.", metavar="RUN")]
 Force = Annotated[bool, typer.Option("--force", help="With -o: replace the run that is there.")]
 Overrides = Annotated[
@@ -24,12 +25,14 @@ Overrides = Annotated[
 
 def settings(texts: list[str] | None) -> dict[str, str]:
     """Values by dotted key from texts KEY=VALUE."""
-    overrides = {}
+    overrides, problems = {}, []
     for text in texts or []:
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
-            raise InputError(f"--set: found {text!r}; allowed: KEY=VALUE, as in algorithm.rho=0.1")
+            problems.append(f"--set: {refusal(text, 'KEY=VALUE, as in algorithm.rho=0.1')}")
         overrides[key.strip()] = value
+    if problems:
+        raise InputError(problems)
     return overrides
 
 

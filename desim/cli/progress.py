@@ -1,4 +1,4 @@
-"""Progress bars of long commands: on a terminal only, so that files and pipes stay clean."""
+"""Progress of long commands: a bar on a terminal, else a line at every tenth or every minute."""
 
 import sys
 import time
@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import typer
+
 from desim.amounts import duration
 
 if TYPE_CHECKING:
@@ -14,15 +16,14 @@ if TYPE_CHECKING:
 
 WINDOW = 10.0  # s of real time over which a rate is taken
 SETTLED = 0.5  # s before which nothing is said of it
+LEAST, MOST = 5.0, 60.0  # s between two lines where there is no terminal
+Show = Callable[[str, float | None], None]  # a text, and the share that is done or None
 
 
 @contextmanager
-def progress_bar(name: str) -> "Iterator[Callable[[Progress], None] | None]":
-    """Yield what to tell progress to, or None where stderr is not a terminal."""
-    with _bar(f"{name}: preparing") as show:
-        if show is None:
-            yield None
-            return
+def progress_bar(name: str) -> "Iterator[Callable[[Progress], None]]":
+    """Yield what to tell progress to."""
+    with _shown(f"{name}: preparing") as show:
         pace = Pace()
         yield lambda now: show(
             f"{name}: {description(now)}{pace.told(now.round, fraction(now), 'rounds/s')}",
@@ -31,15 +32,9 @@ def progress_bar(name: str) -> "Iterator[Callable[[Progress], None] | None]":
 
 
 @contextmanager
-def counting_bar(before: str, name: str) -> Iterator[Callable[[int, int], None] | None]:
-    """Yield what to tell how many of how many are done, or None where stderr is not a terminal.
-
-    before: what is shown until then.
-    """
-    with _bar(before) as show:
-        if show is None:
-            yield None
-            return
+def counting_bar(before: str, name: str) -> Iterator[Callable[[int, int], None]]:
+    """Yield what to tell how many of how many are done; before: what is shown until then."""
+    with _shown(before) as show:
         pace = Pace()
         yield lambda done, total: show(
             f"{name} {done}/{total}{pace.told(done, done / total, '')}", done / total
@@ -47,10 +42,10 @@ def counting_bar(before: str, name: str) -> Iterator[Callable[[int, int], None] 
 
 
 @contextmanager
-def _bar(text: str) -> Iterator[Callable[[str, float | None], None] | None]:
-    """Yield show(text, share done or None) of a bar that begins with `text`."""
+def _shown(text: str) -> Iterator[Show]:
+    """Yield what shows how far a command is; a bar begins with `text`."""
     if not sys.stderr.isatty():
-        yield None
+        yield Lines().show
         return
     from rich.console import Console
     from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
@@ -65,6 +60,23 @@ def _bar(text: str) -> Iterator[Callable[[str, float | None], None] | None]:
             bar.update(task, description=text, total=total, completed=done or 0.0)
 
         yield show
+
+
+class Lines:
+    """Lines on stderr for files and pipes: few, and none of what is soon done."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock = clock
+        self.latest, self.tenth = clock(), 0
+
+    def show(self, text: str, done: float | None) -> None:
+        """Write a line if another tenth is done, or after a minute."""
+        now, tenth = self.clock(), int(10.0 * (done or 0.0) + 1e-9)
+        waited = now - self.latest
+        if (tenth > self.tenth and waited >= LEAST) or waited >= MOST:
+            share = "" if done is None else f" ({done:.0%})"
+            typer.echo(f"{text}{share}", err=True)
+            self.latest, self.tenth = now, tenth
 
 
 class Pace:

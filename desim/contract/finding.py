@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from desim.errors import DesimError
+from desim.errors import DesimError, raised
 
 
 @dataclass(frozen=True)
@@ -43,5 +43,7 @@ def findings(laws: Iterable[tuple[str, Callable[[Any], str]]], stage: Any) -> It
             yield Finding(law, "broken", str(why))
         except DesimError as error:
             yield Finding(law, "broken", str(error).splitlines()[0])
-        except Exception as error:
-            yield Finding(law, "broken", f"raised {type(error).__name__}: {error}")
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a plug-in's, which may raise anything
+            yield Finding(law, "broken", f"raised {raised(error)}")

@@ -14,7 +14,7 @@ from desim.data.arrays import read_arrays
 from desim.data.groups import protected_rows
 from desim.data.labels import classes, numbers
 from desim.data.partition import Deal, deal
-from desim.data.prepare import prepared
+from desim.data.prepare import bounded, prepared
 from desim.data.table import Table
 from desim.data.tables import read_table
 from desim.errors import InputError, spelling
@@ -64,9 +64,11 @@ def read(
     kept = (*apart, group.column) if group else apart
     named = getattr(section, "features", ())
     table = read_table(section, agents, seed, [name for name in kept if name not in named])
+    bounded(table.A, "problem.data: features")
     groups = _groups(table, partition.value) if apart else None
     z = protected_rows(table, group) if group else None
     b, train, test = numbers(table, getattr(section, "positive", ()), loss), table.train, table.test
+    bounded(b, "problem.data: labels")
     A, test_A, names = prepared(table.A[train], table.A[test], table.names, section)
     how = Deal(
         partition.kind,

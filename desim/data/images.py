@@ -1,8 +1,6 @@
 """Images and their labels: MNIST's idx files (LeCun et al. 1998), and Keras' npz of the same."""
 
-import gzip
 import struct
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +10,7 @@ from numpy.typing import NDArray
 from desim.data.split import split
 from desim.data.table import Table
 from desim.errors import InputError
-from desim.npz import UNREADABLE
+from desim.readers import content, npz_arrays, reading
 
 PARTS = ("x_train", "y_train", "x_test", "y_test")
 FILES = {
@@ -49,25 +47,13 @@ def read_images(section: Any, seed: int) -> Table:
 def _npz_parts(file: Path) -> list[NDArray[Any]]:
     """The four arrays of an npz file; pickles are refused."""
     where = f"problem.data.file: {file.name}"
-    try:
-        with file.open("rb") as opened, np.load(opened, allow_pickle=False) as arrays:
-            missing = [name for name in PARTS if name not in arrays]
-            if missing:
-                found = ", ".join(arrays.files) or "nothing"
-                raise InputError(
-                    f"{where} has no array {' and '.join(missing)}; found {found}; allowed: "
-                    f"{', '.join(PARTS)}"
-                )
-            parts = [arrays[name] for name in PARTS]
-    except UNREADABLE as wrong:
-        raise InputError(
-            f"{where} cannot be read as npz ({type(wrong).__name__}); allowed: numbers, written "
-            "by numpy.savez, without pickled objects"
-        ) from None
-    for name, part in zip(PARTS, parts, strict=True):
+    parts = npz_arrays(
+        file, "problem.data.file", PARTS, f"numbers without pickled objects in {', '.join(PARTS)}"
+    )
+    for name, part in parts.items():
         if part.dtype.kind not in "fiub":
             raise InputError(f"{where}: {name} holds {part.dtype}; allowed: real numbers")
-    return parts
+    return list(parts.values())
 
 
 def _idx_parts(folder: Path) -> list[NDArray[Any]]:
@@ -87,17 +73,14 @@ def _found(folder: Path, name: str) -> Path:
 def _idx(file: Path) -> NDArray[Any]:
     """The array of an idx file: zeros, type, number of axes, big-endian sizes, then the values."""
     where = f"problem.data.folder: {file.name}"
-    opened: Callable[..., Any] = gzip.open if file.suffix == ".gz" else open
-    try:
-        with opened(file, "rb") as stream:
-            content = stream.read()
-        zero, kind, axes = struct.unpack(">HBB", content[:4])
+    allowed = "zeros, type, number of axes, sizes, values, as MNIST's files"
+    whole = content(file, "problem.data.folder", "idx", allowed)
+    with reading(file, "problem.data.folder", "idx", allowed):
+        zero, kind, axes = struct.unpack(">HBB", whole[:4])
         if zero or kind not in DTYPES or not axes:
-            raise InputError(f"{where} is no idx file: it begins with {content[:4].hex(' ')}")
-        shape = struct.unpack(f">{axes}I", content[4 : 4 + 4 * axes])
-    except (OSError, EOFError, struct.error) as wrong:
-        raise InputError(f"{where} cannot be read as idx ({wrong})") from None
-    dtype, body = np.dtype(DTYPES[kind]), content[4 + 4 * axes :]
+            raise InputError(f"{where} is no idx file: it begins with {whole[:4].hex(' ')}")
+        shape = struct.unpack(f">{axes}I", whole[4 : 4 + 4 * axes])
+    dtype, body = np.dtype(DTYPES[kind]), whole[4 + 4 * axes :]
     due = int(np.prod(shape, dtype=object)) * dtype.itemsize
     if len(body) != due:
         raise InputError(f"{where}: found {len(body)} bytes of values; allowed: {due} for {shape}")

@@ -37,7 +37,7 @@ def numbers(table: Table, positive: Sequence[object], loss: Loss) -> NDArray[np.
         return np.where(table.labels == found[1], 1.0, -1.0)
     try:
         b = np.asarray(table.labels, float)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         raise InputError(
             f"problem.data.label: {loss.name} loss needs numbers, found {_listed(found)}; choose "
             "a numeric column, or say which labels become 1 by problem.data.positive"

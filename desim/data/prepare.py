@@ -5,6 +5,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.errors import InputError
+from desim.readers import LARGEST
+
 Array = NDArray[np.float64]
 
 
@@ -18,6 +21,14 @@ def prepared(
         A, test_A = (np.column_stack([np.ones(len(part)), part]) for part in (A, test_A))
         names = ("intercept", *names)
     return A, test_A, names
+
+
+def bounded(values: NDArray[Any], what: str) -> None:
+    """Raise InputError if a number is beyond LARGEST in size: sums of its powers are infinite."""
+    if values.dtype.kind == "f" and values.size:
+        most = max(float(values.max()), -float(values.min()))
+        if most > LARGEST:
+            raise InputError(f"{what}: found a number of size {most:g}; allowed: up to {LARGEST:g}")
 
 
 def _scaled(A: Array, test_A: Array, how: str) -> tuple[Array, Array]:

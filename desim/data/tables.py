@@ -1,12 +1,8 @@
 """Tables by source: generated, bundled with scikit-learn, of openml.org, files, images."""
 
-import contextlib
-import csv
-import gzip
 import warnings
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from desim.data.bundled import bundled
 from desim.data.frames import framed
@@ -15,8 +11,12 @@ from desim.data.split import split
 from desim.data.synthetic import generate
 from desim.data.table import Table
 from desim.errors import InputError
-from desim.later import pd
+from desim.readers import csv_frame, parquet_frame, uneven
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+FILE = "problem.data.file"
 NA = ("", "?", "NA", "N/A", "NaN", "nan", "null", "NULL")
 
 
@@ -34,7 +34,7 @@ def read_table(section: Any, agents: int | None, seed: int, apart: Sequence[str]
     if section.source == "openml":
         frame, label, where = *_openml(section), "openml"
     else:
-        frame = _csv(section) if section.source == "csv" else _parquet(section)
+        frame = _csv(section) if section.source == "csv" else parquet_frame(section.file, FILE)
         label, where = section.label, section.file.name
     return framed(frame, label, section, seed, apart, where)
 
@@ -74,43 +74,16 @@ def _openml(section: Any) -> "tuple[pd.DataFrame, str]":
 
 def _csv(section: Any) -> "pd.DataFrame":
     """A CSV file, also compressed, with a header line."""
-    settings: dict[str, Any] = {"sep": section.separator, "index_col": False}
-    if len(section.separator) == 1:
-        settings["low_memory"] = False
+    lines = len(section.separator) == 1  # else they are split by a regular expression
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", pd.errors.ParserWarning)  # rows longer than the header
-            frame: pd.DataFrame = pd.read_csv(
-                section.file, skipinitialspace=True, na_values=NA, keep_default_na=False, **settings
-            )
-    except (OSError, ValueError, pd.errors.ParserWarning) as wrong:
-        if len(section.separator) == 1 and section.file.is_file():
-            _uneven(section.file, section.separator)
-        message = " ".join(str(wrong).split())
-        raise InputError(f"problem.data.file: {section.file.name}: {message}") from None
-    if len(section.separator) == 1 and frame.isna().to_numpy().any():
-        _uneven(section.file, section.separator)
+        frame = csv_frame(
+            section.file, FILE, sep=section.separator, index_col=False, skipinitialspace=True,
+            na_values=NA, keep_default_na=False,
+        )  # fmt: skip
+    except InputError:
+        if lines and section.file.is_file():
+            uneven(section.file, section.separator, FILE)
+        raise
+    if lines and frame.isna().to_numpy().any():
+        uneven(section.file, section.separator, FILE)
     return frame
-
-
-def _parquet(section: Any) -> "pd.DataFrame":
-    """A Parquet file."""
-    try:
-        frame: pd.DataFrame = pd.read_parquet(section.file)
-    except (OSError, ValueError, TypeError) as wrong:
-        raise InputError(f"problem.data.file: {section.file.name}: {wrong}") from None
-    return frame
-
-
-def _uneven(file: Path, separator: str) -> None:
-    """Raise InputError at the first row that has not as many values as the header."""
-    opened = gzip.open(file, "rt") if file.suffix == ".gz" else file.open()
-    with opened as text, contextlib.suppress(csv.Error, UnicodeDecodeError, EOFError):
-        rows = csv.reader(text, delimiter=separator, skipinitialspace=True)
-        header = next(rows, [])
-        for row in rows:
-            if row and len(row) != len(header):
-                raise InputError(
-                    f"problem.data.file: {file.name}, line {rows.line_num}: found {len(row)} "
-                    f"values; allowed: {len(header)}, as in the header"
-                )

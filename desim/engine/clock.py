@@ -16,6 +16,24 @@ NORMAL, LEAVING, LAST = 1, 2, 9  # SimPy priorities: LAST follows all of the sam
 Steps = Generator[simpy.Event, Any, Any]
 
 
+class Broken(Exception):
+    """Carries what a process raised past SimPy, which raises copies: `of` is that error."""
+
+    def __init__(self, of: BaseException) -> None:
+        super().__init__(of)
+        self.of = of
+
+
+def told(steps: Steps) -> Steps:
+    """The same process, whose errors survive SimPy whatever it takes to make them."""
+    try:
+        return (yield from steps)
+    except (simpy.Interrupt, GeneratorExit, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        raise Broken(error) from error
+
+
 class Clock(simpy.Environment):
     """A SimPy environment that also schedules at absolute times.
 
@@ -33,6 +51,17 @@ class Clock(simpy.Environment):
         queue: list[Any] = self._queue
         heappush(queue, (time, priority, next(self._eid), event))
         return event
+
+    def process(self, generator: Steps) -> simpy.Process:
+        """Begin a process."""
+        return super().process(told(generator))
+
+    def step(self) -> None:
+        """Let the next event happen."""
+        try:
+            super().step()
+        except Broken as broken:
+            raise broken.of from broken.of.__cause__
 
     def last(self) -> simpy.Event:
         """Return an event that happens now, after everything else that happens now."""

@@ -13,7 +13,7 @@ from desim.engine.clients import Clients
 from desim.engine.requests import Array, Collect, Replies
 from desim.engine.spending import Spending
 from desim.engine.world import World
-from desim.errors import InputError
+from desim.errors import InputError, RunError
 from desim.kernels.clients import CALLED, PENDING, Calls, no_calls
 from desim.kernels.record import DISTANT, Kind
 from desim.memory import Tree, fill, fitting, recall, recalling, told
@@ -221,7 +221,8 @@ class Hub:
         world, job, whole = self.world, self.job, self.calls.whole
         settings = world.settings
         self._move(who)
-        assert job is not None
+        if job is None:
+            raise RunError("algorithm: collects replies before any call; allowed: hub.call first")
         whole[PENDING, slice(None) if settings.policy.late == "discard" else who] = 0
         rounds = whole[CALLED].take(who)
         if 0 < len(who) <= settings.batch_limit:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from desim.engine.metrics import MetricRows, Metrics
 from desim.engine.observer import ClockObserver
+from desim.engine.programs import held
 from desim.engine.round_observer import RoundObserver
 from desim.engine.world import Discard, Keeper, Progress, Settings, Sink, World
 from desim.errors import Deadlock, RunError
@@ -97,8 +98,6 @@ class Simulation:
             if interrupted:
                 status, reason = "stopped", INTERRUPTED
         except RunError as failure:
-            if isinstance(failure.__cause__, RunError):  # SimPy raises a copy of a process's error
-                failure = failure.__cause__
             status, reason, error = "failed", str(failure), failure
             end = world.drain() if isinstance(failure, Deadlock) else failure.time
         except KeyboardInterrupt:
@@ -152,6 +151,8 @@ class Simulation:
         program = method.coordinator if method.kind == "coordinator" else method.agents
         if engine == "compiled":
             program = method.compiled()
+        else:
+            program = held(program, method.kind, lambda: world.now)
         with np.errstate(all="ignore"):
             return ENGINES[method.kind, engine](program, world)
 

@@ -60,9 +60,11 @@ def state_traces(
 ) -> RateTraces:
     """Read traces of (time s, 1 or 0): arrays (k, 2) of an npz, columns of a csv beside `time`.
 
-    InputError at `where` for other states, times that do not increase, agents that are never up.
+    A csv with columns time, agent and up has a row for each change instead; its agents, in order
+    of their numbers, are the traces. InputError at `where` for other states, times that do not
+    increase, agents that are never up.
     """
-    found = traces(path, fields, 1.0, where)
+    found = traces(path, fields, 1.0, where, value="up")
     for name, samples in found.items():
         states = samples[1, :-1]
         wrong = np.flatnonzero((states != 0.0) & (states != 1.0))

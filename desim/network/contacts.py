@@ -150,7 +150,7 @@ def _faultless(found: Mapping[str, Array], where: str) -> None:
     i, j, begin, end = (found[name] for name in COLUMNS)
     for name in ("agent", "peer"):
         who = found[name]
-        wrong = np.flatnonzero(~((who >= 0) & (who < 2**27) & (who % 1.0 == 0.0)))
+        wrong = np.flatnonzero(~((who >= 0) & (who < 2**27) & (who == np.rint(who))))
         if len(wrong):
             text = f"found {name} {who[wrong[0]]:g} in row {wrong[0]}"
             raise InputError(f"{where}: {text}; allowed: whole numbers from 0 on")

@@ -72,8 +72,8 @@ def latencies(
     """Read a matrix (sites, sites), or its slice `slot` where the file has several of them.
 
     share: of a measurement that is one way, 1/2 of a round trip that the row's site measured; unit:
-    s of a 1 in the file, by default as the array's name ends (rtt_ms), else 1. 0 off the diagonal
-    and NaN: not measured. InputError for other shapes, negative and infinite entries.
+    s of a 1 in the file, by default as the array's name ends (rtt_ms). 0 off the diagonal and NaN:
+    not measured. InputError for other shapes, negative and infinite entries, and without a unit.
     """
     found = {
         name: array
@@ -97,10 +97,21 @@ def latencies(
         text = f"found {matrix[i, j]:g} from site {i} to {j}"
         raise InputError(f"{WHERE}: {text}; allowed: finite latencies, 0 or NaN where missing")
     if unit is None:
-        unit = next((scale for end, scale in UNITS.items() if name.endswith(end)), 1.0)
+        unit = next((scale for end, scale in UNITS.items() if name.endswith(end)), None)
+    if unit is None:
+        text = (
+            f"missing, and {path.name} does not say what its numbers are (median {_middle(matrix)})"
+        )
+        raise InputError(f"{WHERE}.unit: {text}; allowed: ms, us, s or the like")
     seconds = matrix * (unit * share)
     seconds[(seconds == 0.0) & ~np.eye(len(seconds), dtype=bool)] = np.nan
     return Latencies(seconds, missing)
+
+
+def _middle(matrix: Array) -> str:
+    """The median of what was measured, as the file has it."""
+    known = matrix[(matrix > 0.0) & ~np.isnan(matrix)]
+    return f"{np.median(known):g}" if len(known) else "of none"
 
 
 def sites(

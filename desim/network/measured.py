@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.errors import InputError, spelling
+from desim.errors import InputError, show, spelling
 from desim.later import pd
+from desim.readers import LARGEST, csv_frame, npz_arrays, reading
 
 Array = NDArray[np.float64]
 
@@ -20,42 +21,38 @@ def arrays(path: Path, where: str, used: Sequence[str] = ()) -> dict[str, Array]
     """
     if path.suffix == ".npz":
         return _npz(path, where)
-    try:
-        table = pd.read_csv(path)
-    except (OSError, ValueError, UnicodeDecodeError) as error:
-        raise InputError(f"{where}: {path} is no csv file ({error}); allowed: npz, csv") from None
+    table = csv_frame(path, where)
     numeric = table.select_dtypes("number") if len(table) else table
     for name in [one for one in used or table if one in table and one not in numeric]:
         wrong = pd.to_numeric(table[name], errors="coerce").isna().to_numpy()
         row = int(wrong.argmax())
-        text = f"found {table[name].iloc[row]!r} in row {row} of column {name}"
+        text = f"found {show(table[name].iloc[row])} in row {row} of column {name}"
         raise InputError(f"{where}: {text}; allowed: columns of numbers")
-    return {str(name): numeric[name].to_numpy(float) for name in numeric}
+    return _bounded({str(name): numeric[name].to_numpy(float) for name in numeric}, where)
 
 
 def matrices(path: Path, where: str) -> dict[str, Array]:
     """The arrays of an npz file, or the one matrix that a csv file without a header is."""
     if path.suffix == ".npz":
         return _npz(path, where)
-    try:
-        return {"csv": pd.read_csv(path, header=None).to_numpy(float)}
-    except (OSError, ValueError, UnicodeDecodeError) as error:
-        text = f"{where}: {path} is no matrix of numbers ({error}); allowed: npz, csv"
-        raise InputError(text) from None
+    table = csv_frame(path, where, header=None)
+    with reading(path, where, "a matrix", "a csv file of numbers alone, or npz"):
+        return _bounded({"csv": table.to_numpy(float)}, where)
 
 
 def _npz(path: Path, where: str) -> dict[str, Array]:
-    try:
-        with np.load(path, allow_pickle=False) as kept:
-            read = {name: kept[name] for name in kept.files}
-    except Exception as error:
-        text = f"{where}: {path} is no npz file of numbers ({error}); allowed: npz, csv"
-        raise InputError(text) from None
-    return {
-        name: array.astype(float)
-        for name, array in read.items()
-        if array.dtype.kind in "iuf" and array.dtype.itemsize <= 8
-    }
+    read = npz_arrays(path, where).items()
+    numbers = {n: a for n, a in read if a.dtype.kind in "iuf" and a.dtype.itemsize <= 8}
+    return _bounded({name: array.astype(float) for name, array in numbers.items()}, where)
+
+
+def _bounded(found: dict[str, Array], where: str) -> dict[str, Array]:
+    """The same; InputError for numbers whose products with units are none."""
+    for name, values in found.items():
+        for huge in values[np.isfinite(values) & (np.abs(values) > LARGEST)][:1]:
+            text = f"found {huge:g} in {name}"
+            raise InputError(f"{where}: {text}; allowed: numbers up to {LARGEST:g}")
+    return found
 
 
 def select(found: Mapping[str, Array], fields: Sequence[str], where: str) -> dict[str, Array]:

@@ -12,6 +12,7 @@ from desim import keys
 from desim.errors import InputError
 from desim.keys import Stream
 from desim.later import Later
+from desim.readers import reading
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -137,14 +138,8 @@ def _strong_parts(agents: int, pairs: Int) -> Int:
 
 def read_graphml(path: Path) -> tuple[int, Edges]:
     """Return (agents, edges) of a GraphML file; agents are numbered in the file's node order."""
-    try:
+    with reading(path, "network.topology.graph", "GraphML", "a GraphML file"):
         graph = nx.read_graphml(path)
-    except FileNotFoundError:
-        raise InputError([f"network.topology.graph: {path} does not exist"]) from None
-    except Exception as error:
-        raise InputError(
-            [f"network.topology.graph: {path} is not a GraphML file ({error})"]
-        ) from None
     number = {node: i for i, node in enumerate(graph.nodes)}
     return len(number), [(number[a], number[b]) for a, b in graph.edges if a != b]
 

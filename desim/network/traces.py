@@ -61,7 +61,10 @@ def rate_traces(
     shifted: bool,
     where: str,
 ) -> RateTraces:
-    """Read traces of (time s, rate): arrays (k, 2) of an npz file, columns time and rate of a csv.
+    """Read traces of (time s, rate): arrays (k, 2) of an npz file, columns of a csv beside `time`.
+
+    A csv with columns time, agent and rate has a row for each sample instead; its agents, in order
+    of their numbers, are the traces.
 
     A rate holds until the next sample, the last one as long as the one before it; times count from
     the first sample. fields: which of them, default all; unit: bit/s of a 1 in the file. InputError
@@ -79,11 +82,17 @@ def rate_traces(
     return RateTraces(whole, first, loops, shuffled, shifted)
 
 
-def traces(path: Path, fields: Sequence[str], unit: float, where: str) -> dict[str, Array]:
-    """Samples (3, k + 1) of the traces of a file, by name; see `rate_traces`."""
-    found = arrays(path, where, fields)
+def traces(
+    path: Path, fields: Sequence[str], unit: float, where: str, value: str = "rate"
+) -> dict[str, Array]:
+    """Samples (3, k + 1) of the traces of a file, by name; see `rate_traces`.
+
+    value: what a csv calls its values where it has a row for each, with columns time and agent.
+    """
+    rows = ("time", "agent", value)
+    found = arrays(path, where, (*fields, *rows) if fields else ())
     if path.suffix != ".npz":
-        found = _columns(found, where)
+        found = _agents(found, rows, where) if "agent" in found else _columns(found, where)
     chosen = select(found, fields or list(found), where)
     if not chosen:
         raise InputError(f"{where}: {path} holds no array of numbers; allowed: at least one trace")
@@ -97,6 +106,23 @@ def _columns(found: dict[str, Array], where: str) -> dict[str, Array]:
         raise InputError(f"{where}: {text}; allowed: time, in s, and at least one rate")
     time = found["time"]
     return {name: np.column_stack([time, rate]) for name, rate in found.items() if name != "time"}
+
+
+def _agents(found: dict[str, Array], names: tuple[str, ...], where: str) -> dict[str, Array]:
+    """A table (k, 2) of the rows of each agent, 0, 1, ..., in order of their times."""
+    if not {*names} <= {*found}:
+        text = f"found the columns {', '.join(found)}"
+        allowed = f"{', '.join(names)}, or time and a column for each device"
+        raise InputError(f"{where}: {text}; allowed: {allowed}")
+    time, agent, state = (found[name] for name in names)
+    whole = np.isfinite(agent) & (agent >= 0) & (agent == np.rint(agent))
+    for row in np.flatnonzero(~whole)[:1]:
+        text = f"found agent {agent[row]:g} in row {row}"
+        raise InputError(f"{where}: {text}; allowed: whole numbers from 0 on")
+    order = np.lexsort((time, agent))
+    who, first = np.unique(agent[order], return_index=True)
+    rows = np.split(np.column_stack([time, state])[order], first[1:])
+    return {f"{one:.0f}": table for one, table in zip(who, rows, strict=True)}
 
 
 def _sampled(table: Array, unit: float, where: str, name: str) -> Array:

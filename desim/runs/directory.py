@@ -14,7 +14,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.errors import InputError
+from desim.errors import InputError, show
 from desim.npz import read_npz
 from desim.runs.hold import held
 
@@ -56,14 +56,28 @@ def check_free(path: Path, force: bool = False) -> None:
 
     force: a directory that holds a run is free too.
     """
+    try:
+        _check_free(path, force)
+    except (OSError, ValueError) as error:  # a name that is too long, or holds a NUL
+        raise InputError(f"{show(str(path))}: cannot be a directory ({error})") from None
+
+
+def _check_free(path: Path, force: bool) -> None:
     if path.exists() and not path.is_dir():
         raise InputError(f"{path}: is a file; allowed: a new or empty directory")
-    if path.is_dir() and any(path.iterdir()) and not (force and (path / MANIFEST).exists()):
-        hint = "give another -o" if not force else "it holds no run that could be replaced"
+    if path.is_dir() and any(path.iterdir()) and not (force and _holds_run(path)):
+        hint = "it holds no run that could be replaced"
+        if not force:
+            more = ", or replace the run that is there by --force" if _holds_run(path) else ""
+            hint = f"give another -o{more}"
         raise InputError(f"{path}: is not empty; allowed: a new or empty directory ({hint})")
     there = next(one for one in (path.absolute(), *path.absolute().parents) if one.exists())
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
         raise InputError(f"{path}: cannot be created, {there} is not a writable directory")
+
+
+def _holds_run(path: Path) -> bool:
+    return (path / MANIFEST).exists()
 
 
 @contextmanager

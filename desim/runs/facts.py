@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from desim.scenario.schema import Scenario
 
 NETWORK = -1
+SEEN = 0.05  # s of compiling that are worth a word
 MANY = 2_000_000  # events above which whom a run waited for is told on demand only
 NEEDED = ["time", "kind", "agent", "peer", "round", "bytes", "seconds"]
 Facts = list[tuple[str, str]]
@@ -84,7 +85,9 @@ def _times(run: Played, events: Columns | None) -> str:
         last = 0.0 if events is None else _end(events)
         return f"{last:.6g} s at the last event that was stored"
     text = f"{manifest['time']:.6g} s, {manifest['rounds']} rounds"
-    return f"{text}; wall clock {manifest['wall_seconds']:.3g} s"
+    compiling = float(manifest.get("compile_seconds", 0.0))
+    text += f"; wall clock {manifest['wall_seconds'] - compiling:.3g} s"
+    return text + (f", after compiling for {compiling:.3g} s" if compiling >= SEEN else "")
 
 
 def _end(events: Columns) -> float:

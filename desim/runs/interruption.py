@@ -1,21 +1,40 @@
 """Ctrl-C during a run: an end between two steps, so that the log and the arrays agree."""
 
+import os
 import signal
+import socket
+import sys
 import threading
+from contextlib import suppress
 from types import FrameType, TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
+
+WAITS = "Ctrl-C: stops after this compilation; press again to stop now"
+
+
+class Compiling(Protocol):
+    """What knows whether a function is being compiled."""
+
+    @property
+    def under_way(self) -> bool:
+        """Whether that is so now."""
 
 
 class Interruption:
     """Context in which the first Ctrl-C waits for `check`, the second raises, others are ignored.
 
     Does nothing outside the main thread, or where the program has a SIGINT handler of its own.
+    Nothing can stop a compilation but a second Ctrl-C: where `compiling` is given and under way, a
+    line on stderr says so at once.
     """
 
     def __init__(self) -> None:
         self.pressed = 0
+        self.compiling: Compiling | None = None
+        self._stepped = False
         self._installed = False
         self._before: Any = None
+        self._bell: _Bell | None = None
 
     def __enter__(self) -> Self:
         main = threading.current_thread() is threading.main_thread()
@@ -24,6 +43,7 @@ class Interruption:
             self._before = before  # SIG_IGN: a shell has put the run into the background
             signal.signal(signal.SIGINT, self._press)
             self._installed = True
+            self._bell = _Bell(self)
         return self
 
     def __exit__(
@@ -32,13 +52,22 @@ class Interruption:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if self._bell is not None:
+            self._bell.close()
         if self._installed:
             signal.signal(signal.SIGINT, self._before)
 
     def check(self) -> None:
         """Raise KeyboardInterrupt if Ctrl-C was pressed: to be called where stopping is safe."""
+        self._stepped = True
         if self.pressed:
             raise KeyboardInterrupt
+
+    def compiled(self) -> None:
+        """A function has been compiled: as `check`, but once, and before the first step alone."""
+        if not self._stepped:
+            self.check()
+            self._stepped = False
 
     def close(self) -> None:
         """From here on Ctrl-C is ignored: what is being stored is going to be complete."""
@@ -48,3 +77,33 @@ class Interruption:
         self.pressed += 1
         if self.pressed == 2:
             raise KeyboardInterrupt
+
+
+class _Bell:
+    """Answers Ctrl-C from a thread: Python's own handler waits until the compiler returns."""
+
+    def __init__(self, of: Interruption) -> None:
+        self.of = of
+        self.inner, self.outer = socket.socketpair()
+        self.inner.setblocking(False)
+        self.before = signal.set_wakeup_fd(self.inner.fileno(), warn_on_full_buffer=False)
+        if self.before != -1:  # somebody else's event loop needs it
+            signal.set_wakeup_fd(self.before)
+        self.thread = threading.Thread(target=self._listen, daemon=True)
+        self.thread.start()
+
+    def _listen(self) -> None:
+        while heard := self.outer.recv(1):
+            compiling = self.of.compiling
+            if heard[0] == signal.SIGINT and compiling is not None and compiling.under_way:
+                with suppress(OSError, ValueError, AttributeError):  # nobody reads
+                    os.write(sys.stderr.fileno(), f"{WAITS}\n".encode())
+                return
+
+    def close(self) -> None:
+        """Give the wake-up back to whom it belonged, and end the thread."""
+        if self.before == -1:
+            signal.set_wakeup_fd(-1)
+        self.inner.close()
+        self.thread.join()
+        self.outer.close()

@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from desim.compiling import watched
 from desim.engine.play import Simulation
 from desim.engine.world import Progress
-from desim.errors import Differs, RunError, Unfit
+from desim.errors import Differs, RunError, Unfit, raised
 from desim.log.outcome import Outcome
 from desim.log.parquet import Tables
 from desim.runs import directory as place
@@ -116,12 +117,14 @@ def carry_out(
     The directory has its manifest. Raise RunError as `run` does.
     """
     began, head = time.perf_counter(), prepared.head
-    with Interruption() as interruption:
+    with Interruption() as interruption, watched(end=interruption.compiled) as compilation:
+        interruption.compiling = compilation
         tables, outcome = _play(prepared, path, opened, progress, interruption)
         if tables.behind and outcome.status != "done":
             raise outcome.error or Behind("stopped before what is stored was played again")
         interruption.close()
-        manifest = head | _ending(outcome, time.perf_counter() - began)
+        seconds = time.perf_counter() - began
+        manifest = head | _ending(outcome, seconds, min(compilation.seconds, seconds))
         store = _stored(path, tables, outcome, manifest)
     made = Run(manifest, store, path, prepared.scenario)
     if outcome.status == "failed":
@@ -185,19 +188,21 @@ def _play(
         raise
     except RunError as error:
         return tables, Outcome("failed", str(error), error=error)
-    except Exception as error:
+    except BaseException as error:  # a plug-in raises what it likes, GeneratorExit included
         told = blame(error, prepared.scenario)
         if told is not None:
             return tables, Outcome("failed", told, error=_caused(RunError(told), error))
-        return tables, Outcome("failed", f"error in desim: {error!r}", error=error)
+        if not isinstance(error, Exception):
+            raise
+        return tables, Outcome("failed", f"error in desim: {raised(error)}", error=error)
 
 
-def _caused(error: RunError, cause: Exception) -> RunError:
+def _caused(error: RunError, cause: BaseException) -> RunError:
     error.__cause__ = cause
     return error
 
 
-def _ending(outcome: Outcome, seconds: float) -> dict[str, Any]:
+def _ending(outcome: Outcome, seconds: float, compiling: float) -> dict[str, Any]:
     ending = {
         "status": outcome.status,
         "reason": outcome.reason,
@@ -206,6 +211,7 @@ def _ending(outcome: Outcome, seconds: float) -> dict[str, Any]:
         "counts": dict(outcome.counts),
         "warnings": list(outcome.warnings),
         "wall_seconds": round(seconds, 3),
+        "compile_seconds": round(compiling, 3),
         "arrays": sorted(outcome.arrays),
     }
     named = {"engine": outcome.engine, "why": outcome.why}

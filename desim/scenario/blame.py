@@ -1,11 +1,11 @@
 """Whose fault an unexpected error is: a plug-in's, the machine's that lacks memory, or desim's."""
 
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from desim.errors import InputError
+from desim.errors import InputError, raised
 from desim.scenario.schema import Scenario
 
 SIZES = "problem.agents, problem.data or network.topology"
@@ -16,28 +16,34 @@ def explained(scenario: Scenario) -> Iterator[None]:
     """Turn what goes wrong before a run into InputError, unless it is desim's own fault."""
     try:
         yield
-    except InputError:
+    except (InputError, KeyboardInterrupt):
         raise
-    except Exception as error:
+    except BaseException as error:
         if (text := blame(error, scenario)) is None:
             raise
         raise InputError(text) from error
 
 
-def blame(error: Exception, scenario: Scenario) -> str | None:
+def blame(error: BaseException, scenario: Scenario) -> str | None:
     """What to say of an error that a plug-in raised or memory caused; None where desim is wrong."""
-    for frame in reversed(list(_frames(error))):
-        for index, file in enumerate(scenario.plugins):
-            if Path(frame.filename) == file:
-                told = f"{type(error).__name__}: {error}"
-                return f"plugins[{index}]: {file}, line {frame.lineno}, raised {told}"
+    if text := accused(error, scenario.plugins):
+        return text
     if isinstance(error, MemoryError):
         return f"{SIZES}: too large for the memory of this machine ({error or 'none is left'})"
     return None
 
 
+def accused(error: BaseException, plugins: Sequence[Path]) -> str | None:
+    """What to say of an error that passed one of these files; None where it passed none."""
+    for frame in reversed(list(_frames(error))):
+        for index, file in enumerate(plugins):
+            if Path(frame.filename) == file:
+                return f"plugins[{index}]: {file}, line {frame.lineno}, raised {raised(error)}"
+    return None
+
+
 def _frames(error: BaseException) -> Iterator[traceback.FrameSummary]:
-    """Where `error` passed, then its causes: simpy raises a copy of what a process raised."""
+    """Where `error` passed, then its causes: SimPy raises copies of some."""
     cause: BaseException | None = error
     while cause is not None:
         yield from traceback.extract_tb(cause.__traceback__)

@@ -15,10 +15,11 @@ from pydantic import TypeAdapter, ValidationError
 from desim.errors import InputError, spelling
 from desim.fields.strict import UNKNOWN_KEY, explain
 from desim.scenario import registry
+from desim.scenario.blame import accused
 from desim.scenario.consistency import CHECKS
 from desim.scenario.places import belongs
 from desim.scenario.schema import SECTIONS, Scenario
-from desim.scenario.tree import Place, Tree, dotted, unfit
+from desim.scenario.tree import Place, Tree, dotted, placed, unfit
 
 Problem = tuple[Place, str]
 
@@ -28,9 +29,21 @@ def validated(tree: Tree, folder: Path) -> Scenario:
 
     Relative file names count from `folder`.
     """
-    problems = [*tree.problems, *unfit(tree.data)]
-    broken = {place[0] for place, _ in problems if place}
     sections: dict[str, Any] = {}
+    try:
+        return _validated(tree, folder, sections)
+    except (InputError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        told = accused(error, sections.get("plugins", ()))
+        if told is None:
+            raise
+        raise InputError(f"{tree.source}: {told}") from error
+
+
+def _validated(tree: Tree, folder: Path, sections: dict[str, Any]) -> Scenario:
+    problems = [*tree.problems, *unfit(tree.data)]
+    broken = tree.broken | {str(place[0]) for place, _ in problems if place}
     for name in (*SECTIONS, *(key for key in tree.data if key not in SECTIONS)):
         problems += _section(name, tree.data, folder, sections)
     absent: dict[str, Any] = {name: None for name in ("privacy", "churn") if name not in tree.data}
@@ -60,7 +73,7 @@ def _locate(marks: Mapping[str, str], line: str) -> str:
     path = line.partition(": ")[0].partition("[")[0]
     while path:
         if path in marks:
-            return f"{marks[path]}: {line}"
+            return placed(marks[path], line)
         path = path.rpartition(".")[0]
     return line
 

@@ -57,7 +57,7 @@ class Conditions:
         return Slowness(slow.fraction, slow.factor, spells.factor, spells.every, spells.lasting)
 
     def _speeds(self, trace: SpeedTrace) -> MeasuredSpeeds:
-        per, rounds = trace.unit, self.scenario.stop.rounds
+        per, rounds = trace.unit or "/s", self.scenario.stop.rounds
         durations = lasting(per)
         found = measured_speeds(
             trace.trace,
@@ -80,7 +80,7 @@ class Conditions:
         found = rate_traces(
             trace.trace,
             trace.field,
-            scale(trace.unit, units.rate),
+            scale(trace.unit or "/s", units.rate),
             loops=trace.end == "loop",
             shuffled=trace.assign == "random",
             shifted=trace.offset == "random",

@@ -138,7 +138,8 @@ class Churn(Form):
     down: DurationDist | None = None
     """time until it comes back"""
     trace: File | None = None
-    """npz (arrays of rows (time in s, 1 or 0)) or csv (columns time and one for each device)"""
+    """npz (arrays of rows (time in s, 1 or 0)) or csv (columns time and one for each device, or
+    time, agent and up)"""
     daily: Daily | None = None
     """once a day: {up: 8 h, start: {normal: [22 h, 90 min]}}"""
     field: Annotated[Several[Text] | None, BeforeValidator(names), OrElse((), single=True)] = None

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from desim import keys
 from desim.errors import InputError
 from desim.keys import Stream
-from desim.npz import read_npz
+from desim.readers import NUMBERS, npz_arrays, reading
 from desim.scenario.schema import Scenario
 
 Array = NDArray[np.float64]
@@ -41,12 +41,12 @@ def initial(scenario: Scenario, agents: int, dim: int) -> Callable[[str], Array]
 
 def _initial_file(path: Path, shape: tuple[int, int]) -> dict[str, Array]:
     where = "algorithm.init.npz"
-    try:
-        found = {name: np.array(rows, float) for name, rows in read_npz(path).items()}
-    except FileNotFoundError:
-        raise InputError(f"{where}: {path} does not exist") from None
-    except (ValueError, TypeError) as error:
-        raise InputError(f"{where}: {path} is not an npz file of arrays ({error})") from None
+    with reading(path, where, "npz", NUMBERS):
+        read = npz_arrays(path, where)
+        for name, rows in read.items():
+            if rows.dtype.kind not in "fiub":
+                raise ValueError(f"{name} holds {rows.dtype}")
+        found = {name: rows.astype(float) for name, rows in read.items()}
     if "x0" not in found:
         raise InputError(f"{where}: {path} holds no array x0; found {', '.join(found) or 'none'}")
     for name, array in found.items():

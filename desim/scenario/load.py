@@ -10,7 +10,8 @@ from typing import Any
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from desim.errors import InputError, show, spelling
+from desim.errors import InputError, gathering, show, spelling
+from desim.readers import text_of
 from desim.scenario.check import validated
 from desim.scenario.dump import dumped, parser
 from desim.scenario.include import include_network
@@ -44,23 +45,40 @@ def load(
         path = found(source)
         tree, folder, name = read(path), path.parent, path.name.split(".")[0]
     require_mapping(tree, SCENARIO)
+    problems: list[str] = []
     for key, value in (overrides or {}).items():
-        if not all(part.strip() for part in key.split(".")):
-            raise InputError(f"override: found {show(key)}; allowed: a key such as algorithm.rho")
-        if isinstance(value, str):
-            if not value.strip():
-                allowed = "allowed: a value, or null to leave the key out"
-                raise InputError(f"override {key}: found nothing; {allowed}")
-            typed = parse(value, f"override {key}")
-            tree.problems += [((), f"override {key}: {text}") for _, text in typed.problems]
-            if typed.problems:
-                continue
-            value = typed.data
-        tree.override(key, native(value))
+        with gathering(problems):
+            _override(tree, key, value)
     tree.data.setdefault("name", name)
     _measure_networks(tree.data)
-    include_network(tree, folder, read)
-    return validated(tree, folder.resolve())
+    before = len(problems)
+    with gathering(problems):
+        include_network(tree, folder, read)
+    if len(problems) > before:
+        del tree.data["network"]
+        tree.broken.add("network")
+    try:
+        scenario = validated(tree, folder.resolve())
+    except InputError as error:
+        raise InputError([*problems, *error.problems]) from error.__cause__
+    if problems:
+        raise InputError(problems)
+    return scenario
+
+
+def _override(tree: Tree, key: str, value: Any) -> None:
+    """Set a dotted key of a tree; InputError where the key or what is written for it is none."""
+    if not all(part.strip() for part in key.split(".")):
+        raise InputError(f"override: found {show(key)}; allowed: a key such as algorithm.rho")
+    if isinstance(value, str):
+        if not value.strip():
+            allowed = "allowed: a value, or null to leave the key out"
+            raise InputError(f"override {key}: found nothing; {allowed}")
+        typed = parse(value, f"override {key}")
+        if typed.problems:
+            raise InputError(f"override {key}: {text}" for _, text in typed.problems)
+        value = typed.data
+    tree.override(key, native(value))
 
 
 def loaded(
@@ -95,7 +113,7 @@ def seeded(text: str, seed: int) -> str:
 def read(path: Path) -> Tree:
     """The tree of a YAML file; InputError if it cannot be read."""
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        text = text_of(path)
     except IsADirectoryError:
         raise InputError(f"{path}: found a directory; allowed: a scenario file") from None
     except FileNotFoundError:

@@ -11,6 +11,7 @@ from pydantic import (
     TypeAdapter,
     ValidatorFunctionWrapHandler,
     WithJsonSchema,
+    model_validator,
 )
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
@@ -66,7 +67,7 @@ class Trace(Strict):
 class BandwidthTrace(Trace):
     """Rates over time, constant from one sample to the next: rows (time in s, rate)."""
 
-    unit: Annotated[Text, BeforeValidator(lambda v: _unit(v, units.bits_per_second))] = "bit/s"
+    unit: Annotated[Text, BeforeValidator(lambda v: _unit(v, units.bits_per_second))]
     """what a rate of 1 means"""
     end: Literal["loop", "hold", "error"] = "loop"
     """after its end a trace begins again, or keeps its last rate, or may not end before the run"""
@@ -88,8 +89,10 @@ class SpeedTrace(Trace):
     order time: rows (time in s, speed), a speed that changes during a computation.
     """
 
-    unit: Annotated[Text, BeforeValidator(lambda v: _unit(v, units.rate, units.seconds))] = "/s"
-    """what a 1 means: gradients per time, or (ms, s) the duration of one"""
+    unit: Annotated[Text, BeforeValidator(lambda v: _unit(v, units.rate, units.seconds))] | None = (
+        None
+    )
+    """what a 1 means: gradients per time, or (ms, s) the duration of one; needed without median"""
     median: Rate | None = None
     """instead of unit, for benchmark scores: the speed of the median of all values"""
     order: Literal["random", "measured", "time"] = "random"
@@ -115,6 +118,13 @@ class SpeedTrace(Trace):
         if shifted and not (timed and found.get("end", "loop") == "loop"):
             raise ValueError("found offset random; allowed: with order time and end loop")
         return found
+
+    @model_validator(mode="after")
+    def _says_what_it_means(self) -> "SpeedTrace":
+        if self.unit is None and self.median is None:
+            allowed = "what a 1 in the file means, such as /s or ms, or median"
+            raise ValueError(f"unit: missing; allowed: {allowed}")
+        return self
 
 
 def _places(value: object) -> object:
@@ -151,7 +161,7 @@ class LatencyMatrix(Strict):
     slice: Whole = 0
     """which matrix of an array of several"""
     unit: Annotated[Text, BeforeValidator(lambda v: _unit(v, units.seconds))] | None = None
-    """what a 1 means; default: as the array's name ends (_us, _ms, _s), else s"""
+    """what a 1 means; default: as the array's name ends (_us, _ms, _s)"""
     measured: Literal["round-trip", "one-way"] = "round-trip"
     """a row's site measured round trips, of which half is one way, or one way itself"""
     missing: Literal["error", "mirror", "median"] = "error"

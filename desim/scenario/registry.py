@@ -7,13 +7,16 @@ A package has an entry point in group desim.plugins that names a module; a file 
 import importlib
 import importlib.util
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
 from desim.algorithms.method import Method
-from desim.errors import InputError, spelling
+from desim.errors import InputError, raised, refusal, spelling
+from desim.fields import Strict
 from desim.losses import CODES
 from desim.plugged import FUNCTIONS, ScalarLoss
 
@@ -54,7 +57,7 @@ OWN = {
 }
 OWN_LOSSES = (*CODES, "softmax", "mlp")
 NEEDED = ("kind", "summary", "paper", "Parameters")  # of every method
-BROKEN = (Exception, SystemExit)  # what the import of a plug-in may end with
+PROGRAMS = {"coordinator": "coordinator", "graph": "agents", "central": "agents"}  # by kind
 GROUP = "desim.plugins"  # of entry points
 Known = dict[str, Any]  # classes by name
 _plugged: Known = {}  # of files: methods
@@ -68,10 +71,8 @@ def _installed() -> tuple[Known, Known]:
     losses: Known = {}
     for entry in entry_points(group=GROUP):
         where = f"plug-in {entry.name} ({entry.value})"
-        try:
+        with _blamed(f"{where}:"):
             loaded = entry.load()
-        except BROKEN as error:
-            raise InputError(f"{where}: raised {type(error).__name__}: {error}") from error
         module = sys.modules.get(getattr(loaded, "__module__", ""), loaded)
         found = defined(module, where)
         methods.update(found[0])
@@ -92,9 +93,22 @@ def defined(module: Any, where: str) -> tuple[Known, Known]:
             lacking += [key for key in FUNCTIONS if key in one.__abstractmethods__]
         if lacking:
             raise InputError(f"{where}: {one.__name__} lacks {', '.join(lacking)}")
+        if issubclass(one, Method):
+            _shaped(one, f"{where}: {one.__name__}")
         if name in (*OWN, *OWN_LOSSES):
             raise InputError(f"{where} defines {name!r}, a name that desim uses itself")
     return methods, losses
+
+
+def _shaped(method: type[Method], where: str) -> None:
+    """Raise InputError for a method whose kind, program or parameters are none."""
+    if not isinstance(method.kind, str) or method.kind not in PROGRAMS:
+        raise InputError(f"{where}.kind: {refusal(method.kind, ', '.join(PROGRAMS))}")
+    if not callable(getattr(method, PROGRAMS[method.kind], None)):
+        raise InputError(f"{where} lacks its program, {PROGRAMS[method.kind]}")
+    if not (isinstance(method.Parameters, type) and issubclass(method.Parameters, Strict)):
+        allowed = "a class that inherits from desim.fields.Strict"
+        raise InputError(f"{where}.Parameters: {refusal(method.Parameters, allowed)}")
 
 
 def _by_name(classes: list[Any], where: str) -> Known:
@@ -152,8 +166,20 @@ def _imported(path: Path) -> Any:
     module = importlib.util.module_from_spec(spec)
     sys.modules[label] = module
     try:
-        spec.loader.exec_module(module)
-    except BROKEN as error:
+        with _blamed(f"plugins: {path}"):
+            spec.loader.exec_module(module)
+    except InputError:
         del sys.modules[label]
-        raise InputError(f"plugins: {path} raised {type(error).__name__}: {error}") from error
+        raise
     return module
+
+
+@contextmanager
+def _blamed(where: str) -> Iterator[None]:
+    """Turn whatever the import of a plug-in ends with, other than by Ctrl-C, into InputError."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        raise InputError(f"{where} raised {raised(error)}") from error

@@ -27,13 +27,15 @@ MERGED = ("network", "link", "uplink", "downlink", "compute", "slow")
 class Tree:
     """`data` as written, for a place in it the file and line, such as "a.yaml:3", and `problems`.
 
-    problems: what reading alone could tell to be wrong, each with its place.
+    problems: what reading alone could tell to be wrong, each with its place; broken: sections that
+    could not be read as they were meant, with which nothing is compared.
     """
 
     data: Any
     source: str = "scenario"
     marks: dict[Place, str] = field(default_factory=dict)
     problems: list[tuple[Place, str]] = field(default_factory=list)
+    broken: set[str] = field(default_factory=set)
 
     def mark(self, place: Place) -> str:
         """Where `place`, or the nearest place around it that was written, stands."""
@@ -45,7 +47,7 @@ class Tree:
     def line(self, place: Place, text: str) -> str:
         """One line of a report: where, which key, what is wrong with it."""
         path = dotted(place)
-        return f"{self.mark(place)}: {path}: {text}" if path else f"{self.mark(place)}: {text}"
+        return placed(self.mark(place), f"{path}: {text}" if path else text)
 
     def override(self, key: str, value: Any) -> None:
         """Set the dotted `key`, making mappings on the way; a new alternative replaces the old.
@@ -103,6 +105,12 @@ class Tree:
             mine[key] = theirs[key]
             found = other.marks.items()
             self.marks.update({old: mark for old, mark in found if old[: len(place)] == place})
+
+
+def placed(mark: str, line: str) -> str:
+    """A line that names a key, with where it stands; an override is named once."""
+    kind, _, key = mark.partition(" ")
+    return f"{kind} {line}" if kind == "override" and line.startswith(key) else f"{mark}: {line}"
 
 
 def from_python(data: Mapping[str, Any]) -> Tree:

@@ -12,6 +12,7 @@ from desim.log.rows import levels_with
 from desim.runs.run import NETWORK, Run
 
 Array = NDArray[np.float64]
+SPENT = ("time", "rounds", "bytes", "epsilon")  # what it takes until a target
 UNITS = {"time": "s", "bytes": "B", "wall": "s"}
 
 
@@ -42,12 +43,13 @@ def measured(run: Run, asked: Asked) -> dict[str, float]:
     """Numbers of a run by name; inf until a target that was never met, nan where undefined.
 
     time s, rounds, bytes delivered and epsilon (of the agent that spends most) at the end and until
-    each target; `final` values of the network's metrics; wall s. Targets are met as in
-    `Run.time_to`; the epsilon is left out where the scenario states no privacy.
+    each target; `final` values of the network's metrics; wall s, without compiling. Targets are met
+    as in `Run.time_to`; the epsilon is left out where the scenario states no privacy.
     """
     manifest = run.manifest
     found = _ended(run)
-    found["wall"] = float(manifest.get("wall_seconds", np.nan))
+    compiling = float(manifest.get("compile_seconds", 0.0))
+    found["wall"] = float(manifest.get("wall_seconds", np.nan)) - compiling
     curves = _curves(run)
     found |= {f"final {name}": float(rows[2, -1]) for name, rows in curves.items()}
     counted = manifest.get("counts", {}).get("deliver_bytes")

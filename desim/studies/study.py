@@ -25,6 +25,7 @@ from desim.studies.work import Job, Result, carry_out, finished
 
 Tell = Callable[[int, int, int], None]
 Keys = dict[tuple[int, int], str]
+FEW = 100  # runs that are measured in this process
 
 
 @dataclass(frozen=True)
@@ -232,13 +233,20 @@ def _one_by_one(jobs: list[Job]) -> Iterator[Result]:
 def _carried_out(
     jobs: list[Job], workers: int | None, dask: str | None, memory: float | None
 ) -> Iterator[Result]:
+    stored = [job for job in jobs if finished(job.place)] if workers != 0 else []
+    if len(stored) <= FEW:  # to read them here takes less than to start a process
+        yield from map(carry_out, stored)
+        jobs = [job for job in jobs if job not in stored]
+    if not jobs:
+        return
     if dask is not None:
-        return cluster.carried_out(jobs, dask)
-    if workers == 0:
-        return _one_by_one(jobs)
-    number = min(workers or cores(), max(len(jobs), 1))
-    bound = processes.memory_share(number) if memory is None else int(memory)
-    return processes.carried_out(jobs, number, bound)
+        yield from cluster.carried_out(jobs, dask)
+    elif workers == 0:
+        yield from _one_by_one(jobs)
+    else:
+        number = min(workers or cores(), len(jobs))
+        bound = processes.memory_share(number) if memory is None else int(memory)
+        yield from processes.carried_out(jobs, number, bound)
 
 
 def _unheard(jobs: list[Job], results: Mapping[str, Result]) -> dict[str, Result]:

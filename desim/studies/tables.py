@@ -9,12 +9,11 @@ from numpy.typing import NDArray
 
 from desim.runs.labels import told
 from desim.studies.cases import Case
-from desim.studies.measures import Asked, rises, unit, until
+from desim.studies.measures import SPENT, Asked, rises, unit, until
 from desim.studies.statistics import mean_estimate, median_estimate, paired, settled
 from desim.studies.work import Result
 
 Array = NDArray[np.float64]
-SPENT = ("time", "rounds", "bytes", "epsilon")  # what it takes until a target
 RUN = ("case", "label", "seed", "run", "status", "reason")
 
 
@@ -23,8 +22,8 @@ def runs_table(
 ) -> pd.DataFrame:
     """One row per case and seed: the case's values, how the run ended and its measures.
 
-    keys: (case, seed) -> the run's hash. Measures are nan where a run failed or is missing, and
-    infinite until a target that it never met.
+    keys: (case, seed) -> the run's hash. Measures are infinite until a target that a run never met,
+    and nan where a run is missing or failed, but for targets that it met before.
     """
     missing = Result("", "stopped", "not played yet")
     varied = list(dict.fromkeys(key for case in cases for key in case.values))
@@ -68,18 +67,18 @@ def summary_table(
 ) -> pd.DataFrame:
     """One row per case and measure: the estimate over seeds, its interval, and what is behind it.
 
-    Medians of what it takes, means of final values; failed runs are counted, never averaged;
-    `never` counts runs that did not meet the target, which medians take as infinite; `settled`
-    tells whether these runs lasted long enough not to matter.
+    Medians of what it takes, means of final values; failed runs are counted, and averaged only in
+    what it took until targets that they met before; `never` counts runs that did not meet the
+    target, which medians take as infinite; `settled` tells whether these runs lasted long enough
+    not to matter.
     """
     rows = []
     for case in cases:
         own = runs[runs["case"] == case.number]
-        done = own[own["status"] == "done"]
         counts = {"runs": len(own), "failed": int((own["status"] == "failed").sum())}
         for name in measures(runs, asked):
             final = name.startswith("final ")
-            values = done[name].to_numpy(float)
+            values = own[name].to_numpy(float)
             values = values[~np.isnan(values)]
             whole = values[np.isfinite(values)] if final else values
             found = (mean_estimate if final else median_estimate)(whole, level)
@@ -88,7 +87,7 @@ def summary_table(
                 "statistic": "mean" if final else "median", "value": found.value,
                 "low": found.low, "high": found.high, "level": level, **counts,
                 "done": len(values), "never": int(np.isinf(values).sum()),
-                "settled": final or _settled(done, name),
+                "settled": final or _settled(own, name),
             })  # fmt: skip
     return pd.DataFrame(rows, columns=None if rows else ["case", "label", "measure", "value"])
 
@@ -106,8 +105,8 @@ def comparisons_table(
     """Every case against its counterpart, seed by seed: one row per measure.
 
     Runs with one seed share their draws, so pairs differ by the case alone; a pair in which either
-    run failed is left out and counted in `dropped`. p is of each comparison alone: of many, some
-    are small by chance.
+    run failed before a target is left out and counted in `dropped`. p is of each comparison alone:
+    of many, some are small by chance.
     """
     rows: list[dict[str, Any]] = []
     for case, other in opponents:
@@ -131,7 +130,6 @@ def comparisons_table(
 
 
 def _both(runs: pd.DataFrame, case: Case, other: Case) -> pd.DataFrame:
-    """The seeds of both cases with the measures of both; nan where a run did not end by itself."""
-    kept = runs.mask(runs["status"] != "done").assign(case=runs["case"], seed=runs["seed"])
-    one, two = (kept[kept["case"] == who.number] for who in (case, other))
+    """The seeds of both cases with the measures of both; nan where a run has none."""
+    one, two = (runs[runs["case"] == who.number] for who in (case, other))
     return one.merge(two, on="seed", suffixes=(" of case", " of other"))

@@ -4,6 +4,7 @@ Whatever goes wrong becomes the result's status and reason: a study goes on with
 """
 
 import contextlib
+import math
 import shutil
 import tempfile
 import threading
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from desim.errors import DesimError, Differs, InputError
+from desim.errors import DesimError, Differs, InputError, raised
 from desim.runs.directory import FILES
 from desim.runs.opened import open_run
 from desim.runs.play import played
@@ -21,7 +22,7 @@ from desim.runs.run import Run
 from desim.scenario.load import load
 from desim.scenario.schema import Scenario
 from desim.studies.cases import key_of
-from desim.studies.measures import Asked, measured
+from desim.studies.measures import SPENT, Asked, measured, until
 
 TOKEN = "study.token"  # a file by which a process far away knows the study's folder
 KEPT = 4  # scenarios that a process remembers
@@ -50,7 +51,8 @@ class Job:
 class Result:
     """What came of a job: done (stored: it was there already), failed or stopped, and why.
 
-    numbers: its measures; files: what a process that cannot reach the study's folder stored.
+    numbers: its measures, of a failed run those of targets that it met before; files: what a
+    process that cannot reach the study's folder stored.
     """
 
     key: str
@@ -73,9 +75,22 @@ def carry_out(job: Job) -> Result:
         except MemoryError:
             return Result(job.key, "failed", "out of memory")
         except DesimError as error:
-            return Result(job.key, "failed", str(error))
+            return Result(job.key, "failed", str(error), _met(job, error))
         except Exception as error:
-            return Result(job.key, "failed", f"error in desim: {error!r}")
+            return Result(job.key, "failed", f"error in desim: {raised(error)}")
+
+
+def _met(job: Job, error: DesimError) -> dict[str, float]:
+    """What a run that failed took until the targets that it had met by then."""
+    run = getattr(error, "run", None)
+    if not isinstance(run, Run):
+        return {}
+    with contextlib.suppress(DesimError):
+        found = measured(run, job.asked)
+        met = [one for one in job.asked.targets if math.isfinite(found[until("time", *one)])]
+        names = [until(kind, *one) for one in met for kind in SPENT]
+        return {name: found[name] for name in names if name in found}
+    return {}
 
 
 def finished(place: Path | None) -> Run | None:

@@ -28,11 +28,13 @@ def check(scenario: Target, override: Overrides = None, contract: Contract = Fal
             keep(scenario, settings(override))
         return
     from desim.cli.checked import sentence
+    from desim.cli.conditions import told
     from desim.scenario import build
 
     loaded = load_scenario(scenario, override)
     with announced():
         simulation = build.check(loaded)
-    typer.echo(sentence(loaded, simulation))
+        lines = told(simulation)
+    typer.echo("\n".join([sentence(loaded, simulation), *(f"  {line}" for line in lines)]))
     for text in simulation.method.warnings:
         typer.echo(f"  warning: {text}")

@@ -1,12 +1,16 @@
-"""`desim run`: plays a scenario into a run directory."""
+"""`desim run`: simulates a scenario into a run directory."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from desim.cli.options import Force, Overrides, ScenarioFile, load_scenario
 from desim.cli.outcome import complain, tell
+from desim.errors import InputError, gathering
+
+if TYPE_CHECKING:
+    from desim.scenario.schema import Scenario
 
 
 def run(
@@ -21,17 +25,38 @@ def run(
     force: Force = False,
 ) -> None:
     """Play a scenario into a run directory."""
-    import desim
     from desim.cli.compiling import announced
+    from desim.cli.conditions import told
     from desim.cli.progress import progress_bar
     from desim.runs.directory import next_free
+    from desim.runs.play import prepare, record
 
-    loaded = load_scenario(scenario, override)
+    loaded = _loaded(scenario, override, out, force)
     path = out or next_free(Path("runs"), loaded.name)
     try:
         with progress_bar(loaded.name) as progress, announced():
-            played = desim.run(loaded, out=path, progress=progress, force=force)
+            prepared = prepare(loaded)
+            for line in told(prepared.simulation):
+                complain(line)
+            played = record(prepared, path, progress, force)
     except KeyboardInterrupt:
         complain("stopped before the run began; nothing was written")
         raise typer.Exit(1) from None
     tell(played)
+
+
+def _loaded(path: Path, texts: list[str] | None, out: Path | None, force: bool) -> "Scenario":
+    """The scenario; InputError with all that is wrong with it and with the directory."""
+    from desim.runs.directory import check_free
+
+    problems: list[str] = []
+    if out is not None:
+        with gathering(problems):
+            check_free(out, force)
+    try:
+        loaded = load_scenario(path, texts)
+    except InputError as error:
+        raise InputError([*error.problems, *problems]) from None
+    if problems:
+        raise InputError(problems)
+    return loaded

@@ -7,6 +7,7 @@ import typer
 
 from desim import units
 from desim.cli.options import Overrides, settings
+from desim.cli.outcome import complain
 from desim.errors import InputError
 
 StudyFile = Annotated[Path, typer.Argument(help="Study file (YAML).", metavar="STUDY")]
@@ -37,7 +38,10 @@ def study(
     override: Overrides = None,
     dry_run: DryRun = False,
 ) -> None:
-    """Play the runs of a study that are not stored yet, and compare its cases."""
+    """Play the runs of a study that are not stored yet, and compare its cases.
+
+    Exit code 1: some runs failed or were not played, which are tried again by the same command.
+    """
     from desim.cli.progress import counting_bar
     from desim.cli.study_report import planned, report
     from desim.studies import study as studies
@@ -48,15 +52,19 @@ def study(
         typer.echo("\n".join(planned(studies.plan(study, path, changes), path)))
         return
     with counting_bar(f"{study.stem}: preparing", f"{study.stem}: run") as show:
-        tell = None if show is None else lambda done, total, failed: show(done, total)
         made = studies.study(
-            study, path, overrides=changes, workers=workers, dask=dask, memory=bound, progress=tell
-        )
+            study, path, overrides=changes, workers=workers, dask=dask, memory=bound,
+            progress=lambda done, total, failed: show(done, total),
+        )  # fmt: skip
     typer.echo("\n".join(report(made)))
-    good = bool((made.runs["status"] == "done").any())
-    if not made.complete or not good:
-        open_ended = "not all runs could be played; the same command goes on"
-        typer.echo("no run came to its end" if made.complete else open_ended, err=True)
+    failed = int((made.runs["status"] == "failed").sum())
+    if not made.complete:
+        complain("not all runs could be played; the same command goes on")
+    elif failed == len(made.runs):
+        complain("no run came to its end")
+    elif failed:
+        complain(f"{failed} of {len(made.runs)} runs failed; the same command tries them again")
+    if not made.complete or failed:
         raise typer.Exit(1)
 
 

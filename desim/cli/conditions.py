@@ -1,0 +1,98 @@
+"""Network and devices of a simulation in words: a wrong unit is to be seen before the run."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+import numpy as np
+from numpy.typing import NDArray
+
+from desim.amounts import between, size
+from desim.engine.opening import Opening, opening, speeds
+from desim.engine.play import Simulation
+from desim.engine.world import Settings
+from desim.kernels.network import Links
+
+Array = NDArray[np.float64]
+LONG, NARROW, SLOW = 5.0, 1e3, 0.1  # s, bit/s, 1/s: beyond these a unit may have been forgotten
+
+
+def told(simulation: Simulation) -> list[str]:
+    """Lines: what the links and the devices are, and what the first exchange takes."""
+    settings = simulation.settings
+    pace = speeds(settings)
+    lines = [*_links(settings), f"devices: {_pace(pace)}"]
+    with suppress(Exception):  # a plug-in's mistakes are told where it is simulated
+        first = opening(simulation)
+        lines += _first(first, settings) if first is not None else []
+    return lines
+
+
+def _sides(settings: Settings) -> dict[str, Links]:
+    sides = {"links": settings.links, "uplinks": settings.uplinks, "downlinks": settings.downlinks}
+    return {name: links for name, links in sides.items() if links is not None and links.ends.size}
+
+
+def _links(settings: Settings) -> Iterator[str]:
+    words = {name: _link(links) for name, links in _sides(settings).items()}
+    if len(words) > 1 and len({*words.values()}) == 1:
+        words = {"links": next(iter(words.values()))}
+    yield from (f"{name}: {text}" for name, text in words.items())
+
+
+def _link(links: Links) -> str:
+    """Latency, bandwidth and losses of links, as drawn for this run."""
+    latency, rate = links.wires[0], _rates(links)
+    parts = [between(latency, "s") if latency.max() > 0.0 else "no latency"]
+    parts[0] += " (a bare number is in s)" if latency.max() >= LONG else ""
+    finite = rate[np.isfinite(rate)]
+    text = between(finite, "bit/s") if len(finite) else "sending takes no time"
+    text += " on average" if links.plays.shape[1] else ""
+    parts.append(text + (" (a bare number is in bit/s)" if (finite < NARROW).any() else ""))
+    lost = max(links.loss)
+    return ", ".join([*parts, *([f"{100.0 * lost:.3g} % of messages lost"] if lost else [])])
+
+
+def _rates(links: Links) -> Array:
+    """Bandwidth (links,) in bit/s; of a trace its mean."""
+    if not links.plays.shape[1]:
+        return np.asarray(links.wires[1])
+    first, last = links.plays
+    time, _, sent = links.samples
+    return np.asarray((sent[last] - sent[first]) / (time[last] - time[first]))
+
+
+def _pace(pace: Array) -> str:
+    """How long agents of pace (agents,) 1/s take for a gradient of one row."""
+    takes = 1.0 / pace
+    if not takes.max() > 0.0:
+        return "computing takes no time"
+    hint = " (a bare speed is in 1/s)" if pace.min() < SLOW else ""
+    return f"a gradient of one row takes {between(takes, 's')}{hint}"
+
+
+def _first(first: Opening, settings: Settings) -> Iterator[str]:
+    """What the first exchange takes: of a coordinator all of it, else computing and sending."""
+    if not len(first.who):
+        return
+    work = f"{_count(first.work)} gradients in {between(first.seconds, 's')}"
+    if settings.uplinks is not None and settings.downlinks is not None:
+        down, up = _messages(settings.downlinks, first.down), _messages(settings.uplinks, first.up)
+        whole = down[first.who] + first.seconds + up[first.who]
+        told = f"{size(first.down / 8)} down, {work}, {size(first.up / 8)} up"
+        yield f"first exchange: {told}; in all {between(whole, 's')}"
+        return
+    bits = 64 * settings.problem.dim
+    sent = "" if settings.links is None or not settings.links.ends.size else (
+        f"; {size(bits / 8)} to a neighbour in {between(_messages(settings.links, bits), 's')}"
+    )  # fmt: skip
+    yield f"first computation: {work}{sent}"
+
+
+def _count(work: Array) -> str:
+    low, high = f"{work.min():.6g}", f"{work.max():.6g}"
+    return low if low == high else f"{low} to {high}"
+
+
+def _messages(links: Links, bits: int) -> Array:
+    """How long a message of that size takes on each link, in s."""
+    return np.asarray(links.wires[0] + bits / _rates(links))

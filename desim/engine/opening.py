@@ -1,0 +1,86 @@
+"""What a method asks for first, so that what that takes can be told before a run begins.
+
+Its program is begun on a world of its own, up to the first call or computation; nothing is run.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from desim.engine.cohort import Cohort
+from desim.engine.hub import Hub
+from desim.engine.play import Observation, Simulation
+from desim.engine.requests import Array, Compute
+from desim.engine.world import Discard, Settings, World
+from desim.kernels.speed import speeds_into
+
+BLIND = Observation((), 0.0, False, None)
+
+
+@dataclass(frozen=True)
+class Opening:
+    """Agents who (n,), their work (n,) in gradients of one row, and what it takes them, s (n,).
+
+    down, up: bits of the call and of the reply; 0 on a graph.
+    """
+
+    who: Array
+    work: Array
+    seconds: Array
+    down: int = 0
+    up: int = 0
+
+
+class _CalledError(Exception):
+    def __init__(self, opening: Opening) -> None:
+        super().__init__()
+        self.opening = opening
+
+
+class _Listener:
+    """Stands for a station, or for what carries messages: the first call ends all."""
+
+    now = 0.0
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    def call(self, hub: Hub, who: Any, bits: int, reply_bits: int, work: Array) -> None:
+        """Take the call down."""
+        pace = speeds(self.world.settings)[who]
+        raise _CalledError(Opening(who, work[who], work[who] / pace, bits, reply_bits))
+
+    def post(self, *_: Any) -> None:
+        """Nobody listens."""
+
+    def send(self, *_: Any) -> None:
+        """Nobody listens."""
+
+
+def opening(simulation: Simulation) -> Opening | None:
+    """The first call of a coordinator, or the first computation of agents; None without one."""
+    method, settings = simulation.method, replace(simulation.settings, targets=())
+    world = replace(simulation, settings=settings, observation=BLIND)._world(
+        settings, Discard(), None
+    )
+    listener: Any = _Listener(world)
+    if method.kind == "coordinator":
+        try:
+            method.coordinator(Hub(world, listener)).send(None)
+        except _CalledError as called:
+            return called.opening
+        return None
+    who = np.arange(settings.problem.agents)
+    request = method.agents(Cohort(world, who, listener)).send(None)
+    if not isinstance(request, Compute):
+        return None
+    return Opening(who, request.value, request.seconds)
+
+
+def speeds(settings: Settings) -> Array:
+    """How fast the agents (agents,) are in the first round, 1/s."""
+    found = np.empty(settings.problem.agents)
+    who = np.arange(len(found))
+    speeds_into(settings.speeds, who, np.ones(len(who), np.int64), found)
+    return found

@@ -1,0 +1,154 @@
+"""Files that users bring: the one door through which their tables and arrays come in.
+
+Parsers, decompressors and numpy raise whatever they like at a file that is torn, forged or of
+another kind. Here that becomes a refusal that names the file, what was found and what is allowed.
+"""
+
+import bz2
+import contextlib
+import csv
+import gzip
+import lzma
+import os
+import stat
+import sys
+import warnings
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from desim.errors import InputError, raised, shortened
+from desim.later import pd
+from desim.npz import loaded
+
+Arrays = dict[str, NDArray[Any]]
+LARGEST = 1e100  # of numbers to learn from: products of three of them are still numbers
+NUMBERS = "numbers, written by numpy.savez, without pickled objects"
+OPENED = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}  # besides plain text
+NESTED = (list, tuple, dict, set, bytes, np.ndarray)  # what a column may hold besides scalars
+ARCHIVES = (".zip", ".zst", ".tar")
+
+
+@contextlib.contextmanager
+def reading(path: Path, where: str, kind: str, allowed: str) -> Iterator[None]:
+    """Turn whatever goes wrong while a file is read into InputError.
+
+    where: the key that names it; kind: what it should be, as in "csv"; allowed: what would do.
+    """
+    if not path.is_file():
+        raise InputError(f"{where}: {path} {_instead(path)}; allowed: {allowed}")
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:  # parsers and decompressors have no exception in common
+        text = f"{where}: {path.name} cannot be read as {kind} ({shortened(raised(error))})"
+        raise InputError(f"{text}; allowed: {allowed}") from None
+
+
+def _instead(path: Path) -> str:
+    if path.is_dir():
+        return "is a directory"
+    return "is no regular file" if path.exists() else "does not exist"
+
+
+def csv_frame(path: Path, where: str, **settings: Any) -> "pd.DataFrame":
+    """The table of a csv file, perhaps compressed; settings: of pandas.read_csv.
+
+    InputError at the key `where` for anything else, and for whole numbers beyond floating point.
+    """
+    with reading(path, where, "csv", "a csv file with text in UTF-8, perhaps compressed as named"):
+        if len(settings.get("sep", ",")) == 1:
+            settings["low_memory"] = False
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)  # rows longer than the header
+            frame: pd.DataFrame = pd.read_csv(path, **settings)
+        _bounded(frame, where, path.name)
+    return frame
+
+
+def _bounded(frame: "pd.DataFrame", where: str, file: str) -> None:
+    """Raise InputError at the first whole number that no float holds: pandas keeps it as it is."""
+    for name in _objects(frame):
+        for row, value in enumerate(frame[name]):
+            if isinstance(value, int) and abs(value) > sys.float_info.max:
+                text = f"found a whole number beyond 1.8e308 in row {row + 1} of column {name}"
+                raise InputError(f"{where}: {file}: {text}; allowed: numbers that a float holds")
+
+
+def _objects(frame: "pd.DataFrame") -> list[Any]:
+    """The columns that hold Python's own objects."""
+    kinds = zip(frame.columns, frame.dtypes, strict=True)
+    return [name for name, kind in kinds if isinstance(kind, np.dtype) and kind.kind == "O"]
+
+
+def parquet_frame(path: Path, where: str) -> "pd.DataFrame":
+    """The table of a Parquet file; InputError at the key `where` for anything else."""
+    with reading(path, where, "Parquet", "a Parquet file"):
+        frame: pd.DataFrame = pd.read_parquet(path)
+        _bounded(frame, where, path.name)
+        for name in _objects(frame):
+            if any(isinstance(one, NESTED) for one in frame[name]):
+                frame[name] = frame[name].map(str)  # what is no number is a word
+    return frame
+
+
+def npz_arrays(path: Path, where: str, names: Sequence[str] = (), allowed: str = NUMBERS) -> Arrays:
+    """Arrays of an npz file by name, in C order; pickles are refused.
+
+    names: those that are needed, default all. InputError at the key `where` for anything else.
+    """
+    with (
+        reading(path, where, "npz", allowed),
+        path.open("rb") as opened,
+        loaded(opened) as kept,
+    ):
+        missing = [name for name in names if name not in kept]
+        if missing:
+            found = shortened(", ".join(kept.files) or "nothing")
+            text = f"{path.name} has no array {' and '.join(missing)}; found {found}"
+            raise InputError(f"{where}: {text}; allowed: {allowed}")
+        return {name: np.asarray(kept[name], order="C") for name in names or kept.files}
+
+
+def content(path: Path, where: str, kind: str, allowed: str) -> bytes:
+    """The bytes of a file, unpacked where its name ends with .gz, .bz2 or .xz."""
+    opened: Any = OPENED.get(path.suffix, open)
+    with reading(path, where, kind, allowed), opened(path, "rb") as stream:
+        return bytes(stream.read())
+
+
+def uneven(path: Path, separator: str, where: str) -> None:
+    """Raise InputError at the first row of a csv file that is not as long as its header.
+
+    Nothing is said of what cannot be read line by line.
+    """
+    if path.suffix in ARCHIVES:
+        return
+    opened: Any = OPENED.get(path.suffix, open)
+    torn = csv.Error, ValueError, OSError, EOFError, lzma.LZMAError, zlib.error
+    with contextlib.suppress(*torn):
+        with opened(path, "rt", encoding="utf-8") as text:
+            rows = csv.reader(text, delimiter=separator, skipinitialspace=True)
+            header = next(rows, [])
+            for row in rows:
+                if row and len(row) != len(header):
+                    raise InputError(
+                        f"{where}: {path.name}, line {rows.line_num}: found {len(row)} values; "
+                        f"allowed: {len(header)}, as in the header"
+                    )
+
+
+def text_of(path: Path) -> str:
+    """The UTF-8 text of a file or pipe; OSError or ValueError. A pipe nobody writes to is empty."""
+    mode = path.stat().st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode) or stat.S_ISDIR(mode)):
+        raise ValueError("it is a device")
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    with open(handle, "rb") as opened:
+        os.set_blocking(handle, True)
+        return opened.read().decode("utf-8-sig")
