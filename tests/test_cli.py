@@ -58,9 +58,9 @@ staged: done
   engine        cohort (staged)
   virtual time  4.4 s, 4 rounds; wall clock 0 s
   messages      12 sent, 0 delivered (0 B)
-  accuracy      0.9375 (true from 4.4 s, round 4)
-  error         0.0625 (true from 4.4 s, round 4)
-  waited for    agent 2 75%, agent 0 25% of collections
+  accuracy      0.9375 (measured at 4.4 s, round 4)
+  error         0.0625 (measured at 4.4 s, round 4)
+  slowest       agent 2, last in 75% of rounds; agent 0 in 25%
   warning       rho is large
 """
 
@@ -360,7 +360,7 @@ def test_a_real_run_from_file_to_figure(tmp_path, monkeypatch, call):
     assert run.metrics["time"].is_monotonic_increasing
     assert run.events["seq"].tolist() == list(range(len(run.events)))
     assert np.isfinite(run.time_to("error", 1.0))
-    assert "waited for" in out
+    assert "last in" in out
     assert call("plot", "runs/small")[1] == "runs/small/accuracy-time.png\n"
     again = desim.run("runs/small/scenario.yaml")
     pd.testing.assert_frame_equal(again.events, run.events)

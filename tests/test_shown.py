@@ -137,7 +137,7 @@ def test_a_line_of_latex_begins_with_no_option(option):
 def test_the_last_value_is_told_with_its_own_time(run):
     last = run.metrics.iloc[-1]
     spoilt = desim.Run(run.manifest, Spoilt(run.store), scenario=run.scenario)
-    told = f"not finite (true from {last['time']:.6g} s, round 3)"
+    told = f"not finite (measured at {last['time']:.6g} s, round 3)"
     assert dict(facts.facts(spoilt))[last["metric"]] == told
     assert told in spoilt._repr_html_()
 
@@ -157,6 +157,6 @@ def test_other_formats_are_refused():
 def test_many_events_are_not_read_for_a_card(run, monkeypatch):
     monkeypatch.setattr(facts, "MANY", 10)
     quick = dict(facts.facts(run, quick=True))
-    assert "waited for" not in quick
+    assert "slowest" not in quick
     assert quick[""].startswith("more than 10 events")
-    assert "waited for" in dict(facts.facts(run))
+    assert "slowest" in dict(facts.facts(run))

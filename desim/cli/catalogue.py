@@ -111,6 +111,31 @@ SECTIONS: dict[str, Callable[[], Entries]] = {
 }
 
 
+START = ("quickstart", "asynchronous", "networked-admm", "deadline-sgd")
+WIDTH = 100  # characters of a line of the overview
+
+
+def overview() -> list[str]:
+    """Lines of text: five things to start with, and one line for each section."""
+    known = dict(scenarios())
+    about = {f"desim run {name}": known[name] for name in START}
+    about["desim study waiting"] = dict(studies())["waiting"]
+    told = ["to start with"]
+    told += [f"  {command:26}{_cut(text, WIDTH - 28, ' ')}" for command, text in about.items()]
+    told += ["", "what else there is, all of it by `desim list WHAT`"]
+    for name, entries in SECTIONS.items():
+        names = dict.fromkeys(entry.partition(":")[0].strip("{") for entry, _ in entries())
+        told.append(f"  {name:14}{len(names):3}  {_cut(', '.join(names), WIDTH - 21, ', ')}")
+    return told
+
+
+def _cut(text: str, width: int, between: str) -> str:
+    """What of `text` fits, up to the last `between`, and whether there is more."""
+    if len(text) <= width:
+        return text
+    return text[: width - 4].rpartition(between)[0] + between + "..."
+
+
 def _alternatives(form: "type[Form]") -> Entries:
     words = [(word, WORDS[word]) for word in form.words]
     keys = [(f"{{{key}: ...}}", _about(form, key)) for key in form.alternatives()]

@@ -23,7 +23,19 @@ def lines(name: str, statement: "Statement") -> list[str]:
     facts += [("caveat", text) for text in statement.caveats]
     width = max(len(key) for key, _ in facts) + 2
     told = [f"  {key:{width}}{text}" for key, text in facts]
-    return [f"{name}: privacy", *(f"  {row}" for row in aligned(rows)), "", *told]
+    first = [f"{name}: {_shortly(statement)}", ""]
+    return [*first, *(f"  {row}" for row in aligned(rows)), "", *told]
+
+
+def _shortly(statement: "Statement") -> str:
+    """The whole in one line: the largest epsilon, whose it is, and its terms."""
+    table = statement.table
+    if not len(table):
+        return "nothing private was released"
+    row = table.loc[table["rigorous epsilon"].idxmax()]
+    said = epsilon(row["rigorous epsilon"], row["flags"])
+    terms = f"view {row['view']}, {row['relation']}, delta {row['delta']:g}, {row['method']}"
+    return f"epsilon {said} of agent {row['agent']}, which spends most ({terms})"
 
 
 def _cells(row: Any, claim: "Claim | None") -> tuple[str, ...]:

@@ -79,7 +79,7 @@ def engines(stage: Stage) -> str:
             demand_same(reference, other, f"{label}: engines agents and {engine}")
             compared.append(label)
     if not compared:
-        raise SkippedError("only the engine agents plays it")
+        raise SkippedError("only the engine agents runs it")
     return f"same bits: {', '.join(dict.fromkeys(compared))}"
 
 
@@ -125,8 +125,8 @@ def observers(stage: Stage) -> str:
 
 def repeats(stage: Stage) -> str:
     """Played again, the same comes out: all randomness comes from the seed."""
-    demand_same(stage.run(), play(stage.scenario), "played twice")
-    return "same bits when played again"
+    demand_same(stage.run(), play(stage.scenario), "simulated twice")
+    return "same bits when simulated again"
 
 
 def resumes(stage: Stage) -> str:
@@ -151,8 +151,8 @@ def retimes(stage: Stage) -> str:
         told = retime(stage.run(), network=slow)
     except InputError as error:
         raise SkippedError(error.problems[0]) from None
-    demand_same(told, play(told.scenario), "told again and played under another network")
-    return "the log under another network, without training, is that of playing there"
+    demand_same(told, play(told.scenario), "told again and simulated under another network")
+    return "the log under another network, without training, is that of a fresh run there"
 
 
 LAWS = (

@@ -75,7 +75,7 @@ class Stored:
     def require_end(self) -> None:
         """Raise Differs where rows are stored that did not come again."""
         if self.left:
-            raise Differs(f"{self.name}: {self.row} rows were played, more are stored; {REASON}")
+            raise Differs(f"{self.name}: {self.row} rows were simulated, more are stored; {REASON}")
 
     @property
     def left(self) -> int:

@@ -34,7 +34,7 @@ def _of_one(one: Reading) -> Iterator[str]:
         yield f"{one.run.status}: {one.stored('reason', str) or 'no reason is stored'}"
     played = (one.stored("versions", dict) or {}).get("desim")
     if played != own:
-        yield f"played by desim {played or 'of an unknown version'}; this report is by {own}"
+        yield f"simulated by desim {played or 'of an unknown version'}; this report is by {own}"
     yield from map(str, one.stored("warnings", list) or [])
     if not one.curves:
         yield "no metric was recorded: the run ended before, or observe.metrics is []"

@@ -115,7 +115,7 @@ def audit(
     workers: int = 1,
     tell: Tell | None = None,
 ) -> Audit:
-    """Try to refute claims about a scenario by playing `runs` runs on each of two data sets.
+    """Try to refute claims about a scenario by simulating `runs` runs on each of two data sets.
 
     claims: paper, rigorous, or an epsilon; view and delta: by default the scenario's; agent: by
     default the one whose releases cost most; row: the record that is replaced by its opposite, by
@@ -160,7 +160,7 @@ def _check(
         problems.append(f"workers: {refusal(workers, 'a whole number, at least 1')}")
     given = scenario.privacy
     if given is not None and given.relation != "replace-one":
-        allowed = "replace-one, the relation that is played; set privacy.relation"
+        allowed = "replace-one, the relation that is tested; set privacy.relation"
         problems.append(f"privacy.relation: {refusal(given.relation, allowed)}")
     if runs < LEAST_RUNS:
         problems.append(f"runs: {refusal(runs, f'at least {LEAST_RUNS}')}")

@@ -14,7 +14,7 @@ from desim.amounts import NO_NOISE, epsilon, size
 from desim.columns import Columns, Words
 from desim.errors import DesimError
 from desim.runs.directory import written_by
-from desim.timing.waits import DEADLINE, NOBODY, closers
+from desim.timing.waits import DEADLINE, closers
 
 if TYPE_CHECKING:
     from desim.privacy.accountants import Account
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 NETWORK = -1
 SEEN = 0.05  # s of compiling that are worth a word
-MANY = 2_000_000  # events above which whom a run waited for is told on demand only
+MANY = 2_000_000  # events above which whom a run waited for is read on demand only
 NEEDED = ["time", "kind", "agent", "peer", "round", "bytes", "seconds"]
 Facts = list[tuple[str, str]]
 
@@ -71,7 +71,9 @@ def facts(run: Played, quick: bool = False) -> Facts:
         told += [("not kept", "messages, work, and all but the first release without noise")]
     elif deep and events is not None:
         told += [*_waits(events), *_busy(run, events)]
-    told += [("", f"more than {MANY:,} events: desim show tells whom it waited for")] * (not deep)
+    told += [("", f"more than {MANY:,} events: desim show says which agents were slowest")] * (
+        not deep
+    )
     return [*told, *(("warning", text) for text in manifest.get("warnings", []))]
 
 
@@ -118,7 +120,10 @@ def _counted(column: Words) -> dict[str, float]:
 
 def _releases(run: Played) -> Facts:
     counted = _counted(run.store.columns("releases", ["mechanism"])["mechanism"])
-    told = ", ".join(f"{n} {mechanism}" for mechanism, n in counted.items())
+    told = ", ".join(
+        f"{n} messages without noise" if mechanism == "none" else f"{n} with noise ({mechanism})"
+        for mechanism, n in counted.items()
+    )
     return [("releases", told)] if told else []
 
 
@@ -129,7 +134,7 @@ def _privacy(run: Played) -> Facts:
             return [("privacy", NO_NOISE)] if bare(run) else []
         told = run.account()
     except DesimError as error:
-        return [("privacy", f"not told: {str(error).splitlines()[0]}")]
+        return [("privacy", f"not known: {str(error).splitlines()[0]}")]
     terms = f"view {told.view}, {told.relation}, delta {told.delta:g}, {told.method}"
     text = f"epsilon {epsilon(told.worst)} of the agent that spends most ({terms})"
     why = next((one for one in told.flags if one.startswith("infinite")), "")
@@ -155,7 +160,7 @@ def _metrics(run: Played) -> Facts:
 def _metric(rows: Columns, last: int) -> str:
     value, time = float(rows["value"][last]), float(rows["time"][last])
     told = f"{value:.6g}" if np.isfinite(value) else "not finite"
-    return f"{told} (true from {time:.6g} s, round {rows['round'][last]})"
+    return f"{told} (measured at {time:.6g} s, round {rows['round'][last]})"
 
 
 def _waits(events: Columns) -> Iterator[tuple[str, str]]:
@@ -163,14 +168,12 @@ def _waits(events: Columns) -> Iterator[tuple[str, str]]:
     closed, closer = events["kind"].equal("aggregate"), closers(events)
     agent, waited = events["agent"][closed], events["seconds"][closed]
     who, counts = np.unique(closer, return_counts=True)
-    names = {DEADLINE: "the deadline", NOBODY: "nobody", NETWORK: "the coordinator"}
-    told = [
-        f"{names.get(int(who[k]), f'agent {who[k]}')} {counts[k] / len(closer):.0%}"
-        for k in np.argsort(-counts, kind="stable")[:3]
-    ]
+    order = np.argsort(-counts, kind="stable")[:3]
+    unit = "rounds" if (agent == NETWORK).any() else "waits"
+    told = [_closed(int(who[k]), f"{counts[k] / len(closer):.0%}", unit) for k in order]
     if told:
-        hub = bool((agent == NETWORK).any())
-        yield "waited for", f"{', '.join(told)} of {'collections' if hub else 'waits'}"
+        rest = [text.removesuffix(f" of {unit}").replace(", last", "") for text in told[1:]]
+        yield "slowest" if who[order[0]] >= 0 else "waiting", "; ".join([told[0], *rest])
     between = (agent >= 0) & (closer >= 0)
     pairs, pair = np.unique(np.column_stack([agent, closer])[between], axis=0, return_inverse=True)
     spent = np.bincount(pair.ravel(), waited[between], minlength=len(pairs))
@@ -178,6 +181,15 @@ def _waits(events: Columns) -> Iterator[tuple[str, str]]:
         most = int(spent.argmax())
         one, other = pairs[most]
         yield "longest", f"agent {one} for agent {other}, {spent[most]:.4g} s in all"
+
+
+def _closed(who: int, share: str, unit: str) -> str:
+    """Who or what ended this share of the waits."""
+    if who >= 0:
+        return f"agent {who}, last in {share} of {unit}"
+    names = {DEADLINE: "the deadline", NETWORK: "the coordinator"}
+    ended = f"ended by {names[who]}" if who in names else "nobody had to wait"
+    return f"{ended} in {share} of {unit}"
 
 
 def _busy(run: Played, events: Columns) -> Iterator[tuple[str, str]]:

@@ -121,7 +121,7 @@ def carry_out(
         interruption.compiling = compilation
         tables, outcome = _play(prepared, path, opened, progress, interruption)
         if tables.behind and outcome.status != "done":
-            raise outcome.error or Behind("stopped before what is stored was played again")
+            raise outcome.error or Behind("stopped before what is stored was simulated again")
         interruption.close()
         seconds = time.perf_counter() - began
         manifest = head | _ending(outcome, seconds, min(compilation.seconds, seconds))

@@ -31,7 +31,8 @@ class Statement:
     """What is known about the privacy of one run.
 
     table: a row for each view, columns view, relation, delta, paper epsilon, rigorous epsilon (the
-    largest of an agent), median epsilon, method, assumptions, flags; paper epsilon is nan where
+    largest of an agent), agent (whose it is; the first of several), median epsilon, method,
+    assumptions, flags; paper epsilon is nan where
     nothing is claimed under this relation; claim: the paper's, or None for the reason `silence`;
     tuned: what was computed from the data without being charged.
     """
@@ -113,6 +114,7 @@ def _record(
         "delta": replay.delta,
         "paper epsilon": said,
         "rigorous epsilon": replay.worst,
+        "agent": int(replay.final.argmax()) if replay.agents else -1,
         "median epsilon": float(np.median(replay.final)) if replay.agents else 0.0,
         "method": replay.method,
         "assumptions": replay.assumptions,

@@ -254,7 +254,7 @@ def _engine(scenario: Scenario, made: Any) -> tuple[Engine, str]:
 
 
 def _uncompiled(scenario: Scenario, made: Any) -> str:
-    """Why no engine without Python inside a round can play this; empty if one can."""
+    """Why no engine without Python inside a round can run this; empty if one can."""
     if made.kind != "coordinator" or made.compiled() is None:
         return f"{scenario.algorithm.method.name} with these settings has no compiled rounds"
     if made.settings.budget is not None:

@@ -60,7 +60,8 @@ def optimum_exists(problem: Problem, observe: Observe) -> Found:
     if loss.own is not None and (problem.clip is not None or not loss.smooth):
         why = "has kinks" if problem.clip is None else "is clipped"
         text = f"found error with a plug-in's loss that {why}, for which desim has no optimum"
-        yield here, f"{text}; {allowed}"
+        unsaid = f"; {loss.unsaid}" if loss.unsaid and problem.clip is None else ""
+        yield here, f"{text}{unsaid}; {allowed}"
     if not loss.layered:
         return
     if loss.kind == "mlp":

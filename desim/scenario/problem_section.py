@@ -113,6 +113,14 @@ class Loss(Form):
         return self.kind not in ("absolute", "hinge")
 
     @property
+    def unsaid(self) -> str:
+        """What to say where it is not smooth only because a plug-in does not say otherwise."""
+        own = () if self.own is None else self.own.__mro__
+        if not own or any("curvature" in vars(one) for one in own[: own.index(ScalarLoss)]):
+            return ""
+        return f"{self.kind} has no `curvature`: give its largest bend"
+
+    @property
     def classification(self) -> bool:
         """Whether labels must be -1 and 1."""
         if self.own is not None:

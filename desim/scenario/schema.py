@@ -80,7 +80,7 @@ class Scenario(Strict):
     stop: Stop
     """when the run ends: at least one of rounds, time, metric"""
     engine: Literal["auto", "compiled", "cohort", "agents"] = "auto"
-    """agents (plays everything), cohort, compiled (the fastest), or auto: the fastest that can"""
+    """agents (runs everything), cohort, compiled (the fastest), or auto: the fastest that can"""
     folder: Path = Field(default=Path("."), alias="(folder)", exclude=True, repr=False)
     source: str = Field(default="scenario", alias="(source)", exclude=True, repr=False)
     marks: dict[str, str] = Field(default={}, alias="(marks)", exclude=True, repr=False)

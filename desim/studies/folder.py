@@ -87,7 +87,7 @@ def stored_runs(path: Path) -> dict[str, list[Run]]:
             run = open_run(path / RUNS / key)
             found.setdefault(labels.get(case, f"case {case}") or run.name, []).append(run)
     if not found:
-        raise InputError(f"{path}: none of its {len(pairs)} runs has been played yet")
+        raise InputError(f"{path}: none of its {len(pairs)} runs has been simulated yet")
     return found
 
 

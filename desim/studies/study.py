@@ -172,7 +172,7 @@ def study(
     memory: float | None = None,
     progress: Tell | None = None,
 ) -> Study:
-    """Play the runs of a study that are not stored yet, and compare what came of all of them.
+    """Simulate the runs of a study that are not stored yet, and compare what came of all of them.
 
     source: a study file, or the same as a dict; out: directory, where runs are stored under the
     hash of their resolved scenario (default: nothing is stored, only measured); overrides: keys of

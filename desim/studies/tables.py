@@ -25,7 +25,7 @@ def runs_table(
     keys: (case, seed) -> the run's hash. Measures are infinite until a target that a run never met,
     and nan where a run is missing or failed, but for targets that it met before.
     """
-    missing = Result("", "stopped", "not played yet")
+    missing = Result("", "stopped", "not simulated yet")
     varied = list(dict.fromkeys(key for case in cases for key in case.values))
     rows = []
     for case in cases:

@@ -43,7 +43,7 @@ def audit(
     ] = None,
     override: Overrides = None,
 ) -> None:
-    """Try to refute a scenario's epsilon by playing it on neighbouring data."""
+    """Try to refute a scenario's epsilon by simulating it on neighbouring data."""
     from desim.cli.audit import carry_out
 
     loaded = load_scenario(scenario, override)

@@ -9,22 +9,22 @@ from desim.errors import InputError
 
 def list_names(
     what: Annotated[
-        str, typer.Argument(help="algorithms, losses, ...; default: everything.", metavar="[WHAT]")
+        str, typer.Argument(help="algorithms, losses, ...; default: an overview.", metavar="[WHAT]")
     ] = "",
 ) -> None:
     """List what a scenario can name: algorithms, losses, topologies, networks, ..."""
-    from desim.cli.catalogue import SECTIONS
+    from desim.cli.catalogue import SECTIONS, overview
     from desim.errors import refusal
 
     if what and what not in SECTIONS:
         raise InputError(f"list: {refusal(what, ', '.join(SECTIONS), SECTIONS)}")
-    for number, name in enumerate([what] if what else SECTIONS):
-        if not what:
-            typer.echo(("\n" if number else "") + name)
-        entries = SECTIONS[name]()
-        width = max((len(entry) for entry, _ in entries), default=0)
-        for entry, about in entries:
-            first, *rest = about.split("\n")
-            typer.echo(f"  {entry:{width}}  {first}".rstrip())
-            for line in rest:
-                typer.echo(f"  {'':{width}}  {line}")
+    if not what:
+        typer.echo("\n".join(overview()))
+        return
+    entries = SECTIONS[what]()
+    width = max((len(entry) for entry, _ in entries), default=0)
+    for entry, about in entries:
+        first, *rest = about.split("\n")
+        typer.echo(f"  {entry:{width}}  {first}".rstrip())
+        for line in rest:
+            typer.echo(f"  {'':{width}}  {line}")

@@ -1,4 +1,4 @@
-"""`desim check`: a scenario without playing it, or the laws of an algorithm or loss."""
+"""`desim check`: a scenario without simulating it, or the laws of an algorithm or loss."""
 
 from pathlib import Path
 from typing import Annotated

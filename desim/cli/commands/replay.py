@@ -1,4 +1,4 @@
-"""`desim replay`: plays a stored run again, to see whether it comes out."""
+"""`desim replay`: simulates a stored run again, to see whether it comes out."""
 
 import typer
 
@@ -6,7 +6,7 @@ from desim.cli.options import RunFolder
 
 
 def replay(run: RunFolder) -> None:
-    """Play a stored run again; say what differs first, or that nothing does."""
+    """Simulate a stored run again; say what differs first, or that nothing does."""
     import desim
     from desim.cli.progress import progress_bar
 

@@ -24,7 +24,7 @@ def run(
     override: Overrides = None,
     force: Force = False,
 ) -> None:
-    """Play a scenario into a run directory."""
+    """Simulate a scenario into a run directory."""
     from desim.cli.compiling import announced
     from desim.cli.conditions import told
     from desim.cli.progress import progress_bar

@@ -5,7 +5,7 @@ from desim.cli.outcome import tell_all
 
 
 def show(run: RunFolder) -> None:
-    """Summarise a run: how it ended, time, messages, metrics, whom it waited for."""
+    """Summarise a run: how it ended, time, messages, metrics, who was slowest."""
     import desim
 
     tell_all(desim.open(run))

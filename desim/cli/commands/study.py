@@ -38,9 +38,9 @@ def study(
     override: Overrides = None,
     dry_run: DryRun = False,
 ) -> None:
-    """Play the runs of a study that are not stored yet, and compare its cases.
+    """Simulate the runs of a study that are not stored yet, and compare its cases.
 
-    Exit code 1: some runs failed or were not played, which are tried again by the same command.
+    Exit code 1: some runs failed or were not simulated, which are tried again by the same command.
     """
     from desim.cli.progress import counting_bar
     from desim.cli.study_report import planned, report
@@ -59,7 +59,7 @@ def study(
     typer.echo("\n".join(report(made)))
     failed = int((made.runs["status"] == "failed").sum())
     if not made.complete:
-        complain("not all runs could be played; the same command goes on")
+        complain("not all runs could be simulated; the same command goes on")
     elif failed == len(made.runs):
         complain("no run came to its end")
     elif failed:
