@@ -16,7 +16,7 @@ LAYERS = [
     "losses plugged layers regularizers",
     "kernels",
     "problem data fairness optimum privacy network compute participation policy",
-    "log timing",
+    "log timing targets",
     "engine",
     "algorithms",
     "scenario",

@@ -38,7 +38,8 @@ def test_a_study_prints_its_tables_and_goes_on_where_it_was(call):
     assert lines[:2] == ["small: 2 cases, 6 runs: 6 done", "  stored in studies/small"]
     assert lines[3] == "time to error 0.5"
     assert lines[4].split() == (
-        "case median 90% interval done failed never against ratio interval better".split()
+        "case median 90% interval done failed never "
+        "against ratio interval better (sign test)".split()
     )
     assert lines[5].startswith("  policy all")
     assert "policy all" in lines[6].partition("policy {quorum: 2}")[2]

@@ -14,7 +14,7 @@ from desim.plots.course import Played, terms
 from desim.plots.groups import named, plain
 from desim.plots.measured import Measured, drawable
 from desim.plots.style import NAMES, drawing, legend, look, scale
-from desim.studies.statistics import Estimate, mean_estimate, median_estimate
+from desim.studies.statistics import Estimate, interval_named, mean_estimate, median_estimate
 
 Array = NDArray[np.float64]
 
@@ -37,7 +37,7 @@ def tradeoff(
     """Draw the metric at the end of each run against the epsilon that it spent; return the axes.
 
     Runs that differ in their seeds only are one point, as are lists of runs by label: the mean of
-    the metric with its 95 % bootstrap interval, the median of epsilon. Epsilon is that of the agent
+    the metric with its 95 % interval, the median of epsilon. Epsilon is that of the agent
     that spends most, in the scenario's terms; points of one algorithm are joined. What is released
     without noise stands apart, at infinity. out: a file. InputError where terms differ.
     """
@@ -65,7 +65,8 @@ def tradeoff(
         axes.set_xlabel(f"{NAMES['epsilon']}\n{about}")
         found.tell(axes)
         if found.seeds:
-            legend(axes, "mean of the final value over seeds, 95 % bootstrap interval")
+            sizes = [point.value.n for point in points if point.value.n > 1]
+            legend(axes, f"mean of the final value over seeds, {interval_named('mean', sizes)}")
         elif len(names) > 1 or found.notes:
             legend(axes)
     return axes

@@ -18,7 +18,7 @@ from desim.plots.groups import named
 from desim.plots.lettering import width, wrapped
 from desim.plots.measured import Measured, drawable
 from desim.plots.style import COLOURS, INK, NAMES, drawing, legend, shown, unit_of
-from desim.studies.statistics import Estimate, median_estimate
+from desim.studies.statistics import Estimate, interval_named, median_estimate
 
 Array = NDArray[np.float64]
 HEIGHT = 0.62
@@ -36,7 +36,7 @@ class Taken:
 
     @property
     def estimate(self) -> Estimate:
-        """The median and its 95 % bootstrap interval."""
+        """The median and its 95 % interval."""
         return median_estimate(self.spent)
 
     @property
@@ -54,9 +54,10 @@ def bars(
 ) -> Axes:
     """Draw what each run took until `metric` was as good as `target`, and return the axes.
 
-    runs: those that differ in their seeds only are one bar, the median with its 95 % bootstrap
-    interval; lists of runs by label are one bar each. target: accuracies meet it when they are at
-    least so large, other metrics when at most; x: time, round, bytes or epsilon; out: a file.
+    runs: those that differ in their seeds only are one bar, the median with its 95 % interval
+    where the seeds are enough for one; lists of runs by label are one bar each. target: accuracies
+    meet it when they are at least so large, other metrics when at most; x: time, round, bytes or
+    epsilon; out: a file.
     InputError where no target is given.
     """
     check_abscissa(x)
@@ -83,7 +84,8 @@ def bars(
         axes.set_ylim(len(rows) - 0.45, -0.55)
         axes.set_xlim(0.0, _room(labels, words) * reach * factor or 1.0)
         axes.grid(visible=False, axis="y")
-        spread = "\nmedian over seeds, 95 % bootstrap interval" * found.seeds
+        sizes = [len(row.spent) for row in rows if len(row.spent) > 1]
+        spread = f"\nmedian over seeds, {interval_named('median', sizes)}" * found.seeds
         about = f"\n{found.about}" if found.about else ""
         found.tell(axes)
         if found.notes:

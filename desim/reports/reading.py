@@ -109,6 +109,14 @@ class Reading:
         most = np.maximum.accumulate(curve["epsilon"].to_numpy(float))
         return Meter(curve["time"].to_numpy(float), most)
 
+    def spent_by(self, when: float) -> float:
+        """Epsilon of the agent that has spent most by `when` s, be it infinite; nan if unknown."""
+        told = self.account
+        if told is None:
+            return float("nan")
+        times, spent = (told.curve[name].to_numpy(float) for name in ("time", "epsilon"))
+        return float(spent[times <= when].max(initial=0.0))
+
     @cached_property
     def curves(self) -> dict[str, Curve]:
         """Every metric of the whole network by name."""

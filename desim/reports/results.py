@@ -31,8 +31,8 @@ RULE = (
 )
 LISTED = 12  # runs up to which each has a row beside the medians over seeds
 SEEDS = (
-    "Median over runs that differ in nothing but the seed, with its 95 % bootstrap interval (pale: "
-    "to its end); a run that never met the target counts as later than all others."
+    "Median over runs that differ in nothing but the seed, with its 95 % interval, which needs 6 "
+    "seeds (pale: to its end); a run that never met the target counts as later than all others."
 )
 TARGETS = 3  # metrics with targets of their own where no scenario states one
 TRIVIAL = frozenset({"consensus", "risk_difference"})  # met by a model that nobody has trained
@@ -130,7 +130,8 @@ def reached(one: Reading, target: Target) -> dict[str, float]:
         return dict.fromkeys(SPENT, np.inf)
     first = int(np.argmax(met))
     arrays = {what: getattr(curve, what) for what in SPENT}
-    return {what: np.nan if a is None else float(a[first]) for what, a in arrays.items()}
+    found = {what: np.nan if a is None else float(a[first]) for what, a in arrays.items()}
+    return found | {"epsilon": one.spent_by(found["time"])}
 
 
 def time_to_targets(found: Sequence[Reading], targets: Sequence[Target]) -> list[Table]:
@@ -149,7 +150,7 @@ def _time_to(found: Sequence[Reading], target: Target) -> Table:
         alone = [(one, row) for one, row in alone if many[one.series] == 1]
     rows = [
         *seeds,
-        *(([one.label, *_cells(row)], _bar(row["time"], longest)) for one, row in alone),
+        *(([one.label, *_cells(one, row)], _bar(row["time"], longest)) for one, row in alone),
     ]
     sign = "at least" if name in RISING else "at most"
     return Table(
@@ -171,13 +172,14 @@ def _bar(time: float, longest: float, latest: float = 0.0) -> Bar:
     return [("busy", share), ("reach", max(0.0, min(1.0, latest / longest) - share))]
 
 
-def _cells(row: Mapping[str, float]) -> list[str]:
+def _cells(one: Reading, row: Mapping[str, float]) -> list[str]:
     if np.isinf(row["time"]):
         return ["never"] * 4
     if np.isnan(row["time"]):
         return ["not recorded", NOTHING, NOTHING, NOTHING]
     told = [seconds(row["time"]), count(row["round"]), size(row["bytes"])]
-    return [*told, number(row["epsilon"])]
+    flags = one.account.flags if one.account is not None else ()
+    return [*told, NOTHING if np.isnan(row["epsilon"]) else epsilon(row["epsilon"], flags)]
 
 
 def _over_seeds(
@@ -190,19 +192,22 @@ def _over_seeds(
     for name, rows in series.items():
         if len(rows) > 1:
             made = [median_estimate(np.array([row[what] for row in rows])) for what in SPENT]
-            cells = [_interval(one, told) for one, told in zip(made, WORDS, strict=True)]
-            bar = _bar(made[0].value, longest, made[0].high)
+            met = np.isfinite(made[0].value)
+            ends = ["infinite" if met and what == "epsilon" else "never" for what in SPENT]
+            cells = [_interval(*three) for three in zip(made, WORDS, ends, strict=True)]
+            bar = _bar(made[0].value, longest, float(np.nan_to_num(made[0].high)))
             yield [f"{name}: median of {len(rows)} seeds", *cells], bar
 
 
 WORDS: tuple[Callable[[float], str], ...] = (seconds, number, size, number)
 
 
-def _interval(made: Estimate, told: Callable[[float], str]) -> str:
-    """A median with its interval, where that is more than a point; a time without end is never."""
-    if np.isnan(made.value) or np.isnan([made.low, made.high]).any():
+def _interval(made: Estimate, told: Callable[[float], str], endless: str) -> str:
+    """A median with its interval, where that is known and more than a point; endless: inf."""
+    if np.isnan(made.value):
         return NOTHING
     value, low, high = (
-        "never" if np.isinf(one) else told(one) for one in (made.value, made.low, made.high)
+        endless if np.isinf(one) else told(one) for one in (made.value, made.low, made.high)
     )
-    return value if low == high else f"{value} ({low} to {high})"
+    point = low == high or np.isnan(made.low)
+    return value if point else f"{value} ({low} to {high})"

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.errors import InputError, spelling
-from desim.fairness import RISING
 from desim.log.described import described
 from desim.runs.directory import SCENARIO, written_by
 from desim.runs.store import Store
@@ -195,13 +194,18 @@ class Run:
         events = self.store.table("events", ["time", "kind", "bytes"])
         return described(events.loc[events["kind"] == "deliver", ["time", "bytes"]], "delivered")
 
-    def time_to(self, metric: str, value: float) -> float:
-        """Virtual time s at which `metric` is first <= value (accuracy: >= value); inf if never."""
+    def time_to(self, metric: str, value: float, stays: bool = False) -> float:
+        """Virtual time s at which `metric` is first <= value (accuracy: >= value); inf if never.
+
+        stays: from which on it is so to the end of the run, as far as it was measured.
+        """
+        from desim.targets import first_met
+
         if metric in self.observed and not (self.metrics["metric"] == metric).any():
             return float("inf")  # the run ended before it was measured at all
         curve = self.curve(metric)
-        met = curve["value"] >= value if metric in RISING else curve["value"] <= value
-        return float(curve["time"][met].min()) if met.any() else float("inf")
+        place = first_met(metric, curve["value"].to_numpy(float), value, stays)
+        return float(curve["time"].iloc[place]) if place >= 0 else float("inf")
 
     def account(
         self,

@@ -12,20 +12,21 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from desim.amounts import NO_NOISE, amount, epsilon
+from desim.amounts import NO_NOISE, amount
 from desim.errors import InputError, finite, refusal
 from desim.log.described import described
 from desim.runs.facts import bare
 from desim.runs.run import Run
 from desim.runs.series import Series, series_of
-from desim.studies.measures import Asked, measured, unit, until
+from desim.studies.measures import Asked, measured, unit
 from desim.studies.opened import opened
-from desim.studies.statistics import Estimate, mean_estimate, median_estimate
+from desim.studies.statistics import Estimate, lacking, mean_estimate, median_estimate
 from desim.studies.together import notes, terms
+from desim.studies.words import awaited, estimate, is_final, one_epsilon
 from desim.tabulated import Table, card
 
 SPENT = ("time", "rounds", "bytes", "epsilon")
-COLUMNS = ["run", "measure", "unit", "statistic", "value", "low", "high", "level", "seeds", "never"]
+COLUMNS = "run measure unit statistic value low high level seeds never diverged".split()
 Targets = Mapping[str, float | Sequence[float]]
 
 
@@ -34,8 +35,9 @@ class Comparison:
     """Runs side by side.
 
     frame: a row for each run, or group of seeds, and measure: columns run, measure, unit,
-    statistic, value, low, high, level, seeds, never (met the target); inf is never. tables: the
-    same as people read it. notes: what is to be known of all.
+    statistic, value, low, high, level, seeds, never (met the target), diverged; inf is never, of
+    an epsilon also that there is none. tables: the same as people read it. notes: what is to be
+    known of all.
     """
 
     frame: pd.DataFrame
@@ -64,32 +66,42 @@ def compare(
     view: str | None = None,
     relation: str | None = None,
     level: float = 0.95,
+    stays: bool = False,
 ) -> Comparison:
     """Hold runs against each other: until each target, and at the end.
 
     runs: runs, folders of runs or of studies, or a label for each group; targets: {metric: value or
     values}, default what the runs themselves stop at; delta, view, relation: the terms of epsilon,
-    default each scenario's; level: coverage of intervals. InputError for no run, a target that no
+    default each scenario's; level: coverage of intervals; stays: a target is met when it is met for
+    good, to the end of the run, and not at the first touch. InputError for no run, a target that no
     run has recorded or terms without meaning.
     """
     rows = series_of(runs if isinstance(runs, Mapping) else opened(runs))
     if not rows:
         raise InputError("no run to compare")
-    asked = Asked(_targets(rows, targets), _given(delta=delta, view=view, relation=relation))
+    asked = Asked(_targets(rows, targets), _given(delta=delta, view=view, relation=relation), stays)
     told = {id(run): measured(run, asked) for row in rows for run in row.runs}
     records = [record for row in rows for record in _records(row, told, asked, level)]
     frame = described(pd.DataFrame(records, columns=COLUMNS), "comparison")
     noiseless = frozenset(row.title for row in rows if any(bare(run) for run in row.runs))
     tables = [
-        _table(frame, f"until {target[0]} {target[1]:g}", SPENT, target, noiseless)
+        _table(
+            frame,
+            asked.until("until", *target).replace(" to ", " ", 1),
+            _until(asked, target),
+            noiseless,
+        )
         for target in asked.targets
     ]
-    finals = [name for name in dict.fromkeys(frame["measure"]) if name.startswith("final ")]
-    tables += [_table(frame, "at the end", (*finals, *SPENT), None, noiseless)]
+    finals = [name for name in dict.fromkeys(frame["measure"]) if is_final(name)]
+    tables += [_table(frame, "at the end", {kind: kind for kind in (*finals, *SPENT)}, noiseless)]
     about = [*notes(rows), *terms(rows, asked.epsilon or {})]
     if any(len(row.runs) > 1 for row in rows):
         spent = "medians of what is spent, means of final values"
-        about.append(f"over seeds: {spent}, [{level:.0%} bootstrap interval]")
+        about.append(f"over seeds: {spent}, [{100 * level:g}% interval]")
+        sizes = sorted({len(row.runs) for row in rows})
+        why = [lacking(what, n, level) for what in ("median", "mean") for n in sizes]
+        about += [f"no interval: {text}" for text in why if text]
     return Comparison(frame, tuple(tables), tuple(about))
 
 
@@ -120,34 +132,41 @@ def _records(
     row: Series[Run], told: Mapping[int, Mapping[str, float]], asked: Asked, level: float
 ) -> Iterator[tuple[Any, ...]]:
     """A record for each measure of one row."""
-    wanted = [until(kind, *target) for target in asked.targets for kind in SPENT]
+    wanted = [asked.until(kind, *target) for target in asked.targets for kind in SPENT]
     found = [told[id(run)] for run in row.runs]
-    finals = sorted({name for one in found for name in one if name.startswith("final ")})
+    finals = sorted({name for one in found for name in one if is_final(name)})
     for name in (*wanted, *finals, *SPENT):
-        values = np.array([one[name] for one in found if name in one and not np.isnan(one[name])])
-        if not len(values):
+        known = [one for one in found if not np.isnan(one.get(name, np.nan))]
+        if not known:
             continue
-        final = name.startswith("final ")
+        values, final, until_when = (
+            np.array([one[name] for one in known]),
+            is_final(name),
+            awaited(name),
+        )
         whole = values[np.isfinite(values)] if final else values
         estimate: Estimate = (mean_estimate if final else median_estimate)(whole, level)
         statistic = "value" if len(values) == 1 else "mean" if final else "median"
         numbers = estimate.value, estimate.low, estimate.high, level
-        never = int(np.isinf(values).sum())
-        yield row.title, name, unit(name), statistic, *numbers, len(values), never
+        never = sum(np.isinf(one[until_when]) for one in known) if until_when else 0
+        counts = len(values), int(never), len(values) - len(whole)
+        yield row.title, name, unit(name), statistic, *numbers, *counts
+
+
+def _until(asked: Asked, target: tuple[str, float]) -> dict[str, str]:
+    return {kind: asked.until(kind, *target) for kind in SPENT}
 
 
 def _table(
     frame: pd.DataFrame,
     title: str,
-    kinds: Sequence[str],
-    target: tuple[str, float] | None,
+    names: Mapping[str, str],
     noiseless: Container[str],
 ) -> Table:
     """One line for each run: what was spent until a target, or all measures at the end.
 
-    noiseless: the runs that release without noise.
+    names: of measures, by their kinds; noiseless: the runs that release without noise.
     """
-    names = {kind: kind if target is None else until(kind, *target) for kind in kinds}
     known = {kind: name for kind, name in names.items() if (frame["measure"] == name).any()}
     cells = {(row.run, row.measure): row for row in frame.itertuples()}
     several = bool((frame["seeds"] > 1).any())
@@ -169,12 +188,9 @@ def _cell(row: Any, kind: str, bare: bool) -> str:
     """A value with its interval; runs that never met the target are counted."""
     if row is None:
         return NO_NOISE if kind == "epsilon" and bare else "-"
-    never = row.measure != kind and np.isinf(row.value)
-    if kind == "epsilon" and bare and np.isinf(row.value) and not never:
-        return NO_NOISE
-    known = epsilon if kind == "epsilon" and not never else lambda value: amount(value, row.unit)
-    text = known(row.value)
+    text = estimate(row, row.seeds, bare)
     if row.low < row.high < np.inf:
+        known = one_epsilon if kind == "epsilon" else lambda value: amount(value, row.unit)
         ends = [known(row.low), known(row.high)]
         common = {one.partition(" ")[2] for one in (text, *ends)}
         text += (

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, Va
 from pydantic import model_validator as together
 
 from desim.errors import InputError, refusal
-from desim.fields import Count, Strict, Text, Whole
+from desim.fields import Count, Flag, Strict, Text, Whole
 from desim.fields.numbers import existing, finite
 from desim.fields.strict import explain
 from desim.scenario.load import read
@@ -72,6 +72,8 @@ class Compare(Strict):
 
     targets: Annotated[dict[str, tuple[float, ...]], PlainValidator(values.targets)] = {}
     """time, rounds, bytes and epsilon are taken until these values; default: stop.metric"""
+    stays: Flag = False
+    """count a target as met from when on it is met to the run's end, not at the first touch"""
     against: Annotated[dict[str, Any], PlainValidator(values.against)] = {}
     """values of the cases that the others are held against, or {label: ...}; default: the first"""
     epsilon: Annotated[

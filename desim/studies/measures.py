@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from desim.fairness import RISING
 from desim.log.rows import levels_with
 from desim.runs.run import NETWORK, Run
+from desim.targets import first_met
 
 Array = NDArray[np.float64]
 SPENT = ("time", "rounds", "bytes", "epsilon")  # what it takes until a target
@@ -18,15 +19,18 @@ UNITS = {"time": "s", "bytes": "B", "wall": "s"}
 
 @dataclass(frozen=True)
 class Asked:
-    """targets: (metric, value) pairs; epsilon: its terms, None where no epsilon is wanted."""
+    """targets: (metric, value) pairs; epsilon: its terms, None where no epsilon is wanted.
+
+    stays: a target counts as met from when on it is met to the end.
+    """
 
     targets: tuple[tuple[str, float], ...] = ()
     epsilon: Mapping[str, Any] | None = field(default_factory=dict)
+    stays: bool = False
 
-
-def until(kind: str, metric: str, value: float) -> str:
-    """The name of a measure: time to accuracy 0.93."""
-    return f"{kind} to {metric} {value:g}"
+    def until(self, kind: str, metric: str, value: float) -> str:
+        """The name of a measure: time to accuracy 0.93, or time to accuracy 0.93 for good."""
+        return f"{kind} to {metric} {value:g}" + " for good" * self.stays
 
 
 def unit(measure: str) -> str:
@@ -44,7 +48,8 @@ def measured(run: Run, asked: Asked) -> dict[str, float]:
 
     time s, rounds, bytes delivered and epsilon (of the agent that spends most) at the end and until
     each target; `final` values of the network's metrics; wall s, without compiling. Targets are met
-    as in `Run.time_to`; the epsilon is left out where the scenario states no privacy.
+    as in `Run.time_to`; the epsilon is left out where the scenario states no privacy, and also
+    infinite where a target was met with none that is finite.
     """
     manifest = run.manifest
     found = _ended(run)
@@ -61,12 +66,12 @@ def measured(run: Run, asked: Asked) -> dict[str, float]:
     if spent is not None:
         found["epsilon"] = float(spent[1].max(initial=0.0))
     for metric, value in asked.targets:
-        when, rounds = _first(curves.get(metric), metric, value)
-        found[until("time", metric, value)] = when
-        found[until("rounds", metric, value)] = rounds
-        found[until("bytes", metric, value)] = _by(sent, when)
+        when, rounds = _first(curves.get(metric), metric, value, asked.stays)
+        found[asked.until("time", metric, value)] = when
+        found[asked.until("rounds", metric, value)] = rounds
+        found[asked.until("bytes", metric, value)] = _by(sent, when)
         if spent is not None:
-            found[until("epsilon", metric, value)] = _by(spent, when)
+            found[asked.until("epsilon", metric, value)] = _by(spent, when)
     return found
 
 
@@ -87,12 +92,14 @@ def _curves(run: Run) -> dict[str, Array]:
     return {name: numbers[:, metric == name] for name in sorted(set(metric))}
 
 
-def _first(curve: Array | None, metric: str, value: float) -> tuple[float, float]:
+def _first(
+    curve: Array | None, metric: str, value: float, stays: bool = False
+) -> tuple[float, float]:
     """Time s and round at which the target is met; inf where it never is."""
     if curve is None:  # the run ended before it was measured at all
         return float("inf"), float("inf")
-    met = np.flatnonzero(curve[2] >= value if metric in RISING else curve[2] <= value)
-    return (float(curve[0, met[0]]), float(curve[1, met[0]])) if len(met) else (np.inf, np.inf)
+    place = first_met(metric, curve[2], value, stays)
+    return (float(curve[0, place]), float(curve[1, place])) if place >= 0 else (np.inf, np.inf)
 
 
 def _sent(run: Run) -> tuple[Array, Array] | None:

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 from desim.amounts import amount
+from desim.studies.statistics import lacking
+from desim.studies.words import estimate, is_final, ratio
 from desim.tabulated import Table
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ def shown(study: Tables) -> Iterator[Table]:
     """Tables of what it takes until targets, or else of the values at the end."""
     known = list(dict.fromkeys(study.summary["measure"]))
     chosen = [name for name in known if " to " in name and not name.startswith("rounds")]
-    for name in chosen or [name for name in known if name.startswith("final ")]:
+    for name in chosen or [name for name in known if is_final(name)]:
         yield _table(study, name)
 
 
@@ -36,19 +38,24 @@ def _table(study: Tables, name: str) -> Table:
     statistic = rows["statistic"].iloc[0]
     ratios = study.comparisons
     ratios = ratios[ratios["measure"] == name].set_index("case") if len(ratios) else ratios
-    head = ["case", statistic, f"{level:.0%} interval", "done", "failed", "never"]
-    head += ["against", "ratio" if statistic == "median" else "difference", "interval", "better"]
+    missed = "diverged" if is_final(name) else "never"
+    head = ["case", statistic, f"{100 * level:g}% interval", "done", "failed", missed]
+    head += ["against", "ratio" if statistic == "median" else "difference", "interval"]
+    head += ["better (sign test)"]
     cells = [head, *(_row(row, ratios, unit) for _, row in rows.iterrows())]
     head, *body = cells if len(ratios) else [line[:6] for line in cells]
     rest = [f"... and {more} more cases, in summary.parquet"] if more > 0 else []
-    return Table(name, head, body, rest)
+    sizes = {*map(int, rows["done"]), *(map(int, ratios["counted"]) if len(ratios) else ())}
+    few = [text for n in sorted(sizes) if (text := lacking(statistic, n, level))]
+    return Table(name, head, body, [*rest, *few])
 
 
 def _row(row: "pd.Series[Any]", ratios: "pd.DataFrame", unit: str) -> list[str]:
     open_ended = math.isfinite(row["value"]) and not row["settled"]
-    estimate = amount(row["value"], unit) + (" or less" if open_ended else "")
-    counts = [str(row[name]) for name in ("done", "failed", "never")]
-    cells = [_cut(row["label"] or "base"), estimate, _interval(row, unit), *counts]
+    value = estimate(row, row["done"]) + (" or less" if open_ended else "")
+    counts = [str(row[name]) for name in ("done", "failed")]
+    counts += [str(row["diverged" if is_final(row["measure"]) else "never"])]
+    cells = [_cut(row["label"] or "base"), value, _interval(row, unit), *counts]
     if row["case"] not in ratios.index:
         return cells + [""] * 4
     other = ratios.loc[row["case"]]
@@ -57,14 +64,16 @@ def _row(row: "pd.Series[Any]", ratios: "pd.DataFrame", unit: str) -> list[str]:
     return [
         *cells,
         _cut(other["against"]),
-        amount(other["value"], own),
+        ratio(other),
         _interval(other, own),
         wins,
     ]
 
 
 def _interval(row: "pd.Series[Any]", unit: str) -> str:
-    return interval(row["low"], row["high"], unit)
+    text = interval(row["low"], row["high"], unit)
+    endless = row["measure"].startswith("epsilon") and not row.get("never", 0)
+    return text.replace("never", "infinite") if endless else text
 
 
 def interval(low: float, high: float, unit: str) -> str:

@@ -1,26 +1,34 @@
-"""Estimates over seeds with bootstrap intervals, and paired comparisons; a value may be infinite.
+"""Estimates over seeds with intervals, and paired comparisons; a value may be infinite.
 
 A measure that was never met in a run is infinite there (censored): it counts as larger than all
 others, so medians stay defined while fewer than half are. Nothing here averages it away.
-Intervals are those of the percentile bootstrap over seeds (Efron, Tibshirani 1993, ch. 13), whose
-resamples depend on nothing but the number of seeds.
+
+The interval of a median is one of order statistics: it covers at the level or more, whatever the
+law, and needs 6 values for 95 %. That of a mean is of the studentised bootstrap (Efron, Tibshirani
+1993, ch. 12), whose resamples depend on nothing but the number of seeds; a resample's deviation
+counts as at least FLOOR of the sample's, since near ties would make the ends meaningless. It needs
+4 values. Measured coverage at 95 %: on normal samples .94 to .95 for 4 to 50 values, on lognormal
+ones (deviation of the logarithm 1) .88 for 4, .89 for 5, .91 for 10, .93 for 20 and .94 for 50; the
+percentile bootstrap has .66 to .90 there, and BCa .69 to .92.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 RESAMPLES = 1999
+FLOOR = 0.2
 BLOCK = 1_000_000  # resampled values in memory at a time
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A statistic of n values with its interval (nan for fewer than two)."""
+    """A statistic of n values with its interval; nan where n is fewer than it needs."""
 
     value: float
     low: float
@@ -32,8 +40,8 @@ class Estimate:
 class Pairs:
     """How one case stands against another over the seeds of both.
 
-    estimate: of the median ratio or mean difference; wins and losses: seeds in which the case is
-    better or worse; ties: equal, or neither ever met it; p: of the two-sided sign test.
+    estimate: of the median ratio or mean difference, its n the pairs behind it; wins and losses:
+    seeds in which the case is better or worse; ties: the others; p: of the two-sided sign test.
     """
 
     estimate: Estimate
@@ -64,33 +72,90 @@ def _medians(values: Array) -> Array:
 
 
 def median_estimate(values: Array, level: float = 0.95) -> Estimate:
-    """Median of values (n,) > -inf and its interval."""
-    return _estimate(values, median(values), _medians, level)
+    """Median of values (n,) > -inf and its interval between two of them."""
+    n, value = len(values), median(values)
+    place = _place(n, level)
+    if place < 0:
+        return Estimate(value, math.nan, math.nan, n)
+    ordered = np.sort(values)
+    return Estimate(value, float(ordered[place]), float(ordered[n - 1 - place]), n)
+
+
+def _place(n: int, level: float) -> int:
+    """The largest k such that a median is outside [x_k, x_(n-1-k)] with at most 1 - level; or -1.
+
+    Fewer than k + 1 of n values are on one side of the median with P(binomial(n, 1/2) <= k).
+    """
+    place, below = -1, Fraction(1, 2**n)
+    while n and 2 * below <= 1 - Fraction(str(level)):
+        place += 1
+        below += Fraction(math.comb(n, place + 1), 2**n)
+    return place
 
 
 def mean_estimate(values: Array, level: float = 0.95) -> Estimate:
     """Mean of finite values (n,) and its interval."""
-    value = float(values.mean()) if len(values) else math.nan
-    return _estimate(values, value, lambda rows: np.asarray(rows.mean(axis=1)), level)
-
-
-def _estimate(
-    values: Array, value: float, statistic: Callable[[Array], Array], level: float
-) -> Estimate:
     n = len(values)
-    if n < 2:
+    value = float(values.mean()) if n else math.nan
+    if n < fewest("mean", level):
         return Estimate(value, math.nan, math.nan, n)
-    spread = np.sort(np.concatenate([statistic(values[rows]) for rows in resamples(n)]))
-    tail = 0.5 * (1.0 - level)
-    low, high = (spread[min(int(share * RESAMPLES), RESAMPLES - 1)] for share in (tail, 1.0 - tail))
+    away = values - value
+    error = _errors(away[None])[0]
+    if error == 0.0:
+        return Estimate(value, value, value, n)
+    found = [(part.mean(axis=1), _errors(part)) for part in (away[rows] for rows in resamples(n))]
+    means, errors = (np.concatenate(part) for part in zip(*found, strict=True))
+    ratios = np.sort(means / np.maximum(errors, FLOOR * error))
+    cut = int(0.5 * (1.0 - level) * RESAMPLES)
+    low, high = value - ratios[-1 - cut] * error, value - ratios[cut] * error
     return Estimate(value, float(low), float(high), n)
+
+
+def _errors(values: Array) -> Array:
+    """Standard errors of the means of the rows of values (m, n); 0 for equal ones."""
+    n = values.shape[1]
+    spread = values.max(axis=1) > values.min(axis=1)
+    return np.asarray(np.where(spread, values.std(axis=1, ddof=1) / math.sqrt(n), 0.0))
+
+
+def fewest(statistic: str, level: float = 0.95) -> int:
+    """How many values the interval of a median, or of a mean, needs.
+
+    Of a mean so many that resamples of one value are too rare to be its ends.
+    """
+    n, tail = 2, 0.5 * (1.0 - level)
+    if statistic == "mean":
+        while (n - 1) / n**n > tail:
+            n += 1
+        return n
+    while _place(n, level) < 0:
+        n += 1
+    return n
+
+
+def interval_named(statistic: str, sizes: Iterable[int], level: float = 0.95) -> str:
+    """What the intervals of estimates of so many values are called: "95 % interval".
+
+    With how many values they need, where some have too few.
+    """
+    needed, name = fewest(statistic, level), f"{100 * level:g} % interval"
+    return name if min(sizes, default=needed) >= needed else f"{name} (needs {needed} seeds)"
+
+
+def lacking(statistic: str, n: int, level: float = 0.95) -> str:
+    """Why an estimate of n values has no interval, "" where it has one."""
+    needed = fewest(statistic, level)
+    if n >= needed or n < 2:
+        return ""
+    best = f"; {n} give at most {100 * (1 - 0.5 ** (n - 1)):.3g} %" if statistic == "median" else ""
+    return f"the {100 * level:g} % interval of a {statistic} needs {needed} seeds{best}"
 
 
 def paired(case: Array, other: Array, *, ratio: bool, rising: bool, level: float = 0.95) -> Pairs:
     """The case held against another, seed by seed: values (n,) each, none of them nan.
 
-    ratio: the median of case / other, where at least one of them was met; else the mean of
-    case - other. rising: more is better.
+    ratio: the median of case / other, where at least one of them is finite and one is not 0; else
+    the mean of case - other, where both are finite. rising: more is better.
     """
     better, worse = (case > other, case < other) if rising else (case < other, case > other)
     wins, losses = int(better.sum()), int(worse.sum())

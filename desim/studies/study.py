@@ -159,7 +159,9 @@ def _asked(study: StudyFile, made: Sequence[Case]) -> Asked:
         if not compare.targets:
             stops = case.scenario.stop.targets.items()
             targets += [one for one in stops if one[0] in observed and one not in targets]
-    return Asked(tuple(targets), None if compare.epsilon.off else compare.epsilon.given)
+    return Asked(
+        tuple(targets), None if compare.epsilon.off else compare.epsilon.given, compare.stays
+    )
 
 
 def study(

@@ -11,6 +11,7 @@ from desim.runs.labels import told
 from desim.studies.cases import Case
 from desim.studies.measures import SPENT, Asked, rises, unit, until
 from desim.studies.statistics import mean_estimate, median_estimate, paired, settled
+from desim.studies.words import awaited, is_final
 from desim.studies.work import Result
 
 Array = NDArray[np.float64]
@@ -56,9 +57,9 @@ def _column(values: "pd.Series[Any]") -> "pd.Series[Any]":
 
 def measures(runs: pd.DataFrame, asked: Asked) -> list[str]:
     """The measures that are worth comparing, in order: until each target, then at the end."""
-    wanted = [until(kind, *target) for target in asked.targets for kind in SPENT]
+    wanted = [asked.until(kind, *target) for target in asked.targets for kind in SPENT]
     known = [str(name) for name in runs]
-    finals = sorted(name for name in known if name.startswith("final "))
+    finals = sorted(name for name in known if is_final(name))
     return [name for name in (*wanted, *finals, *SPENT) if name in known]
 
 
@@ -69,25 +70,25 @@ def summary_table(
 
     Medians of what it takes, means of final values; failed runs are counted, and averaged only in
     what it took until targets that they met before; `never` counts runs that did not meet the
-    target, which medians take as infinite; `settled` tells whether these runs lasted long enough
-    not to matter.
+    target, which medians take as infinite, `diverged` those whose final value is not finite, which
+    means leave out; `settled` tells whether the former lasted long enough not to matter.
     """
     rows = []
     for case in cases:
         own = runs[runs["case"] == case.number]
         counts = {"runs": len(own), "failed": int((own["status"] == "failed").sum())}
         for name in measures(runs, asked):
-            final = name.startswith("final ")
-            values = own[name].to_numpy(float)
-            values = values[~np.isnan(values)]
+            final, known = is_final(name), own[own[name].notna()]
+            values = known[name].to_numpy(float)
+            when = known[awaited(name)] if awaited(name) else pd.Series([], dtype=float)
             whole = values[np.isfinite(values)] if final else values
             found = (mean_estimate if final else median_estimate)(whole, level)
             rows.append({
                 "case": case.number, "label": case.label, "measure": name, "unit": unit(name),
                 "statistic": "mean" if final else "median", "value": found.value,
                 "low": found.low, "high": found.high, "level": level, **counts,
-                "done": len(values), "never": int(np.isinf(values).sum()),
-                "settled": final or _settled(own, name),
+                "done": len(values), "never": int(np.isinf(when).sum()),
+                "diverged": len(values) - len(whole), "settled": final or _settled(own, name),
             })  # fmt: skip
     return pd.DataFrame(rows, columns=None if rows else ["case", "label", "measure", "value"])
 
@@ -105,17 +106,19 @@ def comparisons_table(
     """Every case against its counterpart, seed by seed: one row per measure.
 
     Runs with one seed share their draws, so pairs differ by the case alone; a pair in which either
-    run failed before a target is left out and counted in `dropped`. p is of each comparison alone:
-    of many, some are small by chance.
+    run failed before a target is left out and counted in `dropped`. The estimate stands on the
+    `counted` pairs: a ratio needs one finite number and one that is not 0. p is of the sign test,
+    and of each comparison alone: of many, some are small by chance.
     """
     rows: list[dict[str, Any]] = []
     for case, other in opponents:
         both = _both(runs, case, other)
         for name in measures(runs, asked):
-            pairs = both[[f"{name} of case", f"{name} of other"]].dropna().to_numpy(float)
+            known = both.dropna(subset=[f"{name} of case", f"{name} of other"])
+            pairs = _columns(known, name)
             if not len(pairs):
                 continue
-            ratio = not name.startswith("final ")
+            ratio, until_when = not is_final(name), awaited(name)
             found = paired(pairs[:, 0], pairs[:, 1], ratio=ratio, rising=rises(name), level=level)
             rows.append({
                 "case": case.number, "label": case.label, "against": other.label or "base",
@@ -123,10 +126,21 @@ def comparisons_table(
                 "statistic": "median ratio" if ratio else "mean difference",
                 "value": found.estimate.value, "low": found.estimate.low,
                 "high": found.estimate.high, "level": level, "pairs": len(pairs),
+                "counted": found.estimate.n, "neither": _neither(known, until_when),
                 "dropped": len(both) - len(pairs), "wins": found.wins, "losses": found.losses,
                 "ties": found.ties, "p": found.p,
             })  # fmt: skip
     return pd.DataFrame(rows, columns=None if rows else ["case", "label", "against", "measure"])
+
+
+def _columns(both: pd.DataFrame, name: str) -> Array:
+    """Values (pairs, 2) of a measure: of the case and of the other."""
+    return np.asarray(both[[f"{name} of case", f"{name} of other"]].to_numpy(float))
+
+
+def _neither(both: pd.DataFrame, until_when: str) -> int:
+    """In how many pairs neither met the target whose time is asked for."""
+    return int(np.isinf(_columns(both, until_when)).all(axis=1).sum()) if until_when else 0
 
 
 def _both(runs: pd.DataFrame, case: Case, other: Case) -> pd.DataFrame:

@@ -83,7 +83,7 @@ def _newest(closed: pd.DataFrame, came: pd.DataFrame, free: bool) -> pd.DataFram
     sent = came[[*link, "time", "round"]].assign(left=came["time"] - came["seconds"])
     sent = sent.sort_values([*link, "round", "left"], kind="stable", ignore_index=True)
     sent = sent.rename(columns={"time": "arrived", "round": "heard"}).assign(number=sent.index)
-    first = sent.groupby(link, as_index=False)["number"].min().rename(columns={"number": "first"})
+    first = sent.groupby(link).agg(first=("number", "min")).reset_index()
     here = sent.sort_values("arrived", kind="stable")
     here = here.assign(number=here.groupby(link)["number"].cummax())[[*link, "arrived", "number"]]
     wanted = closed.merge(first, on="agent").sort_values("time", kind="stable")

@@ -19,6 +19,9 @@ def compare(
         list[str] | None,
         typer.Option("--target", metavar="METRIC=VALUE", help="E.g. accuracy=0.9; repeatable."),
     ] = None,
+    stays: Annotated[
+        bool, typer.Option("--stays", help="A target counts from when on it is met to the end.")
+    ] = False,
     form: Annotated[
         str, typer.Option("--format", metavar="|".join(FORMS), help="How it is written.")
     ] = "text",
@@ -41,7 +44,8 @@ def compare(
 
     chosen("--format", form, FORMS)
     asked = targets(target) if target else None
-    made = desim.compare(list(runs), asked, delta=delta, view=view, relation=relation)
+    told = desim.compare
+    made = desim.compare(list(runs), asked, delta=delta, view=view, relation=relation, stays=stays)
     text = made.written(form)
     if out is None:
         typer.echo(text)

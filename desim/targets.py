@@ -1,0 +1,20 @@
+"""When a metric has met its target: at the first touch, or from when on it stays there."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from desim.fairness import RISING
+
+
+def first_met(metric: str, values: NDArray[np.float64], target: float, stays: bool = False) -> int:
+    """The first of values (n,), in order of time, that meets the target; -1 where none does.
+
+    Accuracies meet it when they are at least so large, other metrics when at most. stays: the
+    first from which on all do.
+    """
+    met = values >= target if metric in RISING else values <= target
+    if stays:
+        missed = np.flatnonzero(~met)
+        begin = int(missed[-1]) + 1 if len(missed) else 0
+        return begin if begin < len(met) else -1
+    return int(np.argmax(met)) if met.any() else -1
