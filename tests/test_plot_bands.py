@@ -39,7 +39,7 @@ def test_a_band_is_that_of_values_held():
         ('side="right"', 'side="left"'),
         ("(len(where) - 1) // 2", "-1"),
         ("-np.inf if rising else np.inf", "0.0"),
-        ("values[n - 1 - out]", "values[n - 2 - out]"),
+        ("n - 1 - lowest", "n - 2 - lowest"),
     ],
 )
 def test_a_wrong_band_is_noticed(right, wrong):
@@ -76,7 +76,7 @@ def test_runs_that_differ_in_their_seeds_are_one_curve(tmp_path):
 def test_labels_make_groups_of_their_own(tmp_path):
     runs = {
         "fast": [Seed(ERROR), Seed(ERROR, "two")],
-        "_$low": [Seed(ERROR, "three"), Seed(ERROR, "three")],
+        "_$low": [Seed([1.0, 2.0], "three"), Seed(ERROR, "three")],
     }
     axes = plot(runs, out=tmp_path / "a.png")
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["fast", r" _\$low"]

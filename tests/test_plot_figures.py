@@ -56,7 +56,7 @@ def test_staleness_is_counted(tmp_path):
     assert [patch.get_height() for patch in axes.patches] == [50.0, 25.0, 0.0, 25.0]
     assert axes.get_legend().get_texts()[0].get_text() == "one: mean 1"
     wide = staleness([Logged(staleness=[0, 400])], out=tmp_path / "b.png")
-    assert wide.get_ylabel() == "share of what was used (%, 6 rounds together)"
+    assert wide.get_ylabel() == "share of what was used (6 rounds together)"
     two = [Logged("old", staleness=[0, 2]), Logged("new", staleness=[0, 0])]
     both = staleness(two, out=tmp_path / "c.png")
     assert both.lines[0].get_ydata().tolist() == [0.0, 50.0, 50.0, 100.0, 100.0]
@@ -130,6 +130,14 @@ class Seed(Course):
         super().__init__(family, error=values)
         self.alike, self.status, self.algorithm = family, status, algorithm
         self.manifest, self.price = {"seed": id(self)}, price
+        self.known = {}
+
+    @property
+    def scenario(self):
+        return self
+
+    def written(self):
+        return self.known
 
     def epsilon(self):
         frame = super().epsilon()
@@ -172,11 +180,15 @@ def test_a_target_that_holds_at_once_takes_no_time(tmp_path):
 
 def test_bars_need_a_target():
     with pytest.raises(InputError, match=r"the best that a run reached: 0\.001 to 0\.001"):
-        bars([Course(error=ERROR)])
+        bars([Course(error=ERROR), Course(error=[10.0, 9.0, 11.0])])
+    with pytest.raises(InputError, match="no run ended better than it began"):
+        bars([Course(error=[10.0, 9.0, 11.0])])
 
 
 def test_privacy_has_its_price(tmp_path):
     runs = [Seed(str(price), 5, price=price) for price in (0.01, 0.1, np.inf)]
+    for run in runs:
+        run.known = {"algorithm": {"name": "fed-plt"}, "privacy": {"noise": run.price}}
     axes = tradeoff(runs, out=tmp_path / "a.png")
     assert axes.get_xscale() == "log"
     np.testing.assert_allclose(axes.lines[0].get_xdata(), [0.99, 9.9])

@@ -99,8 +99,9 @@ def test_few_agents_have_lanes(tmp_path):
 
 def test_a_window_is_said(tmp_path):
     axes = timeline(Story(EVENTS, 8.0), rounds=(2, 2), agents=[0], out=tmp_path / "a.png")
-    assert axes.get_xlim() == (3.5, 7.0)
-    assert axes.get_xlabel() == "virtual time (s); the run ends at 8 s"
+    assert [line.get_xdata()[0] for line in axes.lines] == [3.5, 7.0]  # where it is cut
+    np.testing.assert_allclose(axes.get_xlim(), [3.5 - 0.1225, 7.0 + 0.1225])
+    assert axes.get_xlabel() == "virtual time (s), from 3.5 s to 7 s of 8 s"
     long = pd.concat([EVENTS.assign(time=EVENTS["time"] + 10.0 * k) for k in range(BUSY * 2)])
     shown = timeline(Story(long, 480.0), out=tmp_path / "b.png")
     assert 200.0 < shown.get_xlim()[1] < 260.0

@@ -182,7 +182,7 @@ def test_accuracy_is_the_first_choice_among_shared_metrics(tmp_path):
 
 
 def test_runs_are_told_apart(tmp_path):
-    runs = [Course(str(number), error=ERROR) for number in range(9)]
+    runs = [Course(str(n), error=np.array(ERROR) * (1 + n)) for n in range(9)]
     axes = plot(runs, out=tmp_path / "a.png")
     looks = {(line.get_color(), line.get_linestyle()) for line in axes.lines}
     assert len(looks) == 9
@@ -191,7 +191,7 @@ def test_runs_are_told_apart(tmp_path):
 
 
 def test_runs_of_one_name_go_by_their_directories(tmp_path):
-    runs = [Course("same", error=ERROR), Course("same", error=ERROR)]
+    runs = [Course("same", error=ERROR), Course("same", error=ERROR[::-1])]
     runs[0].directory, runs[1].directory = Path("runs/a"), Path("runs/b")
     axes = plot(runs, out=tmp_path / "a.png")
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["runs/a", "runs/b"]
@@ -199,7 +199,7 @@ def test_runs_of_one_name_go_by_their_directories(tmp_path):
 
 def test_long_labels_wrap(tmp_path):
     label = " ".join(["word"] * 30)
-    axes = plot({label: [Course(error=ERROR)], "b": [Course(error=ERROR)]}, out=tmp_path / "a.png")
+    axes = plot({label: [Course(error=ERROR)], "b": [Course(error=[2.0])]}, out=tmp_path / "a.png")
     text, short = (one.get_text() for one in axes.get_legend().get_texts())
     assert text.split() == label.split()
     assert max(map(len, text.split("\n"))) < 70

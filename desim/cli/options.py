@@ -64,6 +64,34 @@ def first_and_last(text: str) -> tuple[int, int]:
     return found
 
 
+def limits(text: str) -> tuple[float | None, float | None]:
+    """Two ends from LOW:HIGH such as 80%:100%; an end that is left out is open."""
+    low, colon, high = text.partition(":")
+    try:
+        found = _end(low), _end(high)
+    except ValueError:
+        found = None, None
+    if not colon or found == (None, None):
+        raise InputError(f"--ylim: {refusal(text, 'LOW:HIGH, as in 80%:100%, 0.1:10 or 0.5:')}")
+    return found
+
+
+def _end(text: str) -> float | None:
+    value = text.strip()
+    if not value:
+        return None
+    return float(value[:-1]) / 100.0 if value.endswith("%") else float(value)
+
+
+def inches(text: str) -> tuple[float, float]:
+    """Width and height from WxH such as 6x3.5."""
+    wide, _, high = text.lower().partition("x")
+    try:
+        return float(wide), float(high)
+    except ValueError:
+        raise InputError(f"--size: {refusal(text, 'WxH in inches, as in 6x3.5')}") from None
+
+
 def load_scenario(path: Path, texts: list[str] | None) -> "Scenario":
     """The scenario with the overrides KEY=VALUE, whose values are read as YAML."""
     import desim

@@ -8,6 +8,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from desim.errors import InputError, refusal
+from desim.runs.metrics import ranked
 from desim.runs.series import Seeded
 
 Abscissa = Literal["time", "round", "bytes", "epsilon"]
@@ -110,19 +111,14 @@ def thinned(where: Array, value: Array) -> tuple[Array, Array]:
 
 
 def shared_metric(runs: Sequence[Played]) -> str:
-    """The metric to plot if none is named: accuracy, else the first that all runs have."""
-    from desim.plots.style import LABELS
-
-    recorded = [set(run.metrics["metric"].unique()) for run in runs]
-    shared = set.intersection(*recorded)
-    if not shared:
-        if not any(recorded):
-            raise InputError(
-                "no metric is recorded: the runs ended early, or observe.metrics is []"
-            )
+    """The metric to show if none is named: the first of `ranked` that all runs have."""
+    recorded = [set(map(str, run.metrics["metric"].unique())) for run in runs]
+    order = ranked(recorded)
+    if not order:
+        raise InputError("no metric is recorded: the runs ended early, or observe.metrics is []")
+    if not all(order[0] in names for names in recorded):
         raise InputError("the runs have no metric in common; each was observed with another one")
-    order = ["accuracy", *LABELS, *sorted(map(str, shared))]
-    return next(name for name in order if name in shared)
+    return order[0]
 
 
 def told(attrs: Mapping[Any, Any]) -> str:

@@ -1,8 +1,9 @@
 """Curves: a metric against seconds, rounds, bytes or epsilon, with bands over seeds."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,11 +12,15 @@ from numpy.typing import NDArray
 
 from desim.fairness import RISING
 from desim.plots.course import Played, check_abscissa, thinned
-from desim.plots.groups import band, behind, named, plain
-from desim.plots.measured import Measured, drawable
-from desim.plots.style import NAMES, drawing, legend, look, scale, unit_of
+from desim.plots.groups import Band, band, behind, check_band, named
+from desim.plots.lettering import plain
+from desim.plots.limits import beginning
+from desim.plots.look import Look, scaled
+from desim.plots.measured import Drawable, Measured, drawable
+from desim.plots.style import NAMES, legend, look, scale, unit_of, worded
 
 Array = NDArray[np.float64]
+Line = tuple[Array, ...]  # abscissae, values, and the ends of the band where there is one
 FEW = 25  # points that are marked one by one
 
 
@@ -24,75 +29,123 @@ def plot(
     x: str = "time",
     metric: str | None = None,
     out: str | Path | None = None,
+    *,
+    band: Band | None = None,
+    labels: Sequence[str] | None = None,
+    **asked: Unpack[Look],
 ) -> Axes:
     """Plot one metric of the whole network and return the axes.
 
-    runs: those that differ in their seeds only are one curve, the median, with a band: all seeds
-    up to ten of them, else the middle 80 %; lists of runs by label are one curve each. x: time
-    (virtual), round, bytes (delivered so far), or epsilon (spent so far by the agent that spends
-    most); metric: default accuracy where all runs have it, else the first that they have in
-    common; out: a file, its suffix says which format. In a notebook the figure shows itself when
-    out is None. A run that lacks what is drawn is left out, and the legend says so. InputError
-    where all do (an epsilon that is infinite, too), or for epsilons in different terms.
+    runs: those that differ in their seeds only are one curve, the median, with a band; lists of
+    runs by label are one curve each. x: time (virtual), round, bytes (delivered so far), or epsilon
+    (spent so far by the agent that spends most); metric: default accuracy where all runs have it,
+    else the first that they have in common; out: a file, its suffix says which format. In a
+    notebook the figure shows itself when out is None.
+    band: range of all seeds, the middle 80 %, quartiles, the 95 % interval of the median, a thin
+    line for each of the seeds, or none; default range up to ten seeds, else middle. labels: of the
+    curves, in order. asked: title, size (inches), ylim, log.
+    A run that lacks what is drawn is left out, and the legend says so. InputError where all do (an
+    epsilon that is infinite, too), or for epsilons in different terms.
     """
     check_abscissa(x)
-    found = drawable(runs, x, metric)
-    about = f"\n{found.about}" if x == "epsilon" else ""
-    lines = [_line(row.courses, found.metric) for row in found.rows]
-    last = max(float(line[0].max()) for line in lines)
+    found = drawable(runs, x, metric, labels)
+    check_band(band, min(len(row.courses) for row in found.rows))
+    drawn = [_drawn(row, found.metric, band) for row in found.rows]
+    last = max(float(one.line[0].max()) for one in drawn)
     unit, factor = unit_of(x, last)
-    with drawing(out) as axes:
-        for number, (label, line) in enumerate(zip(_labels(found.rows), lines, strict=True)):
-            _draw(axes, (line[0] * factor, *line[1:]), label, number, held=x != "round")
-        axes.set_xlabel(f"{NAMES[x]} ({unit}){about}" if unit else f"{NAMES[x]}{about}")
+    with scaled(out, **asked) as axes:
+        for number, one in enumerate(drawn):
+            _draw(axes, one, factor, number, held=x != "round")
+        axes.set_xlim(0.0, last * factor * 1.02 or 1.0)
+        scale(axes, found.metric, np.concatenate([np.concatenate(one.line[1:]) for one in drawn]))
+        cut = _cut(axes, drawn, found.metric) if {"ylim", "log"}.isdisjoint(asked) else ""
+        about = [found.about] if x == "epsilon" else []
+        name = f"{NAMES[x]} ({unit})" if unit else NAMES[x]
+        axes.set_xlabel("\n".join([name, *about, *([cut] if cut else [])]))
         if x == "round":
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.set_xlim(0.0, last * factor * 1.02 or 1.0)
-        scale(axes, found.metric, np.concatenate([np.concatenate(line[1:]) for line in lines]))
-        found.tell(axes)
-        first = found.rows[0].group
-        if len(found.rows) > 1 or found.seeds or found.notes or named(first) != plain(first.label):
-            legend(axes, _title(found.rows))
+        _tell(axes, found, band, labels is not None)
     return axes
 
 
-def _line(courses: Sequence[tuple[Array, Array]], metric: str) -> tuple[Array, ...]:
-    """Abscissae and values (m,) of one run; of several the median, and then the band's ends."""
-    if len(courses) == 1:
-        return thinned(*courses[0])
-    at, low, middle, high = band(courses, metric in RISING)
-    return at, middle, low, high
+@dataclass(frozen=True)
+class Drawn:
+    """A curve, its label, and its seeds where each has a line of its own."""
+
+    label: str
+    line: Line
+    seeds: tuple[Line, ...] = ()
 
 
-def _labels(rows: Sequence[Measured]) -> list[str]:
-    """Names; what stands behind each, too, where that is not the same for all."""
-    if len({len(row.courses) for row in rows}) == 1:
-        return [named(row.group) for row in rows]
-    return [f"{named(row.group)}: {behind(len(row.courses))}" for row in rows]
+def _drawn(row: Measured, metric: str, kind: Band | None) -> Drawn:
+    """One run as it is; of several the median, and then the band's ends."""
+    label = named(row.group)
+    if len(row.courses) == 1:
+        return Drawn(label, thinned(*row.courses[0]))
+    at, low, middle, high = band(row.courses, metric in RISING, kind)
+    seeds = tuple(thinned(*one) for one in row.courses) if kind == "seeds" else ()
+    return Drawn(label, (at, middle) if np.isnan(low).all() else (at, middle, low, high), seeds)
 
 
-def _title(rows: Sequence[Measured]) -> str | None:
-    """What stands behind every curve alike."""
-    counts = {len(row.courses) for row in rows}
-    return behind(counts.pop()) if len(counts) == 1 and counts != {1} else None
+def _draw(axes: Axes, one: Drawn, factor: float, number: int, held: bool) -> None:
+    """One curve; `held`: a value is true until the next one, so the line goes in steps.
 
-
-def _draw(axes: Axes, line: tuple[Array, ...], label: str, number: int, held: bool) -> None:
-    """One curve; `held`: a value is true until the next one, so the line goes in steps."""
-    where, value, *ends = line
-    colour, dashes = look(number)
+    A curve that another one hides is drawn in dots on top of it, and its label says so.
+    """
+    (where, value, *ends), (colour, dashes) = one.line, look(number)
+    style: Any = "steps-post" if held else "default"
+    twin = next((line for line in axes.lines if _same(line, where * factor, value)), None)
     axes.plot(
-        where,
+        where * factor,
         value,
-        label=label,
-        drawstyle="steps-post" if held else "default",
+        label=one.label if twin is None else f"{one.label} (the same as {twin.get_label()})",
+        drawstyle=style,
         color=colour,
-        linestyle=dashes,
-        marker="o" if len(where) <= FEW else "",
+        linestyle=dashes if twin is None else (0, (2, 4)),
+        marker="o" if len(where) <= FEW and twin is None else "",
         markersize=3.5,
         zorder=3 + number,
     )
+    for x, y in one.seeds:
+        axes.plot(x * factor, y, drawstyle=style, color=colour, linewidth=0.5, alpha=0.55, zorder=2)
     if ends:
         low, high = ends
         step: Any = "post" if held else None
-        axes.fill_between(where, low, high, step=step, color=colour, alpha=0.18, linewidth=0)
+        axes.fill_between(
+            where * factor, low, high, step=step, color=colour, alpha=0.18, linewidth=0
+        )
+
+
+def _same(line: Any, where: Array, value: Array) -> bool:
+    x, y = line.get_data()
+    return np.array_equal(x, where) and np.array_equal(y, value, equal_nan=True)
+
+
+def _cut(axes: Axes, drawn: Sequence[Drawn], metric: str) -> str:
+    """Leave out how the curves begin where that hides how they differ; what to say of it."""
+    rising = metric in RISING
+    found = beginning([one.line for one in drawn], rising) if axes.get_yscale() != "log" else None
+    if found is None:
+        return ""
+    edge, firsts = found
+    axes.set_ylim(**{"bottom" if rising else "top": edge})
+    ends = list(dict.fromkeys(worded(metric, one, 3) for one in (min(firsts), max(firsts))))
+    side = "below" if rising else "above"
+    return f"cut {side} {worded(metric, edge, 3)}: the curves begin at {' to '.join(ends)}"
+
+
+def _tell(axes: Axes, found: Drawable, kind: Band | None, labelled: bool) -> None:
+    """The legend, with what stands behind every curve alike; of others each label says it."""
+    found.tell(axes)
+    counts = {len(row.courses) for row in found.rows}
+    first = found.rows[0].group
+    title = None
+    if len(counts) > 1:
+        handles = [line for line in axes.lines if not str(line.get_label()).startswith("_")]
+        for line, row in zip(handles, found.rows, strict=False):
+            line.set_label(f"{line.get_label()}: {behind(len(row.courses), kind)}")
+    elif counts != {1}:
+        title = behind(counts.pop(), kind)
+    several = len(found.rows) > 1 or found.seeds or found.notes or labelled
+    if several or named(first) != plain(first.label):
+        legend(axes, title)

@@ -5,6 +5,7 @@ Up to LANES agents have a lane each; of more it is told how many do what.
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Unpack
 
 import numpy as np
 import pandas as pd
@@ -15,8 +16,9 @@ from numpy.typing import NDArray
 
 from desim.errors import InputError, refusal
 from desim.plots.course import Logged
+from desim.plots.look import Framed, framed
 from desim.plots.spans import COLUMNS, KINDS, Spans, occupied, spans, united
-from desim.plots.style import STATES, drawing, patches, spelled_time, unit_of
+from desim.plots.style import COLOURS, STATES, patches, spelled_time, unit_of
 
 Array = NDArray[np.float64]
 LANES = 24
@@ -24,6 +26,7 @@ BUSY = 24  # computations in a lane of the window that is shown if none is named
 MOST = 8000  # spans in all lanes together
 BINS = 240
 HALF = 0.36  # of a lane's height
+CUT = 0.035  # of the time shown: how wide the mark of a cut is
 STRIP = 0.14  # where messages are, at the lane's foot
 
 
@@ -32,10 +35,12 @@ def timeline(
     rounds: tuple[int, int] | None = None,
     agents: Sequence[int] | None = None,
     out: str | Path | None = None,
+    **asked: Unpack[Framed],
 ) -> Axes:
     """Draw what agents did, in virtual time, and return the axes.
 
-    rounds: first and last, default as many as can be read; agents: which, default all; out: a file.
+    rounds: first and last, default as many as can be read; agents: which, default all; out: a file;
+    asked: title, size (inches). Where it shows a part of the run, its ends are marked as cut.
     Of more than LANES agents, or MOST spans in a window that was asked for, their number in each
     state is drawn, averaged over 1/240 of the time shown, which is all if no rounds are named.
     InputError where the log left computations or messages out, or for rounds or agents that the
@@ -55,16 +60,37 @@ def timeline(
     lanes = lanes and sum(len(some.begin) for some in states.values()) <= MOST
     unit, factor = unit_of("time", window[1])
     height = 1.15 + 0.17 * (len(who) + 1) if lanes else 3.1
-    with drawing(out, (6.4 if lanes else 5.0, height)) as axes:
+    with framed(out, (6.4 if lanes else 5.0, height), **asked) as axes:
         if lanes:
             hub = -1 in events["agent"].unique() and agents is None
             _draw_lanes(axes, events, states, ([-1] if hub else []) + who, window, factor)
         else:
             _draw_crowd(axes, events, states, who, window, factor)
-        axes.set_xlim(window[0] * factor, window[1] * factor)
-        rest = "" if window == (0.0, end) else f"; the run ends at {spelled_time(end)}"
-        axes.set_xlabel(f"virtual time ({unit}){rest}")
+        axes.set_xlabel(f"virtual time ({unit})")
+        _mark_cuts(axes, window, end, factor)
     return axes
+
+
+def _mark_cuts(axes: Axes, window: tuple[float, float], end: float, factor: float) -> None:
+    """The limits of the abscissa; beyond an end of the window that is none of the run, a strip."""
+    low, high = window[0] * factor, window[1] * factor
+    wide = CUT * (high - low)
+    cuts = [(low - wide, low, "cut: begins before")] if window[0] > 0.0 else []
+    rest = f"cut: goes on to {spelled_time(end)}"
+    cuts += [(high, high + wide, rest)] if window[1] < end else []
+    for left, right, text in cuts:
+        axes.axvspan(left, right, facecolor="white", edgecolor=COLOURS[1], hatch="//////",
+                     linewidth=0.0, zorder=5)  # fmt: skip
+        axes.axvline(low if right == low else high, color=COLOURS[1], linewidth=1.4, zorder=6)
+        axes.text(
+            0.5 * (left + right), 0.5, text, transform=axes.get_xaxis_transform(), rotation=90,
+            ha="center", va="center", fontsize=8, color=COLOURS[1], zorder=7,
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5},
+        )  # fmt: skip
+    axes.set_xlim(cuts[0][0] if window[0] > 0.0 else low, cuts[-1][1] if window[1] < end else high)
+    if cuts:
+        axes.set_xlabel(f"{axes.get_xlabel()}, from {spelled_time(window[0])} to "
+                        f"{spelled_time(window[1])} of {spelled_time(end)}")  # fmt: skip
 
 
 def _agents(events: pd.DataFrame, wanted: Sequence[int] | None) -> list[int]:

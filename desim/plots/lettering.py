@@ -22,6 +22,12 @@ def width(text: str) -> int:
     return sum(0 if combining(one) else 2 if east_asian_width(one) in "WF" else 1 for one in text)
 
 
+def plain(name: str) -> str:
+    """A name as matplotlib takes it for nothing else: neither a formula nor a hidden label."""
+    text = name.replace("$", r"\$")
+    return f" {text}" if text.startswith("_") else text
+
+
 def wrapped(text: str, columns: int) -> str:
     """The text in lines about so many letters wide."""
     return textwrap.fill(text, max(columns * len(text) // max(width(text), 1), 1))

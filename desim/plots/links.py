@@ -5,7 +5,7 @@ on their way. Graphs are drawn with their links coloured; of very many links, ho
 """
 
 from pathlib import Path
-from typing import Any
+from typing import Unpack
 
 import numpy as np
 import pandas as pd
@@ -17,19 +17,21 @@ from numpy.typing import NDArray
 from desim.errors import InputError
 from desim.plots.course import Logged
 from desim.plots.layout import spread
-from desim.plots.style import COLOURS, INK, drawing, grade, unit_of
+from desim.plots.look import Framed, framed
+from desim.plots.style import COLOURS, INK, grade, unit_of
 
 Array = NDArray[np.float64]
 AGENTS = 200
 LINKS = 2000
+LIKE = 0.8  # links whose times differ by less look alike
 NAMED = 60  # agents up to which each is named
 
 
-def network(run: Logged, out: str | Path | None = None) -> Axes:
+def network(run: Logged, out: str | Path | None = None, **asked: Unpack[Framed]) -> Axes:
     """Draw the links that were used, with the mean time on the way of what arrived; return axes.
 
-    Of more than AGENTS agents or LINKS links it is drawn how many are how long. out: a file.
-    InputError where the log left messages out, or none arrived.
+    Of more than AGENTS agents or LINKS links it is drawn how many are how long. out: a file;
+    asked: title, size (inches). InputError where the log left messages out, or none arrived.
     """
     links = run.links()
     links = links[links["delivered"] > 0]
@@ -38,18 +40,20 @@ def network(run: Logged, out: str | Path | None = None) -> Axes:
     hub = (links[["source", "target"]] < 0).any(axis=1)
     n = int(links[["source", "target"]].to_numpy().max()) + 1
     if n > AGENTS or len(links) > LINKS:
-        return _distribution(links, hub, out)
+        return _distribution(links, hub, out, asked)
     if hub.all():
-        return _target(links, n, out)
-    return _graph(links[~hub], n, out)
+        return _target(links, n, out, asked)
+    return _graph(links[~hub], n, out, asked)
 
 
-def _distribution(links: pd.DataFrame, hub: "pd.Series[bool]", out: str | Path | None) -> Axes:
+def _distribution(
+    links: pd.DataFrame, hub: "pd.Series[bool]", out: str | Path | None, asked: Framed
+) -> Axes:
     """The share of links that are no slower than so much."""
     unit, factor = unit_of("time", float(links["on_the_way"].max()))
     down, up = links["source"] < 0, links["target"] < 0
     parts = {"from the coordinator": down, "to the coordinator": up, "between agents": ~hub}
-    with drawing(out) as axes:
+    with framed(out, **asked) as axes:
         for number, (label, rows) in enumerate(parts.items()):
             if rows.any():
                 text = f"{label}: {int(rows.sum())} links"
@@ -73,7 +77,7 @@ def _fewer(times: Array, share: Array, most: int = 400) -> tuple[Array, Array]:
     return times[kept], share[kept]
 
 
-def _target(links: pd.DataFrame, n: int, out: str | Path | None) -> Axes:
+def _target(links: pd.DataFrame, n: int, out: str | Path | None, asked: Framed) -> Axes:
     """A star: each agent as far from the coordinator as a call and its reply are on their way."""
     down = links[links["source"] < 0].set_index("target")["on_the_way"]
     up = links[links["target"] < 0].set_index("source")["on_the_way"]
@@ -82,8 +86,8 @@ def _target(links: pd.DataFrame, n: int, out: str | Path | None) -> Axes:
     radius = both.to_numpy(float) * factor
     angle = 0.5 * np.pi - 2.0 * np.pi * np.arange(n) / n
     x, y = radius * np.cos(angle), radius * np.sin(angle)
-    with drawing(out, (4.2, 4.2)) as axes:
-        _rings(axes, float(radius.max()), unit, np.pi / n)
+    with framed(out, (4.2, 4.2), **asked) as axes:
+        _rings(axes, np.stack([x, y], axis=1), unit)
         spokes = np.stack([np.zeros((n, 2)), np.stack([x, y], axis=1)], axis=1)
         axes.add_collection(LineCollection(list(spokes), colors="#BBBBBB", linewidths=0.7))
         axes.plot(0.0, 0.0, marker="s", color="black", markersize=8, linestyle="", zorder=4)
@@ -94,26 +98,27 @@ def _target(links: pd.DataFrame, n: int, out: str | Path | None) -> Axes:
     return axes
 
 
-def _rings(axes: Axes, largest: float, unit: str, turn: float) -> None:
-    """Circles of equal time around the coordinator; times are written between two agents."""
+def _rings(axes: Axes, places: Array, unit: str) -> None:
+    """Circles of equal time around the coordinator, their times where agents (n, 2) leave room."""
+    largest = float(np.hypot(*places.T).max())
     marks = [one for one in MaxNLocator(4).tick_values(0.0, largest) if 0.0 < one < 1.2 * largest]
     around = np.linspace(0.0, 2.0 * np.pi, 181)
+    turns = np.pi / len(places) * np.arange(1, 2 * len(places), 2)
+    spots = np.multiply.outer(turns, np.ones(len(marks)))
+    at = np.stack([np.sin(spots) * marks, np.cos(spots) * marks], axis=2)
+    far = np.linalg.norm(at[:, :, None] - places, axis=3).min(axis=(1, 2)) if marks else turns
+    turn = float(turns[int(np.argmax(far))])
     for mark in marks:
         axes.plot(
             mark * np.cos(around), mark * np.sin(around), color="#DDDDDD", linewidth=0.8, zorder=0
         )
-        text: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 7.5, "color": INK}
         axes.text(
-            mark * np.sin(turn),
-            mark * np.cos(turn),
-            f"{mark:g} {unit}",
-            backgroundcolor="white",
-            zorder=1,
-            **text,
-        )
+            mark * np.sin(turn), mark * np.cos(turn), f"{mark:g} {unit}", zorder=1, ha="center",
+            va="center", fontsize=7.5, color=INK, backgroundcolor="white",
+        )  # fmt: skip
 
 
-def _graph(links: pd.DataFrame, n: int, out: str | Path | None) -> Axes:
+def _graph(links: pd.DataFrame, n: int, out: str | Path | None, asked: Framed) -> Axes:
     """A graph: links coloured by the time on the way, both directions together."""
     ends = np.sort(links[["source", "target"]].to_numpy(np.int64), axis=1)
     pairs = pd.DataFrame({"a": ends[:, 0], "b": ends[:, 1], "time": links["on_the_way"].to_numpy()})
@@ -125,12 +130,14 @@ def _graph(links: pd.DataFrame, n: int, out: str | Path | None) -> Axes:
     place = spread(
         ends, np.maximum(times, 0.25 * np.median(times)) if full else 0.0 * times + 1.0, n
     )
-    with drawing(out, (4.8, 4.2)) as axes:
+    with framed(out, (4.8, 4.2), **asked) as axes:
         order = np.argsort(times)[:: -1 if full else 1]
         lines = LineCollection(
             list(place[ends[order]]), array=times[order], cmap=grade(), alpha=0.9,
             linewidths=float(np.clip(60.0 / len(ends), 0.4, 1.8)), zorder=1,
         )  # fmt: skip
+        if times.min() > LIKE * times.max():  # colours must not make much of nothing
+            lines.set_clim(0.0, float(times.max()))
         axes.add_collection(lines)
         _vertices(axes, place[:, 0], place[:, 1])
         _bare(axes)

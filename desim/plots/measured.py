@@ -47,14 +47,17 @@ class Drawable:
 
 
 def drawable(
-    runs: Sequence[Played] | Mapping[str, Sequence[Played]], x: str, metric: str | None
-) -> Drawable:
+    runs: Sequence[Played] | Mapping[str, Sequence[Played]], x: str, metric: str | None,
+    labels: Sequence[str] | None = None,
+) -> Drawable:  # fmt: skip
     """Groups with their courses; metric None: the one that those have in common that have any.
+
+    labels: other names for the groups, in order.
 
     A run that lacks what is drawn is left out with a note. InputError where all do, with the reason
     of the first, or where epsilons are about different things.
     """
-    groups = grouped(runs)
+    groups = grouped(runs, labels)
     metric = metric or _shared(groups)
     rows: list[Measured] = []
     notes: list[str] = []

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,21 +12,24 @@ from numpy.typing import NDArray
 from desim.errors import InputError
 from desim.plots.course import Logged
 from desim.plots.groups import grouped, named
-from desim.plots.style import COLOURS, DASHES, STATES, drawing, legend, look, patches
+from desim.plots.look import Framed, framed
+from desim.plots.style import COLOURS, DASHES, STATES, legend, look, patches
 
 Ints = NDArray[Any]
 BARS = 80
+FEWEST = 4  # rounds that an axis is long at least
 RANKS = 400  # bars of agents without names
 NAMED = 40  # agents up to which each has a bar with its name
 PARTS = {"computing": "computes", "aborted": "interrupted", "idle": "waits", "away": "away"}
 
 
-def utilisation(run: Logged, out: str | Path | None = None) -> Axes:
+def utilisation(run: Logged, out: str | Path | None = None, **asked: Unpack[Framed]) -> Axes:
     """Draw what share of the run's time each agent computed, waited and was away; return the axes.
 
     More than NAMED agents are sorted, the busiest first, and of
     more than RANKS neighbours in that order are averaged. Computations that were interrupted are
-    apart. out: a file. InputError where the log left computations or messages out.
+    apart. out: a file; asked: title, size (inches). InputError where the log left computations or
+    messages out.
     """
     table = run.utilisation()
     if table.empty or not float(run.manifest.get("time", 0.0)) > 0.0:
@@ -41,7 +44,8 @@ def utilisation(run: Logged, out: str | Path | None = None) -> Axes:
     seen = [number for number in range(len(PARTS)) if share[:, number].any()]
     states = list(PARTS.values())
     ends = np.cumsum(share, axis=1)
-    with drawing(out, (5.0, float(np.clip(0.9 + 0.16 * n, 1.8, 6.5)) if named else 3.1)) as axes:
+    usual = (5.0, float(np.clip(0.9 + 0.16 * n, 1.8, 6.5)) if named else 3.1)
+    with framed(out, usual, **asked) as axes:
         for number in seen:
             low, colour = ends[:, number] - share[:, number], STATES[states[number]]
             if named:
@@ -73,31 +77,40 @@ def _dress(axes: Axes, n: int, named: bool) -> None:
 
 
 def staleness(
-    runs: Sequence[Logged] | Mapping[str, Sequence[Logged]], out: str | Path | None = None
+    runs: Sequence[Logged] | Mapping[str, Sequence[Logged]],
+    out: str | Path | None = None,
+    *,
+    labels: Sequence[str] | None = None,
+    **asked: Unpack[Framed],
 ) -> Axes:
     """Draw which share of what was used was so many rounds old, for each run; return the axes.
 
     Runs that differ in their seeds only are counted together. A reply counts in the collection
     that used it, a neighbour's message at every wait that closed with it as the newest. out: a
-    file. InputError where the log left out what tells it, or nothing was used.
+    file; labels: of the runs, in order; asked: title, size (inches). InputError where the log left
+    out what tells it, or nothing was used.
     """
     ages = {
         named(group): np.concatenate(
             [run.staleness()["staleness"].to_numpy(int) for run in group.runs]
         )
-        for group in grouped(runs)
+        for group in grouped(runs, labels)
     }
     empty = [label for label, rows in ages.items() if not len(rows)]
     if empty:
         raise InputError(f"staleness: nothing was used in run {empty[0]}")
-    with drawing(out) as axes:
+    with framed(out, **asked) as axes:
         if len(ages) == 1:
             _draw_shares(axes, *ages.items())
         else:
             _draw_distributions(axes, ages)
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        last = max(int(rows.max()) for rows in ages.values())
+        first = min(int(rows.min()) for rows in ages.values())
+        axes.set_xlim(first - 0.6, max(last, first + FEWEST) + 0.6)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
         axes.set_xlabel("staleness: rounds between what was used and now")
-        axes.set_ylim(bottom=0.0)
+        axes.set_ylim(0.0, None if len(ages) == 1 and last > first else 104.0)
+        axes.yaxis.set_major_formatter(PercentFormatter(decimals=None, symbol=" %"))
         axes.grid(visible=False, axis="x")
         legend(axes)
     return axes
@@ -111,24 +124,28 @@ def _draw_shares(axes: Axes, told: tuple[str, Ints]) -> None:
     share = 100.0 * np.bincount((ages - first) // width) / len(ages)
     at = first + width * np.arange(len(share)) + 0.5 * (width - 1)
     axes.bar(at, share, 0.8 * width, color=COLOURS[0], label=_mean(label, ages))
-    per = "" if width == 1 else f", {width} rounds together"
-    axes.set_ylabel(f"share of what was used (%{per})")
+    per = "" if width == 1 else f" ({width} rounds together)"
+    axes.set_ylabel(f"share of what was used{per}")
 
 
 def _draw_distributions(axes: Axes, ages: Mapping[str, Ints]) -> None:
     """For each run the share that was at most so old."""
+    first = min(int(rows.min()) for rows in ages.values())
     last = max(int(rows.max()) for rows in ages.values())
     for number, (label, rows) in enumerate(ages.items()):
-        first = int(rows.min())
-        share = np.cumsum(np.bincount(rows - first)) / len(rows)
-        at = np.concatenate([[first], first + np.arange(len(share)), [max(last, first + 1)]])
+        own = int(rows.min())
+        share = np.cumsum(np.bincount(rows - own)) / len(rows)
+        at = np.concatenate([[own], own + np.arange(len(share)), [max(last, first + FEWEST) + 0.6]])
         height = 100.0 * np.concatenate([[0.0], share, [1.0]])
         axes.step(
             at, height, where="post", label=_mean(label, rows), color=look(number)[0],
             linestyle=DASHES[number % len(DASHES)],
         )  # fmt: skip
-    axes.set_ylabel("share that was at most so old (%)")
+    axes.set_ylabel("share that was at most so old")
 
 
 def _mean(label: str, ages: Ints) -> str:
-    return f"{label}: mean {ages.mean():.2g}" if ages.any() else f"{label}: all fresh"
+    """What the ages come to in a word or a number."""
+    if not ages.any():
+        return f"{label}: all fresh"
+    return f"{label}: mean {ages.mean():.2g}"

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Unpack
 
 from matplotlib.axes import Axes
 
@@ -9,6 +10,7 @@ from desim.plots.course import Logged
 from desim.plots.curves import plot
 from desim.plots.lanes import timeline
 from desim.plots.links import network
+from desim.plots.look import Framed, Look
 from desim.plots.occupation import staleness, utilisation
 from desim.plots.spending import epsilon
 
@@ -17,17 +19,25 @@ class Figures:
     """Figures of a run. Called, it is `curve`.
 
     Every figure takes `out`, a file whose suffix says which format; in a notebook the figure shows
-    itself without it. InputError where the log does not keep what a figure needs, with the reason.
+    itself without it; and title and size (inches), those of curves also ylim and log. InputError
+    where the log does not keep what a figure needs, with the reason.
     """
 
     def __init__(self, run: Logged) -> None:
         self._run = run
 
     def __call__(
-        self, x: str = "time", metric: str | None = None, out: str | Path | None = None
+        self,
+        x: str = "time",
+        metric: str | None = None,
+        out: str | Path | None = None,
+        *,
+        label: str | None = None,
+        **asked: Unpack[Look],
     ) -> Axes:
         """A metric against time, round, bytes or epsilon; see `desim.plots.plot`."""
-        return plot([self._run], x=x, metric=metric, out=out)
+        labels = None if label is None else [label]
+        return plot([self._run], x=x, metric=metric, out=out, labels=labels, **asked)
 
     curve = __call__
 
@@ -36,22 +46,23 @@ class Figures:
         rounds: tuple[int, int] | None = None,
         agents: Sequence[int] | None = None,
         out: str | Path | None = None,
+        **asked: Unpack[Framed],
     ) -> Axes:
         """Who computes, sends, waits; see `desim.plots.timeline`."""
-        return timeline(self._run, rounds, agents, out)
+        return timeline(self._run, rounds, agents, out, **asked)
 
-    def network(self, out: str | Path | None = None) -> Axes:
+    def network(self, out: str | Path | None = None, **asked: Unpack[Framed]) -> Axes:
         """Who sends to whom, how fast; see `desim.plots.network`."""
-        return network(self._run, out)
+        return network(self._run, out, **asked)
 
-    def staleness(self, out: str | Path | None = None) -> Axes:
+    def staleness(self, out: str | Path | None = None, **asked: Unpack[Framed]) -> Axes:
         """How old what is used is, in rounds; see `desim.plots.staleness`."""
-        return staleness([self._run], out)
+        return staleness([self._run], out, **asked)
 
-    def utilisation(self, out: str | Path | None = None) -> Axes:
+    def utilisation(self, out: str | Path | None = None, **asked: Unpack[Framed]) -> Axes:
         """Shares of time in which agents compute; see `desim.plots.utilisation`."""
-        return utilisation(self._run, out)
+        return utilisation(self._run, out, **asked)
 
-    def epsilon(self, out: str | Path | None = None) -> Axes:
+    def epsilon(self, out: str | Path | None = None, **asked: Unpack[Look]) -> Axes:
         """What each agent has spent over time; see `desim.plots.epsilon`."""
-        return epsilon(self._run, out)
+        return epsilon(self._run, out, **asked)

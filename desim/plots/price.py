@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Unpack
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,9 +12,12 @@ from numpy.typing import NDArray
 
 from desim.errors import InputError
 from desim.plots.course import Played, terms
-from desim.plots.groups import named, plain
+from desim.plots.groups import renamed
+from desim.plots.lettering import plain
+from desim.plots.look import Look, scaled
 from desim.plots.measured import Measured, drawable
-from desim.plots.style import NAMES, drawing, legend, look, scale
+from desim.plots.noise import families
+from desim.plots.style import NAMES, legend, look, scale
 from desim.studies.statistics import Estimate, interval_named, mean_estimate, median_estimate
 
 Array = NDArray[np.float64]
@@ -23,8 +27,6 @@ Array = NDArray[np.float64]
 class Point:
     """A group's epsilon (its median over seeds) and final metric (the mean), with intervals."""
 
-    label: str
-    algorithm: str
     epsilon: Estimate
     value: Estimate
 
@@ -33,56 +35,60 @@ def tradeoff(
     runs: Sequence[Played] | Mapping[str, Sequence[Played]],
     metric: str | None = None,
     out: str | Path | None = None,
+    *,
+    labels: Sequence[str] | None = None,
+    **asked: Unpack[Look],
 ) -> Axes:
     """Draw the metric at the end of each run against the epsilon that it spent; return the axes.
 
     Runs that differ in their seeds only are one point, as are lists of runs by label: the mean of
-    the metric with its 95 % interval, the median of epsilon. Epsilon is that of the agent
-    that spends most, in the scenario's terms; points of one algorithm are joined. What is released
-    without noise stands apart, at infinity. out: a file. InputError where terms differ.
+    the metric with its 95 % interval, the median of epsilon. Epsilon is that of the agent that
+    spends most, in the scenario's terms. Points that differ in their noise only are joined: see
+    `families`. What is released without noise stands apart, at infinity. out: a file; labels: of
+    the lines, in order; asked: title, size (inches), ylim, log (of the ordinate). InputError where
+    terms differ.
     """
     found = drawable(runs, "round", metric)
     every = [run for row in found.rows for run in row.group.runs]
     about = terms({str(run.directory or run.name): run for run in every}, endless=True)
-    points = [_point(row) for row in found.rows]
-    spent = np.array([point.epsilon.value for point in points])
+    joined = families(found.rows)
+    names = list(joined) if labels is None else renamed(list(joined), labels)
+    parts = [[_point(row) for row in rows] for rows in joined.values()]
+    spent = np.array([point.epsilon.value for points in parts for point in points])
     known = spent[np.isfinite(spent)]
     if not (known > 0.0).any():
         raise InputError("tradeoff: no run has an epsilon that is finite and not 0")
     log = bool(known.min() > 0.0 and known.max() > 5.0 * known.min())
     edge = known.max() * max((known.max() / known.min()) ** 0.15, 1.2) if log else 1.2 * known.max()
-    with drawing(out) as axes:
+    with scaled(out, **asked) as axes:
         if log:
             axes.set_xscale("log")
             axes.xaxis.set_minor_locator(NullLocator())
-        names = list(dict.fromkeys(point.algorithm for point in points))
-        for number, name in enumerate(names):
+        for number, (name, mine) in enumerate(zip(names, parts, strict=True)):
             aside = (edge / known.max()) ** (0.5 * (number + 0.5) / len(names) - 0.25)
-            mine = [one for one in points if one.algorithm == name]
-            _draw(axes, mine, name, number, edge * aside)
+            _draw(axes, mine, plain(name), number, edge * aside)
         _mark(axes, known, edge if np.isinf(spent).any() else None)
-        scale(axes, found.metric, np.array([point.value.value for point in points]))
+        finals = np.array([point.value.value for points in parts for point in points])
+        scale(axes, found.metric, finals)
         axes.set_xlabel(f"{NAMES['epsilon']}\n{about}")
         found.tell(axes)
-        if found.seeds:
-            sizes = [point.value.n for point in points if point.value.n > 1]
-            legend(axes, f"mean of the final value over seeds, {interval_named('mean', sizes)}")
-        elif len(names) > 1 or found.notes:
-            legend(axes)
+        sizes = [point.value.n for points in parts for point in points if point.value.n > 1]
+        interval = interval_named("mean", sizes) if found.seeds else ""
+        title = f"mean of the final value over seeds, {interval}" if found.seeds else None
+        if found.seeds or len(names) > 1 or found.notes or labels:
+            legend(axes, title)
     return axes
 
 
 def _point(row: Measured) -> Point:
-    group = row.group
-    spent = [float(run.epsilon()["epsilon"].max()) for run in group.runs]
+    spent = [float(run.epsilon()["epsilon"].max()) for run in row.group.runs]
     last = np.array([value[-1] for _, value in row.courses])
-    name = plain(group.runs[0].algorithm or group.label)
     finite = last[np.isfinite(last)]
-    return Point(named(group), name, median_estimate(np.array(spent)), mean_estimate(finite))
+    return Point(median_estimate(np.array(spent)), mean_estimate(finite))
 
 
 def _draw(axes: Axes, points: Sequence[Point], label: str, number: int, edge: float) -> None:
-    """Points of one algorithm in the order of epsilon, with whiskers."""
+    """Points that differ in their noise, in the order of epsilon, with whiskers."""
     colour, dashes = look(number)
     points = sorted(points, key=lambda point: point.epsilon.value)
     joined = [point for point in points if np.isfinite(point.epsilon.value)]

@@ -6,6 +6,7 @@ Seeds in which it was never met count as infinite, so medians stay honest while 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Unpack
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -16,8 +17,10 @@ from desim.fairness import RISING
 from desim.plots.course import Played, check_abscissa
 from desim.plots.groups import named
 from desim.plots.lettering import width, wrapped
+from desim.plots.look import Framed, framed
 from desim.plots.measured import Measured, drawable
-from desim.plots.style import COLOURS, INK, NAMES, drawing, legend, shown, unit_of
+from desim.plots.style import COLOURS, INK, NAMES, legend, shown, unit_of
+from desim.runs.metrics import improved
 from desim.studies.statistics import Estimate, interval_named, median_estimate
 
 Array = NDArray[np.float64]
@@ -51,17 +54,20 @@ def bars(
     target: float | None = None,
     x: str = "time",
     out: str | Path | None = None,
+    *,
+    labels: Sequence[str] | None = None,
+    **asked: Unpack[Framed],
 ) -> Axes:
     """Draw what each run took until `metric` was as good as `target`, and return the axes.
 
     runs: those that differ in their seeds only are one bar, the median with its 95 % interval
     where the seeds are enough for one; lists of runs by label are one bar each. target: accuracies
     meet it when they are at least so large, other metrics when at most; x: time, round, bytes or
-    epsilon; out: a file.
-    InputError where no target is given.
+    epsilon; out: a file; labels: of the bars, in order; asked: title, size (inches). InputError
+    where no target is given.
     """
     check_abscissa(x)
-    found = drawable(runs, x, metric)
+    found = drawable(runs, x, metric, labels)
     metric = found.metric
     if target is None:
         raise InputError(_asked(metric, [row.courses for row in found.rows]))
@@ -71,18 +77,18 @@ def bars(
                   for row in rows)  # fmt: skip
     reach = max((_reach(row) for row in rows if row.met), default=largest)
     unit, factor = unit_of(x, reach)
-    labels = [wrapped(row.label, 30) for row in rows]
-    lines = sum(max(label.count("\n"), 1) for label in labels)
+    names = [wrapped(row.label, 30) for row in rows]
+    lines = sum(max(name.count("\n"), 1) for name in names)
     words = [_words(row, factor, unit) for row in rows]
-    with drawing(
-        out, (WIDTH, 0.9 + 0.38 * lines + (0.2 if found.about else 0.0) + 0.2 * len(found.notes))
-    ) as axes:
+    height = 0.9 + 0.38 * lines + (0.2 if found.about else 0.0) + 0.2 * len(found.notes)
+    with framed(out, (WIDTH, height), **asked) as axes:
         for place, row in enumerate(rows):
             _draw(axes, place, row, reach * factor, factor, words[place])
-        axes.set_yticks(range(len(rows)), labels)
+        axes.set_yticks(range(len(rows)), names)
         axes.tick_params(axis="y", length=0)
         axes.set_ylim(len(rows) - 0.45, -0.55)
-        axes.set_xlim(0.0, _room(labels, words) * reach * factor or 1.0)
+        wide = asked.get("size") or (WIDTH, height)
+        axes.set_xlim(0.0, _room(names, words, wide[0]) * reach * factor or 1.0)
         axes.grid(visible=False, axis="y")
         sizes = [len(row.spent) for row in rows if len(row.spent) > 1]
         spread = f"\nmedian over seeds, {interval_named('median', sizes)}" * found.seeds
@@ -95,18 +101,22 @@ def bars(
     return axes
 
 
-def _room(labels: Sequence[str], words: Sequence[str]) -> float:
-    """The end of the abscissa over that of the longest bar, so that the words fit beside it."""
+def _room(labels: Sequence[str], words: Sequence[str], wide: float) -> float:
+    """The end of the abscissa over that of the longest bar, so that the words fit beside it.
+
+    wide: inches of the whole figure.
+    """
     longest = max(width(line) for label in labels for line in label.split("\n"))
-    left = WIDTH - 0.35 - LETTER * longest
+    left = wide - 0.35 - LETTER * longest
     return 1.05 * left / max(left - 0.2 - 0.9 * LETTER * max(map(len, words)), 0.3 * left)
 
 
 def _asked(metric: str, parts: Sequence[Sequence[tuple[Array, Array]]]) -> str:
-    """The message that asks for a target, with what could be one."""
-    values = [value[np.isfinite(value)] for part in parts for _, value in part]
-    best = [float(one.max() if metric in RISING else one.min()) for one in values if len(one)]
+    """The message that asks for a target, with what could be one: better than how a run began."""
+    best = [goal for part in parts for _, value in part
+            if (goal := improved(value, metric in RISING)) is not None]  # fmt: skip
     seen = f"; the best that a run reached: {min(best):.4g} to {max(best):.4g}" if best else ""
+    seen = seen or "; no run ended better than it began"
     return f"target: found none; allowed: a value of {metric} (--target){seen}"
 
 

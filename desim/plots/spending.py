@@ -1,6 +1,7 @@
 """Epsilon over time: what each agent has spent."""
 
 from pathlib import Path
+from typing import Unpack
 
 import numpy as np
 import pandas as pd
@@ -9,19 +10,24 @@ from numpy.typing import NDArray
 
 from desim.errors import InputError
 from desim.plots.course import Logged, terms
-from desim.plots.style import COLOURS, INK, drawing, legend, unit_of
+from desim.plots.look import Look, scaled
+from desim.plots.style import COLOURS, INK, legend, unit_of
 
 Array = NDArray[np.float64]
+Curves = dict[int, tuple[Array, Array]]  # of each agent
 LINES = 40  # agents up to which each has a line
 POINTS = 400
+APART = 0.045  # of the ordinate: words closer than that would cover each other
 
 
-def epsilon(run: Logged, out: str | Path | None = None) -> Axes:
+def epsilon(run: Logged, out: str | Path | None = None, **asked: Unpack[Look]) -> Axes:
     """Draw what each agent has spent by each time, in the scenario's terms, and return the axes.
 
-    The line on top is the agent that spends most, the dashed one the median agent; more than LINES
-    agents are a band from the least to the most. Where the scenario has a budget, it is drawn.
-    out: a file. InputError for an epsilon that is infinite, with the reason.
+    The line on top is the agent that spends most, the dashed one the median agent; agents who spent
+    the same at the same times are one line, and beside where lines end stands how many agents end
+    there. More than LINES agents are a band from the least to the most. Where the scenario has a
+    budget, it is drawn. out: a file; asked: title, size (inches), ylim, log. InputError for an
+    epsilon that is infinite, with the reason.
     """
     about = terms({run.name: run})
     spent = run.epsilon()
@@ -32,30 +38,57 @@ def epsilon(run: Logged, out: str | Path | None = None) -> Axes:
     curves = _curves(spent, end)
     at = np.linspace(0.0, end, POINTS)
     rows = np.array([_held(time, value, at) for time, value in curves.values()])
-    with drawing(out) as axes:
+    with scaled(out, **asked) as axes:
         if len(rows) > LINES:
             low, high = rows.min(axis=0), rows.max(axis=0)
             axes.fill_between(
                 at * factor, low, high, step="post", color=COLOURS[0], alpha=0.2, linewidth=0,
-                label=f"{len(rows)} agents",
+                label=f"{len(rows)} agents, from the least to the most",
             )  # fmt: skip
-        elif len(rows):
+        else:
             _draw_agents(axes, curves, factor)
-        if len(rows) > 1:
+        if len(_alike(curves)) > 1:
             median = np.median(rows, axis=0)
             axes.step(at * factor, median, where="post", color="black", linestyle="--",
-                      label="median agent", zorder=4)  # fmt: skip
-        _draw_budget(axes, run, float(rows.max()) if len(rows) else 0.0)
+                      linewidth=1.1, label="median agent", zorder=4)  # fmt: skip
+        _draw_budget(axes, run, float(rows.max()))
         axes.set_xlim(0.0, end * factor)
         axes.set_ylim(bottom=0.0)
+        _count_ends(axes, [value[-1] for _, value in curves.values()])
         axes.set_xlabel(f"virtual time ({unit})\n{about}")
         axes.set_ylabel(r"$\varepsilon$ spent so far")
-        if axes.get_legend_handles_labels()[1]:
-            legend(axes)
+        legend(axes)
     return axes
 
 
-def _curves(spent: pd.DataFrame, end: float) -> dict[int, tuple[Array, Array]]:
+def _alike(curves: Curves) -> list[list[int]]:
+    """The agents whose curves are the same, together."""
+    found: dict[tuple[bytes, bytes], list[int]] = {}
+    for agent, (time, value) in curves.items():
+        found.setdefault((time.tobytes(), value.tobytes()), []).append(agent)
+    return list(found.values())
+
+
+def _count_ends(axes: Axes, ends: list[float]) -> None:
+    """Beside the axes how many agents end at each epsilon, those too near to tell together."""
+    if len(ends) < 2:
+        return
+    apart = APART * (axes.get_ylim()[1] - axes.get_ylim()[0])
+    heaps: list[list[float]] = []
+    for one in sorted(ends):
+        if heaps and one - heaps[-1][0] < apart:
+            heaps[-1].append(one)
+        else:
+            heaps.append([one])
+    for heap in heaps:
+        axes.annotate(
+            f"{len(heap)} agent{'s' * (len(heap) > 1)}", (1.0, float(np.mean(heap))), (4, 0),
+            xycoords=axes.get_yaxis_transform(), textcoords="offset points", va="center",
+            fontsize=7.5, color=INK, annotation_clip=True,
+        )  # fmt: skip
+
+
+def _curves(spent: pd.DataFrame, end: float) -> Curves:
     """Times s and epsilons (m,) of each agent, from nothing at 0 s to the end of the run."""
     curves = {}
     for agent, rows in spent.groupby("agent"):
@@ -72,21 +105,31 @@ def _held(time: Array, value: Array, at: Array) -> Array:
     return np.asarray(value[np.searchsorted(time, at, side="right") - 1])
 
 
-def _draw_agents(axes: Axes, curves: dict[int, tuple[Array, Array]], factor: float) -> None:
-    """A line for each agent; the one that spends most is named."""
-    most = max(curves, key=lambda agent: curves[agent][1][-1])
-    alone = len(curves) == 1
-    for agent, (time, value) in curves.items():
+def _draw_agents(axes: Axes, curves: Curves, factor: float) -> None:
+    """A line for all agents whose curves are the same; who spends most is named."""
+    most = max(value[-1] for _, value in curves.values())
+    first = next(agents for agents in _alike(curves) if curves[agents[0]][1][-1] == most)
+    for agents in _alike(curves):
+        time, value = curves[agents[0]]
         if len(time) > POINTS:
             at = np.linspace(0.0, time[-1], POINTS)
             time, value = at, _held(time, value, at)
-        named = agent == most
-        label = f"agent {agent}" if alone else f"agent {agent}, who spends most" if named else None
+        named = agents is first or agents == first
         axes.step(
-            time * factor, value, where="post", label=label, zorder=3 if named else 2,
-            color=COLOURS[1] if named else COLOURS[0], linewidth=1.5 if named else 0.8,
+            time * factor, value, where="post", zorder=3 if named else 2,
+            label=_told(agents, curves) if named else None,
+            color=COLOURS[1] if named else COLOURS[0], linewidth=1.6 if named else 0.8,
             alpha=1.0 if named else 0.6,
         )  # fmt: skip
+
+
+def _told(agents: list[int], curves: Curves) -> str:
+    """Whose the line on top is."""
+    if len(agents) == len(curves):
+        return f"agent {agents[0]}" if len(agents) == 1 else f"all {len(agents)} agents alike"
+    if len(agents) == 1:
+        return f"agent {agents[0]}, who spends most"
+    return f"{len(agents)} agents alike, who spend most"
 
 
 def _draw_budget(axes: Axes, run: Logged, most: float) -> None:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from desim.amounts import best_unit
 from desim.errors import InputError, refusal
 from desim.plots.lettering import families, width, wrapped
+from desim.runs.metrics import LOGARITHMIC, is_share
 from desim.runs.output import output
 
 Array = NDArray[np.float64]
@@ -87,7 +88,6 @@ NAMES = {
     "bytes": "data delivered",
     "epsilon": r"$\varepsilon$ of the agent that spends most",
 }
-LOGARITHMIC = frozenset({"error", "consensus", "gradient"})
 
 
 @contextmanager
@@ -188,14 +188,14 @@ def scale(axes: Axes, metric: str, values: Array) -> None:
     axes.set_ylabel(LABELS.get(metric, metric))
 
 
-def is_share(metric: str) -> bool:
-    """Whether values of the metric are shares, to be read in percent."""
-    return metric.startswith(("accuracy", "positive_rate", "risk"))
+def worded(metric: str, value: float, digits: int = 4) -> str:
+    """A value of a metric, shares in percent."""
+    return f"{100 * value:.{digits}g} %" if is_share(metric) else f"{value:.{digits}g}"
 
 
 def shown(metric: str, value: float) -> str:
     """A value of a metric with its name, as in accuracy 93 %."""
-    return f"{metric} {100 * value:.4g} %" if is_share(metric) else f"{metric} {value:.4g}"
+    return f"{metric} {worded(metric, value)}"
 
 
 def spelled_time(seconds: float) -> str:

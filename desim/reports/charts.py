@@ -9,11 +9,10 @@ from numpy.typing import NDArray
 
 from desim.fairness import RISING
 from desim.reports.reading import Array, Curve, Reading
-from desim.reports.wording import is_share
+from desim.runs.metrics import LOGARITHMIC, is_share, ranked
 
 POINTS = 40_000  # in all curves of a report together: some 2 MB
 MOST, LEAST = 2000, 40  # of one curve
-LOGARITHMIC = frozenset({"error", "consensus", "gradient"})
 LABELS = {
     "error": "error: sum over agents of ‖xᵢ - x*‖² / ‖x*‖²",
     "loss": "loss: the objective at the average model",
@@ -53,10 +52,8 @@ def points_each(curves: int) -> int:
 
 
 def metrics(found: Sequence[Reading]) -> list[str]:
-    """Names of all metrics, those that most runs have first, accuracy before others."""
-    have = {name: sum(name in one.curves for one in found) for one in found for name in one.curves}
-    order = {name: place for place, name in enumerate(["accuracy", *LABELS])}
-    return sorted(have, key=lambda name: (-have[name], order.get(name, len(order)), name))
+    """Names of all metrics, the one that figures show if none is named first."""
+    return ranked([one.curves.keys() for one in found])
 
 
 def chart_data(found: Sequence[Reading]) -> dict[str, Any]:

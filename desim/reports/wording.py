@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from desim.amounts import best_unit
+from desim.runs.metrics import is_share
 
 NUMBER = re.compile(r"^(-?[\d.,]+(e[-+]?\d+)?( .*)?|-|infinite.*|never.*|not recorded)$")
 NOTHING = "-"
@@ -74,11 +75,6 @@ def metric_value(metric: str, value: float | None) -> str:
     if value is None or not math.isfinite(value) or not is_share(metric):
         return number(value)
     return f"{100.0 * value:.4g} %"
-
-
-def is_share(metric: str) -> bool:
-    """Whether a metric is a share, which reads best in percent."""
-    return metric.startswith(("accuracy", "positive_rate", "risk"))
 
 
 def by_text(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:

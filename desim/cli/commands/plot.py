@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from desim.cli.options import chosen, first_and_last
+from desim.cli.options import chosen, first_and_last, inches, limits
 from desim.errors import InputError
 
 if TYPE_CHECKING:
@@ -14,11 +14,15 @@ if TYPE_CHECKING:
 
 KINDS = ("curve", "bars", "tradeoff", "timeline", "utilisation", "network", "staleness", "epsilon")
 ABSCISSAE = ("time", "round", "bytes", "epsilon")
-OPTIONS = {  # what each kind takes
-    "curve": ("x", "metric"),
-    "bars": ("x", "metric", "target"),
-    "tradeoff": ("metric",),
+BANDS = ("range", "middle", "quartiles", "interval", "seeds", "none")
+SCALE = ("ylim", "log")
+OPTIONS = {  # what each kind takes, beside title and size
+    "curve": ("x", "metric", "band", "label", *SCALE),
+    "bars": ("x", "metric", "target", "label"),
+    "tradeoff": ("metric", "label", *SCALE),
     "timeline": ("rounds",),
+    "staleness": ("label",),
+    "epsilon": SCALE,
 }
 OF_ONE = ("timeline", "utilisation", "network", "epsilon")
 
@@ -48,6 +52,30 @@ def plot(
         str | None,
         typer.Option("--rounds", metavar="FIRST-LAST", help="Of a timeline; default: as fit."),
     ] = None,
+    band: Annotated[
+        str | None,
+        typer.Option(
+            "--band",
+            metavar="|".join(BANDS),
+            help="Around the median of seeds; interval: 95 %; default: range, of many middle.",
+        ),
+    ] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option("--label", metavar="TEXT", help="In order, one for each curve, bar or line."),
+    ] = None,
+    ylim: Annotated[
+        str | None,
+        typer.Option("--ylim", metavar="LOW:HIGH", help="E.g. 80%:100%, or 0.1: for one end."),
+    ] = None,
+    log: Annotated[
+        bool | None,
+        typer.Option("--log/--linear", help="Scale of the ordinate; default: as the metric asks."),
+    ] = None,
+    title: Annotated[str | None, typer.Option("--title", help="Above the figure.")] = None,
+    size: Annotated[
+        str | None, typer.Option("--size", metavar="WxH", help="In inches, e.g. 6x3.5.")
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -62,18 +90,32 @@ def plot(
     chosen("--kind", kind, KINDS)
     if x is not None:
         chosen("--x", x, ABSCISSAE)
-    given = {"x": x, "metric": metric, "target": target, "rounds": rounds}
-    options: dict[str, Any] = {name: one for name, one in given.items() if one is not None}
-    for name in options:
-        if name not in OPTIONS.get(kind, ()):
-            kinds = ", ".join(one for one, taken in OPTIONS.items() if name in taken)
-            raise InputError(f"--{name}: found with --kind {kind}; allowed: with {kinds}")
-    if rounds is not None:
-        options["rounds"] = first_and_last(rounds)
+    if band is not None:
+        chosen("--band", band, BANDS)
+    given = {
+        "x": x, "metric": metric, "target": target, "rounds": rounds, "band": band,
+        "label": label or None, "ylim": ylim, "log": log,
+    }  # fmt: skip
+    options = _options(kind, {name: one for name, one in given.items() if one is not None})
+    options |= {} if title is None else {"title": title}
+    options |= {} if size is None else {"size": inches(size)}
     opened = opened_runs(runs)
     if kind in OF_ONE and (isinstance(opened, Mapping) or len(opened) != 1):
         raise InputError(f"--kind {kind}: found {len(opened)} runs or cases; allowed: one run")
     typer.echo(_drawn(opened, kind, options, out, runs[0]))
+
+
+def _options(kind: str, given: dict[str, Any]) -> dict[str, Any]:
+    """What was given, as the figure's function takes it; InputError for what the kind has not."""
+    for name in given:
+        if name not in OPTIONS.get(kind, ()):
+            kinds = ", ".join(one for one, taken in OPTIONS.items() if name in taken)
+            raise InputError(f"--{name}: found with --kind {kind}; allowed: with {kinds}")
+    read = {"rounds": first_and_last, "ylim": limits}
+    found = {name: read[name](one) if name in read else one for name, one in given.items()}
+    if "label" in found:
+        found["labels"] = found.pop("label")
+    return found
 
 
 def _drawn(

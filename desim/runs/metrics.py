@@ -1,0 +1,39 @@
+"""How metrics are read, wherever they are shown: which one first, which are shares, which fall."""
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+ORDER = (
+    "accuracy", "error", "loss", "gradient", "consensus", "risk_difference", "positive_rate",
+)  # fmt: skip
+LOGARITHMIC = frozenset({"error", "consensus", "gradient"})  # fall towards zero
+
+
+def ranked(recorded: Sequence[Collection[str]]) -> list[str]:
+    """Every metric of some runs, each given by what it recorded: the order in which to show them.
+
+    Those that most runs have come first, of these accuracy, then ORDER, then the alphabet.
+    """
+    have = Counter(str(name) for names in recorded for name in set(names))
+    place = {name: number for number, name in enumerate(ORDER)}
+    return sorted(have, key=lambda name: (-have[name], place.get(name, len(place)), name))
+
+
+def is_share(metric: str) -> bool:
+    """Whether values of the metric are shares, to be read in percent."""
+    return metric.startswith(("accuracy", "positive_rate", "risk"))
+
+
+def improved(value: NDArray[np.float64], rising: bool) -> float | None:
+    """The best of a metric's values (n,), if the run ended better than it began, else None.
+
+    rising: whether larger is better. A curve that gets worse is no ground for a target, though a
+    moment of it may have been better than its beginning; nor is one without a finite end.
+    """
+    sign = -1.0 if rising else 1.0
+    if len(value) < 2 or not sign * value[-1] < sign * value[0]:
+        return None
+    return float(sign * np.nanmin(sign * value))
