@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from desim.runs.labels import told
 from desim.studies.cases import Case
-from desim.studies.measures import SPENT, Asked, rises, unit, until
+from desim.studies.measures import SPENT, Asked, rises, unit
 from desim.studies.statistics import mean_estimate, median_estimate, paired, settled
 from desim.studies.words import awaited, is_final
 from desim.studies.work import Result

@@ -44,7 +44,6 @@ def compare(
 
     chosen("--format", form, FORMS)
     asked = targets(target) if target else None
-    told = desim.compare
     made = desim.compare(list(runs), asked, delta=delta, view=view, relation=relation, stays=stays)
     text = made.written(form)
     if out is None:
