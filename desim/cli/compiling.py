@@ -29,7 +29,7 @@ def warm(files: list[Path]) -> Warmth:
     """Compile what `files` need, with a bar that counts them."""
     count = itertools.count(1)
     with counting_bar("warmup: preparing", "warmup:") as show:
-        return warm_up(files, show and (lambda file: show(next(count), len(files))))
+        return warm_up(files, lambda file: show(next(count), len(files)))
 
 
 def words(warmth: Warmth) -> list[str]:

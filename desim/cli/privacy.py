@@ -32,7 +32,7 @@ def _shortly(statement: "Statement") -> str:
     table = statement.table
     if not len(table):
         return "nothing private was released"
-    row = table.loc[table["rigorous epsilon"].idxmax()]
+    row = table.iloc[int(table["rigorous epsilon"].argmax())]
     said = epsilon(row["rigorous epsilon"], row["flags"])
     terms = f"view {row['view']}, {row['relation']}, delta {row['delta']:g}, {row['method']}"
     return f"epsilon {said} of agent {row['agent']}, which spends most ({terms})"

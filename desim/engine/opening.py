@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from desim.engine.cohort import Cohort
 from desim.engine.hub import Hub
@@ -25,7 +26,7 @@ class Opening:
     down, up: bits of the call and of the reply; 0 on a graph.
     """
 
-    who: Array
+    who: NDArray[np.int64]
     work: Array
     seconds: Array
     down: int = 0

@@ -128,7 +128,7 @@ def _cut(axes: Axes, drawn: Sequence[Drawn], metric: str) -> str:
     if found is None:
         return ""
     edge, firsts = found
-    axes.set_ylim(**{"bottom" if rising else "top": edge})
+    axes.set_ylim(bottom=edge) if rising else axes.set_ylim(top=edge)
     ends = list(dict.fromkeys(worded(metric, one, 3) for one in (min(firsts), max(firsts))))
     side = "below" if rising else "above"
     return f"cut {side} {worded(metric, edge, 3)}: the curves begin at {' to '.join(ends)}"

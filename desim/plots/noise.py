@@ -14,7 +14,7 @@ LOCAL = ("solver", "tau")  # of algorithm.local: noise is in the steps themselve
 SILENT = "gradient"  # what the noisy solver is without its noise
 
 
-@dataclass(frozen=True)
+@dataclass
 class Quiet:
     """A run as it would have been written without saying how much noise it has."""
 

@@ -22,7 +22,7 @@ from desim.runs.run import Run
 from desim.scenario.load import load
 from desim.scenario.schema import Scenario
 from desim.studies.cases import key_of
-from desim.studies.measures import SPENT, Asked, measured, until
+from desim.studies.measures import SPENT, Asked, measured
 
 TOKEN = "study.token"  # a file by which a process far away knows the study's folder
 KEPT = 4  # scenarios that a process remembers
@@ -87,8 +87,10 @@ def _met(job: Job, error: DesimError) -> dict[str, float]:
         return {}
     with contextlib.suppress(DesimError):
         found = measured(run, job.asked)
-        met = [one for one in job.asked.targets if math.isfinite(found[until("time", *one)])]
-        names = [until(kind, *one) for one in met for kind in SPENT]
+        met = [
+            one for one in job.asked.targets if math.isfinite(found[job.asked.until("time", *one)])
+        ]
+        names = [job.asked.until(kind, *one) for one in met for kind in SPENT]
         return {name: found[name] for name in names if name in found}
     return {}
 
