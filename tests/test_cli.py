@@ -18,7 +18,7 @@ from desim import amounts
 from desim.cli import catalogue, main, progress
 from desim.errors import InputError
 from desim.runs import play
-from desim.scenario import build
+from desim.scenario import build, registry
 from desim.timing import waits
 
 
@@ -168,11 +168,21 @@ def test_plot_makes_a_file_in_the_run(desk, call):
     assert call("plot", "a", "a", *more) == (0, "two.svg\n", "")
 
 
-def test_list_knows_all_algorithms_and_whole_sections(call):
+def test_list_begins_with_five_and_has_a_line_for_each_section(call):
     code, out, _ = call("list")
     assert code == 0
-    for name in ("fed-plt", "zcdp-nfl", "q-dpsgd-1", *catalogue.SECTIONS):
-        assert name in out
+    lines = out.splitlines()
+    assert len(lines) < 20
+    assert max(map(len, lines)) <= catalogue.WIDTH
+    assert sum("desim run " in line or "desim study " in line for line in lines) == 5
+    heads = [line.split()[0] for line in lines[8:]]
+    assert heads == list(catalogue.SECTIONS)
+
+
+def test_list_knows_all_algorithms_and_whole_sections(call):
+    code, out, _ = call("list", "algorithms")
+    assert code == 0
+    assert all(f"  {name} " in out for name in registry.names())
     code, out, _ = call("list", "losses")
     assert out.splitlines()[0] == "  logistic        log(1 + exp(-b a.x)), labels b in {-1, 1}"
 

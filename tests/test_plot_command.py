@@ -87,7 +87,7 @@ def test_a_study_that_was_cut_is_read_as_far_as_it_came(call):
     cut = Path("cut")
     cut.mkdir()
     (cut / STUDY).write_text(Path("rho", STUDY).read_text())
-    assert call("cut") == (2, "cut: none of its 4 runs has been played yet\n")
+    assert call("cut") == (2, "cut: none of its 4 runs has been simulated yet\n")
     (cut / STUDY).write_text(json.dumps([]))
     assert call("cut") == (2, f"cut/{STUDY}: not a study of desim, or damaged\n")
 

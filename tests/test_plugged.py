@@ -92,13 +92,21 @@ def test_wrong_clipping_is_noticed(right, wrong):
         check_kernels(mutant(losses, right, wrong), "squared", "twin")
 
 
-def test_kinks_and_clips_have_no_optimum_but_are_learnt_from():
+def test_kinks_and_clips_have_no_optimum_but_are_learnt_from(monkeypatch):
     scenario = graph(problem={"loss": "pinball"}, plugins=[str(PLUGIN)])
     with pytest.raises(InputError, match="error with a plug-in's loss that is clipped"):
         load(scenario)
     del scenario["problem"]["clip"], scenario["privacy"]
     with pytest.raises(InputError, match="error with a plug-in's loss that has kinks"):
         load(scenario)
+    with pytest.raises(InputError, match="pinball has no `curvature`: give its largest bend"):
+        load(scenario)
+    dsgd = {"algorithm": {"name": "dsgd", "alpha": 0.1}, "observe.metrics": ["loss"]}
+    with pytest.raises(InputError, match=r"which is not smooth, .* pinball has no `curvature`"):
+        load(scenario, dsgd)
+    monkeypatch.setattr(registry.losses()["pinball"], "curvature", np.inf, raising=False)
+    with pytest.raises(InputError, match=r"not smooth.* allowed: logistic, squared, huber"):
+        load(scenario, dsgd)
     done = desim.run(scenario, overrides={"observe.metrics": ["loss"], "stop.rounds": 40})
     loss = done.metrics[done.metrics.agent == -1].value.to_numpy()
     assert loss[-1] < 0.7 * loss[0]

@@ -190,6 +190,12 @@ def test_the_command_prints_terms_claim_and_caveats(stored, call):
     code, out, err = call(stored / "plt-noisy", "--delta", "1e-4")
     assert (code, err) == (0, "")
     lines = out.splitlines()
+    account = desim.open(stored / "plt-noisy").epsilon(delta=1e-4, view="eavesdropper")
+    worst = account.loc[account["epsilon"].idxmax()]
+    assert lines[0].endswith(
+        f": epsilon {worst['epsilon']:.4g} of agent {worst['agent']:.0f}, which spends most "
+        "(view eavesdropper, replace-one, delta 0.0001, exact GDP)"
+    )
     heads = ["view", "relation", "delta", "paper epsilon", "rigorous epsilon", "method"]
     assert [head for head in heads if head in lines[1]] == heads
     for line, view in zip(lines[2:5], ("eavesdropper", "coordinator", "final-model"), strict=True):

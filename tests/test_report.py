@@ -212,7 +212,7 @@ def test_what_can_be_shown_of_bad_runs_is_shown(bad, tmp_path, capsys):
     warned = section(out.read_text("utf-8"), "warnings")
     for expected in (
         "failed : failed: diverged: agent 0",
-        "played by desim 0.0.3",
+        "simulated by desim 0.0.3",
         "future: unknown key",
         "metrics.parquet is missing",
         "blind, begun : no metric",

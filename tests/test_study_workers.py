@@ -77,7 +77,7 @@ def test_ctrl_c_leaves_what_is_done_and_no_process(tmp_path):
     running.send_signal(signal.SIGINT)
     out, err = running.communicate(timeout=60)
     assert running.returncode == 1
-    assert err == "not all runs could be played; the same command goes on\n"
+    assert err == "not all runs could be simulated; the same command goes on\n"
     assert "stopped" in out.splitlines()[0]
     assert len(children) == 1
     for child in children:

@@ -23,8 +23,7 @@ def lines(name: str, statement: "Statement") -> list[str]:
     facts += [("caveat", text) for text in statement.caveats]
     width = max(len(key) for key, _ in facts) + 2
     told = [f"  {key:{width}}{text}" for key, text in facts]
-    first = [f"{name}: {_shortly(statement)}", ""]
-    return [*first, *(f"  {row}" for row in aligned(rows)), "", *told]
+    return [f"{name}: {_shortly(statement)}", *(f"  {row}" for row in aligned(rows)), "", *told]
 
 
 def _shortly(statement: "Statement") -> str:

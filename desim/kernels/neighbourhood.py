@@ -8,7 +8,7 @@ in a loop that vectorises, and rows that can be written at any time.
 import numpy as np
 
 from desim.jit import lean_inline, lean_kernel
-from desim.kernels.network import LINK
+from desim.kernels.attempt import LINK
 from desim.kernels.record import UPLINK, Kind, Rows, write
 from desim.kernels.together import samples_into
 from desim.keys import address, counter

@@ -5,7 +5,7 @@ import numpy as np
 from desim.distributions import CONSTANT, EXPONENTIAL, LOGNORMAL, NORMAL, UNIFORM, sample
 from desim.elementary import exp_, log_, sincos_turn
 from desim.jit import lean_inline
-from desim.kernels.network import ATTEMPTS, LINK
+from desim.kernels.attempt import ATTEMPTS, LINK
 from desim.kernels.speed import OVER_TIME, SPEED
 from desim.keys import address, counter, exponential, open_unit, threefry, uniform
 

@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.distributions import Distribution, draw
-from desim.kernels.network import DIRECT, HUB, Links
+from desim.kernels.attempt import HUB
+from desim.kernels.network import DIRECT, Links
 from desim.keys import Stream, seed_word
 from desim.network.traces import RateTraces
 
