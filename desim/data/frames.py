@@ -1,4 +1,8 @@
-"""From a data frame to a table: which columns are features, missing values, words as numbers."""
+"""From a data frame to a table: which columns are features, missing values, words as numbers.
+
+What is taken from the values, what fills a gap or which words there are, comes from training rows
+alone: test rows change no feature.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -22,6 +26,7 @@ def framed(
     apart: columns that are no features unless named, and needed for something else.
     """
     frame.columns, named = frame.columns.map(str), section.features
+    frame = frame.mask(_marked(frame, section.marks)) if section.marks else frame
     marks = getattr(section.test, "column", "")
     apart = [name for name in (*apart, marks) if name in frame.columns and name not in named]
     names = _features(frame, label, section, apart, where)
@@ -35,9 +40,9 @@ def framed(
         _whole(frame[name], where)
     columns = {name: frame[name].to_numpy() for name in frame.columns}
     train, test = split(section, columns, len(frame), seed)
-    if section.missing == "most-frequent":
-        frame = _filled(frame, names, train, where)
-    blocks = [_numbered(frame[name], section.encode, where) for name in names]
+    if section.missing not in ("error", "drop"):
+        frame = _filled(frame, names, train, section.missing, where)
+    blocks = [_numbered(frame[name], train, test, section, where) for name in names]
     A = np.column_stack([block for block, _ in blocks])
     headings = tuple(heading for _, some in blocks for heading in some)
     return Table(A, columns[label], headings, columns, train, test)
@@ -88,42 +93,87 @@ def _whole(column: "pd.Series[Any]", where: str) -> None:
         )
 
 
-def _filled(frame: "pd.DataFrame", names: Sequence[str], train: Mask, where: str) -> "pd.DataFrame":
-    """The frame with each feature's most frequent value among training rows where one is missing.
+def _marked(frame: "pd.DataFrame", marks: Sequence[Any]) -> "pd.DataFrame":
+    """Where (rows, columns) a value is one of the marks, be it written as text or as a number."""
+    texts = {str(mark) for mark in marks}
+    numbers = [float(mark) for mark in marks if _is_number(mark)]
 
-    Of equally frequent values the smallest.
+    def stands(column: "pd.Series[Any]") -> "pd.Series[bool]":
+        if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column):
+            return column.isin(numbers)
+        return column.astype(object).map(str).isin(texts) | column.isin(numbers)
+
+    return frame.apply(stands)
+
+
+def _is_number(mark: object) -> bool:
+    try:
+        return not isinstance(mark, bool) and np.isfinite(float(str(mark)))
+    except ValueError:
+        return False
+
+
+def _filled(
+    frame: "pd.DataFrame", names: Sequence[str], train: Mask, how: str, where: str
+) -> "pd.DataFrame":
+    """The frame with a value of each feature's training rows where one is missing.
+
+    how: their mean or median where they are numbers, else, or with most-frequent, the most frequent
+    one, of equally frequent ones the smallest.
     """
     frame = frame.copy()
     for name in names:
         missing = frame[name].isna()
         if missing.any():
-            often = frame[name][train].mode()
-            if not len(often):
+            known = frame[name][train].dropna()
+            if not len(known):
                 _whole(frame[name], where)
-            frame[name] = frame[name].where(~missing, often.iloc[0])
+            if how != "most-frequent" and _counts(known, share=0.5):
+                here = pd.Series(_numbers(known, where))
+                value = here.mean() if how == "mean" else here.median()
+                frame[name] = frame[name].astype(object)
+            else:
+                value = known.mode().iloc[0]
+            frame[name] = frame[name].where(~missing, value)
     return frame
 
 
 def _numbered(
-    column: "pd.Series[Any]", encode: str, where: str
+    column: "pd.Series[Any]", train: Mask, test: Mask, section: Any, where: str
 ) -> tuple[NDArray[np.float64], list[str]]:
     """A column as floats (rows, features it becomes), and their names.
 
     Words among mostly numbers are taken for mistakes, not for categories.
     """
     name = str(column.name)
-    if encode == "none" or _counts(column, share=0.5):
+    if section.encode == "none" or _counts(column[train], share=0.5):
         return _numbers(column, where)[:, None], [name]
     _whole(column, where)
-    words, code = np.unique(column.to_numpy(object).astype(str), return_inverse=True)
-    if encode == "ordinal":
-        return code[:, None].astype(float), [name]
+    texts = column.to_numpy(object).astype(str)
+    words = np.unique(texts[train])
+    code = np.searchsorted(words, texts).clip(max=len(words) - 1)
+    known = words[code] == texts
+    if section.unseen == "error":
+        _all_known(column, known | ~test, words, where)
+    if section.encode == "ordinal":
+        return np.where(known, code, -1.0)[:, None], [name]
     if len(words) > MOST_WORDS:
         raise InputError(
             f"problem.data.encode: column {name!r} of {where} has {len(words)} different words; "
             f"allowed: at most {MOST_WORDS}; leave it out (problem.data.exclude)"
         )
-    return np.eye(len(words))[code], [f"{name}={word}" for word in words]
+    return np.eye(len(words))[code] * known[:, None], [f"{name}={word}" for word in words]
+
+
+def _all_known(column: "pd.Series[Any]", known: Mask, words: NDArray[Any], where: str) -> None:
+    """Raise InputError at the first word that no training row holds."""
+    for place in np.flatnonzero(~known)[:1]:
+        some = ", ".join(words[:8]) + (", ..." if len(words) > 8 else "")
+        raise InputError(
+            f"problem.data.encode: {where}, row {column.index[place] + 1}, column "
+            f"{str(column.name)!r}: found {show(column.iloc[place])}, which no training row holds; "
+            f"allowed: {some}; or problem.data.unseen: none"
+        )
 
 
 def _numbers(column: "pd.Series[Any]", where: str) -> NDArray[np.float64]:

@@ -69,6 +69,13 @@ def _labels(value: object) -> tuple[str | int | float, ...]:
         raise ValueError(refusal(value, "a label, or a list of labels")) from None
 
 
+def _marks(value: object) -> tuple[str | int | float, ...]:
+    try:
+        return _labels(value)
+    except ValueError:
+        raise ValueError(refusal(value, "a number or text, or a list of them")) from None
+
+
 Label = Annotated[str | int | float, PlainValidator(_label)]
 
 
@@ -136,7 +143,7 @@ class Bundled(Table):
 class Columns(Table):
     """Rows with named columns, some of which may hold words or have missing values."""
 
-    examples: ClassVar[Mapping[str, Any]] = {"features": ["age", "hours"]}
+    examples: ClassVar[Mapping[str, Any]] = {"features": ["age", "hours"], "marks": -999}
 
     test: Test = 0.0
     """rows held out for testing: a share of all, {rows: n}, or {column: ..., value: ...}"""
@@ -146,11 +153,18 @@ class Columns(Table):
     """columns not to learn from, where features says nothing"""
     encode: Literal["none", "one-hot", "ordinal"] = "none"
     """columns of words: no features; one feature for each word (1 where it stands, else 0); or one
-    for each column, its words numbered 0, 1, ... in the order of the alphabet"""
-    missing: Literal["error", "drop", "most-frequent"] = "error"
+    for each column, its words numbered 0, 1, ... in the order of the alphabet; words are those of
+    the training rows"""
+    unseen: Literal["none", "error"] = "none"
+    """with encode, words of test rows that no training row holds: no word at all (0 in all of the
+    column's features; -1 with ordinal), or refused"""
+    missing: Literal["error", "drop", "most-frequent", "mean", "median"] = "error"
     """rows with a missing value (in CSV files an empty place, ? or NA) among features, label and
-    columns that other keys name: refused, left out, or filled with the most frequent value of the
-    training rows (features only)"""
+    columns that other keys name: refused, left out, or filled from the training rows (features
+    only): with the most frequent value, or the mean or median of numbers and the most frequent word
+    """
+    marks: Annotated[tuple[str | int | float, ...], PlainValidator(_marks)] = ()
+    """what else stands for a missing value, in any column: a number or text, or a list of them"""
 
     @model_validator(mode="after")
     def _chosen_once(self) -> "Columns":

@@ -1,7 +1,7 @@
 """`desim.compare`: what runs took until targets, and what they came to, side by side.
 
 Runs that differ in their seeds only are one row: medians of what is spent, means of final values,
-with bootstrap intervals as in studies. No epsilon stands there without its terms.
+with intervals as in studies. No epsilon stands there without its terms.
 """
 
 from collections.abc import Container, Iterator, Mapping, Sequence
