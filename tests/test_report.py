@@ -79,6 +79,7 @@ def check_targets(module, runs):
     met = [[np.isfinite(one.run.time_to(*target)) for one in found] for target in targets]
     assert sum(met[0]) >= 2
     assert all(met[1])
+    assert all(one.run.time_to(*target) > 0.0 for one in found for target in targets)
     best = min(one.curves["error"].value.min() for one in found)
     assert module.reached(found[0], ("error", 0.5 * best))["time"] == np.inf
     assert np.isnan(module.reached(found[0], ("accuracy", 0.5))["time"])
@@ -246,9 +247,10 @@ def test_the_medians_stand_first_and_never_is_a_time(runs):
     found = readings(runs[:3])
     strict, lax = (results.time_to_targets(found, [("error", at)])[0] for at in (1e-9, 9.0))
     assert strict.rows[0] == ["small: median of 2 seeds", *["never"] * 4]
-    assert [row[1] for row in strict.rows[1:]] == ["never"] * 3
+    assert [row[0] for row in strict.rows[1:]] == ["slow"]
+    assert [row[0] for row in strict.more.rows] == ["small, seed 3", "small, seed 4"]
+    assert [row[1] for row in strict.more.rows] == ["never"] * 2
     assert lax.rows[0][1:] == ["0 s", "0", "0 B", "0"]
-    assert lax.marked == {0}
     assert all(strict.numeric[1:])
 
 
@@ -258,19 +260,14 @@ def test_a_run_that_failed_is_told_about_but_not_averaged(runs, tmp_path):
     assert [(one.label, one.series) for one in found] == [
         ("small, seed 3", "small"), ("small, seed 4", "small"), ("small, seed 5", "small, seed 5"),
     ]  # fmt: skip
-    rows = results.time_to_targets(found, [("error", 9.0)])[0].rows
-    assert [row[0] for row in rows] == ["small: median of 2 seeds", *(one.label for one in found)]
-
-
-def test_a_study_has_a_report(tmp_path, capsys):
-    grid = {"algorithm.alpha": [0.1, 0.2], "seed": [1, 2]}
-    desim.study({"name": "steps", "base": SCENARIO, "grid": grid}, tmp_path / "study", workers=0)
-    with pytest.raises(SystemExit) as left:
-        main(["report", str(tmp_path / "study")])
-    assert left.value.code == 0
-    text = (tmp_path / "study" / "report.html").read_text("utf-8")
-    assert section(text, "results").count(" done ") == 4
-    assert text.count("median of 2 seeds</th>") >= 2
+    made = results.time_to_targets(found, [("error", 9.0)])[0]
+    assert [row[0] for row in made.rows] == ["small: median of 2 seeds", "small, seed 5"]
+    assert [row[0] for row in made.more.rows] == ["small, seed 3", "small, seed 4"]
+    ended = results.headline(found)
+    assert [row[:2] for row in ended.rows] == [
+        ["small: 2 seeds", "2 done"], ["small, seed 5", "failed"],
+    ]  # fmt: skip
+    assert [row[0] for row in ended.more.rows] == [one.label for one in found]
 
 
 def test_runs_in_memory_and_by_label_have_a_report_too(tmp_path):

@@ -9,6 +9,7 @@ from report_runs import HOSTILE, four
 
 import desim
 from desim.plots.groups import band
+from desim.plots.limits import beginning
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +61,9 @@ def opened(chromium):
 def test_a_report_shows_its_runs_and_loads_nothing(path, opened):
     page = opened(path)
     assert page.locator(".chart canvas").count() == 2
-    assert page.locator("#results tbody tr").count() == 4
+    ended = page.locator("#results tbody tr")
+    assert ended.count() == 3 + 4
+    assert [row.is_visible() for row in ended.all()] == [True] * 3 + [False] * 4
     assert page.complaints == []
 
 
@@ -199,3 +202,62 @@ def test_text_and_lines_stand_out(path, opened, scheme):
 def test_a_narrow_window_has_no_scroll_bar_of_its_own(path, opened):
     page = opened(path, viewport={"width": 360, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") == 360
+
+
+def test_nothing_of_a_table_is_hidden(path, opened):
+    """Wide: bars end within the page. Narrow: every cell is in view, under its column's name."""
+    page = opened(path, viewport={"width": 1400, "height": 900})
+    beyond = """() => [...document.querySelectorAll("svg.bar, td, tbody th")]
+        .filter((one) => one.checkVisibility() && !one.closest("#scenario, .numbers"))
+        .filter((one) => { const box = one.closest(".scroll").getBoundingClientRect(),
+          own = one.getBoundingClientRect(); return own.right > box.right + 1; }).length"""
+    assert page.evaluate(beyond) == 0
+    narrow = opened(path, viewport={"width": 400, "height": 900})
+    assert narrow.evaluate(beyond) == 0
+    head = "one => getComputedStyle(one, '::before').content"
+    cell = narrow.locator("#results tbody td").first
+    assert cell.evaluate(head) == '"status"'
+    assert page.locator("#results tbody td").first.evaluate(head) == "none"
+    squeezed = "() => { document.querySelector('#devices table').style.width = '200%'; }"
+    wide = opened(path, viewport={"width": 1400, "height": 900})
+    wide.evaluate(squeezed)
+    assert wide.evaluate(beyond) > 0  # what is cut is seen to be cut
+
+
+def test_a_longer_bar_is_seen_to_be_longer(path, opened):
+    """Bars of one table share one scale, so that 86 % and 94 % do not look alike."""
+    page = opened(path, viewport={"width": 1400, "height": 900})
+    widths = page.evaluate(
+        "[...document.querySelectorAll('#devices table svg.bar')].filter((one) =>"
+        " one.checkVisibility()).map((one) => one.getBoundingClientRect().width)"
+    )
+    assert len(set(np.round(widths[:3]))) == 1
+    assert min(widths) > 120.0
+
+
+@pytest.mark.parametrize("rising", [True, False])
+def test_axes_begin_where_those_of_the_figures_do(path, opened, rising):
+    sign = 1.0 if rising else -1.0
+    rng = np.random.default_rng(5)
+    x = np.arange(31.0)
+    lines = []
+    for start in (0.2, 0.25):
+        value = np.concatenate([[start], 0.9 + 0.03 * rng.random(30)])
+        low, high = value - 0.02 * rng.random(31), value + 0.02 * rng.random(31)
+        ends = (low, high) if rising else (high, low)
+        lines.append((x, sign * value, *(sign * one for one in ends)))
+    lines[1] = lines[1][:2]
+    drawn = [
+        {"xs": x.tolist(), "ys": y.tolist()}
+        | (dict(zip(("low", "high"), (e.tolist() for e in ends), strict=True)) if ends else {})
+        for x, y, *ends in lines
+    ]
+    page = opened(path)
+    found = page.evaluate("([curves, rising]) => beginning(curves, rising)", [drawn, rising])
+    edge, firsts = beginning(lines, rising)
+    assert found["edge"] == pytest.approx(edge)
+    assert found["firsts"] == pytest.approx(firsts)
+    other = page.evaluate("([curves, rising]) => beginning(curves, rising)", [drawn, not rising])
+    assert other is None
+    assert beginning(lines, not rising) is None
+    assert page.evaluate("curves => beginning(curves.slice(1), true)", drawn) is None

@@ -12,10 +12,13 @@ from desim.reports.privacy import epsilon_terms, privacy
 from desim.reports.reading import Reading, readings
 from desim.reports.results import RULE, default_targets, headline, time_to_targets
 from desim.reports.settings import differences, manifests, scenario_text
+from desim.reports.studies import asked, told
 from desim.reports.timing import occupation, traffic, waiting
 
 if TYPE_CHECKING:
     from desim.runs.run import Run
+    from desim.studies.stored import StoredStudy
+    from desim.studies.study import Study
 
 DETAILS = (
     "Told about one by one: {} of {} runs, the first of each series of runs that differ in their "
@@ -25,29 +28,36 @@ DETAILS = (
 __all__ = ["MOST_RUNS", "report"]
 
 MOST_RUNS = 300
-DETAILED = 24  # runs that are told about one by one; of more, the first of each series
+FEW = 4  # runs that are told about one by one; of more, the first of each series
+DETAILED = 24  # of these series
 
 
 def report(
-    runs: "Run | Sequence[Run] | Mapping[str, Sequence[Run]]",
+    runs: "Run | Sequence[Run] | Mapping[str, Sequence[Run]] | Study | StoredStudy",
     out: str | Path,
     targets: Mapping[str, float] | None = None,
+    studies: "Sequence[Study | StoredStudy]" = (),
 ) -> Path:
     """Write one HTML file about the runs to `out` and return its path.
 
     The file needs no network and no other file. runs: those that differ in their seeds only can be
-    shown as one curve with a band, as can lists of runs by label. targets: values of metrics to
-    which times, bytes and epsilons are listed; default: those at which the scenarios stop, else
-    what the runs met.
+    shown as one curve with a band, as can lists of runs by label. studies: those whose runs these
+    are; their names, targets, intervals, ratios and p-values stand first, as they do where a study
+    is given for the runs. targets: values of metrics to which times, bytes and epsilons are listed;
+    default: those of the studies, at which the scenarios stop, or what the runs met.
     What cannot be read of a run is left out, and the reason stands first in the report. InputError
     for no run or too many, a metric that no run has, or a place that cannot be written.
     """
+    if not isinstance(runs, Sequence | Mapping) and hasattr(runs, "by_case"):
+        studies, runs = [*studies, runs], runs.by_case()
     found = readings(runs if isinstance(runs, Sequence | Mapping) else [runs])
     if not 0 < len(found) <= MOST_RUNS:
         raise InputError(f"report: found {len(found)} runs; allowed: 1 to {MOST_RUNS}")
     first = {one.series: one for one in reversed(found)}
-    some = found if len(found) <= DETAILED else list(first.values())[::-1][:DETAILED]
-    wanted = default_targets(found) if targets is None else _known(found, targets)
+    some = found if len(found) <= FEW else list(first.values())[::-1][:DETAILED]
+    compared = list(dict.fromkeys(pair for one in studies for pair in asked(one)))
+    usual = [pair for pair in compared if pair[0] in metrics(found)] or default_targets(found)
+    wanted = usual if targets is None else _known(found, targets)
     parts = {
         "headline": headline(found),
         "charts": chart_data(found),
@@ -55,7 +65,9 @@ def report(
         "runs": [_about(one) for one in some],
         "privacy": privacy(some),
         "terms": epsilon_terms(found),
-        "title": _title(found),
+        "title": ", ".join(one.name for one in studies) or _title(found),
+        "studies": [told(one) for one in studies],
+        "finite": any(one.spent is not None for one in found),
         "count": len(found),
         "thinning": thinning(found),
         "details": DETAILS.format(len(some), len(found)) if len(some) < len(found) else "",

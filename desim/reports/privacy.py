@@ -17,6 +17,7 @@ HEADS = (
     "run", "view", "relation", "delta", "paper's epsilon", "rigorous epsilon", "median agent",
     "method",
 )  # fmt: skip
+FOLDED = ("assumes", "caveat")
 NOTE = (
     "Rigorous: an upper bound over the whole run, of the agent that spends most. Paper: its "
     "theorem as printed, whether or not it holds."
@@ -25,10 +26,14 @@ NOTE = (
 
 @dataclass(frozen=True)
 class Privacy:
-    """table: a row for each run and view; facts: what all runs share; own: (run, its facts)."""
+    """table: a row for each run and view; facts: what all runs share; own: (run, its facts).
+
+    folded: of what all share, what each number rests on: assumptions and caveats.
+    """
 
     table: Table | None
     facts: Sequence[Fact]
+    folded: Sequence[Fact]
     own: Sequence[tuple[str, Sequence[Fact]]]
 
 
@@ -43,7 +48,9 @@ def privacy(found: Sequence[Reading]) -> Privacy:
         for one, some in zip(found, facts, strict=True)
     ]
     table = Table("Epsilon by view", HEADS, rows, NOTE) if rows else None
-    return Privacy(table, shared, [(label, some) for label, some in own if some])
+    plain = [fact for fact in shared if fact[0] not in FOLDED]
+    rest = [fact for fact in shared if fact[0] in FOLDED]
+    return Privacy(table, plain, rest, [(label, some) for label, some in own if some])
 
 
 def epsilon_terms(found: Sequence[Reading]) -> dict[str, list[str]]:

@@ -10,6 +10,7 @@ from desim.amounts import epsilon
 from desim.fairness import RISING
 from desim.reports.charts import metrics, terms
 from desim.reports.reading import Curve, Reading
+from desim.reports.seeds import together
 from desim.reports.wording import (
     NOTHING,
     Table,
@@ -20,16 +21,18 @@ from desim.reports.wording import (
     seconds,
     size,
 )
+from desim.runs.metrics import improved
 from desim.studies.statistics import Estimate, median_estimate
 
 Target = tuple[str, float]
 Bar: TypeAlias = Sequence[tuple[str, float]]
 SPENT = ("time", "round", "bytes", "epsilon")
 RULE = (
-    "Targets are those at which the scenarios stop; where none does, the strictest that every run "
-    "meets and, with several runs, that half of them meet. Spent: until the target first held."
+    "Targets are those of the study, or at which the scenarios stop; where there are none, of each "
+    "metric that ended better than it began, the strictest that every run meets and, with several "
+    "runs, that half of them meet. Spent: until the target first held."
 )
-LISTED = 12  # runs up to which each has a row beside the medians over seeds
+MEDIANS = "Of runs that differ in nothing but the seed: medians."
 SEEDS = (
     "Median over runs that differ in nothing but the seed, with its 95 % interval, which needs 6 "
     "seeds (pale: to its end); a run that never met the target counts as later than all others."
@@ -40,7 +43,7 @@ HEADS = ("virtual time", "rounds", "delivered", "epsilon")
 
 
 def headline(found: Sequence[Reading]) -> Table:
-    """One row for each run: how it ended, and what it had spent and reached by then."""
+    """How each run ended, and what it had spent and reached by then; of seeds their medians."""
     names = metrics(found)
     heads = ["run", "status", "method", "agents", "time", "rounds", "delivered", *names, "epsilon"]
     rows = [[*_ended(one), *_last(one, names), _epsilon(one)] for one in found]
@@ -52,7 +55,19 @@ def headline(found: Sequence[Reading]) -> Table:
     ]
     if about:
         note += f"Epsilon is that of the agent that spends most: {'; '.join(about)}."
-    return Table("Where each run ended", heads, rows, note)
+    series: dict[str, list[int]] = {}
+    for place, one in enumerate(found):
+        series.setdefault(one.series, []).append(place)
+    whole = Table("Where each run ended", heads, rows, note)
+    if len(series) == len(found):
+        return whole
+    medians = [
+        rows[places[0]] if len(places) == 1
+        else together([found[place] for place in places], [rows[place] for place in places], names)
+        for places in series.values()
+    ]  # fmt: skip
+    each = Table(f"Each of the {len(found)} runs", heads, rows)
+    return Table("Where the runs ended", heads, medians, f"{MEDIANS} {note}", more=each)
 
 
 def _ended(one: Reading) -> list[str]:
@@ -85,25 +100,30 @@ def _epsilon(one: Reading) -> str:
 def default_targets(found: Sequence[Reading]) -> list[Target]:
     """What the scenarios stop at; else, of each metric, the strictest target that all runs meet.
 
-    With several runs also the strictest that half of them meet.
+    With several runs also the strictest that half of them meet. None holds when a run begins.
     """
     stated = {
         (name, float(value))
         for one in found
         for name, value in (one.written.get("stop", {}).get("metric") or {}).items()
     }
-    names = [name for name in metrics(found) if name not in TRIVIAL][:TARGETS]
-    return sorted(stated) or [pair for name in names for pair in _met(found, name)]
+    names = [name for name in metrics(found) if name not in TRIVIAL]
+    proposed = [pairs for name in names if (pairs := _met(found, name))][:TARGETS]
+    return sorted(stated) or [pair for pairs in proposed for pair in pairs]
 
 
 def _met(found: Sequence[Reading], name: str) -> list[Target]:
-    sign = -1.0 if name in RISING else 1.0
-    curves = [one.curves[name] for one in found if name in one.curves]
-    best = sorted(
-        float(np.nanmin(sign * curve.value)) for curve in curves if np.isfinite(curve.value).any()
-    )
-    chosen = [best[(len(best) - 1) // 2], best[-1]] if best else []
-    return list(dict.fromkeys((name, sign * _laxer(value)) for value in chosen))
+    """Targets of one metric, the easiest last; none where fewer than half of the runs improved."""
+    rising = name in RISING
+    sign = -1.0 if rising else 1.0
+    curves = [one.curves[name].value for one in found if name in one.curves]
+    best = [sign * goal for value in curves if (goal := improved(value, rising)) is not None]
+    if not best or 2 * len(best) < len(curves):
+        return []
+    ranks = sorted([*best, *[np.inf] * (len(curves) - len(best))])
+    chosen = [_laxer(one) for one in (ranks[(len(curves) - 1) // 2], ranks[-1]) if one < np.inf]
+    begun = min(sign * value[0] for value in curves if np.isfinite(value[0]))
+    return list(dict.fromkeys((name, sign * one) for one in chosen if one < begun))
 
 
 def _laxer(value: float) -> float:
@@ -144,24 +164,25 @@ def _time_to(found: Sequence[Reading], target: Target) -> Table:
     spent = [reached(one, target) for one in found]
     longest = max((row["time"] for row in spent if np.isfinite(row["time"])), default=0.0)
     seeds = list(_over_seeds(found, spent, longest))
-    alone = [*zip(found, spent, strict=True)]
-    if seeds and len(found) > LISTED:
-        many = Counter(one.series for one in found)
-        alone = [(one, row) for one, row in alone if many[one.series] == 1]
-    rows = [
-        *seeds,
-        *(([one.label, *_cells(one, row)], _bar(row["time"], longest)) for one, row in alone),
+    many = Counter(one.series for one in found)
+    each = [
+        (one, ([one.label, *_cells(one, row)], _bar(row["time"], longest)))
+        for one, row in zip(found, spent, strict=True)
     ]
+    rows = [*seeds, *(row for one, row in each if many[one.series] == 1)]
     sign = "at least" if name in RISING else "at most"
-    return Table(
-        f"{name} {sign} {metric_value(name, value)}",
-        ["run", *HEADS],
-        [cells for cells, _ in rows],
-        SEEDS if seeds else "",
-        marked=frozenset(range(len(seeds)) if alone else ()),
-        bars=[parts for _, parts in rows],
-        bar_head="time",
-    )
+    caption = f"{name} {sign} {metric_value(name, value)}"
+    folded = [row for one, row in each if many[one.series] > 1]
+    more = _bars(f"Each of {len(folded)} seeds: {caption}", folded) if folded else None
+    return _bars(caption, rows, SEEDS if seeds else "", more)
+
+
+def _bars(
+    caption: str, rows: Sequence[tuple[list[str], Bar]], note: str = "", more: Table | None = None
+) -> Table:
+    """A table of what was spent, a bar for the time in each row."""
+    cells, bars = [cells for cells, _ in rows], [parts for _, parts in rows]
+    return Table(caption, ["run", *HEADS], cells, note, bars=bars, bar_head="time", more=more)
 
 
 def _bar(time: float, longest: float, latest: float = 0.0) -> Bar:

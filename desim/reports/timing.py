@@ -1,6 +1,6 @@
 """The tables of who computed, waited and sent."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -56,9 +56,20 @@ def occupation(one: Reading) -> Table | None:
         bars.append([(style, means[what]) for what, style in WHAT])
     heads = ["agents" if grouped else "agent", *(what for what, _ in WHAT), "sending"]
     note = f"Shares of the {seconds(end)} that the run took. Sending overlaps with the rest."
+    heads, rows, never = _without_zeros(heads, rows, ("aborted", "away"))
+    note += f" Never: {', '.join(never)}." if never else ""
     if grouped:
         note += f" {len(made)} agents, sorted by utilisation, in {len(parts)} groups; means."
     return Table("What the agents did", heads, rows, note, bars=bars, bar_head="share of the time")
+
+
+def _without_zeros(
+    heads: list[str], rows: list[list[str]], columns: Sequence[str]
+) -> tuple[list[str], list[list[str]], list[str]]:
+    """The table without those of the columns that are 0 in every row, and their names."""
+    zero = [name for name in columns if all(row[heads.index(name)] in ("0", "0 %") for row in rows)]
+    kept = [place for place, name in enumerate(heads) if name not in zero]
+    return [heads[k] for k in kept], [[row[k] for k in kept] for row in rows], zero
 
 
 def _mean(part: pd.DataFrame) -> float:
@@ -91,6 +102,8 @@ def traffic(one: Reading) -> Table | None:
     ]  # fmt: skip
     totals = [count(made[name].sum()) for name in counts]
     rows.append(["all", "all", *totals, size(float(made["bytes"].sum())), seconds(float(mean))])
+    heads, rows, never = _without_zeros(heads, rows, ("resent", "lost"))
+    none = f" None was {' or '.join(never)}." if never else ""
     more = f" The {ROWS} busiest of {len(made)} links." if len(made) > ROWS else ""
-    note = f"On the way: from leaving to arriving, of what arrived.{more}"
+    note = f"On the way: from leaving to arriving, of what arrived.{none}{more}"
     return Table("What the links carried", heads, rows, note, marked=frozenset({len(rows) - 1}))

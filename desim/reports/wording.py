@@ -16,7 +16,7 @@ NOTHING = "-"
 class Table:
     """A table of a report: `marked` rows stand out; `bars` are shares drawn beside a row's cells.
 
-    bars: of each row a sequence of (class, share of the whole).
+    bars: of each row a sequence of (class, share of the whole). more: what stands folded below it.
     """
 
     caption: str
@@ -26,6 +26,7 @@ class Table:
     marked: frozenset[int] = frozenset()
     bars: Sequence[Sequence[tuple[str, float]]] = field(default_factory=tuple)
     bar_head: str = ""
+    more: "Table | None" = None
 
     @property
     def numeric(self) -> list[bool]:

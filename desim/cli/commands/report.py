@@ -24,6 +24,11 @@ def report(
     """Write one HTML file about runs: charts, times, privacy and settings, with nothing to load."""
     import desim
     from desim.cli.commands.plot import opened_runs
+    from desim.runs.directory import STUDY
+    from desim.studies.stored import open_study
 
     targets = dict(map(parsed, target)) if target else None
-    typer.echo(desim.report(opened_runs(runs), out or runs[0] / "report.html", targets))
+    folders = {one.resolve(): one for one in runs if (one / STUDY).is_file()}
+    studies = [open_study(one) for one in folders.values()]
+    path = out or runs[0] / "report.html"
+    typer.echo(desim.report(opened_runs(runs), path, targets, studies))

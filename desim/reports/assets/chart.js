@@ -96,6 +96,30 @@ function band(label, number, members, rising) {
   };
 }
 
+// Where an axis may begin that leaves out how two curves or more begin, and where they begin; null where
+// nothing is gained by it. The figures of desim plot follow the same rule.
+function beginning(curves, rising) {
+  if (curves.length < 2) return null;
+  const finite = (ys) => ys.filter((y) => Number.isFinite(y)), sides = (one) => [one.low, one.high].filter(Boolean);
+  const after = ({ xs }) => Math.max(0, xs.findLastIndex((x) => x <= xs[0] + 0.2 * (xs[xs.length - 1] - xs[0])));
+  const within = (ys, share) => {
+    const sorted = finite(ys).sort((a, b) => a - b), out = Math.round(share * (sorted.length - 1));
+    return sorted.length ? [sorted[out], sorted[sorted.length - 1 - out]] : [];
+  };
+  const every = curves.flatMap((one) => finite([one.ys, ...sides(one)].flat()));
+  const later = curves.flatMap((one) => within(one.ys.slice(after(one)), 0));
+  const ends = later.concat(curves.flatMap((one) => sides(one).flatMap((ys) => within(ys.slice(after(one)), 0.05))));
+  const firsts = curves.map((one) => one.ys[0]);
+  if (!later.length || !firsts.every(Number.isFinite)) return null;
+  const least = (ys) => ys.reduce((a, b) => Math.min(a, b)), most = (ys) => ys.reduce((a, b) => Math.max(a, b));
+  const low = least(ends), high = most(ends), margin = 0.06 * (high - low);
+  const edge = rising ? low - margin : high + margin;
+  const left = rising ? most(every) - edge : edge - least(every);
+  const outside = firsts.every((y) => (rising ? y < edge : y > edge));
+  if (!outside || !(left > 0 && left < 0.5 * (most(every) - least(every)))) return null;
+  return { edge, firsts, other: rising ? most(every) + margin : least(every) - margin };
+}
+
 class Chart {
   constructor(root) {
     this.root = root;
@@ -125,7 +149,9 @@ class Chart {
     this.drawn = null;
     this.plot.replaceChildren();
     this.readout.textContent = "";
+    this.cut = shown.log || shown.whole ? null : beginning(shown.curves, shown.rising);
     this.plot.setAttribute("aria-label", this.description());
+    this.readout.textContent = this.cutSaid();
     if (!shown.curves.length) this.plot.append(element("p", shown.empty || "Nothing to show.", "empty"));
     else this.drawn = new uPlot(this.options(), this.data(), this.plot);
     this.tabulate();
@@ -135,6 +161,12 @@ class Chart {
     const { curves, xName, yName } = this.shown;
     const ends = curves.slice(0, 8).map((one) => `${one.label} ends at ${this.worded(one.ys[one.ys.length - 1])}`);
     return `Chart of ${yName} against ${xName}, ${curves.length} curve${curves.length === 1 ? "" : "s"}. ${ends.join("; ")}.`;
+  }
+
+  cutSaid() {
+    if (!this.cut) return "";
+    const { edge, firsts } = this.cut, [low, high] = [Math.min(...firsts), Math.max(...firsts)].map((y) => this.worded(y));
+    return `Cut ${this.shown.rising ? "below" : "above"} ${this.worded(edge)}: the curves begin at ${low === high ? low : `${low} to ${high}`}.`;
   }
 
   worded(value) {
@@ -167,7 +199,8 @@ class Chart {
       ...this.size(), series, bands, legend: { show: false },
       scales: {
         x: { time: false, range: (u, low, high) => (u.zoomed ? [low, high] : [0, last * 1.02 || 1]) },
-        y: log ? { distr: 3, range: (u, low, high) => (low > 0 ? [low / 1.15, high * 1.15] : [0.1, 1]) } : {},
+        y: log ? { distr: 3, range: (u, low, high) => (low > 0 ? [low / 1.15, high * 1.15] : [0.1, 1]) } : this.cut
+          ? { range: (u, low, high) => (u.zoomed ? [low, high] : [this.cut.edge, this.cut.other].sort((a, b) => a - b)) } : {},
       },
       axes: [
         { ...axis, label: xName, labelSize: 22, size: 34, values: (u, ticks) => ticks.map(digits) },

@@ -42,6 +42,7 @@ function metricShown(root) {
   return {
     unit, curves, xName: named(x, unit), yName: metric.label.split(":")[0], percent: metric.percent,
     log: root.querySelector("[name=log]").checked, stepped: x !== "round",
+    rising: data.rising.includes(metric.name), whole: root.querySelector("[name=whole]").checked,
     empty: none ? "No run is chosen." : `No run shown has ${metric.name} against ${NAMES[x]}.`,
   };
 }
@@ -50,7 +51,7 @@ function epsilonShown(root) {
   const pick = ({ epsilon }) => epsilon && { x: epsilon.time, value: epsilon.value };
   const { unit, curves } = curvesOf(pick, "time", false);
   return {
-    unit, curves, xName: named("time", unit), yName: "epsilon", percent: false, stepped: true,
+    unit, curves, xName: named("time", unit), yName: "epsilon", percent: false, stepped: true, whole: true,
     log: root.querySelector("[name=log]").checked, empty: "No run shown has a finite epsilon.",
   };
 }

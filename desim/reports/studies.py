@@ -1,0 +1,65 @@
+"""What a report says of studies first: each one's name, how its runs ended, and its own tables."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pandas as pd
+
+from desim.reports.wording import Table
+from desim.studies.shown import shown
+
+REASONS = 5  # that are listed of runs that failed
+UNWRITTEN = "The study has not written its tables: it was ended before, or is still being played."
+
+
+class Compared(Protocol):
+    """What is told of a study."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def runs(self) -> pd.DataFrame:
+        """A row for each run: case, label, seed, status, reason, measures."""
+
+    @property
+    def summary(self) -> pd.DataFrame:
+        """A row for each case and measure."""
+
+    @property
+    def comparisons(self) -> pd.DataFrame:
+        """A row for each case and measure, held against another case."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """A study's name, sentences about its runs, and its tables."""
+
+    name: str
+    said: Sequence[str]
+    tables: Sequence[Table]
+
+
+def told(study: Compared) -> Told:
+    """The name, how many runs ended how and why, and the tables that `desim study` prints."""
+    if "measure" not in study.summary or "status" not in study.runs:
+        return Told(study.name, [UNWRITTEN], [])
+    made = [Table(one.title, one.head, one.rows, " ".join(one.notes)) for one in shown(study)]
+    return Told(study.name, _said(study.runs), made)
+
+
+def asked(study: Any) -> Sequence[tuple[str, float]]:
+    """The targets (metric, value) of a study that is stored, or that was just played."""
+    return tuple(study.targets if hasattr(study, "targets") else study.plan.asked.targets)
+
+
+def _said(runs: pd.DataFrame) -> list[str]:
+    counts = ", ".join(f"{n} {status}" for status, n in runs["status"].value_counts().items())
+    first = f"{runs['case'].nunique()} cases, {len(runs)} runs: {counts}."
+    failed = runs.loc[runs["status"] == "failed", "reason"].astype(str)
+    why = failed.map(lambda text: text.partition("\n")[0]).value_counts()
+    said = [f"Failed {n} times: {reason}" for reason, n in why.head(REASONS).items()]
+    more = [f"And {len(why) - REASONS} other reasons."] if len(why) > REASONS else []
+    return [first, *said, *more]

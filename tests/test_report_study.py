@@ -1,0 +1,152 @@
+"""Reports of studies: its own tables first, seeds folded under their medians; what is proposed."""
+
+import re
+
+import numpy as np
+import pytest
+from mutant import mutant
+from report_runs import SCENARIO, played
+from test_report import section
+
+import desim
+from desim.cli import main
+from desim.errors import InputError
+from desim.reports import results, seeds, studies
+from desim.reports.reading import readings
+from desim.studies.shown import shown
+from desim.studies.stored import open_study
+
+STUDY = {
+    "name": "steps of two sizes",
+    "base": SCENARIO,
+    "set": {"stop.rounds": 12},
+    "grid": {"algorithm.alpha": [0.1, 0.3], "seed": [1, 2, 3]},
+    "compare": {"targets": {"error": [2.5]}, "against": {"algorithm.alpha": 0.1}},
+}
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    return desim.study(STUDY, tmp_path_factory.mktemp("study"), workers=0)
+
+
+@pytest.fixture(scope="module")
+def text(study):
+    with pytest.raises(SystemExit) as left:
+        main(["report", str(study.directory)])
+    assert left.value.code == 0
+    return (study.directory / "report.html").read_text("utf-8")
+
+
+def test_the_report_of_a_study_begins_with_the_study(study, text):
+    assert re.search(r"<h1>steps of two sizes <small>study, 6 runs</small>", text)
+    assert text.index('<section id="study"') < text.index('<section id="results"')
+    said = section(text, "study")
+    assert "2 cases, 6 runs: 6 done." in said
+    for table in shown(study):
+        assert table.title in said
+        for row in (table.head, *table.rows):
+            assert all(cell in said for cell in row), row
+    targets = section(text, "targets")
+    assert "error at most 2.5" in targets
+    assert targets.count("median of 3 seeds") == 2
+
+
+def test_seeds_are_folded_under_their_medians(text):
+    found = section(text, "results")
+    before, after = found.split("Each of the 6 runs", 1)
+    assert before.count(": 3 seeds") == 2
+    assert after.count(" done ") == 6
+    folded = re.findall(r"<details class=\"more\"><summary>([^<]*)", text)
+    assert [one for one in folded if one.startswith("Each of")] == [
+        "Each of the 6 runs", "Each of 6 seeds: error at most 2.5",
+    ]  # fmt: skip
+    assert "assumptions and caveats" in " ".join(folded)
+    assert text.count('<pre tabindex="0">') == 2  # scenarios: one of each series
+
+
+def test_a_study_in_memory_says_the_same(study, text, tmp_path):
+    again = desim.report(study, tmp_path / "r.html").read_text("utf-8")
+    assert section(again, "study") == section(text, "study")
+    stored = open_study(study.directory)
+    assert stored.targets == (("error", 2.5),)
+    assert studies.told(stored) == studies.told(study)
+
+
+def test_a_study_that_was_cut_says_so(study, tmp_path):
+    import shutil
+
+    cut = tmp_path / "cut"
+    shutil.copytree(study.directory, cut)
+    for name in ("runs", "summary", "comparisons"):
+        (cut / f"{name}.parquet").unlink()
+    said = studies.told(open_study(cut)).said
+    assert said == [studies.UNWRITTEN]
+    with pytest.raises(InputError, match="not the directory of a study"):
+        open_study(tmp_path)
+    (cut / "study.json").write_text("{}")
+    with pytest.raises(InputError, match="not a study of desim, or damaged"):
+        open_study(cut)
+    shutil.copyfile(study.directory / "study.json", cut / "study.json")
+    (cut / "summary.parquet").write_bytes(b"nothing")
+    with pytest.raises(InputError, match="cannot be read as a table of a study"):
+        open_study(cut)
+
+
+def test_failures_of_a_study_are_told_with_their_reasons(study):
+    runs = study.runs.assign(status="failed", reason="diverged\nmore")
+    assert studies._said(runs) == ["2 cases, 6 runs: 6 failed.", "Failed 6 times: diverged"]
+
+
+def check_row(module, found):
+    """Medians of what the runs of one series came to."""
+    rows = results.headline(found).more.rows
+    row = module.together(found, rows, ["error"])
+    assert row[:4] == ["small: 3 seeds", "3 done", "dsgd", "3"]
+    last = sorted(one.curves["error"].value[-1] for one in found)
+    assert float(row[7]) == pytest.approx(last[1], rel=1e-3)
+    found[0].curves["error"].value[-1] = np.nan
+    found[1].curves["error"].value[-1] = np.nan
+    assert module.together(found, rows, ["error"])[7] == "diverged"
+
+
+def test_seeds_are_one_row(tmp_path):
+    runs = [played(tmp_path / str(seed), seed=seed) for seed in (1, 2, 3)]
+    check_row(seeds, readings(runs))
+    wrong = mutant(seeds, "-np.inf if name in RISING else np.inf", "0.0")
+    with pytest.raises(AssertionError):
+        check_row(wrong, readings(runs))
+
+
+def test_no_target_is_proposed_from_a_curve_that_gets_worse(tmp_path):
+    worse = played(tmp_path / "a", algorithm__alpha=0.9, privacy__noise__sigma=30.0)
+    value = worse.curve("error")["value"].to_numpy()
+    assert value[-1] > value[0]
+    assert results.default_targets(readings([worse])) == []
+    said = section(desim.report(worse, tmp_path / "r.html").read_text("utf-8"), "targets")
+    assert "No target is proposed: no metric ended better than it began" in said
+    better = played(tmp_path / "b", **{"privacy__noise__sigma": 1e-3})
+    [(name, target)] = results.default_targets(readings([better]))
+    assert name == "error"
+    assert better.time_to(name, target) > 0.0
+
+
+def test_an_epsilon_without_end_is_a_sentence_and_no_chart(tmp_path):
+    bare = played(tmp_path / "a", privacy=None)
+    text = desim.report(bare, tmp_path / "r.html").read_text("utf-8")
+    assert 'data-kind="epsilon"' not in text
+    assert "No epsilon is finite, so there is none to draw over time" in section(text, "charts")
+    noisy = desim.report(played(tmp_path / "b"), tmp_path / "n.html").read_text("utf-8")
+    assert 'data-kind="epsilon"' in noisy
+
+
+def test_the_first_metric_is_that_of_the_figures(tmp_path):
+    from desim.plots import shared_metric
+    from desim.reports.charts import metrics
+
+    test = {"problem.data.test": "25 %", "observe.metrics": ["error", "loss", "accuracy"]}
+    run = desim.run(SCENARIO, overrides=test)
+    found = readings([run])
+    assert metrics(found)[0] == shared_metric([run]) == "accuracy"
+    text = desim.report(run, tmp_path / "r.html").read_text("utf-8")
+    assert re.search(r'name="metric"><option value="(\w+)">', text).group(1) == "accuracy"
