@@ -152,6 +152,8 @@ class Chart {
     this.cut = shown.log || shown.whole ? null : beginning(shown.curves, shown.rising);
     this.plot.setAttribute("aria-label", this.description());
     this.readout.textContent = this.cutSaid();
+    const whole = this.root.querySelector("[data-whole]");
+    if (whole) whole.hidden = !this.cut && !shown.whole;
     if (!shown.curves.length) this.plot.append(element("p", shown.empty || "Nothing to show.", "empty"));
     else this.drawn = new uPlot(this.options(), this.data(), this.plot);
     this.tabulate();
