@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from desim.errors import Deadlock, DesimError, Diverged, InputError, RunError
     from desim.exports import export
+    from desim.log.described import KINDS, METRICS
     from desim.plots import plot
     from desim.reports import report
     from desim.runs.opened import open_run as open
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from desim.studies.study import Study, study
 
 __all__ = [
+    "KINDS",
+    "METRICS",
     "Deadlock",
     "DesimError",
     "Diverged",
@@ -53,6 +56,8 @@ __all__ = [
 ]
 
 _HOMES = {
+    "KINDS": "desim.log.described:KINDS",
+    "METRICS": "desim.log.described:METRICS",
     "export": "desim.exports:export",
     "compare": "desim.studies.compare:compare",
     "load": "desim.scenario.load:load",

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from desim.columns import Deferred
+from desim.columns import Deferred, Pieces
 from desim.errors import InputError
 from desim.later import Later
 from desim.log.fields import FIELDS, checked
@@ -22,11 +22,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from desim.log import growing, schemas
+    from desim.log import groups, growing, schemas
     from desim.log.growing import Growing
 else:  # a run in memory needs none of them
-    names = "pyarrow", "pyarrow.parquet", "desim.log.schemas", "desim.log.growing"
-    pa, pq, schemas, growing = map(Later, names)
+    names = "schemas", "growing", "groups"
+    pa, pq = Later("pyarrow"), Later("pyarrow.parquet")
+    schemas, growing, groups = (Later(f"desim.log.{name}") for name in names)
 
 PARTS = "parts"
 Handed = tuple[int, dict[str, Any]]  # rows and columns, as `checked` returns them
@@ -103,13 +104,33 @@ class Tables:
         """The same as arrays."""
         return schemas.columns_of(self._whole(name, columns))
 
+    def pieces(self, name: str, columns: Sequence[str]) -> Pieces:
+        """The same piece by piece."""
+        if self.directory is not None:
+            self.settle()
+            return read_pieces(self.directory, name, columns)
+        kept = self._known(name)
+        if not kept:
+            return groups.empty(name, columns)
+        return Pieces([n for n, _ in kept], lambda k: {one: kept[k][1][one] for one in columns})
+
+    def dataset(self, name: str) -> "pa.dataset.Dataset":
+        """The same as a dataset of Arrow."""
+        from pyarrow import dataset
+
+        return dataset.dataset(self._whole(name, None))
+
+    def _known(self, name: str) -> list[Handed]:
+        """What is kept in memory, all of it computed."""
+        kept = [_known(name, rows) for rows in self._kept[name]]
+        self._kept[name] = [*kept]
+        return kept
+
     def _whole(self, name: str, columns: Sequence[str] | None) -> "pa.Table":
         if self.directory is not None:
             self.settle()
             return _stored(self.directory, name, columns)
-        kept = [_known(name, rows) for rows in self._kept[name]]
-        self._kept[name] = [*kept]
-        tables = [schemas.table_of(name, columns) for _, columns in kept]
+        tables = [schemas.table_of(name, columns) for _, columns in self._known(name)]
         table = schemas.concatenated(schemas.SCHEMAS[name], tables)
         return table.select(columns) if columns else table
 
@@ -162,13 +183,54 @@ def read_columns(directory: Path, name: str, columns: Sequence[str]) -> dict[str
     return schemas.columns_of(_stored(directory, name, columns))
 
 
+def read_pieces(directory: Path, name: str, columns: Sequence[str]) -> Pieces:
+    """The same columns, for tables that do not fit memory; InputError as there, of each piece."""
+    return groups.row_groups(name, _files(directory, name), columns)
+
+
+def dataset_of(directory: Path, name: str) -> "pa.dataset.Dataset":
+    """The files of the table as a dataset of Arrow; InputError as `read_table`."""
+    from pyarrow import dataset
+
+    files = list(map(str, _files(directory, name)))
+    schema = schemas.SCHEMAS[name]
+    if not files:
+        return dataset.dataset(schema.empty_table())
+    return dataset.dataset(files, schema=schema, format="parquet")
+
+
 def _stored(directory: Path, name: str, columns: Sequence[str] | None) -> "pa.Table":
-    whole = directory / f"{name}.parquet"
-    files = [whole] if whole.exists() else part_files(directory, name)
     wanted = list(columns) if columns else schemas.SCHEMAS[name].names
-    tables = [_read(path, wanted) for path in files]
+    tables = [_read(path, wanted) for path in _files(directory, name)]
     schema = pa.schema([schemas.SCHEMAS[name].field(one) for one in wanted])
     return schemas.concatenated(schema, tables)
+
+
+def _files(directory: Path, name: str) -> list[Path]:
+    """The files that hold a table: one, or the parts; InputError where one of these is missing."""
+    whole = directory / f"{name}.parquet"
+    parts = [] if whole.exists() else part_files(directory, name)
+    if whole.exists():  # perhaps since then: the run has ended meanwhile
+        return [whole]
+    for number, path in enumerate(parts):
+        if path.stem != f"{name}-{number:05d}":
+            text = f"part {number} of {name} is missing; desim resume makes it again"
+            raise InputError(f"{directory}: {text}")
+    return parts
+
+
+def require_readable(path: Path) -> None:
+    """Read a whole table, and keep nothing of it; InputError where it is missing or damaged."""
+    for _ in groups.row_groups(path.stem, [path], schemas.SCHEMAS[path.stem].names):
+        pass
+
+
+def rows_in(path: Path) -> int | None:
+    """How many rows a file says that it has; None where that cannot be read."""
+    try:
+        return int(pq.read_metadata(path).num_rows)
+    except (pa.ArrowException, OSError):
+        return None
 
 
 def read_part(path: Path, name: str) -> "pa.Table":
@@ -210,4 +272,4 @@ def _read(path: Path, columns: Sequence[str]) -> "pa.Table":
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             return file.read(list(columns)).select(list(columns))
     except (pa.ArrowException, OSError, KeyError) as error:
-        raise InputError(f"{path}: not a table of desim, or damaged ({error})") from None
+        raise groups.damaged(path, error) from None

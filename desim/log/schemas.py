@@ -1,5 +1,6 @@
 """The tables of a run in Arrow: how columns become tables, and tables data frames."""
 
+import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -7,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from desim.columns import Words
-from desim.log.described import described
+from desim.log.described import COLUMNS, KINDS, METRICS, ROWS, described
 from desim.log.fields import FIELDS, Columns
 
 if TYPE_CHECKING:
@@ -15,8 +16,24 @@ if TYPE_CHECKING:
 
 WORD = pa.dictionary(pa.int8(), pa.string())
 TYPES = {"f8": pa.float64(), "i8": pa.int64(), "i4": pa.int32(), "word": WORD}
+
+
+def _field(table: str, name: str, kind: str) -> pa.Field:
+    """A column, with what it means and its unit in its metadata."""
+    unit, meaning = COLUMNS[table][name]
+    return pa.field(
+        name, TYPES[kind], metadata={"help": meaning, **({"unit": unit} if unit else {})}
+    )
+
+
+def _about(table: str) -> dict[str, str]:
+    """What a table's file says of it: its row, and what its words mean."""
+    words = {"events": ("kinds", KINDS), "metrics": ("metrics", METRICS)}.get(table)
+    return {"row": ROWS[table]} | ({words[0]: json.dumps(words[1])} if words else {})
+
+
 SCHEMAS = {
-    table: pa.schema([(name, TYPES[kind]) for name, kind in fields.items()])
+    table: pa.schema([_field(table, *field) for field in fields.items()], metadata=_about(table))
     for table, fields in FIELDS.items()
 }
 

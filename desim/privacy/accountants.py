@@ -5,28 +5,29 @@ others send later is post-processing. Pure Gaussian accounts are exact; in all o
 divergences of the releases are added up, which is an upper bound.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from desim.columns import Columns, columns_of, rows_of
+from desim.columns import Columns, Pieces, gathered, pieces_of, rows_of
 from desim.errors import InputError
 from desim.privacy.gaussian import check_delta, epsilon_of
 from desim.privacy.prices import Prices, prices
 from desim.privacy.renyi import ORDERS, epsilon_of_divergences
 from desim.privacy.running import running_max, running_sum
-from desim.privacy.statements import assumptions, flags
-from desim.privacy.views import adversary, charged, reservations
+from desim.privacy.statements import Signs, assumptions, flags
+from desim.privacy.views import Adversary, adversary, charged, require_seen, reservations
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Array = NDArray[np.float64]
+LARGEST = 1 << 20  # releases whose prices are held at once
 BLOCK = 256  # rows of divergences that are held at once: they fit a cache
 IDENTITY = ["time", "release", "agent", "mechanism", "sensitivity", "scale", "sampling"]
 
@@ -47,8 +48,7 @@ class Account:
     flags: tuple[str, ...]
     columns: Columns = field(repr=False)
     agents: int
-    prices: Prices = field(repr=False)  # of the releases in the order of the curve
-    owner: NDArray[np.int64] = field(repr=False)  # agent of each price
+    prices: Callable[[int], Prices] = field(repr=False)  # of an agent's releases, in their order
 
     @cached_property
     def curve(self) -> "pd.DataFrame":
@@ -80,11 +80,11 @@ class Account:
         from desim.privacy.loss_distribution import epsilon_pld
 
         chosen = int(np.argmax(self.final)) if agent is None else agent
-        return epsilon_pld(self.prices.take(self.owner == chosen), self.delta)
+        return epsilon_pld(self.prices(chosen), self.delta)
 
 
 def account(
-    releases: "Mapping[str, Any] | pd.DataFrame",
+    releases: "Pieces | Mapping[str, Any] | pd.DataFrame",
     *,
     rows: ArrayLike | None,
     delta: float = 1e-5,
@@ -97,43 +97,124 @@ def account(
 
     rows (agents,): records of each agent, None where that is not known; events: the events table,
     for `direct:J`; amplification: whether Gaussian noise on a batch is charged as noise on a batch
-    that stays secret. InputError for a view, relation, delta or row that has no meaning.
+    that stays secret. InputError for a view, relation, delta or row that has no meaning. Of a
+    large table as pieces a million rows or so are held at once.
     """
     check_delta(delta)
     owned = None if rows is None else np.asarray(rows, np.int64)
-    releases = columns_of(releases)
-    agents = _agents(releases["agent"], owned)
+    pieces = pieces_of(releases)
+    made, star = _glanced(pieces)
+    agents = _agents(len(made) - 1, owned)
     who = adversary(view, agents)
-    seen = _once(rows_of(releases, charged(releases, who, events)))
-    priced = prices(seen, owned, relation, amplification)
-    agent = np.asarray(seen["agent"], np.int64)
-    method = "exact GDP" if priced.gaussian.all() else "RDP"
+    require_seen(who, star, int(made.sum()))
+
+    def block(first: int, end: int) -> Block:
+        mine = None if (first, end) == (0, len(made)) else partial(_of, first=first, end=end)
+        own = gathered(pieces, mine)
+        return Block.of(own, who, events, owned, relation, amplification)
+
+    found = [block(*ends).spent(delta) for ends in _blocks(made)]
+    signs = [one.signs for one in found]
     return Account(
         str(who),
         relation,
         delta,
-        method,
-        assumptions(relation, seen, priced),
-        (*reservations(who, releases), *flags(seen, priced, delta, owned)),
-        _curve(seen["time"], agent, _cumulative_epsilon(agent, priced, delta), agents),
+        "exact GDP" if all(one.exact for one in found) else "RDP",
+        assumptions(relation, signs),
+        (*reservations(who, star), *flags(signs, delta, owned)),
+        _curve(*_in_order(found), agents),
         agents,
-        priced,
-        agent,
+        lambda agent: block(agent, agent + 1).priced,
     )
+
+
+class Spent(NamedTuple):
+    """What agents have spent after each of their releases (n,), and what is to be said of it."""
+
+    time: Array
+    release: NDArray[np.int64]
+    agent: NDArray[np.int64]
+    epsilon: Array
+    exact: bool
+    signs: Signs
+
+
+class Block(NamedTuple):
+    """Releases of some agents that a view is charged for, by (time, release), and their prices."""
+
+    seen: Columns
+    priced: Prices
+
+    @classmethod
+    def of(
+        cls, releases: Columns, who: Adversary, events: Any, owned: NDArray[np.int64] | None,
+        relation: str, amplification: bool,
+    ) -> "Block":  # fmt: skip
+        """The block of these rows of the table."""
+        seen = _once(rows_of(releases, charged(releases, who, events)))
+        return cls(seen, prices(seen, owned, relation, amplification))
+
+    def spent(self, delta: float) -> Spent:
+        """What they come to."""
+        agent = np.asarray(self.seen["agent"], np.int64)
+        return Spent(
+            np.asarray(self.seen["time"], float),
+            self.seen["release"],
+            agent,
+            _cumulative_epsilon(agent, self.priced, delta),
+            bool(self.priced.gaussian.all()),
+            Signs.of(self.seen, self.priced),
+        )
+
+
+def _glanced(pieces: Pieces) -> tuple[NDArray[np.int64], bool]:
+    """How many releases each agent (up to the last one) has made, and if a coordinator gets any."""
+    made, star = np.zeros(0, np.int64), False
+    for rows in pieces:
+        number = np.bincount(rows["agent"], minlength=len(made))
+        number[: len(made)] += made
+        made, star = number, star or bool(rows["seen_by"].equal("coordinator").any())
+    return made, star
+
+
+def _blocks(made: NDArray[np.int64]) -> list[tuple[int, int]]:
+    """Agents from .. to, of whom each block has at most so many releases, or one agent."""
+    blocks, first, held = [], 0, 0
+    for agent, number in enumerate(made.tolist()):
+        if held and held + number > LARGEST:
+            blocks.append((first, agent))
+            first, held = agent, 0
+        held += number
+    return [*blocks, (first, len(made))]
+
+
+def _of(rows: Columns, first: int, end: int) -> Any:
+    """Which rows are of agents first .. end - 1."""
+    return (rows["agent"] >= first) & (rows["agent"] < end)
+
+
+def _in_order(found: Sequence[Spent]) -> tuple[Array, NDArray[np.int64], Array]:
+    """Time, agent and epsilon of all, by (time, release)."""
+    if len(found) == 1:
+        return found[0].time, found[0].agent, found[0].epsilon
+    time, release, agent, epsilon = (
+        np.concatenate([one[column] for one in found]) for column in range(4)
+    )
+    order = np.lexsort((release, time))
+    return time[order], agent[order], epsilon[order]
 
 
 def _curve(time: Array, agent: NDArray[np.int64], epsilon: Array, agents: int) -> Columns:
     """The curve of an Account: agents of which nothing is seen come first."""
     unseen = np.setdiff1d(np.arange(agents), agent)
     return {
-        "time": np.concatenate([np.zeros(len(unseen)), np.asarray(time, float)]),
+        "time": np.concatenate([np.zeros(len(unseen)), time]),
         "agent": np.concatenate([unseen, agent]),
         "epsilon": np.concatenate([np.zeros(len(unseen)), epsilon]),
     }
 
 
-def _agents(agent: NDArray[Any], rows: NDArray[np.int64] | None) -> int:
-    last = int(agent.max(initial=-1))
+def _agents(last: int, rows: NDArray[np.int64] | None) -> int:
     if rows is None:
         return last + 1
     if last >= len(rows):

@@ -1,6 +1,7 @@
 """What is said beside an epsilon: what it takes for granted, and what its reader has to know."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,39 +21,60 @@ ALWAYS = (
     "noise is of real numbers and its seed is secret",
     "each point of the curve is for a time fixed beforehand",
 )
+LOST = (  # why an epsilon is infinite
+    "a noise draw served two values",
+    "released without noise",
+    "the sensitivity has no bound, as the loss is unclipped",
+    "sensitivity over noise is beyond floating point",
+)
 
 
-def assumptions(relation: str, seen: Mapping[str, Any], priced: Prices) -> tuple[str, ...]:
-    """What the epsilon of these releases takes for granted."""
+@dataclass(frozen=True)
+class Signs:
+    """What releases show of their account, to be put into words with that of others.
+
+    secret: some are on batches that stay secret; flat: some need a flat loss; hidden: some are of
+    steps that nobody sees; lost: agents, by the reason why their epsilon is infinite.
+    """
+
+    secret: bool
+    flat: bool
+    hidden: bool
+    lost: Mapping[str, NDArray[np.int64]]
+
+    @classmethod
+    def of(cls, seen: Mapping[str, Any], priced: Prices) -> "Signs":
+        """What these releases show."""
+        lost = np.isinf(priced.mu2)
+        mechanism, agent = seen["mechanism"], seen["agent"]
+        unbounded = np.isinf(np.asarray(seen["sensitivity"], float))
+        reused = mechanism.equal("reused")
+        bare = ~reused & (mechanism.equal("none") | (np.asarray(seen["scale"], float) == 0.0))
+        where = (reused, bare, unbounded & ~bare & ~reused, ~unbounded & ~bare & ~reused)
+        return cls(
+            bool((priced.ratio > 0.0).any()),
+            bool((priced.xi > 0.0).any()),
+            bool(mechanism.equal("noisy-gradient").any()),
+            {why: np.unique(agent[lost & rows]) for why, rows in zip(LOST, where, strict=True)},
+        )
+
+
+def assumptions(relation: str, signs: Sequence[Signs]) -> tuple[str, ...]:
+    """What the epsilon of the releases that show these signs takes for granted."""
     said = [NEIGHBOURS[relation], *ALWAYS]
-    if (priced.ratio > 0.0).any():
+    if any(one.secret for one in signs):
         said.append("batches are drawn uniformly without replacement and stay secret")
-    if (priced.xi > 0.0).any():
+    if any(one.flat for one in signs):
         said.append(f"the loss is so flat that objective perturbation has xi <= {CURVATURE:g}")
-    if seen["mechanism"].equal("noisy-gradient").any():
+    if any(one.hidden for one in signs):
         said.append("nobody sees the steps of a local training before its end")
     return tuple(said)
 
 
-def flags(
-    seen: Mapping[str, Any], priced: Prices, delta: float, rows: NDArray[np.int64] | None
-) -> tuple[str, ...]:
+def flags(signs: Sequence[Signs], delta: float, rows: NDArray[np.int64] | None) -> tuple[str, ...]:
     """Why an epsilon is infinite, and what else speaks against trusting it."""
-    lost = np.isinf(priced.mu2)
-    mechanism, agent = seen["mechanism"], seen["agent"]
-    unbounded = np.isinf(np.asarray(seen["sensitivity"], float))
-    reused = mechanism.equal("reused")
-    bare = ~reused & (mechanism.equal("none") | (np.asarray(seen["scale"], float) == 0.0))
-    said = [
-        f"infinite: {reason} ({_named(agent[lost & where])})"
-        for where, reason in (
-            (reused, "a noise draw served two values"),
-            (bare, "released without noise"),
-            (unbounded & ~bare & ~reused, "the sensitivity has no bound, as the loss is unclipped"),
-            (~unbounded & ~bare & ~reused, "sensitivity over noise is beyond floating point"),
-        )
-        if (lost & where).any()
-    ]
+    lost = {why: np.concatenate([one.lost[why] for one in signs]) for why in LOST}
+    said = [f"infinite: {why} ({_named(who)})" for why, who in lost.items() if len(who)]
     if rows is not None and len(rows) and delta >= 1.0 / max(int(rows.min()), 1):
         few = int(rows.min())
         said.append(f"delta {delta:g} is not below 1 / rows: an agent has {few} rows only")

@@ -82,7 +82,7 @@ def visible(
     """Which rows (n,) of the releases table the adversary sees.
 
     A message that is lost was transmitted: an eavesdropper saw it, nobody else. `direct` needs the
-    `events`. InputError for a coordinator's view where there is no coordinator.
+    `events`; a coordinator's view needs one, see `require_seen`.
     """
     releases = columns_of(releases)
     arrived = releases["delivered"] > 0
@@ -90,13 +90,17 @@ def visible(
         return np.ones(len(arrived), bool)
     if who.kind == "coordinator":
         uploads = releases["seen_by"].equal("coordinator")
-        if len(arrived) and not uploads.any():
-            raise InputError("view: found coordinator; allowed: others, as there is no coordinator")
         return np.asarray(arrived & uploads)
     others = ~np.isin(releases["agent"], who.agents)
     if who.kind == "direct":
         return np.asarray(others & arrived & _received(releases, who.agents[0], events))
     return np.asarray(others & arrived)
+
+
+def require_seen(who: Adversary, star: bool, rows: int) -> None:
+    """InputError for a coordinator's view of rows of which none (not `star`) goes to one."""
+    if who.kind == "coordinator" and rows and not star:
+        raise InputError("view: found coordinator; allowed: others, as there is no coordinator")
 
 
 def charged(
@@ -127,9 +131,8 @@ def _received(releases: Table, agent: int, events: "Table | pd.DataFrame | None"
     return np.isin(releases["release"], log["release"][arrivals])
 
 
-def reservations(who: Adversary, releases: Table) -> tuple[str, ...]:
-    """What a reader of an epsilon for this view has to know."""
-    star = bool(releases["seen_by"].equal("coordinator").any())
+def reservations(who: Adversary, star: bool) -> tuple[str, ...]:
+    """What a reader of an epsilon for this view has to know; star: a coordinator sees releases."""
     if who.kind == "direct":
         nobody = "; on a star it receives no release at all" if star else ""
         return (

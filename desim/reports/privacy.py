@@ -68,10 +68,9 @@ def _terms(one: Reading) -> str:
 
 def _said(one: Reading) -> tuple[list[list[str]], list[Fact]]:
     """Rows of the table and facts of one run."""
-    releases = one.tried("releases", lambda: one.run.releases)
-    if releases is None:
+    if one.released is None:
         return [], [("unknown", "the releases cannot be read")]
-    if releases.empty:
+    if not one.released:
         return [], [("releases", "none was recorded")]
     told = one.tried("privacy", lambda: statement(one.run))
     if told is None:

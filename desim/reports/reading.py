@@ -80,22 +80,34 @@ class Reading:
         """Virtual time s at which the run ended, or the last that was stored."""
         if (time := self.stored("time", float)) is not None:
             return time
-        events = self.tried("events", lambda: self.run.store.table("events", ["time"]))
-        return float(events["time"].max()) if events is not None and len(events) else 0.0
+        log = self.tried("events", lambda: self.run.store.pieces("events", ["time"]))
+        return max((float(rows["time"].max(initial=0.0)) for rows in log or ()), default=0.0)
+
+    @cached_property
+    def measured(self) -> pd.DataFrame | None:
+        """The metrics of the whole network."""
+        rows = self.tried("metrics", lambda: self.run.metrics)
+        return None if rows is None else rows[rows["agent"] == NETWORK]
 
     @cached_property
     def delivered(self) -> Meter | None:
-        """Bytes that have arrived."""
-        rows = self.tried("bytes delivered", self.run.delivered)
-        if rows is None:
-            return None
-        return Meter(rows["time"].to_numpy(float), np.cumsum(rows["bytes"].to_numpy(float)))
+        """Bytes that have arrived by the times at which something was measured, and in all."""
+        rows = self.measured
+        times = np.unique([] if rows is None else rows["time"].to_numpy(float))
+        ends = np.append(times[np.isfinite(times)], np.inf)
+        totals = self.tried("bytes delivered", lambda: self.run.delivered_by(ends))
+        return None if totals is None else Meter(ends, totals)
+
+    @cached_property
+    def released(self) -> int | None:
+        """How many releases there are; None where they cannot be read."""
+        rows = self.tried("releases", lambda: self.run.store.pieces("releases", ["time"]))
+        return None if rows is None else int(rows.first[-1])
 
     @cached_property
     def account(self) -> Account | None:
         """What the releases cost in the scenario's terms; None where there are none."""
-        releases = self.tried("releases", lambda: self.run.releases)
-        if releases is None or releases.empty:
+        if not self.released:
             return None
         return self.tried("epsilon", self.run.account)
 
@@ -120,8 +132,7 @@ class Reading:
     @cached_property
     def curves(self) -> dict[str, Curve]:
         """Every metric of the whole network by name."""
-        rows = self.tried("metrics", lambda: self.run.metrics)
-        return {} if rows is None else dict(self._curves(rows[rows["agent"] == NETWORK]))
+        return {} if self.measured is None else dict(self._curves(self.measured))
 
     def _curves(self, rows: pd.DataFrame) -> Iterator[tuple[str, Curve]]:
         for name, part in rows.groupby("metric", observed=True, sort=True):

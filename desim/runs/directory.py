@@ -26,17 +26,20 @@ PARTS = "parts"
 CHECKPOINT = "checkpoint.npz"
 BEGUN = "another run has just begun there"
 BUSY = "is being written by another process; wait until it ends, or end it"
+ARRAYS = ("state", "iterates", "model")
 FILES = (
     MANIFEST,
     SCENARIO,
     "events.parquet",
     "metrics.parquet",
     "releases.parquet",
-    "state.npz",
-    "iterates.npz",
-    "model.npz",
+    *(f"{name}.npz" for name in ARRAYS),
     CHECKPOINT,
 )
+LISTED = tuple(name for name in FILES if name not in (MANIFEST, CHECKPOINT))  # in the manifest
+PARTIAL = tuple(
+    f".{name}.partial" for name in (*FILES, "audit.json")
+)  # what a kill leaves of a file
 LIBRARIES = ("numpy", "numba", "scipy", "simpy", "networkx", "pandas", "pyarrow", "scikit-learn")
 
 
@@ -65,7 +68,7 @@ def check_free(path: Path, force: bool = False) -> None:
 def _check_free(path: Path, force: bool) -> None:
     if path.exists() and not path.is_dir():
         raise InputError(f"{path}: is a file; allowed: a new or empty directory")
-    if path.is_dir() and any(path.iterdir()) and not (force and _holds_run(path)):
+    if holds(path) and not (force and _holds_run(path)):
         hint = "it holds no run that could be replaced"
         if not force:
             more = ", or replace the run that is there by --force" if _holds_run(path) else ""
@@ -78,6 +81,11 @@ def _check_free(path: Path, force: bool) -> None:
 
 def _holds_run(path: Path) -> bool:
     return (path / MANIFEST).exists()
+
+
+def holds(path: Path) -> bool:
+    """Whether a directory has anything in it but what a run leaves that is killed as it begins."""
+    return path.is_dir() and any(one.name not in PARTIAL for one in path.iterdir())
 
 
 @contextmanager
@@ -95,6 +103,8 @@ def claim(path: Path, manifest: Mapping[str, Any], force: bool = False) -> Itera
                 clear(path)
             if (path / MANIFEST).exists():
                 raise InputError(f"{path}: {BEGUN}")
+            for name in PARTIAL:
+                (path / name).unlink(missing_ok=True)
             write_manifest(path, manifest)
         except OSError as error:
             raise InputError(f"{path}: cannot be written ({error.strerror})") from None
@@ -104,7 +114,7 @@ def claim(path: Path, manifest: Mapping[str, Any], force: bool = False) -> Itera
 def clear(path: Path) -> None:
     """Remove the files of a run from its directory, and nothing else (figures stay)."""
     shutil.rmtree(path / PARTS, ignore_errors=True)
-    for name in FILES:
+    for name in (*FILES, *PARTIAL):
         (path / name).unlink(missing_ok=True)
 
 
@@ -113,7 +123,7 @@ def next_free(folder: Path, name: str) -> Path:
     number = 1
     while True:
         path = folder / (name if number == 1 else f"{name}-{number}")
-        if not path.exists() or (path.is_dir() and not any(path.iterdir())):
+        if not path.exists() or (path.is_dir() and not holds(path)):
             return path
         number += 1
 
@@ -132,12 +142,17 @@ def read_manifest(path: Path) -> dict[str, Any]:
         if not isinstance(manifest["status"], str) or not isinstance(manifest["name"], str):
             raise TypeError
         form = int(manifest.get("format", FORMAT))
+        for listed in manifest.get("files", {}).values():
+            bytes.fromhex(listed["sha256"])
     except (FileNotFoundError, NotADirectoryError):
         study = "; a study: its runs are in runs/" if (path / STUDY).is_file() else ""
-        raise InputError(f"{path}: not a run directory (it has no {MANIFEST}){study}") from None
+        begun = path.is_dir() and any(path.iterdir()) and not holds(path)
+        hint = "; a run was killed there before it began: run it again, with the same -o"
+        text = f"{path}: not a run directory (it has no {MANIFEST})"
+        raise InputError(f"{text}{study or hint * begun}") from None
     except OSError as error:
         raise InputError(f"{file}: cannot be read ({error.strerror})") from None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         raise InputError(f"{file}: not a manifest of desim, or damaged") from None
     if form > FORMAT:
         told = written_by(manifest) or "stored by another desim"

@@ -4,6 +4,7 @@ Every fact is told as far as the run has it: a killed run, one whose scenario ca
 more, or one whose log leaves events out says so instead.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -11,10 +12,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from desim.amounts import NO_NOISE, epsilon, size
-from desim.columns import Columns, Words
+from desim.columns import Columns, Pieces
 from desim.errors import DesimError
+from desim.runs.digests import UNLISTED
 from desim.runs.directory import written_by
-from desim.timing.waits import DEADLINE, closers
+from desim.timing.glance import GLANCED, SHORT, Glance
+from desim.timing.waits import DEADLINE
 
 if TYPE_CHECKING:
     from desim.privacy.accountants import Account
@@ -24,7 +27,6 @@ if TYPE_CHECKING:
 NETWORK = -1
 SEEN = 0.05  # s of compiling that are worth a word
 MANY = 2_000_000  # events above which whom a run waited for is read on demand only
-NEEDED = ["time", "kind", "agent", "peer", "round", "bytes", "seconds"]
 Facts = list[tuple[str, str]]
 
 
@@ -59,18 +61,20 @@ def facts(run: Played, quick: bool = False) -> Facts:
     manifest, level = run.manifest, run.level
     counted = sum(n for name, n in manifest.get("counts", {}).items() if "bytes" not in name)
     deep = not quick or counted < MANY
-    columns = NEEDED if deep else ["time", "kind", "bytes"]
-    events = run.store.columns("events", columns) if deep or "counts" not in manifest else None
+    columns = GLANCED if deep else SHORT
+    read = deep or not manifest.get("counts")
+    seen = Glance(run.store.pieces("events", columns), deep) if read else None
     told = [("stored in", str(run.directory))] if run.directory else []
     told += [("version", text)] if (text := written_by(manifest)) else []
+    told += [("unchecked", text)] if (text := run.store.unchecked) == UNLISTED else []
     told += [("ended", manifest["reason"])] if manifest.get("reason") else []
     told += [("engine", _joined(manifest.get("engine", ""), manifest.get("why", "")))]
-    told += [("virtual time", _times(run, events)), ("messages", _messages(run, events, level))]
+    told += [("virtual time", _times(run, seen)), ("messages", _messages(run, seen, level))]
     told += [*_releases(run), *(_privacy(run) if deep else ()), *_metrics(run)]
     if level == "rounds":
         told += [("not kept", "messages, work, and all but the first release without noise")]
-    elif deep and events is not None:
-        told += [*_waits(events), *_busy(run, events)]
+    elif deep and seen is not None:
+        told += [*_waits(seen), *_busy(run, seen)]
     told += [("", f"more than {MANY:,} events: desim show says which agents were slowest")] * (
         not deep
     )
@@ -81,45 +85,41 @@ def _joined(first: str, second: str) -> str:
     return f"{first} ({second})" if second else first
 
 
-def _times(run: Played, events: Columns | None) -> str:
+def _times(run: Played, seen: Glance | None) -> str:
     manifest = run.manifest
     if "time" not in manifest:
-        last = 0.0 if events is None else _end(events)
-        return f"{last:.6g} s at the last event that was stored"
+        return f"{seen.last if seen else 0.0:.6g} s at the last event that was stored"
     text = f"{manifest['time']:.6g} s, {manifest['rounds']} rounds"
     compiling = float(manifest.get("compile_seconds", 0.0))
     text += f"; wall clock {manifest['wall_seconds'] - compiling:.3g} s"
     return text + (f", after compiling for {compiling:.3g} s" if compiling >= SEEN else "")
 
 
-def _end(events: Columns) -> float:
-    """Time s of the last event; 0 without one."""
-    return float(events["time"].max(initial=0.0))
-
-
-def _messages(run: Played, events: Columns | None, level: str) -> str:
+def _messages(run: Played, seen: Glance | None, level: str) -> str:
     """What was counted, or, where the run was killed before, what can be counted."""
     count = run.manifest.get("counts")
     if not count and level == "rounds":
         return "unknown: the run was killed, and its log leaves messages out"
-    if not count and events is not None:
-        count = _counted(events["kind"])
-        count["deliver_bytes"] = float(events["bytes"][events["kind"].equal("deliver")].sum())
+    if not count and seen is not None:
+        count = {**seen.counts, "deliver_bytes": seen.bytes}
     count = count or {}
     delivered = size(count.get("deliver_bytes", 0.0))
     text = f"{count.get('send', 0)} sent, {count.get('deliver', 0)} delivered ({delivered})"
     return text + (f", {count['lost']} lost" if count.get("lost") else "")
 
 
-def _counted(column: Words) -> dict[str, float]:
-    """How often each word occurs, the most frequent first."""
-    codes, counts = np.unique(column.codes, return_counts=True)
-    found = {column.words[code]: int(n) for code, n in zip(codes, counts, strict=True)}
+def _counted(pieces: Pieces, column: str) -> dict[str, int]:
+    """How often each word of a column occurs, the most frequent first."""
+    found: Counter[str] = Counter()
+    for rows in pieces:
+        codes, counts = np.unique(rows[column].codes, return_counts=True)
+        words = rows[column].words
+        found.update({words[code]: int(n) for code, n in zip(codes, counts, strict=True)})
     return dict(sorted(found.items(), key=lambda one: (-one[1], one[0])))
 
 
 def _releases(run: Played) -> Facts:
-    counted = _counted(run.store.columns("releases", ["mechanism"])["mechanism"])
+    counted = _counted(run.store.pieces("releases", ["mechanism"]), "mechanism")
     told = ", ".join(
         f"{n} messages without noise" if mechanism == "none" else f"{n} with noise ({mechanism})"
         for mechanism, n in counted.items()
@@ -143,18 +143,24 @@ def _privacy(run: Played) -> Facts:
 
 def bare(run: Played) -> bool:
     """Whether something private was released without noise."""
-    rows = run.store.columns("releases", ["mechanism", "scale", "sensitivity"])
-    silent = rows["mechanism"].equal("none") | (rows["scale"] == 0.0)
-    return bool((silent & (rows["sensitivity"] != 0.0)).any())
+    for rows in run.store.pieces("releases", ["mechanism", "scale", "sensitivity"]):
+        silent = rows["mechanism"].equal("none") | (rows["scale"] == 0.0)
+        if (silent & (rows["sensitivity"] != 0.0)).any():
+            return True
+    return False
 
 
 def _metrics(run: Played) -> Facts:
-    rows = run.store.columns("metrics", ["metric", "agent", "value", "time", "round"])
-    of_all = np.flatnonzero(rows["agent"] == NETWORK)
-    metric = rows["metric"].codes[of_all]
-    codes, first = np.unique(metric, return_index=True)
-    last = [of_all[metric == code][-1] for code in codes]
-    return [(rows["metric"].words[codes[k]], _metric(rows, last[k])) for k in np.argsort(first)]
+    """The last value of each metric of the network, in the order in which they come."""
+    found: dict[str, str] = {}
+    for rows in run.store.pieces("metrics", ["metric", "agent", "value", "time", "round"]):
+        of_all = np.flatnonzero(rows["agent"] == NETWORK)
+        metric = rows["metric"].codes[of_all]
+        codes, first = np.unique(metric, return_index=True)
+        for code in codes[np.argsort(first)]:
+            last = int(of_all[metric == code][-1])
+            found[rows["metric"].words[code]] = _metric(rows, last)
+    return list(found.items())
 
 
 def _metric(rows: Columns, last: int) -> str:
@@ -163,24 +169,18 @@ def _metric(rows: Columns, last: int) -> str:
     return f"{told} (measured at {time:.6g} s, round {rows['round'][last]})"
 
 
-def _waits(events: Columns) -> Iterator[tuple[str, str]]:
+def _waits(seen: Glance) -> Iterator[tuple[str, str]]:
     """The three most frequent closers of collections, or of the waits of a graph's agents."""
-    closed, closer = events["kind"].equal("aggregate"), closers(events)
-    agent, waited = events["agent"][closed], events["seconds"][closed]
-    who, counts = np.unique(closer, return_counts=True)
-    order = np.argsort(-counts, kind="stable")[:3]
-    unit = "rounds" if (agent == NETWORK).any() else "waits"
-    told = [_closed(int(who[k]), f"{counts[k] / len(closer):.0%}", unit) for k in order]
+    unit = "rounds" if seen.hub else "waits"
+    whole = sum(seen.closers.values())
+    often = sorted(seen.closers.items(), key=lambda one: (-one[1], one[0]))[:3]
+    told = [_closed(who, f"{number / whole:.0%}", unit) for who, number in often]
     if told:
         rest = [text.removesuffix(f" of {unit}").replace(", last", "") for text in told[1:]]
-        yield "slowest" if who[order[0]] >= 0 else "waiting", "; ".join([told[0], *rest])
-    between = (agent >= 0) & (closer >= 0)
-    pairs, pair = np.unique(np.column_stack([agent, closer])[between], axis=0, return_inverse=True)
-    spent = np.bincount(pair.ravel(), waited[between], minlength=len(pairs))
-    if spent.max(initial=0.0) > 0.0:
-        most = int(spent.argmax())
-        one, other = pairs[most]
-        yield "longest", f"agent {one} for agent {other}, {spent[most]:.4g} s in all"
+        yield "slowest" if often[0][0] >= 0 else "waiting", "; ".join([told[0], *rest])
+    if seen.waited is not None:
+        one, other, spent = seen.waited
+        yield "longest", f"agent {one} for agent {other}, {spent:.4g} s in all"
 
 
 def _closed(who: int, share: str, unit: str) -> str:
@@ -192,15 +192,12 @@ def _closed(who: int, share: str, unit: str) -> str:
     return f"{ended} in {share} of {unit}"
 
 
-def _busy(run: Played, events: Columns) -> Iterator[tuple[str, str]]:
+def _busy(run: Played, seen: Glance) -> Iterator[tuple[str, str]]:
     """Which share of the run agents computed: on average, and who least and most."""
-    end = float(run.manifest.get("time", _end(events)))
-    computed = events["kind"].equal("compute")
-    if not computed.any() or end <= 0.0:
+    end = float(run.manifest.get("time", seen.last))
+    if not seen.counts["compute"] or end <= 0.0:
         return
-    agents = 1 + int(events["agent"].max())
-    seconds = np.bincount(events["agent"][computed], events["seconds"][computed], agents)
-    share = np.round(seconds / end, 9)  # sums of equal times differ in their last bits
+    share = np.round(seen.computing / end, 9)  # sums of equal times differ in their last bits
     text = f"{share.mean():.0%} of the time"
     if len(share) > 1:
         least, most = int(share.argmin()), int(share.argmax())

@@ -22,4 +22,4 @@ def open_run(path: str | Path) -> Run:
             "the process ended before the run did; its log ends at the last flush; "
             "desim resume goes on with it"
         )
-    return Run(manifest, Directory(directory, ended), directory)
+    return Run(manifest, Directory(directory, ended, manifest.get("files")), directory)

@@ -20,6 +20,7 @@ from desim.log.outcome import Outcome
 from desim.log.parquet import Tables
 from desim.runs import directory as place
 from desim.runs.checkpoint import Checkpoints, identity
+from desim.runs.digests import files_of
 from desim.runs.interruption import Interruption
 from desim.runs.run import Run
 from desim.runs.store import Directory, Memory, Store
@@ -219,23 +220,30 @@ def _ending(outcome: Outcome, seconds: float, compiling: float) -> dict[str, Any
 
 
 def _stored(path: Path | None, tables: Tables, outcome: Outcome, manifest: dict[str, Any]) -> Store:
-    """Finish the run's files, the manifest last: who reads `done` finds all the others."""
+    """Finish the run's files, the manifest last: who reads `done` finds all the others.
+
+    The manifest is told their digests.
+    """
     arrays = outcome.arrays
     if path is None:
         return Memory(tables, arrays)
     try:
         tables.finish()
-        for name, group in arrays.items():
-            place.write_arrays(path / f"{name}.npz", group)
+        for name in place.ARRAYS:
+            if name in arrays:
+                place.write_arrays(path / f"{name}.npz", arrays[name])
+            else:  # perhaps of an earlier end of the run
+                (path / f"{name}.npz").unlink(missing_ok=True)
         if outcome.status == "done":
             (path / place.CHECKPOINT).unlink(missing_ok=True)
+        manifest["files"] = files_of(path, tables.rows)
         place.write_manifest(path, manifest)
     except OSError as error:
         reason = _unwritable(path, error)
         with contextlib.suppress(OSError):
             place.write_manifest(path, manifest | {"status": "failed", "reason": reason})
         raise RunError(reason) from error
-    return Directory(path)
+    return Directory(path, files=manifest["files"])
 
 
 def _unwritable(path: Path | None, error: OSError) -> str:

@@ -11,10 +11,11 @@ import numpy as np
 import pandas as pd
 
 from desim.errors import DesimError
-from desim.privacy.accountants import Account, account
+from desim.privacy.accountants import Account
 from desim.privacy.bounds.claims import RELATION, Claim
 from desim.privacy.bounds.theorems import theorems
-from desim.runs.run import DELTA, Run
+from desim.runs.run import Run
+from desim.runs.spending import DELTA, spent
 
 CAVEATS = (
     "noise is simulated in IEEE doubles; epsilon is that of real-valued mechanisms (Mironov 2012). "
@@ -24,6 +25,9 @@ CAVEATS = (
     "message sizes, times and numbers of rounds must not depend on data, or they are releases too",
     "parameters tuned on the data (steps, clip norms, regularisers) are not accounted for",
 )
+
+
+DRAWN = ["sampling"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +101,8 @@ def _silence(algorithm: str) -> str:
 
 
 def _views(run: Run, privacy: Any) -> list[str]:
-    star = (run.releases["seen_by"] == "coordinator").any()
+    pieces = run.store.pieces("releases", ["seen_by"])
+    star = any(rows["seen_by"].equal("coordinator").any() for rows in pieces)
     views = ["eavesdropper", *(["coordinator"] if star else []), "final-model"]
     asked = getattr(privacy, "view", "eavesdropper")
     return views if asked in views else [asked, *views]
@@ -129,19 +134,12 @@ def _accounts(
 
     Both are upper bounds: with much noise secret batches help, with little the exact sum is less.
     """
-    direct = view.startswith("direct")
-    if direct:
-        run.require(f"view {view}", "deliver")
-    events = run.events if direct else None
 
     def replay(amplification: bool) -> Account:
-        return account(
-            run.releases, rows=rows, delta=delta, view=view, relation=relation, events=events,
-            amplification=amplification,
-        )  # fmt: skip
+        return spent(run, delta, view, relation, amplification, rows)
 
     amplified = replay(True)
-    if not (run.releases["sampling"] < 1.0).any():
+    if not any((part["sampling"] < 1.0).any() for part in run.store.pieces("releases", DRAWN)):
         return amplified, None
     known = replay(False)
     return (known, None) if known.worst <= amplified.worst else (amplified, known)

@@ -60,6 +60,7 @@ def replay(run: Run, progress: Callable[[Progress], None] | None = None) -> Repl
 
     Of a run that was stopped or killed, the rows that it left are compared with the first ones.
     """
+    run.store.check()
     try:
         again = play(run.scenario, progress=progress)
     except RunError as error:

@@ -14,13 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from desim.engine.world import Progress
-from desim.errors import Differs, InputError, Unfit, refusal
+from desim.errors import InputError, Unfit, refusal
 from desim.log.resumed import ResumedTables
 from desim.runs import directory as place
+from desim.runs.aside import as_it_was
 from desim.runs.checkpoint import found_in, identity
+from desim.runs.digests import own_scenario
 from desim.runs.hold import held
 from desim.runs.opened import open_run
-from desim.runs.play import Behind, Prepared, carry_out, prepare
+from desim.runs.play import Prepared, carry_out, prepare
 from desim.runs.run import Run
 from desim.runs.store import whole
 from desim.scenario.load import load
@@ -36,51 +38,58 @@ def resume(
 ) -> Run:
     """Go on with the run in directory `path` and return it; one that is done is only opened.
 
-    overrides: a later end for it, stop.rounds or stop.time. InputError, with nothing changed, where
-    the directory holds no run, another process writes to it, or its scenario, data or plug-ins are
-    not those of the run; Differs where what is played is not what is stored, and Behind (a
-    KeyboardInterrupt) at a Ctrl-C before that is played again, both with the stored log untouched;
-    else RunError as in `desim.run`.
+    overrides: another end for it, stop.rounds or stop.time: a later one, or for a run that is not
+    done an earlier one that takes back nothing stored; the manifest tells of it. InputError, with
+    nothing changed, where the directory holds no run, another process writes to it, or its
+    scenario, data, plug-ins or tables are not those of the run; Differs where what is played is
+    not what is stored, and Behind (a KeyboardInterrupt) at a Ctrl-C before that is played again,
+    both with the directory as it was; else RunError as in `desim.run`.
     """
     directory = Path(path)
     place.read_manifest(directory)
     with held(directory, place.BUSY):
         manifest = place.read_manifest(directory)
         scenario = _scenario(directory, manifest)
-        later = _extended(scenario, overrides)
-        if manifest["status"] == "done" and later is None and whole(directory, manifest):
+        moved = _moved(scenario, overrides, manifest, directory)
+        whole_yet = manifest["status"] == "running" or whole(directory, manifest)
+        if manifest["status"] == "done" and moved is None and whole_yet:
             return open_run(directory)
-        prepared = _prepared(directory, manifest, later or scenario, later is not None)
-        opened = partial(ResumedTables, directory, _sure(manifest, prepared, later is not None))
-        checkpoint = None if later else found_in(directory, identity(prepared.head, scenario))
+        prepared = _prepared(directory, manifest, scenario, moved)
+        extended = moved is not None and _extends(scenario, moved)
+        opened = partial(ResumedTables, directory, _sure(manifest, prepared, extended))
+        checkpoint = None if moved else found_in(directory, identity(prepared.head, scenario))
         try:
-            place.write_manifest(directory, prepared.begun)
+            with as_it_was(directory, manifest):
+                place.write_manifest(directory, prepared.begun)
+                with contextlib.suppress(Unfit):
+                    return carry_out(prepared, directory, partial(opened, checkpoint), progress)
+                return carry_out(prepared, directory, opened, progress)
         except OSError as error:
             raise InputError(f"{directory}: cannot be written ({error.strerror})") from None
-        try:
-            with contextlib.suppress(Unfit):
-                return carry_out(prepared, directory, partial(opened, checkpoint), progress)
-            return carry_out(prepared, directory, opened, progress)
-        except (Differs, Behind):
-            place.write_manifest(directory, manifest)
-            raise
 
 
 def _prepared(
-    directory: Path, manifest: Mapping[str, Any], scenario: Scenario, later: bool
+    directory: Path, manifest: Mapping[str, Any], scenario: Scenario, moved: Scenario | None
 ) -> Prepared:
     """The scenario ready to be played on the data of the run; InputError where they have changed.
 
-    What was written of it stays as it is, whatever this version of desim would write.
+    What was written of it stays as it is, whatever this version of desim would write. moved: with
+    another end, which the manifest tells of.
     """
-    prepared = prepare(scenario)
+    notes = dict(manifest.get("moved", {}))
+    for name in LATER if moved is not None else ():
+        was, now = (getattr(one.stop, name.removeprefix("stop.")) for one in (scenario, moved))
+        if was != now:
+            notes[name] = {"was": notes.get(name, {}).get("was", was), "is": now}
+    told = {"moved": notes} if notes else {}
+    prepared = prepare(moved or scenario, **told)
     found, stored = prepared.head["problem_sha256"], manifest.get("problem_sha256")
     if found != stored:
         raise InputError(
             f"{directory}: the data are not those of the run (sha256 {found[:12]}..., "
             f"stored {str(stored)[:12]}...); allowed: as they were"
         )
-    if later:
+    if moved is not None:
         return prepared
     text = (directory / place.SCENARIO).read_text("utf-8")
     return replace(prepared, text=text, head=prepared.head | {"scenario_sha256": _sha256(text)})
@@ -104,18 +113,18 @@ def _scenario(directory: Path, manifest: Mapping[str, Any]) -> Scenario:
     file, begun = directory / place.SCENARIO, manifest.get("scenario")
     if begun is not None:  # killed: the manifest has both in one step
         place.write_text(file, begun)
-    scenario = load(file)
-    if _sha256(file.read_text("utf-8")) != manifest.get("scenario_sha256"):
-        raise InputError(f"{file}: has changed since the run; allowed: the file as it was")
-    return scenario
+    return load(own_scenario(directory, manifest))
 
 
 def _sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _extended(scenario: Scenario, overrides: Mapping[str, Any] | None) -> Scenario | None:
-    """The scenario with a later end; None where nothing is to be changed."""
+def _moved(
+    scenario: Scenario, overrides: Mapping[str, Any] | None, manifest: Mapping[str, Any],
+    directory: Path,
+) -> Scenario | None:  # fmt: skip
+    """The scenario with another end; None where nothing is to be changed."""
     if not overrides:
         return None
     problems = []
@@ -126,16 +135,34 @@ def _extended(scenario: Scenario, overrides: Mapping[str, Any] | None) -> Scenar
         problems.append(f"{next(iter(overrides))}: the noise was calibrated to the end of the run")
     if problems:
         raise InputError(problems)
-    later = load(scenario.written(), overrides)
+    moved = load(scenario.written(), overrides)
     for key in overrides:
         name = key.removeprefix("stop.")
-        was, now = getattr(scenario.stop, name), getattr(later.stop, name)
-        if was is None or (now is not None and now < was):
-            allowed = "an end that the run has, and later"
-            if was is not None:
-                least = int(was) if float(was).is_integer() else was
-                allowed = f"at least {least}, as an end only moves later"
-            problems.append(f"{key}: {refusal(now, allowed)}")
+        was, now = getattr(scenario.stop, name), getattr(moved.stop, name)
+        if was is None:
+            problems.append(f"{key}: {refusal(now, 'an end that the run has')}")
+        elif now is not None and now < was:
+            least, why = _least(name, was, manifest, directory)
+            if now < least:
+                problems.append(f"{key}: {refusal(now, f'at least {least:.15g}, {why}')}")
     if problems:
         raise InputError(problems)
-    return None if later == scenario else later
+    return None if moved == scenario else moved
+
+
+def _least(
+    name: str, was: float, manifest: Mapping[str, Any], directory: Path
+) -> tuple[float, str]:
+    """The earliest end that a run may be given, and why: no row that is stored is taken back."""
+    if manifest["status"] == "done":
+        return was, "as the end of a run that is done only moves later"
+    column = name.removesuffix("s") if name == "rounds" else name
+    rows = open_run(directory).store.pieces("events", [column])
+    last = max((part[column].max(initial=0).item() for part in rows), default=0)
+    return last, "which is stored already"
+
+
+def _extends(scenario: Scenario, moved: Scenario) -> bool:
+    """Whether one of the ends is later, or none any more."""
+    pairs = [(s.stop.rounds, s.stop.time) for s in (scenario, moved)]
+    return any(a is not None and (b is None or b > a) for a, b in zip(*pairs, strict=True))

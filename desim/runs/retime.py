@@ -103,9 +103,13 @@ def _laid_out(data: dict[str, Any], network: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Retimed(Simulation):
-    """A simulation that does not train: what the training came to is known."""
+    """A simulation of `scenario` that does not train: what the training came to is known.
+
+    Where it fails it is trained after all, for the arrays at that moment.
+    """
 
     training: Training
+    scenario: Scenario
 
     def blind(self, sink: Sink, progress: Any = None) -> tuple[Outcome, Seen]:
         """Play blind; return the outcome and what was seen."""
@@ -128,6 +132,10 @@ class Retimed(Simulation):
         kept, dated = self.training, Dated(sink)
         outcome, seen = self.blind(dated, progress)
         sink.append("metrics", kept.retold(seen, dated.left, outcome.time))
+        if outcome.status == "failed":  # what agents had come to by then nobody has kept
+            again = build(self.scenario, kept.problem).play(Discard())
+            arrays = {name: getattr(again, name) for name in ("state", "iterates", "model")}
+            return replace(outcome, **arrays, warnings=again.warnings), seen
         if outcome.status != "done":
             return replace(outcome, state={}, iterates=None, model=None), seen
         told = replace(
@@ -189,7 +197,13 @@ class Kept:
         bare = scenario.model_copy(update={"observe": observe, "stop": stop})
         made = build(bare, self.training.problem)
         found = Retimed(
-            made.method, made.settings, made.observation, made.engine, made.why, self.training
+            made.method,
+            made.settings,
+            made.observation,
+            made.engine,
+            made.why,
+            self.training,
+            scenario,
         )
         if found.settings.horizon < np.inf:
             found.in_time()
@@ -204,6 +218,7 @@ def _kept(run: Run) -> Kept:
 
 
 def _examined(run: Run) -> Kept:
+    run.store.check()
     if found := obstacles(run):
         raise InputError(found)
     simulation = build(run.scenario)

@@ -7,22 +7,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.errors import InputError, spelling
+from desim.errors import InputError, refusal, spelling
 from desim.log.described import described
+from desim.runs.digests import own_scenario
 from desim.runs.directory import SCENARIO, written_by
 from desim.runs.store import Store
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from desim.columns import Pieces
     from desim.plots.of_run import Figures
     from desim.privacy.accountants import Account
     from desim.scenario.schema import Scenario
 
 NETWORK = -1
-DELTA = 1e-5
-RELEASED = "time agent release mechanism sensitivity scale sampling seen_by delivered".split()
-HEARD = ["kind", "agent", "peer", "release"]
 TERMS = ("view", "relation", "delta", "method", "assumptions", "flags")
 
 
@@ -77,7 +76,7 @@ class Run:
             if self.directory is None:
                 raise InputError("this run holds no scenario")
             try:
-                self._scenario = load(self.directory / SCENARIO)
+                self._scenario = load(own_scenario(self.directory, self.manifest))
             except InputError as error:
                 stored = written_by(self.manifest)
                 raise InputError(f"{stored}: {error}" if stored else str(error)) from None
@@ -114,7 +113,7 @@ class Run:
         return self.store.arrays("model").get("model")
 
     @property
-    def _known(self) -> "Scenario | None":
+    def known(self) -> "Scenario | None":
         """The scenario; None for a run in memory that was not told it."""
         known = self._scenario is not None or self.directory is not None
         return self.scenario if known else None
@@ -123,7 +122,7 @@ class Run:
     def level(self) -> str:
         """Which events the log keeps: all, messages or rounds; all where that is not known."""
         try:
-            return known.log if (known := self._known) else "all"
+            return known.log if (known := self.known) else "all"
         except InputError:
             return "all"
 
@@ -133,7 +132,7 @@ class Run:
         from desim.scenario.load import resolved_yaml, seeded
 
         if self.directory is not None and (self.directory / SCENARIO).is_file():
-            return seeded((self.directory / SCENARIO).read_text("utf-8"), 0)
+            return seeded(own_scenario(self.directory, self.manifest).read_text("utf-8"), 0)
         return None if self._scenario is None else seeded(resolved_yaml(self._scenario), 0)
 
     @property
@@ -147,7 +146,7 @@ class Run:
     @property
     def budget(self) -> float | None:
         """Epsilon that no agent exceeds, to an eavesdropper, if the scenario bounds it."""
-        known = self._known
+        known = self.known
         return known.privacy.budget if known and known.privacy else None
 
     def curve(self, metric: str) -> "pd.DataFrame":
@@ -165,20 +164,20 @@ class Run:
     @property
     def stops(self) -> tuple[tuple[str, float], ...]:
         """Targets (metric, value) that end the run, as far as it knows its scenario."""
-        known = self._known
+        known = self.known
         return tuple(known.stop.targets.items()) if known else ()
 
     @property
     def observed(self) -> tuple[str, ...]:
         """Metrics that the scenario asks for, as far as the run knows its scenario."""
-        known = self._known
+        known = self.known
         return tuple(known.observe.metrics) if known else ()
 
     def require(self, what: str, *kinds: str) -> None:
         """Raise InputError where the log leaves out events of these kinds, which `what` needs."""
         from desim.log.rows import levels_with
 
-        known, allowed = self._known, levels_with(kinds)
+        known, allowed = self.known, levels_with(kinds)
         if known and known.log not in allowed:
             raise InputError(
                 f"{what}: needs {' and '.join(kinds)} events, which run {self.name} leaves out "
@@ -190,9 +189,32 @@ class Run:
 
         InputError where the log leaves messages out.
         """
-        self.require("bytes", "deliver")
-        events = self.store.table("events", ["time", "kind", "bytes"])
-        return described(events.loc[events["kind"] == "deliver", ["time", "bytes"]], "delivered")
+        from desim.later import pd
+        from desim.timing.traffic import ARRIVED, delivered
+
+        return described(
+            pd.DataFrame(delivered(self._log("bytes", ARRIVED, "deliver"))), "delivered"
+        )
+
+    def delivered_by(self, times: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Bytes (n,) that have arrived by each of times (n,) s, which are in order."""
+        from desim.timing.traffic import ARRIVED, delivered_by
+
+        return delivered_by(self._log("bytes", ARRIVED, "deliver"), times)
+
+    def _log(self, what: str, columns: list[str], *kinds: str) -> "Pieces":
+        """The log piece by piece, for `what`, which needs these kinds: see `require`."""
+        self.require(what, *kinds)
+        return self.store.pieces("events", columns)
+
+    def scan(self, table: str = "events") -> Any:
+        """Table events, metrics or releases as a pyarrow.dataset.Dataset, of which nothing is read.
+
+        For whoever has more rows than memory; DuckDB and Polars read it, too.
+        """
+        if table not in ("events", "metrics", "releases"):
+            raise InputError(f"scan: {refusal(table, 'events, metrics or releases')}")
+        return self.store.dataset(table)
 
     def time_to(self, metric: str, value: float, stays: bool = False) -> float:
         """Virtual time s at which `metric` is first <= value (accuracy: >= value); inf if never.
@@ -219,22 +241,9 @@ class Run:
         Without such a section: delta 1e-5, view eavesdropper, relation replace-one. See
         `desim.privacy.accountants.account`; InputError for terms that have no meaning.
         """
-        from desim.privacy.accountants import account
+        from desim.runs.spending import spent
 
-        stated = known.privacy if (known := self._known) else None
-        seen = view or (stated.view if stated else "eavesdropper")
-        direct = str(seen).startswith("direct")
-        if direct:
-            self.require(f"view {seen}", "deliver")
-        return account(
-            self.store.columns("releases", RELEASED),
-            rows=self.manifest.get("rows"),
-            delta=delta if delta is not None else (stated.delta if stated else DELTA),
-            view=seen,
-            relation=relation or (stated.relation if stated else "replace-one"),
-            events=self.store.columns("events", HEARD) if direct else None,
-            amplification=amplification,
-        )
+        return spent(self, delta, view, relation, amplification)
 
     def epsilon(
         self, delta: float | None = None, view: str | None = None, relation: str | None = None
@@ -254,33 +263,29 @@ class Run:
 
         Columns round, begin s, end s, seconds, what, source, target.
         """
-        from desim.timing.critical import critical_path
+        from desim.timing.critical import NEEDED, critical_path
 
-        self.require("critical path", "compute", "deliver", "aggregate")
-        return described(critical_path(self.events, round), "critical_path")
+        log = self._log("critical path", NEEDED, "compute", "deliver", "aggregate")
+        return described(critical_path(log, round), "critical_path")
 
     def waits(self) -> "pd.DataFrame":
         """Columns time s, round, agent, waited s, closer: whom everybody waited for."""
-        from desim.timing.waits import waits
+        from desim.timing.waits import COLUMNS, waits
 
-        self.require("waits", "deliver", "aggregate")
-        return described(waits(self.events), "waits")
+        return described(waits(self._log("waits", COLUMNS, "deliver", "aggregate")), "waits")
 
     def utilisation(self) -> "pd.DataFrame":
         """Columns agent, computing, aborted, away, idle, sending in s, utilisation."""
-        from desim.timing.occupation import utilisation
+        from desim.timing.occupation import SPENT, utilisation
 
-        self.require("utilisation", "compute", "send")
-        last = self.events["time"].max() if len(self.events) else 0.0
-        end = float(self.manifest.get("time", last))
-        return described(utilisation(self.events, end), "utilisation")
+        log, end = self._log("utilisation", SPENT, "compute", "send"), self.manifest.get("time")
+        return described(utilisation(log, None if end is None else float(end)), "utilisation")
 
     def links(self) -> "pd.DataFrame":
         """Messages, bytes and seconds by source and target; see `desim.timing.traffic.links`."""
-        from desim.timing.traffic import links
+        from desim.timing.traffic import CARRIED, links
 
-        self.require("links", "send", "deliver")
-        return described(links(self.events), "links")
+        return described(links(self._log("links", CARRIED, "send", "deliver")), "links")
 
     def staleness(self) -> "pd.DataFrame":
         """How old what is used is, columns time s, agent, round, peer, heard, staleness, age s."""

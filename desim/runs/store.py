@@ -6,10 +6,18 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from numpy.typing import NDArray
 
-from desim.columns import Columns
+from desim.columns import Columns, Pieces
 from desim.errors import InputError
-from desim.log.parquet import Tables, read_columns, read_table
+from desim.log.parquet import (
+    Tables,
+    dataset_of,
+    read_columns,
+    read_pieces,
+    read_table,
+    require_readable,
+)
 from desim.log.schemas import SCHEMAS
+from desim.runs.digests import CURE, UNENDED, UNLISTED, Digests, Files, Foreign
 from desim.runs.directory import PARTS, read_arrays
 
 if TYPE_CHECKING:
@@ -19,11 +27,24 @@ if TYPE_CHECKING:
 class Store(Protocol):
     """Where the tables and arrays of a run are."""
 
+    @property
+    def unchecked(self) -> str:
+        """Why nobody can tell whether what is read is the run's own; empty where it is checked."""
+
+    def check(self) -> None:
+        """Raise InputError unless all that was stored is there as the run has left it."""
+
     def table(self, name: str, columns: Sequence[str] | None = None) -> "pd.DataFrame":
         """Table events, metrics or releases, or some of its columns."""
 
     def columns(self, name: str, columns: Sequence[str]) -> Columns:
         """Columns of such a table as arrays."""
+
+    def pieces(self, name: str, columns: Sequence[str]) -> Pieces:
+        """The same piece by piece."""
+
+    def dataset(self, name: str) -> Any:
+        """Such a table as a dataset of Arrow."""
 
     def arrays(self, name: str) -> dict[str, NDArray[Any]]:
         """Arrays of `state`, `iterates` or `model`."""
@@ -32,14 +53,26 @@ class Store(Protocol):
 class Directory:
     """A run in a directory."""
 
-    def __init__(self, path: Path, ended: bool = True) -> None:
+    def __init__(self, path: Path, ended: bool = True, files: Files | None = None) -> None:
         self.path = path
         self.ended = ended  # else arrays, if there are any, are of a time before the log's end
+        self._digests = Digests(path, files if ended else None)
+
+    @property
+    def unchecked(self) -> str:
+        """See Store."""
+        if not self.ended:
+            return UNENDED
+        return UNLISTED if self._digests.told is None else ""
+
+    def check(self) -> None:
+        """See Store."""
+        self._digests.require_all()
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> "pd.DataFrame":
         """See Store; parts are read where the run was killed.
 
-        InputError where a run that ended has lost its table.
+        InputError where a run that ended has lost its table, or has another in its place.
         """
         self._require(name)
         return read_table(self.path, name, columns)
@@ -49,22 +82,41 @@ class Directory:
         self._require(name)
         return read_columns(self.path, name, columns)
 
+    def pieces(self, name: str, columns: Sequence[str]) -> Pieces:
+        """See Store; InputError as in `table`."""
+        self._require(name)
+        return read_pieces(self.path, name, columns)
+
+    def dataset(self, name: str) -> Any:
+        """See Store; InputError as in `table`."""
+        self._require(name)
+        return dataset_of(self.path, name)
+
     def _require(self, name: str) -> None:
+        self._digests.require(f"{name}.parquet")
         kept = ((self.path / one).exists() for one in (f"{name}.parquet", PARTS))
         if self.ended and not any(kept):
-            raise InputError(f"{self.path}: {name}.parquet is missing; desim resume makes it again")
+            raise InputError(f"{self.path}: {name}.parquet is missing; {CURE}")
 
     def arrays(self, name: str) -> dict[str, NDArray[Any]]:
         """See Store; none if the run was killed."""
-        return read_arrays(self.path / f"{name}.npz") if self.ended else {}
+        if not self.ended:
+            return {}
+        self._digests.require(f"{name}.npz")
+        return read_arrays(self.path / f"{name}.npz")
 
 
 class Memory:
     """A run that was not stored."""
 
+    unchecked = ""
+
     def __init__(self, tables: Tables, arrays: Mapping[str, Mapping[str, NDArray[Any]]]) -> None:
         self._tables = tables
         self._arrays = arrays
+
+    def check(self) -> None:
+        """See Store."""
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> "pd.DataFrame":
         """See Store."""
@@ -74,16 +126,50 @@ class Memory:
         """See Store."""
         return self._tables.columns(name, columns)
 
+    def pieces(self, name: str, columns: Sequence[str]) -> Pieces:
+        """See Store."""
+        return self._tables.pieces(name, columns)
+
+    def dataset(self, name: str) -> Any:
+        """See Store."""
+        return self._tables.dataset(name)
+
     def arrays(self, name: str) -> dict[str, NDArray[Any]]:
         """See Store."""
         return dict(self._arrays.get(name, {}))
 
 
 def whole(path: Path, manifest: Mapping[str, Any]) -> bool:
-    """Whether the tables and arrays that a run has left at `path` can still be read."""
+    """Whether the tables and arrays that a run has left at `path` can still be read.
+
+    Foreign where one can be, and is another's.
+    """
+    files = manifest.get("files")
+    digests = Digests(path, files)
+    for name in files or ():
+        try:
+            digests.require(name)
+        except Foreign:
+            if _readable(path / name):
+                raise
+            return False
+        except InputError:
+            return False
+    named = [*(f"{name}.parquet" for name in SCHEMAS), *_arrays(manifest)]
+    return all(_readable(path / name) for name in named if name not in (files or ()))
+
+
+def _arrays(manifest: Mapping[str, Any]) -> list[str]:
+    return [f"{name}.npz" for name in manifest.get("arrays", ("state",))]
+
+
+def _readable(file: Path) -> bool:
+    """Whether a file of a run is there and whole."""
     try:
-        for name in SCHEMAS:
-            Directory(path).table(name)
-        return all(read_arrays(path / f"{name}.npz") for name in manifest.get("arrays", ("state",)))
+        if file.suffix == ".npz":
+            return bool(read_arrays(file))
+        if file.suffix == ".parquet":
+            require_readable(file)
+        return True
     except InputError:
         return False

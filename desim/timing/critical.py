@@ -5,68 +5,109 @@ sender had computed; the sender had begun when its own last wait closed, and so 
 Everything else could have been slower without moving the end.
 """
 
-from dataclasses import dataclass
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.columns import Columns, Pieces, pieces_of
 from desim.later import pd
 
 Int = NDArray[np.int64]
 COLUMNS = ["round", "begin", "end", "seconds", "what", "source", "target"]
+NEEDED = ["time", "kind", "agent", "peer", "round", "seconds", "value"]
 NEAR = 1e-9  # of the time: what rounding leaves of end - seconds
+KEPT = 8  # pieces of the log in memory: a walk backwards needs those around it
+SOON = 32  # rows that are looked at first
 
 
-def critical_path(events: "pd.DataFrame", round: int | None = None) -> "pd.DataFrame":
+def critical_path(events: "Pieces | pd.DataFrame", round: int | None = None) -> "pd.DataFrame":
     """Columns round, begin s, end s, seconds, what, source, target, in order of time.
 
     Of the last wait that closes in `round`, back to where that round begins; None: of the last wait
     of the run, back to its start. what: compute (source is target), message (from when it left
     last), resend (from when it left first until then), deadline, or away, where nothing was done.
+    events: the table, or its columns NEEDED as pieces.
     """
-    closed = (events["kind"] == "aggregate").to_numpy()
-    if round is not None:
-        closed = closed & (events["round"] == round).to_numpy()
-    if not closed.any():
+    trail = Trail(pieces_of(events))
+    last = trail.last(round)
+    if last is None:
         return pd.DataFrame(columns=COLUMNS)
-    steps = Trail.of(events).back(int(np.flatnonzero(closed)[-1]), round)
-    return pd.DataFrame(steps[::-1], columns=COLUMNS)
+    return pd.DataFrame(trail.back(last, round)[::-1], columns=COLUMNS)
 
 
-@dataclass
+class Part:
+    """A piece of the log; first: the number of its first row."""
+
+    def __init__(self, columns: Columns, first: int) -> None:
+        self.first = first
+        self.time, self.agent, self.peer = (columns[name] for name in ("time", "agent", "peer"))
+        self.round, self.seconds, self.value = (
+            columns[name] for name in ("round", "seconds", "value")
+        )
+        self._codes, self._words = columns["kind"]
+
+    @cached_property
+    def _of(self) -> tuple[Int, Int]:
+        """The rows by agent, and of each its agent."""
+        order = np.argsort(self.agent, kind="stable")
+        return order, self.agent[order]
+
+    def rows(self, agent: int, first: float, last: float) -> Int:
+        """The agent's rows from `first` s to `last` s, both included."""
+        order, owner = self._of
+        mine = order[np.searchsorted(owner, agent) : np.searchsorted(owner, agent, side="right")]
+        times = self.time[mine]
+        return mine[np.searchsorted(times, first) : np.searchsorted(times, last, side="right")]
+
+    def kind(self, row: int) -> str:
+        """What happens in a row."""
+        return self._words[self._codes[row]]
+
+    def of_kind(self, rows: Int, *kinds: str) -> NDArray[np.bool_]:
+        """Which of the rows are of these kinds."""
+        codes = [self._words.index(kind) for kind in kinds if kind in self._words]
+        return np.isin(self._codes[rows], codes)
+
+
+Test = Callable[[Part, Int], NDArray[np.bool_]]
+
+
+def being(*kinds: str) -> Test:
+    """The test whether rows are of these kinds."""
+    return lambda part, rows: part.of_kind(rows, *kinds)
+
+
 class Trail:
-    """The log as arrays (rows,), in its order; of each agent its rows (n,) and their times s."""
+    """The log, in its order, walked from its end."""
 
-    time: NDArray[np.float64]
-    kind: NDArray[Any]
-    agent: Int
-    peer: Int
-    round: Int
-    seconds: NDArray[np.float64]
-    value: NDArray[np.float64]
-    rows: dict[int, Int]
-    times: dict[int, NDArray[np.float64]]
+    def __init__(self, pieces: Pieces) -> None:
+        self._pieces = pieces
+        self._parts: OrderedDict[int, Part] = OrderedDict()
 
-    @classmethod
-    def of(cls, events: pd.DataFrame) -> "Trail":
-        """The trail of an events table."""
-        names = ("time", "kind", "agent", "peer", "round", "seconds", "value")
-        columns: dict[str, Any] = {name: events[name].to_numpy() for name in names}
-        order = np.argsort(columns["agent"], kind="stable")
-        who, first = np.unique(columns["agent"][order], return_index=True)
-        rows = dict(zip(who.tolist(), np.split(order, first[1:]), strict=True))
-        times = {agent: columns["time"][mine] for agent, mine in rows.items()}
-        return cls(**columns, rows=rows, times=times)
+    def last(self, round: int | None) -> int | None:
+        """The row of the last wait that closes, in `round` if that is given."""
+        for number in range(len(self._pieces))[::-1]:
+            part = self._part(number)
+            closed = part.of_kind(np.arange(len(part.time)), "aggregate")
+            if round is not None:
+                closed &= part.round == round
+            if closed.any():
+                return part.first + int(np.flatnonzero(closed)[-1])
+        return None
 
     def back(self, row: int, round: int | None) -> list[tuple[Any, ...]]:
         """Steps from row back to the beginning, the last one first."""
         steps: list[tuple[Any, ...]] = []
         cause: int | None = row
         while cause is not None:
-            kind = self.kind[cause]
+            part, here = self._at_row(cause)
+            kind = part.kind(here)
             if kind == "aggregate":
-                if round is not None and self.round[cause] != round:
+                if round is not None and part.round[here] != round:
                     break
                 cause = self._closing(cause, steps)
             elif kind == "deliver":
@@ -79,88 +120,157 @@ class Trail:
 
     def _closing(self, row: int, steps: list[tuple[Any, ...]]) -> int | None:
         """What closed the wait of an `aggregate` row."""
-        here = self._between(int(self.agent[row]), self.time[row], self.time[row])
+        part, here = self._at_row(row)
+        agent, time = int(part.agent[here]), float(part.time[here])
         for kind in ("deliver", "deadline"):
-            found = here[(self.kind[here] == kind) & (here < row)]
-            if len(found):
-                return int(found[-1])
+            found = self._latest(row, agent, time, time, being(kind), before=row)
+            if found is not None:
+                return found
         return self._before(row, steps)
 
     def _message(self, row: int, steps: list[tuple[Any, ...]]) -> int | None:
         """A message that arrived: when it left, and what its sender had done by then."""
-        source, target, end = int(self.peer[row]), int(self.agent[row]), float(self.time[row])
-        left = self._sent(source, target, row, end - self.seconds[row], self.value[row])
+        part, here = self._at_row(row)
+        source, target, end = int(part.peer[here]), int(part.agent[here]), float(part.time[here])
+        attempt = part.value[here]
+        left = self._sent(row, source, target, end - part.seconds[here], attempt)
         if left is None:
             return None
-        steps.append(self._step(row, float(self.time[left]), end, "message", source, target))
+        leaving = self._time(left)
+        steps.append(self._step(row, leaving, end, "message", source, target))
         first = left
-        if self.value[row] > 0.0:
-            begun = self._sent(source, target, row, float(self.time[left]), 0.0)
+        if attempt > 0.0:
+            begun = self._sent(row, source, target, leaving, 0.0)
             first = left if begun is None else begun
-            times = float(self.time[first]), float(self.time[left])
+            times = self._time(first), leaving
             steps.append(self._step(row, *times, "resend", source, target))
-        later = self.time[row] > self.time[first]
-        return self._at(source, float(self.time[first]), row if later else first)
+        later = end > self._time(first)
+        return self._at(source, self._time(first), row if later else first)
 
-    def _sent(self, source: int, target: int, row: int, time: float, attempt: float) -> int | None:
+    def _sent(self, row: int, source: int, target: int, time: float, attempt: float) -> int | None:
         """The latest `send` row of this attempt of the message, not after `time` s or so."""
-        for sent in self._between(source, -np.inf, time + NEAR * max(time, 1.0))[::-1]:
-            same = self.peer[sent] == target and self.round[sent] == self.round[row]
-            if same and self.kind[sent] == "send" and self.value[sent] == attempt:
-                return int(sent)
-        return None
+        part, here = self._at_row(row)
+        round = part.round[here]
+
+        def own(part: Part, rows: Int) -> NDArray[np.bool_]:
+            same = (part.peer[rows] == target) & (part.round[rows] == round)
+            return same & part.of_kind(rows, "send") & (part.value[rows] == attempt)
+
+        return self._latest(row, source, -np.inf, time + NEAR * max(time, 1.0), own)
 
     def _at(self, agent: int, time: float, row: int) -> int | None:
         """What the agent finished at `time` s, before `row` was written."""
-        here = self._between(agent, time, time)
-        here = here[here < row]
         for kind in ("compute", "aggregate"):
-            found = here[self.kind[here] == kind]
-            if len(found):
-                return int(found[-1])
+            found = self._latest(row, agent, time, time, being(kind), before=row)
+            if found is not None:
+                return found
         return None
 
     def _work(self, row: int, steps: list[tuple[Any, ...]]) -> int | None:
         """A computation: what let it begin."""
-        agent, end = int(self.agent[row]), float(self.time[row])
-        begin, slack = end - float(self.seconds[row]), NEAR * max(end, 1.0)
-        near = self._between(agent, begin - slack, begin + slack)
-        near = near[near < row]
+        part, here = self._at_row(row)
+        agent, end = int(part.agent[here]), float(part.time[here])
+        begin, slack = end - float(part.seconds[here]), NEAR * max(end, 1.0)
         for kind in ("aggregate", "deliver", "compute", "up"):
-            found = near[self.kind[near] == kind]
-            if kind == "deliver":  # a call: what neighbours send lets nothing begin
-                found = found[self.peer[found] < 0]
-            if len(found):
-                cause = int(found[-1])
-                steps.append(self._step(row, float(self.time[cause]), end, "compute", agent, agent))
+            test = _called if kind == "deliver" else being(kind)
+            cause = self._latest(row, agent, begin - slack, begin + slack, test, before=row)
+            if cause is not None:
+                steps.append(self._step(row, self._time(cause), end, "compute", agent, agent))
                 return cause
         steps.append(self._step(row, begin, end, "compute", agent, agent))
         return None
 
     def _before(self, row: int, steps: list[tuple[Any, ...]]) -> int | None:
         """What the agent did last before a row: until then it was away, or waited for a time."""
-        agent, end = int(self.agent[row]), float(self.time[row])
-        earlier = self._between(agent, -np.inf, end)
-        earlier = earlier[earlier < row]
-        done = np.isin(self.kind[earlier], ("compute", "aggregate"))
-        called = (self.kind[earlier] == "deliver") & (self.peer[earlier] < 0)
-        earlier = earlier[done | (called & (agent >= 0))]
-        cause = int(earlier[-1]) if len(earlier) else None
-        begin = 0.0 if cause is None else float(self.time[cause])
+        part, here = self._at_row(row)
+        agent, end = int(part.agent[here]), float(part.time[here])
+        done = being("compute", "aggregate")
+
+        def did(part: Part, rows: Int) -> NDArray[np.bool_]:
+            return done(part, rows) | (_called(part, rows) if agent >= 0 else False)
+
+        cause = self._latest(row, agent, -np.inf, end, did, before=row)
+        begin = 0.0 if cause is None else self._time(cause)
         if begin < end:
-            back = self.kind[self._between(agent, end, end)] == "up"
-            what = "away" if back.any() else "deadline"
-            after = steps[-1][0] if steps else int(self.round[row])
+            back = self._latest(row, agent, end, end, being("up"))
+            what = "deadline" if back is None else "away"
+            after = steps[-1][0] if steps else int(part.round[here])
             steps.append((after, begin, end, end - begin, what, agent, agent))
         return cause
 
-    def _between(self, agent: int, first: float, last: float) -> Int:
-        """The agent's rows from `first` s to `last` s, both included."""
-        times = self.times[agent]
-        low, high = np.searchsorted(times, first), np.searchsorted(times, last, side="right")
-        return self.rows[agent][low:high]
+    def _latest(
+        self,
+        near: int,
+        agent: int,
+        first: float,
+        last: float,
+        test: Test,
+        before: int | None = None,
+    ) -> int | None:
+        """The agent's last row that passes a test, from `first` s to `last` s and above `before`.
+
+        near: a row from which on there is little up to `last`.
+        """
+        for part in self._backwards(near, last):
+            rows = part.rows(agent, first, last)
+            if before is not None:
+                rows = rows[: np.searchsorted(rows, before - part.first)]
+            end, look = len(rows), SOON
+            while end > 0:
+                some = rows[max(0, end - look) : end]
+                found = some[test(part, some)]
+                if len(found):
+                    return part.first + int(found[-1])
+                end, look = end - len(some), 8 * look
+            if part.time[0] < first:
+                return None
+        return None
+
+    def _backwards(self, near: int, last: float) -> Iterator[Part]:
+        """Parts of the log that begin until `last` s, the latest first."""
+        number = self._number(near)
+        while number + 1 < len(self._pieces) and self._begins(number + 1, last):
+            number += 1
+        for one in range(number + 1)[::-1]:
+            part = self._part(one)
+            if len(part.time) and part.time[0] <= last:
+                yield part
+
+    def _begins(self, number: int, last: float) -> bool:
+        """Whether a part begins until `last` s, as far as the one before tells, or has nothing."""
+        before = self._part(number - 1).time
+        if len(before) and before[-1] > last:
+            return False
+        time = self._part(number).time
+        return not len(time) or bool(time[0] <= last)
+
+    def _number(self, row: int) -> int:
+        return int(np.searchsorted(self._pieces.first, row, side="right")) - 1
+
+    def _part(self, number: int) -> Part:
+        part = self._parts.pop(number, None)
+        if part is None:
+            part = Part(self._pieces[number], int(self._pieces.first[number]))
+        self._parts[number] = part
+        if len(self._parts) > KEPT:
+            self._parts.popitem(last=False)
+        return part
+
+    def _at_row(self, row: int) -> tuple[Part, int]:
+        part = self._part(self._number(row))
+        return part, row - part.first
+
+    def _time(self, row: int) -> float:
+        part, here = self._at_row(row)
+        return float(part.time[here])
 
     def _step(
         self, row: int, begin: float, end: float, what: str, source: int, target: int
     ) -> tuple[Any, ...]:
-        return int(self.round[row]), begin, end, end - begin, what, source, target
+        part, here = self._at_row(row)
+        return int(part.round[here]), begin, end, end - begin, what, source, target
+
+
+def _called(part: Part, rows: Int) -> NDArray[np.bool_]:
+    """Which of the rows are calls: what neighbours send lets nothing begin."""
+    return part.of_kind(rows, "deliver") & (part.peer[rows] < 0)

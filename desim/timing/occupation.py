@@ -1,34 +1,48 @@
 """What every agent did with its time."""
 
+import numpy as np
+
+from desim.columns import Pieces, Words, pieces_of, rows_of
 from desim.later import pd
+from desim.timing.sums import CompensatedSums, Sums
+
+SPENT = ["time", "kind", "agent", "seconds"]
+WORK = ("compute", "abort", "send")
 
 
-def utilisation(events: "pd.DataFrame", end: float) -> "pd.DataFrame":
+def utilisation(events: "Pieces | pd.DataFrame", end: float | None = None) -> "pd.DataFrame":
     """Columns agent, computing, aborted, away, idle, sending in s, and utilisation, up to `end` s.
 
     computing: what was computed to its end; aborted: what an absence or a newer call interrupted;
     away: down; idle: the rest; sending: how long its messages took to leave, whatever it did
-    meanwhile; utilisation: computing / end. What the end of the run cut is idle.
+    meanwhile; utilisation: computing / end. What the end of the run cut is idle. end: by default
+    the last event's time; events: the table, or its columns SPENT as pieces.
     """
-    agents = pd.RangeIndex(int(events["agent"].max()) + 1 if len(events) else 0, name="agent")
-
-    def total(kind: str) -> "pd.Series[float]":
-        rows = events[events["kind"] == kind]
-        return rows.groupby("agent")["seconds"].sum().reindex(agents, fill_value=0.0)
-
-    table = pd.DataFrame({"computing": total("compute"), "aborted": total("abort")})
-    table["away"] = _away(events, end).reindex(agents, fill_value=0.0)
+    seconds = {kind: CompensatedSums() for kind in WORK}
+    times = {kind: CompensatedSums() for kind in ("down", "up")}
+    number = {kind: Sums(int) for kind in times}
+    agents, last = 0, 0.0
+    for log in pieces_of(events):
+        kinds: Words = log["kind"]
+        agents = max(agents, 1 + int(log["agent"].max(initial=-1)))
+        last = max(last, float(log["time"].max(initial=0.0)))
+        for kind in (*WORK, *times):
+            rows = rows_of(log, kinds.equal(kind) & (log["agent"] >= 0))
+            who = rows["agent"]
+            if kind in WORK:
+                seconds[kind].add(who, rows["seconds"])
+            else:
+                times[kind].add(who, rows["time"])
+                number[kind].add(who, 1)
+    end, everybody = last if end is None else end, np.arange(agents)
+    total = {kind: one.at(everybody) for kind, one in seconds.items()}
+    gone = number["down"].at(everybody)
+    still = gone - number["up"].at(everybody)
+    away = times["up"].at(everybody) + still * end - times["down"].at(everybody)
+    away = np.where(gone > 0, away, 0.0)
+    table = pd.DataFrame({"computing": total["compute"], "aborted": total["abort"], "away": away})
     table["idle"] = (end - table.sum(axis=1)).clip(lower=0.0)
-    table["sending"] = total("send")
+    table["sending"] = total["send"]
     table["utilisation"] = table["computing"] / end if end > 0.0 else 0.0
-    return table.reset_index()
-
-
-def _away(events: "pd.DataFrame", end: float) -> "pd.Series[float]":
-    """Seconds (agents,) between going down and coming up, or the end."""
-    down, up = (events[events["kind"] == kind] for kind in ("down", "up"))
-    gone = down.groupby("agent")["time"].agg(["sum", "size"])
-    back = up.groupby("agent")["time"].agg(["sum", "size"]).reindex(gone.index, fill_value=0.0)
-    still = gone["size"] - back["size"]
-    found: pd.Series[float] = back["sum"] + still * end - gone["sum"]
-    return found
+    table.insert(0, "agent", everybody)
+    return table

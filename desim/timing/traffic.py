@@ -1,33 +1,74 @@
 """What the links carried, and how old what was used was."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.columns import Columns, Pieces, Words, gathered, pieces_of, rows_of
 from desim.later import pd
+from desim.timing.sums import CompensatedSums, Keys, Sums
+
+CARRIED = ["kind", "agent", "peer", "bytes", "seconds", "value"]
+ARRIVED = ["time", "kind", "bytes"]
+NEGATIVE = 1 << 16  # ends are not below its negative: the coordinator is -1
+LOWER = (1 << 32) - 1  # the bits of the second end
 
 
-def links(events: pd.DataFrame) -> pd.DataFrame:
+def links(events: "Pieces | pd.DataFrame") -> pd.DataFrame:
     """One row for each link used: columns source, target, sent, resent, delivered, lost, bytes.
 
     bytes: sent; delivered_bytes: arrived; sending s: how long they took to leave, in all;
-    on_the_way: mean s from leaving to arrival of what arrived.
+    on_the_way: mean s from leaving to arrival of what arrived. events: the table, or its columns
+    CARRIED as pieces.
     """
-    ends = {"agent": "source", "peer": "target"}
-    back = {"peer": "source", "agent": "target"}
-    sent = events[events["kind"] == "send"].rename(columns=ends)
-    came, lost = (events[events["kind"] == k].rename(columns=back) for k in ("deliver", "lost"))
-    link = ["source", "target"]
-    table = sent.groupby(link).agg(sent=("bytes", "size"), bytes=("bytes", "sum"))
-    table["sending"] = sent.groupby(link)["seconds"].sum()
-    table["resent"] = sent[sent["value"] > 0.0].groupby(link).size()
-    table["delivered"] = came.groupby(link).size()
-    table["delivered_bytes"] = came.groupby(link)["bytes"].sum()
-    table["on_the_way"] = came.groupby(link)["seconds"].mean()
-    table["lost"] = lost.groupby(link).size()
-    counts = ["resent", "delivered", "delivered_bytes", "lost"]
-    table[counts] = table[counts].fillna(0).astype("int64")
-    order = ["sent", "resent", "delivered", "lost", "bytes", "delivered_bytes", "sending"]
-    return table[[*order, "on_the_way"]].reset_index()
+    keys, pieces = Keys(), pieces_of(events)
+    count = {name: Sums(int) for name in ("sent", "resent", "delivered", "lost")}
+    size, time = {"sent": Sums(int), "delivered": Sums(int)}, CompensatedSums()
+    way = CompensatedSums()
+    for log in pieces:
+        kind: Words = log["kind"]
+        for word, what in (("send", "sent"), ("deliver", "delivered"), ("lost", "lost")):
+            rows = rows_of(log, kind.equal(word))
+            source, target = ("agent", "peer") if word == "send" else ("peer", "agent")
+            link = keys.of(_pair(rows[source], rows[target]))
+            count[what].add(link, 1)
+            if word == "send":
+                count["resent"].add(link[rows["value"] > 0.0], 1)
+            if what in size:
+                size[what].add(link, rows["bytes"])
+                (time if word == "send" else way).add(link, rows["seconds"])
+    pairs, places = keys.sorted
+    used = count["sent"].at(places) > 0
+    pairs, places = pairs[used], places[used]
+    ends = {"source": (pairs >> 32) - NEGATIVE, "target": (pairs & LOWER) - NEGATIVE}
+    kinds = [np.asarray(pieces[0][name]).dtype for name in ("agent", "peer")]
+    table = {end: one.astype(kind) for (end, one), kind in zip(ends.items(), kinds, strict=True)}
+    table |= {name: one.at(places) for name, one in count.items()}
+    table |= {"bytes": size["sent"].at(places), "delivered_bytes": size["delivered"].at(places)}
+    with np.errstate(invalid="ignore"):
+        mean = way.at(places) / table["delivered"]
+    return pd.DataFrame(table | {"sending": time.at(places), "on_the_way": mean})
+
+
+def delivered(events: Pieces) -> Columns:
+    """Columns time s and bytes of every message that arrived; events: columns ARRIVED."""
+    came = gathered(events, lambda log: log["kind"].equal("deliver"))
+    return {name: came[name] for name in ("time", "bytes")}
+
+
+def delivered_by(events: Pieces, times: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Bytes (n,) that have arrived by each of times (n,) s, which are in order."""
+    found = np.zeros(len(times) + 1)  # by the first of these times, or never
+    for log in events:
+        came = rows_of(log, log["kind"].equal("deliver"))
+        np.add.at(found, np.searchsorted(times, came["time"]), came["bytes"])
+    return np.cumsum(found[:-1])
+
+
+def _pair(source: NDArray[np.integer[Any]], target: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
+    """A link as one number, in the order of its ends."""
+    return (source.astype(np.int64) + NEGATIVE) << 32 | (target.astype(np.int64) + NEGATIVE)
 
 
 def staleness(

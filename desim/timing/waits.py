@@ -1,30 +1,68 @@
 """Whom each collection or barrier waited for."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.columns import columns_of
+from desim.columns import Columns, Pieces, Words, columns_of, joined, pieces_of, rows_of
+from desim.later import pd
 
 if TYPE_CHECKING:
     import pandas as pd
 
 DEADLINE = -2
 NOBODY = -3
+CAUSES = ["aggregate", "deadline", "deliver"]
+COLUMNS = ["time", "kind", "agent", "peer", "round", "seconds"]
 
 
-def waits(events: "pd.DataFrame") -> "pd.DataFrame":
+def waits(events: "Pieces | pd.DataFrame") -> "pd.DataFrame":
     """Columns time s, round, agent (-1: the coordinator), waited s and closer of every wait.
 
     closer: the sender of the arrival at the instant at which it closed, of a neighbour one of that
     round; DEADLINE where a deadline did, NOBODY where none was awaited or the agent's own work came
-    last.
+    last. events: the table, or its columns COLUMNS as pieces.
     """
-    rows = events[events["kind"] == "aggregate"]
-    closed = rows[["time", "round", "agent"]].assign(waited=rows["seconds"])
-    return closed.reset_index(drop=True).assign(closer=closers(events))
+    found = [(closed(log), closers(log)) for log in instants(pieces_of(events))]
+    names = {"time": "time", "round": "round", "agent": "agent", "waited": "seconds"}
+    table = {
+        name: np.concatenate([rows[column] for rows, _ in found]) for name, column in names.items()
+    }
+    return pd.DataFrame(table | {"closer": np.concatenate([closer for _, closer in found])})
+
+
+def closed(log: Columns) -> Columns:
+    """The rows of a log in which a wait closes."""
+    return rows_of(log, log["kind"].equal("aggregate"))
+
+
+def instants(pieces: Pieces) -> Iterator[Columns]:
+    """The rows of CAUSES in pieces that end between two instants, at least one."""
+    held: list[Columns] = []  # rows of the last instant so far
+    since = np.inf  # that instant, s
+    for number, log in enumerate(pieces):
+        own = _causes(log)
+        time, last = own["time"], number + 1 == len(pieces)
+        if not len(time) and not last:
+            continue
+        over = len(time) if last else int(np.searchsorted(time, time[-1]))
+        if last or since < time[-1] or over:
+            yield joined([*held, rows_of(own, slice(over))])
+            held, since = [], np.inf
+        if not last:
+            held.append(rows_of(own, slice(over, None)))
+            since = float(time[-1])
+
+
+def _causes(log: Columns) -> Columns:
+    """The rows of CAUSES, with codes of their own."""
+    kind: Words = log["kind"]
+    codes = np.full(len(kind.codes), -1, np.int8)
+    for code, word in enumerate(CAUSES):
+        codes[kind.equal(word)] = code
+    return rows_of({**log, "kind": Words(codes, CAUSES)}, codes >= 0)
 
 
 def closers(events: "Mapping[str, Any] | pd.DataFrame") -> NDArray[np.int64]:

@@ -1,18 +1,34 @@
 """`desim resume`: a stored run goes on."""
 
+from typing import Annotated
+
+import typer
+
 from desim.cli.options import Overrides, RunFolder, settings
 from desim.cli.outcome import tell
 from desim.errors import RunError
 
+Rounds = Annotated[
+    int | None,
+    typer.Option("--rounds", metavar="N", help="End after this many rounds instead."),
+]
+Time = Annotated[
+    str | None, typer.Option("--time", metavar="T", help="End at this virtual time instead: 90 s.")
+]
 
-def resume(run: RunFolder, override: Overrides = None) -> None:
-    """Go on with a run that was killed or stopped; --set stop.rounds=N moves its end."""
+
+def resume(
+    run: RunFolder, override: Overrides = None, rounds: Rounds = None, time: Time = None
+) -> None:
+    """Go on with a run that was killed or stopped, perhaps to a later or an earlier end."""
     import desim
     from desim.cli.progress import progress_bar
 
+    ends = {"stop.rounds": rounds, "stop.time": time}
+    changes = settings(override) | {key: end for key, end in ends.items() if end is not None}
     try:
         with progress_bar(desim.open(run).name) as progress:
-            resumed = desim.resume(run, settings(override), progress)
+            resumed = desim.resume(run, changes, progress)
     except KeyboardInterrupt:
         raise RunError(f"{run}: stopped before it was where it ended; it is as it was") from None
     tell(resumed)

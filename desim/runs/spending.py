@@ -1,0 +1,76 @@
+"""What the releases of a run cost, read from its tables piece by piece."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from numpy.typing import ArrayLike
+
+from desim.columns import Columns, Words, gathered
+from desim.privacy.accountants import Account, account
+from desim.privacy.views import read_view
+
+if TYPE_CHECKING:
+    from desim.runs.store import Store
+    from desim.scenario.schema import Scenario
+
+DELTA = 1e-5
+RELEASED = "time agent release mechanism sensitivity scale sampling seen_by delivered".split()
+HEARD = ["kind", "agent", "peer", "release"]
+
+
+class Released(Protocol):
+    """What is accounted for: a run."""
+
+    manifest: dict[str, Any]
+    store: "Store"
+
+    @property
+    def known(self) -> "Scenario | None":
+        """What was played, if the run knows it."""
+
+    def require(self, what: str, *kinds: str) -> None:
+        """Refuse where the log leaves out events of these kinds."""
+
+
+def spent(
+    run: Released,
+    delta: float | None = None,
+    view: str | None = None,
+    relation: str | None = None,
+    amplification: bool = True,
+    rows: ArrayLike | None = None,
+) -> Account:
+    """See `Run.account`; rows: those of the data, by default of the manifest.
+
+    That the files cannot be checked is said among the flags.
+    """
+    stated = scenario.privacy if (scenario := run.known) else None
+    seen = view or (stated.view if stated else "eavesdropper")
+    told = account(
+        run.store.pieces("releases", RELEASED),
+        rows=run.manifest.get("rows") if rows is None else rows,
+        delta=delta if delta is not None else (stated.delta if stated else DELTA),
+        view=seen,
+        relation=relation or (stated.relation if stated else "replace-one"),
+        events=_heard(run, seen),
+        amplification=amplification,
+    )
+    doubt = run.store.unchecked
+    return replace(told, flags=(*told.flags, doubt)) if doubt else told
+
+
+def _heard(run: Released, view: str) -> Columns | None:
+    """The events that a direct view needs: what arrived at its agent."""
+    if not str(view).startswith("direct"):
+        return None
+    run.require(f"view {view}", "deliver")
+    try:
+        agents = read_view(view).agents
+    except ValueError:
+        return None  # told by who reads it next
+
+    def arrived(log: Columns) -> Any:
+        kind: Words = log["kind"]
+        return kind.equal("deliver") & (log["agent"] == agents[0])
+
+    return gathered(run.store.pieces("events", HEARD), arrived)
