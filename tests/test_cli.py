@@ -357,13 +357,20 @@ stop: {rounds: 30}
 """
 
 
+CONDITIONS = """\
+links: 20 ms, 100 Mbit/s, 1 % of messages lost
+devices: a gradient of one row takes 0.892 to 1.58 ms
+first exchange: 240 B down, 565 to 570 gradients in 509 to 903 ms, 240 B up; in all 549 to 943 ms
+"""
+
+
 def test_a_real_run_from_file_to_figure(tmp_path, monkeypatch, call):
     monkeypatch.chdir(tmp_path)
     Path("small.yaml").write_text(REAL)
     code, out, err = call("check", "small.yaml")
     assert (code, out.startswith("ok: small: fed-plt, 4 agents, "), err) == (0, True, "")
     code, out, err = call("run", "small.yaml")
-    assert (code, err) == (0, "")
+    assert (code, err) == (0, CONDITIONS)
     run = desim.open("runs/small")
     assert run.status == "done"
     assert run.iterates.shape == (31, 4, 30)
@@ -389,7 +396,8 @@ def test_a_real_run_without_room_says_so(tmp_path):
             [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True
         )
     assert done.returncode == 1
-    assert len(done.stderr.splitlines()) == 1
+    assert done.stderr.startswith(CONDITIONS)
+    assert len(done.stderr.splitlines()) == 4
     assert "a: cannot be written (File too large)" in done.stderr
     assert desim.open(tmp_path / "a").status == "failed"
 

@@ -115,6 +115,8 @@ def _agents(found: dict[str, Array], names: tuple[str, ...], where: str) -> dict
         allowed = f"{', '.join(names)}, or time and a column for each device"
         raise InputError(f"{where}: {text}; allowed: {allowed}")
     time, agent, state = (found[name] for name in names)
+    if not len(time):
+        raise InputError(f"{where}: found no rows; allowed: at least one")
     whole = np.isfinite(agent) & (agent >= 0) & (agent == np.rint(agent))
     for row in np.flatnonzero(~whole)[:1]:
         text = f"found agent {agent[row]:g} in row {row}"

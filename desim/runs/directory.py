@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -66,6 +66,8 @@ def check_free(path: Path, force: bool = False) -> None:
 
 
 def _check_free(path: Path, force: bool) -> None:
+    with suppress(FileNotFoundError, NotADirectoryError):
+        path.lstat()
     if path.exists() and not path.is_dir():
         raise InputError(f"{path}: is a file; allowed: a new or empty directory")
     if holds(path) and not (force and _holds_run(path)):

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim import keys
+from desim.data.prepare import bounded
 from desim.errors import InputError
 from desim.keys import Stream
 from desim.readers import NUMBERS, npz_arrays, reading
@@ -54,4 +55,6 @@ def _initial_file(path: Path, shape: tuple[int, int]) -> dict[str, Array]:
             raise InputError(f"{where}: {name} has shape {array.shape}; allowed: {shape}")
         if name in INITIAL and not np.isfinite(array).all():
             raise InputError(f"{where}: {name} is not finite")
+        if name in INITIAL:
+            bounded(array, f"{where}: {name}")
     return found
