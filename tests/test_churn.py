@@ -10,7 +10,7 @@ import desim
 from desim.engine import clock, star_agents, star_client
 from desim.errors import Deadlock, InputError
 from desim.kernels.phases import is_up
-from desim.network import churn
+from desim.network import churn, traces
 from desim.scenario.build import build
 
 STATES = "time,a,b\n0,1,0\n0.5,0,1\n1.25,1,1\n2,0,1\n2.5,1,0\n3,1,1\n"
@@ -23,6 +23,40 @@ def states(tmp_path):
     path = tmp_path / "states.csv"
     path.write_text(STATES)
     return str(path)
+
+
+LONG = "agent,time,up\n7,0,0\n3,0,1\n3,0.5,0\n7,0.5,1\n3,1.25,1\n3,2,0\n3,2.5,1\n3,3,1\n"
+
+
+def test_a_row_for_each_change_is_the_same_trace(states, tmp_path):
+    (tmp_path / "long.csv").write_text(LONG)
+    keys = {"loops": True, "shuffled": False, "shifted": False, "where": "here"}
+    wide, long = (
+        churn.state_traces(tmp_path / name, fields, **keys).samples
+        for name, fields in (("states.csv", ("a",)), ("long.csv", ("3",)))
+    )
+    assert np.array_equal(wide, long)
+    both = churn.state_traces(tmp_path / "long.csv", (), **keys)
+    assert both.first.tolist() == [0, 7, 10]  # agent 3, then 7
+    twin = mutant(traces, "np.lexsort((time, agent))", "np.arange(len(time))")
+    with pytest.raises(InputError, match="found 3 of shape"):
+        twin.traces(tmp_path / "long.csv", (), 1.0, "here", value="up")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("time,agent,state\n0,0,1\n", "found the columns time, agent, state; allowed: time, agent"),
+        ("time,agent\n0,1\n", "found .*; allowed: time, agent, up, or time and a column for each"),
+        ("time,agent,up\n0,-1,1\n", "found agent -1 in row 0; allowed: whole numbers from 0 on"),
+        ("time,agent,up\n0,0,2\n", "found 2 in row 0 of 0; allowed: 1"),
+        ("time,agent,up\n0,0,1\n0,0,1\n", "found time 0 s in row 0 of 0, and then 0; allowed"),
+    ],
+)
+def test_agents_are_no_devices(text, told, tmp_path):
+    (tmp_path / "long.csv").write_text(text)
+    with pytest.raises(InputError, match=f"churn.trace: {told}"):
+        desim.run({**star(), "churn": {"trace": str(tmp_path / "long.csv")}})
 
 
 def switches(run, agent):

@@ -11,6 +11,7 @@ from mutant import mutant
 import desim
 from analysis import fuzz_scenarios
 from desim.cli import main as command_line
+from desim.engine import programs
 from desim.errors import InputError, RunError
 from desim.scenario import build, registry
 
@@ -90,6 +91,105 @@ def test_a_plugin_that_is_none_is_named(text, message, tmp_path):
     (tmp_path / "p.py").write_text(text)
     with pytest.raises(InputError, match=message):
         desim.load(star(plugins=[str(tmp_path / "p.py")]))
+
+
+ODD = """
+class Odd(BaseException):
+    def __init__(self, one, two):
+        super().__init__(one, two)
+
+class Mute(Exception):
+    def __str__(self):
+        raise SystemExit(3)
+
+class Numb(Exception):
+    def __str__(self):
+        return None
+"""
+RAISED = {
+    "BaseException('x')": "BaseException: x",
+    "GeneratorExit": "GeneratorExit",
+    "SystemExit(5)": "SystemExit: 5",
+    "Odd(1, 2)": r"Odd: \(1, 2\)",
+    "Mute": "Mute: its own words cannot be had",
+    "Numb": "Numb: its own words cannot be had",
+    "StopIteration": "StopIteration|generator raised StopIteration",
+    "ValueError('\\udc80')": r"ValueError: \\udc80",
+}
+WHERE = {
+    'if {early}:\n            raise KeyError("at the start")': "raise {error}",
+    'raise ValueError("on the way")': "raise {error}",
+    "class Own(Method):": "raise {error}\nclass Own(Method):",
+    '"""None."""': "@classmethod\n    def mapping(cls, data):\n        raise {error}",
+}
+
+
+@pytest.mark.parametrize("engine", ["cohort", "agents"])
+@pytest.mark.parametrize("right", WHERE)
+@pytest.mark.parametrize(("error", "told"), RAISED.items())
+def test_whatever_a_plugin_raises_is_told_in_words(right, error, told, engine, tmp_path):
+    text = PLUGIN.replace('\\"\\"\\"', '"""')
+    assert right in text
+    text = ODD + text.replace(right, WHERE[right].replace("{error}", error))
+    (tmp_path / "own.py").write_text(text.replace("{early}", "False"), errors="surrogatepass")
+    scenario = star(plugins=[str(tmp_path / "own.py")], engine=engine)
+    scenario["algorithm"] = {"name": "own"}
+    scenario.pop("privacy", None)
+    began = "on the way" in right
+    with pytest.raises(
+        RunError if began else InputError, match=f"own.py.* raised.*({told})|surrogates"
+    ):
+        desim.run(scenario, out=tmp_path / "a")
+    assert (tmp_path / "a").exists() == began
+
+
+@pytest.mark.parametrize(
+    ("request_", "told"),
+    [
+        ("yield None", r"own\.py, line 19, yields None; allowed: yield hub\.collect\(\)"),
+        ("yield 5", "line 19, yields 5"),
+        ("yield hub.collect", "line 19, yields <bound method"),
+        ("yield hub.collect()", "collects replies before any call; allowed: hub.call first"),
+        ("return None", "its program never yields; allowed: yield hub"),
+    ],
+)
+@pytest.mark.parametrize("engine", ["cohort", "agents"])
+def test_a_program_that_asks_for_nothing_known_is_told_so(request_, told, engine, tmp_path):
+    scenario = {**plugged(tmp_path, False), "engine": engine}
+    text = (tmp_path / "own.py").read_text().replace("\n        yield", "")
+    wrong = 'hub.start(x=self.settings.initial("x0"))\n        ' + request_
+    (tmp_path / "own.py").write_text(text.replace('raise ValueError("on the way")', wrong))
+    with pytest.raises(RunError, match=told):
+        desim.run(scenario, out=tmp_path / "a")
+    assert desim.open(tmp_path / "a").status == "failed"
+
+
+def test_a_program_that_nobody_looks_at_is_noticed():
+    def program(hub):
+        yield None
+
+    with pytest.raises(RunError, match=r"test_hostile_input\.py, line \d+, yields None"):
+        next(programs.held(program, "coordinator", lambda: 0.0)(None))
+    twin = mutant(programs, "if not isinstance(request, known)", "if False")
+    assert next(twin.held(program, "coordinator", lambda: 0.0)(None)) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (('"own", "coordinator"', '"own", "planet"'), "kind: found 'planet'; allowed: coordinator"),
+        (('"own", "coordinator"', '"own", ["graph"]'), "kind: found"),
+        (('"own", "coordinator"', '"own", "graph"'), "lacks its program, agents"),
+        (('"", "", Parameters', '"", "", dict'), "Parameters: found .*allowed: a class that"),
+    ],
+)
+def test_a_method_of_another_shape_is_refused(change, told, tmp_path):
+    scenario = plugged(tmp_path, False)
+    text = (tmp_path / "own.py").read_text()
+    assert change[0] in text
+    (tmp_path / "own.py").write_text(text.replace(*change))
+    with pytest.raises(InputError, match=told):
+        desim.load(scenario)
 
 
 def test_a_guard_that_lets_a_plugin_end_desim_is_noticed(tmp_path):

@@ -16,7 +16,7 @@ from desim.errors import Diverged, InputError, RunError
 from desim.runs import directory
 from desim.runs import play as playing
 from desim.runs import resume as resuming
-from desim.studies import measures, tables, work
+from desim.studies import measures, processes, tables, work
 from desim.studies.measures import Asked, measured
 from desim.studies.study import study
 
@@ -123,14 +123,66 @@ def test_failed_runs_are_counted_and_never_averaged(tmp_path):
     assert made.run(bad["run"].iloc[0]).status == "failed"
 
 
+LATE = """
+from desim.algorithms.fed_plt import FedPLT
+from desim.errors import RunError
+
+class Late(FedPLT):
+    \"\"\"A method that fails in its third round.\"\"\"
+    name = "late"
+
+    def coordinator(self, hub):
+        program, answer = super().coordinator(hub), None
+        while True:
+            if hub.round == 3 and self.settings.seed:
+                late = RunError("late")
+                late.time = hub.now
+                raise late
+            try:
+                request = program.send(answer)
+            except StopIteration:
+                return
+            answer = yield request
+"""
+
+
+def test_a_target_that_was_met_before_a_failure_counts(tmp_path):
+    (tmp_path / "late.py").write_text(LATE)
+    late = {"algorithm.name": "late", "plugins": [str(tmp_path / "late.py")], "engine": "cohort"}
+    grid = {"seed": [0, 1, 2], "policy": ["all", {"deadline": "1 ms"}]}
+    target = {"error": [0.9, 1e-9]}
+    made = study(changed(set=late, grid=grid, compare={"targets": target}), workers=0)
+    runs = made.runs[made.runs["case"] == 0].set_index("seed")
+    assert runs["status"].tolist() == ["done", "failed", "failed"]
+    alone = desim.run(BASE, overrides={"seed": 1})
+    assert runs["time to error 0.9"][1] == alone.time_to("error", 0.9) < np.inf
+    assert runs["time to error 1e-09"].isna().tolist() == [False, True, True]
+    assert runs["final error"].isna().tolist() == [False, True, True]
+    rows = made.summary[made.summary["case"] == 0].set_index("measure")
+    assert rows.loc["time to error 0.9", ["failed", "done"]].tolist() == [2, 3]
+    assert rows.loc["time", ["failed", "done"]].tolist() == [2, 1]
+    twin = mutant(work, "math.isfinite(found", "not math.isfinite(found")
+    [job] = [one for one in made.plan.jobs if one.seed == 1 and "deadline" not in one.text]
+    assert "time to error 0.9" not in twin.carry_out(job).numbers
+
+
+def test_what_is_stored_starts_no_process(tmp_path, monkeypatch):
+    first = study(STUDY, tmp_path, workers=2)
+    monkeypatch.setattr(processes, "_started", lambda: pytest.fail("a process was started"))
+    again = study(STUDY, tmp_path, workers=2)
+    pd.testing.assert_frame_equal(first.runs, again.runs)
+    assert all(one.stored for one in again.results.values())
+
+
 def test_a_pair_with_a_failure_is_dropped_and_counted():
     found = study(STUDY, workers=0)
     runs = found.runs.copy()
-    runs.loc[runs.index[0], "status"] = "failed"
+    known = [name for name in runs if name not in tables.RUN and name != "policy"]
+    runs.loc[runs.index[0], ["status", *known]] = ["failed", *[np.nan] * len(known)]
     rows = tables.comparisons_table(found.plan.pairs, runs, found.plan.asked, 0.95)
     assert (rows["dropped"] == 1).all()
     assert (rows["pairs"] == 3).all()
-    wrong = mutant(tables, 'runs.mask(runs["status"] != "done")', "runs")
+    wrong = mutant(tables, ".dropna().to_numpy(float)", ".fillna(1.0).to_numpy(float)")
     rows = wrong.comparisons_table(found.plan.pairs, runs, found.plan.asked, 0.95)
     assert (rows["dropped"] == 0).all()
 
