@@ -118,11 +118,36 @@ def check_log(done):
     )
     pairs = arrivals.merge(sent, on=[*key, "exchange"], suffixes=("", "_sent"))
     assert len(pairs) == len(arrivals)
-    assert np.allclose(pairs.time, pairs.time_sent + pairs.seconds, rtol=0, atol=1e-12)
+    check_seconds(pairs, sent[sent.value == 0])
     assert (pairs.bytes == pairs.bytes_sent).all()
     if len(done.metrics):
         assert (np.diff(done.metrics.time) >= 0).all()
         assert done.metrics.time.max() <= done.manifest["time"]
+
+
+def check_seconds(pairs, first):
+    """Arrivals took as long as since the message's first attempt, losses since their own."""
+    own, once = pairs.time - pairs.time_sent, (pairs.kind == "lost") | (pairs.value == 0)
+    assert np.allclose(own[once], pairs.seconds[once], rtol=0, atol=1e-12)
+    again = pairs[~once].assign(place=range((~once).sum()))
+    link = ["peer", "agent", "round"]
+    begun = again.merge(first[[*link, "time"]], on=link, suffixes=("", "_first"))
+    near = (begun.time - begun.seconds - begun.time_first).abs() < 1e-12 + 1e-15 * begun.time
+    assert set(begun.place[near]) == set(again.place)
+    assert (again.seconds > again.time - again.time_sent).all()
+
+
+@pytest.mark.parametrize("name", ["nfl-lossy", "plt-resend-deadline"])
+def test_deliveries_that_count_from_their_last_attempt_are_noticed(name):
+    done = run(name)
+    check_log(done)
+    events, again = done.events.copy(), (done.events.kind == "deliver") & (done.events.value > 0)
+    assert again.sum() > 5
+    timeouts = events.value * 0.06  # as long as the first attempts waited
+    events.loc[again, "seconds"] -= timeouts[again]
+    broken = type("R", (), {"events": events, "metrics": done.metrics, "manifest": done.manifest})
+    with pytest.raises(AssertionError):
+        check_log(broken)
 
 
 def test_a_log_that_loses_messages_is_noticed(monkeypatch):

@@ -77,6 +77,17 @@ def check_path(module):
         own = path[path["what"] == "compute"]
         for row in own.itertuples():
             assert np.isclose(busy[row.source, row.round, row.end].sum(), row.seconds, rtol=1e-6)
+        check_messages(path[path["what"] == "message"], events)
+
+
+def check_messages(steps, events):
+    """Each left with the attempt that arrived, not with its first one."""
+    sends, came = (events[events["kind"] == kind] for kind in ("send", "deliver"))
+    for row in steps.itertuples():
+        left = sends[(sends.agent == row.source) & (sends.peer == row.target)]
+        here = came[(came.agent == row.target) & (came.peer == row.source)]
+        attempts = left[left.time == row.begin].value
+        assert set(attempts) & set(here[here.time == row.end].value)
 
 
 def test_the_path_is_what_was_logged():
@@ -86,7 +97,7 @@ def test_the_path_is_what_was_logged():
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
-        ('"send" and self.value[sent] == attempt', '"send"'),
+        ("left = first if last is None else last", "left = first"),
         ("row if later else first", "first"),
         ('("aggregate", "deliver", "compute", "up")', '("aggregate", "compute")'),
         ('for kind in ("deliver", "deadline")', 'for kind in ("deadline",)'),

@@ -70,6 +70,7 @@ class Simulation:
         """What is minimised."""
         return self.settings.problem
 
+    @np.errstate(all="ignore")
     def play(
         self,
         sink: Sink,
@@ -78,6 +79,8 @@ class Simulation:
         keeper: Keeper | None = None,
     ) -> Outcome:
         """Play the run once; its tables go to `sink` as it advances.
+
+        Numbers that go wrong are told in words, not by warnings.
 
         transcript: keeps what the agents reveal, or replays what another play revealed.
         keeper: takes checkpoints, and may have one to go on from.
@@ -146,15 +149,14 @@ class Simulation:
         return scouted, interrupted
 
     def _drive(self, world: World, engine: str) -> float:
-        """Run the engine to the end of the run, s; numbers that go wrong are told in words."""
+        """Run the engine to the end of the run, s."""
         method = self.method
         program = method.coordinator if method.kind == "coordinator" else method.agents
         if engine == "compiled":
             program = method.compiled()
         else:
             program = held(program, method.kind, lambda: world.now)
-        with np.errstate(all="ignore"):
-            return ENGINES[method.kind, engine](program, world)
+        return ENGINES[method.kind, engine](program, world)
 
     def _reason(self, world: World, end: float) -> str:
         if met := world.observer.rows.met or world.settings.met:

@@ -4,7 +4,7 @@ A message takes its turn when it is handed over, one at the same instant by send
 goes on its way, which takes the latency, when its last bit has left. What an attempt loses is drawn
 when it is handed over, and a lost one is handed over again at the times of `kernels.network`,
 whether or not it has left by then. In the log a send lasts as long as the bits would take alone,
-a delivery from the handing over to the arrival, waiting included.
+a delivery from the first handing over to the arrival, waiting included.
 """
 
 from collections.abc import Callable, Sequence
@@ -93,15 +93,24 @@ class Fair:
             left(begin, now - begin)
 
 
+class Try(NamedTuple):
+    """An attempt: when it is handed over, how long after the first, its latency, all s; lost."""
+
+    begin: float
+    after: float
+    latency: float
+    lost: bool
+
+
 class Message(NamedTuple):
-    """What is sent on links `edges`, and what happens there: attempts (begin, latency, lost)."""
+    """What is sent on links `edges`, and the attempts to do so on each."""
 
     edges: Sequence[int]
     round_: int
     exchange: int
     bits: int
     release: int
-    tries: list[list[tuple[float, float, bool]]]
+    tries: list[list[Try]]
     arrive: Callable[[int], None]  # called with the link
 
 
@@ -125,21 +134,21 @@ class Ports:
         tries = [self._fate(e, round_, exchange) for e in edges]
         message = Message(edges, round_, exchange, bits, release, tries, arrive)
         for attempt in range(max(len(one) for one in tries)):
-            begin = next(one[attempt][0] for one in tries if len(one) > attempt)
+            begin = next(one[attempt].begin for one in tries if len(one) > attempt)
             if attempt:
                 self.clock.at(begin, partial(self._hand_over, message, attempt))
             else:
                 self._hand_over(message, 0)
-        return [not one[-1][2] for one in tries]
+        return [not one[-1].lost for one in tries]
 
-    def _fate(self, e: int, round_: int, exchange: int) -> list[tuple[float, float, bool]]:
+    def _fate(self, e: int, round_: int, exchange: int) -> list[Try]:
         """The attempts on link e of a message that is handed over now."""
         links, now, pauses, pause = self.links, float(self.clock.now), 0.0, 1.0
-        found: list[tuple[float, float, bool]] = []
-        while not found or (found[-1][2] and len(found) <= links.limit):
-            begin = now + pauses * links.timeout
-            latency, lost = try_once(self.flat, e, begin, round_, exchange, len(found))
-            found.append((begin, float(latency), bool(lost)))
+        found: list[Try] = []
+        while not found or (found[-1].lost and len(found) <= links.limit):
+            after = pauses * links.timeout
+            latency, lost = try_once(self.flat, e, now + after, round_, exchange, len(found))
+            found.append(Try(now + after, after, float(latency), bool(lost)))
             pauses, pause = pauses + pause, pause * links.backoff
         return found
 
@@ -167,12 +176,14 @@ class Ports:
         now = float(self.clock.now)
 
         def arrival(place: int) -> tuple[float, float]:
-            delay = message.tries[place][attempt][1] + seconds
-            return max(begin + delay, now), begin - handed + delay
+            one = message.tries[place][attempt]
+            delay = one.latency + seconds
+            since = delay if one.lost else one.after + delay
+            return max(begin + delay, now), begin - handed + since
 
         self._log(message, attempt, None, arrival)
         for place in self._lacking(message, attempt):
-            if not message.tries[place][attempt][2]:
+            if not message.tries[place][attempt].lost:
                 arrive = partial(message.arrive, message.edges[place])
                 self.clock.at(arrival(place)[0], arrive)
 
@@ -187,7 +198,7 @@ class Ports:
         """One row for each link that an attempt is for; its bytes count once, on the first."""
         log, size = self.world.log, (message.bits + 7) // 8
         for place in self._lacking(message, attempt):
-            lost = message.tries[place][attempt][2]
+            lost = message.tries[place][attempt].lost
             shown = kind if kind is not None else (Kind.LOST if lost else Kind.DELIVER)
             ends = self.links.ends[:, message.edges[place]].tolist()
             source, target = ends if kind is Kind.SEND else ends[::-1]

@@ -25,8 +25,11 @@ def last_below(row, first, last, value):
 def fluid(samples, first, last, loops, begin, bits):
     """How long `bits` take from `begin` s on at the rates of samples[:, first:last], in s.
 
-    The least d >= 0 with integral of the rate over (begin, begin + d) = bits.
+    The least d >= 0 with integral of the rate over (begin, begin + d) = bits, to rounding: laps
+    that are rounded leave a goal that is an ulp beyond the last bit of a lap, or none at all.
     """
+    if begin == np.inf:
+        return np.inf
     time, rate, sent = samples[0], samples[1], samples[2]
     period, whole = time[last], sent[last]
     phase = begin % period if loops else begin
@@ -39,7 +42,9 @@ def fluid(samples, first, last, loops, begin, bits):
         if not loops:
             return period - phase + (goal - whole) / rate[last - 1]
         laps = np.ceil(goal / whole) - 1.0
-        goal -= laps * whole
+        goal = min(goal - laps * whole, whole)
+        if goal <= 0.0:
+            laps, goal = laps - 1.0, whole
     k = last_below(sent, first, last, goal)
     end = time[k]
     if goal > sent[k]:

@@ -2,7 +2,8 @@
 
 An attempt to send `bits` that begins at t s arrives at t + latency * jitter + the time that the
 bits take to leave, or is lost, by what the link loses at t. A lost one is repeated `timeout` later,
-the next time after `timeout * backoff`, and so on; the sender never repeats what was not lost. The
+the next time after `timeout * backoff`, and so on; the sender never repeats what was not lost. What
+arrives has been under way since its first attempt; a lost attempt is told with its own time. The
 number of attempts until one arrives is geometric where losses are independent. Where receivers miss
 what comes while they are down, an attempt is lost, too, that would arrive at such a time.
 """
@@ -107,7 +108,8 @@ def passage(links, e, time, round_, exchange, bits, paid, release, side, log, ro
     size = (bits + 7) // 8
     attempt, pauses, pause = 0, 0.0, 1.0
     while True:
-        begin = time + pauses * links.timeout
+        waited = pauses * links.timeout
+        begin = time + waited
         latency, lost = trial(links, e, begin, round_, exchange, attempt)
         wire = time_on_wire(links, e, begin, bits)
         delay = latency + wire
@@ -115,9 +117,10 @@ def passage(links, e, time, round_, exchange, bits, paid, release, side, log, ro
         lost = lost or missed(links, e, arrival)
         if log:
             kind, counted = LOST if lost else DELIVER, size if attempt >= paid else 0
+            taken = delay if lost else waited + delay
             write(rows, SEND, side, source, target, round_, counted, release, begin, wire, attempt)
             write(
-                rows, kind, side, target, source, round_, counted, release, arrival, delay, attempt
+                rows, kind, side, target, source, round_, counted, release, arrival, taken, attempt
             )
         attempt += 1
         if not lost:

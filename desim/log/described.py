@@ -105,7 +105,7 @@ COLUMNS: Mapping[str, Mapping[str, tuple[str, str]]] = {  # table -> column -> u
         "bytes": ("B", "sent"),
         "delivered_bytes": ("B", "arrived"),
         "sending": ("s", "how long they took to leave, in all"),
-        "on_the_way": ("s", "mean time from leaving to arrival"),
+        "on_the_way": ("s", "mean time from the first attempt to the arrival"),
     },
     "staleness": {
         "time": ("s", "virtual time of use"),
@@ -114,7 +114,7 @@ COLUMNS: Mapping[str, Mapping[str, tuple[str, str]]] = {  # table -> column -> u
         "peer": ("", "who was heard"),
         "heard": ("", "round in which that was sent"),
         "staleness": ("rounds", "round - heard"),
-        "age": ("s", "time since it left; of a reply, since its agent was called"),
+        "age": ("s", "time since it was first sent; of a reply, since its agent was called"),
     },
     "runs": {
         "case": ("", "number of the case"),
@@ -190,8 +190,8 @@ KINDS = {  # kind of event -> what happens, and what its seconds and value are
     "abort": ("an absence or a newer call interrupts a computation", "how long it lasted", ""),
     "release": ("noise is drawn for what leaves the agent next", "", ""),
     "send": ("a message begins to leave", "how long it takes to leave", "attempt, from 0"),
-    "lost": ("a message would arrive, but is lost", "since it began to leave", "attempt"),
-    "deliver": ("a message arrives at agent from peer", "since it began to leave", "attempt"),
+    "lost": ("a message would arrive, but is lost", "since this attempt was sent", "attempt"),
+    "deliver": ("a message arrives at agent from peer", "since it was first sent", "attempt"),
     "deadline": ("a deadline ends a collection", "since it was opened", "replies missing"),
     "aggregate": ("a wait ends and the round goes on", "how long it was", "replies that count"),
     "retire": ("the agent's budget is spent and it leaves", "", "epsilon that it has spent"),

@@ -68,11 +68,13 @@ def rate_traces(
 
     A rate holds until the next sample, the last one as long as the one before it; times count from
     the first sample. fields: which of them, default all; unit: bit/s of a 1 in the file. InputError
-    at `where` for times that do not increase, rates that are negative, NaN or never above 0.
+    at `where` for times that do not increase, rates that are negative, NaN or never above 0, and
+    for what adds up to more than a number holds, or to nothing.
     """
     parts = traces(path, fields, unit, where)
     for name, samples in parts.items():
         rate = samples[1, :-1]
+        _addable(samples, where, name)
         if not rate.any() or (not loops and rate[-1] == 0.0):
             text = f"found rate 0 {'at the end' if rate.any() else 'throughout'} of {name}"
             allowed = "a trace that sends at last, or end: loop"
@@ -80,6 +82,16 @@ def rate_traces(
     first = np.cumsum([0, *(part.shape[1] for part in parts.values())])
     whole = np.concatenate(list(parts.values()), axis=1)
     return RateTraces(whole, first, loops, shuffled, shifted)
+
+
+def _addable(samples: Array, where: str, name: str) -> None:
+    """InputError where times, rates or what they come to leave the range of numbers."""
+    whole = np.isfinite(samples).all()
+    if not whole or (samples[1].any() and not samples[2, -1] > 0.0):
+        text = f"found {samples[0, -1]:g} s at rates up to {samples[1].max():g} in {name}"
+        raise InputError(
+            f"{where}: {text}, {samples[2, -1]:g} in all; allowed: what adds up to a number > 0"
+        )
 
 
 def traces(
@@ -134,7 +146,7 @@ def _sampled(table: Array, unit: float, where: str, name: str) -> Array:
         raise InputError(f"{where}: {text}")
     time, rate = table.T
     faulty(rate, where, "values", name)
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         steps = np.diff(time, append=time[-1] + 1.0)
     wrong = np.flatnonzero(~((steps > 0.0) & (steps < np.inf)))
     if len(wrong):
@@ -144,7 +156,8 @@ def _sampled(table: Array, unit: float, where: str, name: str) -> Array:
         raise InputError(f"{where}: {text}; allowed: times that increase")
     lasts = np.append(np.diff(time), time[-1] - time[-2] if len(time) > 1 else 1.0)
     samples = np.zeros((3, len(time) + 1))
-    samples[0, 1:] = np.append(time[1:] - time[0], time[-1] - time[0] + lasts[-1])
-    samples[1, :-1] = rate * unit
-    samples[2, 1:] = np.cumsum(samples[1, :-1] * np.diff(samples[0]))
+    with np.errstate(over="ignore", invalid="ignore"):  # what leaves the range is refused then
+        samples[0, 1:] = np.append(time[1:] - time[0], time[-1] - time[0] + lasts[-1])
+        samples[1, :-1] = rate * unit
+        samples[2, 1:] = np.cumsum(samples[1, :-1] * np.diff(samples[0]))
     return samples

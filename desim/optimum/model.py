@@ -46,7 +46,9 @@ def model_minimum(x: Array, g: Array, H: Any, kinks: Kinks) -> tuple[Array, Arra
 
 
 def _newton_direction(g: Array, H: Array) -> Array:
-    """-H^-1 g, of least norm where H is singular."""
+    """-H^-1 g, of least norm where H is singular; nan where they are not finite."""
+    if not (np.isfinite(H).all() and np.isfinite(g).all()):
+        return np.full_like(g, np.nan)
     try:
         factor = np.linalg.cholesky(H)
         if np.min(np.diag(factor)) ** 2 > 1e-13 * np.max(np.diag(H)):

@@ -68,8 +68,8 @@ def _search(smooth: Smooth, kinks: Kinks) -> Found:
 
 
 def _stalled(heights: list[float]) -> bool:
-    """Whether three steps in a row gained nothing above rounding."""
-    return len(heights) > 4 and heights[-4] - heights[-1] <= 1e-13 * abs(heights[-1])
+    """Whether three steps in a row gained nothing above rounding, or are no numbers."""
+    return len(heights) > 4 and not heights[-4] - heights[-1] > 1e-13 * abs(heights[-1])
 
 
 def _plain(smooth: Smooth, kinks: Kinks, x: Array) -> tuple[Array, Array, Smooth]:
@@ -154,10 +154,15 @@ def _independent(kinks: Kinks, where: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _newton_step(H: Array, held: Array, r: Array, v: Array) -> tuple[Array, Array]:
-    """Solve H dx + held' ds = -r, held dx = -v, with least norm where that is not unique."""
+    """Solve H dx + held' ds = -r, held dx = -v, with least norm where that is not unique.
+
+    No step where numbers are not finite: LAPACK would complain by itself, or never end.
+    """
     n, m = len(r), len(v)
     system = np.block([[H, held.T], [held, np.zeros((m, m))]])
     right = -np.concatenate([r, v])
+    if not (np.isfinite(system).all() and np.isfinite(right).all()):
+        return np.zeros(n), np.zeros(m)
     try:
         factors, pivots, ok = linalg.lapack.dgetrf(system)
         diagonal = np.abs(np.diag(factors))
@@ -187,7 +192,7 @@ def _certified(smooth: Smooth, kinks: Kinks, x: Array, slopes: Array) -> Found:
     lengths = np.sqrt(np.asarray(kinks.K.multiply(kinks.K).sum(axis=1)).ravel())
     size = max(1.0, smooth.magnitude(x) + float(lengths @ np.abs(slopes)))
     height = max(1.0, abs(smooth.value(x)) + float(np.abs(terms).sum()))
-    if not np.isfinite(subgradient + gap):
+    if not np.isfinite(subgradient + gap + size + height):  # over an infinite size all is nothing
         return Found(x, slopes, np.inf, np.inf)
     return Found(x, slopes, max(subgradient, gap), max(subgradient / size, gap / height))
 

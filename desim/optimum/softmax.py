@@ -74,7 +74,7 @@ def softmax_minimum(problem: Problem) -> Found:
         )
     chosen = (problem.b[:, None] == np.arange(loss.classes)).astype(float)
     weight = np.repeat(problem.scale, problem.rows)
-    with threadpool_limits(1):
+    with threadpool_limits(1), np.errstate(all="ignore"):  # as in newton.minimise
         return _newton(CrossEntropy(problem.A, chosen, weight, regularizer.l2))
 
 
@@ -85,14 +85,15 @@ def _newton(F: CrossEntropy) -> Found:
         shares = F.shares(W)
         g = F.gradient(W, shares)
         left = float(np.linalg.norm(g))
-        relative = left / max(1.0, F.magnitude(W, shares))
+        size = max(1.0, F.magnitude(W, shares))
+        relative = left / size if np.isfinite(left + size) else np.inf
         if relative <= EXACT:
             break
         ahead = _lower(F, W, g, _direction(F, g, shares), left)
         if ahead is None:
             break
         W = ahead
-    if relative > ENOUGH:
+    if not relative <= ENOUGH:
         raise RunError(
             f"the optimum of the problem was not found to {ENOUGH:g}: the relative certificate is "
             f"{relative:.3g}; scale the features (problem.data.scale) or raise the l2 "

@@ -10,8 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from desim.compiling import watched
 from desim.engine.play import Simulation
 from desim.engine.world import Progress
@@ -179,8 +177,7 @@ def _play(
         tables = opened()
         if path is not None:
             keeper = Checkpoints(path, identity(prepared.head, prepared.scenario), tables)
-        with np.errstate(over="ignore", invalid="ignore"):  # the observer finds what diverges
-            return tables, prepared.simulation.play(tables, step, keeper=keeper)
+        return tables, prepared.simulation.play(tables, step, keeper=keeper)
     except KeyboardInterrupt:
         return tables, Outcome("stopped", "interrupted at once by Ctrl-C; no final arrays")
     except OSError as error:

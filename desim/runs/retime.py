@@ -127,6 +127,7 @@ class Retimed(Simulation):
         """Play blind into `sink`, metrics told at their new times; the results are those known."""
         return self.told(sink, progress)[0]
 
+    @np.errstate(all="ignore")
     def told(self, sink: Sink, progress: Any = None) -> tuple[Outcome, Seen]:
         """As `play`; return what was seen, too."""
         kept, dated = self.training, Dated(sink)

@@ -29,6 +29,7 @@ from desim.scenario.initial import initial
 from desim.scenario.layout import Layout
 from desim.scenario.observing import heavy
 from desim.scenario.schema import Scenario
+from desim.scenario.standing import endless
 
 Array = NDArray[np.float64]
 Engine = Literal["compiled", "cohort", "agents"]
@@ -40,7 +41,7 @@ def build(scenario: Scenario, problem: Problem | None = None) -> Simulation:
     problem: that of the scenario, where it is known already.
     """
     try:
-        with explained(scenario):
+        with explained(scenario), np.errstate(all="ignore"):  # what goes wrong is told in words
             return _build(scenario, problem)
     except InputError as error:
         raise located(scenario, error) from None
@@ -93,6 +94,7 @@ def _build(scenario: Scenario, known: Problem | None) -> Simulation:
 
     made = calibrated(scenario, make, noise, problem.rows)
     told = [*warnings(scenario, problem.rows), *merged, *_identical(scenario, problem)]
+    told += endless(settings)
     made.warnings += told
     _affordable(made, settings)
     engine, why = _engine(scenario, made)

@@ -132,17 +132,14 @@ class Trail:
         """A message that arrived: when it left, and what its sender had done by then."""
         part, here = self._at_row(row)
         source, target, end = int(part.peer[here]), int(part.agent[here]), float(part.time[here])
-        attempt = part.value[here]
-        left = self._sent(row, source, target, end - part.seconds[here], attempt)
-        if left is None:
+        first = self._sent(row, source, target, end - part.seconds[here], 0.0)
+        if first is None:
             return None
-        leaving = self._time(left)
-        steps.append(self._step(row, leaving, end, "message", source, target))
-        first = left
-        if attempt > 0.0:
-            begun = self._sent(row, source, target, leaving, 0.0)
-            first = left if begun is None else begun
-            times = self._time(first), leaving
+        last = self._sent(row, source, target, end, part.value[here])
+        left = first if last is None else last
+        steps.append(self._step(row, self._time(left), end, "message", source, target))
+        if left != first:
+            times = self._time(first), self._time(left)
             steps.append(self._step(row, *times, "resend", source, target))
         later = end > self._time(first)
         return self._at(source, self._time(first), row if later else first)

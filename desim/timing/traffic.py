@@ -19,8 +19,8 @@ def links(events: "Pieces | pd.DataFrame") -> pd.DataFrame:
     """One row for each link used: columns source, target, sent, resent, delivered, lost, bytes.
 
     bytes: sent; delivered_bytes: arrived; sending s: how long they took to leave, in all;
-    on_the_way: mean s from leaving to arrival of what arrived. events: the table, or its columns
-    CARRIED as pieces.
+    on_the_way: mean s from the first attempt to the arrival, of what arrived. events: the table, or
+    its columns CARRIED as pieces.
     """
     keys, pieces = Keys(), pieces_of(events)
     count = {name: Sums(int) for name in ("sent", "resent", "delivered", "lost")}
@@ -78,7 +78,7 @@ def staleness(
 
     One row for every neighbour at each closing of an agent's wait, and for every reply in a
     collection (agent -1): heard is the round in which its newest message was sent, staleness
-    round - heard, age the seconds since that message left (a reply: since the agent was called).
+    round - heard, age the seconds since it was first sent (a reply: since its agent was called).
     The newest is the one that left last, whatever has come after it. Peers that were not heard yet
     are left out. void: replies to older calls are not used; free: agents hear messages of later
     rounds than their own, too; anew: they hear those of their own round alone.
