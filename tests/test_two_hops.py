@@ -15,6 +15,7 @@ from test_invariants import check_log
 
 import desim
 import desim.network.links as links_of_networks
+from desim.cli.conditions import told
 from desim.kernels.bursts import in_burst
 from desim.keys import seed_word
 from desim.scenario import conditions, registry
@@ -178,3 +179,10 @@ def test_what_a_graph_writes_plays_again():
     again = desim.load(made.written())
     assert again == made
     assert desim.run(again).events.equals(desim.run(made).events)
+
+
+def test_the_words_before_a_run_are_about_both_hops():
+    hops = {"uplink": {"latency": "50 ms", "loss": 0.3}, "downlink": {"latency": "20 ms"}}
+    hops["downlink"] |= {"loss": 0.2, "bandwidth": "1 Mbit/s"}
+    (said,) = [one for one in told(build(desim.load(bare(hops)))) if one.startswith("links")]
+    assert said == "links: 70 ms, 1 Mbit/s, 44 % of messages lost"

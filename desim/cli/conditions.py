@@ -41,15 +41,20 @@ def _links(settings: Settings) -> Iterator[str]:
 
 def _link(links: Links) -> str:
     """Latency, bandwidth and losses of links, as drawn for this run."""
-    latency, rate = links.wires[0], _rates(links)
+    latency, rate = _latency(links), _rates(links)
     parts = [between(latency, "s") if latency.max() > 0.0 else "no latency"]
     parts[0] += " (a bare number is in s)" if latency.max() >= LONG else ""
     finite = rate[np.isfinite(rate)]
     text = between(finite, "bit/s") if len(finite) else "sending takes no time"
     text += " on average" if links.plays.shape[1] else ""
     parts.append(text + (" (a bare number is in bit/s)" if (finite < NARROW).any() else ""))
-    lost = max(links.loss)
+    lost = 1.0 - (1.0 - max(links.loss)) * (1.0 - max(links.onward[3:5], default=0.0))
     return ", ".join([*parts, *([f"{100.0 * lost:.3g} % of messages lost"] if lost else [])])
+
+
+def _latency(links: Links) -> Array:
+    """Latency (links,) in s, of both hops where there are two."""
+    return np.asarray(links.wires[0] + links.wires[3:].sum(axis=0))
 
 
 def _rates(links: Links) -> Array:
@@ -95,4 +100,4 @@ def _count(work: Array) -> str:
 
 def _messages(links: Links, bits: int) -> Array:
     """How long a message of that size takes on each link, in s."""
-    return np.asarray(links.wires[0] + bits / _rates(links))
+    return np.asarray(_latency(links) + bits / _rates(links))
