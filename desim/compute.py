@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim import keys
-from desim.distributions import Distribution
+from desim.distributions import Distribution, bounds
 from desim.errors import InputError
-from desim.kernels.speed import DRAWN, IN_TURN, OVER_TIME, Speeds
+from desim.kernels.speed import DRAWN, IN_TURN, OVER_TIME, Speeds, speeds_into
 from desim.keys import Stream, seed_word
 from desim.network.measured import arrays, faulty, select
 from desim.network.traces import RateTraces
@@ -96,6 +96,24 @@ def speed_model(
         (float(slow.spell), (_plain(slow.every), _plain(slow.lasting))),
         np.zeros((3, agents if slow.spell > 1.0 else 0)),
     )
+
+
+def fastest(speeds: Speeds) -> NDArray[np.float64]:
+    """The most gradients per second (agents,) that each agent ever computes; inf if no law says."""
+    factor, agents = speeds.devices[0], np.arange(speeds.devices.shape[1])
+    if speeds.measured.shape[1] and (speeds.order == OVER_TIME or speeds.redraw):
+        row = 1 if speeds.order == OVER_TIME else 0
+        spans = zip(*speeds.whose, strict=True)
+        most = np.array([speeds.measured[row, first:last].max() for first, last in spans])
+    elif speeds.redraw:
+        low, high = bounds(speeds.law)
+        with np.errstate(divide="ignore"):
+            most = np.full(len(factor), np.divide(1.0, low) if speeds.inverse else high)
+    else:
+        most = np.empty(len(factor))
+        speeds_into(speeds, agents, np.ones(len(factor), np.int64), most)
+        return most
+    return np.asarray(most / factor)
 
 
 def _plain(law: Distribution) -> tuple[int, float, float]:

@@ -1,6 +1,6 @@
 """Random durations, rates and factors, as in {lognormal: [20 ms, 0.3]}, drawn at an address."""
 
-from math import erf, exp, pi, sqrt
+from math import erf, exp, inf, pi, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -92,3 +92,13 @@ def mean(distribution: Distribution) -> float:
         z = a / b
         return a * (1 + erf(z / sqrt(2))) / 2 + b * exp(-z * z / 2) / sqrt(2 * pi)
     return max(0.0, a) if kind == NORMAL else a
+
+
+def bounds(law: tuple[int, float, float]) -> tuple[float, float]:
+    """The least and the largest value that may be drawn; inf where there is none."""
+    kind, a, b = law
+    if kind == CONSTANT or (kind in (NORMAL, LOGNORMAL) and b == 0.0):
+        return a, a
+    if kind == UNIFORM:
+        return a, b
+    return (a, inf) if kind == SHIFTED else (0.0, inf)

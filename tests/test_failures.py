@@ -115,9 +115,9 @@ def test_an_interrupted_computation_is_lost_and_begun_again():
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("make", [star, graph])
 def test_time_that_stands_still_is_an_error_not_an_endless_run(monkeypatch, make, engine):
-    monkeypatch.setattr("desim.engine.world.STANDSTILL", 50)
-    still = {
-        "network": {"link": {"latency": "0 s", "bandwidth": "inf"}},
+    monkeypatch.setattr("desim.engine.patience.STANDSTILL", 50)
+    still = {  # a loss would take time
+        "network": {"link": {"latency": "0 s", "bandwidth": "inf", "loss": 1e-12}},
         "compute": {"speed": "inf"},
         "stop": {"time": "1 s"},
     }

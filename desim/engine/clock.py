@@ -1,5 +1,6 @@
 """SimPy's clock for the agent engine, and devices that computations run on and churn interrupts."""
 
+import time as wall
 from collections.abc import Callable, Generator
 from heapq import heappush
 from typing import Any
@@ -7,11 +8,13 @@ from typing import Any
 import numpy as np
 import simpy
 
+from desim.engine.absences import Absences
 from desim.engine.waits import Waits
 from desim.engine.world import World
 from desim.kernels.phases import Calendar, is_up
 from desim.kernels.record import UPLINK, Kind
 
+TICK = 0.2  # s of real time after which the world has its turn, if not before
 NORMAL, LEAVING, LAST = 1, 2, 9  # SimPy priorities: LAST follows all of the same instant
 Steps = Generator[simpy.Event, Any, Any]
 
@@ -72,7 +75,7 @@ class Clock(simpy.Environment):
 
         Return whether something was still to come.
         """
-        horizon, steps = world.settings.horizon, 0
+        horizon, steps, ticked = world.settings.horizon, 0, wall.monotonic()
         while not finished() and not world.reached:
             if (len(self._queue) <= self.churning and not self.resting) or self.peek() == np.inf:
                 return False
@@ -80,8 +83,9 @@ class Clock(simpy.Environment):
                 return True
             self.step()
             steps += 1
-            if steps % 256 == 0:
+            if steps % 256 == 0 or wall.monotonic() - ticked > TICK:
                 world.tick(float(self.now))
+                ticked = wall.monotonic()
         return True
 
 
@@ -101,16 +105,23 @@ class Device:
         self.until = 0.0  # when the running computation ends, s; inf while the device is down
         self.up = clock.event()
         self.up.succeed()
+        self.absences: Absences | None = None
         if world.settings.churn is not None:
+            self.absences = Absences(world, agent, world.settings.churn)
             clock.churning += 1
             clock.process(self._churn(world.settings.churn.calendar))
 
-    def work(self, duration: Callable[[float], float], round_: int, waits: Waits) -> Steps:
+    def work(
+        self, duration: Callable[[float], float], work: float, round_: int, waits: Waits
+    ) -> Steps:
         """Compute for duration(begin s) s without interruption; a failure loses what was done.
 
-        Return the beginning of the attempt that succeeded and how long it took, s. An interruption
-        by a newer call, or one of a device that restarts, is passed on as simpy.Interrupt.
+        work: how many gradients that are. Return the beginning of the attempt that succeeded and
+        how long it took, s. An interruption by a newer call, or one of a device that restarts, is
+        passed on as simpy.Interrupt.
         """
+        if self.absences is not None:
+            self.absences.asked()
         while True:
             begin: float | None = None
             self.computing, self.until = True, np.inf
@@ -118,10 +129,14 @@ class Device:
                 yield from self.ready(waits)
                 begin = float(self.clock.now)
                 seconds = duration(begin)
+                if self.absences is not None:
+                    self.absences.begun(begin, seconds, work, round_)
                 self.until = begin + seconds
                 if seconds == np.inf:
                     waits.endless(begin, self.agent, round_)
                 yield self.clock.timeout(seconds) if seconds < np.inf else self.clock.event()
+                if self.absences is not None:
+                    self.absences.finished()
                 return begin, seconds
             except simpy.Interrupt as interruption:
                 if begin is not None and begin < self.clock.now:
@@ -147,9 +162,11 @@ class Device:
 
     def _churn(self, calendar: Calendar) -> Steps:
         here, until = True, 0.0
+        assert self.absences is not None
         while until < np.inf:
             if until > 0.0:
                 yield self.clock.at(until, lambda: None, LEAVING)
+                self.absences.turned(until)
             now_up, until = is_up(calendar, self.agent, until)
             if now_up != here:
                 here = now_up

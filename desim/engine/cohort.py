@@ -27,7 +27,9 @@ OWN = frozenset(
 
 
 class Carrier(Protocol):
-    """How an engine moves messages for a cohort."""
+    """How an engine moves messages for a cohort; ahead: of all, a whole round at a time."""
+
+    ahead: bool
 
     def send(self, us: "Cohort", payload: Array, bits: Int, silent: NDArray[np.bool_]) -> None:
         """Put the messages of the cohort's agents, of bits (n,), on their links."""
@@ -103,6 +105,8 @@ class Cohort(Releasing):
             self._show(self._reported + 1, self.x)
         while k < limit and (self._all_live or self.live.any() or self.leaving.any()):
             k += 1
+            if self._carrier.ahead:
+                self._world.between(self.ends[0])
             round_ = np.empty(len(self.who), np.int64)
             round_[:] = k
             self.__dict__.update(round=round_, _releases=0)

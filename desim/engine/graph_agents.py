@@ -85,6 +85,8 @@ class Mailbox:
 class Post:
     """Carries messages of single agents as SimPy events."""
 
+    ahead = False
+
     def __init__(self, world: World, clock: Clock) -> None:
         graph, links = world.settings.graph, world.settings.links
         assert graph is not None
@@ -229,12 +231,12 @@ class Agent:
 
     def _compute(self, request: Compute) -> Steps:
         us = self.us
-        i, round_ = int(us.who[0]), int(us.round[0])
+        i, round_, value = int(us.who[0]), int(us.round[0]), float(request.value[0])
         self.ticket = self.jobs.begin(request.job, us, request.inputs)
         _, seconds = yield from self.device.work(
-            lambda begin: us.lasting(request, begin), round_, self.post.waits
+            lambda begin: us.lasting(request, begin), value, round_, self.post.waits
         )
-        now, value = float(self.clock.now), float(request.value[0])
+        now = float(self.clock.now)
         self.world.log.add(Kind.COMPUTE, UPLINK, i, round_, now, seconds=seconds, value=value)
         ticket, self.ticket = self.ticket, None
         return self.jobs.result(ticket)
@@ -254,10 +256,10 @@ class Agent:
         finally:
             self.device.waiting = False
         fresh = box.newest() if request.newest else box.read(number)
-        now = float(self.clock.now)
-        self.world.log.add(
-            Kind.AGGREGATE, DISTANT, i, round_, now, seconds=now - begin, value=float(fresh.sum())
-        )
+        now, news = float(self.clock.now), float(fresh.sum())
+        self.world.log.add(Kind.AGGREGATE, DISTANT, i, round_, now, seconds=now - begin, value=news)
+        if request.newest or request.within < np.inf:
+            self.world.waited(self.us.who, np.array([news]), np.array([now]))
         return _heard(box, fresh)
 
     def _wait(self, box: Mailbox, number: int, within: float) -> Steps:

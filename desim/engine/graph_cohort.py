@@ -15,6 +15,7 @@ from desim.engine.cohort import Cohort
 from desim.engine.requests import Array, Compute, Gather, Heard
 from desim.engine.waits import Waits
 from desim.engine.world import World
+from desim.errors import Diverged
 from desim.kernels.neighbourhood import (
     send_all,
     tell_messages,
@@ -32,6 +33,8 @@ Int = NDArray[np.int64]
 
 class Wires:
     """Messages in flight: per iteration the payloads (agents, dim) and arrivals (links,) s."""
+
+    ahead = True
 
     def __init__(self, world: World) -> None:
         graph, links = world.settings.graph, world.settings.links
@@ -187,6 +190,8 @@ def play(program: Any, world: World) -> float:
             waits.note_graph(request, us, before, wires)
         if failed := world.observer.failed:
             end = min(end, failed.time)  # others have not come that far yet: they go on until then
+            if earliest >= end and not isinstance(failed, Diverged):  # where time may stand still
+                break
         end = min(end, world.stopped)
         if latest > end or latest == np.inf:
             cut |= (us.live | us.leaving) & (us.clock > end) & (us.clock < np.inf)
@@ -230,6 +235,9 @@ def _wait(request: Gather, us: Cohort, wires: Wires, world: World) -> tuple[Hear
         heard = wires.gather(us, request)
         fresh = np.add.reduceat(heard.fresh.astype(float), wires.graph.incoming[:-1])
         ends = us.ends
+        if request.within < np.inf:
+            live = us.live & (us.clock <= world.settings.horizon) & (us.clock < np.inf)
+            world.waited(us.who[live], fresh[live], us.clock[live])
         waited = us.clock - before
     world.log.each(
         Kind.AGGREGATE, DISTANT, us.who, us.round, world.settings.horizon, us.clock, waited, fresh,

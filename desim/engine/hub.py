@@ -23,12 +23,16 @@ Int = NDArray[np.int64]
 Train = Callable[..., Array]
 COLLECT = Collect()
 NOBODY = np.empty(0, np.int64)
-KEPT = "round begun exchange"
+KEPT = "round begun exchange unheard"
 EXCHANGES = 1000  # calls in a round; who makes more has forgotten to end it
 
 
 class Station(Protocol):
     """How an engine carries calls out."""
+
+    @property
+    def ahead(self) -> bool:
+        """Whether no row of a round is written after its end that is not later in time."""
 
     @property
     def now(self) -> float:
@@ -59,6 +63,7 @@ class Hub:
         self.round = 1
         self.begun = False  # whether agents have been called or the start been shown
         self.exchange = 0
+        self.unheard = 0  # latest collections in a row without a reply
         self.calls = no_calls(agents)
         self.flat = tuple(self.calls)
         self.terms: Terms = plain(agents, View.COORDINATOR)
@@ -233,6 +238,7 @@ class Hub:
         if world.transcript is not None:
             payload = world.transcript.send(who, rounds, payload)
         now = self.station.now
+        self.unheard = 0 if len(who) else self.unheard + 1
         world.log.add(
             Kind.AGGREGATE, DISTANT, -1, self.round, now, seconds=now - opened, value=len(who)
         )
@@ -288,3 +294,6 @@ class Hub:
         self.round += self.begun
         self.begun, self.exchange = True, 0
         world.tick(self.now)
+        if self.station.ahead:
+            world.between(self.now)
+        world.patience.heard(self.unheard, self.now)

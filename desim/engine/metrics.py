@@ -78,6 +78,7 @@ class MetricRows:
         self.reached: float | None = None  # time s at which a target held first
         self.met: tuple[str, float] | None = None  # that target
         self.latest: tuple[str, float] | None = None
+        self._values: list[float] = []  # of the metrics, as the network had them last
         self._network: list[tuple[float, int, int, int, float]] = []
         self._columns: list[Array] = []  # columns time, round, metric, agent, value
 
@@ -88,12 +89,17 @@ class MetricRows:
 
         error: that metric's value, where it is known.
         """
-        for code, name in enumerate(self.metrics.names):
-            value = self.metrics.network(name, x, model, error)
+        names = self.metrics.names
+        self._values = [self.metrics.network(name, x, model, error) for name in names]
+        self.again(time, round_)
+        self.check(time, x, model, error)
+
+    def again(self, time: float, round_: int) -> None:
+        """Record the network metrics of the latest models once more, as true at `time` s."""
+        for code, value in enumerate(self._values):
             self._network.append((time, round_, code, NETWORK, value))
             if code == 0:
-                self.latest = (name, value)
-        self.check(time, x, model, error)
+                self.latest = (self.metrics.names[0], value)
 
     def rounds(self, times: Array, first: int, x: Array, models: Array, errors: Array) -> None:
         """Record the network metrics of rounds first, first + 1, ... that end at times (n,) s.

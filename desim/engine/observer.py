@@ -5,18 +5,20 @@ of time first, as far as all clocks have advanced.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from desim.engine.metrics import MetricRows, diverged
-from desim.errors import Diverged, RunError
+from desim.engine.patience import Patience, at, earlier
+from desim.errors import RunError
 from desim.kernels.neighbourhood import overlay
 
 Array = NDArray[np.float64]
 Int = NDArray[np.int64]
+Alive = Callable[[], None]
 MOST = 1_000_000  # observations at instants: more would take for ever, and no log would hold them
 
 
@@ -26,23 +28,29 @@ def bounded(every: float, frontier: float, taken: int) -> None:
     taken: observations so far; the run ends at the latest of them.
     """
     if every and frontier > MOST * every:
-        error = RunError(
-            f"observe.every: found {every:g} s, more than {MOST} observations until "
-            f"{frontier:g} s; allowed: at most that many in a run"
-        )
-        error.time = max(taken - 1, 0) * every
-        raise error
+        text = f"more than {MOST} observations until {frontier:g} s; allowed: at most that many"
+        last = max(taken - 1, 0) * every
+        raise at(last, f"observe.every: found {every:g} s, {text} in a run")
+
+
+def unheeding() -> None:
+    """Stands for what an observer calls in long loops, so that Ctrl-C is heeded."""
 
 
 class Observer(Protocol):
     """What the world needs of an observer."""
 
     rows: MetricRows
-    failed: Diverged | None
+    failed: RunError | None
+    alive: Alive
 
     @property
     def rounds(self) -> int:
         """Rounds that everybody has done."""
+
+    @property
+    def due(self) -> float:
+        """When the next observation is to be made that has been put off, s; inf without one."""
 
     def settle(self, frontier: float) -> None:
         """Record what is true before `frontier` s, now that everything before it has happened."""
@@ -55,23 +63,26 @@ class ClockObserver:
     """Observes a graph method: agent rows at own clocks, network rows once all did a round."""
 
     def __init__(
-        self, rows: MetricRows, every: float, keep: bool, x0: Array, cures: Sequence[str] = ()
-    ) -> None:
-        self.cures = cures
+        self, rows: MetricRows, every: float, keep: bool, x0: Array, patience: Patience,
+        cures: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        self.cures, self.patience = cures, patience
         self.rows = rows
         self.every = every
         self.kept: list[Array] | None = [x0.copy()] if keep else None
         self.model = None
+        self.alive: Alive = unheeding
         self._done = np.zeros(len(x0), np.int64)
         self._left: dict[int, tuple[float, Array]] = {}  # agents that retired: when s, last model
         self._base = x0.copy()  # models at the latest observation
-        self._time: dict[int, Array] = {0: np.zeros(len(x0))}
+        self._time: dict[int, Array] = {0: np.zeros(len(x0))}  # ascending, of rounds not yet over
         self._models: dict[int, Array] = {0: x0.copy()}
         self._next = 0  # round, or instant, of the next observation
         self._missing: dict[int, int] = {0: 0}  # how many agents have not done a round
         self._instant: float | None = None  # time s of the next observation, once it is known
-        self.failed: Diverged | None = None  # the earliest model that is not finite
+        self.failed: RunError | None = None  # the earliest: a model that is not finite, say
         self._settled = -1  # round that everybody had done at the latest observation
+        self._over = self._seen = 0  # models of rounds that are over, and of all, in that one
         self._idle = not (keep or rows.metrics.names or rows.targets)  # nothing is measured or kept
         if every == 0.0:
             rows.agents(np.zeros(len(x0)), 0, np.arange(len(x0)), x0)
@@ -82,8 +93,8 @@ class ClockObserver:
             bad = np.flatnonzero(~np.isfinite(x).all(1))
             if bad.size:
                 first = bad[np.lexsort((who[bad], time[bad]))[0]]
-                if self.failed is None or time[first] < self.failed.time:
-                    self.failed = diverged(int(who[first]), round_, float(time[first]), self.cures)
+                wrong = diverged(int(who[first]), round_, float(time[first]), self.cures)
+                self.failed = earlier(self.failed, wrong)
         if self._idle:
             self._done[slice(None) if len(who) == len(self._done) else who] = round_
         elif len(who) == len(self._base):
@@ -92,6 +103,7 @@ class ClockObserver:
             self._part(time, who, round_, x)
         if self.every == 0.0:
             self.rows.agents(time, round_, who, x)
+        self.failed = earlier(self.failed, self.patience.judged(round_, time, who))
 
     def _whole(self, time: Array, round_: int, x: Array) -> None:
         """Note what everybody reports at once."""
@@ -99,6 +111,15 @@ class ClockObserver:
         self._time[round_], self._models[round_] = time.copy(), x.copy()
         if self.kept is not None:
             self.kept.append(self._models[round_])
+        self._outdate(round_ - 1)
+
+    def _outdate(self, round_: int) -> None:
+        """Forget the models of a round if nobody's was ever the newest: the next took no time."""
+        later = self._time.get(round_ + 1)
+        if later is None or self._missing.get(round_, 1) or self._missing[round_ + 1]:
+            return
+        if np.array_equal(self._time[round_], later):
+            del self._time[round_], self._models[round_], self._missing[round_]
 
     def _part(self, time: Array, who: Int, round_: int, x: Array) -> None:
         """Note what some report of a round, and what those that have left would."""
@@ -116,6 +137,8 @@ class ClockObserver:
         self._models[round_][who] = x
         if self.kept is not None:
             self.kept[round_][who] = x
+        if not self._missing[round_]:
+            self._outdate(round_ - 1)
 
     def leave(self, agent: int, time: float) -> None:
         """Agent retires at `time` s: its model is that of its last round in all later ones."""
@@ -146,37 +169,53 @@ class ClockObserver:
         if self._idle:
             return
         bounded(self.every, frontier, self._next)
-        while (instant := self._next_instant()) < frontier:
-            settled = self._advance(instant)
-            self.rows.network(instant, settled if self.every else self._next, self._base, None)
-            self._next += 1
-            self._instant = None
+        while (instant := self.due) < frontier:
+            self.alive()
+            news = self._advance(instant)
+            if self.every:
+                self._show(instant, self._settled, news)
+                self._next += 1
+                continue
+            for round_ in range(self._next, self._settled + 1):  # those that end now
+                self._show(instant, round_, round_ == self._next)
+            self._next, self._instant = self._settled + 1, None
 
-    def _next_instant(self) -> float:
+    def _show(self, instant: float, round_: int, news: bool) -> None:
+        """Record a row of the network, whose models have changed since the last one or not."""
+        if news:
+            self.rows.network(instant, round_, self._base, None)
+        else:
+            self.rows.again(instant, round_)
+
+    @property
+    def due(self) -> float:
         """When the next observation is due, s: a multiple of `every`, or when all did a round."""
         if self.every:
             return self._next * self.every
-        if self._missing.get(self._next, 1):
+        first = next(iter(self._time), None)
+        if first is None or self._missing[first]:
             return np.inf
         if self._instant is None:
-            self._instant = float(self._time[self._next].max())
+            self._instant = float(self._time[first].max())
         return self._instant
 
-    def _advance(self, instant: float) -> int:
-        """Bring the models up to `instant` s; return the round that all agents did by then."""
-        done, gone = -1, []
-        for round_ in sorted(self._time):
-            count = overlay(self._time[round_], instant, self._models[round_], self._base)
+    def _advance(self, instant: float) -> bool:
+        """Bring the models up to `instant` s; return whether there was anything new."""
+        gone, partly = [], 0
+        for round_, time in self._time.items():
+            count = overlay(time, instant, self._models[round_], self._base)
             if count == 0:
                 break
-            if count == len(self._base):
-                done = round_
+            if count < len(self._base):
+                partly += count
+            else:
                 gone.append(round_)
         for round_ in gone:
-            if self.every or round_ <= self._next:
-                del self._time[round_], self._models[round_], self._missing[round_]
-        self._settled = max(self._settled, done)
-        return self._settled
+            del self._time[round_], self._models[round_], self._missing[round_]
+        self._settled = max(self._settled, *gone, -1)
+        self._over += len(gone) * len(self._base)
+        before, self._seen = self._seen, self._over + partly
+        return self._seen != before
 
     @property
     def iterates(self) -> Array | None:

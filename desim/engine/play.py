@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from desim.engine.metrics import MetricRows, Metrics
 from desim.engine.observer import ClockObserver
+from desim.engine.patience import Patience
 from desim.engine.programs import held
 from desim.engine.round_observer import RoundObserver
 from desim.engine.world import Discard, Keeper, Progress, Settings, Sink, World
@@ -85,12 +86,13 @@ class Simulation:
         transcript: keeps what the agents reveal, or replays what another play revealed.
         keeper: takes checkpoints, and may have one to go on from.
         """
-        settings, interrupted = self.settings, False
+        settings, interrupted, known = self.settings, False, list[str]()
         stops = settings.budget is not None and settings.budget.on_exhausted == "stop"
         if (settings.targets or stops) and self.method.kind != "coordinator":
-            settings, interrupted = self._scouted(progress)
+            settings, interrupted, known = self._scouted(progress)
             progress = None if interrupted else progress
-        world = self._world(settings, sink, progress, transcript, keeper)
+        world = self.world(settings, sink, progress, transcript, keeper)
+        world.cautions += known
         engine = "cohort" if self.engine == "compiled" and transcript else self.engine
         status: Literal["done", "stopped", "failed"] = "done"
         error: Exception | None = None
@@ -104,49 +106,62 @@ class Simulation:
             status, reason, error = "failed", str(failure), failure
             end = world.drain() if isinstance(failure, Deadlock) else failure.time
         except KeyboardInterrupt:
-            end, status, reason = world.now, "stopped", INTERRUPTED
-        world.finish(end)
+            end, status, reason = world.interrupted(), "stopped", INTERRUPTED
+        try:
+            world.finish(end)
+        except KeyboardInterrupt:
+            end, status, reason, error = world.interrupted(), "stopped", INTERRUPTED, None
+            world.finish(end)
         return self._outcome(world, status, reason, end, wall.monotonic() - began, error)
 
-    def _world(
+    def world(
         self, settings: Settings, sink: Sink, progress: Any,
         transcript: Transcript | None = None, keeper: Keeper | None = None,
     ) -> World:  # fmt: skip
+        """A world in which `settings`, those of the scenario or ones scouted, are played once."""
         seen = self.observation
         metrics = Metrics(settings.problem, seen.metrics, seen.optimum)
         rows = MetricRows(metrics, settings.targets)
+        hub, own = self.method.kind == "coordinator", self.settings  # what the user has asked for
+        patience = Patience(
+            1 if hub else settings.problem.agents, own.rounds, own.horizon, own.churn is not None
+        )
+        common = rows, seen.every, seen.iterates
         observer: Any
-        if self.method.kind == "coordinator":
-            observer = RoundObserver(rows, seen.every, seen.iterates, self.method.cures)
+        if hub:
+            observer = RoundObserver(*common, patience, self.method.cures)
         else:
-            observer = ClockObserver(
-                rows, seen.every, seen.iterates, settings.initial("x0"), self.method.cures
-            )
-        return World(settings, observer, sink, progress, transcript, keeper)
+            observer = ClockObserver(*common, settings.initial("x0"), patience, self.method.cures)
+        return World(settings, observer, patience, sink, progress, transcript, keeper)
 
-    def _scouted(self, progress: Any) -> tuple[Settings, bool]:
+    def _scouted(self, progress: Any) -> tuple[Settings, bool, list[str]]:
         """Settings whose horizon is the time at which a target holds first; and if Ctrl-C came.
+
+        And what the user has been told meanwhile.
 
         Agents of a graph have clocks of their own: only a first play tells when the network's
         metric is met or a privacy budget spent, and a second one stops everybody at that time.
         """
-        scout, interrupted = self._world(self.settings, Discard(), progress), False
+        scout, interrupted = self.world(self.settings, Discard(), progress), False
         try:
             end = self._drive(scout, self.engine)
         except RunError as failure:
             end = scout.drain() if isinstance(failure, Deadlock) else failure.time
         except KeyboardInterrupt:
-            interrupted, end = True, scout.now
+            interrupted, end = True, scout.interrupted()
         end = min(end, scout.stopped)
-        scout.observer.settle(np.nextafter(end, np.inf))
+        try:
+            scout.observer.settle(np.nextafter(end, np.inf))
+        except KeyboardInterrupt:
+            interrupted, end = True, scout.interrupted()
         rows, horizon = scout.observer.rows, min(self.settings.horizon, scout.stopped)
         if rows.reached is not None:
             horizon = min(rows.reached, horizon)
         if interrupted:
-            horizon = min(scout.now, horizon)
+            horizon = min(end, horizon)
         over = scout.filter.reason if scout.filter and scout.stopped == horizon < np.inf else ""
         scouted = replace(self.settings, horizon=horizon, targets=(), met=rows.met, over=over)
-        return scouted, interrupted
+        return scouted, interrupted, scout.cautions
 
     def _drive(self, world: World, engine: str) -> float:
         """Run the engine to the end of the run, s."""
@@ -181,6 +196,7 @@ class Simulation:
         counts["play_seconds"] = seconds
         observer: Any = world.observer
         warnings = [*self.method.warnings, *(world.filter.warnings() if world.filter else ())]
+        warnings += world.cautions
         return Outcome(
             status, reason, end, observer.rounds, dict(world.state), observer.iterates,
             observer.model, counts, self.engine, self.why, warnings, error,

@@ -7,13 +7,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.engine.metrics import MetricRows, diverged
-from desim.engine.observer import bounded
-from desim.errors import Diverged
+from desim.engine.observer import Alive, bounded, unheeding
+from desim.engine.patience import Patience
+from desim.errors import RunError
 from desim.kernels.tally import Tally, move, tally_for
-from desim.memory import Tree, recall, told
+from desim.memory import Tree, fill, recall, told
 
 Array = NDArray[np.float64]
 Int = NDArray[np.int64]
+COORDINATOR = np.zeros(1, np.int64)  # whose clock is looked at
 SEEN_NUMBERS = 1 << 20  # of the models that are kept before they are looked at
 
 
@@ -24,14 +26,16 @@ class RoundObserver:
     """
 
     def __init__(
-        self, rows: MetricRows, every: float, keep: bool, cures: Sequence[str] = ()
-    ) -> None:
-        self.cures = cures
+        self, rows: MetricRows, every: float, keep: bool, patience: Patience,
+        cures: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        self.cures, self.patience = cures, patience
+        self.alive: Alive = unheeding
         self.rows = rows
         self.every = every
         self.keep = keep
         self.rounds = 0
-        self.failed: Diverged | None = None
+        self.failed: RunError | None = None
         self.models: list[Array] = []
         self.kept: list[Array] = []
         self._instant = 0
@@ -57,6 +61,7 @@ class RoundObserver:
         error = self._error(x, moved) if self.tallied else None
         if self.every == 0.0:
             self.rows.network(time, round_, x, model, error)
+            self._judge(round_, time)
             return
         self.settle(time)
         if self._held is None or moved is None:
@@ -65,6 +70,13 @@ class RoundObserver:
             self._held[1][moved] = news
             self._held = (round_, self._held[1], model)
         self._stop(time, round_, x, model, error)
+        self._judge(round_, time)
+
+    def _judge(self, round_: int, time: float) -> None:
+        """RunError if the run would never end, unless it ends here."""
+        failure = self.patience.judged(round_, np.array([time]), COORDINATOR)
+        if failure is not None and self.rows.reached is None:
+            raise failure
 
     def passed(
         self, times: Array, models: Array, x: Array, errors: Array, before: dict[int, Array]
@@ -88,6 +100,8 @@ class RoundObserver:
                 self.rows.rounds(times, first, x, models, errors)
             else:
                 self._stop(float(times[-1]), self.rounds, x, models[-1], error)
+        if n:
+            self._judge(self.rounds, float(times[-1]))
 
     def _hold(self, times: Array, models: Array, x: Array, before: dict[int, Array]) -> None:
         """Settle what was due in the course of rounds, and hold what is true at their end."""
@@ -145,17 +159,26 @@ class RoundObserver:
         """Record the observations due before `frontier` s; nothing to do for `every: round`."""
         if self._held is not None:
             bounded(self.every, frontier, self._instant)
-            round_, x, model = self._held
-            while self._instant * self.every < frontier:
-                self.rows.network(self._instant * self.every, round_, x, model)
-                self._instant += 1
+            (round_, x, model), first = self._held, True
+            while self.due < frontier:
+                if first:
+                    self.rows.network(self.due, round_, x, model)
+                else:
+                    self.alive()
+                    self.rows.again(self.due, round_)
+                self._instant, first = self._instant + 1, False
+
+    @property
+    def due(self) -> float:
+        """When the next observation at instants is to be made, s."""
+        return self._instant * self.every if self.every else math.inf
 
     def remembered(self) -> Tree:
         """What a checkpoint needs."""
         if len(self.models) > 1:
             self.models = [np.concatenate(self.models)]
         held = self._held and dict(zip("round x model".split(), self._held, strict=True))
-        own = {"held": held, "rows": self.rows.remembered()}
+        own = {"held": held, "rows": self.rows.remembered(), "looked": self.patience.looked}
         return own | told(self, "rounds _instant model iterates")
 
     def recall(self, tree: Tree) -> None:
@@ -166,6 +189,7 @@ class RoundObserver:
             self._held = int(held["round"]), held["x"], held["model"]
         recall(self, tree, "rounds _instant")
         self.rows.recall(tree["rows"])
+        fill(self.patience.looked, tree["looked"])
 
     def leave(self, agent: int, time: float) -> None:
         """Nothing to note: the coordinator's rounds go on without the agent."""

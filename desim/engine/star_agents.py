@@ -27,6 +27,8 @@ from desim.kernels.speed import speeds_into
 class AgentStation:
     """The coordinator's station: it posts calls and counts replies."""
 
+    ahead = False  # rows are written when things happen
+
     def __init__(self, world: World, clock: Clock) -> None:
         self.world, self.clock = world, clock
         agents = world.settings.problem.agents

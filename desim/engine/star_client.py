@@ -78,7 +78,7 @@ class Client:
             waits = self.station.waits[self.agent]
             duration = partial(self._lasting, letter)
             try:
-                begin, _ = yield from self.device.work(duration, letter.round_, waits)
+                begin, _ = yield from self.device.work(duration, letter.work, letter.round_, waits)
             except simpy.Interrupt as newer:
                 self.station.void(self.agent, [letter])
                 letter = newer.cause

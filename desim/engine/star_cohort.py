@@ -26,6 +26,7 @@ class CohortStation:
         self.world = world
         self.now = 0.0
         self.defer = settings.policy.interrupts
+        self.ahead = not self.defer
         speeds, down, up = settings.speeds, settings.downlinks, settings.uplinks
         self.devices = tuple(speeds), tuple(down), tuple(up), memory_for_draws()
         self.rows_per_call = 4 + settings.uplinks.rows + settings.downlinks.rows

@@ -16,7 +16,16 @@ from desim.engine.round_observer import SEEN_NUMBERS
 from desim.engine.star_cohort import CohortStation, explained, under_way
 from desim.engine.world import World
 from desim.jit import threads, use_parallel
-from desim.kernels.desk import ALL, BUFFER, DEADLINE, HEAPED, IDLE, QUORUM, desk_for
+from desim.kernels.desk import (
+    ALL,
+    BUFFER,
+    DEADLINE,
+    HEAPED,
+    IDLE,
+    QUORUM,
+    UNHEARD,
+    desk_for,
+)
 from desim.kernels.local import memory_for
 from desim.kernels.rounds import (  # fmt: skip
     CLOSED,
@@ -166,7 +175,8 @@ class Engine:
         world, hub, desk, settings = self.world, self.hub, self.desk, self.world.settings
         first, x = int(desk.counts[0]), world.state["x"]
         last = min(settings.rounds, float(1 << 62))
-        most = int(max(1, min(self.most, last - first + 1)))
+        patience = world.patience.left(first - 1, int(desk.counts[UNHEARD]))
+        most = int(max(1, min(self.most, last - first + 1, patience)))
         full, watch = self.observer.full and most > 1, self._watch(most)
         iterates = np.empty((most if full else 0, *x.shape))
         times, models = np.empty(most), np.empty((most, len(desk.model)))
@@ -184,6 +194,7 @@ class Engine:
                 self.observer.publish(float(times[k]), first + k, seen, models[k])
         else:
             self._show(why, first, times[:done], models[:done], watch)
+        world.patience.heard(int(desk.counts[UNHEARD]), self.station.now)
         return why, done
 
     def _show(self, why: int, first: int, times: Array, models: Array, watch: Watch) -> None:
@@ -209,7 +220,9 @@ def play(program: Compiled, world: World) -> float:
             break
         why, done = engine.block()
         if done:
-            world.tick(station.now, done)
+            world.tick(station.now)
+            if station.ahead:
+                world.between(station.now)
         if why == ROOM:
             world.flush(station.now)
             engine.make_room()

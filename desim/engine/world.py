@@ -1,5 +1,6 @@
 """What a run is made of apart from the algorithm: built from a scenario, played by an engine."""
 
+import logging
 import time as wall
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -10,11 +11,11 @@ from numpy.typing import NDArray
 
 from desim.engine.at_work import refused
 from desim.engine.observer import Observer
+from desim.engine.patience import Patience, earlier
 from desim.engine.requests import Job
-from desim.errors import RunError
 from desim.kernels.network import Links
 from desim.kernels.speed import Speeds
-from desim.log.rows import LEVELS, EventLog
+from desim.log.rows import FLUSH_ROWS, LEVELS, EventLog
 from desim.memory import Tree, recall, recalling, told
 from desim.network.changing import Changing
 from desim.network.churn import Churn
@@ -30,7 +31,7 @@ Array = NDArray[np.float64]
 FLUSH_SECONDS = 2.5  # of real time; a killed run loses twice that at most
 REPORT_SECONDS = 0.1
 REST = 20.0  # times as long as a checkpoint took the next one is waited for
-STANDSTILL = 50_000  # ticks without progress in time after which a run without stop.rounds fails
+CAUTIONS = 20  # that a run gives at most
 PARTS = ("log", "ledger", "observer", "filter")  # of the world, which remember and recall
 
 
@@ -115,6 +116,7 @@ class World:
 
     settings: Settings
     observer: Observer
+    patience: Patience
     sink: Sink
     report: Callable[[Progress], None] | None = None
     transcript: Transcript | None = None
@@ -125,7 +127,9 @@ class World:
     now: float = 0.0
     working: bool = False  # whether a job is being run
     _reported: float = 0.0
-    _standing: int = 0
+    _stood: float = -1.0  # since when time stands still, s
+    cautions: list[str] = field(default_factory=list)
+    stuck: set[int] = field(default_factory=set)  # agents that will never finish a computation
     _flushed: float = field(default_factory=wall.monotonic)
     _rested: float = 0.0
     _ones: Array = field(default_factory=lambda: np.ones(0))
@@ -141,6 +145,7 @@ class World:
         self.ledger = Ledger(seed, self.settings.problem.agents, level != "rounds")
         budget, rows = self.settings.budget, self.settings.problem.rows
         self.filter = None if budget is None else Filter(budget, rows)
+        self.observer.alive = self.pulse
 
     def ones(self, size: int) -> Array:
         """An array of `size` ones, made once and not to be written to."""
@@ -167,31 +172,51 @@ class World:
         if self.working:
             raise refused(what)
 
-    def tick(self, frontier: float, rounds: int = 1) -> None:
-        """Flush what is final, i.e. earlier than `frontier` s, and tell how far the run is.
-
-        rounds: those since the last tick.
-        """
-        self._standing = 0 if frontier > self.now else self._standing + rounds
-        if self._standing > STANDSTILL and self.settings.rounds == np.inf:
-            raise self._standstill()
+    def tick(self, frontier: float) -> None:
+        """Flush what is final, i.e. earlier than `frontier` s, and tell how far the run is."""
         self.now = frontier
         self.observer.settle(frontier)
         seconds = wall.monotonic()
         if self.log.full or seconds - self._flushed > FLUSH_SECONDS:
             self.flush(frontier)
             self._flushed = seconds
-        if self.report is not None and seconds - self._reported > REPORT_SECONDS:
-            self._reported = seconds
-            self.report(self.progress(frontier))
+        self.pulse()
 
-    def _standstill(self) -> RunError:
-        error = RunError(
-            f"time stands still at {self.now:.6g} s: rounds take no time and stop.rounds is not "
-            "given; give it, or durations (network.link, compute.speed), or more participation"
-        )
-        error.time = self.now
-        return error
+    def between(self, frontier: float) -> None:
+        """Between two rounds of all, none of whose rows is to come: flush those at `frontier`, too.
+
+        Where rounds take no time there are no earlier ones.
+        """
+        if frontier > self._stood:
+            self._stood = frontier
+        elif self.log.held >= FLUSH_ROWS:
+            self._hand_over(frontier, float(np.nextafter(frontier, np.inf)))
+
+    def pulse(self) -> None:
+        """Tell how far the run is, if it is time: whoever is told may raise KeyboardInterrupt."""
+        if self.report is None:
+            return
+        seconds = wall.monotonic()
+        if seconds - self._reported > REPORT_SECONDS:
+            self._reported = seconds
+            self.report(self.progress(self.now))
+
+    def waited(self, who: NDArray[np.int64], fresh: Array, time: Array) -> None:
+        """Agents who (n,) of a graph have heard fresh (n,) messages, waiting until time (n,) s."""
+        if len(who):
+            failure = self.patience.waited(who, fresh, time)
+            self.observer.failed = earlier(self.observer.failed, failure)
+
+    def caution(self, text: str) -> None:
+        """Say, once, what takes long and why; logs and results do not show it."""
+        if text not in self.cautions and len(self.cautions) < CAUTIONS:
+            self.cautions.append(text)
+            logging.getLogger("desim").warning("desim: %s", text)
+
+    def interrupted(self) -> float:
+        """End here, between two steps: nobody is told any more. Return the end, s."""
+        self.report, due = None, self.observer.due
+        return self.now if due >= self.now else float(np.nextafter(due, -np.inf))
 
     def progress(self, now: float) -> Progress:
         """Say where the run stands at `now` s."""
@@ -216,7 +241,7 @@ class World:
         if self.keeper is None or began < self._rested:
             return
         self.flush(self.now)
-        own = told(self, "now _standing state")
+        own = told(self, "now state")
         parts: dict[str, Any] = {name: getattr(self, name) for name in PARTS}
         own |= {name: part.remembered() for name, part in parts.items() if part is not None}
         self.keeper.keep(own | {"engine": engine()})
@@ -229,7 +254,7 @@ class World:
             return False
         tree = self.keeper.found
         with recalling():
-            recall(self, tree, "now _standing")
+            recall(self, tree, "now")
             self.state = dict(tree["state"])
             parts: dict[str, Any] = {name: getattr(self, name) for name in PARTS}
             for name, part in parts.items():
@@ -243,12 +268,13 @@ class World:
         self._hand_over(np.inf)
         return self.log.last
 
-    def _hand_over(self, frontier: float) -> None:
+    def _hand_over(self, frontier: float, events: float | None = None) -> None:
+        events = frontier if events is None else events
         if isinstance(self.sink, Discard):
-            self.log.drop(frontier)
+            self.log.drop(events)
             self.ledger.drop(self.ledger.settled(frontier))
             return
-        self.sink.append("events", self.log.take(frontier))
+        self.sink.append("events", self.log.take(events))
         self.sink.append("releases", self.ledger.take(self.ledger.settled(frontier)))
 
     @property

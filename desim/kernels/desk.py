@@ -13,7 +13,7 @@ from desim.kernels.due import ascending, pop, push
 from desim.kernels.record import DISTANT, Kind, Rows, write
 
 ALL, DEADLINE, QUORUM, BUFFER = range(4)  # policies
-NOW_ROUND, AWAITED, HEAPED, IDLE = range(4)  # columns of Desk.counts
+NOW_ROUND, AWAITED, HEAPED, IDLE, UNHEARD = range(5)  # columns of Desk.counts
 CHUNK = 4096  # agents that train in one call: their vectors stay in the processor's cache
 
 MISSED, COLLECTED = int(Kind.DEADLINE), int(Kind.AGGREGATE)
@@ -22,10 +22,11 @@ MISSED, COLLECTED = int(Kind.DEADLINE), int(Kind.AGGREGATE)
 class Desk(NamedTuple):
     """What the coordinator has before it, between two calls of `advance`.
 
-    counts (4,): the present round, replies awaited, entries of the heap, agents in idle; now (1,)
-    s; who, idle (agents,): agents called or heard, and those that owe nothing; times s and agents
-    (agents,): heap of due replies; heard (agents, dim): the model that each agent was last sent;
-    model (dim,); rounds (CHUNK,), start, aim, reply (CHUNK, dim): of the agents that train.
+    counts (5,): the present round, replies awaited, entries of the heap, agents in idle, latest
+    collections in a row without a reply; now (1,) s; who, idle (agents,): agents called or heard,
+    and those that owe nothing; times s and agents (agents,): heap of due replies; heard (agents,
+    dim): the model that each agent was last sent; model (dim,); rounds (CHUNK,), start, aim, reply
+    (CHUNK, dim): of the agents that train.
     """
 
     counts: np.ndarray
@@ -44,7 +45,7 @@ class Desk(NamedTuple):
 
 def desk_for(agents, model):
     """A desk before the first round, with the coordinator's model (dim,)."""
-    counts, chunk, dim = np.array([1, 0, 0, agents]), min(CHUNK, agents), len(model)
+    counts, chunk, dim = np.array([1, 0, 0, agents, 0]), min(CHUNK, agents), len(model)
     return Desk(
         counts, np.zeros(1), np.empty(agents, np.int64), np.arange(agents), np.empty(agents),
         np.empty(agents, np.int64), np.empty((agents, dim)), model.copy(),
@@ -182,5 +183,6 @@ def accepted(n, discard, close, calls_, rows_, desk_):
     for r in range(n):
         desk.idle[r] = desk.who[r]
     counts[IDLE] = n
+    counts[UNHEARD] = 0 if n else counts[UNHEARD] + 1
     write(rows, COLLECTED, DISTANT, -1, -1, counts[NOW_ROUND], 0, -1, close, waited, n)
     desk.now[0] = close

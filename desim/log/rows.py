@@ -145,9 +145,13 @@ class EventLog:
     @property
     def full(self) -> bool:
         """Whether it is time to flush: more rows than were held back last time."""
+        return self.held >= self._threshold
+
+    @property
+    def held(self) -> int:
+        """How many rows there are, those that are not written yet being smaller."""
         whole, brief, _ = self.rows.n.tolist()
-        held = whole + brief + len(self._notes) + self._batched // SMALLER
-        return bool(held >= self._threshold)
+        return int(whole + brief + len(self._notes) + self._batched // SMALLER)
 
     def take(self, frontier: float) -> Deferred:
         """Remove and return the rows earlier than `frontier` s as columns of the events table."""

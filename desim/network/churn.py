@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.distributions import UNIFORM, Distribution, draw
+from desim.distributions import UNIFORM, Distribution, bounds, draw
 from desim.errors import InputError
 from desim.kernels.phases import ALTERNATING, DAILY, TRACED, Calendar
 from desim.keys import Stream, seed_word
@@ -27,6 +28,32 @@ class Churn:
 
     calendar: Calendar
     forgets: bool = False
+
+    @cached_property
+    def longest(self) -> NDArray[np.float64]:
+        """The longest time (agents,) s that each agent is ever up without leaving, or inf."""
+        calendar = self.calendar
+        most = bounds(calendar.laws[0])[1]
+        if calendar.kind == TRACED:
+            plays = zip(*calendar.plays.tolist(), strict=True)
+            spans = [_longest(calendar.samples[:, a : b + 1], calendar.loops) for a, b in plays]
+            return np.array(spans)
+        if calendar.kind == DAILY and most >= calendar.day:  # from one day into the next
+            most = np.inf
+        return np.full(len(calendar.starts), most)
+
+
+def _longest(samples: NDArray[np.float64], loops: bool) -> float:
+    """The longest time s up in a trace of columns (time s, 1 or 0), the last being its end."""
+    lasts, up = np.diff(samples[0]), samples[1, :-1] > 0.0
+    if up.all() or (up[-1] and not loops):
+        return float(np.inf)
+    first = int(np.argmin(up)) if loops else 0  # a lap is looked at from a time down on
+    longest = now = 0.0
+    for seconds, here in zip(np.roll(lasts, -first), np.roll(up, -first), strict=True):
+        now = now + float(seconds) if here else 0.0
+        longest = max(longest, now)
+    return longest
 
 
 def renewal(up: Distribution, down: Distribution, agents: int, seed: int) -> Calendar:

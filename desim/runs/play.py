@@ -25,6 +25,7 @@ from desim.runs.store import Directory, Memory, Store
 from desim.scenario.blame import blame
 from desim.scenario.build import build
 from desim.scenario.calibration import completed
+from desim.scenario.endless import refuse_endless
 from desim.scenario.load import loaded, resolved_yaml
 from desim.scenario.schema import Scenario
 
@@ -99,7 +100,9 @@ def prepare(
 
     simulation: what it comes to, where that is known; notes: more entries of the manifest.
     """
-    simulation = simulation or build(scenario)
+    if simulation is None:
+        simulation = build(scenario)
+        refuse_endless(scenario, simulation)
     whole = completed(scenario, simulation.method.noise)
     text = text if text and whole is scenario else resolved_yaml(whole)
     return Prepared(whole, simulation, text, _manifest(whole, text, simulation) | notes)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from desim.engine.blind import Seen
 from desim.engine.metrics import MetricRows, Metrics
 from desim.engine.observer import ClockObserver
+from desim.engine.patience import Patience
 from desim.engine.play import Observation, Simulation
 from desim.engine.round_observer import RoundObserver
 from desim.errors import InputError
@@ -104,7 +105,7 @@ class Training:
         return {name: kept[name].to_numpy() for name in kept} | {"metric": kept["metric"].array}
 
     def _rounds(self, rows: MetricRows, blind: Seen, left: dict[int, float]) -> RoundObserver:
-        observer = RoundObserver(rows, self.seen.every, False)
+        observer = RoundObserver(rows, self.seen.every, False, Patience(1, self.rounds, np.inf))
         assert self.model is not None
         nobody = np.zeros((self.problem.agents, self.model.shape[1]))
         for time, k in blind.shown:
@@ -114,7 +115,8 @@ class Training:
 
     def _clocks(self, rows: MetricRows, blind: Seen, left: dict[int, float]) -> ClockObserver:
         assert self.iterates is not None
-        observer = ClockObserver(rows, self.seen.every, False, self.iterates[0])
+        patience = Patience(self.problem.agents, self.rounds, np.inf)
+        observer = ClockObserver(rows, self.seen.every, False, self.iterates[0], patience)
         for times, who, k in blind.reported:
             if k >= len(self.iterates):
                 text = f"models of round {k}, which only some agents did, are not kept"

@@ -25,6 +25,7 @@ from desim.scenario.calibration import calibrated, noise_of, warnings
 from desim.scenario.check import located
 from desim.scenario.conditions import Conditions
 from desim.scenario.data_section import Npz
+from desim.scenario.endless import refuse_endless
 from desim.scenario.initial import initial
 from desim.scenario.layout import Layout
 from desim.scenario.observing import heavy
@@ -111,7 +112,9 @@ def check(scenario: Scenario) -> Simulation:
     stop = scenario.stop.model_copy(
         update={"metric": tuple(t for t in scenario.stop.targets.items() if t[0] != "error")}
     )
-    return build(scenario.model_copy(update={"observe": observe, "stop": stop}))
+    made = build(scenario.model_copy(update={"observe": observe, "stop": stop}))
+    refuse_endless(scenario, made)
+    return made
 
 
 def _problem(scenario: Scenario, nodes: int | None) -> tuple[Problem, list[str]]:

@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, model_validator
 
-from desim.distributions import Distribution, mean
+from desim.distributions import CONSTANT, Distribution, mean
 from desim.errors import refusal
 from desim.fields import Duration, DurationDist, File, Form, Fraction, Several, Strict, Text
 from desim.fields.choices import OrElse
@@ -17,6 +17,7 @@ def _slowdown(value: object) -> float:
     return number(value, "a number >= 1, by which the speed is divided", lambda x: x >= 1)
 
 
+SHORTEST = 1e-6  # s of two turns of an agent: a compiled loop goes through a million in a blink
 Slowdown = Annotated[float, BeforeValidator(_slowdown)]
 
 
@@ -48,6 +49,7 @@ class Spells(Strict):
     @model_validator(mode="after")
     def _moves(self) -> "Spells":
         _passes(self.every, "every")
+        _turns(self.every, self.lasting, "every")
         return self
 
 
@@ -107,6 +109,7 @@ class Daily(Strict):
     @model_validator(mode="after")
     def _moves(self) -> "Daily":
         _passes(self.up, "up")
+        _turns(Distribution(CONSTANT, self.day), Distribution(CONSTANT, 0.0), "day")
         return self
 
 
@@ -176,14 +179,22 @@ class Churn(Form):
 
     @model_validator(mode="after")
     def _moves(self) -> "Churn":
-        if self.up is not None:
+        if self.up is not None and self.down is not None:
             _passes(self.up, "up")
+            _turns(self.up, self.down, "up")
         return self
 
 
 def _passes(law: Distribution, key: str) -> None:
     if mean(law) == 0.0:
         raise ValueError(f"{key}: found 0; allowed: a duration > 0, or a distribution")
+
+
+def _turns(first: Distribution, second: Distribution, key: str) -> None:
+    """Turns that are much shorter than anything that happens meanwhile take for ever to play."""
+    if mean(first) + mean(second) < SHORTEST:
+        text = f"found turns of {mean(first) + mean(second):.3g} s on average"
+        raise ValueError(f"{key}: {text}; allowed: at least 1 us for two of them")
 
 
 def _churn(value: object) -> object:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import (
+    AfterValidator,
     BeforeValidator,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
@@ -46,6 +47,16 @@ Backoff = Annotated[
 ]
 
 
+def _phase(value: float) -> float:
+    if value < SHORTEST:
+        raise ValueError(refusal(value, "at least 1 us, as a duration such as 10 s"))
+    return value
+
+
+SHORTEST = 1e-6  # s: shorter ones are one rate of loss, and their number is beyond integers
+Phase = Annotated[Duration, AfterValidator(_phase)]
+
+
 class Bursts(Strict):
     """A channel that is good for exponential times and bad for exponential times."""
 
@@ -56,9 +67,9 @@ class Bursts(Strict):
         "loss_bad": "90 %",
     }
 
-    good: Duration
+    good: Phase
     """how long it is good on average"""
-    bad: Duration
+    bad: Phase
     """how long it is bad on average"""
     loss_good: Fraction = 0.0
     """probability that a message is lost while it is good"""
