@@ -14,6 +14,7 @@ from mutant import mutant
 from staged import DEVICES, TEXT, Staged
 
 import desim
+from desim import __main__ as start
 from desim import amounts
 from desim.cli import catalogue, main, progress
 from desim.errors import InputError
@@ -86,6 +87,7 @@ def test_runs_get_directories_of_their_own(desk, call):
     ]
     code, _, err = call("run", "s.yaml", "-o", "runs/staged")
     assert (code, "is not empty" in err) == (2, True)
+    assert "give another -o, or replace the run that is there by --force" in err
     assert call("run", "s.yaml", "-o", "runs/staged", "--force")[0] == 0
 
 
@@ -223,7 +225,52 @@ def test_help_imports_nothing_heavy():
     assert "numpy" in loaded_by(help_ + "\nimport desim.cli.summary")
 
 
+def test_ctrl_c_during_the_imports_ends_in_words(monkeypatch, capsys):
+    def interrupted(arguments=None):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(desim.cli, "main", interrupted)
+    with pytest.raises(SystemExit) as end:
+        start.main()
+    assert (end.value.code, capsys.readouterr().err) == (130, "stopped by Ctrl-C\n")
+    code = "import sys; sys.modules['desim.cli'] = None\nfrom desim.__main__ import main\nmain()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "ModuleNotFoundError" in done.stderr  # what is no Ctrl-C is not hidden
+
+
+def test_all_that_is_wrong_is_told_at_once(desk, call):
+    Path("full").mkdir()
+    Path("full/a").write_text("")
+    keys = ("algorithm.rh=1", "network=wify", "seed=[", "policy=al", "algorithm.rho= ")
+    settings = [text for key in keys for text in ("--set", key)]
+    code, out, err = call("run", "s.yaml", "-o", "full", *settings)
+    told = [
+        "override seed:1: not YAML 1.2",
+        "override algorithm.rho: found nothing; allowed: a value",
+        "override network: found 'wify'; allowed: ",
+        "override algorithm.rh: unknown key; allowed: rho,",
+        "override policy: found 'al'; allowed: all,",
+        "full: is not empty; allowed: a new or empty directory (give another -o)",
+    ]
+    lines = err.splitlines()
+    assert (code, out, len(lines)) == (2, "", len(told))
+    for text in told:
+        assert sum(line.startswith(text) for line in lines) == 1, text
+    code, _, err = call("run", "s.yaml", "--set", "a", "--set", "b")
+    assert [line[:14] for line in err.splitlines()] == ["--set: found '", "--set: found '"]
+
+
+def test_help_says_what_a_scenario_may_be_and_how_commands_leave(call):
+    told = " ".join(call("run", "--help")[1].replace("│", " ").split())
+    assert "or the name of one that comes with desim (desim list scenarios)" in told
+    told = " ".join(call("--help")[1].replace("│", " ").split())
+    assert "--install-completion" in told
+    assert "Exit codes: 0 done; 1 a run failed or was stopped" in told
+    assert "Exit code 1: some runs failed" in " ".join(call("study", "--help")[1].split())
+
+
 def test_every_export_is_there():
+    assert dir(desim) == sorted(desim.__all__)
     for name in desim.__all__:
         assert getattr(desim, name) is not None
         assert name in dir(desim)

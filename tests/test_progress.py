@@ -50,6 +50,38 @@ def test_a_wrong_pace_is_noticed(right, wrong):
         check_pace(mutant(progress, right, wrong))
 
 
+def check_lines(module, capsys):
+    """A tenth that takes less than 5 s waits for the next; a minute without one is told."""
+    now = [0.0]
+    lines = module.Lines(lambda: now[0])
+    told = []
+    shares = [(1, 0.3), (4.9, 0.5), (5, 0.5), (6, 0.6), (9, 0.7), (11, 0.75), (60, 0.75)]
+    shares += [(71, 0.75), (72, 0.79), (73, 0.8), (76, 0.8), (200, None)]
+    for seconds, done in shares:
+        now[0] = seconds
+        lines.show("a", done)
+        told += [(seconds, line) for line in capsys.readouterr().err.splitlines()]
+    assert told == [(5, "a (50%)"), (11, "a (75%)"), (71, "a (75%)"), (76, "a (80%)"), (200, "a")]
+
+
+def test_without_a_terminal_there_are_few_lines(capsys):
+    check_lines(progress, capsys)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("waited >= LEAST", "True"),
+        ("waited >= MOST", "False"),
+        ("tenth > self.tenth and", "True and"),
+        ("self.latest, self.tenth = now, tenth", "self.tenth = tenth"),
+    ],
+)
+def test_wrong_lines_are_noticed(right, wrong, capsys):
+    with pytest.raises(AssertionError):
+        check_lines(mutant(progress, right, wrong), capsys)
+
+
 def test_lists_say_what_methods_need(capsys):
     with pytest.raises(SystemExit):
         main(["list", "algorithms"])

@@ -2,6 +2,7 @@
 
 import json
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -332,6 +333,73 @@ def test_a_wrong_key_press_is_noticed(right, wrong):
     twin = mutant(interruption, right, wrong)
     with pytest.raises((AssertionError, KeyboardInterrupt, pytest.fail.Exception)):
         check_interruption(twin)
+
+
+class Compiles:
+    """A compilation that is under way."""
+
+    under_way = True
+
+
+def check_compiling(module, capfd):
+    """What is compiled before the first step is finished, and then the run ends, once."""
+    before = threading.active_count()
+    with module.Interruption() as interruption:
+        interruption.compiling = Compiles()
+        interruption.compiled()
+        press()
+        for _ in range(200):
+            if told := capfd.readouterr().err:
+                break
+            time.sleep(0.01)
+        assert told == "Ctrl-C: stops after this compilation; press again to stop now\n"
+        with pytest.raises(KeyboardInterrupt):
+            interruption.compiled()
+        with pytest.raises(KeyboardInterrupt):
+            interruption.check()
+    with module.Interruption() as interruption:
+        interruption.check()
+        press()
+        interruption.compiled()  # the end of a step comes soon
+        with pytest.raises(KeyboardInterrupt):
+            interruption.check()
+    assert signal.set_wakeup_fd(-1) == -1
+    assert threading.active_count() == before
+
+
+@pytest.mark.usefixtures("keyboard")
+def test_ctrl_c_while_compiling_is_answered_at_once(capfd):
+    check_compiling(interruption, capfd)
+
+
+@pytest.mark.usefixtures("keyboard")
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("compiling is not None and compiling.under_way", "False"),
+        ("            self.check()\n            self._stepped", "            self._stepped"),
+        ("if not self._stepped:", "if True:"),
+        ("            signal.set_wakeup_fd(-1)\n", "            pass\n"),
+    ],
+)
+def test_a_compilation_that_swallows_ctrl_c_is_noticed(right, wrong, capfd):
+    twin = mutant(interruption, right, wrong)
+    with pytest.raises((AssertionError, KeyboardInterrupt, pytest.fail.Exception)):
+        check_compiling(twin, capfd)
+    signal.set_wakeup_fd(-1)
+
+
+@pytest.mark.usefixtures("keyboard")
+def test_somebody_else_s_wake_up_is_left_alone():
+    inner, outer = socket.socketpair()
+    inner.setblocking(False)
+    signal.set_wakeup_fd(inner.fileno())
+    with Interruption():
+        press()
+    assert outer.recv(1) == bytes([signal.SIGINT])
+    assert signal.set_wakeup_fd(-1) == inner.fileno()
+    inner.close()
+    outer.close()
 
 
 @pytest.mark.usefixtures("keyboard")

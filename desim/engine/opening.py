@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from desim.engine.cohort import Cohort
 from desim.engine.hub import Hub
 from desim.engine.play import Observation, Simulation
-from desim.engine.requests import Array, Compute
+from desim.engine.requests import Array, Compute, Heard
 from desim.engine.world import Discard, Settings, World
 from desim.kernels.speed import speeds_into
 
+Int = NDArray[np.int64]
 BLIND = Observation((), 0.0, False, None)
 
 
@@ -26,7 +27,7 @@ class Opening:
     down, up: bits of the call and of the reply; 0 on a graph.
     """
 
-    who: NDArray[np.int64]
+    who: Int
     work: Array
     seconds: Array
     down: int = 0
@@ -57,6 +58,12 @@ class _Listener:
 
     def send(self, *_: Any) -> None:
         """Nobody listens."""
+
+    def known(self, us: Cohort, values: Array) -> Heard:
+        """All agents have announced values (agents, dim)."""
+        graph = self.world.settings.graph
+        assert graph is not None
+        return Heard(graph.incoming, graph.source, values, np.ones(len(graph.source), bool))
 
 
 def opening(simulation: Simulation) -> Opening | None:
