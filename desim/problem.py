@@ -54,6 +54,7 @@ class Problem:
     protected: Array | None = None
     test_protected: Array | None = None
     precision: Literal["float64", "float32"] = "float64"
+    sites: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name, dtype in (("A", float), ("b", float), ("start", np.int64)):

@@ -26,7 +26,8 @@ Array = NDArray[np.float64]
 class Shards(NamedTuple):
     """Agents' rows A (rows, features) and b (rows,), agent i's start[i]:start[i + 1]; test rows.
 
-    protected, test_protected (rows,): 1 for rows of the protected group, else 0, if there is one.
+    protected, test_protected (rows,): 1 for rows of the protected group, else 0, if there is one;
+    sites: the values of the column by which the rows are dealt, one for each agent.
     """
 
     A: Array
@@ -37,6 +38,7 @@ class Shards(NamedTuple):
     names: tuple[str, ...]
     protected: Array | None = None
     test_protected: Array | None = None
+    sites: tuple[str, ...] = ()
 
 
 def read(
@@ -90,6 +92,7 @@ def read(
         names,
         None if z is None else z[train][order],
         z[test] if z is not None and tested else None,
+        () if groups is None else tuple(str(one) for one in np.unique(groups[train])),
     )
 
 

@@ -6,7 +6,7 @@ they would have to be nested.
 """
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from desim.errors import DesimError, InputError
 from desim.exports.timeline import Slice, called, slices, window
 from desim.runs.output import output
 from desim.runs.run import NETWORK, Run
+from desim.runs.sites import agent_named
 
 NANO = 1e9
 LONGEST = 9.0e9  # s: more nanoseconds do not fit into 63 bits
@@ -37,7 +38,7 @@ def write_trace(
         raise InputError(f"export: {last:g} s of virtual time; allowed: at most {LONGEST:g} s")
     gaps: list[str] = []
     with output(path) as partial, partial.open("wb") as file:
-        trace = Trace(StreamingTraceProtoBuilder(file))
+        trace = Trace(StreamingTraceProtoBuilder(file), run.manifest)
         trace.show(list(slices(events, until)))
         for name, times, values in counters(run, until):
             gaps += _gaps(name, values)
@@ -91,8 +92,8 @@ def _thinned(times: Any, values: Any) -> tuple[Any, Any]:
 class Trace:
     """Packets of one trace, written one by one; tracks are numbered as they come."""
 
-    def __init__(self, builder: Any) -> None:
-        self.builder = builder
+    def __init__(self, builder: Any, manifest: Mapping[str, Any]) -> None:
+        self.builder, self.manifest = builder, manifest
         self.tracks = 0
 
     def show(self, shown: Sequence[Slice]) -> None:
@@ -101,7 +102,8 @@ class Trace:
         for one in shown:
             rows.setdefault((one.who, one.row), []).append(one)
         for who in sorted({who for who, _ in rows}):
-            process = self._process(called(who), who)
+            name = called(who) if who == NETWORK else agent_named(self.manifest, who)
+            process = self._process(name, who)
             for place, row in enumerate(ROWS):
                 for lane in lanes(rows.get((who, row), [])):
                     track = self._track(row, process, place)

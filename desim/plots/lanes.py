@@ -19,6 +19,7 @@ from desim.plots.course import Logged
 from desim.plots.look import Framed, framed
 from desim.plots.spans import COLUMNS, KINDS, Spans, occupied, spans, united
 from desim.plots.style import COLOURS, STATES, patches, spelled_time, unit_of
+from desim.runs.sites import numbered
 
 Array = NDArray[np.float64]
 LANES = 24
@@ -63,7 +64,10 @@ def timeline(
     with framed(out, (6.4 if lanes else 5.0, height), **asked) as axes:
         if lanes:
             hub = -1 in events["agent"].unique() and agents is None
-            _draw_lanes(axes, events, states, ([-1] if hub else []) + who, window, factor)
+            shown = ([-1] if hub else []) + who
+            _draw_lanes(axes, events, states, shown, window, factor)
+            names = ["coordinator" if one < 0 else numbered(run.manifest, one) for one in shown]
+            axes.set_yticks(range(len(shown)), names)
         else:
             _draw_crowd(axes, events, states, who, window, factor)
         axes.set_xlabel(f"virtual time ({unit})")
@@ -140,8 +144,6 @@ def _draw_lanes(
     for lane, agent in enumerate(who):
         times = closed.loc[closed["agent"] == agent, "time"].to_numpy()
         axes.vlines(times * factor, lane - HALF, lane + HALF, color="black", linewidth=0.8)
-    names = ["coordinator" if agent < 0 else str(agent) for agent in who]
-    axes.set_yticks(range(len(who)), names)
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(len(who) - 0.5, -0.5)
     axes.set_ylabel("agent")

@@ -14,6 +14,7 @@ from desim.plots.course import Logged
 from desim.plots.groups import grouped, named
 from desim.plots.look import Framed, framed
 from desim.plots.style import COLOURS, DASHES, STATES, legend, look, patches
+from desim.runs.sites import numbered
 
 Ints = NDArray[Any]
 BARS = 80
@@ -55,6 +56,8 @@ def utilisation(run: Logged, out: str | Path | None = None, **asked: Unpack[Fram
                 low, high = np.append(low, low[-1]), np.append(ends[:, number], ends[-1, number])
                 axes.fill_between(rank, low, high, step="post", color=colour, linewidth=0)
         _dress(axes, n, named)
+        if named:
+            axes.set_yticks(range(n), [numbered(run.manifest, agent) for agent in range(n)])
         patches(axes, [states[number] for number in seen])
     return axes
 

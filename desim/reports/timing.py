@@ -7,6 +7,7 @@ import pandas as pd
 
 from desim.reports.reading import Reading
 from desim.reports.wording import Table, agent_name, count, seconds, share, size
+from desim.runs.sites import agent_named
 from desim.timing.waits import DEADLINE, NOBODY
 
 ROWS = 10  # of a list of the largest
@@ -26,7 +27,7 @@ def waiting(one: Reading) -> Table | None:
     rows, bars = [], []
     for who, (times, lost) in zip(closed.index[:ROWS], closed.to_numpy(float), strict=False):
         part = lost / passed if passed > 0.0 else 0.0
-        name = SPECIAL.get(int(who), f"agent {int(who)}")
+        name = SPECIAL.get(int(who), agent_named(one.run.manifest, int(who)))
         rows.append([name, count(times), share(times / whole), seconds(lost), share(part)])
         bars.append([("busy", part)])
     more = f" {len(closed) - ROWS} more are not listed." if len(closed) > ROWS else ""
@@ -48,7 +49,8 @@ def occupation(one: Reading) -> Table | None:
     if made is None or made.empty or end <= 0.0:
         return None
     grouped = len(made) > AGENTS
-    parts = _groups(made) if grouped else {agent_name(n): made.iloc[[n]] for n in range(len(made))}
+    each = {agent_named(one.run.manifest, n): made.iloc[[n]] for n in range(len(made))}
+    parts = _groups(made) if grouped else each
     rows, bars = [], []
     for name, part in parts.items():
         means = {what: float(part[what].mean()) / end for what, _ in WHAT}

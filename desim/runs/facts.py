@@ -16,6 +16,7 @@ from desim.columns import Columns, Pieces
 from desim.errors import DesimError
 from desim.runs.digests import UNLISTED
 from desim.runs.directory import written_by
+from desim.runs.sites import agent_named, listed, sites
 from desim.timing.glance import GLANCED, SHORT, Glance
 from desim.timing.waits import DEADLINE
 
@@ -69,12 +70,13 @@ def facts(run: Played, quick: bool = False) -> Facts:
     told += [("unchecked", text)] if (text := run.store.unchecked) == UNLISTED else []
     told += [("ended", manifest["reason"])] if manifest.get("reason") else []
     told += [("engine", _joined(manifest.get("engine", ""), manifest.get("why", "")))]
+    told += [("sites", listed(names))] if (names := sites(manifest)) else []
     told += [("virtual time", _times(run, seen)), ("messages", _messages(run, seen, level))]
     told += [*_releases(run), *(_privacy(run) if deep else ()), *_metrics(run)]
     if level == "rounds":
         told += [("not kept", "messages, work, and all but the first release without noise")]
     elif deep and seen is not None:
-        told += [*_waits(seen), *_busy(run, seen)]
+        told += [*_waits(run, seen), *_busy(run, seen)]
     told += [("", f"more than {MANY:,} events: desim show says which agents were slowest")] * (
         not deep
     )
@@ -169,24 +171,24 @@ def _metric(rows: Columns, last: int) -> str:
     return f"{told} (measured at {time:.6g} s, round {rows['round'][last]})"
 
 
-def _waits(seen: Glance) -> Iterator[tuple[str, str]]:
+def _waits(run: Played, seen: Glance) -> Iterator[tuple[str, str]]:
     """The three most frequent closers of collections, or of the waits of a graph's agents."""
     unit = "rounds" if seen.hub else "waits"
     whole = sum(seen.closers.values())
     often = sorted(seen.closers.items(), key=lambda one: (-one[1], one[0]))[:3]
-    told = [_closed(who, f"{number / whole:.0%}", unit) for who, number in often]
+    told = [_closed(run, who, f"{number / whole:.0%}", unit) for who, number in often]
     if told:
         rest = [text.removesuffix(f" of {unit}").replace(", last", "") for text in told[1:]]
         yield "slowest" if often[0][0] >= 0 else "waiting", "; ".join([told[0], *rest])
     if seen.waited is not None:
-        one, other, spent = seen.waited
-        yield "longest", f"agent {one} for agent {other}, {spent:.4g} s in all"
+        one, other = (agent_named(run.manifest, agent) for agent in seen.waited[:2])
+        yield "longest", f"{one} for {other}, {seen.waited[2]:.4g} s in all"
 
 
-def _closed(who: int, share: str, unit: str) -> str:
+def _closed(run: Played, who: int, share: str, unit: str) -> str:
     """Who or what ended this share of the waits."""
     if who >= 0:
-        return f"agent {who}, last in {share} of {unit}"
+        return f"{agent_named(run.manifest, who)}, last in {share} of {unit}"
     names = {DEADLINE: "the deadline", NETWORK: "the coordinator"}
     ended = f"ended by {names[who]}" if who in names else "nobody had to wait"
     return f"{ended} in {share} of {unit}"
@@ -200,6 +202,7 @@ def _busy(run: Played, seen: Glance) -> Iterator[tuple[str, str]]:
     share = np.round(seen.computing / end, 9)  # sums of equal times differ in their last bits
     text = f"{share.mean():.0%} of the time"
     if len(share) > 1:
-        least, most = int(share.argmin()), int(share.argmax())
-        text += f"; agent {least} least, {share[least]:.0%}, agent {most} most, {share[most]:.0%}"
+        least, most = (int(one) for one in (share.argmin(), share.argmax()))
+        low, high = (agent_named(run.manifest, one) for one in (least, most))
+        text += f"; {low} least, {share[least]:.0%}, {high} most, {share[most]:.0%}"
     yield "computing", text

@@ -148,6 +148,7 @@ def _manifest(scenario: Scenario, text: str, simulation: Simulation) -> dict[str
         "scenario_sha256": hashlib.sha256(text.encode()).hexdigest(),
         "problem_sha256": simulation.problem.digest(),
         "rows": simulation.problem.rows.tolist(),
+        **({"sites": list(names)} if (names := simulation.problem.sites) else {}),
         **_calibrated(scenario, simulation),
         "versions": place.versions(),
     }

@@ -146,13 +146,13 @@ def _problem(scenario: Scenario, nodes: int | None) -> tuple[Problem, list[str]]
                 f"problem.average: mean over all rows, of {blocks} blocks as one agent's; the sum "
                 "of the blocks' means is another objective wherever there is a regulariser"
             )
-        shards = shards._replace(start=shards.start[[0, -1]])
+        shards = shards._replace(start=shards.start[[0, -1]], sites=())
     loss = loss.told(shards.b, shards.test_b)
     clip = np.inf if section.clip is None else section.clip
     problem = Problem(
         shards.A, shards.b, shards.start, loss, section.average, here, there, clip,
         shards.test_A, shards.test_b, shards.names, shards.protected, shards.test_protected,
-        section.precision,
+        section.precision, shards.sites,
     )  # fmt: skip
     if nodes is not None and problem.agents != nodes:
         raise InputError(
