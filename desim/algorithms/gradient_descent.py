@@ -10,9 +10,9 @@ from typing import Any, Literal
 import numpy as np
 
 from desim.algorithms.method import Array, Ingredients, Method, Program
-from desim.algorithms.steps import auto_step, beyond, stable_step
+from desim.algorithms.steps import auto_step, beyond, stable_step, tied_momentum
 from desim.algorithms.zcdp_claim import unbounded
-from desim.fields import AutoStep, Init, Strict
+from desim.fields import AutoStep, Init, Momentum, Strict
 from desim.kernels.gradients import gradient
 from desim.privacy.ledger import Terms, View
 from desim.privacy.mechanisms import Noise, terms
@@ -20,12 +20,14 @@ from desim.problem import Problem
 
 
 class Parameters(Strict):
-    """step: gamma; solver: plain or accelerated steps; init: x0."""
+    """step: gamma; solver: plain or accelerated steps; momentum: beta; init: x0."""
 
     step: AutoStep = "auto"
     """step of iteration k = 1, 2, ...; auto: from the moduli of the data"""
     solver: Literal["gradient", "accelerated"] = "gradient"
     """plain steps, or steps from extrapolated models"""
+    momentum: Momentum = "auto"
+    """accelerated: auto, from the moduli; from-step, that of the smoothness 1/step; or a number"""
     init: Init = Init.of("zeros")
     """x0"""
 
@@ -49,16 +51,20 @@ class GradientDescent(Method):
         lo, hi = self.problem.moduli
         self.accelerated = self.parameters.solver == "accelerated"
         self.auto = float(auto_step(lo, hi, self.accelerated)[0])
-        root = np.sqrt(np.maximum(lo, 0.0) / hi)
-        self.momentum = float(((1.0 - root) / (1.0 + root))[0]) if lo[0] > 0.0 else None
-        beta = (1.0 if self.momentum is None else self.momentum) if self.accelerated else 0.0
-        bound = stable_step(hi, beta)
+        self.lo, root = float(lo[0]), np.sqrt(max(lo[0], 0.0) / hi[0])
+        self.best = float((1.0 - root) / (1.0 + root))
+        self.flat = self.lo <= 0.0 and isinstance(self.parameters.momentum, str)
+        bound = stable_step(hi, 1.0 if self.accelerated and self.flat else self.beta(1))
         self.warnings += beyond("algorithm.step", self.step(1), bound, "the bound of stable steps")
 
     @classmethod
     def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:
         """Return what is wrong with this combination, one line each."""
-        return unbounded(noise, problem)
+        found, solver = unbounded(noise, problem), parameters.solver
+        if parameters.momentum != "auto" and solver != "accelerated":
+            text = f"algorithm.momentum: found momentum with solver {solver}"
+            found.append(f"{text}; allowed: momentum with solver accelerated")
+        return found
 
     def agents(self, us: Any) -> Program:
         """Steps of the one agent: plain ones have w = u."""
@@ -84,10 +90,15 @@ class GradientDescent(Method):
         return self.auto if step == "auto" else float(step.at(k))
 
     def beta(self, k: int) -> float:
-        """Momentum of iteration k: constant where f is strongly convex, else (k - 1)/(k + 2)."""
+        """Momentum of iteration k: (k - 1)/(k + 2) where f is not strongly convex."""
+        given = self.parameters.momentum
         if not self.accelerated:
             return 0.0
-        return (k - 1.0) / (k + 2.0) if self.momentum is None else self.momentum
+        if isinstance(given, float):
+            return given
+        if self.flat:
+            return (k - 1.0) / (k + 2.0)
+        return float(tied_momentum(self.lo, self.step(k))) if given == "from-step" else self.best
 
     def planned(self, k: int) -> Terms:
         """Terms (agents,) of iteration k: one row moves the step by at most 2 gamma clip scale."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from desim.algorithms.method import Array
-from desim.algorithms.steps import auto_step, beyond, stable_step
+from desim.algorithms.steps import auto_step, best_momentum, beyond, stable_step, tied_momentum
 from desim.engine.star_compiled import Compiled
 from desim.engine.world import Settings
 from desim.errors import InputError
@@ -77,7 +77,7 @@ class LocalTraining:
     def problems(local: Local, problem: Problem, noise: Noise | None) -> list[str]:
         """Return what is wrong with this combination, one line each."""
         found, n = [], problem.agents
-        for key in ("solver", "step"):
+        for key in ("solver", "step", "momentum"):
             given = getattr(local, key)
             if isinstance(given, tuple) and len(given) != n:
                 found.append(
@@ -120,16 +120,27 @@ class LocalTraining:
         lo, hi = lo + self.q, hi + self.q
         accelerated = np.array([s == "accelerated" for s in self.solvers])
         self.lo, self.hi = lo, hi
-        beta = np.zeros_like(hi)
-        if self.problem.loss.convex:
-            beta = (np.sqrt(hi) - np.sqrt(lo)) / (np.sqrt(hi) + np.sqrt(lo))
         if isinstance(step, str):
-            return auto_step(lo, hi, accelerated), beta
+            gamma = auto_step(lo, hi, accelerated)
+            return gamma, self._momenta(gamma)
         given = np.broadcast_to(np.asarray(step, float), lo.shape)
+        gamma = given * self.unit
+        beta = self._momenta(gamma)
         if "exact" not in self.solvers:
             bound = stable_step(hi, np.where(accelerated, beta, 0.0)) / self.unit
             self.warnings += beyond("algorithm.local.step", given, bound, STABLE)
-        return given * self.unit, beta
+        return gamma, beta
+
+    def _momenta(self, gamma: Array) -> Array:
+        """Momenta (agents,) of accelerated steps gamma (agents,) on d; 0 where d is not convex."""
+        momentum = self.local.momentum
+        if not isinstance(momentum, str):
+            return np.broadcast_to(np.asarray(momentum, float), gamma.shape)
+        if not self.problem.loss.convex:
+            return np.zeros_like(gamma)
+        if momentum == "from-step":
+            return tied_momentum(self.lo, gamma)
+        return best_momentum(self.lo, self.hi)
 
     def _factorise(self) -> None:
         """Invert each agent's H = 2 s A'A + (ridge + q) I; keep its linear part c = 2 s A'b."""

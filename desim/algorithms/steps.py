@@ -16,6 +16,22 @@ def auto_step(lo: Array, hi: Array, accelerated: Any) -> Array:
     return np.where(accelerated | (lo <= 0.0), 1.0 / hi, 2.0 / (lo + hi))
 
 
+def best_momentum(lo: Array, hi: Array) -> Array:
+    """Momenta (n,) that belong to steps 1/hi, moduli lo, hi (n,) (Nesterov 2018, 2.2.22)."""
+    return np.asarray((np.sqrt(hi) - np.sqrt(lo)) / (np.sqrt(hi) + np.sqrt(lo)))
+
+
+def tied_momentum(lo: ArrayLike, gamma: ArrayLike) -> Array:
+    """Momenta (n,) that belong to steps gamma on functions of strong convexity lo.
+
+    A function whose smoothness is at most 1/gamma may be said to have 1/gamma. The scheme with this
+    constant (Nesterov 2018, 2.2.22) steps by gamma, and has (1 - r)/(1 + r) with r = sqrt(gamma
+    lo): `best_momentum` where gamma = 1/hi. From gamma lo = 1 on it is 0.
+    """
+    root = np.sqrt(np.minimum(np.multiply(lo, gamma), 1.0))
+    return np.asarray((1.0 - root) / (1.0 + root))
+
+
 def stable_step(hi: Array, beta: ArrayLike) -> Array:
     """The bound (n,) below which steps with momentum beta (n,) are stable on curvatures up to hi.
 

@@ -2,7 +2,7 @@
 
 from desim.fields.choices import Form
 from desim.fields.draws import BandwidthDist, DurationDist, FactorDist, RateDist
-from desim.fields.methods import AutoStep, Counts, Init, Local, Step
+from desim.fields.methods import AutoStep, Counts, Init, Local, Momentum, Step
 from desim.fields.numbers import (
     Bandwidth,
     Count,
@@ -39,6 +39,7 @@ __all__ = [
     "Fraction",
     "Init",
     "Local",
+    "Momentum",
     "NonNegative",
     "Number",
     "Positive",

@@ -23,6 +23,7 @@ from desim.fields.strict import Strict
 
 EXPONENTS = {"constant": 0.0, "linear": 1.0, "sqrt": 0.5}
 SOLVERS = ("gradient", "accelerated", "sgd", "noisy", "exact")
+MOMENTA = ("auto", "from-step")
 
 POWER: dict[str, Any] = {"type": "number", "minimum": 0, "maximum": 30}
 
@@ -135,8 +136,40 @@ def _step(value: object) -> str | float | tuple[float, ...]:
         raise ValueError(refusal(value, allowed) + spelling(value, ("auto", "per-agent"))) from None
 
 
+def _below_one(value: object) -> float:
+    return number(value, "a number >= 0 and below 1", lambda x: 0 <= x < 1)
+
+
+def _momentum(value: object) -> str | float:
+    if value in MOMENTA:
+        return str(value)
+    try:
+        return _below_one(value)
+    except ValueError:
+        allowed = "auto, from-step, or a number >= 0 and below 1"
+        raise ValueError(refusal(value, allowed) + spelling(value, MOMENTA)) from None
+
+
+def _momenta(value: object) -> str | float | tuple[float, ...]:
+    if isinstance(value, list | tuple) and value:
+        return tuple(_below_one(one) for one in value)
+    return _momentum(value)
+
+
 def _or_list(one: dict[str, Any]) -> WithJsonSchema:
     return WithJsonSchema({"anyOf": [one, {"type": "array", "items": one, "minItems": 1}]})
+
+
+BELOW_ONE: dict[str, Any] = {"type": "number", "minimum": 0, "exclusiveMaximum": 1}
+MOMENTUM: dict[str, Any] = {"anyOf": [{"enum": [*MOMENTA]}, BELOW_ONE]}
+Momentum = Annotated[str | float, PlainValidator(_momentum), WithJsonSchema(MOMENTUM)]
+LocalMomentum = Annotated[
+    str | float | tuple[float, ...],
+    PlainValidator(_momenta),
+    WithJsonSchema(
+        {"anyOf": [*MOMENTUM["anyOf"], {"type": "array", "items": BELOW_ONE, "minItems": 1}]}
+    ),
+]
 
 
 Solver = Annotated[str | tuple[str, ...], PlainValidator(_solver), _or_list({"enum": [*SOLVERS]})]
@@ -175,6 +208,8 @@ class Local(Strict):
     """local steps in a round"""
     step: LocalStep = "auto"
     """auto: best for the worst moduli of all agents; per-agent: for each agent's own; or numbers"""
+    momentum: LocalMomentum = "auto"
+    """accelerated: auto, from the moduli; from-step, that of the smoothness 1/step; or numbers"""
     batch: Count | None = None
     """sgd: rows in a batch, drawn afresh for each step"""
     tau: NonNegative = 0.0
@@ -195,6 +230,11 @@ class Local(Strict):
         if self.batch is not None and "sgd" not in self.solvers:
             raise ValueError(
                 f"found batch with solver {self.solver}; allowed: batch with solver sgd"
+            )
+        if self.momentum != "auto" and "accelerated" not in self.solvers:
+            raise ValueError(
+                f"found momentum with solver {self.solver}; allowed: momentum with solver "
+                "accelerated"
             )
         if self.tau > 0 and "noisy" not in self.solvers:
             raise ValueError(f"found tau with solver {self.solver}; allowed: tau with solver noisy")

@@ -161,6 +161,8 @@ def tuned(scenario: Any) -> Iterator[str]:
     local = getattr(scenario.algorithm.parameters, "local", None)
     if local is not None and isinstance(local.step, str) and "exact" not in local.solvers:
         yield f"algorithm.local.step: {local.step} is computed from the data's smoothness"
+    if local is not None and isinstance(local.momentum, str) and "accelerated" in local.solvers:
+        yield f"algorithm.local.momentum: {local.momentum} is computed from the data's moduli"
     scale = getattr(scenario.problem.data, "scale", "none")
     if scale in ("standard", "minmax", "max", "unit-ball"):
         yield f"problem.data.scale: {scale} is computed from all agents' data"

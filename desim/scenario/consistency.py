@@ -143,7 +143,7 @@ def local_training_fits(problem: Problem, algorithm: Algorithm) -> Found:
         found = f"{problem.loss.kind}{' with clip' if problem.clip else ''}"
         text = f"found exact with loss {found}; allowed: exact with loss squared, not clipped"
         yield (*here, "solver"), text
-    for key in ("solver", "step"):
+    for key in ("solver", "step", "momentum"):
         value = getattr(local, key)
         if isinstance(value, tuple) and problem.agents not in (None, len(value)):
             text = f"found {len(value)} entries for {problem.agents} agents"

@@ -42,9 +42,10 @@ def steps_known(problem: Problem, algorithm: Algorithm) -> Found:
     if "exact" not in getattr(given, "solvers", ()) and _automatic(getattr(given, "step", None)):
         text = f"found {given.step}, but the smoothness of mlp is not known"
         yield (*here, "step"), f"{text}; allowed: a number > 0"
-    if "accelerated" in (getattr(given, "solvers", ()) or (getattr(given, "solver", None),)):
+    fast = "accelerated" in (getattr(given, "solvers", ()) or (getattr(given, "solver", None),))
+    if fast and isinstance(getattr(given, "momentum", "auto"), str):
         text = "found accelerated, whose momentum comes from moduli that mlp does not have"
-        yield (*here, "solver"), f"{text}; allowed: gradient, sgd, noisy"
+        yield (*here, "solver"), f"{text}; allowed: gradient, sgd, noisy, or a number for momentum"
 
 
 def _automatic(step: object) -> bool:
