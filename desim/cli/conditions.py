@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.amounts import between, size
+from desim.cli.sizes import sizes
 from desim.engine.opening import Opening, opening, speeds
 from desim.engine.play import Simulation
 from desim.engine.world import Settings
@@ -24,7 +25,7 @@ def told(simulation: Simulation) -> list[str]:
     with suppress(Exception):  # a plug-in's mistakes are told where it is simulated
         first = opening(simulation)
         lines += _first(first, settings) if first is not None else []
-    return lines
+    return [*lines, *sizes(simulation)]
 
 
 def _sides(settings: Settings) -> dict[str, Links]:

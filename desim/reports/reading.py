@@ -14,6 +14,7 @@ from desim.errors import DesimError
 from desim.privacy.accountants import Account
 from desim.runs.run import NETWORK, Run
 from desim.runs.series import series_of
+from desim.timing.traffic import ARRIVED, delivered_by
 
 Array = NDArray[np.float64]
 Part = TypeVar("Part")
@@ -95,8 +96,13 @@ class Reading:
         rows = self.measured
         times = np.unique([] if rows is None else rows["time"].to_numpy(float))
         ends = np.append(times[np.isfinite(times)], np.inf)
-        totals = self.tried("bytes delivered", lambda: self.run.delivered_by(ends))
+        totals = self.tried("bytes delivered", lambda: self._arrived(ends))
         return None if totals is None else Meter(ends, totals)
+
+    def _arrived(self, times: Array) -> Array:
+        """Bytes (n,) that have arrived by each of times (n,) s."""
+        self.run.require("bytes", "deliver")
+        return delivered_by(self.run.store.pieces("events", ARRIVED), times)
 
     @cached_property
     def released(self) -> int | None:

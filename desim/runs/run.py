@@ -192,15 +192,8 @@ class Run:
         from desim.later import pd
         from desim.timing.traffic import ARRIVED, delivered
 
-        return described(
-            pd.DataFrame(delivered(self._log("bytes", ARRIVED, "deliver"))), "delivered"
-        )
-
-    def delivered_by(self, times: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Bytes (n,) that have arrived by each of times (n,) s, which are in order."""
-        from desim.timing.traffic import ARRIVED, delivered_by
-
-        return delivered_by(self._log("bytes", ARRIVED, "deliver"), times)
+        came = delivered(self._log("bytes", ARRIVED, "deliver"))
+        return described(pd.DataFrame(came), "delivered")
 
     def _log(self, what: str, columns: list[str], *kinds: str) -> "Pieces":
         """The log piece by piece, for `what`, which needs these kinds: see `require`."""
