@@ -73,7 +73,7 @@ def test_bands_of_every_kind():
 
 @pytest.mark.parametrize(
     ("right", "wrong"),
-    [("n, 0.5)) - 1", "n, 0.5))"), ("0.25 * (n - 1)", "0.0"), ("0.5 * (1.0 - LEVEL)", "0.2")],
+    [("float(place(n, LEVEL))", "0.0"), ("0.25 * (n - 1)", "0.0")],
 )
 def test_wrong_bands_are_noticed(right, wrong):
     with pytest.raises(AssertionError):

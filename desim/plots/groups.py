@@ -6,11 +6,11 @@ from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binom
 
 from desim.errors import InputError, refusal
 from desim.plots.lettering import fitted, plain
 from desim.runs.series import Member, Series, series_of
+from desim.studies.statistics import fewest, place
 
 Array = NDArray[np.float64]
 Band = Literal["range", "middle", "quartiles", "interval", "seeds", "none"]
@@ -54,8 +54,10 @@ def check_band(kind: str | None, most: int) -> None:
     """Raise InputError for a band that is none, or that needs more seeds than the `most` here."""
     if kind is not None and kind not in get_args(Band):
         raise InputError(f"band: {refusal(kind, ', '.join(get_args(Band)), get_args(Band))}")
-    if kind == "interval" and 1 < most and _rank(most) < 0:
-        raise InputError(f"band: found interval of {most} seeds; allowed: of at least {_fewest()}")
+    if kind == "interval" and 1 < most and place(most, LEVEL) < 0:
+        raise InputError(
+            f"band: found interval of {most} seeds; allowed: of at least {fewest('median', LEVEL)}"
+        )
 
 
 def behind(n: int, kind: str | None = None) -> str:
@@ -63,7 +65,7 @@ def behind(n: int, kind: str | None = None) -> str:
     if n == 1:
         return "one seed"
     kind = kind or ("range" if n <= WHOLE else "middle")
-    if kind == "interval" and _rank(n) < 0:
+    if kind == "interval" and place(n, LEVEL) < 0:
         return f"median of {n} seeds, too few for an interval"
     return {
         "range": f"median and range of {n} seeds",
@@ -104,25 +106,13 @@ def band(
 def _ends(n: int, kind: str | None) -> tuple[float, float]:
     """The ranks, from 0 on, of a band's ends among n sorted values; nan where there is none."""
     kind = kind or ("range" if n <= WHOLE else "middle")
-    if kind in ("seeds", "none") or (kind == "interval" and _rank(n) < 0):
+    if kind in ("seeds", "none") or (kind == "interval" and place(n, LEVEL) < 0):
         return np.nan, np.nan
     lowest = {
         "range": 0.0, "middle": float(int(TAIL * (n - 1))), "quartiles": 0.25 * (n - 1),
-        "interval": float(_rank(n)),
+        "interval": float(place(n, LEVEL)),
     }[kind]  # fmt: skip
     return lowest, n - 1 - lowest
-
-
-def _rank(n: int) -> int:
-    """The largest rank r such that the median lies between values r and n - 1 - r at LEVEL.
-
-    Order statistics hold whatever the distribution (David, Nagaraja 2003, section 7.1); -1: none.
-    """
-    return int(binom.ppf(0.5 * (1.0 - LEVEL), n, 0.5)) - 1
-
-
-def _fewest() -> int:
-    return next(n for n in range(2, 100) if _rank(n) >= 0)
 
 
 def _between(values: Array, rank: float) -> Array:

@@ -12,6 +12,8 @@ from desim.studies.shown import shown
 REASONS = 5  # that are listed of runs that failed
 UNWRITTEN = "The study has not written its tables: it was ended before, or is still being played."
 
+OLD = "Its tables are of another version of desim: play the study again, which keeps its runs."
+
 
 class Compared(Protocol):
     """What is told of a study."""
@@ -46,7 +48,10 @@ def told(study: Compared) -> Told:
     """The name, how many runs ended how and why, and the tables that `desim study` prints."""
     if "measure" not in study.summary or "status" not in study.runs:
         return Told(study.name, [UNWRITTEN], [])
-    made = [Table(one.title, one.head, one.rows, " ".join(one.notes)) for one in shown(study)]
+    try:
+        made = [Table(one.title, one.head, one.rows, " ".join(one.notes)) for one in shown(study)]
+    except KeyError:  # a column that today's tables have
+        return Told(study.name, [*_said(study.runs), OLD], [])
     return Told(study.name, _said(study.runs), made)
 
 

@@ -74,23 +74,23 @@ def _medians(values: Array) -> Array:
 def median_estimate(values: Array, level: float = 0.95) -> Estimate:
     """Median of values (n,) > -inf and its interval between two of them."""
     n, value = len(values), median(values)
-    place = _place(n, level)
-    if place < 0:
+    rank = place(n, level)
+    if rank < 0:
         return Estimate(value, math.nan, math.nan, n)
     ordered = np.sort(values)
-    return Estimate(value, float(ordered[place]), float(ordered[n - 1 - place]), n)
+    return Estimate(value, float(ordered[rank]), float(ordered[n - 1 - rank]), n)
 
 
-def _place(n: int, level: float) -> int:
+def place(n: int, level: float) -> int:
     """The largest k such that a median is outside [x_k, x_(n-1-k)] with at most 1 - level; or -1.
 
     Fewer than k + 1 of n values are on one side of the median with P(binomial(n, 1/2) <= k).
     """
-    place, below = -1, Fraction(1, 2**n)
+    found, below = -1, Fraction(1, 2**n)
     while n and 2 * below <= 1 - Fraction(str(level)):
-        place += 1
-        below += Fraction(math.comb(n, place + 1), 2**n)
-    return place
+        found += 1
+        below += Fraction(math.comb(n, found + 1), 2**n)
+    return found
 
 
 def mean_estimate(values: Array, level: float = 0.95) -> Estimate:
@@ -128,7 +128,7 @@ def fewest(statistic: str, level: float = 0.95) -> int:
         while (n - 1) / n**n > tail:
             n += 1
         return n
-    while _place(n, level) < 0:
+    while place(n, level) < 0:
         n += 1
     return n
 
