@@ -118,6 +118,15 @@ def test_on_changing_graphs_only_neighbours_of_the_round_are_used(runs):
     assert (stale.groupby(["agent", "round"]).size() == 1).all()
 
 
+def test_models_of_a_round_are_sent_along_the_next_graph(runs):
+    """As the page on the run directory says of methods that mix at the end of a round."""
+    events = runs["lists"].events
+    sent = events[events["kind"] == "send"]
+    lists = LISTS["switching"]
+    for row in sent.itertuples():
+        assert sorted((row.agent, row.peer)) in lists[row.round % 2]
+
+
 def test_a_reply_is_as_old_as_its_own_call():
     """Fedlin calls twice in a round; without losses the n-th reply answers the n-th call."""
     done = desim.run(star(algorithm={"name": "fedlin", "local": {"epochs": 2}}))
