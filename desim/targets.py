@@ -1,5 +1,7 @@
 """When a metric has met its target: at the first touch, or from when on it stays there."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,3 +20,9 @@ def first_met(metric: str, values: NDArray[np.float64], target: float, stays: bo
         begin = int(missed[-1]) + 1 if len(missed) else 0
         return begin if begin < len(met) else -1
     return int(np.argmax(met)) if met.any() else -1
+
+
+def time_met(curve: Any, metric: str, target: float, stays: bool = False) -> float:
+    """When a curve, a table with columns time s and value, meets the target; inf where never."""
+    place = first_met(metric, curve["value"].to_numpy(float), target, stays)
+    return float(curve["time"].iloc[place]) if place >= 0 else float("inf")

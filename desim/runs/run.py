@@ -214,13 +214,11 @@ class Run:
 
         stays: from which on it is so to the end of the run, as far as it was measured.
         """
-        from desim.targets import first_met
+        from desim.targets import time_met
 
         if metric in self.observed and not (self.metrics["metric"] == metric).any():
             return float("inf")  # the run ended before it was measured at all
-        curve = self.curve(metric)
-        place = first_met(metric, curve["value"].to_numpy(float), value, stays)
-        return float(curve["time"].iloc[place]) if place >= 0 else float("inf")
+        return time_met(self.curve(metric), metric, value, stays)
 
     def account(
         self,
@@ -282,13 +280,10 @@ class Run:
 
     def staleness(self) -> "pd.DataFrame":
         """How old what is used is, columns time s, agent, round, peer, heard, staleness, age s."""
-        from desim.timing.traffic import staleness
+        from desim.timing.traffic import hearing, staleness
 
         self.require("staleness", "activate", "deliver", "aggregate")
-        policy, late = self.scenario.policy, self.scenario.policy.late or self.scenario.late
-        discards = policy.kind not in ("all", "each", "buffer") and late == "discard"
-        how = {"free": policy.kind == "each", "anew": self.scenario.network.topology.per_round}
-        return described(staleness(self.events, discards, **how), "staleness")
+        return described(staleness(self.events, **hearing(self.scenario)), "staleness")
 
     @property
     def plot(self) -> "Figures":

@@ -71,6 +71,14 @@ def _pair(source: NDArray[np.integer[Any]], target: NDArray[np.integer[Any]]) ->
     return (source.astype(np.int64) + NEGATIVE) << 32 | (target.astype(np.int64) + NEGATIVE)
 
 
+def hearing(scenario: Any) -> dict[str, bool]:
+    """What `staleness` has to be told of a scenario: void, free and anew."""
+    policy, late = scenario.policy, scenario.policy.late or scenario.late
+    void = policy.kind not in ("all", "each", "buffer") and late == "discard"
+    anew = scenario.network.topology.per_round
+    return {"void": void, "free": policy.kind == "each", "anew": anew}
+
+
 def staleness(
     events: pd.DataFrame, void: bool = False, free: bool = False, anew: bool = False
 ) -> pd.DataFrame:
