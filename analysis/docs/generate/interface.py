@@ -1,7 +1,7 @@
 """The Python interface, from docstrings: what `desim` offers, and what methods are written with."""
 
 import desim
-from analysis.docs.generate.markdown import code, paragraphs
+from analysis.docs.generate.markdown import code, escaped, paragraphs, table
 
 FIRST = ("load", "run", "open")
 FOLDED = ("Scenario",)  # the keys are in the reference of scenarios
@@ -27,7 +27,8 @@ def interface() -> str:
     names = [name for name in desim.__all__ if not name.startswith("_")]
     functions = [name for name in names if not name[0].isupper()]
     functions.sort(key=lambda name: (name not in FIRST, FIRST.index(name) if name in FIRST else 0))
-    classes = [name for name in names if name[0].isupper()]
+    constants = [name for name in names if name.isupper()]
+    classes = [name for name in names if name[0].isupper() and name not in constants]
     errors = [name for name in classes if issubclass(getattr(desim, name), BaseException)]
     nouns = [name for name in classes if name not in errors]
     return paragraphs(
@@ -35,6 +36,8 @@ def interface() -> str:
         *(_directive("autofunction", f"desim.{name}") for name in functions),
         "## Classes",
         *(_noun(name) for name in nouns),
+        "## Constants",
+        *(_constant(name) for name in constants),
         "## Errors\n\nEvery error that a user can cause is one of these, and "
         f"{code('exit_code')} is that of the command line.",
         *(_directive("autoexception", f"desim.{name}", ":show-inheritance:") for name in errors),
@@ -43,6 +46,14 @@ def interface() -> str:
         _directive("autoclass", "desim.privacy.terms.View", ":members:\n   :undoc-members:"),
         *(_directive("autofunction", name) for name in FUNCTIONS),
     )
+
+
+def _constant(name: str) -> str:
+    known = getattr(desim, name).items()
+    cells = {key: (about,) if isinstance(about, str) else about for key, about in known}
+    rows = [(code(key), *map(escaped, about)) for key, about in cells.items()]
+    head = ("", "what it is", "seconds", "value")[: len(rows[0])]
+    return paragraphs(f"### desim.{name}", table(head, rows))
 
 
 def _noun(name: str) -> str:
