@@ -43,7 +43,7 @@ class _CalledError(Exception):
 class _Listener:
     """Stands for a station, or for what carries messages: the first call ends all."""
 
-    now = 0.0
+    now, ahead = 0.0, False
 
     def __init__(self, world: World) -> None:
         self.world = world

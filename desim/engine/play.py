@@ -91,7 +91,7 @@ class Simulation:
         if (settings.targets or stops) and self.method.kind != "coordinator":
             settings, interrupted, known = self._scouted(progress)
             progress = None if interrupted else progress
-        world = self.world(settings, sink, progress, transcript, keeper)
+        world = self._world(settings, sink, progress, transcript, keeper)
         world.cautions += known
         engine = "cohort" if self.engine == "compiled" and transcript else self.engine
         status: Literal["done", "stopped", "failed"] = "done"
@@ -114,11 +114,10 @@ class Simulation:
             world.finish(end)
         return self._outcome(world, status, reason, end, wall.monotonic() - began, error)
 
-    def world(
+    def _world(
         self, settings: Settings, sink: Sink, progress: Any,
         transcript: Transcript | None = None, keeper: Keeper | None = None,
     ) -> World:  # fmt: skip
-        """A world in which `settings`, those of the scenario or ones scouted, are played once."""
         seen = self.observation
         metrics = Metrics(settings.problem, seen.metrics, seen.optimum)
         rows = MetricRows(metrics, settings.targets)
@@ -142,7 +141,7 @@ class Simulation:
         Agents of a graph have clocks of their own: only a first play tells when the network's
         metric is met or a privacy budget spent, and a second one stops everybody at that time.
         """
-        scout, interrupted = self.world(self.settings, Discard(), progress), False
+        scout, interrupted = self._world(self.settings, Discard(), progress), False
         try:
             end = self._drive(scout, self.engine)
         except RunError as failure:

@@ -6,8 +6,8 @@ from numpy.typing import NDArray
 from desim.compute import fastest
 from desim.distributions import bounds
 from desim.engine.absences import ROUNDING, needed, never
-from desim.engine.beginning import first_asked
 from desim.engine.observer import MOST
+from desim.engine.opening import opening
 from desim.engine.play import Simulation
 from desim.engine.world import Settings
 from desim.errors import InputError
@@ -90,7 +90,8 @@ def _free(links: Links) -> Flags:
     """On which links (links,) messages take no time."""
     if links.lossy or links.plays.shape[1]:
         return np.zeros(links.ends.shape[1], bool)
-    return np.asarray((links.wires[0] == 0.0) & np.isinf(links.wires[1]))
+    latency = links.wires[[0, 3]].sum(0) if len(links.wires) > 3 else links.wires[0]
+    return np.asarray((latency == 0.0) & np.isinf(links.wires[1]))
 
 
 def _unobservable(scenario: Scenario) -> list[str]:
@@ -111,8 +112,8 @@ def _stuck(scenario: Scenario, simulation: Simulation) -> list[str]:
     if churn is None or np.isinf(churn.longest).all():
         return []
     with explained(scenario):
-        asked = first_asked(simulation)
-    if asked is None:
+        asked = opening(simulation)
+    if asked is None or simulation.method.timed:
         return []
     with np.errstate(divide="ignore", invalid="ignore"):
         seconds = asked.work / fastest(settings.speeds)[asked.who]
