@@ -263,3 +263,19 @@ def test_interrupts_are_heeded_between_observations(monkeypatch, make, tmp_path)
     assert run.events[columns].equals(whole.events[columns][: len(run.events)])
     assert run.events["time"].max() <= run.manifest["time"]
     assert desim.resume(tmp_path / "run").metrics.equals(whole.metrics)
+
+
+@pytest.mark.parametrize("make", [star, graph])
+def test_a_run_that_measures_nothing_keeps_what_came_before_the_interrupt(monkeypatch, make):
+    monkeypatch.setattr("desim.engine.world.REPORT_SECONDS", 0.0)
+    seen = []
+
+    def stop(progress):
+        seen.append(progress.time)
+        if len(seen) == 8:
+            raise KeyboardInterrupt
+
+    run = desim.run(make(engine="cohort", observe={"metrics": [], "iterates": False}), progress=stop)
+    assert run.status == "stopped"
+    assert run.manifest["time"] == seen[-1] > 0.0
+    assert len(run.events) > 20

@@ -190,6 +190,8 @@ class ClockObserver:
     @property
     def due(self) -> float:
         """When the next observation is due, s: a multiple of `every`, or when all did a round."""
+        if self._idle:
+            return np.inf
         if self.every:
             return self._next * self.every
         first = next(iter(self._time), None)
