@@ -275,7 +275,9 @@ def test_a_run_that_measures_nothing_keeps_what_came_before_the_interrupt(monkey
         if len(seen) == 8:
             raise KeyboardInterrupt
 
-    run = desim.run(make(engine="cohort", observe={"metrics": [], "iterates": False}), progress=stop)
+    run = desim.run(
+        make(engine="cohort", observe={"metrics": [], "iterates": False}), progress=stop
+    )
     assert run.status == "stopped"
     assert run.manifest["time"] == seen[-1] > 0.0
     assert len(run.events) > 20

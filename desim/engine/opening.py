@@ -69,7 +69,7 @@ class _Listener:
 def opening(simulation: Simulation) -> Opening | None:
     """The first call of a coordinator, or the first computation of agents; None without one."""
     method, settings = simulation.method, replace(simulation.settings, targets=())
-    world = replace(simulation, settings=settings, observation=BLIND).world(
+    world = replace(simulation, settings=settings, observation=BLIND)._world(
         settings, Discard(), None
     )
     listener: Any = _Listener(world)
