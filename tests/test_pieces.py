@@ -247,7 +247,7 @@ def test_a_part_that_is_missing_is_no_shorter_log(tmp_path):
     parts[1].unlink()
     (tmp_path / "manifest.json").write_text('{"name": "a", "status": "running"}')
     with pytest.raises(InputError, match="part 1 of metrics is missing; desim resume makes it"):
-        desim.open(tmp_path).metrics
+        _ = desim.open(tmp_path).metrics
 
 
 @pytest.mark.parametrize("stored", [True, False])
