@@ -95,7 +95,7 @@ def test_every_file_is_checked_before_it_is_played_with(name, two):
 def test_an_array_that_the_manifest_does_not_list_is_refused(two):
     shutil.copyfile(two[1] / "state.npz", two[0] / "model.npz")
     with pytest.raises(InputError, match=r"model\.npz: the manifest lists no such file"):
-        _ = desim.open(two[0]).model
+        desim.open(two[0]).store.arrays("model")
 
 
 def test_a_file_that_changes_while_a_run_is_open_is_noticed(two):

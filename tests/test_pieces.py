@@ -247,7 +247,7 @@ def test_a_part_that_is_missing_is_no_shorter_log(tmp_path):
     parts[1].unlink()
     (tmp_path / "manifest.json").write_text('{"name": "a", "status": "running"}')
     with pytest.raises(InputError, match="part 1 of metrics is missing; desim resume makes it"):
-        _ = desim.open(tmp_path).metrics
+        desim.open(tmp_path).store.table("metrics")
 
 
 @pytest.mark.parametrize("stored", [True, False])
@@ -265,7 +265,7 @@ def test_a_dataset_of_arrow_is_handed_out(stored, tmp_path):
 ROWS = 2_400_000
 MOST = 120  # MiB; a table of so many rows takes three times as much, and its readings more
 PROGRAM = """
-import sys, resource, pandas
+import pathlib, sys, resource, pandas
 from desim.runs.facts import facts
 from desim.runs.run import Run
 from desim.runs.store import Directory
@@ -275,7 +275,7 @@ def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
 
 manifest = dict(name="large", status="done", time=1e6, rounds=3, wall_seconds=1.0, counts=dict())
-run = Run(manifest, Directory(sys.argv[1]))
+run = Run(manifest, Directory(pathlib.Path(sys.argv[1])))
 run.store.columns("metrics", ["value"])
 before = peak()
 acts = dict(summary=lambda: facts(run), links=run.links, path=run.critical_path, waits=run.waits,
