@@ -14,9 +14,9 @@ from desim.reports.results import RULE, default_targets, headline, time_to_targe
 from desim.reports.settings import differences, manifests, scenario_text
 from desim.reports.studies import asked, told
 from desim.reports.timing import occupation, traffic, waiting
+from desim.runs.run import Run
 
 if TYPE_CHECKING:
-    from desim.runs.run import Run
     from desim.studies.stored import StoredStudy
     from desim.studies.study import Study
 
@@ -48,9 +48,13 @@ def report(
     What cannot be read of a run is left out, and the reason stands first in the report. InputError
     for no run or too many, a metric that no run has, or a place that cannot be written.
     """
-    if not isinstance(runs, Sequence | Mapping) and hasattr(runs, "by_case"):
-        studies, runs = [*studies, runs], runs.by_case()
-    found = readings(runs if isinstance(runs, Sequence | Mapping) else [runs])
+    if isinstance(runs, Sequence | Mapping):
+        found = readings(runs)
+    elif isinstance(runs, Run):
+        found = readings([runs])
+    else:
+        studies = [*studies, runs]
+        found = readings(runs.by_case())
     if not 0 < len(found) <= MOST_RUNS:
         raise InputError(f"report: found {len(found)} runs; allowed: 1 to {MOST_RUNS}")
     first = {one.series: one for one in reversed(found)}

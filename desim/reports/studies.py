@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import pandas as pd
 
 from desim.reports.wording import Table
-from desim.studies.shown import shown
+from desim.studies.shown import Tables, shown
 
 REASONS = 5  # that are listed of runs that failed
 UNWRITTEN = "The study has not written its tables: it was ended before, or is still being played."
@@ -15,7 +15,7 @@ UNWRITTEN = "The study has not written its tables: it was ended before, or is st
 OLD = "Its tables are of another version of desim: play the study again, which keeps its runs."
 
 
-class Compared(Protocol):
+class Compared(Tables, Protocol):
     """What is told of a study."""
 
     @property
@@ -25,14 +25,6 @@ class Compared(Protocol):
     @property
     def runs(self) -> pd.DataFrame:
         """A row for each run: case, label, seed, status, reason, measures."""
-
-    @property
-    def summary(self) -> pd.DataFrame:
-        """A row for each case and measure."""
-
-    @property
-    def comparisons(self) -> pd.DataFrame:
-        """A row for each case and measure, held against another case."""
 
 
 @dataclass(frozen=True)

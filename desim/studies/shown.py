@@ -19,8 +19,13 @@ LONGEST = 60  # letters of a case's label
 class Tables(Protocol):
     """What is shown: the tables of a study."""
 
-    summary: "pd.DataFrame"
-    comparisons: "pd.DataFrame"
+    @property
+    def summary(self) -> "pd.DataFrame":
+        """A row for each case and measure."""
+
+    @property
+    def comparisons(self) -> "pd.DataFrame":
+        """A row for each case and measure, held against another case."""
 
 
 def shown(study: Tables) -> Iterator[Table]:
