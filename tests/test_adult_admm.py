@@ -129,23 +129,48 @@ def test_pages_have_words_tables_and_figures(script, tmp_path):
     rows = rows_of(script)
     text = script.markdown(rows)
     assert text.count("\n| corrected |") == len(script.compared("corrected"))
-    assert "| nothing to see" in text
+    assert "not told apart from" in text
     page.write_csv(tmp_path, "table", rows)
     save(script.draw(rows), tmp_path / "figure.png")
     assert (tmp_path / "figure.png").stat().st_size > 1000
 
 
-def test_a_better_value_is_told():
+def swept(losses):
+    """Figure 2a at epsilon 10 in both variants, with these losses on five data sets."""
     rows = [row for row in rows_of(pr_admm_fig2_6) if row["figure"] == "Fig. 2a"]
-    assert adult_words.preferred(rows, "Fig. 2a", "1")[2] == "nothing to see"
-    rows = [{**row, "loss": row["loss"] - (row["varied"] == "5")} for row in rows]
-    said, found, words = adult_words.preferred(rows, "Fig. 2a", "1")
-    assert words == "differs"
-    said, found, words = adult_words.preferred(rows, "Fig. 2a", "5")
-    assert words == "agrees"
-    said, found, words = adult_words.preferred(rows, "Fig. 2a", "1")
-    assert said.startswith("Fig. 2a: 1 is best")
-    assert "printed: 5" in found
+    noise = np.random.default_rng(0).normal(0.4, 0.05, 5)
+    own = np.random.default_rng(1).normal(0.0, 1e-5, (len(losses), 5))
+    for row, loss, extra in zip(rows, [*losses, *losses], [*own, *own], strict=True):
+        pairs = noise + loss + extra
+        row |= {"loss": pairs.mean(), "losses": " ".join(f"{one:.9g}" for one in pairs)}
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("losses", "paper", "words"),
+    [
+        ([0, 1e-5, 0, 0, 0, 0], "1", "nothing to see, inside the band of 0.001"),
+        ([0, 0, -0.1, 0, 0, 0], "1", "differs: 5 is better by 0.1 (over 100 "),
+        ([0, 0, -0.1, 0, 0, 0], "5", "agrees (over 100 standard errors)"),
+        ([0, 1e-6, 0.1, 0.1, 0.1, 0.1], "1", "not told apart from"),
+        ([0, -5e-4, 0.1, 0.1, 0.1, 0.1], "1", "differs: 2 is better by 0.0005"),
+    ],
+)  # fmt: skip
+def test_a_parameters_best_value_is_judged_by_pairs(losses, paper, words):
+    said, _, told = adult_words.preferred(swept(losses), "Fig. 2a", paper, 10.0)
+    assert said == f"Fig. 2a: {paper} is best, ε = 10"
+    assert told.startswith(f"printed: {words}")
+    assert f"corrected: {words}" in told
+
+
+def test_means_alone_tell_less_than_pairs():
+    rows = [
+        {key: row[key] for key in row if key != "losses"} for row in swept([0, -0.02, 0, 0, 0, 0])
+    ]
+    told = adult_words.preferred(rows, "Fig. 2a", "1", 10.0)[2]
+    assert told.startswith("printed: not told apart from 2 (1.4 standard errors)")
+    unpaired = adult_words.gap(rows[0], rows[1])
+    assert unpaired == (pytest.approx(0.02, abs=1e-4), pytest.approx(0.01414, rel=1e-3), 5)
 
 
 def test_sigma_is_kept_where_it_is_given(base):

@@ -67,9 +67,14 @@ def check_claims(module):
     better = rows_of(lambda one: 0.8 if one.label in ("ADFC", "relaxed FM") else 0.75)
     words = {text: said for text, variant, said in module.claims(better) if variant == "printed"}
     assert words["18a: ADFC more accurate than PFLR*"].startswith("holds: better at 6")
-    assert words["18a: PDFC more accurate than PFLR* up to .1"].startswith("fails: better at 0, eq")
+    assert words["18a: PDFC more accurate than PFLR* up to .1"].startswith(
+        "fails: better at 0, not"
+    )
     assert words["17b: relaxed FM less accurate with every smaller delta"].startswith("fails")
     assert words["17a: relaxed FM as accurate as No-Privacy above .1"].startswith("fails")
+    same = rows_of(lambda one: 0.8)
+    words = {text: said for text, variant, said in module.claims(same) if variant == "printed"}
+    assert words["17a: relaxed FM as accurate as No-Privacy above .1"].startswith("not refuted")
     steeper = rows_of(lambda one: 0.8 + 0.01 * np.log10(one.delta or 1.0))
     words = {text: said for text, variant, said in module.claims(steeper) if variant == "printed"}
     assert words["17b: relaxed FM less accurate with every smaller delta"].startswith("holds")
@@ -83,8 +88,8 @@ def test_claims_are_judged_by_their_errors():
 
 def test_a_verdict_counts_both_errors():
     row = {"risk_difference": 0.2, "risk_difference_se": 0.003}
-    assert script.verdict(row, (0.21, 0.02)) == "agrees: 0.010 below, 1.4 errors"
-    assert script.verdict(row, (0.15, 0.02)) == "differs: 0.050 above, 7.1 errors"
+    assert script.verdict(row, (0.21, 0.02)) == "not told apart: 0.010 below (1.4 standard errors)"
+    assert script.verdict(row, (0.15, 0.02)) == "differs: 0.050 above (7.1 standard errors)"
 
 
 def test_what_is_kept_is_on_the_page(tmp_path):

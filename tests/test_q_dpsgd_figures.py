@@ -106,13 +106,26 @@ def test_the_corrected_form_is_the_fixed_one(images):
 
 @pytest.mark.parametrize(
     ("one", "other", "words"),
-    [(1.0, 2.0, "agrees"), (2.0, 1.0, "differs: the reverse"), (1.0, 1.1, "not told apart")],
+    [
+        (1.0, 2.0, "agrees (7.1 standard errors)"),
+        (2.0, 1.0, "differs: the reverse (7.1 standard errors)"),
+        (1.0, 1.1, "not told apart (0.7 standard errors)"),
+    ],
 )
 def test_sentences_are_judged(one, other, words):
-    pair = [{"loss_20": loss, "standard_error": 0.05} for loss in (one, other)]
+    pair = [{"loss_20": loss, "standard_error": 0.1, "sets": 3} for loss in (one, other)]
     assert q_dpsgd_words.lower(*pair)[1] == words
-    reverse = mutant(q_dpsgd_words, "if gap < 0.0", "if gap > 0.0")
-    assert (reverse.lower(*pair)[1] == words) == (words == "not told apart")
+    right, wrong = 'one["loss_20"] - other["loss_20"]', 'other["loss_20"] - one["loss_20"]'
+    reverse = mutant(q_dpsgd_words, right, wrong)
+    assert (reverse.lower(*pair)[1] == words) == words.startswith("not told apart")
+
+
+def test_what_was_played_once_says_so():
+    once = {"loss_20": 2.3, "standard_error": float("nan"), "sets": 1}
+    often = {"loss_20": 2.2, "standard_error": 0.01, "sets": 3}
+    words = q_dpsgd_words.lower(often, once)[1]
+    assert words == "agrees (7.1 standard errors), one of them played once"
+    assert q_dpsgd_words.lower(once, once)[1] == "not judged: above, no standard error"
 
 
 def test_what_is_kept_is_on_the_page():

@@ -158,11 +158,19 @@ def test_a_small_study(alone, tmp_path):
 @pytest.mark.parametrize(
     ("ratios", "least", "words"),
     [
-        ([(2.5, 3.0), (2.1, 4.0)], 2.0, "holds at every ε"),
-        ([(0.3, 0.4), (2.1, 4.0)], 2.0, "holds at ε = 3; is reversed at ε = 1"),
-        ([(1.3, 1.9), (0.9, 1.1)], 2.0, "is weak at ε = 1; does not show at ε = 3"),
-        ([(1.3, 1.9), (1.1, 1.2)], 1.0, "holds at every ε"),
-        ([(1.3, 1.9)], 2.0, "is weak"),
+        ([(2.5, 3.0), (2.1, 4.0)], 2.0, "holds at every ε (2.3 standard errors or more)"),
+        (
+            [(0.3, 0.4), (2.1, 4.0)],
+            2.0,
+            "holds at ε = 3 (2.3 standard errors); is reversed at ε = 1 (14.7 standard errors)",
+        ),
+        (
+            [(1.3, 1.9), (0.9, 1.1)],
+            2.0,
+            "is weak at ε = 1 (4.8 standard errors); does not show at ε = 3 (0.1 standard errors)",
+        ),
+        ([(1.3, 1.9), (1.1, 1.2)], 1.0, "holds at every ε (4.8 standard errors or more)"),
+        ([(1.3, 1.9)], 2.0, "is weak (4.8 standard errors)"),
     ],
 )
 def test_verdicts(ratios, least, words):

@@ -9,6 +9,7 @@ from analysis.reproductions import (
     fair_fig17_18_table1,
     fed_plt_fig2,
     fed_plt_fig3,
+    fed_plt_table1,
     fed_plt_table2,
     fed_plt_table3,
     fed_plt_table4,
@@ -21,6 +22,7 @@ from analysis.reproductions import (
 )
 
 SCRIPTS = (
+    fed_plt_table1,
     fed_plt_table2,
     fed_plt_table3,
     fed_plt_table4,

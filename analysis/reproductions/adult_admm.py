@@ -155,25 +155,28 @@ def study(
         }  # fmt: skip
         for place, name in ((0, "test"), (1, "train"), (-1, "loss")):
             row[name], row[f"{name}_se"] = mean_and_error(mine[:, place])
+        row["losses"] = " ".join(f"{one:.9g}" for one in mine[:, -1])
         curve = {f"loss_{k}": float(mine[:, 2 + k].mean()) for k in range(rounds + 1)}
         rows.append({**row, "sets": len(seeds), **curve})
     return rows
 
 
-def tuned(monte_carlo: MonteCarlo, file: str, settings: Sequence[Setting]) -> list[Setting]:
-    """Every setting with that penalty of ETAS whose loss at the end is least, on other data sets.
+def tuned(
+    monte_carlo: MonteCarlo, file: str, settings: Sequence[Setting], etas: Sequence[float] = ETAS
+) -> list[Setting]:
+    """Every setting with that penalty of `etas` whose loss at the end is least, on other data sets.
 
     Its noise is still to be found for its epsilon.
     """
     tried = [
         replace(one, parameters={**one.parameters, _letter(one): eta})
         for one in settings
-        for eta in ETAS
+        for eta in etas
     ]
     rows = study(monte_carlo, file, tried, TUNED_ON)
-    losses = np.array([row["loss"] for row in rows]).reshape(len(settings), len(ETAS))
+    losses = np.array([row["loss"] for row in rows]).reshape(len(settings), len(etas))
     best = losses.argmin(axis=1)
-    return [tried[n * len(ETAS) + int(k)] for n, k in enumerate(best)]
+    return [tried[n * len(etas) + int(k)] for n, k in enumerate(best)]
 
 
 def _letter(setting: Setting) -> str:

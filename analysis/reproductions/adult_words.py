@@ -5,10 +5,14 @@ from typing import Any
 
 import numpy as np
 
-from analysis.reproductions import page
+from analysis.reproductions import page, verdicts
+from analysis.reproductions.monte_carlo import mean_and_error
 from desim.plots import COLOURS
 
 Row = Mapping[str, Any]
+Line = tuple[str, str, str]
+VARIANTS = ("printed", "corrected")
+NOTHING = 1e-3  # of loss; less is of no use, whether it can be told from chance or not
 
 
 def chosen(rows: Sequence[Row], **keys: Any) -> list[Row]:
@@ -24,7 +28,7 @@ def percent(row: Row, key: str = "test") -> str:
 def comparison(rows: Sequence[Row], figure: str, labels: Mapping[str, str]) -> str:
     """Accuracy on test rows of every method at every epsilon, of both variants."""
     lines = []
-    for variant in ("printed", "corrected"):
+    for variant in VARIANTS:
         for method, label in labels.items():
             mine = [row for row in chosen(rows, figure=figure, variant=variant) if _of(row, method)]
             for row in mine:
@@ -45,47 +49,67 @@ def comparison(rows: Sequence[Row], figure: str, labels: Mapping[str, str]) -> s
 
 
 def sweeps(rows: Sequence[Row], figures: Mapping[str, str]) -> str:
-    """Of every figure that varies one parameter: the loss at each value, and the best."""
+    """Of every figure that varies one parameter: the loss at each value, and the accuracy."""
     lines = []
     for figure, what in figures.items():
-        for variant in ("printed", "corrected"):
-            mine = chosen(rows, figure=figure, variant=variant)
-            if mine:
+        for epsilon in sorted({row["epsilon"] for row in chosen(rows, figure=figure)}):
+            for variant in VARIANTS:
+                mine = chosen(rows, figure=figure, variant=variant, epsilon=epsilon)
                 values = "; ".join(
-                    f"{row['varied']}: {row['loss']:.3f}, {100 * row['test']:.1f} %" for row in mine
+                    f"{row['varied']}: {row['loss']:.4f}, {100 * row['test']:.1f} %" for row in mine
                 )
-                lines.append((figure, what, variant, values))
-    return page.table(("figure", "varied", "settings", "loss and test accuracy"), lines)
+                if mine:
+                    lines.append((figure, what, f"{epsilon:g}", variant, values))
+    return page.table(("figure", "varied", "ε", "settings", "loss and test accuracy"), lines)
 
 
-def apart(one: Row, other: Row) -> bool:
-    """Whether two losses differ by more than twice the standard error of their difference."""
-    return bool(abs(one["loss"] - other["loss"]) > 2.0 * np.hypot(one["loss_se"], other["loss_se"]))
+def gap(one: Row, other: Row) -> tuple[float, float, int]:
+    """Mean difference of two losses, its standard error, and over how many data sets.
+
+    Pairs on the same data sets where the losses of each are kept, else the means alone.
+    """
+    if "losses" not in one:
+        error = float(np.hypot(one["loss_se"], other["loss_se"]))
+        return one["loss"] - other["loss"], error, int(one["sets"])
+    pairs = [np.array(str(row["losses"]).split(), float) for row in (one, other)]
+    return *mean_and_error(pairs[0] - pairs[1]), len(pairs[0])
 
 
-def preferred(rows: Sequence[Row], figure: str, paper: str) -> tuple[str, str, str]:
+def preferred(rows: Sequence[Row], figure: str, paper: str, epsilon: float) -> Line:
     """Whether the paper's value of a parameter is the best one, in both variants."""
     told, words = [], []
-    for variant in ("printed", "corrected"):
-        mine = sorted(chosen(rows, figure=figure, variant=variant), key=lambda row: row["loss"])
-        least, most = mine[0], mine[-1]
-        own = next(row for row in mine if str(row["varied"]) == paper)
-        told.append(f"{variant}: {least['varied']}, by {most['loss'] - least['loss']:.2g} at most")
-        if not apart(least, most):
-            words.append("nothing to see")
-        else:
-            words.append("differs" if apart(own, least) else "agrees")
-    joined = words[0] if words[0] == words[1] else f"{words[0]}; corrected: {words[1]}"
-    return f"{figure}: {paper} is best", "; ".join(told), joined
+    for variant in VARIANTS:
+        mine = chosen(rows, figure=figure, variant=variant, epsilon=epsilon)
+        mine.sort(key=lambda row: row["loss"])
+        most = mine[-1]["loss"] - mine[0]["loss"]
+        told.append(f"{variant}: {mine[0]['varied']}, by {most:.2g} at most")
+        words.append(f"{variant}: {_best(mine, paper)}")
+    return f"{figure}: {paper} is best, ε = {epsilon:g}", "; ".join(told), "; ".join(words)
+
+
+def _best(mine: Sequence[Row], paper: str) -> str:
+    """The verdict on one curve, its rows in ascending order of loss."""
+    many = len(mine) - 1
+    widest, error, sets = gap(mine[-1], mine[0])
+    if widest + verdicts.sure(sets, many) * error <= NOTHING:
+        return f"nothing to see, inside the band of {NOTHING:g}"
+    own = next(row for row in mine if str(row["varied"]) == paper)
+    if own is mine[0]:
+        told = verdicts.below(*gap(own, mine[1]), among=many)
+        return told.replace("not told apart", f"not told apart from {mine[1]['varied']}")
+    off, error, sets = gap(own, mine[0])
+    name, told = mine[0]["varied"], verdicts.errors(off, error)
+    if off <= verdicts.sure(sets, many) * error:
+        return f"not told apart from {name} ({told})"
+    place = verdicts.side(off, NOTHING)
+    return f"differs: {name} is better by {off:.2g} ({told}), {place} the band of {NOTHING:g}"
 
 
 def beaten(ours: Sequence[Row], others: Sequence[Row]) -> str:
-    """Whether all of `ours` have visibly less loss than the best of `others`."""
+    """Whether all of `ours` have less loss than the best of `others`: worst against best."""
     worst = max(ours, key=lambda row: row["loss"])
     rival = min(others, key=lambda row: row["loss"])
-    if not apart(worst, rival):
-        return "nothing to see"
-    return "agrees" if worst["loss"] < rival["loss"] else "differs"
+    return verdicts.below(*gap(worst, rival))
 
 
 def curves(axes: Any, rows: Sequence[Row], labels: Mapping[str, str]) -> None:

@@ -165,12 +165,16 @@ def _verdict(rows: Sequence[Row]) -> str:
     texts = []
     for one in SHOWN:
         at = {"part": "trade-off", "epsilon": one.epsilon, "delta": DELTA}
-        own = pick(rows, method=D_ZOA, **at)[0]["error"]
+        own = pick(rows, method=D_ZOA, **at)[0]
         rivals = [r for r in pick(rows, **at) if r["method"] not in (D_ZOA, EXACT)]
         best = min(rivals, key=lambda r: r["error"])
-        ratio = best["error"] / own
+        ratio = best["error"] / own["error"]
+        wide = np.exp(2.0 * np.hypot(*(r["standard_error"] / r["error"] for r in (own, best))))
         many, sign = (ratio, "smaller") if ratio >= 1.0 else (1.0 / ratio, "larger")
-        texts.append(f"{many:.3g} times {sign} than {best['method']}'s at ε = {one.epsilon:g}")
+        ends = f"{many / wide:.3g} to {many * wide:.3g} within two standard errors"
+        texts.append(
+            f"{many:.3g} times {sign} than {best['method']}'s at ε = {one.epsilon:g} ({ends})"
+        )
     words = '"Outperforms all the baseline algorithms by roughly two orders of magnitude"'
     return f"{words}: D-ZOA's error is {' and '.join(texts)}."
 

@@ -11,7 +11,7 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
-from analysis.reproductions import page
+from analysis.reproductions import page, verdicts
 from analysis.reproductions.fair_settings import (
     ATTRIBUTES,
     DELTA,
@@ -73,10 +73,10 @@ def _epsilon(row: Row) -> float:
 
 
 def gaps(one: Sequence[Row], other: Sequence[Row], key: str = "accuracy") -> list[int]:
-    """Sign of one - other at each epsilon; 0 within two standard errors of the difference."""
+    """Sign of one - other at each epsilon; 0 where the two are not told apart."""
     signs = []
     for a, b in zip(one, other, strict=True):
-        error = 2.0 * np.hypot(a[f"{key}_se"], b[f"{key}_se"])
+        error = verdicts.sure(a["sets"]) * np.hypot(a[f"{key}_se"], b[f"{key}_se"])
         gap = a[key] - b[key]
         signs.append(int(np.sign(gap)) if abs(gap) > error else 0)
     return signs
@@ -86,7 +86,9 @@ def _said(signs: Sequence[int], wanted: Callable[[int], bool] = lambda sign: sig
     """How many comparisons come out as claimed, and which way the others do."""
     right = sum(map(wanted, signs))
     word = "holds" if right == len(signs) else "fails" if not right else "holds in part"
-    counts = f"better at {signs.count(1)}, equal within errors at {signs.count(0)}"
+    if wanted(0) and right:  # what is not told apart need not be equal
+        word = "not refuted" if right == len(signs) else "fails in part"
+    counts = f"better at {signs.count(1)}, not told apart at {signs.count(0)}"
     return f"{word}: {counts}, worse at {signs.count(-1)} of {len(signs)}"
 
 
@@ -132,11 +134,8 @@ def claims(rows: Sequence[Row]) -> list[tuple[str, str, str]]:
 
 def verdict(row: Row, paper: tuple[float, float]) -> str:
     """Whether a mean risk difference is the paper's, which has an error of its own."""
-    gap = row["risk_difference"] - paper[0]
-    error = np.hypot(row["risk_difference_se"], paper[1] / np.sqrt(RUNS))
-    side = "above" if gap > 0.0 else "below"
-    word = "agrees" if abs(gap) <= 2.0 * error else "differs"
-    return f"{word}: {abs(gap):.3f} {side}, {abs(gap) / error:.1f} errors"
+    error = float(np.hypot(row["risk_difference_se"], paper[1] / np.sqrt(RUNS)))
+    return verdicts.beside(row["risk_difference"], error, paper[0], np.inf, RUNS)
 
 
 def markdown(rows: Sequence[Row]) -> str:

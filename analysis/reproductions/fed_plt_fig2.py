@@ -11,7 +11,7 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
-from analysis.reproductions import page
+from analysis.reproductions import page, verdicts
 from analysis.reproductions.monte_carlo import Case, MonteCarlo, mean_and_error, reported
 from desim.plots import COLOURS, STYLE, Axes
 
@@ -24,6 +24,7 @@ SOLVERS = {"gradient": "gradient descent", "accelerated": "accelerated gradient"
 PAPER_RHO, PAPER_RATE = 0.3, 0.531
 NEAR = (0.095, 1.06)  # penalties of the second panel
 BAND = (0.25, 0.35)  # of the best rho, gradient descent
+RATES = 0.02  # band of its rate
 
 
 def case(rho: float, solver: str) -> Case:
@@ -57,7 +58,10 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
         paper = (f"{PAPER_RHO:g}", f"{PAPER_RATE:g}") if solver == "gradient" else ("-", "0.560")
         told = "no such curve in the paper"
         if solver == "gradient":
-            told = f"{'agrees: in' if inside else 'differs: out'}side {BAND[0]:g} to {BAND[1]:g}"
+            place = f"{'in' if inside else 'out'}side {BAND[0]:g} to {BAND[1]:g}"
+            ours = row["rate"], row["standard_error"]
+            told = verdicts.rate(*ours, PAPER_RATE, RATES, row["sets"])
+            told = f"penalty: {place}; rate: {told}"
         lines.append(
             (
                 words, paper[0], f"{row['rho']:g}", paper[1], f"{row['rate']:.3f}",

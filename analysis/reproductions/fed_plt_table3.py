@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from analysis.reproductions import page
+from analysis.reproductions import page, verdicts
 from analysis.reproductions.monte_carlo import Case, MonteCarlo, mean_and_error, reported
 
 NAME = "fed_plt_table3"
@@ -27,7 +27,7 @@ def study(monte_carlo: MonteCarlo, sets: int) -> list[dict[str, Any]]:
     for active, rates in monte_carlo.values(cases, reported(sets)).items():
         ours, error = mean_and_error(rates)
         paper = PAPER[active - 1]
-        words = page.verdict(ours, error, paper, BAND)
+        words = verdicts.rate(ours, error, paper, BAND, sets)
         numbers = {"paper": paper, "ours": ours, "standard_error": error, "sets": sets}
         rows.append({"active": active, **numbers, "verdict": words})
     return rows

@@ -11,7 +11,7 @@ from typing import Any
 import matplotlib
 import numpy as np
 
-from analysis.reproductions import page
+from analysis.reproductions import page, verdicts
 from analysis.reproductions.monte_carlo import (
     Case,
     MonteCarlo,
@@ -52,18 +52,16 @@ def study(monte_carlo: MonteCarlo, sets: int) -> list[dict[str, Any]]:
             row[f"ours_{key}"], row[f"error_{key}"] = mean_and_error(found[variance, name])
         ours = row["ours_1_over_smoothness"]
         row["with_papers_floor"] = math.hypot(ours, UNEXPLAINED)
-        rows.append({**row, "sets": sets, "verdict": verdict(ours, paper)})
+        error = row["error_1_over_smoothness"]
+        rows.append({**row, "sets": sets, "verdict": verdict(ours, error, paper, sets)})
     return rows
 
 
-def verdict(ours: float, paper: float) -> str:
-    """What the paper's value is made of."""
-    alone, both = (
-        f"{100.0 * (one / paper - 1.0):+.0f} %" for one in (ours, math.hypot(ours, UNEXPLAINED))
-    )
-    if abs(ours / paper - 1.0) <= BAND:
-        return f"agrees within 10 %: {alone}, with the paper's floor {both}"
-    return f"differs, the paper's is {paper / ours:.3g} times ours: its floor, with which {both}"
+def verdict(ours: float, error: float, paper: float, sets: float) -> str:
+    """What the paper's value is made of; ours, its error and the band as shares of it."""
+    both = 100.0 * (math.hypot(ours, UNEXPLAINED) / paper - 1.0)
+    told = verdicts.beside(ours / paper, error / paper, 1.0, BAND, sets, percent=True)
+    return f"{told}; with the paper's floor {both:+.0f} %"
 
 
 def slope(rows: Sequence[dict[str, Any]], key: str) -> float:

@@ -30,6 +30,7 @@ from desim.privacy.bounds.ipp_admm import thresholds
 
 NAME, SETS, FILE = "ipp_admm_fig7_13", 5, "ipp-admm"
 EPSILONS = (0.5, 1.0, 2.0, 10.0)
+PANELS = {1.0: "left", 2.0: "middle", 10.0: "right"}  # of Figure 12
 T, ROWS, ETA, C, BETA, SHARE = 30, 7000, 0.5, 15, 10**-3.5, 0.001
 FINE = 1e-6  # corrected: beta, which costs a step of Newton's method and saves noise b_2
 ASKING = 2.0  # corrected: epsilon_1 + epsilon_2 over epsilon, which costs little of it
@@ -128,13 +129,13 @@ def _own(setting: Setting) -> bool:
 def verdicts(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, str]]:
     """What the paper says, what is found, and whether that agrees."""
     told = [
-        preferred(rows, figure, paper)
+        preferred(rows, figure, paper, 1.0)
         for figure, paper in (
             ("Fig. 7", "0.001"), ("Fig. 8", "-3.5"), ("Fig. 9", "2"), ("Fig. 10", "0.001"),
         )
     ]  # fmt: skip
     for variant in ("printed", "corrected"):
-        for epsilon in (1.0, 10.0):
+        for epsilon in PANELS:
             mine = {
                 str(row["method"]): row
                 for row in chosen(rows, figure="Fig. 11", variant=variant, epsilon=epsilon)
@@ -142,7 +143,7 @@ def verdicts(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, str]]:
             pp, ipp, others = mine["pp-admm"], mine["ipp-admm"], [mine[name] for name in BASELINES]
             least = min(row["loss"] for row in others)
             found = f"PP {pp['loss']:.4f}, IPP {ipp['loss']:.4f}, best baseline {least:.4f}"
-            where = f"({variant}, epsilon = {epsilon:g})"
+            where = f"({variant}, ε = {epsilon:g}: {PANELS[epsilon]})"
             said = f"Fig. 11, 12: both beat the baselines {where}"
             told.append((said, found, beaten([pp, ipp], others)))
             told.append((f"Fig. 11: IPP-ADMM beats PP-ADMM {where}", found, beaten([ipp], [pp])))

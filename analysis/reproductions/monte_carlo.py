@@ -107,6 +107,13 @@ def both_rates(made: Simulation) -> tuple[float, float]:
     return float(ratio.mean()), float(np.exp(np.log(ratio).mean()))
 
 
+def checked_rates(made: Simulation) -> tuple[float, float, float]:
+    """`both_rates`, and the rate over the later half of the tail: near the first if it settled."""
+    ratio = _tail_of(made)
+    late = ratio[len(ratio) // 2 :]
+    return float(ratio.mean()), float(np.exp(np.log(ratio).mean())), float(late.mean())
+
+
 def _tail_of(made: Simulation) -> Array:
     errors = Errors()
     if made.play(errors).status != "done":

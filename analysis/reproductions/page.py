@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
-import numpy as np
 
 from analysis.reproductions.monte_carlo import SETS, MonteCarlo
 from desim.plots import STYLE, save
@@ -59,6 +58,22 @@ def write_csv(folder: Path, name: str, rows: Sequence[Mapping[str, Any]]) -> Non
         writer.writerows({key: _plain(one) for key, one in row.items()} for row in rows)
 
 
+def read(path: Path, texts: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """Rows of a CSV that `write_csv` wrote, with numbers but in columns `texts`."""
+    with path.open(newline="", encoding="utf-8") as file:
+        return [
+            {key: one if key in texts else _number(one) for key, one in row.items()}
+            for row in csv.DictReader(file)
+        ]
+
+
+def _number(text: str) -> float | int | str:
+    try:
+        return int(text) if text.isdecimal() else float(text)
+    except ValueError:
+        return text
+
+
 def _plain(value: Any) -> Any:
     return f"{value:.6g}" if isinstance(value, float) else value
 
@@ -67,19 +82,6 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A Markdown table."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def verdict(ours: float, error: float, paper: float, band: float) -> str:
-    """In words, whether `ours` is within `band` of the paper's value, and how far off it is."""
-    if not ours < 1.0:
-        return "differs: it diverges"
-    gap = ours - paper
-    off = f"{abs(gap):.3f} {'above' if gap > 0.0 else 'below'}"
-    if abs(gap) > band:
-        return f"differs: {off}"
-    if abs(gap) <= 2.0 * np.sqrt(2.0) * error:  # the paper's mean has an error of its own
-        return "agrees, within the errors of both means"
-    return f"agrees within {band:g}: {off}"
 
 
 def update(name: str, text: str, page: Path = README) -> None:

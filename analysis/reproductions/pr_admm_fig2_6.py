@@ -116,7 +116,7 @@ def study(monte_carlo: MonteCarlo, sets: int) -> list[dict[str, Any]]:
 def verdicts(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, str]]:
     """What the paper says, what is found, and whether that agrees."""
     told = [
-        preferred(rows, figure, paper)
+        preferred(rows, figure, paper, 10.0)
         for figure, paper in (
             ("Fig. 2a", "1"), ("Fig. 2b", "0.1"), ("Fig. 2c", "0.925"), ("Fig. 3a", "1.0"),
             ("Fig. 3b", "0.015"),

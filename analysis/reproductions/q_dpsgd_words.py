@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from analysis.reproductions import verdicts as told_by
+
 Row = Mapping[str, Any]
-NEAR = 2.0  # standard errors of a difference within which two losses are not told apart
 
 
 def of(rows: Sequence[Row], figure: str, method: str, noise: str, epsilon: float = 1.0) -> Row:
@@ -20,14 +21,16 @@ def of(rows: Sequence[Row], figure: str, method: str, noise: str, epsilon: float
 def lower(one: Row, other: Row) -> tuple[str, str]:
     """The two final losses, and whether `one` has the lower one, as the paper says.
 
-    What was played once has no standard error, and counts as exact.
+    What was played once has no standard error; that of the other is then taken twice.
     """
+    pair = (one, other)
     gap = float(one["loss_20"] - other["loss_20"])
-    error = float(np.sqrt(np.nansum([row["standard_error"] ** 2 for row in (one, other)])))
-    told = f"{one['loss_20']:.3f} against {other['loss_20']:.3f}"
-    if abs(gap) <= NEAR * error:
-        return told, "not told apart"
-    return told, "agrees" if gap < 0.0 else "differs: the reverse"
+    known = [float(row["standard_error"]) for row in pair if row["standard_error"] >= 0.0]
+    error = float(np.hypot(known[0], known[-1])) if known else float("nan")
+    sets = min((row["sets"] for row in pair if row["standard_error"] >= 0.0), default=1)
+    words = told_by.below(gap, error, sets)
+    once = ", one of them played once" if len(known) == 1 else ""
+    return f"{one['loss_20']:.3f} against {other['loss_20']:.3f}", f"{words}{once}"
 
 
 def verdicts(rows: Sequence[Row]) -> Iterator[tuple[str, str, str]]:

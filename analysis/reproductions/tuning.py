@@ -70,9 +70,9 @@ SPACES = {
 Score = Callable[[Sequence[Point]], Array]  # (points,), the smaller the better
 
 
-def tuned(monte_carlo: MonteCarlo, space: Space, settings: Settings) -> Point:
-    """The point with the smallest mean rate that a search finds."""
-    return search(space, lambda points: _rates(monte_carlo, space, points, settings).mean(1))[0]
+def tuned(monte_carlo: MonteCarlo, space: Space, settings: Settings) -> tuple[Point, float]:
+    """The point with the smallest mean rate that a search finds, and that rate."""
+    return search(space, lambda points: _rates(monte_carlo, space, points, settings).mean(1))
 
 
 def nearest(

@@ -33,14 +33,30 @@ def beats(name: str, words: str, least: float = 1.0) -> Saying:
 def where(rows: Sequence[Row], least: float) -> str:
     """At which epsilons a ratio is surely above `least`, above 1, below 1, or neither."""
     groups: dict[str, list[str]] = {word: [] for word in WORDS}
+    least_errors: dict[str, float] = {}
     for row in rows:
         low, high = row["ratio_low"], row["ratio_high"]
         word = WORDS[0 if low > least else 1 if low > 1.0 else 3 if high < 1.0 else 2]
         groups[word].append(f"{row['epsilon']:g}")
+        many = _errors_from(row, least if word == WORDS[0] else 1.0)
+        least_errors[word] = min(many, least_errors.get(word, np.inf))
     told = {word: epsilons for word, epsilons in groups.items() if epsilons}
-    if len(told) == 1:
-        return f"{next(iter(told))}{' at every ε' if len(rows) > 1 else ''}"
-    return "; ".join(f"{word} at ε = {', '.join(epsilons)}" for word, epsilons in told.items())
+    several = len(rows) > 1
+    return "; ".join(
+        word
+        + (" at every ε" if several and len(told) == 1 else "")
+        + (f" at ε = {', '.join(epsilons)}" if len(told) > 1 else "")
+        + f" ({least_errors[word]:.1f} standard errors{' or more' if len(epsilons) > 1 else ''})"
+        for word, epsilons in told.items()
+    )
+
+
+def _errors_from(row: Row, level: float) -> float:
+    """Standard errors of a ratio's logarithm that lie between it and `level`."""
+    low, high = np.log([row["ratio_low"], row["ratio_high"]])
+    error = (high - low) / 4.0  # two of them either way
+    middle = 0.5 * (low + high)
+    return float(abs(middle - np.log(level)) / error) if error > 0.0 else np.inf
 
 
 SUBGRADIENT = beats("zcdp-subgradient", "zCDP-NFL significantly outperforms zCDP-grad-NFL", STRONG)
