@@ -25,9 +25,9 @@ MADE = {
 }
 HUGE = {
     "A": lambda A, b: A.__setitem__((1, 2, 0), 1e200),
-    "all of A": lambda A, b: A.__setitem__(..., 1.5e308 * np.sign(A)),
-    "a column": lambda A, b: A.__setitem__((..., 1), 1e155),
-    "b": lambda A, b: b.__setitem__((0, 1), 1.7e308),
+    "all of A": lambda A, b: A.__setitem__(..., 9e99 * np.sign(A)),
+    "a column": lambda A, b: A.__setitem__((..., 1), 9e99),
+    "b": lambda A, b: b.__setitem__((0, 1), 9e99),
     "tiny": lambda A, b: A.__setitem__(..., 5e-324),
 }
 
