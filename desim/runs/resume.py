@@ -77,11 +77,12 @@ def _prepared(
     another end, which the manifest tells of.
     """
     notes = dict(manifest.get("moved", {}))
-    for name in LATER if moved is not None else ():
-        was, now = (getattr(one.stop, name.removeprefix("stop.")) for one in (scenario, moved))
+    for name in LATER:
+        ends = (scenario, moved or scenario)
+        was, now = (getattr(one.stop, name.removeprefix("stop.")) for one in ends)
         if was != now:
             notes[name] = {"was": notes.get(name, {}).get("was", was), "is": now}
-    told = {"moved": notes} if notes else {}
+    told: dict[str, Any] = {"moved": notes} if notes else {}
     prepared = prepare(moved or scenario, **told)
     found, stored = prepared.head["problem_sha256"], manifest.get("problem_sha256")
     if found != stored:

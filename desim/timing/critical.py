@@ -65,7 +65,7 @@ class Part:
 
     def kind(self, row: int) -> str:
         """What happens in a row."""
-        return self._words[self._codes[row]]
+        return str(self._words[self._codes[row]])
 
     def of_kind(self, rows: Int, *kinds: str) -> NDArray[np.bool_]:
         """Which of the rows are of these kinds."""
@@ -151,7 +151,7 @@ class Trail:
 
         def own(part: Part, rows: Int) -> NDArray[np.bool_]:
             same = (part.peer[rows] == target) & (part.round[rows] == round)
-            return same & part.of_kind(rows, "send") & (part.value[rows] == attempt)
+            return np.asarray(same & part.of_kind(rows, "send") & (part.value[rows] == attempt))
 
         return self._latest(row, source, -np.inf, time + NEAR * max(time, 1.0), own)
 
@@ -270,4 +270,4 @@ class Trail:
 
 def _called(part: Part, rows: Int) -> NDArray[np.bool_]:
     """Which of the rows are calls: what neighbours send lets nothing begin."""
-    return part.of_kind(rows, "deliver") & (part.peer[rows] < 0)
+    return np.asarray(part.of_kind(rows, "deliver") & (part.peer[rows] < 0))

@@ -4,6 +4,8 @@ Floating-point sums depend on the order in which they are formed. Here every key
 one after another, wherever a piece ends.
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -41,14 +43,14 @@ class Sums:
     """Sums (keys,) of numbers by the places of their keys, as a loop over the rows adds them."""
 
     def __init__(self, kind: type = float) -> None:
-        self.values = np.zeros(0, kind)
+        self.values: NDArray[Any] = np.zeros(0, kind)
 
-    def add(self, places: Int, values: NDArray[np.generic] | int) -> None:
+    def add(self, places: Int, values: NDArray[Any] | int) -> None:
         """Add values (n,) at places (n,)."""
         self.values = longer(self.values, places)
         np.add.at(self.values, places, values)
 
-    def at(self, places: Int) -> NDArray[np.generic]:
+    def at(self, places: Int) -> NDArray[Any]:
         """The sums (n,) of places (n,); 0 of those of which nothing was added."""
         return longer(self.values, places)[places]
 
@@ -60,7 +62,7 @@ class CompensatedSums(Sums):
         super().__init__()
         self.lost = np.zeros(0)
 
-    def add(self, places: Int, values: NDArray[np.generic] | int) -> None:
+    def add(self, places: Int, values: NDArray[Any] | int) -> None:
         """See Sums."""
         self.values, self.lost = (longer(one, places) for one in (self.values, self.lost))
         order = np.argsort(places, kind="stable")
@@ -98,7 +100,7 @@ class CompensatedSums(Sums):
         self.values[at], self.lost[at] = total, lost
 
 
-def longer(values: NDArray[np.generic], places: Int) -> NDArray[np.generic]:
+def longer(values: NDArray[Any], places: Int) -> NDArray[Any]:
     """The values, with zeros after them as far as the places reach."""
     lacking = int(places.max(initial=-1)) + 1 - len(values)
     if lacking <= 0:
