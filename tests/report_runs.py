@@ -1,5 +1,7 @@
 """Runs that the tests of reports write about."""
 
+from hashlib import sha256
+
 import desim
 from desim.runs import directory as place
 
@@ -34,11 +36,18 @@ def manipulated(run, **changes):
     return desim.open(run.directory)
 
 
+def rewritten(run, more):
+    """The run as if its scenario had ended with more, the digest of it included."""
+    scenario = run.directory / "scenario.yaml"
+    text = scenario.read_text("utf-8") + more
+    scenario.write_text(text, "utf-8")
+    return manipulated(run, scenario_sha256=sha256(text.encode()).hexdigest())
+
+
 def hostile(run):
     """The run of somebody who means harm: its manifest and scenario hold HTML."""
-    scenario = run.directory / "scenario.yaml"
-    scenario.write_text(scenario.read_text("utf-8") + f"# {HOSTILE}\n", "utf-8")
-    return manipulated(run, name=HOSTILE, reason=HOSTILE, status="failed")
+    changed = rewritten(run, f"# {HOSTILE}\n")
+    return manipulated(changed, name=HOSTILE, reason=HOSTILE, status="failed")
 
 
 def four(folder):
