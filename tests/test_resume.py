@@ -328,7 +328,7 @@ def test_an_end_is_moved(make, end, tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"stop.rounds": 5}, r"stop\.rounds: found 5; allowed: at least 12, as an end only "),
+        ({"stop.rounds": 5}, r"stop\.rounds: found 5; allowed: at least 12, as the end of "),
         ({"stop.time": 5}, r"stop\.time: found 5.0; allowed: an end that the run has, and later"),
         ({"algorithm.rho": 5}, r"algorithm\.rho: cannot change in a run; allowed: stop\.rounds"),
     ],
@@ -337,6 +337,21 @@ def test_nothing_else_is_moved(change, message, tmp_path):
     desim.run(star(), out=tmp_path / "a")
     with pytest.raises(InputError, match=message):
         desim.resume(tmp_path / "a", change)
+
+
+@pytest.mark.parametrize("make", [star, graph])
+def test_a_run_that_is_not_done_is_ended_earlier(make, tmp_path, monkeypatch):
+    left = killed(make(stop={"rounds": 60}), tmp_path / "a", monkeypatch, 9, rows=40)
+    stored = int(left.events["round"].max())
+    assert 1 < stored < 55
+    with pytest.raises(InputError, match=f"at least {stored}, which is stored already"):
+        desim.resume(tmp_path / "a", {"stop.rounds": stored - 1})
+    end = stored + 4
+    ended = desim.resume(tmp_path / "a", {"stop.rounds": end})
+    same(desim.run(make(stop={"rounds": end})), ended)
+    assert ended.manifest["moved"] == {"stop.rounds": {"was": 60, "is": end}}
+    with pytest.raises(InputError, match="as the end of a run that is done only moves later"):
+        desim.resume(tmp_path / "a", {"stop.rounds": stored})
 
 
 def test_a_full_disk_is_no_end(tmp_path, monkeypatch):

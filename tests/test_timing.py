@@ -203,7 +203,7 @@ def test_a_log_by_hand():
     ("module", "check", "right", "wrong"),
     [
         (occupation, check_occupation, "still * end", "0.0 * end"),
-        (occupation, check_occupation, 'total("abort")', 'total("deadline")'),
+        (occupation, check_occupation, 'total["abort"]', 'total["send"]'),
         (traffic, check_traffic, '["value"] > 0.0', '["value"] >= 0.0'),
         (traffic, check_traffic, 'direction="forward"', 'direction="backward"'),
         (traffic, check_traffic, 'found["heard"] == found["round"]]', 'found["heard"] > 0]'),

@@ -141,7 +141,7 @@ def _moved(
         name = key.removeprefix("stop.")
         was, now = getattr(scenario.stop, name), getattr(moved.stop, name)
         if was is None:
-            problems.append(f"{key}: {refusal(now, 'an end that the run has')}")
+            problems.append(f"{key}: {refusal(now, 'an end that the run has, and later')}")
         elif now is not None and now < was:
             least, why = _least(name, was, manifest, directory)
             if now < least:

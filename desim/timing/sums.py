@@ -60,7 +60,7 @@ class CompensatedSums(Sums):
 
     def __init__(self) -> None:
         super().__init__()
-        self.lost = np.zeros(0)
+        self.lost: NDArray[Any] = np.zeros(0)
 
     def add(self, places: Int, values: NDArray[Any] | int) -> None:
         """See Sums."""
