@@ -342,16 +342,17 @@ def test_nothing_else_is_moved(change, message, tmp_path):
 @pytest.mark.parametrize("make", [star, graph])
 def test_a_run_that_is_not_done_is_ended_earlier(make, tmp_path, monkeypatch):
     left = killed(make(stop={"rounds": 60}), tmp_path / "a", monkeypatch, 9, rows=40)
-    stored = int(left.events["round"].max())
-    assert 1 < stored < 55
-    with pytest.raises(InputError, match=f"at least {stored}, which is stored already"):
-        desim.resume(tmp_path / "a", {"stop.rounds": stored - 1})
+    stored = int(left.events["round"].max()) if len(left.events) else 0
+    assert stored < 55
+    if stored > 1:
+        with pytest.raises(InputError, match=f"at least {stored}, which is stored already"):
+            desim.resume(tmp_path / "a", {"stop.rounds": stored - 1})
     end = stored + 4
     ended = desim.resume(tmp_path / "a", {"stop.rounds": end})
     same(desim.run(make(stop={"rounds": end})), ended)
     assert ended.manifest["moved"] == {"stop.rounds": {"was": 60, "is": end}}
     with pytest.raises(InputError, match="as the end of a run that is done only moves later"):
-        desim.resume(tmp_path / "a", {"stop.rounds": stored})
+        desim.resume(tmp_path / "a", {"stop.rounds": end - 1})
 
 
 def test_a_full_disk_is_no_end(tmp_path, monkeypatch):
