@@ -79,18 +79,33 @@ class Staged:
 
     engine = "cohort"
     why = "staged"
-    method = SimpleNamespace(noise=None, warnings=["staged: nothing is computed"])
+    method = SimpleNamespace(
+        noise=None,
+        warnings=["staged: nothing is computed"],
+        kind="coordinator",
+        once=True,
+        timed=False,
+    )
+    observation = SimpleNamespace(iterates=False)
     problem = SimpleNamespace(
         digest=lambda: "0" * 64,
         agents=AGENTS,
         rows=np.array([4, 4, 4]),
         A=np.zeros((12, 5)),
+        dim=5,
+        sites=(),
         start=np.array([0, 4, 8, 12]),
     )
 
     settings = SimpleNamespace(
         problem=problem,
         speeds=speed_model(Drawn(Distribution(0, 1000.0)), Slowness(), False, AGENTS, 0),
+        rounds=4,
+        horizon=np.inf,
+        churn=None,
+        log="all",
+        policy=SimpleNamespace(kind="all"),
+        participation=SimpleNamespace(least=AGENTS),
         links=None,
         uplinks=None,
         downlinks=None,

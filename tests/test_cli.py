@@ -444,7 +444,7 @@ def test_a_real_run_without_room_says_so(tmp_path):
         )
     assert done.returncode == 1
     assert done.stderr.startswith(CONDITIONS)
-    assert len(done.stderr.splitlines()) == 4
+    assert "Traceback" not in done.stderr
     assert "a: cannot be written (File too large)" in done.stderr
     assert desim.open(tmp_path / "a").status == "failed"
 

@@ -1,7 +1,6 @@
 """Network and devices of a simulation in words: a wrong unit is to be seen before the run."""
 
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +21,8 @@ def told(simulation: Simulation) -> list[str]:
     settings = simulation.settings
     pace = speeds(settings)
     lines = [*_links(settings), f"devices: {_pace(pace)}"]
-    with suppress(Exception):  # a plug-in's mistakes are told where it is simulated
-        first = opening(simulation)
-        lines += _first(first, settings) if first is not None else []
+    first = opening(simulation)
+    lines += _first(first, settings) if first is not None else []
     return [*lines, *sizes(simulation)]
 
 
@@ -49,8 +47,15 @@ def _link(links: Links) -> str:
     text = between(finite, "bit/s") if len(finite) else "sending takes no time"
     text += " on average" if links.plays.shape[1] else ""
     parts.append(text + (" (a bare number is in bit/s)" if (finite < NARROW).any() else ""))
-    lost = 1.0 - (1.0 - max(links.loss)) * (1.0 - max(links.onward[3:5], default=0.0))
+    kept = 1.0 - _lost(links.loss, links.bursts[1])
+    kept *= 1.0 - _lost(links.onward[3:5], links.onward[6]) if len(links.onward) else 1.0
+    lost = 1.0 - kept
     return ", ".join([*parts, *([f"{100.0 * lost:.3g} % of messages lost"] if lost else [])])
+
+
+def _lost(loss: Sequence[float], share: float) -> float:
+    """Share of attempts that are lost; loss: outside bursts and in them; share: of time in them."""
+    return float(loss[0] + share * (loss[1] - loss[0]))
 
 
 def _latency(links: Links) -> Array:
@@ -69,7 +74,8 @@ def _rates(links: Links) -> Array:
 
 def _pace(pace: Array) -> str:
     """How long agents of pace (agents,) 1/s take for a gradient of one row."""
-    takes = 1.0 / pace
+    with np.errstate(divide="ignore"):
+        takes = 1.0 / pace
     if not takes.max() > 0.0:
         return "computing takes no time"
     hint = " (a bare speed is in 1/s)" if pace.min() < SLOW else ""

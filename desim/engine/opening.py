@@ -67,8 +67,15 @@ class _Listener:
 
 
 def opening(simulation: Simulation) -> Opening | None:
-    """The first call of a coordinator, or the first computation of agents; None without one."""
-    method, settings = simulation.method, replace(simulation.settings, targets=())
+    """The first call of a coordinator, or the first computation of agents; None without one.
+
+    None for methods of plug-ins, too: a program of theirs may do anything when it begins, and
+    begins once, in the run itself.
+    """
+    method = simulation.method
+    if type(method).__module__.partition(".")[0] != "desim":
+        return None
+    settings = replace(simulation.settings, targets=())
     world = replace(simulation, settings=settings, observation=BLIND)._world(
         settings, Discard(), None
     )

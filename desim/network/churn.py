@@ -12,7 +12,7 @@ from desim.distributions import UNIFORM, Distribution, bounds, draw
 from desim.errors import InputError
 from desim.kernels.phases import ALTERNATING, DAILY, TRACED, Calendar
 from desim.keys import Stream, seed_word
-from desim.network.traces import RateTraces, traces
+from desim.network.traces import RateTraces, owners, titled, traces
 
 START = 3  # sub-counter of the draw of a day's start, apart from those of traces and turns
 Law = tuple[int, float, float]
@@ -87,8 +87,8 @@ def state_traces(
 ) -> RateTraces:
     """Read traces of (time s, 1 or 0): arrays (k, 2) of an npz, columns of a csv beside `time`.
 
-    A csv with columns time, agent and up has a row for each change instead; its agents, in order
-    of their numbers, are the traces. InputError at `where` for other states, times that do not
+    A csv with columns time, agent and up has a row for each change instead; every agent has its
+    own, and all traces end together. InputError at `where` for other states, times that do not
     increase, agents that are never up.
     """
     found = traces(path, fields, 1.0, where, value="up")
@@ -96,13 +96,13 @@ def state_traces(
         states = samples[1, :-1]
         wrong = np.flatnonzero((states != 0.0) & (states != 1.0))
         if len(wrong):
-            text = f"found {states[wrong[0]]:g} in row {wrong[0]} of {name}"
+            text = f"found {states[wrong[0]]:g} in row {wrong[0]} of {titled(name)}"
             raise InputError(f"{where}: {text}; allowed: 1 (up) or 0 (down)")
         if not states.any():
-            raise InputError(f"{where}: found {name} never up; allowed: a 1 at some time")
+            raise InputError(f"{where}: found {titled(name)} never up; allowed: a 1 at some time")
     first = np.cumsum([0, *(samples.shape[1] for samples in found.values())])
     whole = np.concatenate(list(found.values()), axis=1)
-    return RateTraces(whole, first, loops, shuffled, shifted)
+    return RateTraces(whole, first, loops, shuffled, shifted, owners(found), where)
 
 
 def _plain(law: Distribution) -> Law:

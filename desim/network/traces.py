@@ -1,6 +1,6 @@
 """Bandwidth as it was measured: rates that hold from one sample to the next."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +23,8 @@ class RateTraces:
 
     first (traces + 1,): where each one's columns begin; loops: it starts again at its end, else it
     keeps its last rate; shuffled: devices draw their traces, else take them in order, and again
-    from the first; shifted: a device begins at a random place of its trace.
+    from the first; shifted: a device begins at a random place of its trace. agents (traces,): whose
+    each one is, ascending, where the file says it, at the key `where`.
     """
 
     samples: Array
@@ -31,12 +32,22 @@ class RateTraces:
     loops: bool
     shuffled: bool
     shifted: bool
+    agents: Int | None = None
+    where: str = ""
 
     def played(self, device: Int, seed: int, stream: Stream = Stream.LINK) -> tuple[Int, Array]:
-        """Begin and end (2, n) of the trace of each device (n,), and where it begins there, s."""
+        """Begin and end (2, n) of the trace of each device (n,), and where it begins there, s.
+
+        InputError for a device of which the file has no rows.
+        """
         traces = len(self.first) - 1
         which = device % traces
-        if self.shuffled:
+        if self.agents is not None:
+            which = np.searchsorted(self.agents, device)
+            for one in device[~np.isin(device, self.agents)][:1]:
+                text = f"found no row of agent {one}; allowed: rows of all agents"
+                raise InputError(f"{self.where}: {text}, or a column for each device")
+        elif self.shuffled:
             which = keys.integers(seed, stream, traces, agent=device, step=TRACE)[..., 0]
         plays = np.array([self.first[which], self.first[which + 1] - 1])
         offset = np.zeros(len(device))
@@ -63,8 +74,8 @@ def rate_traces(
 ) -> RateTraces:
     """Read traces of (time s, rate): arrays (k, 2) of an npz file, columns of a csv beside `time`.
 
-    A csv with columns time, agent and rate has a row for each sample instead; its agents, in order
-    of their numbers, are the traces.
+    A csv with columns time, agent and rate has a row for each sample instead; every agent has its
+    own, and all traces end together.
 
     A rate holds until the next sample, the last one as long as the one before it; times count from
     the first sample. fields: which of them, default all; unit: bit/s of a 1 in the file. InputError
@@ -76,19 +87,30 @@ def rate_traces(
         rate = samples[1, :-1]
         _addable(samples, where, name)
         if not rate.any() or (not loops and rate[-1] == 0.0):
-            text = f"found rate 0 {'at the end' if rate.any() else 'throughout'} of {name}"
+            text = f"found rate 0 {'at the end' if rate.any() else 'throughout'} of {titled(name)}"
             allowed = "a trace that sends at last, or end: loop"
             raise InputError(f"{where}: {text}; allowed: {allowed}")
     first = np.cumsum([0, *(part.shape[1] for part in parts.values())])
     whole = np.concatenate(list(parts.values()), axis=1)
-    return RateTraces(whole, first, loops, shuffled, shifted)
+    return RateTraces(whole, first, loops, shuffled, shifted, owners(parts), where)
 
 
-def _addable(samples: Array, where: str, name: str) -> None:
+def owners(parts: Mapping[str | int, Array]) -> Int | None:
+    """The agents (traces,) whose traces they are, where the file names agents."""
+    numbers = [name for name in parts if isinstance(name, int)]
+    return np.array(numbers, np.int64) if numbers else None
+
+
+def titled(name: str | int) -> str:
+    """A trace in words."""
+    return f"agent {name}" if isinstance(name, int) else name
+
+
+def _addable(samples: Array, where: str, name: str | int) -> None:
     """InputError where times, rates or what they come to leave the range of numbers."""
     whole = np.isfinite(samples).all()
     if not whole or (samples[1].any() and not samples[2, -1] > 0.0):
-        text = f"found {samples[0, -1]:g} s at rates up to {samples[1].max():g} in {name}"
+        text = f"found {samples[0, -1]:g} s at rates up to {samples[1].max():g} in {titled(name)}"
         raise InputError(
             f"{where}: {text}, {samples[2, -1]:g} in all; allowed: what adds up to a number > 0"
         )
@@ -96,15 +118,18 @@ def _addable(samples: Array, where: str, name: str) -> None:
 
 def traces(
     path: Path, fields: Sequence[str], unit: float, where: str, value: str = "rate"
-) -> dict[str, Array]:
-    """Samples (3, k + 1) of the traces of a file, by name; see `rate_traces`.
+) -> dict[str | int, Array]:
+    """Samples (3, k + 1) of the traces of a file, by name or by agent; see `rate_traces`.
 
     value: what a csv calls its values where it has a row for each, with columns time and agent.
     """
     rows = ("time", "agent", value)
     found = arrays(path, where, (*fields, *rows) if fields else ())
-    if path.suffix != ".npz":
-        found = _agents(found, rows, where) if "agent" in found else _columns(found, where)
+    if path.suffix != ".npz" and "agent" in found:
+        tables, end = _agents(found, rows, where)
+        chosen = select(tables, fields or list(tables), where)
+        return {int(n): _sampled(one, unit, where, f"agent {n}", end) for n, one in chosen.items()}
+    found = found if path.suffix == ".npz" else _columns(found, where)
     chosen = select(found, fields or list(found), where)
     if not chosen:
         raise InputError(f"{where}: {path} holds no array of numbers; allowed: at least one trace")
@@ -120,8 +145,14 @@ def _columns(found: dict[str, Array], where: str) -> dict[str, Array]:
     return {name: np.column_stack([time, rate]) for name, rate in found.items() if name != "time"}
 
 
-def _agents(found: dict[str, Array], names: tuple[str, ...], where: str) -> dict[str, Array]:
-    """A table (k, 2) of the rows of each agent, 0, 1, ..., in order of their times."""
+def _agents(
+    found: dict[str, Array], names: tuple[str, ...], where: str
+) -> tuple[dict[str, Array], float]:
+    """A table (k, 2) of the rows of each agent, ascending, in order of time; and when they end, s.
+
+    All begin with the file's first row, and end as long after its last time as that is after the
+    time before.
+    """
     if not {*names} <= {*found}:
         text = f"found the columns {', '.join(found)}"
         allowed = f"{', '.join(names)}, or time and a column for each device"
@@ -133,14 +164,23 @@ def _agents(found: dict[str, Array], names: tuple[str, ...], where: str) -> dict
     for row in np.flatnonzero(~whole)[:1]:
         text = f"found agent {agent[row]:g} in row {row}"
         raise InputError(f"{where}: {text}; allowed: whole numbers from 0 on")
+    faulty(np.where(np.isfinite(time), 0.0, time), where, "times", "time")
     order = np.lexsort((time, agent))
     who, first = np.unique(agent[order], return_index=True)
     rows = np.split(np.column_stack([time, state])[order], first[1:])
-    return {f"{one:.0f}": table for one, table in zip(who, rows, strict=True)}
+    times = np.unique(time)
+    for one, table in zip(who, rows, strict=True):
+        if table[0, 0] > times[0]:
+            text = (
+                f"found agent {one:.0f} from {table[0, 0]:g} s on, and others from {times[0]:g} s"
+            )
+            raise InputError(f"{where}: {text}; allowed: all from the first time on")
+    end = times[-1] + (times[-1] - times[-2] if len(times) > 1 else 1.0)
+    return {f"{one:.0f}": table for one, table in zip(who, rows, strict=True)}, float(end)
 
 
-def _sampled(table: Array, unit: float, where: str, name: str) -> Array:
-    """One trace as samples (3, k + 1)."""
+def _sampled(table: Array, unit: float, where: str, name: str, end: float | None = None) -> Array:
+    """One trace as samples (3, k + 1); end s: of the last one, which else lasts as that before."""
     if table.ndim != 2 or table.shape[1] != 2 or not len(table):
         text = f"found {name} of shape {table.shape}; allowed: rows of (time s, rate)"
         raise InputError(f"{where}: {text}")
@@ -154,7 +194,8 @@ def _sampled(table: Array, unit: float, where: str, name: str) -> Array:
         following = f", and then {time[k + 1]:g}" if k + 1 < len(time) else ""
         text = f"found time {time[k]:g} s in row {k} of {name}{following}"
         raise InputError(f"{where}: {text}; allowed: times that increase")
-    lasts = np.append(np.diff(time), time[-1] - time[-2] if len(time) > 1 else 1.0)
+    last = time[-1] - time[-2] if len(time) > 1 else 1.0
+    lasts = np.append(np.diff(time), last if end is None else end - time[-1])
     samples = np.zeros((3, len(time) + 1))
     with np.errstate(over="ignore", invalid="ignore"):  # what leaves the range is refused then
         samples[0, 1:] = np.append(time[1:] - time[0], time[-1] - time[0] + lasts[-1])
