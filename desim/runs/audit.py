@@ -20,7 +20,7 @@ from desim.cores import cores
 from desim.errors import InputError, refusal
 from desim.log.parquet import Tables
 from desim.privacy.gaussian import check_delta
-from desim.privacy.views import Adversary, adversary, visible
+from desim.privacy.views import Adversary, adversary, require_seen, visible
 from desim.runs import directory as place
 from desim.runs.audit_claims import Ground, claimed
 from desim.scenario.build import build
@@ -213,6 +213,7 @@ def _reading(
 ) -> tuple[Reading, frozenset[int]]:
     """How a run is read, and the ids of the agent's releases that the adversary sees."""
     own = (releases["agent"] == agent).to_numpy(bool)
+    require_seen(seen, bool((releases["seen_by"] == "coordinator").any()), len(releases))
     shown = own & visible(releases, seen, events)
     if not shown.any():
         raise InputError(f"view: {seen} sees no release of agent {agent}")
