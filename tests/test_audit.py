@@ -82,7 +82,7 @@ def test_the_score_is_the_likelihood_ratio():
         ("(mean + other) / 2", "mean"),
         ("/ scale**2", "/ scale"),
         ("np.abs(output - other) - np.abs(output - mean)", "np.abs(mean - other)"),
-        ('"LAPLACE"})', '"LAPLACE", "NOISY_GRADIENT"})'),
+        ('"L2_LAPLACE"})', '"L2_LAPLACE", "NOISY_GRADIENT"})'),
     ],
 )
 def test_wrong_scores_are_noticed(right, wrong):

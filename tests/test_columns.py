@@ -183,8 +183,8 @@ def check_columns(module, folder):
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
-        ("frame[name][train].mode()", "frame[name][~train].mode()"),
-        ("often.iloc[0]", "often.iloc[-1]"),
+        ("frame[name][train].dropna()", "frame[name][~train].dropna()"),
+        ("known.mode().iloc[0]", "known.mode().iloc[-1]"),
         ("for name in (*apart, marks)", "for name in apart"),
         ("np.where(known, code, -1.0)", "np.where(known, code, 0.0)"),
         ("words = np.unique(texts[train])", "words = np.unique(texts)"),

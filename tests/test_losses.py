@@ -97,8 +97,8 @@ WRONG = [
     (check_values, "huber", "knee * (2.0 * r - knee)", "knee * (r - knee)"),
     (check_values, "hinge", "max(0.0, 1.0 - z)", "max(0.0, -z)"),
     (check_slopes, "squared", "return 2.0 * (u - b)\n", "return u - b\n"),
-    (check_slopes, "absolute", "if u > b else 0.0", "if u > 0.0 else 0.0"),
-    (check_slopes, "logistic", "-b / (1.0 + exp_(z))", "-b / (1.0 + exp_(-z))"),
+    (check_slopes, "absolute", "pick(u > b, 1.0, 0.0)", "pick(u > 0.0, 1.0, 0.0)"),
+    (check_slopes, "logistic", "-b / (1.0 + exp_(b * u))", "-b / (1.0 + exp_(-b * u))"),
 ]
 
 

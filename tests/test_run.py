@@ -15,6 +15,7 @@ from mutant import mutant
 from staged import DEVICES, SCENARIO, TEXT, Staged
 
 import desim
+from desim import targets
 from desim.errors import Diverged, InputError, RunError
 from desim.runs import directory as place
 from desim.runs import interruption, play
@@ -268,15 +269,22 @@ def test_time_to_a_metric(stage):
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
-        ('curve["value"] <= value', 'curve["value"] < value'),
+        ("values <= target", "values < target"),
         ("if metric in RISING", "if False"),
-        (' & (rows["agent"] == NETWORK)]', "]"),
-        ('["time"][met].min()', '["time"][met].max()'),
+        ("int(np.argmax(met))", "int(np.flatnonzero(met)[-1])"),
     ],
 )
-def test_a_wrong_time_is_noticed(stage, right, wrong):
+def test_a_wrong_time_is_noticed(stage, monkeypatch, right, wrong):
+    twin = mutant(targets, right, wrong)
+    monkeypatch.setattr(targets, "time_met", twin.time_met)
     with pytest.raises(AssertionError):
-        check_time_to(mutant(run_module, right, wrong))
+        check_time_to(run_module)
+
+
+def test_a_time_to_what_an_agent_has_is_noticed(stage):
+    twin = mutant(run_module, ' & (rows["agent"] == NETWORK)]', "]")
+    with pytest.raises(AssertionError):
+        check_time_to(twin)
 
 
 def test_a_metric_that_was_not_recorded(stage):

@@ -16,6 +16,7 @@ Array = NDArray[np.float64]
 LONG, NARROW, SLOW = 5.0, 1e3, 0.1  # s, bit/s, 1/s: beyond these a unit may have been forgotten
 
 
+@np.errstate(divide="ignore", invalid="ignore")  # what was drawn as 0 takes for ever
 def told(simulation: Simulation) -> list[str]:
     """Lines: what the links and the devices are, and what the first exchange takes."""
     settings = simulation.settings
@@ -46,7 +47,8 @@ def _link(links: Links) -> str:
     finite = rate[np.isfinite(rate)]
     text = between(finite, "bit/s") if len(finite) else "sending takes no time"
     text += " on average" if links.plays.shape[1] else ""
-    parts.append(text + (" (a bare number is in bit/s)" if (finite < NARROW).any() else ""))
+    narrow = ((finite > 0.0) & (finite < NARROW)).any()
+    parts.append(text + (" (a bare number is in bit/s)" if narrow else ""))
     kept = 1.0 - _lost(links.loss, links.bursts[1])
     kept *= 1.0 - _lost(links.onward[3:5], links.onward[6]) if len(links.onward) else 1.0
     lost = 1.0 - kept
@@ -74,30 +76,36 @@ def _rates(links: Links) -> Array:
 
 def _pace(pace: Array) -> str:
     """How long agents of pace (agents,) 1/s take for a gradient of one row."""
-    with np.errstate(divide="ignore"):
-        takes = 1.0 / pace
+    takes = 1.0 / pace
     if not takes.max() > 0.0:
         return "computing takes no time"
-    hint = " (a bare speed is in 1/s)" if pace.min() < SLOW else ""
-    return f"a gradient of one row takes {between(takes, 's')}{hint}"
+    hint = " (a bare speed is in 1/s)" if ((pace > 0.0) & (pace < SLOW)).any() else ""
+    return f"a gradient of one row takes {_span(takes)}{hint}"
 
 
 def _first(first: Opening, settings: Settings) -> Iterator[str]:
     """What the first exchange takes: of a coordinator all of it, else computing and sending."""
     if not len(first.who):
         return
-    work = f"{_count(first.work)} gradients in {between(first.seconds, 's')}"
+    work = f"{_count(first.work)} gradients in {_span(first.seconds)}"
     if settings.uplinks is not None and settings.downlinks is not None:
         down, up = _messages(settings.downlinks, first.down), _messages(settings.uplinks, first.up)
         whole = down[first.who] + first.seconds + up[first.who]
         told = f"{size(first.down / 8)} down, {work}, {size(first.up / 8)} up"
-        yield f"first exchange: {told}; in all {between(whole, 's')}"
+        yield f"first exchange: {told}; in all {_span(whole)}"
         return
     bits = 64 * settings.problem.dim
     sent = "" if settings.links is None or not settings.links.ends.size else (
-        f"; {size(bits / 8)} to a neighbour in {between(_messages(settings.links, bits), 's')}"
+        f"; {size(bits / 8)} to a neighbour in {_span(_messages(settings.links, bits))}"
     )  # fmt: skip
     yield f"first computation: {work}{sent}"
+
+
+def _span(seconds: Array) -> str:
+    """The least and the largest of durations, some of which may have no end."""
+    known = seconds[np.isfinite(seconds)]
+    parts = [between(known, "s")] if len(known) else []
+    return " or ".join([*parts, *(["without end"] if len(known) < len(seconds) else [])])
 
 
 def _count(work: Array) -> str:

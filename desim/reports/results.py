@@ -122,7 +122,7 @@ def _met(found: Sequence[Reading], name: str) -> list[Target]:
         return []
     ranks = sorted([*best, *[np.inf] * (len(curves) - len(best))])
     chosen = [_laxer(one) for one in (ranks[(len(curves) - 1) // 2], ranks[-1]) if one < np.inf]
-    begun = min(sign * value[0] for value in curves if np.isfinite(value[0]))
+    begun = min((sign * value[0] for value in curves if np.isfinite(value[0])), default=np.inf)
     return list(dict.fromkeys((name, sign * one) for one in chosen if one < begun))
 
 

@@ -134,7 +134,7 @@ class Retimed(Simulation):
         outcome, seen = self.blind(dated, progress)
         sink.append("metrics", kept.retold(seen, dated.left, outcome.time))
         if outcome.status == "failed":  # what agents had come to by then nobody has kept
-            again = build(self.scenario, kept.problem).play(Discard())
+            again = build(self.scenario, kept.problem).play(Discard(), progress)
             arrays = {name: getattr(again, name) for name in ("state", "iterates", "model")}
             return replace(outcome, **arrays, warnings=again.warnings), seen
         if outcome.status != "done":
