@@ -173,7 +173,7 @@ def in_process(command):
         except SystemExit as end:
             code = int(end.code or 0)
     told = printed.getvalue().splitlines(keepends=True)
-    return code, "".join(line for line in told if not line.startswith((*COMPILING, *CONDITIONS)))
+    return code, lasting(told)
 
 
 def in_shell(command):
@@ -189,9 +189,14 @@ def in_shell(command):
         check=False,
     )
     told = done.stdout.splitlines(keepends=True)
-    return done.returncode, "".join(
-        line for line in told if not line.startswith((*COMPILING, *CONDITIONS))
-    )
+    return done.returncode, lasting(told)
+
+
+def lasting(lines):
+    """What is printed on any machine: not compiling, conditions, or progress of a slow one."""
+    passing = re.compile(r"[^:]+: (run|round) .*\(\d+%\)$")
+    kept = [line for line in lines if not line.startswith((*COMPILING, *CONDITIONS))]
+    return "".join(line for line in kept if not passing.match(line))
 
 
 PLAYERS = {

@@ -51,7 +51,6 @@ def test_a_loss_with_a_kink_keeps_it_and_has_no_optimum():
 COUNT = ("class NoisyGossip", "import itertools\nCOUNT = itertools.count()\n\n\nclass NoisyGossip")
 BREAKS = [
     (laws.declares, [('    """weight of the neighbours\' mean against the own model"""\n', "")]),
-    (laws.declares, [("def agents(", "def agent(")]),
     (laws.plays, [("            us.report(us.x)\n", "")]),
     (laws.engines, [("us.sum(heard) / degree", "us.sum(heard) / len(us.who)")]),
     (laws.threads, [("self.problem.data))", "self.problem.data)) + 1e-9 * threads()"),

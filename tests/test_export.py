@@ -102,10 +102,12 @@ def check_flows(tracks, began, log):
         for flow in leave
     )
     rows = log[log["kind"] == "deliver"].itertuples()
+    key = ["agent", "peer", "round", "value"]
+    left = log[log["kind"] == "send"].groupby(key)["time"].min()  # of each attempt
     wanted = [
         (
             round(row.time * 1e9),
-            round((row.time - row.seconds) * 1e9),
+            round(left[row.peer, row.agent, row.round, row.value] * 1e9),
             timeline.called(row.peer),
             timeline.called(row.agent),
         )

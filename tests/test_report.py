@@ -121,7 +121,11 @@ def test_thinned_curves_keep_their_peaks():
 
 @pytest.mark.parametrize(
     ("right", "wrong"),
-    [("np.nanargmax(part)", "0"), ("np.nanargmin(part)", "0"), ("max(1, most // 4)", "max(1, most)")],
+    [
+        ("np.nanargmax(part)", "0"),
+        ("np.nanargmin(part)", "0"),
+        ("max(1, most // 4)", "max(1, most)"),
+    ],
 )
 def test_wrong_thinning_is_noticed(right, wrong):
     with pytest.raises(AssertionError):

@@ -56,7 +56,7 @@ def backbone(data: Path, folder: Path, name: str = "sndlib/nobel-eu") -> dict[st
     for i, j, km in graph["edges"]:
         seconds[i, j] = seconds[j, i] = km / LIGHT_IN_FIBRE
     np.savez(folder / "fibres.npz", seconds=seconds)
-    matrix = {"file": str(folder / "fibres.npz"), "measured": "one-way"}
+    matrix = {"file": str(folder / "fibres.npz"), "measured": "one-way", "unit": "s"}
     edges = [[i, j] for i, j, _ in graph["edges"]]
     return {"network.topology": {"edges": edges}, "network.latency_matrix": matrix}
 

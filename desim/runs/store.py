@@ -34,6 +34,9 @@ class Store(Protocol):
     def check(self) -> None:
         """Raise InputError unless all that was stored is there as the run has left it."""
 
+    def as_it_is(self) -> "Store":
+        """The same, whether or not it is what the run has left."""
+
     def table(self, name: str, columns: Sequence[str] | None = None) -> "pd.DataFrame":
         """Table events, metrics or releases, or some of its columns."""
 
@@ -68,6 +71,10 @@ class Directory:
     def check(self) -> None:
         """See Store."""
         self._digests.require_all()
+
+    def as_it_is(self) -> "Directory":
+        """See Store."""
+        return Directory(self.path, self.ended)
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> "pd.DataFrame":
         """See Store; parts are read where the run was killed.
@@ -117,6 +124,10 @@ class Memory:
 
     def check(self) -> None:
         """See Store."""
+
+    def as_it_is(self) -> "Memory":
+        """See Store."""
+        return self
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> "pd.DataFrame":
         """See Store."""

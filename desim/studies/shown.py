@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from desim.amounts import amount
 from desim.studies.statistics import lacking
-from desim.studies.words import estimate, is_final, ratio
+from desim.studies.words import awaited, estimate, is_final, ratio
 from desim.tabulated import Table
 
 if TYPE_CHECKING:
@@ -50,14 +50,14 @@ def _table(study: Tables, name: str) -> Table:
     cells = [head, *(_row(row, ratios, unit) for _, row in rows.iterrows())]
     head, *body = cells if len(ratios) else [line[:6] for line in cells]
     rest = [f"... and {more} more cases, in summary.parquet"] if more > 0 else []
-    sizes = {*map(int, rows["done"]), *(map(int, ratios["counted"]) if len(ratios) else ())}
+    sizes = {*(_counted(row) for _, row in rows.iterrows()), *(map(int, ratios["counted"]) if len(ratios) else ())}
     few = [text for n in sorted(sizes) if (text := lacking(statistic, n, level))]
     return Table(name, head, body, [*rest, *few])
 
 
 def _row(row: "pd.Series[Any]", ratios: "pd.DataFrame", unit: str) -> list[str]:
     open_ended = math.isfinite(row["value"]) and not row["settled"]
-    value = estimate(row, row["done"]) + (" or less" if open_ended else "")
+    value = estimate(row, _counted(row)) + (" or less" if open_ended else "")
     counts = [str(row[name]) for name in ("done", "failed")]
     counts += [str(row["diverged" if is_final(row["measure"]) else "never"])]
     cells = [_cut(row["label"] or "base"), value, _interval(row, unit), *counts]
@@ -73,6 +73,11 @@ def _row(row: "pd.Series[Any]", ratios: "pd.DataFrame", unit: str) -> list[str]:
         _interval(other, own),
         wins,
     ]
+
+
+def _counted(row: "pd.Series[Any]") -> int:
+    """The runs behind an estimate: those that failed count until targets only."""
+    return int(row["done"]) + (int(row["failed"]) if awaited(row["measure"]) else 0)
 
 
 def _interval(row: "pd.Series[Any]", unit: str) -> str:

@@ -56,7 +56,7 @@ class Study:
         self.directory = directory
         self.results = dict(results)
         level = plan.study.compare.level
-        self.runs = described(runs_table(plan.cases, plan.keys, results), "runs")
+        self.runs = described(runs_table(plan.cases, plan.keys, results, plan.asked), "runs")
         self.summary = described(summary_table(plan.cases, self.runs, plan.asked, level), "summary")
         self.comparisons = described(
             comparisons_table(plan.pairs, self.runs, plan.asked, level), "comparisons"

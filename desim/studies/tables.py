@@ -19,12 +19,16 @@ RUN = ("case", "label", "seed", "run", "status", "reason")
 
 
 def runs_table(
-    cases: Sequence[Case], keys: Mapping[tuple[int, int], str], results: Mapping[str, Result]
+    cases: Sequence[Case],
+    keys: Mapping[tuple[int, int], str],
+    results: Mapping[str, Result],
+    asked: Asked,
 ) -> pd.DataFrame:
     """One row per case and seed: the case's values, how the run ended and its measures.
 
     keys: (case, seed) -> the run's hash. Measures are infinite until a target that a run never met,
-    and nan where a run is missing or failed, but for targets that it met before.
+    be it that it failed before; nan where a run is missing, and at the end of one that failed, but
+    for what it had spent by then.
     """
     missing = Result("", "stopped", "not simulated yet")
     varied = list(dict.fromkeys(key for case in cases for key in case.values))
@@ -40,6 +44,22 @@ def runs_table(
     table = pd.DataFrame(rows, columns=list(names))
     for one in varied:
         table[one] = _column(table[one])
+    return _never(table, asked)
+
+
+def _never(table: pd.DataFrame, asked: Asked) -> pd.DataFrame:
+    """The table; a run that failed with nothing measured at all has met no target."""
+    for target in asked.targets:
+        when = asked.until("time", *target)
+        if when not in table and (table["status"] == "failed").any():
+            table[when] = np.nan
+        if when not in table:
+            continue
+        lost = (table["status"] == "failed") & table[when].isna()
+        names = [asked.until(kind, *target) for kind in SPENT]
+        told = [name for name in names if name in table and table[name].notna().any()]
+        for name in dict.fromkeys([when, *told]):
+            table.loc[lost, name] = np.inf
     return table
 
 
@@ -68,17 +88,18 @@ def summary_table(
 ) -> pd.DataFrame:
     """One row per case and measure: the estimate over seeds, its interval, and what is behind it.
 
-    Medians of what it takes, means of final values; failed runs are counted, and averaged only in
-    what it took until targets that they met before; `never` counts runs that did not meet the
-    target, which medians take as infinite, `diverged` those whose final value is not finite, which
-    means leave out; `settled` tells whether the former lasted long enough not to matter.
+    Medians of what it takes, means of final values. `never` counts runs that did not meet the
+    target, be it that they failed before, which medians take as infinite; `done` counts no failed
+    run, and at the end none stands in an estimate. `diverged` counts those whose final value is not
+    finite, which means leave out; `settled` tells whether those that never met it lasted long
+    enough not to matter.
     """
     rows = []
     for case in cases:
         own = runs[runs["case"] == case.number]
         counts = {"runs": len(own), "failed": int((own["status"] == "failed").sum())}
         for name in measures(runs, asked):
-            final, known = is_final(name), own[own[name].notna()]
+            final, known = is_final(name), own[_counts(own, name)]
             values = known[name].to_numpy(float)
             when = known[awaited(name)] if awaited(name) else pd.Series([], dtype=float)
             whole = values[np.isfinite(values)] if final else values
@@ -87,17 +108,28 @@ def summary_table(
                 "case": case.number, "label": case.label, "measure": name, "unit": unit(name),
                 "statistic": "mean" if final else "median", "value": found.value,
                 "low": found.low, "high": found.high, "level": level, **counts,
-                "done": len(values), "never": int(np.isinf(when).sum()),
+                "done": int((known["status"] == "done").sum()), "never": int(np.isinf(when).sum()),
                 "diverged": len(values) - len(whole), "settled": final or _settled(own, name),
             })  # fmt: skip
     return pd.DataFrame(rows, columns=None if rows else ["case", "label", "measure", "value"])
 
 
-def _settled(done: pd.DataFrame, name: str) -> bool:
+def _counts(runs: pd.DataFrame, name: str, of: str = "") -> "pd.Series[bool]":
+    """Which rows a measure counts: those that failed only until targets; of: what columns end in.
+
+    To leave them out there would leave the survivors, which are faster or slower than all.
+    """
+    known = runs[name + of].notna()
+    return known if awaited(name) else known & (runs["status" + of] != "failed")
+
+
+def _settled(own: pd.DataFrame, name: str) -> bool:
     """See `settled`; runs that never met a target may have, any time after their own end."""
     kind = name.partition(" to ")[0]
-    known = done[[*dict.fromkeys([name, kind])]].dropna()
-    return len(known) == 0 or settled(known[name].to_numpy(float), known[kind].to_numpy(float))
+    known = own[_counts(own, name)]
+    values = known[name].to_numpy(float)
+    ends = known[kind].fillna(0.0).to_numpy(float) if kind in known else np.zeros(len(known))
+    return len(known) == 0 or settled(values, ends)
 
 
 def comparisons_table(
@@ -105,8 +137,9 @@ def comparisons_table(
 ) -> pd.DataFrame:
     """Every case against its counterpart, seed by seed: one row per measure.
 
-    Runs with one seed share their draws, so pairs differ by the case alone; a pair in which either
-    run failed before a target is left out and counted in `dropped`. The estimate stands on the
+    Runs with one seed share their draws, so pairs differ by the case alone; a run that failed before
+    a target has lost its pair there, as one that never met it; a pair in which either is missing,
+    or failed and has no end, is left out and counted in `dropped`. The estimate stands on the
     `counted` pairs: a ratio needs one finite number and one that is not 0. p is of the sign test,
     and of each comparison alone: of many, some are small by chance.
     """
@@ -114,7 +147,7 @@ def comparisons_table(
     for case, other in opponents:
         both = _both(runs, case, other)
         for name in measures(runs, asked):
-            known = both.dropna(subset=[f"{name} of case", f"{name} of other"])
+            known = both[_counts(both, name, " of case") & _counts(both, name, " of other")]
             pairs = _columns(known, name)
             if not len(pairs):
                 continue

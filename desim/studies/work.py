@@ -4,7 +4,6 @@ Whatever goes wrong becomes the result's status and reason: a study goes on with
 """
 
 import contextlib
-import math
 import shutil
 import tempfile
 import threading
@@ -51,8 +50,8 @@ class Job:
 class Result:
     """What came of a job: done (stored: it was there already), failed or stopped, and why.
 
-    numbers: its measures, of a failed run those of targets that it met before; files: what a
-    process that cannot reach the study's folder stored.
+    numbers: its measures, of a failed run what it took until targets, infinite where it failed
+    before, and where it ended; files: what a process that cannot reach the study's folder stored.
     """
 
     key: str
@@ -75,23 +74,20 @@ def carry_out(job: Job) -> Result:
         except MemoryError:
             return Result(job.key, "failed", "out of memory")
         except DesimError as error:
-            return Result(job.key, "failed", str(error), _met(job, error))
+            return Result(job.key, "failed", str(error), _until(job, error))
         except Exception as error:
             return Result(job.key, "failed", f"error in desim: {raised(error)}")
 
 
-def _met(job: Job, error: DesimError) -> dict[str, float]:
-    """What a run that failed took until the targets that it had met by then."""
+def _until(job: Job, error: DesimError) -> dict[str, float]:
+    """What a run that failed took until targets, infinite where it failed before, and its end."""
     run = getattr(error, "run", None)
     if not isinstance(run, Run):
         return {}
     with contextlib.suppress(DesimError):
         found = measured(run, job.asked)
-        met = [
-            one for one in job.asked.targets if math.isfinite(found[job.asked.until("time", *one)])
-        ]
-        names = [job.asked.until(kind, *one) for one in met for kind in SPENT]
-        return {name: found[name] for name in names if name in found}
+        names = [job.asked.until(kind, *one) for one in job.asked.targets for kind in SPENT]
+        return {name: found[name] for name in (*names, *SPENT) if name in found}
     return {}
 
 
