@@ -12,8 +12,9 @@ from desim.distributions import Distribution, bounds
 from desim.errors import InputError
 from desim.kernels.speed import DRAWN, IN_TURN, OVER_TIME, Speeds, speeds_into
 from desim.keys import Stream, seed_word
-from desim.network.measured import arrays, faulty, select
+from desim.network.measured import arrays, faulty, select, whose
 from desim.network.traces import RateTraces
+from desim.readers import csv_frame
 
 DEVICE = 1  # sub-counter of the draw, apart from that of speeds
 NOTHING = Distribution(0, 1.0)
@@ -150,10 +151,11 @@ def measured_speeds(
     the others are multiples, as benchmark scores are. InputError at `where` for NaN, 0 and negative
     values.
     """
-    found = arrays(path, where, fields)
-    if "agent" in found and path.suffix != ".npz":
-        text = f"found the columns {', '.join(found)}"
+    header = () if path.suffix == ".npz" else csv_frame(path, where, nrows=0).columns
+    if whose(header):
+        text = f"found the columns {', '.join(header)}"
         raise InputError(f"{where}: {text}; allowed: one for each device (with agents: order time)")
+    found = arrays(path, where, fields)
     devices: list[NDArray[np.float64]] = []
     for name, values in select(found, fields or list(found), where).items():
         if values.ndim not in (1, 2) or not values.size:

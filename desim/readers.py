@@ -14,7 +14,7 @@ import stat
 import sys
 import warnings
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,16 +59,27 @@ def _instead(path: Path) -> str:
 def csv_frame(path: Path, where: str, **settings: Any) -> "pd.DataFrame":
     """The table of a csv file, perhaps compressed; settings: of pandas.read_csv.
 
-    InputError at the key `where` for anything else, and for whole numbers beyond floating point.
+    Blanks around names and before values are none of theirs. InputError at the key `where` for
+    anything else, and for whole numbers beyond floating point.
     """
+    settings = {"skipinitialspace": True, **settings}
     with reading(path, where, "csv", "a csv file with text in UTF-8, perhaps compressed as named"):
         if len(settings.get("sep", ",")) == 1:
             settings["low_memory"] = False
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)  # rows longer than the header
             frame: pd.DataFrame = pd.read_csv(path, **settings)
+        frame.columns = _stripped(frame.columns, where, path.name)
         _bounded(frame, where, path.name)
     return frame
+
+
+def _stripped(names: Iterable[Any], where: str, file: str) -> list[Any]:
+    """Names of columns without blanks around; InputError for two that are the same then."""
+    found = [name.strip() if isinstance(name, str) else name for name in names]
+    for name in [one for place, one in enumerate(found) if one in found[:place]][:1]:
+        raise InputError(f"{where}: {file} has two columns {name!r}; allowed: different names")
+    return found
 
 
 def _bounded(frame: "pd.DataFrame", where: str, file: str) -> None:

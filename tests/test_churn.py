@@ -26,6 +26,7 @@ def states(tmp_path):
 
 
 LONG = "agent,time,up\n7,0,0\n3,0,1\n3,0.5,0\n7,0.5,1\n3,1.25,1\n3,2,0\n3,2.5,1\n3,3,1\n"
+KEYS = {"loops": True, "shuffled": False, "shifted": False, "where": "here"}
 OWN = "time,agent,up\n0,0,1\n0,1,1\n0.05,1,0\n0.3,1,1\n"
 
 
@@ -264,7 +265,11 @@ def test_churn_that_makes_no_sense_is_refused(change, told):
         ("time,a\n0,1\n1,0.5\n", "found 0.5 in row 1 of a; allowed: 1"),
         ("time,a\n0,0\n1,0\n", "found a never up"),
         ("time,a\n0,1\n0,0\n", "allowed: times that increase"),
-        ("a,b\n0,1\n", "allowed: time"),
+        ("a,b\n0,1\n", r"allowed: time, in s, and at least one state \(1 or 0\)"),
+        (
+            "time,a\n0,True\n1,no\n",
+            "found 'True' in row 0 of column a; .*, or True and False alone",
+        ),
     ],
 )
 def test_damaged_traces_of_churn_are_refused(tmp_path, text, told):
@@ -272,6 +277,37 @@ def test_damaged_traces_of_churn_are_refused(tmp_path, text, told):
     path.write_text(text)
     with pytest.raises(InputError, match=told):
         build(desim.load({**star(), "churn": {"trace": str(path)}}))
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["time,device,up", "time, node ,state", "time,Agent,Up", "ID,time,online", "time,user_id,up"],
+)
+def test_rows_of_agents_under_other_names_are_no_devices(tmp_path, header):
+    path = tmp_path / "rows.csv"
+    path.write_text(header + "\n0,1,1\n1,0,1\n2,1,0\n3,0,1\n")
+    with pytest.raises(InputError, match=r"found the columns .*; allowed: time, agent, up, or"):
+        churn.state_traces(path, (), **KEYS)
+    path.write_text(header + "\n0,a,1\n1,b,1\n2,a,0\n3,b,1\n")  # a field among words
+    with pytest.raises(InputError, match="allowed: time, agent, up, or time"):
+        churn.state_traces(path, ("up",), **KEYS)
+    path.write_text("time, device, rate_kbps\n0,1,5\n1,2,5\n")
+    with pytest.raises(InputError, match="allowed: time, agent, rate, or time"):
+        traces.rate_traces(path, (), 1.0, **KEYS)
+
+
+def test_blanks_and_truth_values_of_a_csv_are_understood(tmp_path):
+    (tmp_path / "long.csv").write_text(LONG)
+    blanks = LONG.replace(",", " , ").replace("1\n", "True\n").replace(" 0\n", " False\n")
+    (tmp_path / "blanks.csv").write_text(blanks)
+    both = [churn.state_traces(tmp_path / f"{n}.csv", (), **KEYS) for n in ("long", "blanks")]
+    assert np.array_equal(both[0].samples, both[1].samples)
+    assert both[1].agents.tolist() == [3, 7]
+    (tmp_path / "devices.csv").write_text("time, device 1, device 2\n0,1,1\n1,0,1\n")
+    assert churn.state_traces(tmp_path / "devices.csv", (), **KEYS).agents is None
+    (tmp_path / "twice.csv").write_text("time,a,a \n0,1,1\n")
+    with pytest.raises(InputError, match="has two columns 'a'; allowed: different names"):
+        churn.state_traces(tmp_path / "twice.csv", (), **KEYS)
 
 
 def test_a_trace_that_ends_before_the_run_is_refused_where_that_is_said(states):

@@ -1,6 +1,7 @@
 """`desim compare`: numbers are those of the runs, terms are complete, mixed runs work."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,6 +11,8 @@ import desim
 from desim import tabulated
 from desim.cli import main
 from desim.errors import InputError
+from desim.plots import course
+from desim.runs.digests import UNLISTED
 from desim.studies import compare
 from desim.studies.opened import opened
 
@@ -96,8 +99,8 @@ def test_numbers_are_those_of_the_runs(folder):
     [
         ("(mean_estimate if final else median_estimate)", "median_estimate"),
         (
-            "told = {id(run): measured(run, asked)",
-            "told = {id(run): measured(rows[-1].runs[0], asked)",
+            "id(run): measured(run, asked) for",
+            "id(run): measured(rows[-1].runs[0], asked) for",
         ),
         ("np.isinf(one[until_when]) for", "0 for"),
         ("whole = values[np.isfinite(values)] if final else values", "whole = values[:1]"),
@@ -177,6 +180,71 @@ def test_runs_that_did_not_end_are_shown_alone_and_counted_among_others(folder, 
     among = desim.compare([folder / "a1", place])
     assert set(among.frame["seeds"]) == {1}
     assert f"left out of small: 1 {told}" in among.notes
+
+
+def check_survivors(module, folder, place):
+    """A run that died beside one that is done: it counts until targets, not at the end."""
+    start = desim.open(place).curve("error")["value"].iloc[0]
+    made = module.compare([folder / "a1", place], {"error": [LEAST, start]})
+    frame = made.frame
+    for name in ("time", "bytes", "epsilon"):
+        assert value(frame, "small", f"{name} to error 0", "seeds") == 2
+    assert value(frame, "small", "time to error 0", "never") == 2
+    met = f"time to error {start:g}"
+    assert value(frame, "small", met, "seeds") == 2
+    assert value(frame, "small", met, "never") == 0
+    for name in ("time", "final error", "epsilon"):
+        assert value(frame, "small", name, "seeds") == 1
+    wanted = "small: 1 failed: never until targets not met before, left out at the end"
+    assert wanted in made.notes
+
+
+def test_a_run_that_failed_counts_until_targets(folder, tmp_path):
+    place = cut(folder, tmp_path, "failed")
+    check_survivors(compare, folder, place)
+    for right, wrong in (
+        ("[*found, *lost] if awaited(name) else found", "found"),
+        ("[*found, *lost] if awaited(name) else found", "[*found, *lost]"),
+        ('run.status == "failed" and', 'run.status == "none" and'),
+    ):
+        with pytest.raises(AssertionError):
+            check_survivors(mutant(compare, right, wrong), folder, place)
+
+
+def cell(kind="time", **columns):
+    row = {"measure": f"{kind} to error 0.1", "unit": "s" if kind == "time" else "", "seeds": 10}
+    return compare._cell(SimpleNamespace(**row, diverged=0, **columns), kind, False)
+
+
+def test_an_interval_may_end_at_never():
+    some = {"low": 0.6866, "high": np.inf}
+    assert cell(value=0.7562, never=2, **some) == "0.7562 s [0.6866, never], 2 of 10 never"
+    assert cell(value=np.inf, never=6, **some) == "never [0.6866 s, never], 6 of 10 never"
+    assert cell(value=np.inf, never=10, low=np.inf, high=np.inf) == "never"
+    assert cell(value=0.7, never=0, low=np.nan, high=np.nan) == "0.7 s"
+    assert cell("epsilon", value=0.7, never=0, **some) == "0.7 [0.6866, infinite]"
+    assert cell("epsilon", value=0.7, never=2, **some) == "0.7 [0.6866, never], 2 of 10 never"
+
+
+def test_runs_that_cannot_be_checked_are_named(folder, tmp_path):
+    place = tmp_path / "older"
+    place.mkdir()
+    for file in (folder / "a1").iterdir():
+        (place / file.name).write_bytes(file.read_bytes())
+    manifest = json.loads((place / "manifest.json").read_text())
+    del manifest["files"]
+    (place / "manifest.json").write_text(json.dumps(manifest))
+    made = desim.compare([place, folder / "b1"])
+    assert f"epsilon of small: rho 1: {UNLISTED}" in made.notes
+    assert not any(UNLISTED in note for note in desim.compare([folder / "a1"]).notes)
+    assert "cannot be checked" in course.terms({"x": desim.open(place)})
+    assert "cannot be checked" not in course.terms({"x": desim.open(folder / "a1")})
+
+
+def test_means_of_few_seeds_say_what_their_intervals_hold(folder):
+    runs = [folder / f"a{seed}" for seed in (1, 2, 3)]
+    assert not any("skewed" in note for note in desim.compare(runs).notes)  # no interval
+    assert any("88 % at 4 seeds" in note for note in desim.compare(runs, level=0.8).notes)
 
 
 def test_the_command(folder, call, tmp_path):

@@ -75,3 +75,18 @@ def test_links_are_those_of_the_edges_both_ways():
 def test_impossible_edges_are_named(edges, said):
     with pytest.raises(InputError, match=said):
         from_edges(4, edges, "here")
+
+
+@pytest.mark.parametrize(("way", "edges"), [("undirected", 2), ("directed", 3)])
+def test_an_edge_that_a_graphml_file_lists_twice_is_one(tmp_path, way, edges):
+    pairs = [(0, 1), (1, 0), (1, 2), (1, 2)]
+    lines = "".join(f'<edge source="{i}" target="{j}"/>' for i, j in pairs)
+    nodes = "".join(f'<node id="{i}"/>' for i in range(3))
+    (tmp_path / "twice.graphml").write_text(
+        '<graphml xmlns="http://graphml.graphdrawing.org/xmlns">'
+        f'<graph edgedefault="{way}">{nodes}{lines}</graph></graphml>'
+    )
+    agents, found = topology.read_graphml(tmp_path / "twice.graphml")
+    directed = way == "directed"
+    links = from_edges(agents, found, "here", directed=directed, connected=False)
+    assert len(links.source) == (edges if directed else 2 * edges)

@@ -14,6 +14,7 @@ from desim.optimum import centralised_optimum, model, newton
 from desim.optimum.pieces import taken_apart
 from desim.problem import Problem
 from desim.regularizers import Regularizer
+from desim.scenario.build import build
 
 METRICS = ["loss", "consensus", "gradient"]
 PLT = {"name": "fed-plt", "rho": 0.5, "local": {"epochs": 2}}
@@ -88,3 +89,13 @@ def test_no_step_is_solved_for_out_of_infinite_numbers(capfd):
     assert not step.any()
     assert not len(change)
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("rows", [10**18, 2**62])
+def test_sizes_beyond_any_address_are_refused_as_those_beyond_the_memory(rows):
+    data = {"source": "synthetic", "kind": "regression", "rows": rows, "dim": 3}
+    problem = {"agents": 4, "data": data, "loss": "squared"}
+    with pytest.raises(
+        DesimError, match=r"problem\.data .*: too large for the memory of this mach"
+    ):
+        build(desim.load(star(problem=problem)))

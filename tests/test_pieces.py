@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -263,16 +264,18 @@ def test_a_dataset_of_arrow_is_handed_out(stored, tmp_path):
 
 
 ROWS = 2_400_000
-MOST = 120  # MiB; a table of so many rows takes three times as much, and its readings more
+MOST = 200  # MiB; the whole table takes more than half as much again
 PROGRAM = """
-import pathlib, sys, resource, pandas
+import pathlib, sys, pandas
 from desim.runs.facts import facts
 from desim.runs.run import Run
 from desim.runs.store import Directory
 import desim.timing.critical, desim.timing.traffic, desim.timing.glance, desim.log.groups
 
 def peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+    # Not ru_maxrss, which a new process has from the one that started it.
+    status = pathlib.Path("/proc/self/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) / 2**10
 
 manifest = dict(name="large", status="done", time=1e6, rounds=3, wall_seconds=1.0, counts=dict())
 run = Run(manifest, Directory(pathlib.Path(sys.argv[1])))
@@ -287,13 +290,14 @@ print(peak() - before)
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory):
-    """A log of many rows: 50 agents compute and send, and the coordinator closes a round."""
+    """A log of many rows: 50 agents compute and send, and each piece ends with a collection."""
     folder = tmp_path_factory.mktemp("large")
     tables, size = Tables(folder), 1 << 16
     agent = np.arange(size) % 50
     words = np.array(["compute", "send", "deliver", "aggregate"], object)
     for first in range(0, ROWS, size):
-        kind = (np.arange(size) // 50) % 4
+        kind = (np.arange(size) // 50) % 3
+        kind[-1] = 3
         hub = kind >= 2
         tables.append(
             "events",
@@ -324,10 +328,17 @@ def extra(folder, act):
     return float(done.stdout)
 
 
+ON_LINUX = pytest.mark.skipif(
+    not Path("/proc/self/status").exists(), reason="this system tells no peak of memory"
+)
+
+
+@ON_LINUX
 @pytest.mark.parametrize("act", ["summary", "links", "path", "waits", "utilisation"])
 def test_a_large_log_is_read_in_little_memory(act, large):
     assert extra(large, act) < MOST
 
 
+@ON_LINUX
 def test_a_log_that_is_read_as_a_whole_is_noticed(large):
-    assert extra(large, "whole") > 2 * MOST
+    assert extra(large, "whole") > 1.5 * MOST

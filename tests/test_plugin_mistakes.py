@@ -9,7 +9,7 @@ import desim
 from desim.contract import privacy_laws
 from desim.contract.finding import BrokenError
 from desim.contract.stage import Stage
-from desim.errors import DesimError
+from desim.errors import DesimError, RunError
 from desim.scenario import registry
 
 PAGE = Path(__file__).resolve().parents[1] / "analysis/docs/howto/algorithm.md"
@@ -56,6 +56,18 @@ def test_the_page_has_no_mistake(name, engine, tmp_path):
 
 
 MISTAKES = {
+    "agents_twice": (
+        "fedprox", ("hub.call(hub.invite(),", "hub.call(hub.invite().repeat(2),"),
+        r"line .*hub.call: found agents .*; allowed: numbers from 0 to \d+, each once"),
+    "no_such_agent": (
+        "fedprox", ("hub.call(hub.invite(),", "hub.call(hub.invite() - 1,"),
+        r"line .*hub.call: found agents .*-1.*; allowed: numbers from 0 to"),
+    "negative_work": (
+        "fedprox", ("work=work,", "work=-1.0 * work,"),
+        "line .*hub.call: found work .*; allowed: finite, >= 0"),
+    "work_that_is_none": (
+        "fedprox", ("work=work,", 'work=work * float("nan"),'),
+        "line .*hub.call: found work .*; allowed: finite, >= 0"),
     "noise is charged and not drawn": (
         "fedprox", ("us.noised(w)", "w"), "job does not draw; return us.noised"),
     "a verb of graphs in a job": (
@@ -71,6 +83,37 @@ MISTAKES = {
     "two vectors as two arguments": (
         "diging", ("us.send(np.hstack([us.x, us.y]))", "us.send(us.x, us.y)"),
         "line .*takes 2 positional arguments"),
+    "one number of a model": (
+        "fedprox", ("            hub.publish(own.x) ", "            hub.publish(own.x[:1]) "),
+        r"line .*hub.publish: found an array of float64, shape \(1,\); allowed: a float array of "),
+    "a model that changes its shape": (
+        "fedprox", ("            hub.publish(own.x) ",
+                    "            hub.publish(own.x[: 2 if hub.round > 2 else None]) "),
+        r"line .*hub.publish: found an array of float64, shape \(2,\)"),
+    "a model of objects": (
+        "fedprox", ("            hub.publish(own.x) ",
+                    "            hub.publish(own.x.astype('O')) "),
+        "line .*hub.publish: found an array of object"),
+    "a model of whole numbers": (
+        "fedprox", ("            hub.publish(own.x) ",
+                    "            hub.publish(own.x.astype(int)) "),
+        "line .*hub.publish: found an array of int64"),
+    "no model": (
+        "fedprox", ("            hub.publish(own.x) ", "            hub.publish(None) "),
+        "line .*hub.publish: found null"),
+    "models of one agent": (
+        "fedprox", ("hub.start(x=x0)", "hub.start(x=x0[:1])"),
+        r"line .*hub.start: x: found an array of float64, shape \(1, .*a row for each agent"),
+    "models of one number": (
+        "fedprox", ("hub.start(x=x0)", "hub.start(x=x0[:, :1])"), "line .*hub.start: x: found"),
+    "state of objects": (
+        "fedprox", ("hub.start(x=x0)", "hub.start(x=x0, y=x0.astype('O'))"),
+        "line .*hub.start: y: found an array of object.* allowed: an array of numbers of 6 rows"),
+    "no models": (
+        "fedprox", ("hub.start(x=x0)", "hub.start()"), r"allowed: hub.start\(x=...\) first"),
+    "a file of its own that is not there": (
+        "fedprox", ("            hub.publish(own.x) ", "            open('weights.npz') "),
+        "mine.py, line .*raised FileNotFoundError: .*'weights.npz'"),
 }  # fmt: skip
 
 
@@ -80,6 +123,32 @@ def test_a_mistake_is_told_with_its_cure(name, change, message, engine, tmp_path
     path, keys = written(tmp_path, name, change)
     with pytest.raises(DesimError, match=message):
         desim.run(path, overrides={**keys, "engine": engine})
+
+
+def test_state_that_no_file_can_hold_is_told_and_the_log_kept(tmp_path):
+    path, keys = written(tmp_path, "fedprox", ("us.x = w\n", "us.x = w; us.tag = w.astype('O')\n"))
+    keys["policy"] = "all"
+    with pytest.raises(RunError, match=r"state\.npz: array tag holds Python objects"):
+        desim.run(path, tmp_path / "out", overrides=keys)
+    kept = desim.open(tmp_path / "out")
+    assert (kept.status, kept.events["round"].max()) == ("failed", 3)
+
+
+def test_a_full_disk_is_not_the_plug_in_s(tmp_path, monkeypatch):
+    def full(self, *rows):
+        raise OSError(28, "No space left on device")
+
+    path, keys = written(tmp_path, "fedprox")
+    monkeypatch.setattr("desim.log.parquet.Tables.append", full)
+    with pytest.raises(RunError, match=r"out: cannot be written \(No space left on device\)"):
+        desim.run(path, tmp_path / "out", overrides=keys)
+
+
+def test_models_that_a_job_of_all_agents_has_cut_are_told(tmp_path):
+    path, keys = written(tmp_path, "fedprox", ("us.x = w\n", "us.x = w[:, :1]\n"))
+    text = r"line .* us.x: found an array of float64, shape \(6, 1\); allowed: .* \(6, 4\)"
+    with pytest.raises(RunError, match=text):
+        desim.run(path, overrides={**keys, "policy": "all"})
 
 
 def test_data_that_no_release_accounts_for_are_found(tmp_path):

@@ -10,6 +10,7 @@ from mutant import mutant
 import desim
 from desim.algorithms import fed_plt_claim, q_dpsgd_claim
 from desim.cli import main
+from desim.columns import pieces_of, rows_of
 from desim.privacy.bounds import q_dpsgd
 from desim.runs.privacy import CAVEATS, statement
 from desim.scenario.build import check
@@ -191,9 +192,9 @@ def test_the_command_prints_terms_claim_and_caveats(stored, call):
     assert (code, err) == (0, "")
     lines = out.splitlines()
     account = desim.open(stored / "plt-noisy").epsilon(delta=1e-4, view="eavesdropper")
-    worst = account.loc[account["epsilon"].idxmax()]
+    spent = account.groupby("agent")["epsilon"].max()  # of a tie the lowest is named
     assert lines[0].endswith(
-        f": epsilon {worst['epsilon']:.4g} of agent {worst['agent']:.0f}, which spends most "
+        f": epsilon {spent.max():.4g} of agent {spent.idxmax()}, which spends most "
         "(view eavesdropper, replace-one, delta 0.0001, exact GDP)"
     )
     heads = ["view", "relation", "delta", "paper epsilon", "rigorous epsilon", "method"]
@@ -238,10 +239,24 @@ def test_bad_terms_are_refused(stored, call, name, arguments, expected):
     assert "Traceback" not in err
 
 
+class Silent:
+    """A store without releases."""
+
+    def __init__(self, store):
+        self.store = store
+
+    def __getattr__(self, name):
+        return getattr(self.store, name)
+
+    def pieces(self, name, columns):
+        found = self.store.columns(name, columns)
+        return pieces_of(rows_of(found, slice(0, 0)) if name == "releases" else found)
+
+
 def test_a_run_without_releases_costs_nothing(stored, call, tmp_path):
     run = desim.open(stored / "nfl")
-    empty = run.releases.iloc[:0]
-    run.__dict__["releases"] = empty
+    run.__dict__["releases"] = run.releases.iloc[:0]
+    run.store = Silent(run.store)
     found = statement(run)
     assert (found.table["rigorous epsilon"] == 0.0).all()
     assert found.claim.worst == 0.0

@@ -1,6 +1,7 @@
 """How fast a run goes and how long it will take; what lists say methods need; other versions."""
 
 import json
+from hashlib import sha256
 
 import pytest
 from mutant import mutant
@@ -117,6 +118,9 @@ def stored(tmp_path):
         path.write_text(json.dumps(json.loads(path.read_text()) | changes))
         with (tmp_path / "r" / "scenario.yaml").open("a") as file:
             file.write(text)
+        digest = sha256((tmp_path / "r" / "scenario.yaml").read_bytes()).hexdigest()
+        told = json.loads(path.read_text()) | {"scenario_sha256": digest}
+        path.write_text(json.dumps(told))
         return tmp_path / "r"
 
     return change

@@ -179,7 +179,7 @@ def test_table_4_has_the_square_root_law(alone, tmp_path):
 def test_figure_2_is_best_near_its_middle(alone, tmp_path):
     rows = fed_plt_fig2.study(alone, 2, (0.1, 0.3, 1.0))
     assert fed_plt_fig2.best(rows, "gradient")["rho"] == 0.3
-    assert "agrees" in fed_plt_fig2.markdown(rows)
+    assert "the band of 0.02" in fed_plt_fig2.markdown(rows)
     save(fed_plt_fig2.draw(rows), tmp_path / "a.png")
 
 
@@ -187,7 +187,7 @@ def test_figure_3_has_its_shape(alone, tmp_path):
     rows = fed_plt_fig3.study(alone, 2, (1, 8, 10, 30, 50, fed_plt_fig3.EXACT))
     told = [words for *_, words in fed_plt_fig3.claims(rows)]
     assert told[0].startswith(("not told apart from 10", "differs: 10 is"))
-    assert [words.split(" ")[0] for words in told[1:]] == ["agrees"] * 3
+    assert {words.split(":")[0] for words in told[1:]} <= {"agrees", "not told apart"}
     save(fed_plt_fig3.draw(rows), tmp_path / "a.png")
     flat = [{**row, "above_50": 0.0, "above_50_se": 0.01} for row in rows]
     assert fed_plt_fig3.claims(flat)[1][3].startswith("differs: the reverse")

@@ -9,6 +9,7 @@ from mutant import mutant
 
 import desim
 from desim import tabulated
+from desim.columns import pieces_of
 from desim.errors import InputError
 from desim.runs import facts
 
@@ -35,11 +36,11 @@ class Spoilt:
     def __getattr__(self, name):
         return getattr(self.store, name)
 
-    def columns(self, name, columns):
+    def pieces(self, name, columns):
         found = self.store.columns(name, columns)
         if name == "metrics":
             found["value"] = np.append(found["value"][:-1], np.nan)
-        return found
+        return pieces_of(found)
 
 
 class Tags(HTMLParser):

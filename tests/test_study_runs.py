@@ -16,9 +16,11 @@ from desim.errors import Diverged, InputError, RunError
 from desim.runs import directory
 from desim.runs import play as playing
 from desim.runs import resume as resuming
+from desim.runs.digests import UNLISTED
 from desim.studies import measures, processes, tables, work
 from desim.studies.measures import Asked, measured
 from desim.studies.study import study
+from desim.studies.work import Result
 
 NOISY = {
     "algorithm.local": {"solver": "noisy", "epochs": 2, "tau": 0.1},
@@ -146,7 +148,7 @@ class Late(FedPLT):
 """
 
 
-def test_a_target_that_was_met_before_a_failure_counts(tmp_path):
+def test_a_target_that_was_met_before_a_failure_counts_and_no_other(tmp_path):
     (tmp_path / "late.py").write_text(LATE)
     late = {"algorithm.name": "late", "plugins": [str(tmp_path / "late.py")], "engine": "cohort"}
     grid = {"seed": [0, 1, 2], "policy": ["all", {"deadline": "1 ms"}]}
@@ -156,12 +158,15 @@ def test_a_target_that_was_met_before_a_failure_counts(tmp_path):
     assert runs["status"].tolist() == ["done", "failed", "failed"]
     alone = desim.run(BASE, overrides={"seed": 1})
     assert runs["time to error 0.9"][1] == alone.time_to("error", 0.9) < np.inf
-    assert runs["time to error 1e-09"].isna().tolist() == [False, True, True]
+    assert (runs["time to error 1e-09"] == np.inf).all()
     assert runs["final error"].isna().tolist() == [False, True, True]
     rows = made.summary[made.summary["case"] == 0].set_index("measure")
-    assert rows.loc["time to error 0.9", ["failed", "done"]].tolist() == [2, 3]
-    assert rows.loc["time", ["failed", "done"]].tolist() == [2, 1]
-    twin = mutant(work, "math.isfinite(found", "not math.isfinite(found")
+    counts = ["failed", "done", "never"]
+    assert rows.loc["time to error 0.9", counts].tolist() == [2, 1, 0]
+    assert rows.loc["time to error 1e-09", counts].tolist() == [2, 1, 3]
+    assert rows.loc["time", counts].tolist() == [2, 1, 0]
+    assert rows.loc["time", "value"] == runs["time"][0]
+    twin = mutant(work, "for name in (*names, *SPENT)", "for name in SPENT")
     [job] = [one for one in made.plan.jobs if one.seed == 1 and "deadline" not in one.text]
     assert "time to error 0.9" not in twin.carry_out(job).numbers
 
@@ -174,17 +179,45 @@ def test_what_is_stored_starts_no_process(tmp_path, monkeypatch):
     assert all(one.stored for one in again.results.values())
 
 
-def test_a_pair_with_a_failure_is_dropped_and_counted():
-    found = study(STUDY, workers=0)
-    runs = found.runs.copy()
-    known = [name for name in runs if name not in tables.RUN and name != "policy"]
-    runs.loc[runs.index[0], ["status", *known]] = ["failed", *[np.nan] * len(known)]
-    rows = tables.comparisons_table(found.plan.pairs, runs, found.plan.asked, 0.95)
-    assert (rows["dropped"] == 1).all()
-    assert (rows["pairs"] == 3).all()
-    wrong = mutant(tables, ".dropna().to_numpy(float)", ".fillna(1.0).to_numpy(float)")
-    rows = wrong.comparisons_table(found.plan.pairs, runs, found.plan.asked, 0.95)
-    assert (rows["dropped"] == 0).all()
+def check_failures(module, found):
+    """Three of four runs of a case die before they meet anything, the other one meets .5."""
+    results = dict(found.results)
+    case = found.plan.pairs[0][0]
+    for seed in (1, 2, 3):
+        key = found.plan.keys[case.number, seed]
+        results[key] = Result(key, "failed", "died")
+    asked = found.plan.asked
+    runs = module.runs_table(found.plan.cases, found.plan.keys, results, asked)
+    rows = module.summary_table(found.plan.cases, runs, asked, 0.95)
+    rows = rows[rows["case"] == case.number].set_index("measure")
+    counts = ["value", "done", "failed", "never", "settled"]
+    assert rows.loc["time to error 0.5", counts].tolist() == [np.inf, 1, 3, 3, False]
+    assert np.isfinite(rows.loc["final error", "value"])
+    pairs = module.comparisons_table(found.plan.pairs, runs, asked, 0.95).set_index("measure")
+    told = pairs.loc["time to error 0.5", ["pairs", "dropped"]].tolist()
+    assert told == [4, 0]
+    assert pairs.loc["time to error 0.5", "losses"] >= 3
+    assert pairs.loc["final error", ["pairs", "dropped"]].tolist() == [1, 3]
+    assert pairs.loc["time", ["pairs", "dropped"]].tolist() == [1, 3]
+
+
+def test_a_run_that_died_counts_as_never_and_has_lost_its_pair():
+    check_failures(tables, study(STUDY, workers=0))
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("table.loc[lost, name] = np.inf", "pass"),  # what is left are the survivors
+        ('int((known["status"] == "done").sum())', "len(values)"),
+        ("return known if awaited(name) else known &", "return known &"),
+        ("known[kind].fillna(0.0)", "known[kind].fillna(np.inf)"),
+        ('both[_counts(both, name, " of case") &', "both["),
+    ],
+)
+def test_medians_of_survivors_are_noticed(right, wrong):
+    with pytest.raises(AssertionError):
+        check_failures(mutant(tables, right, wrong), study(STUDY, workers=0))
 
 
 def test_finished_runs_are_not_run_again(tmp_path, monkeypatch):
@@ -204,6 +237,18 @@ def test_finished_runs_are_not_run_again(tmp_path, monkeypatch):
     assert resumed == [keys[1]]
     pd.testing.assert_frame_equal(first.runs.drop(columns="wall"), second.runs.drop(columns="wall"))
     assert sum(one.stored for one in second.results.values()) == 5
+
+
+def test_a_stored_run_that_cannot_be_checked_says_so(tmp_path):
+    first = study(STUDY, tmp_path, workers=0)
+    place = tmp_path / "runs" / first.runs["run"].iloc[0]
+    manifest = directory.read_manifest(place)
+    del manifest["files"]
+    directory.write_manifest(place, manifest)
+    told = study(STUDY, tmp_path, workers=0).runs["reason"].str.endswith(UNLISTED)
+    assert told.tolist() == [True] + [False] * 7
+    without = changed(compare={**STUDY["compare"], "epsilon": False})
+    assert not study(without, tmp_path, workers=0).runs["reason"].str.endswith(UNLISTED).any()
 
 
 def test_failed_runs_are_tried_again(tmp_path, monkeypatch):

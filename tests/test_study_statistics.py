@@ -17,6 +17,7 @@ from desim.studies.statistics import (
     median_estimate,
     paired,
     settled,
+    skewed,
 )
 
 INF = math.inf
@@ -54,7 +55,7 @@ def test_the_interval_of_a_median_covers_whatever_the_law(n):
 
 
 @pytest.mark.parametrize(
-    ("right", "wrong"), [("math.comb(n, place + 1)", "math.comb(n, place)"), ("2 * below", "below")]
+    ("right", "wrong"), [("math.comb(n, found + 1)", "math.comb(n, found)"), ("2 * below", "below")]
 )
 def test_a_median_whose_interval_is_too_short_is_noticed(right, wrong):
     found = mutant(statistics, right, wrong).median_estimate
@@ -184,3 +185,11 @@ def test_differences_of_what_rises_count_the_larger_as_better():
     assert (found.wins, found.losses) == (2, 1)
     assert found.estimate.value == pytest.approx(0.1 / 3)
     assert paired(case, other, ratio=False, rising=False).wins == 1
+
+
+def test_what_intervals_of_few_means_hold_is_said_where_there_are_some():
+    [text] = skewed("mean", [4, 20])
+    assert "88 % at 4 seeds, 91 % at 10" in text
+    assert covered(mean_estimate, *LOGNORMAL, 4) < 950  # and so it has to be said
+    for statistic, sizes in (("median", [6]), ("mean", [2, 3]), ("mean", [10])):
+        assert skewed(statistic, sizes) == []

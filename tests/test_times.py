@@ -3,8 +3,12 @@
 Durations come from the scenario alone where they are constant, else off the log, one by one.
 """
 
+import sys
+from functools import partial
+
 import naive.clocks
 import numpy as np
+import pandas as pd
 import pytest
 from cases import LOSSY, NETWORK, merged
 from mutant import mutant
@@ -32,6 +36,23 @@ def at(events, kind, agents=None):
     times = np.full((rows["round"].max(), agents or 1), np.nan)
     times[rows["round"] - 1, rows.agent if agents else 0] = rows.time
     return times
+
+
+def left(events, rows, attempts):
+    """When these attempts of messages to `agent` from `peer` in `rows` began to leave."""
+    sends = events[events.kind == "send"]
+    sends = sends.set_index(["agent", "peer", "round", "value"]).time
+    assert sends.index.is_unique
+    asked = [rows.peer, rows.agent, rows["round"], attempts]
+    found = sends.reindex(pd.MultiIndex.from_arrays(asked)).to_numpy()
+    assert not np.isnan(found).any()
+    return found
+
+
+def delays(events, rows, timeout):
+    """Of `deliver` rows: a timeout for each attempt that was lost, and what the last one took."""
+    before = left(events, rows, rows.value) - left(events, rows, 0.0 * rows.value)
+    return rows.value * timeout + (rows.seconds - before)
 
 
 # Graphs ----------------------------------------------------------------------------------------
@@ -70,7 +91,7 @@ def logged_durations(run, rounds, timeout):
     compute[rows["round"] - 1, rows.agent] = rows.seconds
     rows = run.events[run.events.kind == "deliver"]
     delay = np.full((rounds, 5, 5), np.nan)
-    delay[rows["round"] - 1, rows.peer, rows.agent] = rows.value * timeout + rows.seconds
+    delay[rows["round"] - 1, rows.peer, rows.agent] = delays(run.events, rows, timeout)
     return compute, delay
 
 
@@ -122,6 +143,23 @@ def test_barrier_clocks(tmp_path, name, setting, engine):
 def test_other_barriers_are_noticed(tmp_path, name, right, wrong):
     with pytest.raises(AssertionError):
         assert graph_gap(tmp_path, name, DRAWN, "cohort", mutant(naive.clocks, right, wrong)) < 1e-3
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda _, __, rows, timeout: rows.value * timeout + rows.seconds,
+        lambda right, events, rows, _: right(events, rows, 0.05),
+        lambda right, events, rows, timeout: right(events, rows.assign(seconds=0.02), timeout),
+    ],
+    ids=["lost attempts count twice", "another timeout", "other seconds"],
+)
+def test_other_delays_are_noticed(tmp_path, monkeypatch, wrong):
+    monkeypatch.setattr(sys.modules[__name__], "delays", partial(wrong, delays))
+    with pytest.raises(AssertionError):
+        assert graph_gap(tmp_path, "zcdp-nfl", RESENT, "cohort") < 1e-3
+    with pytest.raises(AssertionError):
+        assert star_gap(tmp_path, POLICIES["all"], RESENT, "cohort")[0] < 1e-3
 
 
 def test_a_deadline_round_takes_what_the_dissertation_says(golden, tmp_path):
@@ -204,9 +242,9 @@ def logged_trips(run, rounds, timeout):
     rows = events[events.kind == "compute"]
     compute[rows["round"] - 1, rows.agent] = rows.seconds
     rows = events[(events.kind == "deliver") & (events.agent >= 0)]
-    down[rows["round"] - 1, rows.agent] = rows.value * timeout + rows.seconds
+    down[rows["round"] - 1, rows.agent] = delays(events, rows, timeout)
     rows = events[(events.kind == "deliver") & (events.agent == -1)]
-    up[rows["round"] - 1, rows.peer] = rows.value * timeout + rows.seconds
+    up[rows["round"] - 1, rows.peer] = delays(events, rows, timeout)
     return down, compute, up
 
 

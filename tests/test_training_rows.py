@@ -6,8 +6,10 @@ from mutant import mutant
 from pydantic import ValidationError
 from sections import made, written
 
+import desim
 from desim.data import frames, tables
 from desim.errors import InputError
+from desim.runs.privacy import tuned
 
 TRAIN = """age,city,pulse,part,sick
 30,Bern,60,a,no
@@ -15,6 +17,19 @@ TRAIN = """age,city,pulse,part,sick
 ?,Bern,90,a,yes
 50,Chur,66,a,no
 """
+FLAGS = """flag,gap,site,pulse,part,sick
+True,true,9,60,a,no
+False,?,10,70,a,yes
+False,false,9,90,a,yes
+True,true,10,66,a,no
+"""
+FLAG_TESTS = (  # what pandas makes of a column is of all rows: true and false, numbers, words
+    "True,false,9,80,b,no\n",
+    "?,?,9,80,b,no\n",
+    "unknown,unknown,9,80,b,no\n",
+    "True,false,north,80,b,no\n",
+    "True,false,9,unknown,b,no\n",
+)
 TESTS = ("60,Bern,70,b,no\n", "99,Basel,200,b,no\n-5,Aarau,1,b,yes\n70,?,80,b,yes\n")
 WAYS = [
     {"encode": encode, "missing": missing, "scale": scale}
@@ -37,6 +52,45 @@ def check(folder):
     assert one.A.shape == (4, 3)
     found = read(folder, TRAIN + TESTS[1], encode="ordinal", missing="median")
     assert found.test_A[:2, 1].tolist() == [-1.0, -1.0]
+
+
+def check_flags(folder):
+    """Three numbers whatever the test row holds, and site 9 before site 10."""
+    for encode in ("none", "one-hot", "ordinal"):
+        for missing in ("most-frequent", "mean", "median", "drop"):
+            keys = {"encode": encode, "missing": missing, "marks": "unknown", "agents": 2}
+            keys |= {"test": {"column": "part", "value": "b"}, "partition": {"by": "site"}}
+            texts = [FLAGS + FLAG_TESTS[0] + row for row in FLAG_TESTS]
+            found = [made(**{**written(folder, text), **keys}) for text in texts]
+            for one in found:
+                assert one.names == ("flag", "gap", "pulse"), (encode, missing)
+                assert one.sites == ("9", "10")
+                assert np.array_equal(one.A, found[0].A)
+            fill = {"mean": 2 / 3}.get(missing, 1.0)
+            kept = [[0, fill, 70]] if missing != "drop" else []
+            rows = [[1, 1, 60], [0, 0, 90], *kept, [1, 1, 66]]
+            assert found[0].A == pytest.approx(np.array(rows, float))
+
+
+def test_a_column_of_true_and_false_is_one_by_its_training_rows(tmp_path):
+    check_flags(tmp_path)
+    for encode in ("none", "one-hot"):
+        with pytest.raises(InputError, match="row 5, column 'flag': found 'unknown', where train"):
+            read(tmp_path, FLAGS + FLAG_TESTS[2], exclude=["gap"], encode=encode, missing="mean")
+
+
+def test_a_type_of_all_rows_is_noticed(tmp_path, monkeypatch):
+    for right, wrong in (
+        ("seen = column[train].dropna()", "seen = column.fillna('gap')"),
+        ("_counts(column[train])]", "_counts(frame[n])]"),
+    ):
+        monkeypatch.setattr(tables, "framed", mutant(frames, right, wrong).framed)
+        with pytest.raises(AssertionError):
+            check_flags(tmp_path)
+    monkeypatch.undo()
+    monkeypatch.setattr("desim.data._typed", lambda groups, _: groups)
+    with pytest.raises(AssertionError):
+        check_flags(tmp_path)
 
 
 def test_test_rows_change_no_training_feature(tmp_path):
@@ -101,3 +155,54 @@ def test_a_mark_may_be_a_word(tmp_path):
     assert found.A[1].tolist() == [40.0, 1.0, 0.0, 66.0]
     with pytest.raises(ValidationError, match="a number or text, or a list of them"):
         read(tmp_path, text, marks=[[1]])
+
+
+@pytest.mark.parametrize(
+    ("keys", "told"),
+    [
+        (
+            {"features": ["age"], "partition": {"by": "city"}},
+            "problem.partition.by: .*, data row 3,",
+        ),
+        (
+            {"features": ["age", "city"], "partition": {"by": "city"}},
+            "problem.partition.by: 'city'",
+        ),
+        (
+            {"features": ["pulse"], "test": {"column": "city", "value": "Bern"}},
+            "data.test.column: ",
+        ),
+    ],
+)
+def test_a_gap_in_a_column_that_is_needed_says_which_and_what_helps(tmp_path, keys, told):
+    text = "age,city,pulse,sick\n30,Bern,60,no\n40,Thun,60,yes\n50,,60,yes\n"
+    section = {**written(tmp_path, text), "encode": "one-hot", **keys}
+    if "partition" in keys:
+        del section["agents"]
+    if "city" in keys["features"]:
+        section["missing"] = "most-frequent"
+    with pytest.raises(InputError, match=told + ".*allowed: a value in every row.*missing: drop"):
+        made(**section)
+    assert "city" not in made(**{**section, "missing": "drop"}).names
+
+
+def test_what_all_agents_rows_decide_together_is_charged_to_nobody(tmp_path):
+    path = written(tmp_path, TRAIN)["file"]
+    data = {"source": "csv", "file": path, "label": "sick", "marks": -999}
+    said = {}
+    for name, keys in {
+        "none": {"missing": "drop"},
+        "one": {"missing": "median"},
+        "all": {"encode": "ordinal", "missing": "most-frequent", "scale": "minmax"},
+    }.items():
+        problem = {"agents": 2, "data": {**data, **keys}, "loss": "logistic"}
+        method = {"name": "fedavg", "local": {"epochs": 1, "step": 0.1}}
+        said[name] = list(
+            tuned(desim.load({"problem": problem, "algorithm": method, "stop": {"rounds": 1}}))
+        )
+    both = "problem.data.encode: ordinal, problem.data.missing: most-frequent, "
+    assert said == {
+        "none": [],
+        "one": ["problem.data.missing: median is computed from all agents' data"],
+        "all": [f"{both}problem.data.scale: minmax are computed from all agents' data"],
+    }

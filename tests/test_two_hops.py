@@ -12,6 +12,7 @@ from mutant import mutant
 from scipy import stats
 from test_engines import differences
 from test_invariants import check_log
+from test_times import left
 
 import desim
 import desim.network.links as links_of_networks
@@ -104,12 +105,11 @@ def test_a_device_in_a_burst_neither_sends_nor_hears():
     events = desim.run(bare({**hops, "downlink": {"bandwidth": "1 Mbit/s"}}, 60)).events
     word, law = seed_word(5), (1.0 / 2 + 1.0 / 1, 1 / 3)
     ends = events[events.kind.isin(["deliver", "lost"])]
-    begin = (ends.time - ends.seconds).to_numpy()
+    begin = left(events, ends, ends.value)
     bad = {
         way: [in_burst(word, i, -1, law, t) for i, t in zip(who, begin, strict=True)]
-        for way, who in (("down", np.where(ends.kind == "deliver", ends.agent, ends.peer)),
-                         ("up", np.where(ends.kind == "deliver", ends.peer, ends.agent)))
-    }  # fmt: skip
+        for way, who in (("down", ends.agent), ("up", ends.peer))
+    }
     lost = (ends.kind == "lost").to_numpy()
     assert 50 < lost.sum() < len(lost) - 50
     assert np.array_equal(lost, np.array(bad["up"]) | np.array(bad["down"]))

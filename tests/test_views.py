@@ -88,7 +88,8 @@ def test_a_coordinator_sees_the_uploads_that_arrive():
     mask = views.visible(uploads, views.adversary("coordinator", 2))
     np.testing.assert_array_equal(mask, [True, False, True, True, True, True])
     with pytest.raises(InputError, match="no coordinator"):
-        views.visible(PATH, views.adversary("coordinator", 3))
+        views.require_seen(views.adversary("coordinator", 3), False, len(PATH))
+    views.require_seen(views.adversary("coordinator", 3), True, len(PATH))
     nothing = uploads.iloc[:0]
     assert len(views.visible(nothing, views.adversary("coordinator", 2))) == 0
 

@@ -59,7 +59,7 @@ def test_the_wheel_holds_the_code_and_the_scenarios(wheel):
     assert lacking(files | {"tests/cases.py"}) == {"tests/cases.py"}
     licence = next(one for one in files if one.endswith("licenses/LICENSE"))
     entry = licence.replace("licenses/LICENSE", "entry_points.txt")
-    assert b"desim = desim.cli:main" in zipfile.ZipFile(wheel).read(entry)
+    assert b"desim = desim.__main__:main" in zipfile.ZipFile(wheel).read(entry)
 
 
 def test_the_sdist_holds_what_a_test_needs(built):

@@ -9,6 +9,7 @@ from mutant import mutant
 from test_compare import BASE
 
 import desim
+from desim.runs.digests import UNLISTED
 from desim.runs.run import Run
 from desim.studies import shown, tables, words
 from desim.studies.measures import Asked
@@ -71,10 +72,11 @@ def summed(module, known, asked=ASKED):
     return summary, pairs
 
 
-def told(module, known, asked=ASKED):
+def told(module, known, asked=ASKED, reasons=("60 rounds",) * 6):
     """Text of each table, by its title."""
     summary, pairs = summed(module, known, asked)
-    study = SimpleNamespace(summary=summary, comparisons=pairs)
+    runs = pd.DataFrame({"reason": reasons})
+    study = SimpleNamespace(runs=runs, summary=summary, comparisons=pairs)
     return {one.title: one.text() for one in shown.shown(study)}
 
 
@@ -137,6 +139,27 @@ def test_means_name_the_runs_that_diverged():
     summary, _ = summed(tables, ends, Asked())
     assert summary["diverged"].tolist() == [1, 3]
     assert summary["never"].tolist() == [0, 0]
+
+
+def test_a_study_names_the_runs_that_cannot_be_checked():
+    reasons = [f"60 rounds; {UNLISTED}"] + ["60 rounds"] * 5
+    texts = told(tables, MET, reasons=reasons)
+    assert f"epsilon of 1 of 6 runs: {UNLISTED}" in texts["epsilon to error 0.1"]
+    assert UNLISTED not in texts["time to error 0.1"]
+    assert UNLISTED not in told(tables, MET)["epsilon to error 0.1"]
+
+
+def test_runs_that_died_stand_behind_a_median():
+    """Of six runs of a case three died: the median is of six, and has an interval."""
+    when = [INF, INF, INF, 1.0, 2.0, 3.0]
+    rows = pd.DataFrame({"case": 0, "seed": range(6), "status": ["failed"] * 3 + ["done"] * 3,
+                         "time to error 0.1": when, "time": 9.0})  # fmt: skip
+    case = SimpleNamespace(number=0, label="a")
+    summary = tables.summary_table([case], rows, ASKED, 0.95)
+    study = SimpleNamespace(runs=rows, summary=summary, comparisons=pd.DataFrame())
+    [text] = [one.text() for one in shown.shown(study)]
+    assert text.splitlines()[2].split() == "a never 1 s to never 3 3 3".split()
+    assert "needs 6 seeds" not in text
 
 
 def test_few_seeds_have_no_interval_and_the_table_says_why():

@@ -34,6 +34,7 @@ from desim.cli.commands.warmup import warmup
 from desim.cli.outcome import complain
 from desim.errors import DesimError
 
+INTERRUPTED = 130
 GARBAGE = 200_000  # objects between collections: a start makes so many, and they stay
 
 app = typer.Typer(
@@ -95,6 +96,10 @@ def _command(arguments: list[str] | None) -> None:
     except DesimError as error:
         complain(str(error))
         sys.exit(error.exit_code)
+    except SystemExit as end:
+        if end.code == INTERRUPTED:  # typer has made that of a Ctrl-C, and says nothing
+            complain("stopped by Ctrl-C")
+        raise
     finally:
         if sys.stdout is not None:
             sys.stdout.flush()  # here rather than at the interpreter's exit: it can fail

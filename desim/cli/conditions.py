@@ -55,7 +55,7 @@ def _link(links: Links) -> str:
     return ", ".join([*parts, *([f"{100.0 * lost:.3g} % of messages lost"] if lost else [])])
 
 
-def _lost(loss: Sequence[float], share: float) -> float:
+def _lost(loss: Sequence[float] | Array, share: float) -> float:
     """Share of attempts that are lost; loss: outside bursts and in them; share: of time in them."""
     return float(loss[0] + share * (loss[1] - loss[0]))
 

@@ -18,6 +18,7 @@ from desim.data.prepare import bounded, prepared
 from desim.data.table import Table
 from desim.data.tables import read_table
 from desim.errors import InputError, spelling
+from desim.later import pd
 from desim.losses import Loss
 
 Array = NDArray[np.float64]
@@ -71,6 +72,7 @@ def read(
     z = protected_rows(table, group) if group else None
     b, train, test = numbers(table, getattr(section, "positive", ()), loss), table.train, table.test
     bounded(b, "problem.data: labels")
+    dealt = None if groups is None else _typed(groups[train], section)
     A, test_A, names = prepared(table.A[train], table.A[test], table.names, section)
     how = Deal(
         partition.kind,
@@ -78,7 +80,7 @@ def read(
         seed,
         sizes=tuple(sizes),
         classes=classes(table.labels[train]),
-        groups=None if groups is None else groups[train],
+        groups=dealt,
     )
     shares = deal(int(train.sum()), agents, how)
     order, start = np.concatenate(shares), np.cumsum([0, *(len(share) for share in shares)])
@@ -92,7 +94,7 @@ def read(
         names,
         None if z is None else z[train][order],
         z[test] if z is not None and tested else None,
-        () if groups is None else tuple(str(one) for one in np.unique(groups[train])),
+        () if dealt is None else tuple(str(one) for one in np.unique(dealt)),
     )
 
 
@@ -101,4 +103,21 @@ def _groups(table: Table, column: str) -> NDArray[Any]:
     if column not in table.columns:
         near = spelling(column, table.columns)
         raise InputError(f"problem.partition.by: found no column {column!r} in the data{near}")
-    return table.columns[column]
+    groups = table.columns[column]
+    for row in np.flatnonzero(pd.isna(groups))[:1]:
+        raise InputError(
+            f"problem.partition.by: {column!r} is missing in data row {row + 1}; allowed: a value "
+            "in every row, or problem.data.missing: drop, which leaves such rows out"
+        )
+    return groups
+
+
+def _typed(groups: NDArray[Any], section: Any) -> NDArray[Any]:
+    """What training rows hold (rows,), in a file without types as numbers where all are numbers.
+
+    Numbers have another order than words, and a word in a test row makes words of them all.
+    """
+    if section.source != "csv" or groups.dtype.kind in "biuf":
+        return groups
+    numbers = pd.to_numeric(pd.Series(groups), errors="coerce")
+    return groups if numbers.isna().any() else numbers.to_numpy()

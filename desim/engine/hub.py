@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from desim.engine.at_work import Outside
 from desim.engine.blind import Blank
 from desim.engine.clients import Clients
+from desim.engine.given import check_call, published, started
 from desim.engine.requests import Array, Collect, Replies
 from desim.engine.spending import Spending
 from desim.engine.world import World
@@ -141,7 +142,7 @@ class Hub:
     def start(self, **state: Array) -> None:
         """Give the agents their initial state, arrays (agents, ...); their models are `x`."""
         if self.before is None:
-            self.world.state.update({name: rows.copy() for name, rows in state.items()})
+            self.world.state.update(started(state, self.agents, self.world.settings.problem.dim))
             self.moved = None
 
     def invite(self) -> Int:
@@ -178,9 +179,7 @@ class Hub:
         without noise. Bits default to 64 per number; the reply to as many as the payload.
         """
         self.outside("hub.call")
-        if charge is not None and len(charge.sensitivity) != self.agents:
-            found = f"terms of {len(charge.sensitivity)} agents"
-            raise ValueError(f"charge: found {found}; allowed: those of all {self.agents}")
+        check_call(who, work, charge, self.agents)
         if self.exchange == EXCHANGES:
             raise RuntimeError(f"{EXCHANGES} calls in round {self.round}; publish ends it")
         self.job, self.terms = job, charge or plain(self.agents, View.COORDINATOR)
@@ -276,10 +275,8 @@ class Hub:
 
     def missed(self, opened: float, missing: int) -> None:
         """Log that a deadline closed the collection with replies missing."""
-        now = self.now
-        self.world.log.add(
-            Kind.DEADLINE, DISTANT, -1, self.round, now, seconds=now - opened, value=missing
-        )
+        row, now = (Kind.DEADLINE, DISTANT, -1, self.round), self.now
+        self.world.log.add(*row, now, seconds=now - opened, value=missing)
 
     def publish(self, model: Array) -> None:
         """Show the coordinator's model (dim,), true from now on, to the observer; a round ends."""
@@ -288,7 +285,8 @@ class Hub:
             return
         world: Any = self.world
         round_ = self.round if self.begun else 0
-        moved = self.moved if self.moved is None else np.concatenate([NOBODY, *self.moved])
+        moved = None if self.moved is None else np.concatenate([NOBODY, *self.moved])
+        model = published(model, world.state, self.agents, world.settings.problem.dim)
         world.observer.publish(self.now, round_, world.state["x"], model, moved)
         self.moved = []
         self.round += self.begun

@@ -22,6 +22,7 @@ NANO = 1e9
 LONGEST = 9.0e9  # s: more nanoseconds do not fit into 63 bits
 SEQUENCE = 1
 ROWS = ("work", "messages", "arrivals")
+ENDINGS = (".pftrace", ".perfetto-trace", ".trace", ".pb")
 SAMPLES = 20_000  # of one counter
 
 
@@ -37,7 +38,7 @@ def write_trace(
     if last > LONGEST:
         raise InputError(f"export: {last:g} s of virtual time; allowed: at most {LONGEST:g} s")
     gaps: list[str] = []
-    with output(path) as partial, partial.open("wb") as file:
+    with output(path, ENDINGS) as partial, partial.open("wb") as file:
         trace = Trace(StreamingTraceProtoBuilder(file), run.manifest)
         trace.show(list(slices(events, until)))
         for name, times, values in counters(run, until):

@@ -30,7 +30,7 @@ def write_tables(
     done, total = 0, sum(map(len, tables.values()))
     for name, table in tables.items():
         with (
-            output(folder / f"{name}.csv") as partial,
+            output(folder / f"{name}.csv", [".csv"]) as partial,
             partial.open("w", encoding="utf-8", newline="") as file,
         ):
             for first in range(0, max(len(table), 1), AT_ONCE):

@@ -171,7 +171,10 @@ COLUMNS: Mapping[str, Mapping[str, tuple[str, str]]] = {  # table -> column -> u
         "low": ("see unit", "lower end of the interval; nan where the pairs are too few for one"),
         "high": ("see unit", "upper end of the interval; nan where the pairs are too few for one"),
         "level": ("", "coverage of the interval"),
-        "pairs": ("", "seeds in which both runs count; a failed one does until targets, not at the end"),
+        "pairs": (
+            "",
+            "seeds in which both runs count; a failed one does until targets, not at the end",
+        ),
         "counted": ("", "pairs behind the estimate: one number is finite, and one is not 0"),
         "neither": ("", "pairs in which neither met the target"),
         "dropped": ("", "seeds in which one of them does not"),

@@ -1,6 +1,7 @@
 """Arrays of measured values, out of npz and csv files."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,24 +12,42 @@ from desim.later import pd
 from desim.readers import LARGEST, csv_frame, npz_arrays, reading
 
 Array = NDArray[np.float64]
+WHO = {"agent", "agents", "client", "device", "host", "id", "node", "peer", "user", "worker"}
+WHO |= {"agentid", "clientid", "deviceid", "nodeid", "userid", "workerid"}
+VALUES = {"active", "available", "bandwidth", "bps", "duration", "kbps", "mbps", "on", "online"}
+VALUES |= {"rate", "rates", "score", "speed", "state", "status", "throughput", "up", "value"}
 
 
-def arrays(path: Path, where: str, used: Sequence[str] = ()) -> dict[str, Array]:
+def arrays(
+    path: Path, where: str, used: Sequence[str] = (), truths: bool = False
+) -> dict[str, Array]:
     """The numeric arrays of an npz file, or columns of a csv file, by name.
 
-    used: which of them matter, default all. InputError at the key `where` for anything else:
-    pickled objects, words in a column that matters.
+    used: which of them matter, default all; truths: True and False are 1 and 0. InputError at the
+    key `where` for anything else: pickled objects, words in a column that matters.
     """
     if path.suffix == ".npz":
         return _npz(path, where)
     table = csv_frame(path, where)
+    if truths:
+        table = table.astype(dict.fromkeys(table.select_dtypes("bool"), float))
     numeric = table.select_dtypes("number") if len(table) else table
     for name in [one for one in used or table if one in table and one not in numeric]:
         wrong = pd.to_numeric(table[name], errors="coerce").isna().to_numpy()
         row = int(wrong.argmax())
-        text = f"found {show(table[name].iloc[row])} in row {row} of column {name}"
-        raise InputError(f"{where}: {text}; allowed: columns of numbers")
+        found = table[name].astype(object).iloc[row]
+        text = f"found {show(found)} in row {row} of column {name}"
+        allowed = "columns of numbers" + (", or True and False alone" if truths else "")
+        raise InputError(f"{where}: {text}; allowed: {allowed}")
     return _bounded({str(name): numeric[name].to_numpy(float) for name in numeric}, where)
+
+
+def whose(names: Iterable[str]) -> bool:
+    """Whether columns say in each row whose it is and what is so, rather than being devices."""
+    named = [re.findall("[a-z]+|[0-9]+", name.lower()) for name in names]
+    holders = [WHO.issuperset(words) for words in named if words]
+    values = [not VALUES.isdisjoint(words) for words in named]
+    return ["agent"] in named or (any(holders) and any(values))
 
 
 def matrices(path: Path, where: str) -> dict[str, Array]:

@@ -141,7 +141,7 @@ def read_graphml(path: Path) -> tuple[int, Edges]:
     with reading(path, "network.topology.graph", "GraphML", "a GraphML file"):
         graph = nx.read_graphml(path)
     number = {node: i for i, node in enumerate(graph.nodes)}
-    return len(number), [(number[a], number[b]) for a, b in graph.edges if a != b]
+    return len(number), [(number[a], number[b]) for a, b, *_ in graph.edges if a != b]
 
 
 def generate(kind: str, value: object, agents: int, seed: int) -> Edges:

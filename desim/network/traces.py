@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from desim import keys
 from desim.errors import InputError
 from desim.keys import Stream
-from desim.network.measured import arrays, faulty, select
+from desim.network.measured import arrays, faulty, select, whose
+from desim.readers import csv_frame
 
 Array = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -95,6 +96,10 @@ def rate_traces(
     return RateTraces(whole, first, loops, shuffled, shifted, owners(parts), where)
 
 
+def _word(value: str) -> str:
+    return "state (1 or 0)" if value == "up" else value
+
+
 def owners(parts: Mapping[str | int, Array]) -> Int | None:
     """The agents (traces,) whose traces they are, where the file names agents."""
     numbers = [name for name in parts if isinstance(name, int)]
@@ -123,41 +128,43 @@ def traces(
 
     value: what a csv calls its values where it has a row for each, with columns time and agent.
     """
-    rows = ("time", "agent", value)
-    found = arrays(path, where, (*fields, *rows) if fields else ())
-    if path.suffix != ".npz" and "agent" in found:
-        tables, end = _agents(found, rows, where)
+    rows, truths = ("time", "agent", value), value == "up"
+    header = () if path.suffix == ".npz" else csv_frame(path, where, nrows=0).columns
+    if whose(header):
+        if not {*rows} <= {*header}:
+            text = f"found the columns {', '.join(header)}"
+            allowed = f"{', '.join(rows)}, or time and a column for each device"
+            raise InputError(f"{where}: {text}; allowed: {allowed}")
+        found = arrays(path, where, (*fields, *rows) if fields else (), truths)
+        tables, end = _agents([found[name] for name in rows], where)
         chosen = select(tables, fields or list(tables), where)
         return {int(n): _sampled(one, unit, where, f"agent {n}", end) for n, one in chosen.items()}
-    found = found if path.suffix == ".npz" else _columns(found, where)
+    found = arrays(path, where, ("time", *fields) if fields else (), truths)
+    found = found if path.suffix == ".npz" else _columns(found, where, value)
     chosen = select(found, fields or list(found), where)
     if not chosen:
         raise InputError(f"{where}: {path} holds no array of numbers; allowed: at least one trace")
     return {name: _sampled(table, unit, where, name) for name, table in chosen.items()}
 
 
-def _columns(found: dict[str, Array], where: str) -> dict[str, Array]:
+def _columns(found: dict[str, Array], where: str, value: str) -> dict[str, Array]:
     """A table (k, 2) for each column beside `time`."""
     if "time" not in found or len(found) < 2:
         text = f"found the columns {', '.join(found) or 'none of numbers'}"
-        raise InputError(f"{where}: {text}; allowed: time, in s, and at least one rate")
+        raise InputError(f"{where}: {text}; allowed: time, in s, and at least one {_word(value)}")
     time = found["time"]
     return {name: np.column_stack([time, rate]) for name, rate in found.items() if name != "time"}
 
 
-def _agents(
-    found: dict[str, Array], names: tuple[str, ...], where: str
-) -> tuple[dict[str, Array], float]:
+def _agents(columns: Sequence[Array], where: str) -> tuple[dict[str, Array], float]:
     """A table (k, 2) of the rows of each agent, ascending, in order of time; and when they end, s.
+
+    columns: time, agent and value of each row.
 
     All begin with the file's first row, and end as long after its last time as that is after the
     time before.
     """
-    if not {*names} <= {*found}:
-        text = f"found the columns {', '.join(found)}"
-        allowed = f"{', '.join(names)}, or time and a column for each device"
-        raise InputError(f"{where}: {text}; allowed: {allowed}")
-    time, agent, state = (found[name] for name in names)
+    time, agent, state = columns
     if not len(time):
         raise InputError(f"{where}: found no rows; allowed: at least one")
     whole = np.isfinite(agent) & (agent >= 0) & (agent == np.rint(agent))

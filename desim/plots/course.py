@@ -8,6 +8,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from desim.errors import InputError, refusal
+from desim.runs.digests import UNENDED, UNLISTED
 from desim.runs.metrics import ranked
 from desim.runs.series import Seeded
 
@@ -132,13 +133,16 @@ def terms(runs: Mapping[str, Played], endless: bool = False) -> str:
 
     InputError where the runs differ, or, unless `endless`, an epsilon is infinite.
     """
-    stated = {}
+    stated, doubts = {}, 0
     for label, run in runs.items():
         spent = run.epsilon()
         if not endless and not np.isfinite(spent["epsilon"]).all():
             why = next((one for one in spent.attrs["flags"] if one.startswith("infinite")), "")
             raise InputError(f"epsilon of run {label} is {why or 'infinite'}")
         stated[told(spent.attrs)] = label
+        doubts += not {UNLISTED, UNENDED}.isdisjoint(spent.attrs["flags"])
     if len(stated) > 1:
         raise InputError(f"the runs' epsilons are about different things: {' / '.join(stated)}")
-    return next(iter(stated), "")
+    about = next(iter(stated), "")
+    some = f" of {doubts} of {len(runs)} runs" if len(runs) > 1 else ""
+    return f"{about}\nthe files{some} cannot be checked" if doubts else about

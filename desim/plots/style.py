@@ -115,7 +115,7 @@ def save(axes: Axes, path: Path) -> None:
     if suffix not in formats:
         raise InputError(f"{path}: {refusal(suffix, ', '.join(sorted(formats)), formats)}")
     undated = {"Date": None} if suffix in ("svg", "pdf") else None
-    with output(path) as partial, warnings.catch_warnings():
+    with output(path, [f".{one}" for one in sorted(formats)]) as partial, warnings.catch_warnings():
         for noise in ("constrained_layout not applied", "Glyph .* missing"):
             warnings.filterwarnings("ignore", noise)
         figure.savefig(partial, format=suffix, metadata=undated)
@@ -148,7 +148,7 @@ def legend(axes: Axes, title: str | None = None) -> None:
     handles, labels = axes.get_legend_handles_labels()
     figure = cast(Figure, axes.figure)
     wide = figure.get_figwidth()
-    labels = [wrapped(label, int(12.5 * wide)) for label in labels]
+    labels = [wrapped(label, int(10.5 * wide)) for label in labels]
     longest = max(width(line) for label in labels for line in label.split("\n")) + 5
     columns = int(np.clip(14.5 * wide // longest, 1, min(len(labels), 4)))
     lines = sum(label.count("\n") + 1 for label in labels) / columns

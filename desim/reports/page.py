@@ -23,7 +23,7 @@ UPLOT = "1.6.32"
 def write(path: Path, parts: Mapping[str, Any]) -> Path:
     """Write the page to `path` in one step; InputError where that is impossible."""
     text = rendered(parts)
-    with output(path) as partial:
+    with output(path, [".html", ".htm"]) as partial:
         partial.write_text(text, "utf-8", newline="\n")
     return path
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from desim.scenario.schema import Scenario
 
 NETWORK = -1
+ALIKE = "all agents alike"
 SEEN = 0.05  # s of compiling that are worth a word
 MANY = 2_000_000  # events above which whom a run waited for is read on demand only
 Facts = list[tuple[str, str]]
@@ -174,6 +175,9 @@ def _metric(rows: Columns, last: int) -> str:
 def _waits(run: Played, seen: Glance) -> Iterator[tuple[str, str]]:
     """The three most frequent closers of collections, or of the waits of a graph's agents."""
     unit = "rounds" if seen.hub else "waits"
+    if seen.alike:
+        yield "slowest", f"none: {ALIKE}"
+        return
     whole = sum(seen.closers.values())
     often = sorted(seen.closers.items(), key=lambda one: (-one[1], one[0]))[:3]
     told = [_closed(run, who, f"{number / whole:.0%}", unit) for who, number in often]
@@ -201,7 +205,9 @@ def _busy(run: Played, seen: Glance) -> Iterator[tuple[str, str]]:
         return
     share = np.round(seen.computing / end, 9)  # sums of equal times differ in their last bits
     text = f"{share.mean():.0%} of the time"
-    if len(share) > 1:
+    if len(share) > 1 and share.min() == share.max():
+        text += f", {ALIKE}"
+    elif len(share) > 1:
         least, most = (int(one) for one in (share.argmin(), share.argmax()))
         low, high = (agent_named(run.manifest, one) for one in (least, most))
         text += f"; {low} least, {share[least]:.0%}, {high} most, {share[most]:.0%}"

@@ -1,14 +1,23 @@
 """What runs are called: their names, or what they differ in where they share one."""
 
 import itertools
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from desim.amounts import SCALES, best_unit
 from desim.errors import DesimError
 
 LONGEST = 60  # letters of a label
+UNITS = {  # of the numbers that resolved scenarios have in each section, by key
+    "network": {"latency": "s", "timeout": "s", "round": "s", "bandwidth": "bit/s"},
+    "compute": {"time": "s", "every": "s", "lasting": "s", "speed": "/s"},
+    "churn": {"up": "s", "down": "s", "start": "s", "day": "s"},
+    "policy": {"deadline": "s"},
+    "stop": {"time": "s"},
+}
 Place = tuple[str, ...]  # keys of a setting, from the section down
 
 
@@ -52,7 +61,7 @@ def _apart(groups: Sequence[Sequence[Named]]) -> list[str]:
     pairs = itertools.combinations(places, 2)
     for chosen in itertools.chain(((place,) for place in places), pairs):
         found = [
-            f"{run.name}: {', '.join(f'{place[-1]} {told(_at(tree, place))}' for place in chosen)}"
+            f"{run.name}: {', '.join(_setting(tree, place) for place in chosen)}"
             for run, tree in zip(runs, trees, strict=True)
         ]
         if len(set(found)) == len(found) and max(map(len, found)) <= LONGEST:
@@ -89,6 +98,17 @@ def told(value: Any) -> Any:
     if isinstance(value, bool):
         return "true" if value else "false"
     return f"{value:.6g}" if isinstance(value, float) else value
+
+
+def _setting(tree: Any, place: Place) -> str:
+    """A setting as labels show it, with the unit that reads best: latency 3 ms."""
+    value = _at(tree, place)
+    unit = UNITS.get(place[0], {}).get(place[-1], "")
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not (unit and number and math.isfinite(value)):
+        return f"{place[-1]} {told(value)}"
+    name, factor = best_unit(value, unit) if unit in SCALES else (unit, 1.0)
+    return f"{place[-1]} {value * factor:.6g} {name}"
 
 
 def _written(run: Named) -> dict[str, Any]:

@@ -20,9 +20,10 @@ from desim.runs import directory as place
 from desim.runs.checkpoint import Checkpoints, identity
 from desim.runs.digests import files_of
 from desim.runs.interruption import Interruption
+from desim.runs.preparing import preparing
 from desim.runs.run import Run
 from desim.runs.store import Directory, Memory, Store
-from desim.scenario.blame import blame
+from desim.scenario.blame import blame, own_access
 from desim.scenario.build import build
 from desim.scenario.calibration import completed
 from desim.scenario.endless import refuse_endless
@@ -100,10 +101,11 @@ def prepare(
 
     simulation: what it comes to, where that is known; notes: more entries of the manifest.
     """
-    if simulation is None:
-        simulation = build(scenario)
-        refuse_endless(scenario, simulation)
-    whole = completed(scenario, simulation.method.noise)
+    with preparing():
+        if simulation is None:
+            simulation = build(scenario)
+            refuse_endless(scenario, simulation)
+        whole = completed(scenario, simulation.method.noise)
     text = text if text and whole is scenario else resolved_yaml(whole)
     return Prepared(whole, simulation, text, _manifest(whole, text, simulation) | notes)
 
@@ -185,7 +187,10 @@ def _play(
     except KeyboardInterrupt:
         return tables, Outcome("stopped", "interrupted at once by Ctrl-C; no final arrays")
     except OSError as error:
-        return tables, Outcome("failed", _unwritable(path, error))
+        text = _unwritable(path, error)
+        if own_access(error, prepared.scenario.plugins):
+            text = blame(error, prepared.scenario) or text
+        return tables, Outcome("failed", text, error=_caused(RunError(text), error))
     except (Differs, Unfit):
         raise
     except RunError as error:
@@ -239,8 +244,8 @@ def _stored(path: Path | None, tables: Tables, outcome: Outcome, manifest: dict[
             (path / place.CHECKPOINT).unlink(missing_ok=True)
         manifest["files"] = files_of(path, tables.rows)
         place.write_manifest(path, manifest)
-    except OSError as error:
-        reason = _unwritable(path, error)
+    except (OSError, ValueError) as error:  # ValueError: arrays of a plug-in that no file can hold
+        reason = _unwritable(path, error) if isinstance(error, OSError) else f"{path}: {error}"
         with contextlib.suppress(OSError):
             place.write_manifest(path, manifest | {"status": "failed", "reason": reason})
         raise RunError(reason) from error

@@ -26,7 +26,11 @@ CAVEATS = (
     "parameters tuned on the data (steps, clip norms, regularisers) are not accounted for",
 )
 
-
+STATISTICS = {  # keys of problem.data whose values take something from all agents' training rows
+    "encode": ("one-hot", "ordinal"),
+    "missing": ("most-frequent", "mean", "median"),
+    "scale": ("standard", "minmax", "max", "unit-ball"),
+}
 DRAWN = ["sampling"]
 
 
@@ -163,8 +167,11 @@ def tuned(scenario: Any) -> Iterator[str]:
         yield f"algorithm.local.step: {local.step} is computed from the data's smoothness"
     if local is not None and isinstance(local.momentum, str) and "accelerated" in local.solvers:
         yield f"algorithm.local.momentum: {local.momentum} is computed from the data's moduli"
-    scale = getattr(scenario.problem.data, "scale", "none")
-    if scale in ("standard", "minmax", "max", "unit-ball"):
-        yield f"problem.data.scale: {scale} is computed from all agents' data"
+    read = scenario.problem.data
+    common = [(key, getattr(read, key, "none")) for key in STATISTICS]
+    named = [f"problem.data.{key}: {how}" for key, how in common if how in STATISTICS[key]]
+    if named:
+        verb = "is" if len(named) == 1 else "are"
+        yield f"{', '.join(named)} {verb} computed from all agents' data"
     for name in scenario.stop.targets:
         yield f"stop.metric: the end of the run depends on the data over {name}"

@@ -141,7 +141,7 @@ def _moved(
         name = key.removeprefix("stop.")
         was, now = getattr(scenario.stop, name), getattr(moved.stop, name)
         if was is None:
-            problems.append(f"{key}: {refusal(now, 'an end that the run has, and later')}")
+            problems.append(f"{key}: {_no_such_end(name, scenario)}")
         elif now is not None and now < was:
             least, why = _least(name, was, manifest, directory)
             if now < least:
@@ -149,6 +149,15 @@ def _moved(
     if problems:
         raise InputError(problems)
     return None if moved == scenario else moved
+
+
+def _no_such_end(name: str, scenario: Scenario) -> str:
+    """Why an end cannot be moved that the scenario does not have, and which can."""
+    ends = {"rounds": "--rounds N", "time": "--time T"}
+    others = [other for other in ends if getattr(scenario.stop, other) is not None]
+    allowed = ", ".join(f"another stop.{other} (desim resume {ends[other]})" for other in others)
+    text = f"the run has no such end (it ends at {scenario.stop.told()}), and gets no new one"
+    return f"{text}; allowed: {allowed or 'desim run with that end, anew'}"
 
 
 def _least(

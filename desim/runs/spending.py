@@ -44,7 +44,8 @@ def spent(
 
     That the files cannot be checked is said among the flags.
     """
-    stated = scenario.privacy if (scenario := run.known) else None
+    asked = None in (delta, view, relation)  # else a run whose data are gone is accounted for, too
+    stated = scenario.privacy if asked and (scenario := run.known) else None
     seen = view or (stated.view if stated else "eavesdropper")
     told = account(
         run.store.pieces("releases", RELEASED),

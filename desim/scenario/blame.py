@@ -8,6 +8,12 @@ from pathlib import Path
 from desim.errors import InputError, raised
 from desim.scenario.schema import Scenario
 
+DESIM = Path(__file__).resolve().parents[1]
+TOO_BIG = (
+    "array is too big",
+    "Maximum allowed",
+    "iterator is too large",
+)  # what numpy says of sizes beyond an address
 SIZES = "problem.agents, problem.data or network.topology"
 
 
@@ -28,7 +34,8 @@ def blame(error: BaseException, scenario: Scenario) -> str | None:
     """What to say of an error that a plug-in raised or memory caused; None where desim is wrong."""
     if text := accused(error, scenario.plugins):
         return text
-    if isinstance(error, MemoryError):
+    beyond = type(error) is ValueError and str(error).startswith(TOO_BIG)
+    if isinstance(error, MemoryError) or beyond:
         return f"{SIZES}: too large for the memory of this machine ({error or 'none is left'})"
     return None
 
@@ -40,6 +47,17 @@ def accused(error: BaseException, plugins: Sequence[Path]) -> str | None:
             if Path(frame.filename) == file:
                 return f"plugins[{index}]: {file}, line {frame.lineno}, raised {raised(error)}"
     return None
+
+
+def own_access(error: OSError, plugins: Sequence[Path]) -> bool:
+    """Whether one of these files, and not desim for it, asked for what the system refused."""
+    for frame in reversed(list(_frames(error))):
+        file = Path(frame.filename)
+        if file in plugins:
+            return True
+        if file.is_relative_to(DESIM):
+            return False
+    return False
 
 
 def _frames(error: BaseException) -> Iterator[traceback.FrameSummary]:

@@ -109,7 +109,8 @@ def loss_fits(problem: Problem, algorithm: Algorithm) -> Found:
     loss, here = problem.loss, ("problem", "loss")
     if method.smooth_only and not loss.smooth:
         text = f"found {loss.kind}, which is not smooth, but {name} needs a smooth loss"
-        yield here, f"{text}; allowed: {loss.unsaid or 'logistic, squared, huber'}"
+        unsaid = f"; {loss.unsaid}" if loss.unsaid else ""
+        yield here, f"{text}; allowed: logistic, squared, huber{unsaid}"
     data = problem.data
     if loss.classification and isinstance(data, Synthetic) and data.kind == "regression":
         text = f"found {loss.kind}, whose labels are -1 and 1, with data of kind regression"

@@ -45,6 +45,10 @@ def load(
         path = found(source)
         tree, folder, name = read(path), path.parent, path.name.split(".")[0]
     require_mapping(tree, SCENARIO)
+    if "base" in tree.data and not {"problem", "algorithm"} & set(tree.data):
+        file = source if isinstance(source, str | Path) else "FILE"
+        cure = f"desim study {file} --dry-run checks and lists its cases"
+        raise InputError(f"{tree.source}: is a study; allowed: a scenario ({cure})")
     problems: list[str] = []
     for key, value in (overrides or {}).items():
         with gathering(problems):

@@ -1,7 +1,8 @@
 """`desim.compare`: what runs took until targets, and what they came to, side by side.
 
 Runs that differ in their seeds only are one row: medians of what is spent, means of final values,
-with intervals as in studies. No epsilon stands there without its terms.
+with intervals as in studies. Runs that failed count until targets, as never where they had not met
+them, and nowhere else beside runs that are done. No epsilon stands there without its terms.
 """
 
 from collections.abc import Container, Iterator, Mapping, Sequence
@@ -20,7 +21,7 @@ from desim.runs.run import Run
 from desim.runs.series import Series, series_of
 from desim.studies.measures import Asked, measured, unit
 from desim.studies.opened import opened
-from desim.studies.statistics import Estimate, lacking, mean_estimate, median_estimate
+from desim.studies.statistics import Estimate, lacking, mean_estimate, median_estimate, skewed
 from desim.studies.together import notes, terms
 from desim.studies.words import awaited, estimate, is_final, one_epsilon
 from desim.tabulated import Table, card
@@ -80,7 +81,9 @@ def compare(
     if not rows:
         raise InputError("no run to compare")
     asked = Asked(_targets(rows, targets), _given(delta=delta, view=view, relation=relation), stays)
-    told = {id(run): measured(run, asked) for row in rows for run in row.runs}
+    told = {
+        id(run): measured(run, asked) for row in rows for run in (*row.runs, *_lost(row, asked))
+    }
     records = [record for row in rows for record in _records(row, told, asked, level)]
     frame = described(pd.DataFrame(records, columns=COLUMNS), "comparison")
     noiseless = frozenset(row.title for row in rows if any(bare(run) for run in row.runs))
@@ -95,14 +98,30 @@ def compare(
     ]
     finals = [name for name in dict.fromkeys(frame["measure"]) if is_final(name)]
     tables += [_table(frame, "at the end", {kind: kind for kind in (*finals, *SPENT)}, noiseless)]
-    about = [*notes(rows), *terms(rows, asked.epsilon or {})]
-    if any(len(row.runs) > 1 for row in rows):
-        spent = "medians of what is spent, means of final values"
-        about.append(f"over seeds: {spent}, [{100 * level:g}% interval]")
-        sizes = sorted({len(row.runs) for row in rows})
-        why = [lacking(what, n, level) for what in ("median", "mean") for n in sizes]
-        about += [f"no interval: {text}" for text in why if text]
-    return Comparison(frame, tuple(tables), tuple(about))
+    about = [*notes(rows, bool(asked.targets)), *terms(rows, asked.epsilon or {})]
+    return Comparison(frame, tuple(tables), (*about, *_over_seeds(frame, level)))
+
+
+def _lost(row: Series[Run], asked: Asked) -> tuple[Run, ...]:
+    """The runs that failed beside others that are done: they count until targets, if any."""
+    return tuple(run for run in row.left_out if run.status == "failed" and asked.targets)
+
+
+def _over_seeds(frame: pd.DataFrame, level: float) -> Iterator[str]:
+    """What is estimated over seeds, and where there is no interval or a doubtful one."""
+    several = frame[frame["seeds"] > 1]
+    if several.empty:
+        return
+    spent = "medians of what is spent, means of final values"
+    yield f"over seeds: {spent}, [{100 * level:g}% interval]"
+    sizes = {
+        what: sorted(set(map(int, some))) for what, some in several.groupby("statistic")["seeds"]
+    }
+    for what in ("median", "mean"):
+        for n in sizes.get(what, ()):
+            if text := lacking(what, n, level):
+                yield f"no interval: {text}"
+    yield from skewed("mean", sizes.get("mean", ()), level)
 
 
 def _given(**terms: Any) -> dict[str, Any]:
@@ -133,10 +152,11 @@ def _records(
 ) -> Iterator[tuple[Any, ...]]:
     """A record for each measure of one row."""
     wanted = [asked.until(kind, *target) for target in asked.targets for kind in SPENT]
-    found = [told[id(run)] for run in row.runs]
+    found, lost = ([told[id(run)] for run in some] for some in (row.runs, _lost(row, asked)))
     finals = sorted({name for one in found for name in one if is_final(name)})
     for name in (*wanted, *finals, *SPENT):
-        known = [one for one in found if not np.isnan(one.get(name, np.nan))]
+        counting = [*found, *lost] if awaited(name) else found
+        known = [one for one in counting if not np.isnan(one.get(name, np.nan))]
         if not known:
             continue
         values, final, until_when = (
@@ -171,9 +191,9 @@ def _table(
     cells = {(row.run, row.measure): row for row in frame.itertuples()}
     several = bool((frame["seeds"] > 1).any())
     labels = list(dict.fromkeys(frame["run"]))
-    seeds = frame.groupby("run")["seeds"].max()
+    seeds = frame[frame["measure"].isin(known.values())].groupby("run")["seeds"].max()
     body = [
-        [label, *([str(seeds[label])] if several else [])]
+        [label, *([str(seeds.get(label, 0))] if several else [])]
         + [
             _cell(cells.get((label, name)), kind, label in noiseless)
             for kind, name in known.items()
@@ -189,11 +209,11 @@ def _cell(row: Any, kind: str, bare: bool) -> str:
     if row is None:
         return NO_NOISE if kind == "epsilon" and bare else "-"
     text = estimate(row, row.seeds, bare)
-    if row.low < row.high < np.inf:
-        known = one_epsilon if kind == "epsilon" else lambda value: amount(value, row.unit)
-        ends = [known(row.low), known(row.high)]
-        common = {one.partition(" ")[2] for one in (text, *ends)}
-        text += (
-            f" [{', '.join(one.partition(' ')[0] if len(common) == 1 else one for one in ends)}]"
-        )
+    if row.low < row.high:
+        endless = kind == "epsilon" and not row.never
+        both = (row.low, row.high)
+        ends = [one_epsilon(one) if endless else amount(one, row.unit) for one in both]
+        known = {one.partition(" ")[2] for one in (text, *ends) if one != "never"}
+        alike = len(known) == 1 and text != "never"
+        text += f" [{', '.join(one.partition(' ')[0] if alike else one for one in ends)}]"
     return text + (f", {row.never} of {row.seeds} never" if 0 < row.never < row.seeds else "")

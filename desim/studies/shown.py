@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 from desim.amounts import amount
-from desim.studies.statistics import lacking
+from desim.runs.digests import UNLISTED
+from desim.studies.statistics import lacking, skewed
 from desim.studies.words import awaited, estimate, is_final, ratio
 from desim.tabulated import Table
 
@@ -18,6 +19,10 @@ LONGEST = 60  # letters of a case's label
 
 class Tables(Protocol):
     """What is shown: the tables of a study."""
+
+    @property
+    def runs(self) -> "pd.DataFrame":
+        """A row for each case and seed."""
 
     @property
     def summary(self) -> "pd.DataFrame":
@@ -50,9 +55,14 @@ def _table(study: Tables, name: str) -> Table:
     cells = [head, *(_row(row, ratios, unit) for _, row in rows.iterrows())]
     head, *body = cells if len(ratios) else [line[:6] for line in cells]
     rest = [f"... and {more} more cases, in summary.parquet"] if more > 0 else []
-    sizes = {*(_counted(row) for _, row in rows.iterrows()), *(map(int, ratios["counted"]) if len(ratios) else ())}
+    sizes = {
+        *(_counted(row) for _, row in rows.iterrows()),
+        *(map(int, ratios["counted"]) if len(ratios) else ()),
+    }
     few = [text for n in sorted(sizes) if (text := lacking(statistic, n, level))]
-    return Table(name, head, body, [*rest, *few])
+    return Table(
+        name, head, body, [*rest, *few, *skewed(statistic, sizes, level), *_doubts(study, name)]
+    )
 
 
 def _row(row: "pd.Series[Any]", ratios: "pd.DataFrame", unit: str) -> list[str]:
@@ -73,6 +83,14 @@ def _row(row: "pd.Series[Any]", ratios: "pd.DataFrame", unit: str) -> list[str]:
         _interval(other, own),
         wins,
     ]
+
+
+def _doubts(study: Tables, name: str) -> Iterator[str]:
+    """That some epsilons are of runs whose files cannot be checked."""
+    if name.startswith("epsilon"):
+        unlisted = study.runs["reason"].astype(str).str.endswith(UNLISTED).sum()
+        if unlisted:
+            yield f"epsilon of {unlisted} of {len(study.runs)} runs: {UNLISTED}"
 
 
 def _counted(row: "pd.Series[Any]") -> int:

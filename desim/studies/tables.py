@@ -137,9 +137,9 @@ def comparisons_table(
 ) -> pd.DataFrame:
     """Every case against its counterpart, seed by seed: one row per measure.
 
-    Runs with one seed share their draws, so pairs differ by the case alone; a run that failed before
-    a target has lost its pair there, as one that never met it; a pair in which either is missing,
-    or failed and has no end, is left out and counted in `dropped`. The estimate stands on the
+    Runs with one seed share their draws, so pairs differ by the case alone. A run that failed
+    before a target has lost its pair there, as one that never met it; a pair in which either is
+    missing, or failed where ends are compared, is counted in `dropped`. The estimate stands on the
     `counted` pairs: a ratio needs one finite number and one that is not 0. p is of the sign test,
     and of each comparison alone: of many, some are small by chance.
     """

@@ -11,8 +11,8 @@ from desim.runs.series import Series
 SHOWN = 8  # keys that runs differ in, named before the rest is counted
 
 
-def notes(rows: Sequence[Series[Run]]) -> Iterator[str]:
-    """Whether they compare, what they differ in, and what is left out."""
+def notes(rows: Sequence[Series[Run]], until: bool = False) -> Iterator[str]:
+    """Whether they compare, what they differ in, and what is left out; until: of targets too."""
     firsts = [row.runs[0] for row in rows]
     yield from _unlike(rows)
     keys = list(dict.fromkeys(".".join(place[:2]) for place in differing(firsts)))
@@ -21,7 +21,11 @@ def notes(rows: Sequence[Series[Run]]) -> Iterator[str]:
         yield f"differ in: {', '.join(keys[:SHOWN])}{more}"
     for row in rows:
         for status, n in row.ends.items():
-            yield f"left out of {row.title}: {n} {status}"
+            if until and status == "failed":
+                how = "never until targets not met before, left out at the end"
+                yield f"{row.title}: {n} failed: {how}"
+            else:
+                yield f"left out of {row.title}: {n} {status}"
         for run in row.runs:
             if run.status != "done":
                 yield f"{row.title}: {run.manifest.get('reason', run.status)}"
@@ -48,9 +52,15 @@ def terms(rows: Sequence[Series[Run]], given: Mapping[str, Any]) -> list[str]:
     found = {row.title: _terms(row.runs[0], given) for row in rows}
     known = {label: text for label, text in found.items() if text}
     head = "epsilon: of the agent that spends most"
+    doubts = [
+        f"epsilon of {row.title}: {text}"
+        for row in rows
+        for text in dict.fromkeys(run.store.unchecked for run in row.runs)
+        if text and row.title in known
+    ]
     if len(set(known.values())) == 1:
-        return [f"{head}; {next(iter(known.values()))}"]
-    return [f"{head} of {label}; {text}" for label, text in known.items()]
+        return [f"{head}; {next(iter(known.values()))}", *doubts]
+    return [*(f"{head} of {label}; {text}" for label, text in known.items()), *doubts]
 
 
 def _terms(run: Run, given: Mapping[str, Any]) -> str:

@@ -123,7 +123,9 @@ def _told(job: Job, run: Run, stored: bool = False) -> Result:
     reason = str(run.manifest["reason"])
     if run.status != "done":
         return Result(job.key, "stopped", reason)
-    return Result(job.key, "done", reason, measured(run, job.asked), stored)
+    doubt = run.store.unchecked if job.asked.epsilon is not None else ""
+    told = "; ".join(text for text in (reason, doubt) if text)
+    return Result(job.key, "done", told, measured(run, job.asked), stored)
 
 
 def _scenario(job: Job) -> Scenario:

@@ -156,8 +156,8 @@ class Trail:
         return self._latest(row, source, -np.inf, time + NEAR * max(time, 1.0), own)
 
     def _at(self, agent: int, time: float, row: int) -> int | None:
-        """What the agent finished at `time` s, before `row` was written."""
-        for kind in ("compute", "aggregate"):
+        """What the agent finished, or came back, at `time` s, before `row` was written."""
+        for kind in ("compute", "aggregate", "up"):
             found = self._latest(row, agent, time, time, being(kind), before=row)
             if found is not None:
                 return found

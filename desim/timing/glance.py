@@ -26,6 +26,7 @@ class Glance:
         self.closers: Counter[int] = Counter()
         self.hub = False
         self._computing, self._pairs, self._waited = Sums(), Keys(), Sums()
+        self._arrived, self._last = Counter[bool](), Counter[bool]()  # by: whether at coordinator
         if deep:
             for log in instants(_seen(pieces, self)):
                 self._wait(log)
@@ -50,6 +51,12 @@ class Glance:
         who, counts = np.unique(closer, return_counts=True)
         self.closers.update(dict(zip(who.tolist(), counts.tolist(), strict=True)))
         self.hub = self.hub or bool((agent < 0).any())
+        arrived = log["kind"].equal("deliver")
+        to, time = log["agent"][arrived], log["time"][arrived]
+        last = np.isin(to + 1j * time, agent + 1j * rows["time"])  # of one agent and instant
+        for centre in (True, False):
+            self._arrived[centre] += int(((to < 0) == centre).sum())
+            self._last[centre] += int((((to < 0) == centre) & last).sum())
         between = (agent >= 0) & (closer >= 0)
         pair = agent[between].astype(np.int64) << 32 | closer[between]
         self._waited.add(self._pairs.of(pair), waited[between])
@@ -58,6 +65,13 @@ class Glance:
     def computing(self) -> NDArray[np.float64]:
         """Seconds (agents,) that each agent computed."""
         return np.asarray(self._computing.at(np.arange(self.agents)), float)
+
+    @property
+    def alike(self) -> bool:
+        """Whether all that was waited for came together each time, so that nobody was last."""
+        closed = self.closers.total()
+        together = closed < self._arrived[self.hub] == self._last[self.hub]
+        return together and min(self.closers, default=-1) >= 0
 
     @property
     def waited(self) -> tuple[int, int, float] | None:

@@ -20,11 +20,12 @@ Contract = Annotated[
 def check(scenario: Target, override: Overrides = None, contract: Contract = False) -> None:
     """Check a scenario, its data and its network; write nothing."""
     from desim.cli.compiling import announced
+    from desim.runs.preparing import preparing
 
     if contract:
         from desim.cli.contract import keep
 
-        with announced():
+        with announced(), preparing():
             keep(scenario, settings(override))
         return
     from desim.cli.checked import sentence
@@ -32,7 +33,7 @@ def check(scenario: Target, override: Overrides = None, contract: Contract = Fal
     from desim.scenario import build
 
     loaded = load_scenario(scenario, override)
-    with announced():
+    with announced(), preparing():
         simulation = build.check(loaded)
         lines = told(simulation)
     typer.echo("\n".join([sentence(loaded, simulation), *(f"  {line}" for line in lines)]))

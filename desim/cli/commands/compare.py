@@ -9,6 +9,7 @@ from desim.cli.options import chosen
 from desim.cli.options import target as parsed
 
 FORMS = ("text", "markdown", "latex")
+ENDINGS = (".txt", ".md", ".tex")
 
 
 def compare(
@@ -49,7 +50,7 @@ def compare(
     if out is None:
         typer.echo(text)
         return
-    with output(out) as partial:
+    with output(out, ENDINGS) as partial:
         partial.write_text(text + "\n", "utf-8")
     typer.echo(out)
 

@@ -1,5 +1,6 @@
 """`desim plot`: figures of runs."""
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -149,7 +150,7 @@ def opened_runs(folders: Sequence[Path]) -> "Sequence[Run] | Mapping[str, Sequen
     import desim
     from desim.studies.folder import STUDY, stored_runs
 
-    places = {folder.resolve(): folder for folder in reversed(folders)}
+    places = {os.path.realpath(folder): folder for folder in reversed(folders)}
     folders = list(places.values())[::-1]
     studies = [folder for folder in folders if (folder / STUDY).is_file()]
     if not studies:

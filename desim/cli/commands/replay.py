@@ -13,9 +13,9 @@ def replay(run: RunFolder) -> None:
     opened = desim.open(run)
     with progress_bar(opened.name) as progress:
         found = desim.replay(opened, progress=progress)
-    tables = {name: len(getattr(opened, name)) for name in ("events", "metrics", "releases")}
-    counts = ", ".join(f"{rows} {name}" for name, rows in tables.items())
     if found.same:
+        tables = {name: len(getattr(opened, name)) for name in ("events", "metrics", "releases")}
+        counts = ", ".join(f"{rows} {name}" for name, rows in tables.items())
         typer.echo(f"{opened.name}: the same to the last bit ({counts})")
         return
     for line in found.lines():

@@ -1,5 +1,6 @@
 """`desim report`: one page about runs."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -28,7 +29,7 @@ def report(
     from desim.studies.stored import open_study
 
     targets = dict(map(parsed, target)) if target else None
-    folders = {one.resolve(): one for one in runs if (one / STUDY).is_file()}
+    folders = {os.path.realpath(one): one for one in runs if (one / STUDY).is_file()}
     studies = [open_study(one) for one in folders.values()]
     path = out or runs[0] / "report.html"
     typer.echo(desim.report(opened_runs(runs), path, targets, studies))

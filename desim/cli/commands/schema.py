@@ -21,5 +21,5 @@ def schema(
     if out is None:
         typer.echo(text)
         return
-    with output(out) as partial:
+    with output(out, [".json"]) as partial:
         partial.write_text(text + "\n", "utf-8")

@@ -1,0 +1,72 @@
+"""What a coordinator's program gives to `hub`: arrays of the problem's shape, or told in words."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from desim.errors import show
+from desim.privacy.ledger import Terms
+
+Array = NDArray[np.float64]
+
+
+def published(model: Any, state: Mapping[str, Any], agents: int, dim: int) -> Array:
+    """The model that hub.publish shows; ValueError unless it is a float array (dim,).
+
+    The agents' models x, which their jobs may have replaced, are float arrays (agents, dim).
+    """
+    if "x" not in state:
+        raise ValueError("hub.publish: the agents have no models; allowed: hub.start(x=...) first")
+    for name, found, shape in (("", model, (dim,)), (" us.x:", state["x"], (agents, dim))):
+        if not _floats(found, shape):
+            allowed = f"a float array of shape {shape}"
+            raise ValueError(f"hub.publish:{name} found {_found(found)}; allowed: {allowed}")
+    return np.asarray(model)
+
+
+def started(state: Mapping[str, Any], agents: int, dim: int) -> dict[str, Array]:
+    """Copies of the arrays of hub.start; ValueError where one is not of the problem's shape.
+
+    Models x are float arrays (agents, dim), others arrays of numbers (agents, ...).
+    """
+    for name, rows in state.items():
+        if name == "x":
+            good = _floats(rows, (agents, dim))
+            allowed = f"a float array of shape {(agents, dim)}, a row for each agent"
+        else:
+            numbers = isinstance(rows, np.ndarray) and rows.dtype.kind in "biuf"
+            good = numbers and rows.shape[:1] == (agents,)
+            allowed = f"an array of numbers of {agents} rows, one for each agent"
+        if not good:
+            raise ValueError(f"hub.start: {name}: found {_found(rows)}; allowed: {allowed}")
+    return {name: rows.copy() for name, rows in state.items()}
+
+
+def check_call(who: Any, work: Any, charge: Terms | None, agents: int) -> None:
+    """ValueError unless hub.call asks agents that there are, each once, for work that has an end.
+
+    who (n,): their numbers; work (agents,): gradients of one row, finite and not negative.
+    """
+    if charge is not None and len(charge.sensitivity) != agents:
+        found = f"terms of {len(charge.sensitivity)} agents"
+        raise ValueError(f"charge: found {found}; allowed: those of all {agents}")
+    rows, effort = np.asarray(who), np.asarray(work)
+    whole = rows.ndim == 1 and (rows.dtype.kind in "iu" or not rows.size)
+    known = whole and (not rows.size or (rows.min() >= 0 and rows.max() < agents))
+    if not known or not ((rows[1:] > rows[:-1]).all() or len(np.unique(rows)) == len(rows)):
+        allowed = f"numbers from 0 to {agents - 1}, each once"
+        raise ValueError(f"hub.call: found agents {show(rows.tolist())}; allowed: {allowed}")
+    if effort.dtype.kind not in "biuf" or not ((effort >= 0.0) & (effort < np.inf)).all():
+        raise ValueError(f"hub.call: found work {show(effort.tolist())}; allowed: finite, >= 0")
+
+
+def _floats(value: Any, shape: tuple[int, ...]) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype.kind == "f" and value.shape == shape
+
+
+def _found(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"an array of {value.dtype}, shape {value.shape}"
+    return show(value)

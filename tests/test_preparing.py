@@ -1,0 +1,112 @@
+"""Ctrl-C before a run begins: at once, after the compiler, never inside it, always in words."""
+
+import signal
+import time
+from functools import partial
+from types import SimpleNamespace
+
+import pytest
+from mutant import mutant
+
+import desim.cli
+from desim.runs import preparing
+
+
+@pytest.fixture(autouse=True)
+def keyboard():
+    """SIGINT as a program in a terminal has it, whatever runs the tests."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def press():
+    signal.raise_signal(signal.SIGINT)
+
+
+def called_by(package, function):
+    """The function with a frame of that package around it."""
+    scope = {"__name__": f"{package}.callbacks", "function": function}
+    exec("def call(): return function()", scope)
+    return scope["call"]
+
+
+def wait():
+    end = time.monotonic() + 10.0
+    while time.monotonic() < end:
+        time.sleep(0.001)
+
+
+def steps(context, *taken):
+    with context:
+        for step in taken:
+            step()
+
+
+def fail():
+    raise RuntimeError("no compiled object yet for <Library 'log_'>")
+
+
+def check_presses(module):
+    left = []
+    with pytest.raises(KeyboardInterrupt):
+        steps(module.preparing(), press, lambda: left.append("at once"))
+    assert left == []
+    for package in ("llvmlite", "numba"):  # not inside, but as soon as that is left
+        began, inside = time.monotonic(), called_by(package, press)
+        with pytest.raises(KeyboardInterrupt):
+            steps(module.preparing(), inside, lambda: left.append("inside"), wait)
+        assert time.monotonic() - began < 5.0
+    assert left == ["inside", "inside"]
+    with pytest.raises(KeyboardInterrupt):  # numba trips over what it lost
+        steps(module.preparing(), called_by("llvmlite", press), fail)
+    with pytest.raises(RuntimeError):
+        steps(module.preparing(), fail)
+    with pytest.raises(KeyboardInterrupt):
+        press()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_press_is_heeded_outside_the_compiler():
+    check_presses(preparing)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("raise KeyboardInterrupt from None", "pass"),
+        ('COMPILER = ("llvmlite", "numba")', 'COMPILER = ("llvmlite", "nobody")'),
+        ("        if self.pressed and not", "        if not"),
+    ],
+)
+def test_a_wrong_press_is_noticed(right, wrong):
+    twin = mutant(preparing, right, wrong)
+    with pytest.raises((AssertionError, KeyboardInterrupt, RuntimeError, pytest.fail.Exception)):
+        check_presses(twin)
+
+
+def test_while_a_function_is_compiled_the_second_press_ends_it():
+    for last in (called_by("numba", press), None):
+        patient, compiling = preparing.Preparing(), SimpleNamespace(under_way=True)
+        patient.compiling, left = compiling, []
+        ended = last or patient.compiled
+        first = called_by("numba", press)
+        with pytest.raises(KeyboardInterrupt):
+            steps(patient, first, partial(left.append, "first"), ended, partial(left.append, "on"))
+        assert left == ["first"]
+
+
+def test_where_it_is_ignored_it_stays_so():
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with preparing.preparing():
+        press()
+
+
+def test_a_command_that_is_interrupted_says_so(monkeypatch, capsys, tmp_path):
+    def interrupted(path, texts):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("desim.cli.commands.check.load_scenario", interrupted)
+    with pytest.raises(SystemExit) as end:
+        desim.cli.main(["check", "x.yaml"])
+    assert (end.value.code, capsys.readouterr().err) == (130, "stopped by Ctrl-C\n")
