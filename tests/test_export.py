@@ -154,11 +154,11 @@ def test_epsilon_is_a_counter_with_its_terms(runs, tmp_path):
 def test_large_runs_are_cut_and_say_so(runs, tmp_path, monkeypatch):
     told = []
     monkeypatch.setattr(timeline, "MOST", 150)
-    desim.export(runs["ring"], "perfetto", tmp_path / "t", tell=told.append)
+    desim.export(runs["ring"], "perfetto", tmp_path / "t.trace", tell=told.append)
     assert told[0].startswith("shown: rounds 1 to ")
-    assert len(packets(tmp_path / "t")[1]) < 2 * 150 + 100
+    assert len(packets(tmp_path / "t.trace")[1]) < 2 * 150 + 100
     monkeypatch.setattr(timeline, "MOST", 20)
-    desim.export(runs["ring"], "perfetto", tmp_path / "t", tell=told.append)
+    desim.export(runs["ring"], "perfetto", tmp_path / "t.trace", tell=told.append)
     assert told[1].startswith("shown: round 1 of 6, agents 0 to ")
 
 
@@ -192,7 +192,7 @@ def test_values_that_are_not_finite_are_said(runs, tmp_path):
     row = spoilt.metrics.index[spoilt.metrics["metric"] == "error"][-1]
     spoilt.metrics.loc[row, "value"] = float("nan")
     told = []
-    desim.export(spoilt, "perfetto", tmp_path / "t", tell=told.append)
+    desim.export(spoilt, "perfetto", tmp_path / "t.trace", tell=told.append)
     assert told == ["not shown: error: 1 of 7 values are not finite"]
     unclipped = {key: part for key, part in STAR["problem"].items() if key != "clip"}
     bare = desim.run({**STAR, "problem": unclipped}, tmp_path / "r")
