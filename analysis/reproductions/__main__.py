@@ -6,6 +6,7 @@ from analysis.reproductions import (
     d_zoa_fig2_3,
     d_zoa_fig4_5,
     d_zoa_fig6_7,
+    ding_one_budget,
     fair_fig17_18_table1,
     fed_plt_fig2,
     fed_plt_fig3,
@@ -38,6 +39,7 @@ SCRIPTS = (
     d_zoa_attack,
     pr_admm_fig2_6,
     ipp_admm_fig7_13,
+    ding_one_budget,
     q_dpsgd_fig14_16,
     fair_fig17_18_table1,
 )

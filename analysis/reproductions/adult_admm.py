@@ -114,7 +114,7 @@ def outcomes(settings: Sequence[Setting], base: Simulation) -> tuple[float, ...]
     for setting in settings:
         made = setting.made(base)
         iterates = np.asarray(made.play(cast(Any, _Nowhere())).iterates)
-        found += _reached(made.problem, iterates)
+        found += reached(made.problem, iterates)
     return tuple(found)
 
 
@@ -123,7 +123,8 @@ class _Nowhere:
         """Keep nothing."""
 
 
-def _reached(problem: Any, iterates: Array) -> list[float]:
+def reached(problem: Any, iterates: Array) -> list[float]:
+    """Accuracy on test and training rows of the last of iterates (n, agents, dim), loss of each."""
     last = iterates[-1].T  # (dim, agents)
     test = np.mean((problem.test_A @ last >= 0.0) == (problem.test_b[:, None] > 0.0))
     train = np.mean((problem.A @ last >= 0.0) == (problem.b[:, None] > 0.0))

@@ -1,6 +1,7 @@
 """What the releases of a run cost, read from its tables piece by piece."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from numpy.typing import ArrayLike
@@ -8,6 +9,7 @@ from numpy.typing import ArrayLike
 from desim.columns import Columns, Words, gathered
 from desim.privacy.accountants import Account, account
 from desim.privacy.views import read_view
+from desim.runs.digests import own_scenario
 
 if TYPE_CHECKING:
     from desim.runs.store import Store
@@ -22,6 +24,7 @@ class Released(Protocol):
     """What is accounted for: a run."""
 
     manifest: dict[str, Any]
+    directory: Path | None
     store: "Store"
 
     @property
@@ -44,6 +47,8 @@ def spent(
 
     That the files cannot be checked is said among the flags.
     """
+    if run.directory is not None:
+        own_scenario(run.directory, run.manifest)
     asked = None in (delta, view, relation)  # else a run whose data are gone is accounted for, too
     stated = scenario.privacy if asked and (scenario := run.known) else None
     seen = view or (stated.view if stated else "eavesdropper")
