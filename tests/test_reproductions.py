@@ -189,7 +189,7 @@ def test_figure_3_has_its_shape(alone, tmp_path):
     assert told[0].startswith(("not told apart from 10", "differs: 10 is"))
     assert all(words.startswith(("agrees", "not told apart")) for words in told[1:])
     save(fed_plt_fig3.draw(rows), tmp_path / "a.png")
-    flat = [{**row, "above_50": 0.0, "above_50_se": 0.01} for row in rows]
+    flat = [{**row, "above_50": 0.0, "above_50_se": 0.001} for row in rows]
     assert fed_plt_fig3.claims(flat)[1][3].startswith("differs: the reverse")
     sharp = [{**row, "above_10_se": 1e-9} for row in rows]
     assert "at the edge of the band" in fed_plt_fig3.claims(sharp)[0][3]
