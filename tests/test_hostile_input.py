@@ -1,6 +1,7 @@
 """Input that must not hurt: odd names, plug-ins that raise, torn files, numbers that never fit."""
 
 import json
+import os
 from collections import Counter
 
 import numpy as np
@@ -269,9 +270,24 @@ def test_numbers_that_overflow_on_the_way_are_refused(changes, message):
         build.check(desim.load(scenario, changes))
 
 
-@pytest.mark.parametrize("manifest", [{"status": 3, "name": "a"}, {"status": "done"}, [1], "x", 0])
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        {"status": 3, "name": "a"}, {"status": "done"}, [1], "x", 0,
+        *({"status": "done", "name": "a", key: value} for key, value in (
+            ("time", "soon"), ("counts", [1]), ("rows", 3), ("rounds", {}), ("engine", None),
+        )),
+    ],
+)  # fmt: skip
 def test_a_manifest_of_something_else_is_refused(manifest, tmp_path):
     (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(InputError, match="not a manifest of desim, or damaged"):
+        desim.open(tmp_path)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_a_pipe_is_no_manifest_and_nobody_waits_for_it(tmp_path):
+    os.mkfifo(tmp_path / "manifest.json")
     with pytest.raises(InputError, match="not a manifest of desim, or damaged"):
         desim.open(tmp_path)
 

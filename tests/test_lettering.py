@@ -28,6 +28,9 @@ def test_labels_are_cut_in_the_middle_and_stay_apart():
         assert max(map(width, found)) <= LONGEST
     assert len(set(fitted(2 * ["y" * 99]))) == 1
     assert wrapped(30 * "名", 30).count("\n") == 1
+    mixed = wrapped(20 * "名" + " and so on", 44)
+    assert max(map(width, mixed.split("\n"))) <= 44
+    assert wrapped(" _ab cd", 4) == " _ab\ncd"
 
 
 def drawn(axes, path):

@@ -6,7 +6,7 @@ from mutant import mutant
 from test_plots import ERROR, Course, drawn
 
 from desim.errors import InputError
-from desim.plots import course, groups, plot
+from desim.plots import course, groups, measured, plot
 
 
 class Seed(Course):
@@ -85,15 +85,45 @@ def test_labels_make_groups_of_their_own(tmp_path):
         plot({"none": []})
 
 
-def test_runs_that_failed_are_counted_and_not_averaged(tmp_path):
-    runs = [Seed(ERROR), Seed([1.0, 1e9], status="failed"), Seed([1.0], status="stopped")]
+def check_failed(drawable):
+    """A seed that failed is the worst from its last measurement on; one that was stopped is out."""
+    ends = [("done", ERROR), ("failed", [1.0, 0.05]), ("stopped", [1.0]), ("done", ERROR)]
+    runs = [Seed(values, status=status) for status, values in [*ends, ("failed", [])]]
+    runs[-1].curves = {}
+    (row,) = drawable(runs, "time", "error").rows
+    at, low, middle, high = groups.band(row.courses, rising=False)
+    assert (len(row.courses), row.failed) == (4, 2)
+    assert at.tolist() == [0.0, 1.0, np.nextafter(1.0, 2.0), 2.0, 3.0]
+    assert middle.tolist()[:2] == [1.0, 0.1]  # of 1, 1, 1, worst; of .05, .1, .1, worst
+    assert np.isnan(middle[2:]).all()  # of .1, .1, worst, worst
+    assert np.isnan(high).all()
+    assert low.tolist() == [1.0, 0.05, 0.1, 0.01, 0.001]
+
+
+def test_seeds_that_failed_count_as_the_worst(tmp_path):
+    check_failed(measured.drawable)
+    runs = [Seed(ERROR), Seed(ERROR), Seed([1.0, 1e9], status="failed")]
+    runs.append(Seed([1.0], status="stopped"))
     axes = plot(runs, out=tmp_path / "a.png")
-    assert drawn(axes)[0][:, 1].tolist() == ERROR
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == [
-        "one (1 failed, 1 stopped)"
-    ]
+    assert drawn(axes)[0][0, 1] == 1.0
+    legend = axes.get_legend()
+    assert [text.get_text() for text in legend.get_texts()] == ["one (1 failed, 1 stopped)"]
+    assert legend.get_title().get_text() == "median and range of 3 seeds, failed seeds as the worst"
     alone = plot([Seed([1.0, 1e9], status="failed")], out=tmp_path / "b.png")
     assert [text.get_text() for text in alone.get_legend().get_texts()] == ["one (failed)"]
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("(*courses, *lost), len(lost)", "courses, len(lost)"),
+        ("np.append(value, [np.nan, np.nan])", "np.append(value, value[[-1, -1]])"),
+        ("np.array([0.0, until]), np.full(2, np.nan)", "np.array([0.0, until]), np.zeros(2)"),
+    ],
+)
+def test_seeds_that_failed_and_vanish_are_noticed(right, wrong):
+    with pytest.raises(AssertionError):
+        check_failed(mutant(measured, right, wrong).drawable)
 
 
 def check_thinned(module):

@@ -165,7 +165,10 @@ def test_bars_are_medians_and_never_is_said(tmp_path):
 
 @pytest.mark.parametrize(
     ("right", "wrong"),
-    [("value <= target", "value < target"), ("else np.inf", "else where[-1]")],
+    [
+        ("(metric, value, target)", "(metric, value, 0.5 * target)"),
+        ("else np.inf", "else where[-1]"),
+    ],
 )
 def test_wrong_bars_are_noticed(tmp_path, right, wrong):
     twin = mutant(reaching, right, wrong)
@@ -196,6 +199,18 @@ def test_privacy_has_its_price(tmp_path):
     assert axes.get_xticklabels()[-1].get_text() == "$\\infty$"
     with pytest.raises(InputError, match="no run has an epsilon that is finite"):
         tradeoff(runs[2:])
+
+
+def test_bars_count_seeds_that_failed_as_never(tmp_path):
+    runs = [Seed("one", 3), *(Seed("one", 99, "failed") for _ in range(2))]
+    axes = bars(runs, target=0.01, out=tmp_path / "a.png")
+    assert [text.get_text() for text in axes.texts] == ["met in 1 of 3 seeds"]
+
+
+def test_the_price_says_how_many_seeds_are_in_no_mean(tmp_path):
+    runs = [Seed("one", 3), Seed("one", 3), Seed("one", 3, "failed")]
+    title = tradeoff(runs, out=tmp_path / "a.png").get_legend().get_title().get_text()
+    assert title.endswith("\nwithout 1 that failed or diverged")
 
 
 def test_what_lacks_a_metric_is_named_in_the_legend(tmp_path):

@@ -34,6 +34,7 @@ def test_a_figure_looks_as_it_is_told_to(tmp_path):
         ({"ylim": (None, None)}, "the first below the second"),
         ({"ylim": (0.0, 1.0), "log": True}, "numbers above 0"),
         ({"labels": ["a"]}, "found 1 labels; allowed: 2, one for each of one, two"),
+        ({"labels": ["a", " "]}, "label: found ' ' as number 2; allowed: some text"),
         ({"band": "wide"}, "allowed: range, middle"),
     ],
 )

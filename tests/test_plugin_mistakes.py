@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
+import numpy as np
 import pages
+import pandas as pd
 import pytest
 
 import desim
@@ -10,6 +12,7 @@ from desim.contract import privacy_laws
 from desim.contract.finding import BrokenError
 from desim.contract.stage import Stage
 from desim.errors import DesimError, RunError
+from desim.runs.directory import write_arrays
 from desim.scenario import registry
 
 PAGE = Path(__file__).resolve().parents[1] / "analysis/docs/howto/algorithm.md"
@@ -45,6 +48,12 @@ def written(folder, name, *changes):
         "privacy": PRIVACY,
         "stop.rounds": 3,
     }
+
+
+def written_well(folder, name):
+    """The file of method `name` as the page has it."""
+    (folder / "well.py").write_text(FILES[f"{name}.py"])
+    return str(folder / "well.py")
 
 
 @pytest.mark.parametrize("engine", ["cohort", "agents"])
@@ -109,6 +118,19 @@ MISTAKES = {
     "state of objects": (
         "fedprox", ("hub.start(x=x0)", "hub.start(x=x0, y=x0.astype('O'))"),
         "line .*hub.start: y: found an array of object.* allowed: an array of numbers of 6 rows"),
+    "a job that cuts the models": (
+        "fedprox", ("us.x = w\n", "us.x = w[:, :1]\n"),
+        r"line .*us.x: found an array of float64, shape \(\d, 1\); allowed: numbers of shape "
+        r"\(\d, 4\), a row for each agent"),
+    "state of objects, from a job": (
+        "fedprox", ("us.x = w\n", "us.x = w; us.tag = w.astype('O')\n"),
+        "line .*us.tag: found an array of object.*; allowed: numbers of shape"),
+    "a number for all agents": (
+        "fedprox", ("us.x = w\n", "us.x = w; us.count = 0.0\n"),
+        r"line .*us.count: found 0.0; allowed: numbers of shape \(\d,\), a row for each agent"),
+    "an agent of a graph that cuts its model": (
+        "diging", ("us.x = mixed[:, :dim] - alpha * us.y", "us.y = us.y[:, :2]"),
+        r"line .*us.y: found an array of float64, shape \(\d, 2\); allowed: .*\(\d, 4\)"),
     "no models": (
         "fedprox", ("hub.start(x=x0)", "hub.start()"), r"allowed: hub.start\(x=...\) first"),
     "a file of its own that is not there": (
@@ -125,13 +147,32 @@ def test_a_mistake_is_told_with_its_cure(name, change, message, engine, tmp_path
         desim.run(path, overrides={**keys, "engine": engine})
 
 
-def test_state_that_no_file_can_hold_is_told_and_the_log_kept(tmp_path):
-    path, keys = written(tmp_path, "fedprox", ("us.x = w\n", "us.x = w; us.tag = w.astype('O')\n"))
-    keys["policy"] = "all"
-    with pytest.raises(RunError, match=r"state\.npz: array tag holds Python objects"):
-        desim.run(path, tmp_path / "out", overrides=keys)
+LATE = {
+    "fedprox": ("us.x = w\n", "us.x = w if us.round[0] < 3 else w[:, :1]\n"),
+    "extra": ("us.report(us.x)\n", "[0][int(us.round[0] > 2)]; us.report(us.x)\n"),
+}
+
+
+@pytest.mark.parametrize("target", [{}, {"stop.metric": {"error": 0}}], ids=["rounds", "target"])
+@pytest.mark.parametrize("engine", ["cohort", "agents"])
+@pytest.mark.parametrize("name", LATE)
+def test_a_mistake_of_a_late_round_keeps_what_was_before(name, engine, target, tmp_path):
+    path, keys = written(tmp_path, name, LATE[name])
+    with pytest.raises(RunError, match=r"us\.x: found an array|list index") as told:
+        desim.run(path, tmp_path / "out", overrides={**keys, "engine": engine, **target})
     kept = desim.open(tmp_path / "out")
-    assert (kept.status, kept.events["round"].max()) == ("failed", 3)
+    assert (kept.status, kept.manifest["rounds"] in (2, 3)) == ("failed", True)
+    whole = desim.run(path, overrides={**keys, "plugins": [written_well(tmp_path, name)]})
+    before = whole.events[: len(kept.events)]
+    assert 0 < len(kept.events) < len(whole.events)
+    assert kept.events["time"].max() <= kept.manifest["time"] == told.value.run.manifest["time"]
+    pd.testing.assert_frame_equal(kept.events, before, check_exact=True)
+
+
+def test_no_file_holds_python_objects(tmp_path):
+    with pytest.raises(ValueError, match=r"state\.npz: array tag holds Python objects"):
+        write_arrays(tmp_path / "state.npz", {"tag": np.array([None])})
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_full_disk_is_not_the_plug_in_s(tmp_path, monkeypatch):

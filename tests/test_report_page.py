@@ -141,19 +141,25 @@ def test_hover_tells_the_value_that_holds(path, opened):
     assert "slow" in tip.inner_text()
 
 
+@pytest.mark.parametrize("failed", [False, True])
 @pytest.mark.parametrize("n", [2, 11])
-def test_a_band_is_that_of_the_figures(path, opened, n):
+def test_a_band_is_that_of_the_figures(path, opened, n, failed):
     """The script's median and band against those of `desim plot`, which share nothing with it."""
     rng = np.random.default_rng(n)
     courses = [
         (np.concatenate([[0.0], np.sort(rng.random(8))]), rng.random(9).round(6)) for _ in range(n)
     ]
     courses[0][1][4] = np.nan
-    at, *expected = band(courses, rising=False)
+    whole, (where, value) = courses[:-1], courses[-1]
+    after, end = np.nextafter(where[-1], 2.0), max(x[-1] for x, _ in whole)
+    broken = np.append(where, [after, max(after, end)]), np.append(value, [np.nan, np.nan])
+    at, *expected = band([*whole, broken] if failed else courses, rising=False)
+    expected, at = [one[at != after] for one in expected], at[at != after]
     drawn = [
         {"xs": x.tolist(), "ys": [None if np.isnan(y) else y for y in value], "until": x[-1]}
         for x, value in courses
     ]
+    drawn[-1]["failed"] = failed
     page = opened(path)
     found = page.evaluate("courses => band('a', 0, courses, false)", drawn)
     np.testing.assert_allclose(found["xs"], at)

@@ -41,7 +41,7 @@ def _links(settings: Settings) -> Iterator[str]:
 
 def _link(links: Links) -> str:
     """Latency, bandwidth and losses of links, as drawn for this run."""
-    latency, rate = _latency(links), _rates(links)
+    latency, rate = links.latency, _rates(links)
     parts = [between(latency, "s") if latency.max() > 0.0 else "no latency"]
     parts[0] += " (a bare number is in s)" if latency.max() >= LONG else ""
     finite = rate[np.isfinite(rate)]
@@ -58,11 +58,6 @@ def _link(links: Links) -> str:
 def _lost(loss: Sequence[float] | Array, share: float) -> float:
     """Share of attempts that are lost; loss: outside bursts and in them; share: of time in them."""
     return float(loss[0] + share * (loss[1] - loss[0]))
-
-
-def _latency(links: Links) -> Array:
-    """Latency (links,) in s, of both hops where there are two."""
-    return np.asarray(links.wires[0] + links.wires[3:].sum(axis=0))
 
 
 def _rates(links: Links) -> Array:
@@ -115,4 +110,4 @@ def _count(work: Array) -> str:
 
 def _messages(links: Links, bits: int) -> Array:
     """How long a message of that size takes on each link, in s."""
-    return np.asarray(_latency(links) + bits / _rates(links))
+    return np.asarray(links.latency + bits / _rates(links))

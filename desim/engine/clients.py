@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.engine.at_work import PROGRAM, refused
+from desim.engine.given import state_rows
 from desim.engine.requests import Array
 from desim.engine.world import World
 from desim.kernels.clients import release_id
@@ -47,12 +48,13 @@ class Clients:
 
     def __setattr__(self, name: str, value: Array) -> None:
         state = self._world.state
+        rows = state_rows(name, value, len(self.who), state.get(name))
         if self._whole:
-            state[name] = value
+            state[name] = rows
             return
         if name not in state:
-            state[name] = np.zeros((self._world.settings.problem.agents, *value.shape[1:]))
-        state[name][self.who] = value
+            state[name] = np.zeros((self._world.settings.problem.agents, *rows.shape[1:]))
+        state[name][self.who] = rows
 
     @property
     def noise_key(self) -> np.uint64:

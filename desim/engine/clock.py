@@ -81,7 +81,11 @@ class Clock(simpy.Environment):
                 return False
             if self.peek() > min(horizon, world.stopped):
                 return True
-            self.step()
+            try:
+                self.step()
+            except BaseException:
+                world.now = float(self.now)
+                raise
             steps += 1
             if steps % 256 == 0 or wall.monotonic() - ticked > TICK:
                 world.tick(float(self.now))

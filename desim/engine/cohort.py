@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.engine.at_work import Outside
+from desim.engine.given import state_rows
 from desim.engine.releasing import Releasing
 from desim.engine.requests import Array, Compute, Gather, Heard, Job
 from desim.engine.world import World
@@ -87,7 +88,7 @@ class Cohort(Releasing):
             return
         self._world.outside(f"us.{name} = ...")
         state = self._world.state
-        rows = np.asarray(value, float)
+        rows = state_rows(name, value, len(self.who), state.get(name)).astype(float, copy=False)
         if name not in state:
             agents = self._world.settings.problem.agents
             state[name] = np.zeros((agents, *rows.shape[1:]))

@@ -1,4 +1,4 @@
-"""What a coordinator's program gives to `hub`: arrays of the problem's shape, or told in words."""
+"""What programs give to `hub` and `us`: arrays of the problem's shape, or told in words."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -42,6 +42,19 @@ def started(state: Mapping[str, Any], agents: int, dim: int) -> dict[str, Array]
         if not good:
             raise ValueError(f"hub.start: {name}: found {_found(rows)}; allowed: {allowed}")
     return {name: rows.copy() for name, rows in state.items()}
+
+
+def state_rows(name: str, value: Any, agents: int, known: Array | None) -> Array:
+    """What `us.NAME = value` sets; ValueError unless it has a row for each of the job's agents.
+
+    known: the state of all agents, whose rows keep their shape; None where there is none yet.
+    """
+    rows = np.asarray(value)
+    shape = (agents, *(rows.shape[1:] if known is None else known.shape[1:]))
+    if rows.shape != shape or rows.dtype.kind not in "biuf":
+        allowed = f"numbers of shape {shape}, a row for each agent"
+        raise ValueError(f"us.{name}: found {_found(value)}; allowed: {allowed}")
+    return rows
 
 
 def check_call(who: Any, work: Any, charge: Terms | None, agents: int) -> None:

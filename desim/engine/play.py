@@ -23,6 +23,11 @@ from desim.problem import Problem
 
 Array = NDArray[np.float64]
 INTERRUPTED = "interrupted by Ctrl-C"
+Explained = Callable[[BaseException], str | None]
+
+
+def unexplained(error: BaseException) -> str | None:
+    """Nothing to say of any error."""
 
 
 def _played_by(name: str) -> Callable[[Any, World], float]:
@@ -78,6 +83,7 @@ class Simulation:
         progress: Callable[[Progress], None] | None = None,
         transcript: Transcript | None = None,
         keeper: Keeper | None = None,
+        explained: Explained = unexplained,
     ) -> Outcome:
         """Play the run once; its tables go to `sink` as it advances.
 
@@ -85,11 +91,13 @@ class Simulation:
 
         transcript: keeps what the agents reveal, or replays what another play revealed.
         keeper: takes checkpoints, and may have one to go on from.
+        explained: what to say of an error that is not desim's: the run fails, and what came before
+        is kept; None for others, which are raised.
         """
         settings, interrupted, known = self.settings, False, list[str]()
         stops = settings.budget is not None and settings.budget.on_exhausted == "stop"
         if (settings.targets or stops) and self.method.kind != "coordinator":
-            settings, interrupted, known = self._scouted(progress)
+            settings, interrupted, known = self._scouted(progress, explained)
             progress = None if interrupted else progress
         world = self._world(settings, sink, progress, transcript, keeper)
         world.cautions += known
@@ -107,6 +115,11 @@ class Simulation:
             end = world.drain() if isinstance(failure, Deadlock) else failure.time
         except KeyboardInterrupt:
             end, status, reason = world.interrupted(), "stopped", INTERRUPTED
+        except BaseException as failure:  # a plug-in raises what it likes, GeneratorExit included
+            if (text := explained(failure)) is None:
+                raise
+            end, status, reason, error = world.broken(), "failed", text, RunError(text)
+            error.__cause__ = failure
         try:
             world.finish(end)
         except KeyboardInterrupt:
@@ -133,7 +146,7 @@ class Simulation:
             observer = ClockObserver(*common, settings.initial("x0"), patience, self.method.cures)
         return World(settings, observer, patience, sink, progress, transcript, keeper)
 
-    def _scouted(self, progress: Any) -> tuple[Settings, bool, list[str]]:
+    def _scouted(self, progress: Any, explained: Explained) -> tuple[Settings, bool, list[str]]:
         """Settings whose horizon is the time at which a target holds first; and if Ctrl-C came.
 
         And what the user has been told meanwhile.
@@ -148,6 +161,10 @@ class Simulation:
             end = scout.drain() if isinstance(failure, Deadlock) else failure.time
         except KeyboardInterrupt:
             interrupted, end = True, scout.interrupted()
+        except BaseException as failure:  # the second play will meet it, too
+            if explained(failure) is None:
+                raise
+            end = scout.interrupted()
         end = min(end, scout.stopped)
         try:
             scout.observer.settle(np.nextafter(end, np.inf))

@@ -218,6 +218,10 @@ class World:
         self.report, due = None, self.observer.due
         return self.now if due >= self.now else float(np.nextafter(due, -np.inf))
 
+    def broken(self) -> float:
+        """The latest time s before the step that went wrong: what happened by then is complete."""
+        return max(0.0, float(np.nextafter(self.now, -np.inf)))
+
     def progress(self, now: float) -> Progress:
         """Say where the run stands at `now` s."""
         horizon, rounds = self.settings.horizon, self.settings.rounds

@@ -64,6 +64,11 @@ class Links(NamedTuple):
         return max(*self.loss, *self.onward[3:5]) > 0.0 or len(self.receivers.starts) > 0
 
     @property
+    def latency(self) -> np.ndarray:
+        """Latency (links,) in s before jitter, of both hops where there are two."""
+        return np.asarray(self.wires[0] + self.wires[3:].sum(axis=0))
+
+    @property
     def rows(self) -> int:
         """Log rows that one message may take."""
         return 2 * (self.limit + 1) if self.lossy else 2

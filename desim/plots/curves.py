@@ -44,7 +44,8 @@ def plot(
     band: range of all seeds, the middle 80 %, quartiles, the 95 % interval of the median, a thin
     line for each of the seeds, or none; default range up to ten seeds, else middle. labels: of the
     curves, in order. asked: title, size (inches), ylim, log.
-    A run that lacks what is drawn is left out, and the legend says so. InputError where all do (an
+    Seeds that failed where others are done count as the worst from when they failed. A run that
+    lacks what is drawn is left out, and the legend says so. InputError where all do (an
     epsilon that is infinite, too), or for epsilons in different terms.
     """
     check_abscissa(x)
@@ -146,6 +147,8 @@ def _tell(axes: Axes, found: Drawable, kind: Band | None, labelled: bool) -> Non
             line.set_label(f"{line.get_label()}: {behind(len(row.courses), kind)}")
     elif counts != {1}:
         title = behind(counts.pop(), kind)
+    if any(row.failed for row in found.rows):
+        title = ", ".join([*([title] if title else []), "failed seeds as the worst"])
     several = len(found.rows) > 1 or found.seeds or found.notes or labelled
     if several or named(first) != plain(first.label):
         legend(axes, title)

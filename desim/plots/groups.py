@@ -7,7 +7,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.errors import InputError, refusal
+from desim.errors import InputError, refusal, show
 from desim.plots.lettering import fitted, plain
 from desim.runs.series import Member, Series, series_of
 from desim.studies.statistics import fewest, place
@@ -40,7 +40,11 @@ def renamed(known: Sequence[str], labels: Sequence[str]) -> list[str]:
     if len(labels) != len(known) or isinstance(labels, str):
         allowed = f"{len(known)}, one for each of {', '.join(known)}"
         raise InputError(f"label: found {len(labels)} labels; allowed: {allowed}")
-    return [str(label) for label in labels]
+    found = [str(label) for label in labels]
+    for number, label in enumerate(found, 1):
+        if not label.strip():
+            raise InputError(f"label: found {show(label)} as number {number}; allowed: some text")
+    return found
 
 
 def named(group: Series[Member]) -> str:

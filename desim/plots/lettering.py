@@ -29,8 +29,9 @@ def plain(name: str) -> str:
 
 
 def wrapped(text: str, columns: int) -> str:
-    """The text in lines about so many letters wide."""
-    return textwrap.fill(text, max(columns * len(text) // max(width(text), 1), 1))
+    """The text in lines at most so many letters wide."""
+    spaced = "".join(one + "\0" * (width(one) - 1) for one in text)  # as long as it is wide
+    return textwrap.fill(spaced, max(columns, 1)).replace("\0", "")
 
 
 def fitted(labels: Sequence[str]) -> list[str]:

@@ -17,10 +17,14 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Measured:
-    """A group with the course of each of its runs: abscissae and values (n,) of each."""
+    """A group with the course of each of its runs: abscissae and values (n,) of each.
+
+    Of the last `failed` courses values are nan from when the run failed.
+    """
 
     group: Series[Played]
     courses: tuple[tuple[Array, Array], ...]
+    failed: int = 0
 
 
 @dataclass(frozen=True)
@@ -48,14 +52,13 @@ class Drawable:
 
 def drawable(
     runs: Sequence[Played] | Mapping[str, Sequence[Played]], x: str, metric: str | None,
-    labels: Sequence[str] | None = None,
+    labels: Sequence[str] | None = None, failed: bool = True,
 ) -> Drawable:  # fmt: skip
     """Groups with their courses; metric None: the one that those have in common that have any.
 
-    labels: other names for the groups, in order.
-
-    A run that lacks what is drawn is left out with a note. InputError where all do, with the reason
-    of the first, or where epsilons are about different things.
+    labels: other names for the groups, in order; failed: whether runs that failed have a course
+    where others are done. A run that lacks what is drawn is left out with a note. InputError where
+    all do, with the reason of the first, or where epsilons are about different things.
     """
     groups = grouped(runs, labels)
     metric = metric or _shared(groups)
@@ -72,7 +75,10 @@ def drawable(
                 lacking.append(run)
         if shown:
             some = replace(group, runs=tuple(run for run, _ in shown))
-            rows.append(Measured(some, tuple(courses for _, courses in shown)))
+            courses = tuple(course for _, course in shown)
+            until = max(where[-1] for where, _ in courses)
+            lost = tuple(_broken(run, x, metric, until) for run in group.lost) if failed else ()
+            rows.append(Measured(some, (*courses, *lost), len(lost)))
         if lacking:
             of = "" if len(group.runs) == 1 else f" in {len(lacking)} runs"
             notes.append(f"{named(group)}: {_why(lacking[0], x, metric)}{of}")
@@ -97,6 +103,16 @@ def _course(run: Played, x: str, metric: str, group: Series[Played]) -> tuple[Ar
     if x == "epsilon" and not np.isfinite(found[0]).all():
         terms({_who(group, run): run})
     return found
+
+
+def _broken(run: Played, x: str, metric: str, until: float) -> tuple[Array, Array]:
+    """The course of a run that failed: nan from its last measurement, or from 0, to `until`."""
+    try:
+        where, value = course(run, x, metric)
+    except InputError:  # it ended before it was measured at all
+        return np.array([0.0, until]), np.full(2, np.nan)
+    after = np.nextafter(where[-1], np.inf)
+    return np.append(where, [after, max(until, after)]), np.append(value, [np.nan, np.nan])
 
 
 def _why(run: Played, x: str, metric: str) -> str:

@@ -48,7 +48,7 @@ def tradeoff(
     the lines, in order; asked: title, size (inches), ylim, log (of the ordinate). InputError where
     terms differ.
     """
-    found = drawable(runs, "round", metric)
+    found = drawable(runs, "round", metric, failed=False)
     every = [run for row in found.rows for run in row.group.runs]
     about = terms({str(run.directory or run.name): run for run in every}, endless=True)
     joined = families(found.rows)
@@ -75,9 +75,18 @@ def tradeoff(
         sizes = [point.value.n for points in parts for point in points if point.value.n > 1]
         interval = interval_named("mean", sizes) if found.seeds else ""
         title = f"mean of the final value over seeds, {interval}" if found.seeds else None
-        if found.seeds or len(names) > 1 or found.notes or labels:
+        if gone := sum(map(_without_end, found.rows)):
+            without = f"without {gone} that failed or diverged"
+            title = f"{title}\n{without}" if title else without
+        if title or len(names) > 1 or found.notes or labels:
             legend(axes, title)
     return axes
+
+
+def _without_end(row: Measured) -> int:
+    """How many seeds have no final value: they failed where others are done, or diverged."""
+    diverged = sum(not np.isfinite(value[-1]) for _, value in row.courses)
+    return len(row.group.lost) + diverged
 
 
 def _point(row: Measured) -> Point:

@@ -22,6 +22,7 @@ from desim.plots.measured import Measured, drawable
 from desim.plots.style import COLOURS, INK, NAMES, legend, shown, unit_of
 from desim.runs.metrics import improved
 from desim.studies.statistics import Estimate, interval_named, median_estimate
+from desim.targets import first_met
 
 Array = NDArray[np.float64]
 HEIGHT = 0.62
@@ -123,8 +124,8 @@ def _asked(metric: str, parts: Sequence[Sequence[tuple[Array, Array]]]) -> str:
 def _taken(row: Measured, target: float, metric: str) -> Taken:
     spent = []
     for where, value in row.courses:
-        met = value >= target if metric in RISING else value <= target
-        spent.append(float(where[met][0]) if met.any() else np.inf)
+        first = first_met(metric, value, target)
+        spent.append(float(where[first]) if first >= 0 else np.inf)
     return Taken(
         named(row.group), np.array(spent), np.array([where[-1] for where, _ in row.courses])
     )

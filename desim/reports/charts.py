@@ -66,6 +66,7 @@ def chart_data(found: Sequence[Reading]) -> dict[str, Any]:
         {
             "label": one.label,
             "group": series.index(one.series),
+            "failed": one.lost,
             "curves": {name: _points(curve, most) for name, curve in one.curves.items()},
             "epsilon": _spent(one, most),
         }

@@ -49,12 +49,14 @@ class Curve:
 class Reading:
     """A run, its name in the report, and `troubles`: why parts could not be read, and which.
 
-    series: the name that it shares with the runs that differ from it in the seed only.
+    series: the name that it shares with the runs that differ from it in the seed only; lost: it
+    failed, and others of the series are done.
     """
 
     run: Run
     label: str
     series: str
+    lost: bool = False
     troubles: dict[str, list[str]] = field(default_factory=dict)
 
     def tried(self, what: str, make: Callable[[], Part]) -> Part | None:
@@ -152,18 +154,19 @@ class Reading:
 def readings(runs: Sequence[Run] | Mapping[str, Sequence[Run]]) -> list[Reading]:
     """The runs under names that tell them apart, series by series; see `series_of`.
 
-    A run that its series leaves out is told about as a series of its own.
+    A run that its series leaves out is told about as a series of its own, unless it failed.
     """
     named = []
     for series in series_of(runs):
         alone = len(series.runs) == 1 and not series.left_out
         for run in (*series.runs, *series.left_out):
             seed = "" if alone else f", seed {run.manifest.get('seed', '?')}"
-            named.append((run, f"{series.label}{seed}", series.label if run in series.runs else ""))
-    twice, seen = Counter(label for _, label, _ in named), Counter[str]()
+            shared = series.label if run in (*series.runs, *series.lost) else ""
+            named.append((run, f"{series.label}{seed}", shared, run in series.lost))
+    twice, seen = Counter(label for _, label, *_ in named), Counter[str]()
     found = []
-    for run, label, shared in named:
+    for run, label, shared, lost in named:
         seen[label] += 1
         own = label if twice[label] == 1 else f"{label} ({run.directory or seen[label]})"
-        found.append(Reading(run, own, shared or own))
+        found.append(Reading(run, own, shared or own, lost))
     return found

@@ -23,6 +23,7 @@ from desim.reports.wording import (
 )
 from desim.runs.metrics import improved
 from desim.studies.statistics import Estimate, median_estimate
+from desim.targets import first_met
 
 Target = tuple[str, float]
 Bar: TypeAlias = Sequence[tuple[str, float]]
@@ -32,10 +33,11 @@ RULE = (
     "metric that ended better than it began, the strictest that every run meets and, with several "
     "runs, that half of them meet. Spent: until the target first held."
 )
-MEDIANS = "Of runs that differ in nothing but the seed: medians."
+MEDIANS = "Medians of runs that differ in nothing but the seed, without those that failed."
 SEEDS = (
     "Median over runs that differ in nothing but the seed, with its 95 % interval, which needs 6 "
-    "seeds (pale: to its end); a run that never met the target counts as later than all others."
+    "seeds (pale: to its end); a run that never met the target, or failed before it did, counts as "
+    "later than all others."
 )
 TARGETS = 3  # metrics with targets of their own where no scenario states one
 TRIVIAL = frozenset({"consensus", "risk_difference"})  # met by a model that nobody has trained
@@ -144,11 +146,9 @@ def reached(one: Reading, target: Target) -> dict[str, float]:
     if curve is None:
         asked = one.written.get("observe", {}).get("metrics", [])
         return dict.fromkeys(SPENT, np.inf if name in asked else np.nan)
-    with np.errstate(invalid="ignore"):
-        met = curve.value >= value if name in RISING else curve.value <= value
-    if not met.any():
+    first = first_met(name, curve.value, value)
+    if first < 0:
         return dict.fromkeys(SPENT, np.inf)
-    first = int(np.argmax(met))
     arrays = {what: getattr(curve, what) for what in SPENT}
     found = {what: np.nan if a is None else float(a[first]) for what, a in arrays.items()}
     return found | {"epsilon": one.spent_by(found["time"])}

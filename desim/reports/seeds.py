@@ -17,9 +17,11 @@ def together(
 ) -> list[str]:
     """One row of the runs: how many ended how, and medians of time, bytes, metrics and epsilon.
 
-    rows: how the report words each run by itself: run, status, method, agents, and so on.
+    rows: how the report words each run by itself: run, status, method, agents, and so on. Runs that
+    failed where others are done are in no median.
     """
-    ends = Counter(row[1] for row in rows)
+    ends, seeds = Counter(row[1] for row in rows), len(some)
+    some = [one for one in some if not one.lost]
     alike = [" / ".join(dict.fromkeys(row[column] for row in rows)) for column in (2, 3)]
     rounds = [one.stored("rounds", int) for one in some]
     spent = [one.account for one in some]
@@ -27,7 +29,7 @@ def together(
     worst = [np.nan if told is None else told.worst for told in spent]
     private = _median(worst)
     return [
-        f"{some[0].series}: {len(some)} seeds", ", ".join(f"{n} {end}" for end, n in ends.items()),
+        f"{some[0].series}: {seeds} seeds", ", ".join(f"{n} {end}" for end, n in ends.items()),
         *alike, seconds(_median([one.ended for one in some])),
         number(_median([np.nan if one is None else one for one in rounds])),
         size(_median([_arrived(one) for one in some])), *(_final(some, name) for name in names),

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from desim.errors import InputError, show
 from desim.npz import read_npz
+from desim.readers import text_of
 from desim.runs.hold import held
 
 FORMAT = 1  # of run directories; a manifest that names none has this one
@@ -40,6 +41,12 @@ LISTED = tuple(name for name in FILES if name not in (MANIFEST, CHECKPOINT))  # 
 PARTIAL = tuple(
     f".{name}.partial" for name in (*FILES, "audit.json")
 )  # what a kill leaves of a file
+NUMBER = (float, int)
+KINDS: Mapping[str, Any] = {  # of what a manifest holds as soon as it is known
+    "reason": str, "engine": str, "why": str, "seed": int, "rounds": int, "time": NUMBER,
+    "wall_seconds": NUMBER, "compile_seconds": NUMBER, "counts": dict, "files": dict, "rows": list,
+    "sites": list, "versions": dict, "problem_sha256": str, "scenario_sha256": str,
+}  # fmt: skip
 LIBRARIES = ("numpy", "numba", "scipy", "simpy", "networkx", "pandas", "pyarrow", "scikit-learn")
 
 
@@ -140,8 +147,11 @@ def read_manifest(path: Path) -> dict[str, Any]:
     """The manifest of the run at `path`; InputError where there is none or it is damaged."""
     file = path / MANIFEST
     try:
-        manifest: dict[str, Any] = json.loads(file.read_text("utf-8"))
+        manifest: dict[str, Any] = json.loads(text_of(file))
         if not isinstance(manifest["status"], str) or not isinstance(manifest["name"], str):
+            raise TypeError
+        known = KINDS.keys() & manifest.keys()
+        if not all(isinstance(manifest[name], KINDS[name]) for name in known):
             raise TypeError
         form = int(manifest.get("format", FORMAT))
         for listed in manifest.get("files", {}).values():

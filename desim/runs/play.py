@@ -170,6 +170,11 @@ def _play(
     interruption: Interruption,
 ) -> tuple[Tables, Outcome]:
     """Play into tables, in `path` if it is not None; every way to end is an Outcome."""
+    scenario = prepared.scenario
+
+    def explained(error: BaseException) -> str | None:
+        access = isinstance(error, OSError) and not own_access(error, scenario.plugins)
+        return None if access else blame(error, scenario)
 
     def step(now: Progress) -> None:
         if progress is not None:
@@ -183,24 +188,20 @@ def _play(
         tables = opened()
         if path is not None:
             keeper = Checkpoints(path, identity(prepared.head, prepared.scenario), tables)
-        return tables, prepared.simulation.play(tables, step, keeper=keeper)
+        return tables, prepared.simulation.play(tables, step, keeper=keeper, explained=explained)
     except KeyboardInterrupt:
         return tables, Outcome("stopped", "interrupted at once by Ctrl-C; no final arrays")
     except OSError as error:
         text = _unwritable(path, error)
-        if own_access(error, prepared.scenario.plugins):
-            text = blame(error, prepared.scenario) or text
         return tables, Outcome("failed", text, error=_caused(RunError(text), error))
     except (Differs, Unfit):
         raise
     except RunError as error:
         return tables, Outcome("failed", str(error), error=error)
-    except BaseException as error:  # a plug-in raises what it likes, GeneratorExit included
-        told = blame(error, prepared.scenario)
-        if told is not None:
+    except Exception as error:
+        told = explained(error)
+        if told is not None:  # while what came before was kept: memory is full
             return tables, Outcome("failed", told, error=_caused(RunError(told), error))
-        if not isinstance(error, Exception):
-            raise
         return tables, Outcome("failed", f"error in desim: {raised(error)}", error=error)
 
 

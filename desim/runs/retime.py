@@ -122,8 +122,9 @@ class Retimed(Simulation):
         return replace(played.play(sink, progress), engine=self.engine), method.seen
 
     def play(
-        self, sink: Sink, progress: Any = None, transcript: Any = None, keeper: Any = None
-    ) -> Outcome:
+        self, sink: Sink, progress: Any = None, transcript: Any = None, keeper: Any = None,
+        explained: Any = None,
+    ) -> Outcome:  # fmt: skip
         """Play blind into `sink`, metrics told at their new times; the results are those known."""
         return self.told(sink, progress)[0]
 

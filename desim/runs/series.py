@@ -44,6 +44,11 @@ class Series(Generic[Member]):
         return f"{self.label} ({', '.join(ended)})" if ended else self.label
 
     @property
+    def lost(self) -> tuple[Member, ...]:
+        """Runs that failed where others are done: they count until a target, not at the end."""
+        return tuple(run for run in self.left_out if run.status == "failed")
+
+    @property
     def ends(self) -> dict[str, int]:
         """How many runs are left out, by how they ended."""
         return dict(Counter(run.status for run in self.left_out))

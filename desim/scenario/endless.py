@@ -90,8 +90,7 @@ def _free(links: Links) -> Flags:
     """On which links (links,) messages take no time."""
     if links.lossy or links.plays.shape[1]:
         return np.zeros(links.ends.shape[1], bool)
-    latency = links.wires[[0, 3]].sum(0) if len(links.wires) > 3 else links.wires[0]
-    return np.asarray((latency == 0.0) & np.isinf(links.wires[1]))
+    return np.asarray((links.latency == 0.0) & np.isinf(links.wires[1]))
 
 
 def _unobservable(scenario: Scenario) -> list[str]:

@@ -81,9 +81,7 @@ def compare(
     if not rows:
         raise InputError("no run to compare")
     asked = Asked(_targets(rows, targets), _given(delta=delta, view=view, relation=relation), stays)
-    told = {
-        id(run): measured(run, asked) for row in rows for run in (*row.runs, *_lost(row, asked))
-    }
+    told = {id(run): measured(run, asked) for row in rows for run in (*row.runs, *row.lost)}
     records = [record for row in rows for record in _records(row, told, asked, level)]
     frame = described(pd.DataFrame(records, columns=COLUMNS), "comparison")
     noiseless = frozenset(row.title for row in rows if any(bare(run) for run in row.runs))
@@ -100,11 +98,6 @@ def compare(
     tables += [_table(frame, "at the end", {kind: kind for kind in (*finals, *SPENT)}, noiseless)]
     about = [*notes(rows, bool(asked.targets)), *terms(rows, asked.epsilon or {})]
     return Comparison(frame, tuple(tables), (*about, *_over_seeds(frame, level)))
-
-
-def _lost(row: Series[Run], asked: Asked) -> tuple[Run, ...]:
-    """The runs that failed beside others that are done: they count until targets, if any."""
-    return tuple(run for run in row.left_out if run.status == "failed" and asked.targets)
 
 
 def _over_seeds(frame: pd.DataFrame, level: float) -> Iterator[str]:
@@ -152,7 +145,7 @@ def _records(
 ) -> Iterator[tuple[Any, ...]]:
     """A record for each measure of one row."""
     wanted = [asked.until(kind, *target) for target in asked.targets for kind in SPENT]
-    found, lost = ([told[id(run)] for run in some] for some in (row.runs, _lost(row, asked)))
+    found, lost = ([told[id(run)] for run in some] for some in (row.runs, row.lost))
     finals = sorted({name for one in found for name in one if is_final(name)})
     for name in (*wanted, *finals, *SPENT):
         counting = [*found, *lost] if awaited(name) else found

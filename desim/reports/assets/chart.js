@@ -80,12 +80,16 @@ function curveOf(label, number, x, y, factor) {
 // value that is not finite counts as the worst. The figures of desim plot follow the same rule.
 function band(label, number, members, rising) {
   const n = members.length, worst = rising ? -Infinity : Infinity;
-  const until = members.map((one) => one.until).sort((a, b) => a - b)[(n - 1) >> 1];
+  const last = Math.max(...members.filter((one) => !one.failed).map((one) => one.until));
+  const until = members.map((one) => (one.failed ? Math.max(last, one.until) : one.until)).sort((a, b) => a - b)[(n - 1) >> 1];
   const from = Math.max(...members.map((one) => one.xs[0]));
   const all = [...new Set(members.flatMap((one) => one.xs))].filter((x) => x >= from && x <= until).sort((a, b) => a - b);
   const step = Math.max(1, Math.ceil(all.length / 1000));
   const xs = all.filter((_, i) => i % step === 0 || i === all.length - 1);
-  const value = (one, x) => { const y = held(one, Math.min(x, one.until)); return y === null ? worst : y; };
+  const value = (one, x) => {
+    const y = one.failed && x > one.until ? null : held(one, Math.min(x, one.until));
+    return y === null ? worst : y;
+  };
   const rows = xs.map((x) => members.map((one) => value(one, x)).sort((a, b) => a - b));
   const out = n <= 10 ? 0 : Math.floor(0.1 * (n - 1));
   const finite = (y) => (Number.isFinite(y) ? y : null);

@@ -20,7 +20,7 @@ function curvesOf(pick, x, rising) {
   const runs = chosen.filter(({ number, columns }) => columns && columns.x && !page.hidden.has(number));
   const { unit, factor } = unitOf(x, runs.map(({ columns }) => columns.x));
   let curves = runs.map(({ run, number, columns }) => ({
-    ...curveOf(run.label, number, columns.x, columns.value, factor), group: run.group,
+    ...curveOf(run.label, number, columns.x, columns.value, factor), group: run.group, failed: run.failed,
   }));
   curves = curves.filter((one) => one.ys.some((y) => y !== null));
   return { unit, curves: page.bands ? banded(curves, rising) : curves };
