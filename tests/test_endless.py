@@ -64,6 +64,21 @@ def test_rows_of_one_time_show_the_newest_models(engine, network):
     np.testing.assert_allclose(found["value"], values, rtol=1e-12)
 
 
+def test_rows_that_are_alike_are_told_beforehand(capsys):
+    told = "all rounds end at 0 s, when the models are those of the last one"
+    ring = free(graph, stop={"rounds": 3})
+    for scenario, flat in (
+        (ring, True),
+        (free(graph, stop={"rounds": 3}, network=MIXED), False),
+        (free(graph, stop={"rounds": 3}, observe={"metrics": []}), False),
+        (free(star, stop={"rounds": 3}), False),
+    ):
+        run = desim.run(scenario)
+        assert any(told in one for one in run.manifest["warnings"]) == flat
+    values = desim.run(ring).curve("error")["value"]
+    assert values.nunique() == 1
+
+
 def test_models_that_are_forgotten_too_early_are_noticed(monkeypatch):
     wrong = mutant(observing, "if np.array_equal(self._time[round_], later):", "if True:")
     monkeypatch.setattr(play, "ClockObserver", wrong.ClockObserver)

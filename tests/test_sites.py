@@ -66,6 +66,8 @@ def test_figures_and_reports_name_them(folder):
     assert [one.get_text() for one in utilisation(run).get_yticklabels()] == wanted
     lanes = [one.get_text() for one in run.plot.timeline().get_yticklabels()]
     assert lanes == ["coordinator", *wanted]
+    below = [one.get_text() for one in run.plot.network(out=folder / "n.png").texts]
+    assert "0 Bern, 1 Chur, 2 Thun" in below
     assert "agent 1 (Chur)" in desim.report([run], folder / "r.html").read_text()
 
 

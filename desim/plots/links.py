@@ -17,8 +17,10 @@ from numpy.typing import NDArray
 from desim.errors import InputError
 from desim.plots.course import Logged
 from desim.plots.layout import spread
+from desim.plots.lettering import plain, wrapped
 from desim.plots.look import Framed, framed
 from desim.plots.style import COLOURS, INK, grade, unit_of
+from desim.runs.sites import listed, sites
 
 Array = NDArray[np.float64]
 AGENTS = 200
@@ -41,9 +43,12 @@ def network(run: Logged, out: str | Path | None = None, **asked: Unpack[Framed])
     n = int(links[["source", "target"]].to_numpy().max()) + 1
     if n > AGENTS or len(links) > LINKS:
         return _distribution(links, hub, out, asked)
+    places = (
+        plain(wrapped(listed(names), 60)) if (names := sites(run.manifest)) and n <= NAMED else ""
+    )
     if hub.all():
-        return _target(links, n, out, asked)
-    return _graph(links[~hub], n, out, asked)
+        return _target(links, n, out, asked, places)
+    return _graph(links[~hub], n, out, asked, places)
 
 
 def _distribution(
@@ -77,7 +82,9 @@ def _fewer(times: Array, share: Array, most: int = 400) -> tuple[Array, Array]:
     return times[kept], share[kept]
 
 
-def _target(links: pd.DataFrame, n: int, out: str | Path | None, asked: Framed) -> Axes:
+def _target(
+    links: pd.DataFrame, n: int, out: str | Path | None, asked: Framed, places: str
+) -> Axes:
     """A star: each agent as far from the coordinator as a call and its reply are on their way."""
     down = links[links["source"] < 0].set_index("target")["on_the_way"]
     up = links[links["target"] < 0].set_index("source")["on_the_way"]
@@ -92,7 +99,7 @@ def _target(links: pd.DataFrame, n: int, out: str | Path | None, asked: Framed) 
         axes.add_collection(LineCollection(list(spokes), colors="#BBBBBB", linewidths=0.7))
         axes.plot(0.0, 0.0, marker="s", color="black", markersize=8, linestyle="", zorder=4)
         _vertices(axes, x, y)
-        _bare(axes)
+        _bare(axes, places)
         axes.set_title("coordinator in the middle; mean time of a call and its reply on their way",
                        fontsize=8, color=INK)  # fmt: skip
     return axes
@@ -118,7 +125,7 @@ def _rings(axes: Axes, places: Array, unit: str) -> None:
         )  # fmt: skip
 
 
-def _graph(links: pd.DataFrame, n: int, out: str | Path | None, asked: Framed) -> Axes:
+def _graph(links: pd.DataFrame, n: int, out: str | Path | None, asked: Framed, places: str) -> Axes:
     """A graph: links coloured by the time on the way, both directions together."""
     ends = np.sort(links[["source", "target"]].to_numpy(np.int64), axis=1)
     pairs = pd.DataFrame({"a": ends[:, 0], "b": ends[:, 1], "time": links["on_the_way"].to_numpy()})
@@ -140,7 +147,7 @@ def _graph(links: pd.DataFrame, n: int, out: str | Path | None, asked: Framed) -
             lines.set_clim(0.0, float(times.max()))
         axes.add_collection(lines)
         _vertices(axes, place[:, 0], place[:, 1])
-        _bare(axes)
+        _bare(axes, places)
         bar = axes.figure.colorbar(lines, ax=axes, shrink=0.75, pad=0.02)
         bar.set_label(f"mean time of a message on its way ({unit})")
         bar.outline.set_visible(False)
@@ -161,10 +168,13 @@ def _vertices(axes: Axes, x: Array, y: Array) -> None:
         )  # fmt: skip
 
 
-def _bare(axes: Axes) -> None:
-    """Nothing but what is drawn, in true proportion."""
+def _bare(axes: Axes, places: str) -> None:
+    """Nothing but what is drawn, in true proportion; below it which agent is which site."""
     axes.set_aspect("equal")
     axes.margins(0.08)
     axes.autoscale_view()
     axes.grid(visible=False)
     axes.axis("off")
+    if places:
+        axes.text(0.5, -0.02, places, transform=axes.transAxes, ha="center", va="top", fontsize=8,
+                  color=INK)  # fmt: skip

@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 
 from desim.errors import InputError
 from desim.plots.course import Logged, terms
+from desim.plots.lettering import plain
 from desim.plots.look import Look, scaled
 from desim.plots.style import COLOURS, INK, legend, unit_of
+from desim.runs.sites import agent_named
 
 Array = NDArray[np.float64]
 Curves = dict[int, tuple[Array, Array]]  # of each agent
@@ -46,7 +48,7 @@ def epsilon(run: Logged, out: str | Path | None = None, **asked: Unpack[Look]) -
                 label=f"{len(rows)} agents, from the least to the most",
             )  # fmt: skip
         else:
-            _draw_agents(axes, curves, factor)
+            _draw_agents(axes, curves, factor, run)
         if len(_alike(curves)) > 1:
             median = np.median(rows, axis=0)
             axes.step(at * factor, median, where="post", color="black", linestyle="--",
@@ -105,7 +107,7 @@ def _held(time: Array, value: Array, at: Array) -> Array:
     return np.asarray(value[np.searchsorted(time, at, side="right") - 1])
 
 
-def _draw_agents(axes: Axes, curves: Curves, factor: float) -> None:
+def _draw_agents(axes: Axes, curves: Curves, factor: float, run: Logged) -> None:
     """A line for all agents whose curves are the same; who spends most is named."""
     most = max(value[-1] for _, value in curves.values())
     first = next(agents for agents in _alike(curves) if curves[agents[0]][1][-1] == most)
@@ -117,18 +119,19 @@ def _draw_agents(axes: Axes, curves: Curves, factor: float) -> None:
         named = agents is first or agents == first
         axes.step(
             time * factor, value, where="post", zorder=3 if named else 2,
-            label=_told(agents, curves) if named else None,
+            label=_told(agents, curves, run) if named else None,
             color=COLOURS[1] if named else COLOURS[0], linewidth=1.6 if named else 0.8,
             alpha=1.0 if named else 0.6,
         )  # fmt: skip
 
 
-def _told(agents: list[int], curves: Curves) -> str:
+def _told(agents: list[int], curves: Curves, run: Logged) -> str:
     """Whose the line on top is."""
+    name = plain(agent_named(run.manifest, agents[0]))
     if len(agents) == len(curves):
-        return f"agent {agents[0]}" if len(agents) == 1 else f"all {len(agents)} agents alike"
+        return name if len(agents) == 1 else f"all {len(agents)} agents alike"
     if len(agents) == 1:
-        return f"agent {agents[0]}, who spends most"
+        return f"{name}, who spends most"
     return f"{len(agents)} agents alike, who spend most"
 
 

@@ -12,6 +12,7 @@ from desim.engine.play import Simulation
 from desim.engine.world import Settings
 from desim.errors import InputError
 from desim.kernels.network import Links
+from desim.kernels.speed import Speeds
 from desim.scenario import registry
 from desim.scenario.blame import explained
 from desim.scenario.check import located
@@ -30,6 +31,7 @@ def refuse_endless(scenario: Scenario, simulation: Simulation) -> None:
         found.append(f"churn: {stuck[0]}, or a policy with a deadline")
     elif stuck:
         method.warnings += [f"churn: {stuck[0]}"]
+    method.warnings += _flat(scenario, settings)
     if found:
         raise located(scenario, InputError(found))
 
@@ -42,15 +44,32 @@ def _timeless(scenario: Scenario, simulation: Simulation) -> list[str]:
     hub = method.kind == "coordinator"
     if ends or not own or (hub and stop.targets):  # a coordinator's metric is looked at each round
         return []
-    speeds = settings.speeds
-    known = not speeds.redraw or (not speeds.measured.size and len({*bounds(speeds.law)}) == 1)
-    instant = np.isinf(fastest(speeds)) & known
+    instant = _instant(settings.speeds)
     if not (_star_stands(settings, instant) if hub else _graph_stands(settings, instant)):
         return []
     limit = f"stop.time {stop.time:g} s" if stop.time else f"stop.metric, {stop.told()},"
     text = f"missing, and nothing takes time, so that {limit} is never reached"
     cure = "a number of rounds, or durations (network.link, compute.speed)"
     return [f"stop.rounds: {text}; allowed: {cure}"]
+
+
+def _flat(scenario: Scenario, settings: Settings) -> list[str]:
+    """A warning where all rounds of a graph's agents end at 0 s: its metrics are true at a time."""
+    seen, links = scenario.observe, settings.links
+    if settings.uplinks is not None or links is None or seen.every != "round" or not seen.metrics:
+        return []
+    if not (_instant(settings.speeds).all() and _free(links).all()):
+        return []
+    return [
+        "observe: nothing takes time, so that all rounds end at 0 s, when the models are those of "
+        "the last one: rows of the network are alike; a latency such as 1 us tells rounds apart"
+    ]
+
+
+def _instant(speeds: Speeds) -> Flags:
+    """Whose (agents,) computations are known to take no time."""
+    known = not speeds.redraw or (not speeds.measured.size and len({*bounds(speeds.law)}) == 1)
+    return np.isinf(fastest(speeds)) & known
 
 
 def _star_stands(settings: Settings, instant: Flags) -> bool:
