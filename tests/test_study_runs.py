@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import shutil
+from contextlib import nullcontext
 
 import numpy as np
 import pandas as pd
@@ -18,6 +19,7 @@ from desim.runs import play as playing
 from desim.runs import resume as resuming
 from desim.runs.digests import UNLISTED
 from desim.studies import measures, processes, tables, work
+from desim.studies.folder import check_free
 from desim.studies.measures import Asked, measured
 from desim.studies.study import study
 from desim.studies.work import Result
@@ -358,3 +360,21 @@ def test_targets_of_the_scenario_are_those_of_the_study_by_default():
     made = study(changed(base=base, compare={}), workers=0)
     assert made.plan.asked.targets == (("error", 0.5),)
     assert "time to error 0.5" in set(made.summary["measure"])
+
+
+@pytest.mark.parametrize(
+    ("left", "free"),
+    [
+        ([], True),
+        (["runs/"], True),
+        (["runs/", "study.token", ".study.json.partial", ".study.token.partial"], True),
+        (["runs/", "runs/mine/"], False),
+        (["notes.txt"], False),
+        (["runs"], False),
+    ],
+)
+def test_what_a_study_leaves_that_was_killed_at_once_is_no_obstacle(left, free, tmp_path):
+    for name in left:
+        (tmp_path / name).mkdir() if name.endswith("/") else (tmp_path / name).touch()
+    with nullcontext() if free else pytest.raises(InputError, match="holds something else"):
+        check_free(tmp_path, "mine")

@@ -25,13 +25,21 @@ def check_free(path: Path, name: str) -> None:
     """Raise InputError unless the study of that name can begin or go on at `path`."""
     if path.exists() and not path.is_dir():
         raise InputError(f"{path}: is a file; allowed: a new directory, or that of a study")
-    if path.is_dir() and any(path.iterdir()) and not (path / STUDY).exists():
+    if path.is_dir() and not (path / STUDY).exists() and not _begun(path):
         raise InputError(f"{path}: holds something else; allowed: a new directory, or a study's")
     if (other := _named(path)) not in ("", name):
         raise InputError(f"{path}: holds the study {other}; allowed: a new directory, or {name}'s")
     there = next(one for one in (path.absolute(), *path.absolute().parents) if one.exists())
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
         raise InputError(f"{path}: cannot be written, {there} is not a writable directory")
+
+
+def _begun(path: Path) -> bool:
+    """Whether nothing is there but what a study leaves that was killed before it began."""
+    runs = path / RUNS
+    left = {RUNS, TOKEN, f".{TOKEN}.partial", f".{STUDY}.partial"}
+    unused = not runs.exists() or (runs.is_dir() and not any(runs.iterdir()))
+    return unused and {one.name for one in path.iterdir()} <= left
 
 
 @contextlib.contextmanager
