@@ -82,7 +82,8 @@ class Lines:
 class Pace:
     """How fast a count goes up, and how long the rest will take, by the latest seconds.
 
-    What was there at the first call is not counted: a resumed run does not begin at zero.
+    Where one takes longer than WINDOW, by the latest of them. What was there at the first call is
+    not counted: a resumed run does not begin at zero.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -92,7 +93,8 @@ class Pace:
     def told(self, count: float, share: float | None, unit: str) -> str:
         """In words, to be put behind others: `, 310 rounds/s, 42 s left`; at first nothing."""
         now = self.clock()
-        self.seen.append((now, count, share or 0.0))
+        if not self.seen or count != self.seen[-1][1]:
+            self.seen.append((now, count, share or 0.0))
         while len(self.seen) > 2 and now - self.seen[1][0] >= WINDOW:
             self.seen.popleft()
         begin, before, had = self.seen[0]
