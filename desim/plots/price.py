@@ -21,6 +21,7 @@ from desim.plots.style import NAMES, legend, look, scale
 from desim.studies.statistics import Estimate, interval_named, mean_estimate, median_estimate
 
 Array = NDArray[np.float64]
+MARKERS = (("s", 6.5), ("o", 4.5), ("D", 3.5), ("^", 6.5), ("v", 5.0), ("P", 4.0))
 
 
 @dataclass(frozen=True)
@@ -99,16 +100,17 @@ def _point(row: Measured) -> Point:
 def _draw(axes: Axes, points: Sequence[Point], label: str, number: int, edge: float) -> None:
     """Points that differ in their noise, in the order of epsilon, with whiskers."""
     colour, dashes = look(number)
+    shape, size = MARKERS[number % len(MARKERS)]  # what lies below another one is still seen
     points = sorted(points, key=lambda point: point.epsilon.value)
     joined = [point for point in points if np.isfinite(point.epsilon.value)]
     axes.plot(
         [point.epsilon.value for point in joined], [point.value.value for point in joined],
-        color=colour, linestyle=dashes, marker="o", markersize=4.5, label=label, zorder=3,
+        color=colour, linestyle=dashes, marker=shape, markersize=size, label=label, zorder=3,
     )  # fmt: skip
     for point in points:
         where = min(point.epsilon.value, edge)
         if np.isinf(point.epsilon.value):
-            axes.plot(where, point.value.value, color=colour, marker="o", markersize=4.5,
+            axes.plot(where, point.value.value, color=colour, marker=shape, markersize=size,
                       markerfacecolor="white", zorder=3, linestyle="")  # fmt: skip
         if np.isfinite(point.value.low):
             ends = [point.value.low, point.value.high]

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, ValidationError
 from pydantic import model_validator as together
@@ -42,6 +42,10 @@ def _base(value: object, info: Any) -> Any:
 class Terms(Strict):
     """`false`, or the terms in which epsilons are stated; left out: as the scenario has them."""
 
+    examples: ClassVar[Mapping[str, Any]] = {
+        "view": "eavesdropper", "delta": 1e-6, "relation": "agent",
+    }  # fmt: skip
+
     off: bool = Field(False, alias="(off)", repr=False)
     view: View | None = None
     """what the adversary sees"""
@@ -70,6 +74,11 @@ class Terms(Strict):
 class Compare(Strict):
     """What is compared between cases, over the seeds that they have in common."""
 
+    examples: ClassVar[Mapping[str, Any]] = {
+        "targets": {"accuracy": [0.9, 0.93]}, "against": {"policy": "all"}, "level": 0.9,
+        "epsilon": {"view": "coordinator", "delta": 1e-5},
+    }  # fmt: skip
+
     targets: Annotated[dict[str, tuple[float, ...]], PlainValidator(values.targets)] = {}
     """time, rounds, bytes and epsilon are taken until these values; default: stop.metric"""
     stays: Flag = False
@@ -87,6 +96,11 @@ class Compare(Strict):
 class Search(Strict):
     """Keys drawn at random, `trials` times; a trial's values depend on nothing but its number."""
 
+    examples: ClassVar[Mapping[str, Any]] = {
+        "trials": 20, "seed": 1,
+        "draw": {"algorithm.rho": {"log_uniform": [0.1, 10]}, "seed": {"integer": [0, 99]}},
+    }  # fmt: skip
+
     trials: Count
     """how many cases are drawn"""
     draw: Annotated[dict[str, dict[str, Any]], PlainValidator(values.laws)]
@@ -97,6 +111,14 @@ class Search(Strict):
 
 class StudyFile(Strict):
     """A study as it is written: grid x list x random are its cases, `seed` repeats each of them."""
+
+    examples: ClassVar[Mapping[str, Any]] = {
+        "name": "waiting", "base": "quickstart", "set": {"stop.time": "60 s"},
+        "grid": {"policy": ["all", {"quorum": 8}], "seed": "0..19"},
+        "list": [{"label": "slow at times", "compute.slow.factor": 10}],
+        "random": {"trials": 20, "draw": {"algorithm.rho": {"log_uniform": [0.1, 10]}}},
+        "compare": {"targets": {"accuracy": 0.93}, "against": {"policy": "all"}},
+    }  # fmt: skip
 
     name: Annotated[Text, BeforeValidator(directory_name)]
     """name of the study; default: the file's name"""

@@ -22,6 +22,7 @@ from analysis.docs.generate import (
 
 PARTS: dict[str, Callable[[], str]] = {
     "scenario": scenario.scenario,
+    "study": scenario.study,
     "algorithms": algorithms.index,
     "mechanisms": accounting.mechanisms,
     "verdicts": accounting.verdicts,

@@ -11,6 +11,7 @@ from desim.scenario.data_section import SOURCES
 from desim.scenario.method_section import Algorithm
 from desim.scenario.schema import Scenario
 from desim.scenario.table_section import MarkedRows, SomeRows
+from desim.studies.file import StudyFile
 
 Places = dict[type[Strict], str]
 SHARED: Places = {
@@ -67,6 +68,27 @@ def scenario() -> str:
         key_table(Scenario, link),
     )
     return paragraphs(top, *(_section(path, one) for one, path in places().items()))
+
+
+def study() -> str:
+    """The keys of a study file."""
+    found: Places = {}
+    _descend("study", StudyFile, found)
+    names = {one: path.removeprefix("study.") for one, path in found.items()}
+
+    def link(section: type[Strict]) -> str:
+        return f"[{names[section]}](#{target(found[section])})" if section in names else ""
+
+    return paragraphs(
+        *(
+            paragraphs(
+                f"({target(path)})=\n## {names[one] if one is not StudyFile else 'The whole file'}",
+                escaped(flowing(one.__doc__ or "")),
+                key_table(one, link),
+            )
+            for one, path in found.items()
+        )
+    )
 
 
 def _section(path: str, section: type[Strict]) -> str:
