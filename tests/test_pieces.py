@@ -200,6 +200,42 @@ def test_an_instant_that_is_cut_is_noticed(right, wrong, logs):
         check_instants(mutant(waits, right, wrong), logs)
 
 
+def check_growth(module, run, view):
+    """The largest epsilon by each time is that of the curve, its times those at which it grows."""
+    told = module.account(run.releases, rows=run.manifest["rows"], view=view)
+    times, totals = told.growth
+    assert (np.diff(totals) > 0.0).all() or len(totals) < 2 or np.isinf(totals[-1])
+    for time in (0.0, *told.curve["time"], np.inf):
+        most = told.curve["epsilon"][told.curve["time"] <= time].to_numpy().max(initial=0.0)
+        assert totals[times <= time].max(initial=0.0) == most
+    worst = told.curve.groupby("agent")["epsilon"].max().reindex(range(told.agents))
+    np.testing.assert_array_equal(told.final, worst)
+
+
+@pytest.mark.parametrize("most", [5, 1 << 20])
+@pytest.mark.parametrize("name", ["plt-noisy", "nfl-lossy", "plt-deadline"])
+def test_the_largest_epsilon_grows_as_the_curve_does(name, most, monkeypatch):
+    monkeypatch.setattr(accountants, "LARGEST", most)
+    run = desim.run(CASES[name])
+    for view in ("eavesdropper", "final-model"):
+        check_growth(accountants, run, view)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ('np.argsort(time, kind="stable")', "np.arange(len(time))"),
+        ("np.concatenate([[0.0], most[:-1]])", "np.concatenate([[np.inf], most[:-1]])"),
+        ("np.maximum.at(final, one.agent, one.epsilon)", "final[one.agent] = 0.0"),
+    ],
+)
+def test_a_wrong_growth_is_noticed(right, wrong):
+    twin = mutant(accountants, right, wrong)
+    twin.LARGEST = 5
+    with pytest.raises(AssertionError):
+        check_growth(twin, desim.run(CASES["plt-noisy"]), "eavesdropper")
+
+
 @pytest.mark.parametrize("name", ["plt-noisy", "nfl-lossy", "pp-admm", "qsgd"])
 @pytest.mark.parametrize("view", ["eavesdropper", "final-model", "neighbour:1"])
 def test_an_account_of_few_agents_at_a_time_is_the_same(name, view, monkeypatch):
@@ -210,6 +246,8 @@ def test_an_account_of_few_agents_at_a_time_is_the_same(name, view, monkeypatch)
     pd.testing.assert_frame_equal(whole.curve, parts.curve, check_exact=True)
     for told in ("view", "relation", "delta", "method", "assumptions", "flags", "agents"):
         assert getattr(whole, told) == getattr(parts, told)
+    for one, other in zip(whole.growth, parts.growth, strict=True):
+        np.testing.assert_array_equal(one, other)
     assert whole.pld(0) == parts.pld(0) or np.isnan(whole.pld(0))
 
 

@@ -252,10 +252,13 @@ class Silent:
         found = self.store.columns(name, columns)
         return pieces_of(rows_of(found, slice(0, 0)) if name == "releases" else found)
 
+    def table(self, name):
+        found = self.store.table(name)
+        return found.iloc[:0] if name == "releases" else found
+
 
 def test_a_run_without_releases_costs_nothing(stored, call, tmp_path):
     run = desim.open(stored / "nfl")
-    run.__dict__["releases"] = run.releases.iloc[:0]
     run.store = Silent(run.store)
     found = statement(run)
     assert (found.table["rigorous epsilon"] == 0.0).all()

@@ -37,7 +37,8 @@ class Account:
     """What a view learns, and in which terms that is said.
 
     method: exact GDP (mu^2 adds up) or RDP (an upper bound, never above exact GDP of known batches
-    or the sum of pure epsilons); columns: those of the curve, as arrays.
+    or the sum of pure epsilons); final: epsilon (agents,) of all that the view has seen; growth:
+    times s at which the largest of the agents' epsilons grows, and what it is from then on.
     """
 
     view: str
@@ -46,8 +47,9 @@ class Account:
     method: str
     assumptions: tuple[str, ...]
     flags: tuple[str, ...]
-    columns: Columns = field(repr=False)
-    agents: int
+    final: Array = field(repr=False)
+    growth: tuple[Array, Array] = field(repr=False)
+    columns: Callable[[], Columns] = field(repr=False)  # of the curve, as arrays
     prices: Callable[[int], Prices] = field(repr=False)  # of an agent's releases, in their order
 
     @cached_property
@@ -58,14 +60,12 @@ class Account:
         """
         import pandas as pd
 
-        return pd.DataFrame(self.columns)
+        return pd.DataFrame(self.columns())
 
     @property
-    def final(self) -> Array:
-        """Epsilon (agents,) of all that the view has seen."""
-        final = np.zeros(self.agents)
-        np.maximum.at(final, self.columns["agent"], self.columns["epsilon"])
-        return final
+    def agents(self) -> int:
+        """How many agents there are."""
+        return len(self.final)
 
     @property
     def worst(self) -> float:
@@ -113,17 +113,29 @@ def account(
         own = gathered(pieces, mine)
         return Block.of(own, who, events, owned, relation, amplification)
 
-    found = [block(*ends).spent(delta) for ends in _blocks(made)]
-    signs = [one.signs for one in found]
+    ends = _blocks(made)
+    final, growth, signs, exact = np.zeros(agents), [], [], True
+    for first, end in ends:
+        one = block(first, end).spent(delta)
+        np.maximum.at(final, one.agent, one.epsilon)
+        growth.append(_growing(one.time, one.epsilon))
+        signs.append(one.signs)
+        exact &= one.exact
+
+    def columns() -> Columns:
+        found = [one] if len(ends) == 1 else [block(*each).spent(delta) for each in ends]
+        return _curve(*_in_order(found), agents)
+
     return Account(
         str(who),
         relation,
         delta,
-        "exact GDP" if all(one.exact for one in found) else "RDP",
+        "exact GDP" if exact else "RDP",
         assumptions(relation, signs),
         (*reservations(who, star), *flags(signs, delta, owned)),
-        _curve(*_in_order(found), agents),
-        agents,
+        final,
+        _merged(growth),
+        columns,
         lambda agent: block(agent, agent + 1).priced,
     )
 
@@ -193,6 +205,20 @@ def _of(rows: Columns, first: int, end: int) -> Any:
     return (rows["agent"] >= first) & (rows["agent"] < end)
 
 
+def _growing(time: Array, epsilon: Array) -> tuple[Array, Array]:
+    """Where the largest of epsilon (n,) so far grows: times s in order, and what it is then."""
+    most = np.maximum.accumulate(epsilon)
+    grows = most > np.concatenate([[0.0], most[:-1]])
+    return time[grows], most[grows]
+
+
+def _merged(parts: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
+    """The same of the largest in any of the parts."""
+    time, epsilon = (np.concatenate(column) for column in zip(*parts, strict=True))
+    order = np.argsort(time, kind="stable")
+    return _growing(time[order], epsilon[order])
+
+
 def _in_order(found: Sequence[Spent]) -> tuple[Array, NDArray[np.int64], Array]:
     """Time, agent and epsilon of all, by (time, release)."""
     if len(found) == 1:
@@ -225,7 +251,8 @@ def _agents(last: int, rows: NDArray[np.int64] | None) -> int:
 def _once(seen: Columns) -> Columns:
     """The rows by (time, release), without those that send the same release again."""
     release = seen["release"]
-    if len(np.unique(release)) == len(release):
+    ordered = np.sort(release)
+    if (ordered[1:] != ordered[:-1]).all():
         return rows_of(seen, np.lexsort((release, seen["time"])))
     words = seen["mechanism"]
     spelled = np.array(words.words)[words.codes]

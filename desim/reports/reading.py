@@ -125,16 +125,14 @@ class Reading:
         told = self.account
         if told is None or not told.worst < LARGEST:
             return None
-        curve = told.curve
-        most = np.maximum.accumulate(curve["epsilon"].to_numpy(float))
-        return Meter(curve["time"].to_numpy(float), most)
+        return Meter(*told.growth)
 
     def spent_by(self, when: float) -> float:
         """Epsilon of the agent that has spent most by `when` s, be it infinite; nan if unknown."""
         told = self.account
         if told is None:
             return float("nan")
-        times, spent = (told.curve[name].to_numpy(float) for name in ("time", "epsilon"))
+        times, spent = told.growth
         return float(spent[times <= when].max(initial=0.0))
 
     @cached_property

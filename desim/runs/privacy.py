@@ -74,12 +74,20 @@ def statement(
     relation = relation or str(getattr(privacy, "relation", RELATION))
     views = [view] if view is not None else _views(run, privacy)
     rows = run.manifest.get("rows") if method is None else method.problem.rows
-    claim = None if method is None else method.claim(run.releases, delta)
+    claim = None
+    if method is not None and not _noiseless(run):
+        claim = method.claim(run.store.table("releases"), delta)
     if method is not None and claim is None:
         reason = _silence(method.name)
     records = [_record(run, one, relation, delta, rows, claim) for one in views]
     charged_to_nobody = () if scenario is None else tuple(tuned(scenario))
     return Statement(pd.DataFrame(records), claim, reason, charged_to_nobody)
+
+
+def _noiseless(run: Run) -> bool:
+    """Whether there are releases, and all of them without noise: no paper claims anything then."""
+    pieces = run.store.pieces("releases", ["mechanism"])
+    return bool(pieces.first[-1]) and all(rows["mechanism"].equal("none").all() for rows in pieces)
 
 
 def _remade(run: Run) -> tuple[Any, Any, str]:

@@ -114,8 +114,7 @@ def _spent(run: Run, asked: Asked) -> tuple[Array, Array] | None:
     """Times s and the largest epsilon of an agent up to each of them; None where none is wanted."""
     if asked.epsilon is None or (run.scenario.privacy is None and not asked.epsilon):
         return None
-    curve = run.account(**asked.epsilon).curve
-    return curve["time"].to_numpy(float), np.maximum.accumulate(curve["epsilon"].to_numpy(float))
+    return run.account(**asked.epsilon).growth
 
 
 def _by(total: tuple[Array, Array] | None, when: float) -> float:
