@@ -8,6 +8,15 @@ from typing import Any
 
 import pytest
 
+from desim.scenario import registry
+
+
+@pytest.fixture(autouse=True)
+def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plug-ins of one test are none of the next."""
+    monkeypatch.setattr(registry, "_plugged", dict(registry._plugged))
+    monkeypatch.setattr(registry, "_plugged_losses", dict(registry._plugged_losses))
+
 
 @pytest.fixture(scope="session")
 def shared() -> Path:

@@ -19,13 +19,6 @@ METHOD, LOSS = (EXAMPLE / "src" / "desim_example" / f"{name}.py" for name in
                 ("noisy_gossip", "log_cosh"))  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def forgotten(monkeypatch):
-    """Plug-ins of one test are none of the next."""
-    monkeypatch.setattr(registry, "_plugged", {})
-    monkeypatch.setattr(registry, "_plugged_losses", {})
-
-
 def test_the_example_keeps_the_contract(capsys):
     with pytest.raises(SystemExit) as left:
         main(["check", "--contract", str(METHOD)])

@@ -8,7 +8,6 @@ from test_engines import differences
 import desim
 from desim.engine.world import World
 from desim.errors import InputError, RunError
-from desim.scenario import registry
 
 GRAPH = """
 from desim.algorithms.dsgd import DSGD
@@ -101,12 +100,6 @@ PURE = "seen = rows.who[0] * 0 + us.round[0] * 0 + us.noise_seed * 0 + us.degree
 PURE_STAR = (
     "seen = us.who[0] * 0 + us.round[0] * 0 + us.x[0, 0] * 0 + hub.round * 0 + hub.agents * 0"
 )
-
-
-@pytest.fixture(autouse=True)
-def forgotten(monkeypatch):
-    """Plug-ins of one test are none of the next."""
-    monkeypatch.setattr(registry, "_plugged", {})
 
 
 def peeking(folder, text, looks, tells="pass", **changes):

@@ -26,12 +26,6 @@ ALGORITHMS = {
 PRIVACY = {"noise": {"kind": "gaussian", "sigma": 0.5}}
 
 
-@pytest.fixture(autouse=True)
-def forgotten(monkeypatch):
-    """Plug-ins of one test are none of the next."""
-    monkeypatch.setattr(registry, "_plugged", {})
-
-
 def written(folder, name, *changes):
     """Put method `name` of the page with changes (right, wrong) beside its scenario."""
     text = FILES[f"{name}.py"]

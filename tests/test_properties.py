@@ -201,13 +201,13 @@ CAREFUL = settings(
 )
 
 
-@settings(CAREFUL, max_examples=120)
+@settings(CAREFUL, max_examples=60)
 @given(stars())
 def test_coordinator_methods(scenario):
     check(scenario)
 
 
-@settings(CAREFUL, max_examples=120)
+@settings(CAREFUL, max_examples=60)
 @given(graphs())
 def test_graph_methods(scenario):
     check(scenario)

@@ -79,9 +79,9 @@ def test_all_curves_of_a_figure_end_together():
 def test_a_small_study(images, tmp_path):
     set_threads(1)
     curves = [
-        Curve("Fig. 14", Q1, 5.0, "rigorous", rounds=40),
-        Curve("Fig. 14", SDM, 5.0, "paper", rounds=40),
-        Curve("Fig. 14", DSGD, np.inf, "none", rounds=40),
+        Curve("Fig. 14", Q1, 5.0, "rigorous", rounds=24),
+        Curve("Fig. 14", SDM, 5.0, "paper", rounds=24),
+        Curve("Fig. 14", DSGD, np.inf, "none", rounds=24),
     ]
     with MonteCarlo(processes=1) as here:
         rows = q_dpsgd_fig14_16.study(here, 1, curves)
