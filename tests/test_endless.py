@@ -72,6 +72,8 @@ def test_rows_that_are_alike_are_told_beforehand(capsys):
         (free(graph, stop={"rounds": 3}, network=MIXED), False),
         (free(graph, stop={"rounds": 3}, observe={"metrics": []}), False),
         (free(star, stop={"rounds": 3}), False),
+        (free(graph, stop={"rounds": 1}), False),
+        (free(graph, stop={"rounds": 3}, policy={"deadline": "10 ms", "late": "carry"}), False),
     ):
         run = desim.run(scenario)
         assert any(told in one for one in run.manifest["warnings"]) == flat

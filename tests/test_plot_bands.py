@@ -126,6 +126,34 @@ def test_seeds_that_failed_and_vanish_are_noticed(right, wrong):
         check_failed(mutant(measured, right, wrong).drawable)
 
 
+def test_a_band_that_a_failed_seed_ends_goes_to_the_edge(tmp_path):
+    runs = [Seed(ERROR), Seed(np.array(ERROR) * 2.0), Seed(np.array(ERROR) * 1.5)]
+    axes = plot([*runs, Seed([1.0, 0.5], status="failed")], out=tmp_path / "a.png")
+    tops = [one.get_datalim(axes.transData).y1 for one in axes.collections]
+    assert max(tops) == pytest.approx(axes.get_ylim()[1])
+    whole = plot(runs, out=tmp_path / "a.png")
+    tops = [one.get_datalim(whole.transData).y1 for one in whole.collections]
+    assert max(tops) < 0.99 * whole.get_ylim()[1]
+
+
+def test_without_a_median_there_is_no_curve(tmp_path):
+    nothing = Seed([], status="failed")
+    nothing.curves = {}
+    with pytest.raises(InputError, match="half of the seeds failed before there was a median"):
+        plot([Seed(ERROR), nothing], metric="error", out=tmp_path / "a.png")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_failed_seed_that_cannot_be_read_is_not_the_worst(tmp_path):
+    class Torn(Seed):
+        @property
+        def metrics(self):
+            raise InputError("metrics.parquet is not the file that the run has left")
+
+    with pytest.raises(InputError, match="not the file"):
+        plot([Seed(ERROR), Torn([1.0], status="failed")], metric="error", out=tmp_path / "a.png")
+
+
 def check_thinned(module):
     """What stays of a long curve has its ends, its spikes, and few points."""
     where = np.arange(100_000.0)

@@ -155,12 +155,40 @@ def test_a_mistake_of_a_late_round_keeps_what_was_before(name, engine, target, t
     with pytest.raises(RunError, match=r"us\.x: found an array|list index") as told:
         desim.run(path, tmp_path / "out", overrides={**keys, "engine": engine, **target})
     kept = desim.open(tmp_path / "out")
-    assert (kept.status, kept.manifest["rounds"] in (2, 3)) == ("failed", True)
+    assert (kept.status, kept.manifest["rounds"]) == ("failed", kept.metrics["round"].max())
+    assert not kept.state
     whole = desim.run(path, overrides={**keys, "plugins": [written_well(tmp_path, name)]})
     before = whole.events[: len(kept.events)]
     assert 0 < len(kept.events) < len(whole.events)
     assert kept.events["time"].max() <= kept.manifest["time"] == told.value.run.manifest["time"]
     pd.testing.assert_frame_equal(kept.events, before, check_exact=True)
+
+
+@pytest.mark.parametrize("policy", ["all", {"quorum": 4}, {"deadline": "300 ms"}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("us.x = w\n", "us.x = w if us.round[0] < 5 else w[:, :1]\n"),
+        ("            hub.publish(own.x) ", "            [0][hub.round > 4]; hub.publish(own.x) "),
+    ],
+    ids=["job", "coordinator"],
+)
+def test_engines_keep_the_same_of_a_run_that_a_mistake_ends(change, policy, tmp_path):
+    path, keys = written(tmp_path, "fedprox", change)
+    kept = []
+    for engine in ("cohort", "agents"):
+        with pytest.raises(RunError, match=r"us\.x: found an array|list index"):
+            desim.run(path, tmp_path / engine, overrides={
+                **keys, "engine": engine, "policy": policy, "stop.rounds": 8,
+            })  # fmt: skip
+        kept.append(desim.open(tmp_path / engine))
+    one, other = kept
+    for name in ("events", "metrics", "releases"):
+        pd.testing.assert_frame_equal(getattr(one, name), getattr(other, name), check_exact=True)
+    told = [{key: run.manifest[key] for key in ("time", "rounds", "reason")} for run in kept]
+    counts = [{**run.manifest["counts"], "play_seconds": 0} for run in kept]
+    assert (told[0], counts[0]) == (told[1], counts[1])
+    assert one.manifest["rounds"] == one.metrics["round"].max() == 4
 
 
 def test_no_file_holds_python_objects(tmp_path):

@@ -195,7 +195,7 @@ def test_a_report_needs_runs_and_a_place(runs, tmp_path):
 def bad(tmp_path):
     """Runs that failed, were killed, lost files, saw nothing, or are of another desim."""
     failed = played(tmp_path / "failed", name="failed")
-    manipulated(failed, status="failed", reason="diverged: agent 0", warnings="no list")
+    manipulated(failed, status="failed", reason="diverged: agent 0")
     old = played(tmp_path / "old", name="old")
     rewritten(manipulated(old, versions={"desim": "0.0.3"}), "future: 3\n")
     bare = played(tmp_path / "bare", name="bare")

@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 from contextlib import nullcontext
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -371,10 +372,12 @@ def test_targets_of_the_scenario_are_those_of_the_study_by_default():
         (["runs/", "runs/mine/"], False),
         (["notes.txt"], False),
         (["runs"], False),
+        (["study.json|"], True),
     ],
 )
 def test_what_a_study_leaves_that_was_killed_at_once_is_no_obstacle(left, free, tmp_path):
     for name in left:
-        (tmp_path / name).mkdir() if name.endswith("/") else (tmp_path / name).touch()
+        make = Path.mkdir if name.endswith("/") else os.mkfifo if "|" in name else Path.touch
+        make(tmp_path / name.strip("|"))
     with nullcontext() if free else pytest.raises(InputError, match="holds something else"):
         check_free(tmp_path, "mine")

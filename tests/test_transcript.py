@@ -69,7 +69,8 @@ def leaky(leak, **keys):
 
 @pytest.mark.parametrize("name", CASES)
 def test_no_algorithm_moves_more_than_it_declares(name):
-    checked = transcript_check(built(CASES[name]), rounds=12)
+    late = name.startswith(("led", "scaffold"))  # their largest step is not among the first
+    checked = transcript_check(built(CASES[name]), rounds=12 if late else 6)
     checked.demand()
     if name in UNDECLARED:
         assert checked.largest == 0.0

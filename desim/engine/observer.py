@@ -52,6 +52,9 @@ class Observer(Protocol):
     def due(self) -> float:
         """When the next observation is to be made that has been put off, s; inf without one."""
 
+    def rounds_by(self, end: float) -> int:
+        """How many of them were over at `end` s."""
+
     def settle(self, frontier: float) -> None:
         """Record what is true before `frontier` s, now that everything before it has happened."""
 
@@ -163,6 +166,15 @@ class ClockObserver:
             return int(self._done.min())
         stayed = np.delete(self._done, list(self._left))
         return int(stayed.min() if len(stayed) else self._done.max())
+
+    def rounds_by(self, end: float) -> int:
+        """Rounds that everybody had done by `end` s, as far as their times are kept."""
+        late = [
+            round_ - 1
+            for round_, time in self._time.items()
+            if not self._missing[round_] and time.max() > end
+        ]
+        return min([self.rounds, *late])
 
     def settle(self, frontier: float) -> None:
         """Record the network rows of instants before `frontier` s."""

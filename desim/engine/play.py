@@ -94,7 +94,7 @@ class Simulation:
         explained: what to say of an error that is not desim's: the run fails, and what came before
         is kept; None for others, which are raised.
         """
-        settings, interrupted, known = self.settings, False, list[str]()
+        settings, interrupted, known, broken = self.settings, False, list[str](), False
         stops = settings.budget is not None and settings.budget.on_exhausted == "stop"
         if (settings.targets or stops) and self.method.kind != "coordinator":
             settings, interrupted, known = self._scouted(progress, explained)
@@ -119,13 +119,18 @@ class Simulation:
             if (text := explained(failure)) is None:
                 raise
             end, status, reason, error = world.broken(), "failed", text, RunError(text)
+            broken = True
             error.__cause__ = failure
         try:
             world.finish(end)
         except KeyboardInterrupt:
             end, status, reason, error = world.interrupted(), "stopped", INTERRUPTED, None
             world.finish(end)
-        return self._outcome(world, status, reason, end, wall.monotonic() - began, error)
+        ended = self._outcome(world, status, reason, end, wall.monotonic() - began, error)
+        if not broken:
+            return ended
+        rounds = world.observer.rounds_by(end)
+        return replace(ended, rounds=rounds, state={}, iterates=None, model=None)
 
     def _world(
         self, settings: Settings, sink: Sink, progress: Any,

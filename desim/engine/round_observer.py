@@ -39,6 +39,7 @@ class RoundObserver:
         self.models: list[Array] = []
         self.kept: list[Array] = []
         self._instant = 0
+        self._ended = 0.0  # when the latest round did, s
         self._held: tuple[int, Array, Array] | None = None
         self._tally: Tally | None = None
 
@@ -56,7 +57,7 @@ class RoundObserver:
                 raise diverged(int(bad[0]) if bad.size else -1, round_, time, self.cures)
         if self.keep:
             self.kept.append(x.copy())
-        self.rounds = round_
+        self.rounds, self._ended = round_, time
         self.models.append(model[None].copy())
         error = self._error(x, moved) if self.tallied else None
         if self.every == 0.0:
@@ -91,7 +92,7 @@ class RoundObserver:
         first, n = self.rounds + 1, len(times)
         if n:
             self.models.append(models)
-            self.rounds += n
+            self.rounds, self._ended = self.rounds + n, float(times[-1])
         if self.every:
             self._hold(times, models, x, before)
         if n and not self.idle:
@@ -119,6 +120,10 @@ class RoundObserver:
         if self.rows.check(time, x, model, error):
             self.rows.network(time, round_, x, model)
             self._instant += time == self._instant * self.every  # that is the row of this instant
+
+    def rounds_by(self, end: float) -> int:
+        """How many rounds were over at `end` s, when the latest may not have been."""
+        return self.rounds - (self.rounds > 0 and self._ended > end)
 
     @property
     def idle(self) -> bool:

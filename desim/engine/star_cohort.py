@@ -11,6 +11,7 @@ from desim.engine.hub import Hub, Int
 from desim.engine.requests import Array
 from desim.engine.waits import Waits
 from desim.engine.world import Exhausted, World
+from desim.errors import RunError
 from desim.kernels.clients import BEGIN, DUE, FINISH, LOGGED, ROUND, SENT, call, post, settle_due
 from desim.kernels.together import memory_for_draws
 from desim.memory import Tree, recall
@@ -66,6 +67,17 @@ def play(program: Any, world: World) -> float:
     """Run `program(hub)`; return the end of the run in virtual seconds."""
     station = CohortStation(world)
     hub = Hub(world, station)
+    try:
+        return _played(program, world, station, hub)
+    except (KeyboardInterrupt, RunError):
+        raise
+    except BaseException:  # of the program: what came before this instant is complete
+        station.settle(hub, station.now)
+        world.now = station.now
+        raise
+
+
+def _played(program: Any, world: World, station: CohortStation, hub: Hub) -> float:
     hub.boundary = lambda: world.keep(lambda: hub.remembered() | {"now": station.now})
     world.go_on(lambda tree: _recall(hub, station, tree))
     policy, horizon = world.settings.policy, world.settings.horizon

@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
+from desim.errors import InputError
 from desim.fairness import RISING
 from desim.plots.course import Played, check_abscissa, thinned
 from desim.plots.groups import Band, band, behind, check_band, named
@@ -52,15 +53,21 @@ def plot(
     found = drawable(runs, x, metric, labels)
     check_band(band, min(len(row.courses) for row in found.rows))
     drawn = [_drawn(row, found.metric, band) for row in found.rows]
+    if not any(np.isfinite(one.line[1]).any() for one in drawn) and any(
+        row.failed for row in found.rows
+    ):
+        text = "half of the seeds failed before there was a median"
+        raise InputError(f"{text}; allowed: the runs that are done, by themselves")
     last = max(float(one.line[0].max()) for one in drawn)
     unit, factor = unit_of(x, last)
     with scaled(out, **asked) as axes:
         for number, one in enumerate(drawn):
             _draw(axes, one, factor, number, held=x != "round")
         axes.set_xlim(0.0, last * factor * 1.02 or 1.0)
-        scale(axes, found.metric, np.concatenate([np.concatenate(one.line[1:]) for one in drawn]))
+        scale(axes, found.metric, np.concatenate([one.shown for one in drawn]))
         cut = _cut(axes, drawn, found.metric) if {"ylim", "log"}.isdisjoint(asked) else ""
         about = [found.about] if x == "epsilon" else []
+        _leave(axes, drawn, factor, found.metric in RISING, held=x != "round")
         name = f"{NAMES[x]} ({unit})" if unit else NAMES[x]
         axes.set_xlabel("\n".join([name, *about, *([cut] if cut else [])]))
         if x == "round":
@@ -77,6 +84,13 @@ class Drawn:
     line: Line
     seeds: tuple[Line, ...] = ()
 
+    @property
+    def shown(self) -> Array:
+        """The values that are drawn: of a band those where both ends are."""
+        middle, *ends = self.line[1:]
+        both = np.isfinite(ends).all(axis=0) if ends else np.zeros(len(middle), bool)
+        return np.concatenate([middle, *(end[both] for end in ends)])
+
 
 def _drawn(row: Measured, metric: str, kind: Band | None) -> Drawn:
     """One run as it is; of several the median, and then the band's ends."""
@@ -85,7 +99,8 @@ def _drawn(row: Measured, metric: str, kind: Band | None) -> Drawn:
         return Drawn(label, thinned(*row.courses[0]))
     at, low, middle, high = band(row.courses, metric in RISING, kind)
     seeds = tuple(thinned(*one) for one in row.courses) if kind == "seeds" else ()
-    return Drawn(label, (at, middle) if np.isnan(low).all() else (at, middle, low, high), seeds)
+    none = np.isnan(low).all() and np.isnan(high).all()
+    return Drawn(label, (at, middle) if none else (at, middle, low, high), seeds)
 
 
 def _draw(axes: Axes, one: Drawn, factor: float, number: int, held: bool) -> None:
@@ -115,6 +130,25 @@ def _draw(axes: Axes, one: Drawn, factor: float, number: int, held: bool) -> Non
         axes.fill_between(
             where * factor, low, high, step=step, color=colour, alpha=0.18, linewidth=0
         )
+
+
+def _leave(axes: Axes, drawn: Sequence[Drawn], factor: float, rising: bool, held: bool) -> None:
+    """Bands to the edge of the axes where a seed that failed or diverged is their end."""
+    limits = axes.get_ylim()
+    edge = limits[0] if rising else limits[1]
+    for number, one in enumerate(drawn):
+        if len(one.line) < 4:
+            continue
+        at, middle, low, high = one.line
+        bad, good = (low, high) if rising else (high, low)
+        start = np.where(np.isfinite(good), good, middle)
+        gone = np.isnan(bad) & np.isfinite(start)
+        ends = np.where(gone, start, np.nan), np.where(gone, edge, np.nan)
+        axes.fill_between(
+            at * factor, *ends, step="post" if held else None, color=look(number)[0],
+            alpha=0.18, linewidth=0,
+        )  # fmt: skip
+    axes.set_ylim(limits)
 
 
 def _same(line: Any, where: Array, value: Array) -> bool:

@@ -76,8 +76,7 @@ def drawable(
         if shown:
             some = replace(group, runs=tuple(run for run, _ in shown))
             courses = tuple(course for _, course in shown)
-            until = max(where[-1] for where, _ in courses)
-            lost = tuple(_broken(run, x, metric, until) for run in group.lost) if failed else ()
+            lost = tuple(_broken(run, x, metric, courses) for run in group.lost) if failed else ()
             rows.append(Measured(some, (*courses, *lost), len(lost)))
         if lacking:
             of = "" if len(group.runs) == 1 else f" in {len(lacking)} runs"
@@ -88,6 +87,8 @@ def drawable(
     if x == "epsilon":
         every = [(row.group, run) for row in rows for run in row.group.runs]
         about = terms({_who(group, run): run for group, run in every})
+        broken = [(row.group, run) for row in rows for run in row.group.lost if failed]
+        terms({_who(group, run): run for group, run in [*every, *broken]}, endless=True)
     return Drawable(metric, tuple(rows), tuple(notes), about)
 
 
@@ -105,11 +106,18 @@ def _course(run: Played, x: str, metric: str, group: Series[Played]) -> tuple[Ar
     return found
 
 
-def _broken(run: Played, x: str, metric: str, until: float) -> tuple[Array, Array]:
-    """The course of a run that failed: nan from its last measurement, or from 0, to `until`."""
-    try:
-        where, value = course(run, x, metric)
-    except InputError:  # it ended before it was measured at all
+def _broken(
+    run: Played, x: str, metric: str, others: Sequence[tuple[Array, Array]]
+) -> tuple[Array, Array]:
+    """The course of a run that failed: nan from its last measurement on, and to where others end.
+
+    Of one that ended before it was measured at all from 0 on.
+    """
+    until = max(float(where[-1]) for where, _ in others)
+    seen = metric in set(run.metrics["metric"])
+    where, value = course(run, x, metric) if seen else (np.empty(0), np.empty(0))
+    where, value = where[np.isfinite(where)], value[np.isfinite(where)]  # epsilon may be infinite
+    if not len(where):
         return np.array([0.0, until]), np.full(2, np.nan)
     after = np.nextafter(where[-1], np.inf)
     return np.append(where, [after, max(until, after)]), np.append(value, [np.nan, np.nan])

@@ -13,6 +13,7 @@ from desim.runs.metrics import LOGARITHMIC, is_share, ranked
 
 POINTS = 40_000  # in all curves of a report together: some 2 MB
 MOST, LEAST = 2000, 40  # of one curve
+UNSEEN = {"time": [0], "round": [0], "bytes": [0], "epsilon": [0], "value": [None]}
 LABELS = {
     "error": "error: sum over agents of ‖xᵢ - x*‖² / ‖x*‖²",
     "loss": "loss: the objective at the average model",
@@ -67,7 +68,10 @@ def chart_data(found: Sequence[Reading]) -> dict[str, Any]:
             "label": one.label,
             "group": series.index(one.series),
             "failed": one.lost,
-            "curves": {name: _points(curve, most) for name, curve in one.curves.items()},
+            "curves": {
+                **(dict.fromkeys(names, UNSEEN) if one.lost else {}),
+                **{name: _points(curve, most) for name, curve in one.curves.items()},
+            },
             "epsilon": _spent(one, most),
         }
         for one in found

@@ -45,7 +45,8 @@ NUMBER = (float, int)
 KINDS: Mapping[str, Any] = {  # of what a manifest holds as soon as it is known
     "reason": str, "engine": str, "why": str, "seed": int, "rounds": int, "time": NUMBER,
     "wall_seconds": NUMBER, "compile_seconds": NUMBER, "counts": dict, "files": dict, "rows": list,
-    "sites": list, "versions": dict, "problem_sha256": str, "scenario_sha256": str,
+    "sites": list, "warnings": list, "versions": dict, "problem_sha256": str,
+    "scenario_sha256": str,
 }  # fmt: skip
 LIBRARIES = ("numpy", "numba", "scipy", "simpy", "networkx", "pandas", "pyarrow", "scikit-learn")
 
@@ -150,8 +151,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
         manifest: dict[str, Any] = json.loads(text_of(file))
         if not isinstance(manifest["status"], str) or not isinstance(manifest["name"], str):
             raise TypeError
-        known = KINDS.keys() & manifest.keys()
-        if not all(isinstance(manifest[name], KINDS[name]) for name in known):
+        if not _sound(manifest):
             raise TypeError
         form = int(manifest.get("format", FORMAT))
         for listed in manifest.get("files", {}).values():
@@ -170,6 +170,18 @@ def read_manifest(path: Path) -> dict[str, Any]:
         told = written_by(manifest) or "stored by another desim"
         raise InputError(f"{path}: {told}, in format {form}; allowed: formats up to {FORMAT}")
     return manifest
+
+
+def _sound(manifest: Mapping[str, Any]) -> bool:
+    """Whether what a manifest holds is of the kind that it should be."""
+    known = {name: manifest[name] for name in KINDS.keys() & manifest.keys()}
+    if not all(isinstance(value, KINDS[name]) for name, value in known.items()):
+        return False
+    numbers = [*known.get("counts", {}).values(), *known.get("rows", [])]
+    every = [*numbers, *(known[name] for name in known if KINDS[name] in (int, NUMBER))]
+    small = all(not isinstance(one, int) or abs(one) < 2**63 for one in every)
+    texts = all(isinstance(one, str) for one in known.get("warnings", []))
+    return small and texts and all(isinstance(one, NUMBER) for one in numbers)
 
 
 def written_by(manifest: Mapping[str, Any]) -> str:

@@ -198,10 +198,12 @@ def _play(
         raise
     except RunError as error:
         return tables, Outcome("failed", str(error), error=error)
-    except Exception as error:
+    except BaseException as error:
         told = explained(error)
         if told is not None:  # while what came before was kept: memory is full
             return tables, Outcome("failed", told, error=_caused(RunError(told), error))
+        if not isinstance(error, Exception):
+            raise
         return tables, Outcome("failed", f"error in desim: {raised(error)}", error=error)
 
 

@@ -31,7 +31,7 @@ def refuse_endless(scenario: Scenario, simulation: Simulation) -> None:
         found.append(f"churn: {stuck[0]}, or a policy with a deadline")
     elif stuck:
         method.warnings += [f"churn: {stuck[0]}"]
-    method.warnings += _flat(scenario, settings)
+    method.warnings += _flat(scenario, simulation)
     if found:
         raise located(scenario, InputError(found))
 
@@ -53,16 +53,20 @@ def _timeless(scenario: Scenario, simulation: Simulation) -> list[str]:
     return [f"stop.rounds: {text}; allowed: {cure}"]
 
 
-def _flat(scenario: Scenario, settings: Settings) -> list[str]:
+def _flat(scenario: Scenario, simulation: Simulation) -> list[str]:
     """A warning where all rounds of a graph's agents end at 0 s: its metrics are true at a time."""
-    seen, links = scenario.observe, settings.links
-    if settings.uplinks is not None or links is None or seen.every != "round" or not seen.metrics:
+    settings, method, seen = simulation.settings, simulation.method, scenario.observe
+    waits = method.timed or settings.policy.kind == "deadline" or method.kind == "coordinator"
+    if waits or seen.every != "round" or not seen.metrics or settings.rounds <= 1:
         return []
-    if not (_instant(settings.speeds).all() and _free(links).all()):
+    links = settings.links
+    alone = method.kind == "central" or links is None
+    if not _instant(settings.speeds).all() or not (links is None or _free(links).all()):
         return []
+    cure = "compute.speed: 1e6" if alone else "network.link.latency: 1 us"
     return [
         "observe: nothing takes time, so that all rounds end at 0 s, when the models are those of "
-        "the last one: rows of the network are alike; a latency such as 1 us tells rounds apart"
+        f"the last one: rows of the network are alike; {cure} tells rounds apart"
     ]
 
 

@@ -81,7 +81,9 @@ def compare(
     if not rows:
         raise InputError("no run to compare")
     asked = Asked(_targets(rows, targets), _given(delta=delta, view=view, relation=relation), stays)
-    told = {id(run): measured(run, asked) for row in rows for run in (*row.runs, *row.lost)}
+    told = {
+        id(run): measured(run, asked) for row in rows for run in (*row.runs, *_lost(row, asked))
+    }
     records = [record for row in rows for record in _records(row, told, asked, level)]
     frame = described(pd.DataFrame(records, columns=COLUMNS), "comparison")
     noiseless = frozenset(row.title for row in rows if any(bare(run) for run in row.runs))
@@ -98,6 +100,11 @@ def compare(
     tables += [_table(frame, "at the end", {kind: kind for kind in (*finals, *SPENT)}, noiseless)]
     about = [*notes(rows, bool(asked.targets)), *terms(rows, asked.epsilon or {})]
     return Comparison(frame, tuple(tables), (*about, *_over_seeds(frame, level)))
+
+
+def _lost(row: Series[Run], asked: Asked) -> Sequence[Run]:
+    """The runs of the row that count until targets, where there are any."""
+    return row.lost if asked.targets else ()
 
 
 def _over_seeds(frame: pd.DataFrame, level: float) -> Iterator[str]:
@@ -145,7 +152,7 @@ def _records(
 ) -> Iterator[tuple[Any, ...]]:
     """A record for each measure of one row."""
     wanted = [asked.until(kind, *target) for target in asked.targets for kind in SPENT]
-    found, lost = ([told[id(run)] for run in some] for some in (row.runs, row.lost))
+    found, lost = ([told[id(run)] for run in some] for some in (row.runs, _lost(row, asked)))
     finals = sorted({name for one in found for name in one if is_final(name)})
     for name in (*wanted, *finals, *SPENT):
         counting = [*found, *lost] if awaited(name) else found

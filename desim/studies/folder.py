@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from desim.errors import InputError, RunError
+from desim.readers import text_of
 from desim.runs.directory import MANIFEST, write_text
 from desim.runs.directory import STUDY as STUDY
 from desim.runs.hold import held
@@ -62,7 +63,7 @@ def claimed(path: Path, about: Mapping[str, Any]) -> Iterator[str]:
 def _named(path: Path) -> str:
     """The name of the study that is at `path`; none where no one can read it."""
     try:
-        return str(json.loads((path / STUDY).read_text("utf-8"))["study"]["name"])
+        return str(json.loads(text_of(path / STUDY))["study"]["name"])
     except (OSError, ValueError, KeyError, TypeError):
         return ""
 
@@ -82,7 +83,7 @@ def stored_runs(path: Path) -> dict[str, list[Run]]:
     InputError where `path` holds no study, or none of its runs.
     """
     try:
-        listed = json.loads((path / STUDY).read_text("utf-8"))["runs"]
+        listed = json.loads(text_of(path / STUDY))["runs"]
         pairs = [(int(one["case"]), str(one["run"])) for one in listed]
     except FileNotFoundError:
         raise InputError(f"{path}: not the directory of a study (it has no {STUDY})") from None

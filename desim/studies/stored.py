@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from desim.errors import InputError
+from desim.readers import text_of
 from desim.runs.directory import STUDY
 from desim.runs.run import Run
 from desim.studies.folder import stored_runs
@@ -36,7 +37,7 @@ def open_study(path: str | Path) -> StoredStudy:
     """The study in a directory; InputError where there is none, or it cannot be read."""
     folder = Path(path)
     try:
-        told = json.loads((folder / STUDY).read_text("utf-8"))["study"]
+        told = json.loads(text_of(folder / STUDY))["study"]
         name, asked = str(told["name"]), (told.get("compare") or {}).get("targets") or {}
         targets = tuple((str(metric), float(one)) for metric, values in asked.items()
                         for one in (values if isinstance(values, list) else [values]))  # fmt: skip

@@ -22,7 +22,7 @@ function curvesOf(pick, x, rising) {
   let curves = runs.map(({ run, number, columns }) => ({
     ...curveOf(run.label, number, columns.x, columns.value, factor), group: run.group, failed: run.failed,
   }));
-  curves = curves.filter((one) => one.ys.some((y) => y !== null));
+  curves = curves.filter((one) => (one.failed && page.bands) || one.ys.some((y) => y !== null));
   return { unit, curves: page.bands ? banded(curves, rising) : curves };
 }
 
