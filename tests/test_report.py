@@ -274,6 +274,16 @@ def test_a_run_that_failed_is_told_about_but_not_averaged(runs, tmp_path):
     assert [row[0] for row in ended.more.rows] == [one.label for one in found]
 
 
+def test_a_run_that_failed_before_it_was_measured_is_the_worst_of_a_chart(runs, tmp_path):
+    failed = manipulated(played(tmp_path / "e", seed=5, observe__metrics=[]), status="failed")
+    made = charts.chart_data(readings({"small": [*runs[:2], failed]}))
+    assert [(one["group"], one["failed"]) for one in made["runs"]] == [
+        (0, False), (0, False), (0, True),
+    ]  # fmt: skip
+    assert made["runs"][2]["curves"]["error"]["value"] == [None]
+    assert None not in made["runs"][0]["curves"]["error"]["value"]
+
+
 def test_runs_in_memory_and_by_label_have_a_report_too(tmp_path):
     runs = [desim.run(SCENARIO), desim.run(SCENARIO, overrides={"seed": 4})]
     given = {"mine": [*runs, runs[0]]}

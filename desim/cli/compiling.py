@@ -12,7 +12,7 @@ from desim.compiling import watched
 from desim.jit import cache_folder
 from desim.runs.warmup import Warmth, warm_up
 
-BEGIN = "compiling for this machine, once; a first run takes about a minute (desim warmup)"
+BEGIN = "compiling for this machine, once; a first run takes one to two minutes (desim warmup)"
 
 
 @contextmanager

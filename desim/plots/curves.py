@@ -67,7 +67,7 @@ def plot(
         scale(axes, found.metric, np.concatenate([one.shown for one in drawn]))
         cut = _cut(axes, drawn, found.metric) if {"ylim", "log"}.isdisjoint(asked) else ""
         about = [found.about] if x == "epsilon" else []
-        _leave(axes, drawn, factor, found.metric in RISING, held=x != "round")
+        _fill_to_edge(axes, drawn, factor, found.metric in RISING, held=x != "round")
         name = f"{NAMES[x]} ({unit})" if unit else NAMES[x]
         axes.set_xlabel("\n".join([name, *about, *([cut] if cut else [])]))
         if x == "round":
@@ -132,7 +132,9 @@ def _draw(axes: Axes, one: Drawn, factor: float, number: int, held: bool) -> Non
         )
 
 
-def _leave(axes: Axes, drawn: Sequence[Drawn], factor: float, rising: bool, held: bool) -> None:
+def _fill_to_edge(
+    axes: Axes, drawn: Sequence[Drawn], factor: float, rising: bool, held: bool
+) -> None:
     """Bands to the edge of the axes where a seed that failed or diverged is their end."""
     limits = axes.get_ylim()
     edge = limits[0] if rising else limits[1]

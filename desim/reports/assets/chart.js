@@ -77,7 +77,8 @@ function curveOf(label, number, x, y, factor) {
 
 // Runs that differ in the seed only as one curve: the median, and a band of all of them, of more than ten
 // the middle 80 %. Last values hold after the end; the band ends where half of the seeds have ended; a
-// value that is not finite counts as the worst. The figures of desim plot follow the same rule.
+// value that is not finite counts as the worst, as does a seed that failed from its last value on; an end of
+// the band that is then not finite is left open. The figures of desim plot follow the same rule.
 function band(label, number, members, rising) {
   const n = members.length, worst = rising ? -Infinity : Infinity;
   const last = Math.max(...members.filter((one) => !one.failed).map((one) => one.until));
