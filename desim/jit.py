@@ -1,14 +1,12 @@
 """The only place with compile flags, so that every kernel obeys the same arithmetic.
 
 Strict IEEE arithmetic (no fastmath: a result must not depend on vector width or threads) and
-numpy's error model (without it a division blocks vectorisation). Compiled code of desim is kept on
-disk under a hash of its sources, because numba's own cache does not see an edit in another file.
+numpy's error model (without it a division blocks vectorisation). What is compiled is kept on disk;
+see `code_cache`.
 """
 
-import hashlib
 import importlib
 import os
-import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -19,11 +17,10 @@ from typing import Any
 import numba
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
-from desim.cache import cache_home
+from desim.code_cache import PACKAGE, by_content, guarded
 from desim.errors import InputError
 from desim.later import bare
 
-PACKAGE = Path(__file__).resolve().parent
 LEAN = {"error_model": "numpy", "forceinline": True, "_nrt": False}  # see `lean_inline`
 PARALLEL_WORK = 1 << 19  # multiply-adds, about 0.1 ms on one core: 25 times the launch of a team
 
@@ -43,41 +40,12 @@ _threads: int | None = None
 _launched = 0
 
 
-def sources() -> list[Path]:
-    """The files of desim that may hold compiled code or its constants: those naming desim.jit."""
-    return [p for p in sorted(PACKAGE.rglob("*.py")) if b"desim.jit" in p.read_bytes()]
-
-
-@cache
-def cache_folder() -> Path:
-    """Where compiled code is kept: $DESIM_CACHE_DIR or the user's cache folder, by source hash."""
-    digest = hashlib.sha256()
-    for path in sources():
-        digest.update(str(path.relative_to(PACKAGE)).encode() + b"\0" + path.read_bytes())
-    folder = cache_home() / digest.hexdigest()[:16]
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        folder = Path(tempfile.gettempdir()) / "desim" / digest.hexdigest()[:16]
-    return folder
-
-
-@contextmanager
-def _cached_in(folder):
-    before = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = str(folder)
-    try:
-        yield
-    finally:
-        numba.config.CACHE_DIR = before
-
-
 def _compiled(function: Callable[..., Any], **flags: Any) -> Any:
-    own = Path(function.__code__.co_filename).resolve().is_relative_to(PACKAGE)
-    if not own:  # a plugin: its helpers may change without numba seeing it
+    path = Path(function.__code__.co_filename).resolve()
+    if not path.is_relative_to(PACKAGE):  # a plugin: its helpers may change unseen
         return numba.njit(error_model="numpy", **flags)(function)
-    with _cached_in(cache_folder()):
-        return numba.njit(error_model="numpy", cache=True, **flags)(function)
+    with by_content(path):
+        return guarded(numba.njit(error_model="numpy", cache=True, **flags)(function))
 
 
 def kernel(function: Callable[..., Any]) -> Any:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import typer
 
+from desim.cache import cache_home
 from desim.cli.progress import counting_bar
 from desim.compiling import watched
-from desim.jit import cache_folder
 from desim.runs.warmup import Warmth, warm_up
 
 BEGIN = "compiling for this machine, once; a first run takes one to two minutes (desim warmup)"
@@ -22,7 +22,7 @@ def announced() -> Iterator[None]:
         yield
     if compilation.functions:
         took = f"compiled {compilation.functions} functions in {compilation.seconds:.1f} s"
-        typer.echo(f"{took}, kept in {cache_folder()}", err=True)
+        typer.echo(f"{took}, kept in {cache_home()}", err=True)
 
 
 def warm(files: list[Path]) -> Warmth:
@@ -38,7 +38,7 @@ def words(warmth: Warmth) -> list[str]:
     about = seconds if warmth.functions else "everything was compiled before"
     told = []
     if warmth.played:
-        told.append(f"{warmth.played} scenarios ready: {about}, kept in {cache_folder()}")
+        told.append(f"{warmth.played} scenarios ready: {about}, kept in {cache_home()}")
     if warmth.skipped:
         told.append(f"skipped {len(warmth.skipped)}: {', '.join(warmth.skipped)}")
         told.append(f"  {next(iter(warmth.skipped.values()))}")
