@@ -149,6 +149,11 @@ class Link(Strict):
     """resend: how often a lost message is sent again at most"""
 
     @property
+    def resends(self) -> int:
+        """How often a lost message is sent again at most."""
+        return 0 if self.on_loss == "drop" else self.limit
+
+    @property
     def losses(self) -> tuple[float, float]:
         """Probability that an attempt is lost, outside bursts and in them."""
         if isinstance(self.loss, BurstLoss):
