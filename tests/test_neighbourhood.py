@@ -25,8 +25,9 @@ from desim.kernels.network import Links, broadcast, close_all, log_each
 from desim.kernels.record import EVERYTHING, UPLINK, Kind, empty_rows
 from desim.log.batches import Batch, told
 from desim.log.rows import LEVELS, EventLog
-from desim.network.links import LinkModel, make_links
+from desim.network.links import make_links
 from desim.network.topology import from_edges
+from desim.scenario.link_section import Link
 
 AGENTS, ROUND, END = 6, 3, 0.9
 GRAPH = from_edges(AGENTS, [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 0), (1, 4)], "graph")
@@ -46,8 +47,8 @@ LAWS = {
 
 def links(law: str) -> Links:
     latency, rate = Distribution(UNIFORM, 0.01, 0.2), Distribution(CONSTANT, 1e4)
-    model = LinkModel(latency, rate, LAWS[law], (0.0, 0.0), 1.0, 0)
-    made = make_links(model, GRAPH.source, GRAPH.target, 7)
+    link = Link(latency=latency, bandwidth=rate, jitter=LAWS[law])
+    made = make_links(link, GRAPH.source, GRAPH.target, 7)
     assert made.plain
     return made
 
