@@ -8,7 +8,7 @@ import numpy as np
 
 from desim.jit import kernel, lean_inline, lean_kernel
 from desim.kernels.ahead import ask_for_rows
-from desim.kernels.clients import CALLED, Calls, Charges, call, settle_due
+from desim.kernels.clients import CALLED, Calls, call, settle_due
 from desim.kernels.desk import (
     BUFFER,
     HEAPED,
@@ -88,7 +88,7 @@ def opened(k, span, policy, drawn, calling, desk, book):
         return CLOSED, 0
     n = invited(drawn, kind, discard, calls, desk)
     settled = work.shape[0] + n if interrupts else n
-    log, ledger = Rows(*rows), Charges(*charges)
+    log, ledger = Rows(*rows), Rows(*charges)
     full = max(log.n[0], log.n[1]) + settled * rows_per_call + 2 > log.ints.shape[0]
     if full or ledger.n[0] + 2 * settled > ledger.ints.shape[0]:
         return ROOM, 0
@@ -128,7 +128,7 @@ def advance(rule, span, policy, drawn, calling, training, state, centre, desk, b
     span (last round, horizon s, most rounds of this call); policy (kind, value, discard,
     interrupts); drawn: see `invited`; calling (bits, reply bits, work (agents,), terms, devices,
     rows of the log that one call may take); training (threads, seed, epochs (agents,), plan, data,
-    memory of `memory_for`); state, centre: see `rules`; desk: Desk; book (Calls, Rows, Charges);
+    memory of `memory_for`); state, centre: see `rules`; desk: Desk; book (Calls, Rows, Rows);
     seen (times s (most,), models (most, dim), iterates (most or 0, agents, dim)): what was true at
     the end of each round, and a Watch. Tuples are plain ones.
 
