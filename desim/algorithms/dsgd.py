@@ -16,7 +16,7 @@ from desim.algorithms.decentralised_sgd import (
     Number,
     rounded,
 )
-from desim.algorithms.local_training import oversized
+from desim.algorithms.local_limits import oversized
 from desim.algorithms.method import Program
 from desim.fields import Count, Strict
 from desim.privacy.ledger import Terms

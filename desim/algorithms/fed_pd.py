@@ -9,12 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from desim.algorithms.local_training import LocalTraining
-from desim.algorithms.method import Array, Ingredients, Method, Program
+from desim.algorithms.federated import Federated
+from desim.algorithms.method import Array, Ingredients, Program
 from desim.fields import Init, Local, Positive, Strict
-from desim.privacy.ledger import Terms
-from desim.privacy.mechanisms import Gaussian, Noise
-from desim.problem import Problem
 
 
 class Parameters(Strict):
@@ -28,31 +25,19 @@ class Parameters(Strict):
     """x0, of which the coordinator takes the mean; lambda0 is zero"""
 
 
-class FedPD(Method):
+class FedPD(Federated):
     """The agents keep x_i and lambda_i (`dual`), the coordinator the mean of their messages."""
 
     name = "fed-pd"
-    kind = "coordinator"
     summary = "primal-dual: local training on augmented Lagrangians, full participation"
     paper = "Zhang, Hong, Dhople, Yin, Liu 2021"
     Parameters = Parameters
-    models = "any"
     partial = False
-    noises = ("gaussian",)
     cures = ("algorithm.local.step", "algorithm.eta")
+    unproved = ()
 
     def __init__(self, ingredients: Ingredients) -> None:
-        super().__init__(ingredients)
-        settings, self.eta = ingredients.settings, self.parameters.eta
-        sigma = self.noise.sigma if isinstance(self.noise, Gaussian) else None
-        self.x0 = settings.initial("x0")
-        self.local = LocalTraining(self.parameters.local, settings, 1.0 / self.eta, sigma)
-        self.warnings += self.local.warnings
-
-    @classmethod
-    def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:
-        """Return what is wrong with this combination, one line each."""
-        return LocalTraining.problems(parameters.local, problem, noise)
+        super().__init__(ingredients, q=1.0 / ingredients.parameters.eta)
 
     def coordinator(self, hub: Any) -> Program:
         """Algorithm 1; with spent budgets the mean is over the agents that are left."""
@@ -67,11 +52,7 @@ class FedPD(Method):
 
     def train(self, us: Any, c: Array) -> Array:
         """Oracle and dual step of agents `us` that heard c (n, dim): their c_i^+ (n, dim)."""
-        dual: Array = us.dual
+        eta, dual = self.parameters.eta, us.dual
         us.x = x = self.local.train(us, us.x, c, dual)  # x_i = Oracle(L_i) from x_i
-        us.dual = dual = dual + (x - c) / self.eta  # lambda_i += (x_i - c_i) / eta
-        return np.asarray(x + self.eta * dual)  # c_i^+ = x_i + eta lambda_i
-
-    def planned(self, k: int) -> Terms:
-        """Terms (agents,) of round k: lambda_i follows from what was sent and heard before."""
-        return self.local.terms
+        us.dual = dual = dual + (x - c) / eta  # lambda_i += (x_i - c_i) / eta
+        return np.asarray(x + eta * dual)  # c_i^+ = x_i + eta lambda_i

@@ -10,16 +10,15 @@ import numpy as np
 
 from desim.algorithms.compiled.fed_plt import Rule
 from desim.algorithms.fed_plt_claim import claimed, supposed_start
+from desim.algorithms.federated import Federated
 from desim.algorithms.latest import Latest
-from desim.algorithms.local_training import LocalTraining
-from desim.algorithms.method import Array, Ingredients, Method, Program
+from desim.algorithms.method import Array, Ingredients, Program
 from desim.engine.star_compiled import Compiled
 from desim.errors import InputError
 from desim.fields import Init, Local, Positive, Strict
 from desim.kernels.sums import column_sums
 from desim.privacy.bounds.claims import Claim, Releases
-from desim.privacy.ledger import Terms
-from desim.privacy.mechanisms import Gaussian, Noise
+from desim.privacy.mechanisms import Noise
 from desim.problem import Problem
 
 
@@ -42,29 +41,24 @@ class Parameters(Strict):
     """x0 and z0; z0 is x0 unless a file has it; langevin: the paper's N(0, 2 tau^2/lambda_i I)"""
 
 
-class FedPLT(Method):
+class FedPLT(Federated):
     """The coordinator keeps z, the last auxiliary variable of each agent."""
 
     name = "fed-plt"
-    kind = "coordinator"
     summary = "Peaceman-Rachford splitting with local training, composite h, private local steps"
     paper = "Bastianello, Liu, Johansson 2024"
     wants = ("strong convexity for the proof",)
     Parameters = Parameters
-    models = "any"
     has_prox = True
-    noises = ("gaussian",)
     cures = ("algorithm.local.step", "algorithm.rho")
     policies = ("all", "deadline", "quorum", "buffer", "each")
     restarts = policies
+    unproved = ()
 
     def __init__(self, ingredients: Ingredients) -> None:
-        super().__init__(ingredients)
+        super().__init__(ingredients, q=1.0 / ingredients.parameters.rho)
         settings, self.rho = ingredients.settings, self.parameters.rho
-        self.x0, self.z0 = settings.initial("x0"), settings.initial("z0")
-        sigma = self.noise.sigma if isinstance(self.noise, Gaussian) else None
-        self.local = LocalTraining(self.parameters.local, settings, 1.0 / self.rho, sigma)
-        self.warnings += self.local.warnings
+        self.z0 = settings.initial("z0")
         if self.parameters.init.kind == "langevin":
             self.x0 = self.z0 = supposed_start(self.local)[:, None] * self.x0
         churn = settings.churn
@@ -77,7 +71,7 @@ class FedPLT(Method):
     @classmethod
     def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:
         """Return what is wrong with this combination, one line each."""
-        found, local = LocalTraining.problems(parameters.local, problem, noise), parameters.local
+        found, local = super().problems(parameters, problem, noise), parameters.local
         if parameters.init.kind == "langevin" and local.solvers != ("noisy",):
             text = f"found langevin with solver {local.solver}, but tau is the noise of local steps"
             found.append(f"algorithm.init: {text}; allowed: langevin with solver noisy")
@@ -100,10 +94,6 @@ class FedPLT(Method):
             else:
                 own.mean = z.replace(replies.who, replies.payload)
             hub.publish(y := self.consensus(own.mean))
-
-    def planned(self, k: int) -> Terms:
-        """Terms (agents,) of round k: those of all rounds."""
-        return self.local.terms
 
     def consensus(self, mean: Array) -> Array:
         """Y = prox_{rho h / N}(mean of z), mean (dim,)."""

@@ -12,13 +12,11 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from desim.algorithms.local_training import LocalTraining
-from desim.algorithms.method import Array, Ingredients, Method, Program
+from desim.algorithms.federated import Federated
+from desim.algorithms.method import Array, Ingredients, Program
 from desim.fields import Init, Local, Positive, Strict
 from desim.network.mixing import dual_bound, mixing_matrix
 from desim.privacy.ledger import Terms, View
-from desim.privacy.mechanisms import Gaussian, Noise
-from desim.problem import Problem
 
 
 class Parameters(Strict):
@@ -38,41 +36,29 @@ class Parameters(Strict):
     """x0; y0 is zero"""
 
 
-class Led(Method):
+class Led(Federated):
     """On a star the coordinator averages, on a graph every agent mixes what it hears."""
 
     name = "led"
-    kind = "coordinator"
     peers = True
     summary = "local exact diffusion: local steps corrected by duals, on a star or on a graph"
     paper = "Alghunaim 2023"
     Parameters = Parameters
-    models = "any"
     partial = False
-    noises = ("gaussian",)
     cures = ("algorithm.local.step", "algorithm.beta")
+    no_exact = "beta y enters every local step"
 
     def __init__(self, ingredients: Ingredients) -> None:
         super().__init__(ingredients)
         parameters, graph = self.parameters, ingredients.settings.graph
-        sigma = self.noise.sigma if isinstance(self.noise, Gaussian) else None
-        self.x0 = ingredients.settings.initial("x0")
-        self.local = LocalTraining(parameters.local, ingredients.settings, 0.0, sigma)
         self.alpha, n_e = self.local.common_step, parameters.local.epochs
         self.beta = parameters.beta or 1.0 / n_e
         self.W = mixing_matrix(graph, len(self.x0), parameters.mixing, parameters.kappa)
-        self.warnings += [*self.local.warnings, *self.local.unproved("accelerated")]
         bound = dual_bound(self.W) / n_e
         if self.beta >= bound:
             text = f"algorithm.beta: {self.beta:g} is not below 2 (1 + w) / ((1 - w) epochs)"
             least = "w being 0 or the least eigenvalue of W below 0"
             self.warnings.append(f"{text} = {bound:.3g}, {least}; led may diverge")
-
-    @classmethod
-    def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:
-        """Return what is wrong with this combination, one line each."""
-        found = LocalTraining.no_exact(parameters.local, "beta y enters every local step")
-        return found + LocalTraining.problems(parameters.local, problem, noise)
 
     def coordinator(self, hub: Any) -> Program:
         """Algorithm 1 with W = 11'/N: agents hear x and update y before they are called again."""

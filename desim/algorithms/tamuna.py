@@ -12,13 +12,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from desim.algorithms.local_training import LocalTraining
-from desim.algorithms.method import Array, Ingredients, Method, Program
+from desim.algorithms.federated import Federated
+from desim.algorithms.method import Array, Ingredients, Program
 from desim.algorithms.tamuna_cohorts import largest_chi, masks
 from desim.fields import Count, Init, Local, Positive, Share, Strict
 from desim.participation import common_length
 from desim.privacy.ledger import Terms
-from desim.privacy.mechanisms import Gaussian, Noise
+from desim.privacy.mechanisms import Noise
 from desim.problem import Problem
 
 
@@ -39,44 +39,39 @@ class Parameters(Strict):
     """x0, of which the coordinator takes the mean; h0 is zero"""
 
 
-class Tamuna(Method):
+class Tamuna(Federated):
     """The cohort is whom `participation` invites; the agents keep h_i, whose sum is zero."""
 
     name = "tamuna"
-    kind = "coordinator"
     summary = "random numbers of local steps, cohorts, compressed replies"
     paper = "Condat, Agarsky, Malinovsky, Richtarik 2023"
     wants = ("strong convexity for the proof",)
     Parameters = Parameters
-    models = "any"
-    noises = ("gaussian",)
     cures = ("algorithm.local.step", "algorithm.chi")
     policies = ("all", "deadline", "quorum")
+    no_exact = "local steps are counted"
+    no_carry = "another round has another number of local steps"
+    cohorts = "uniform"
 
     def __init__(self, ingredients: Ingredients) -> None:
         super().__init__(ingredients)
-        settings, parameters = ingredients.settings, self.parameters
-        sigma = self.noise.sigma if isinstance(self.noise, Gaussian) else None
-        self.local = LocalTraining(parameters.local, settings, 0.0, sigma)
-        self.x0, self.gamma = settings.initial("x0"), self.local.common_step
+        settings, parameters = self.settings, self.parameters
+        self.gamma = self.local.common_step
         self.p = parameters.p or 1.0 / parameters.local.epochs
         bound = largest_chi(settings, parameters.s)
         self.chi = parameters.chi or bound
-        self.warnings += [*self.local.warnings, *self.local.unproved("accelerated")]
         if self.chi > bound * (1.0 + 1e-12):
             text = f"algorithm.chi: {self.chi:g} is above N (s - 1) / (s (N - 1)) = {bound:g}"
             self.warnings.append(f"{text}; tamuna may diverge")
-        if settings.policy.kind != "all" or not settings.participation.uniform:
-            self.warnings.append("participation: tamuna is proved for uniform cohorts that reply")
 
     @classmethod
     def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:
         """Return what is wrong with this combination, one line each."""
-        found = LocalTraining.problems(parameters.local, problem, noise)
+        found = super().problems(parameters, problem, noise)
         if parameters.p is not None and parameters.local.epochs > 1:
             text = f"algorithm.local.epochs: found {parameters.local.epochs} with p"
             found.append(f"{text}, which draws the number of local steps; allowed: one of them")
-        return found + LocalTraining.no_exact(parameters.local, "local steps are counted")
+        return found
 
     def coordinator(self, hub: Any) -> Program:
         """Algorithm 1; a model reaches the cohorts before and after it, once an agent in both."""

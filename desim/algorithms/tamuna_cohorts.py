@@ -11,7 +11,7 @@ from desim.kernels.codecs import shares
 def largest_chi(settings: Settings, s: int | None) -> float:
     """Return N (s - 1) / (s (N - 1)), s by default the cohort c, below which chi has a guarantee.
 
-    InputError for cohorts, numbers s of senders, policies and links that make no sense.
+    InputError for cohorts, numbers s of senders and links that make no sense.
     """
     who, n = settings.participation, settings.problem.agents
     c = max(int(who.least), 2)
@@ -21,9 +21,6 @@ def largest_chi(settings: Settings, s: int | None) -> float:
         raise InputError(f"participation: found cohorts of 1 agent; allowed: 2 to {n}")
     if s is not None and not 2 <= s <= c:
         raise InputError(f"algorithm.s: found {s}; allowed with cohorts of {c}: 2 to {c}")
-    if settings.policy.late == "carry":
-        reason = "another round has another number of local steps"
-        raise InputError(f"policy.late: found carry, but {reason}; allowed: discard")
     downlinks = settings.downlinks
     if downlinks is not None and downlinks.lossy and downlinks.limit == 0:
         reason = "h_i of an agent that misses a model no longer fits the others'"
