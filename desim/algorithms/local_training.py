@@ -5,14 +5,12 @@ Johansson 2024, eqs. 11-13 with the moduli of d; notes on eq. 12's misprint in t
 """
 
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from desim.algorithms.method import Array
 from desim.algorithms.steps import auto_step, best_momentum, beyond, stable_step, tied_momentum
-from desim.engine.star_compiled import Compiled
-from desim.engine.world import Settings
 from desim.errors import InputError
 from desim.fields import Local
 from desim.kernels.exact import solve_rows
@@ -21,6 +19,12 @@ from desim.kernels.plan import plan_for, without_noise
 from desim.keys import seed_word
 from desim.privacy.bounds.noisy_steps import end_of_steps
 from desim.privacy.ledger import Terms, View, plain
+
+if TYPE_CHECKING:
+    from desim.engine.clients import Clients
+    from desim.engine.cohort import Cohort
+    from desim.engine.star_compiled import Compiled
+    from desim.engine.world import Settings
 
 STABLE = "the bound of stable steps, 2/(smoothness + q) without momentum,"
 
@@ -34,7 +38,7 @@ class LocalTraining:
     """
 
     def __init__(
-        self, local: Local, settings: Settings, q: float, sigma: float | None, unit: float = 1.0
+        self, local: Local, settings: "Settings", q: float, sigma: float | None, unit: float = 1.0
     ) -> None:
         problem = settings.problem
         self.local, self.problem, self.q, self.unit = local, problem, q, unit
@@ -116,8 +120,10 @@ class LocalTraining:
 
     def compiled(
         self, rule: Any, state: dict[str, Array], centre: tuple[Array, ...], model: Array
-    ) -> Compiled | None:
+    ) -> "Compiled | None":
         """A method that trains so, for the compiled engine; None where training is not in steps."""
+        from desim.engine.star_compiled import Compiled
+
         if self.exact or not self.problem.loss.linear:
             return None
         plan, data, madds = self.trainer.parts
@@ -142,7 +148,12 @@ class LocalTraining:
         return float(self.gamma[0])
 
     def train(
-        self, us: Any, x: Array, v: Array, shift: Array | None = None, steps: int | None = None
+        self,
+        us: "Clients",
+        x: Array,
+        v: Array,
+        shift: Array | None = None,
+        steps: int | None = None,
     ) -> Array:
         """Train agents `us` from x towards v, all (n, dim); shift (n, dim): linear term of d.
 
@@ -159,7 +170,9 @@ class LocalTraining:
             trained = us.released(trained, partial(self.silent_trainer, *job))
         return trained
 
-    def descend(self, us: Any, key: Any, x: Array, shift: Array, silent: bool = False) -> Array:
+    def descend(
+        self, us: "Cohort", key: Any, x: Array, shift: Array, silent: bool = False
+    ) -> Array:
         """Train agents `us` of a graph from x on f_i + <shift, w>; key (n,): of the noise."""
         trainer = self.silent_trainer if silent else self.trainer
         epochs = self.epochs[: len(us.who)]
