@@ -2,16 +2,22 @@
 
 Zhang, Hong, Dhople, Yin, Liu 2021, "FedPD: A federated learning framework with adaptivity to
 non-IID data" (arXiv 2005.11418), Algorithm 1 with Oracle I and p = 0: every round is communicated.
-L_i(x) = f_i(x) + <lambda_i, x - c_i> + ||x - c_i||^2 / (2 eta), c_i the model that agent i heard.
 """
-
-from typing import Any
 
 import numpy as np
 
-from desim.algorithms.federated import Federated
-from desim.algorithms.method import Array, Ingredients, Program
-from desim.fields import Init, Local, Positive, Strict
+from desim.method import (
+    Array,
+    Clients,
+    Federated,
+    Hub,
+    Ingredients,
+    Init,
+    Local,
+    Positive,
+    Program,
+    Strict,
+)
 
 
 class Parameters(Strict):
@@ -39,7 +45,7 @@ class FedPD(Federated):
     def __init__(self, ingredients: Ingredients) -> None:
         super().__init__(ingredients, q=1.0 / ingredients.parameters.eta)
 
-    def coordinator(self, hub: Any) -> Program:
+    def coordinator(self, hub: Hub) -> Program:
         """Algorithm 1; with spent budgets the mean is over the agents that are left."""
         own = hub.memory(c=np.add.reduce(self.x0) / hub.agents)
         hub.start(x=self.x0, dual=np.zeros_like(self.x0))
@@ -50,8 +56,11 @@ class FedPD(Federated):
             own.c = np.add.reduce(replies.payload) / len(replies.who)  # aggregate, c_i = c
             hub.publish(own.c)
 
-    def train(self, us: Any, c: Array) -> Array:
-        """Oracle and dual step of agents `us` that heard c (n, dim): their c_i^+ (n, dim)."""
+    def train(self, us: Clients, c: Array) -> Array:
+        """Oracle and dual step of agents `us` that heard c (n, dim): their c_i^+ (n, dim).
+
+        L_i(x) = f_i(x) + <lambda_i, x - c_i> + ||x - c_i||^2 / (2 eta), with c_i = c as heard.
+        """
         eta, dual = self.parameters.eta, us.dual
         us.x = x = self.local.train(us, us.x, c, dual)  # x_i = Oracle(L_i) from x_i
         us.dual = dual = dual + (x - c) / eta  # lambda_i += (x_i - c_i) / eta

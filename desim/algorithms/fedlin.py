@@ -11,14 +11,24 @@ from typing import Any
 
 import numpy as np
 
-from desim.algorithms.federated import Federated
-from desim.algorithms.method import Array, Ingredients, Program
-from desim.algorithms.steps import beyond
-from desim.fields import Init, Local, Strict
-from desim.kernels.gradients import gradient
-from desim.privacy.ledger import Terms, View, plain
-from desim.privacy.mechanisms import Noise
-from desim.problem import Problem
+from desim.method import (
+    Array,
+    Clients,
+    Federated,
+    Hub,
+    Ingredients,
+    Init,
+    Local,
+    Noise,
+    Problem,
+    Program,
+    Strict,
+    Terms,
+    View,
+    beyond,
+    gradient,
+    plain,
+)
 
 PROVED = "1/(6 smoothness epochs), up to which fedlin is proved,"
 
@@ -63,7 +73,7 @@ class FedLin(Federated):
             found.append(f"algorithm.local.solver: {text} {allowed}")
         return found
 
-    def coordinator(self, hub: Any) -> Program:
+    def coordinator(self, hub: Hub) -> Program:
         """Algorithm 1: the second exchange is with those whose gradients are in."""
         own = hub.memory(x=np.add.reduce(self.x0) / hub.agents)
         hub.start(x=self.x0, slope=np.zeros_like(self.x0))
@@ -78,13 +88,13 @@ class FedLin(Federated):
             own.x = np.add.reduce(models) / len(who) if len(who) else own.x  # xb = mean of x_i
             hub.publish(own.x)
 
-    def differentiate(self, us: Any, x: Array) -> Array:
+    def differentiate(self, us: Clients, x: Array) -> Array:
         """First exchange: gradients (n, dim) of agents `us` at the model x (n, dim) they heard."""
         us.x = x.copy()  # x_i = xb; the message is overwritten by the next one
         us.slope = slope = gradient(us.who, x, self.problem.data)
         return np.asarray(slope)
 
-    def train(self, us: Any, g: Array) -> Array:
+    def train(self, us: Clients, g: Array) -> Array:
         """Second exchange: trained models (n, dim) of agents `us` that heard g (n, dim)."""
         us.x = x = self.local.train(us, us.x, us.x, g - us.slope)  # x_i -= gamma (... + g)
         return x

@@ -6,15 +6,23 @@ objective is written sum_i F_i + (mu/2) ||.||^2 for F_i = (f_i - (mu/2) ||.||^2)
 """
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
-from desim.algorithms.federated import Federated
-from desim.algorithms.method import Array, Ingredients, Program
-from desim.fields import Init, Local, Positive, Strict
-from desim.kernels.gradients import gradient
-from desim.privacy.ledger import Terms
+from desim.method import (
+    Array,
+    Clients,
+    Federated,
+    Hub,
+    Ingredients,
+    Init,
+    Local,
+    Positive,
+    Program,
+    Strict,
+    Terms,
+    gradient,
+)
 
 
 class Parameters(Strict):
@@ -56,7 +64,7 @@ class FiveGCS(Federated):
             text = "5gcs is proved for strongly convex losses only"
             self.warnings.append(f"problem.regularizer: {text}")
 
-    def coordinator(self, hub: Any) -> Program:
+    def coordinator(self, hub: Hub) -> Program:
         """Algorithm 1; c is the number of replies."""
         gamma, mu, N, terms = self.gamma, self.mu, hub.agents, self.planned(1)
         work = self.local.work + self.problem.rows
@@ -72,7 +80,7 @@ class FiveGCS(Federated):
             own.x = x_hat - gamma * N / max(len(replies.who), 1) * step  # line 13
             hub.publish(own.x)
 
-    def train(self, us: Any, x_hat: Array) -> Array:
+    def train(self, us: Clients, x_hat: Array) -> Array:
         """Lines 6 to 9 for agents `us`: u+ - u (n, dim). N psi_i has the same minimiser as psi_i.
 
         N psi_i(y) = f_i(y) + (N tau - mu)/2 ||y - x_hat||^2 - <mu x_hat + N u_i, y> + constant.

@@ -5,24 +5,35 @@ Alghunaim 2023, "Local exact-diffusion for decentralized optimization and learni
 (6b) x_i = sum_j w_ij a_j; (6c) y_i += a_i - x_i. With a coordinator W = 11'/N.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from desim.algorithms.federated import Federated
-from desim.algorithms.method import Array, Ingredients, Program
-from desim.fields import Init, Local, Positive, Strict
-from desim.network.mixing import dual_bound, mixing_matrix
-from desim.privacy.ledger import Terms, View
+from desim.method import (
+    Array,
+    Clients,
+    Federated,
+    Hub,
+    Ingredients,
+    Init,
+    Local,
+    Positive,
+    Program,
+    Strict,
+    Terms,
+    Us,
+    View,
+    dual_bound,
+    mixing_matrix,
+)
 
 
 class Parameters(Strict):
     """beta: weight of y; local: training between messages; mixing, kappa: W on a graph."""
 
-    examples: ClassVar[Mapping[str, Any]] = {"kappa": 8.0}
+    examples = {"kappa": 8.0}
 
     beta: Positive | None = None
     """weight of the dual variable in each local step; default: 1 / epochs"""
@@ -60,7 +71,7 @@ class Led(Federated):
             least = "w being 0 or the least eigenvalue of W below 0"
             self.warnings.append(f"{text} = {bound:.3g}, {least}; led may diverge")
 
-    def coordinator(self, hub: Any) -> Program:
+    def coordinator(self, hub: Hub) -> Program:
         """Algorithm 1 with W = 11'/N: agents hear x and update y before they are called again."""
         own = hub.memory(x=np.add.reduce(self.x0) / hub.agents)
         hub.start(x=self.x0, y=np.zeros_like(self.x0))
@@ -72,17 +83,17 @@ class Led(Federated):
             hub.tell(replies.who, self.correct, own.x)
             hub.publish(own.x)
 
-    def train(self, us: Any, x: Array) -> Array:
+    def train(self, us: Clients, x: Array) -> Array:
         """Local steps of agents `us` from their x, which the payload repeats: a (n, dim)."""
         us.a = a = self.local.train(us, us.x, us.x, self.beta / self.alpha * us.y)  # (6a)
         return a
 
-    def correct(self, us: Any, x: Array) -> Array:
+    def correct(self, us: Clients, x: Array) -> Array:
         """Agents `us` hear the mean x (n, dim)."""
         us.x, us.y = x.copy(), us.y + us.a - x  # (6c)
         return x
 
-    def agents(self, us: Any) -> Program:
+    def agents(self, us: Us) -> Program:
         """Algorithm 1 on a graph for agents `us`."""
         w_own, w_link = self.W.diagonal()[us.who][:, None], us.link_weights(self.W)
         us.x, us.y = self.x0[us.who], np.zeros_like(self.x0[us.who])
@@ -99,7 +110,7 @@ class Led(Federated):
             us.y = us.y + a - us.x  # (6c)
             us.report(us.x)
 
-    def descend(self, us: Any, x: Array, y: Array, key: Any, silent: bool = False) -> Array:
+    def descend(self, us: Us, x: Array, y: Array, key: Any, silent: bool = False) -> Array:
         """Local steps of agents `us` on a graph from x, with y and a: all (n, dim)."""
         return self.local.descend(us, key, x, self.beta / self.alpha * y, silent)  # (6a)
 

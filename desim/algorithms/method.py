@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.algorithms.zcdp_claim import unbounded
 from desim.fields import Strict
 from desim.privacy.bounds.claims import Claim, Releases
 from desim.privacy.ledger import Terms
@@ -119,7 +120,7 @@ class Method:
     @classmethod
     def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:
         """Return what is wrong with this combination, one line each."""
-        return []
+        return unbounded(noise, problem)
 
     def compiled(self) -> "Compiled | None":
         """What the compiled engine plays in place of `coordinator`, with the same numbers.

@@ -6,26 +6,38 @@ eta = p chi. Where replies are missing, a coordinate is the mean of those that c
 always sum to zero; the paper has a cohort that replies as a whole.
 """
 
-from collections.abc import Mapping
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from desim.algorithms.federated import Federated
-from desim.algorithms.method import Array, Ingredients, Program
-from desim.algorithms.tamuna_cohorts import largest_chi, masks
-from desim.fields import Count, Init, Local, Positive, Share, Strict
-from desim.participation import common_length
-from desim.privacy.ledger import Terms
-from desim.privacy.mechanisms import Noise
-from desim.problem import Problem
+from desim.algorithms.tamuna_cohorts import largest_chi
+from desim.method import (
+    Array,
+    Clients,
+    Count,
+    Federated,
+    Hub,
+    Ingredients,
+    Init,
+    Int,
+    Local,
+    Noise,
+    Positive,
+    Problem,
+    Program,
+    Share,
+    Strict,
+    Terms,
+    common_length,
+    shares,
+)
 
 
 class Parameters(Strict):
     """p: 1 / mean number of local steps; chi: weight of h; s: compression; local: one step."""
 
-    examples: ClassVar[Mapping[str, Any]] = {"p": 0.2, "chi": 0.9, "s": 2}
+    examples = {"p": 0.2, "chi": 0.9, "s": 2}
 
     p: Share | None = None
     """local steps of a round ~ Geom(p), the same for all; default: 1 / local.epochs"""
@@ -73,14 +85,14 @@ class Tamuna(Federated):
             found.append(f"{text}, which draws the number of local steps; allowed: one of them")
         return found
 
-    def coordinator(self, hub: Any) -> Program:
+    def coordinator(self, hub: Hub) -> Program:
         """Algorithm 1; a model reaches the cohorts before and after it, once an agent in both."""
         own = hub.memory(x=np.add.reduce(self.x0) / hub.agents)
         hub.start(x=self.x0, h=np.zeros_like(self.x0))
         hub.publish(own.x)
         while hub.open:
             cohort, L = hub.invite(), self.steps(hub.round)  # lines 3, 4
-            q, bits = masks(self.settings, hub.round, cohort, self.parameters.s)  # line 5
+            q, bits = self.masks(hub.round, cohort)  # line 5
             job, terms = partial(self.train, L=L, q=q), self.planned(hub.round)
             work = self.local.work_of(L)
             hub.call(cohort, job, own.x, work=work, charge=terms, reply_bits=bits)
@@ -91,15 +103,27 @@ class Tamuna(Federated):
             hub.tell(replies.who, partial(self.correct, q=q), own.x)
             hub.publish(own.x)
 
-    def train(self, us: Any, x: Array, L: int, q: Array) -> Array:
+    def train(self, us: Clients, x: Array, L: int, q: Array) -> Array:
         """Lines 7 to 11 for agents `us`: L steps from x; what q (agents, dim) leaves (n, dim)."""
         us.x = x = self.local.train(us, x, x, -us.h, L)  # line 9
         return np.asarray(q[us.who] * x)  # line 11
 
-    def correct(self, us: Any, x: Array, q: Array) -> Array:
+    def correct(self, us: Clients, x: Array, q: Array) -> Array:
         """Line 14 for agents `us`, which hear the new x (n, dim)."""
         us.h = us.h + self.p * self.chi / self.gamma * q[us.who] * (x - us.x)  # line 14
         return x
+
+    def masks(self, k: int, cohort: Int) -> tuple[Array, int]:
+        """What each agent sends in round k, q (agents, dim) of 0 and 1, and bits of a reply.
+
+        All replies have room for the longest; positions follow from the seed and need no bits.
+        """
+        (N, dim), c = self.x0.shape, len(cohort)
+        q, s = np.ones((N, dim)), min(self.parameters.s or c, c)
+        if s == c:
+            return q, 64 * dim
+        q[cohort] = shares(self.settings.seed, k, c, dim, s)
+        return q, 64 * -(-s * dim // c)
 
     def steps(self, k: int) -> int:
         """Number of local steps in round k: L ~ Geom(p)."""

@@ -1,11 +1,6 @@
-"""TAMUNA's cohorts: which are allowed, and who of them sends which coordinates."""
+"""TAMUNA's cohorts: which are allowed."""
 
-import numpy as np
-from numpy.typing import NDArray
-
-from desim.engine.world import Settings
-from desim.errors import InputError
-from desim.kernels.codecs import shares
+from desim.method import InputError, Settings
 
 
 def largest_chi(settings: Settings, s: int | None) -> float:
@@ -27,18 +22,3 @@ def largest_chi(settings: Settings, s: int | None) -> float:
         raise InputError(f"network.link.on_loss: found drop, but {reason}; allowed: resend")
     s = s or c
     return n * (s - 1.0) / (s * (n - 1.0))
-
-
-def masks(
-    settings: Settings, k: int, cohort: NDArray[np.int64], s: int | None
-) -> tuple[NDArray[np.float64], int]:
-    """Return what each agent sends in round k, q (agents, dim) of 0 and 1, and bits of a reply.
-
-    All replies have room for the longest; positions follow from the seed and need no bits.
-    """
-    problem, c = settings.problem, len(cohort)
-    q, s = np.ones((problem.agents, problem.dim)), min(s or c, c)
-    if s == c:
-        return q, 64 * problem.dim
-    q[cohort] = shares(settings.seed, k, c, problem.dim, s)
-    return q, 64 * -(-s * problem.dim // c)
