@@ -562,7 +562,7 @@ def test_the_proximal_term_of_fed_pd_counts_in_its_terms():
         made = method(Ingredients(simulation.method.parameters, simulation.settings, None))
         return made.local.terms.sensitivity
 
-    wrong = mutant(fed_pd, "1.0 / self.eta, sigma", "0.0, sigma")
+    wrong = mutant(fed_pd, "q=1.0 / ingredients.parameters.eta", "q=0.0")
     assert (sensitivity(fed_pd) < sensitivity(wrong)).all()
 
 
