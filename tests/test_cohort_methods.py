@@ -13,7 +13,7 @@ from mutant import mutant
 from naive.fed_plt import moduli
 from test_against_naive import (
     EDGES,
-    INSTANT,
+    PLAYS,
     SEED,
     SIZES,
     SLOW,
@@ -214,11 +214,10 @@ def difference(folder, label, setting, twin=None, seed=1):
     return GAPS[name](run, twin or TWINS[name], rows, case), run
 
 
-@pytest.mark.parametrize("engine", ["cohort", "agents"])
 @pytest.mark.parametrize("label", AGAINST)
-def test_the_iterates_are_those_of_the_twin(tmp_path, label, engine):
-    for seed, setting in enumerate((INSTANT, SLOW)):
-        found, run = difference(tmp_path, label, {**setting, "engine": engine}, seed=seed)
+def test_the_iterates_are_those_of_the_twin(tmp_path, label):
+    for seed, setting in enumerate(PLAYS):
+        found, run = difference(tmp_path, label, setting, seed=seed)
         assert found < TOLERANCE
     late = "policy" in AGAINST[label]
     assert not late or (issued_in(run) < 0).any()
