@@ -25,9 +25,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 @pytest.fixture(autouse=True)
 def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plug-ins of one test are none of the next."""
-    monkeypatch.setattr(registry, "_plugged", dict(registry._plugged))
-    monkeypatch.setattr(registry, "_plugged_losses", dict(registry._plugged_losses))
-    monkeypatch.setattr(registry, "_plugged_accountants", dict(registry._plugged_accountants))
+    monkeypatch.setattr(registry, "_plugged", registry.Known(*map(dict, registry._plugged)))
 
 
 @pytest.fixture(scope="session")

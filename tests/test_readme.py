@@ -43,7 +43,7 @@ def played(source, monkeypatch):
     named = {}
     exec(source, named)
     own = type("Own", (FedAvg,), {**named, "name": "own", "compiled": lambda self: None})
-    monkeypatch.setitem(registry._plugged, "own", own)
+    monkeypatch.setitem(registry._plugged.methods, "own", own)
     return desim.run({**SCENARIO, "algorithm": {**SCENARIO["algorithm"], "name": "own"}})
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from desim.algorithms.method import Array
 from desim.algorithms.steps import auto_step, best_momentum, beyond, stable_step, tied_momentum
-from desim.engine.star_compiled import Compiled
+from desim.engine.compilable import Compilable
 from desim.engine.world import Settings
 from desim.errors import InputError
 from desim.fields import Local
@@ -225,16 +225,11 @@ class LocalTraining:
         ]
 
     def compiled(
-        self, rule: Any, state: dict[str, Array], centre: tuple[Array, ...], model: Array
-    ) -> Compiled | None:
+        self, formulas: Any, memory: Array, latest: Array | None = None, **state: Array
+    ) -> Compilable | None:
         """A method that trains so, for the compiled engine; None where training is not in steps."""
-        if self.exact or not self.problem.loss.linear:
-            return None
-        plan, data, madds = self.trainer.parts
-        return Compiled(
-            rule, state, centre, model, plan, data, madds * self.local.epochs, self.epochs,
-            self.work, self.terms, self.noisy, self.seed_word,
-        )  # fmt: skip
+        steps = not self.exact and self.problem.loss.linear
+        return Compilable(formulas, self, state, memory, latest) if steps else None
 
     def work_of(self, steps: int) -> Array:
         """Per-example gradient evaluations (agents,) of so many local steps."""

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.engine.star_compiled import Compiled
+from desim.engine.compilable import Compilable
 from desim.engine.world import Settings
 from desim.fields import Strict
 from desim.privacy.bounds.claims import Claim, Releases
@@ -118,7 +118,7 @@ class Method:
         """Return what is wrong with this combination, one line each."""
         return []
 
-    def compiled(self) -> Compiled | None:
+    def compiled(self) -> Compilable | None:
         """What the compiled engine plays in place of `coordinator`, with the same numbers.
 
         None where there is no such thing: then the cohort engine runs.
