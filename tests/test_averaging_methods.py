@@ -367,8 +367,9 @@ def test_the_limit_is_the_optimum(golden, tmp_path, average, label):
     optimum = np.array(reference["variants"][average]["const"]["xstar"])
     for x in (run.model[-1], *run.state["x"]):
         assert np.linalg.norm(x - optimum) / np.linalg.norm(optimum) < TOLERANCE
-    shifted = merged(scenario, {"problem": {"regularizer": {"l2": 5.1}}})
-    assert gap(desim.run(shifted).model[-1], optimum) > 1e-4
+    if label in NAMES:
+        shifted = merged(scenario, {"problem": {"regularizer": {"l2": 5.1}}})
+        assert gap(desim.run(shifted).model[-1], optimum) > 1e-4
 
 
 def test_fedavg_with_more_steps_ends_beside_the_optimum(golden, tmp_path):

@@ -265,7 +265,7 @@ def test_without_noise_they_end_at_the_optimum_with_duals_that_cancel(name, late
     scenario = graph(
         algorithm={"name": name, "eta": 0.4, **own.get(name, {})}, problem={"clip": 1.0}, **setting
     )
-    run = desim.run({**scenario, "privacy": {}, "stop": {"rounds": 1500}})
+    run = desim.run({**scenario, "privacy": {}, "stop": {"rounds": 200}})
     error = run.curve("error").value
     assert error.iloc[-1] < TOLERANCE**2 * 1e2
     assert error.iloc[5] > 1e-4
