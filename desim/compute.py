@@ -11,8 +11,8 @@ from desim.distributions import Distribution, bounds
 from desim.errors import InputError
 from desim.kernels.speed import DRAWN, OVER_TIME, Speeds, speeds_into
 from desim.keys import Stream, seed_word
-from desim.network.measured import arrays, faulty, select, whose
 from desim.network.traces import Traces
+from desim.readers import arrays, faulty, select, whose
 
 NOTHING = Distribution(0, 1.0)
 Spells = tuple[float, Distribution, Distribution]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from desim import keys
 from desim.errors import InputError
 from desim.keys import Stream
-from desim.network.measured import arrays, require_whole
+from desim.readers import arrays, require_whole
 
 Who = NDArray[np.int64]
 

@@ -22,7 +22,7 @@ from desim.kernels.neighbourhood import (
     wait_all,
     work_all,
 )
-from desim.kernels.network import Links, broadcast, close_all
+from desim.kernels.network import Links, broadcast, close
 from desim.kernels.record import UPLINK, Kind, empty_rows
 from desim.log.rows import LEVELS, EventLog
 from desim.network.links import make_links
@@ -107,7 +107,7 @@ def test_a_barrier_closes_with_its_latest_message():
     arrival, clock = np.linspace(0.0, 0.95, LINKS), CLOCK.copy()
     after, waited = np.empty(AGENTS), np.empty(AGENTS)
     ends = wait_all(GRAPH.incoming, arrival, CLOCK, after, waited)
-    close_all(GRAPH.incoming, arrival, clock)
+    close(GRAPH.incoming, arrival, np.inf, clock)
     assert after.tobytes() == clock.tobytes()
     assert ends == (clock.min(), np.inf)
     with np.errstate(invalid="ignore"):

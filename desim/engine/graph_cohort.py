@@ -24,7 +24,7 @@ from desim.kernels.neighbourhood import (
     wait_all,
     work_all,
 )
-from desim.kernels.network import Links, broadcast, close_all, close_within
+from desim.kernels.network import Links, broadcast, close
 from desim.kernels.record import DISTANT, UPLINK, Kind
 from desim.kernels.together import TOGETHER
 from desim.network.topology import Graph
@@ -138,12 +138,9 @@ class Wires:
         graph = self.graph
         if request.newest:
             raise RuntimeError("agents that wait for nothing need the agent engine: policy each")
-        if request.within == np.inf:
-            close_all(graph.incoming, self.arrival, us.clock)
-        else:
-            close_within(graph.incoming, self.arrival, request.within, us.clock)
-            if self.last is None and not self.pending:
-                self._keep()
+        close(graph.incoming, self.arrival, float(request.within), us.clock)
+        if request.within < np.inf and self.last is None and not self.pending:
+            self._keep()
         return self._latest(us)
 
     def _latest(self, us: Cohort) -> Heard:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from desim.errors import InputError
 from desim.kernels.network import Links
-from desim.network.measured import arrays, require_whole
+from desim.readers import arrays, require_whole
 
 Array = NDArray[np.float64]
 Int = NDArray[np.int64]

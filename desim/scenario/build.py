@@ -25,14 +25,13 @@ from desim.scenario.blame import explained
 from desim.scenario.calibration import calibrated, noise_of, warnings
 from desim.scenario.check import located, unfit_for
 from desim.scenario.conditions import Conditions
-from desim.scenario.endless import refuse_endless
+from desim.scenario.endless import endless, refuse_endless
 from desim.scenario.initial import initial
 from desim.scenario.layout import Layout
 from desim.scenario.observing import heavy
 from desim.scenario.origin import Origin
 from desim.scenario.problem_read import read_problem
 from desim.scenario.schema import Scenario
-from desim.scenario.standing import endless
 
 Array = NDArray[np.float64]
 Engine = Literal["compiled", "cohort", "agents"]
