@@ -25,4 +25,4 @@ class Latest:
     def replace(self, who: NDArray[np.int64], news: Array) -> Array:
         """Rows who (n,) become news (n, dim); return the new sum (dim,), which changes later."""
         replace_rows(self.rows, self.total, self.since, who, news)
-        return self.total
+        return np.asarray(self.total)
