@@ -14,7 +14,7 @@ LEAF = 128  # agents that are summed one after the other, in eight lanes
 
 
 class Tally(NamedTuple):
-    """centre (dim,); own (agents,): squared distances; sums (nodes,): of the tree, in heap order."""
+    """centre (dim,); own (agents,): squared distances; sums (nodes,): of a tree, in heap order."""
 
     centre: np.ndarray
     own: np.ndarray
