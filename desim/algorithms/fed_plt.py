@@ -9,17 +9,16 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from desim.algorithms.fed_plt_claim import claimed, supposed_start
+from desim.algorithms.federated import Federated
 from desim.algorithms.latest import Latest
-from desim.algorithms.local_training import LocalTraining
-from desim.algorithms.method import Array, Ingredients, Method, Program
+from desim.algorithms.method import Array, Ingredients, Program
 from desim.engine.compilable import Compilable
 from desim.errors import InputError
 from desim.fields import Init, Local, Positive, Strict
 from desim.kernels.formulas import formulas
 from desim.kernels.sums import column_sums
 from desim.privacy.bounds.claims import Claim, Releases
-from desim.privacy.ledger import Terms
-from desim.privacy.mechanisms import Gaussian, Noise
+from desim.privacy.mechanisms import Noise
 from desim.problem import Problem
 from desim.regularizers import prox
 
@@ -71,31 +70,26 @@ class Formulas(NamedTuple):
         return prox(mean, self.weight, self.h)  # line 2
 
 
-class FedPLT(Method):
+class FedPLT(Federated):
     """The coordinator keeps z, the last auxiliary variable of each agent."""
 
     name = "fed-plt"
-    kind = "coordinator"
     summary = "Peaceman-Rachford splitting with local training, composite h, private local steps"
     paper = "Bastianello, Liu, Johansson 2024"
     wants = ("strong convexity for the proof",)
     Parameters = Parameters
-    models = "any"
     has_prox = True
-    noises = ("gaussian",)
     cures = ("algorithm.local.step", "algorithm.rho")
     policies = ("all", "deadline", "quorum", "buffer", "each")
     restarts = policies
+    unproved = ()
 
     def __init__(self, ingredients: Ingredients) -> None:
-        super().__init__(ingredients)
+        super().__init__(ingredients, q=1.0 / ingredients.parameters.rho)
         settings, rho, agents = ingredients.settings, self.parameters.rho, self.problem.agents
         h, self.increments = self.problem.coordinator_regularizer, self.parameters.send != "z"
         self.formulas = Formulas(agents, rho / agents, h.numbers, self.increments)
-        self.x0, self.z0 = settings.initial("x0"), settings.initial("z0")
-        sigma = self.noise.sigma if isinstance(self.noise, Gaussian) else None
-        self.local = LocalTraining(self.parameters.local, settings, 1.0 / rho, sigma)
-        self.warnings += self.local.warnings
+        self.z0 = settings.initial("z0")
         if self.parameters.init.kind == "langevin":
             self.x0 = self.z0 = supposed_start(self.local)[:, None] * self.x0
         churn = settings.churn
@@ -108,7 +102,7 @@ class FedPLT(Method):
     @classmethod
     def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:
         """Return what is wrong with this combination, one line each."""
-        found, local = LocalTraining.problems(parameters.local, problem, noise), parameters.local
+        found, local = super().problems(parameters, problem, noise), parameters.local
         if parameters.init.kind == "langevin" and local.solvers != ("noisy",):
             text = f"found langevin with solver {local.solver}, but tau is the noise of local steps"
             found.append(f"algorithm.init: {text}; allowed: langevin with solver noisy")
@@ -129,10 +123,6 @@ class FedPLT(Method):
             total = column_sums(payload) if self.increments else z.replace(who, payload)
             own.mean = self.formulas.aggregate(own.mean, total, len(who))
             hub.publish(y := self.formulas.model(own.mean))
-
-    def planned(self, k: int) -> Terms:
-        """Terms (agents,) of round k: those of all rounds."""
-        return self.local.terms
 
     def train(self, us: Any, y: Array) -> Array:
         """Lines 5 to 10 of Algorithm 1 for agents `us`; y (n, dim) as they received it."""

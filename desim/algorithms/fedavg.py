@@ -13,15 +13,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from desim.algorithms.local_training import LocalTraining
-from desim.algorithms.method import Array, Ingredients, Method, Program
+from desim.algorithms.federated import Federated
+from desim.algorithms.method import Array, Ingredients, Program
 from desim.engine.compilable import Compilable
 from desim.fields import Init, Local, Positive, Strict
 from desim.kernels.formulas import formulas
 from desim.kernels.sums import column_sums
-from desim.privacy.ledger import Terms
-from desim.privacy.mechanisms import Gaussian, Noise
-from desim.problem import Problem
 
 
 class Parameters(Strict):
@@ -58,27 +55,22 @@ class Formulas(NamedTuple):
         return x
 
 
-class FedAvg(Method):
+class FedAvg(Federated):
     """An agent's model x is the latest that it was sent; what it trains it sends and forgets."""
 
     name = "fedavg"
-    kind = "coordinator"
     summary = "federated averaging of locally trained models, all agents weighing the same"
     paper = "McMahan, Moore, Ramage, Hampson, Aguera y Arcas 2017"
     Parameters = Parameters
-    models = "any"
-    noises = ("gaussian",)
     cures = ("algorithm.local.step", "algorithm.global_step")
     policies = ("all", "deadline", "quorum", "buffer", "each")
     restarts = policies
+    no_exact = "the minimiser of f_i does not depend on the model that an agent receives"
 
     def __init__(self, ingredients: Ingredients) -> None:
         super().__init__(ingredients)
-        settings, step = ingredients.settings, self.parameters.global_step
-        sigma = self.noise.sigma if isinstance(self.noise, Gaussian) else None
-        self.formulas, self.x0 = Formulas(step), settings.initial("x0")
-        self.local = LocalTraining(self.parameters.local, settings, 0.0, sigma)
-        self.warnings += [*self.local.warnings, *self.local.unproved("accelerated")]
+        step = self.parameters.global_step
+        self.formulas = Formulas(step)
         if np.ptp(self.local.gamma) > 0.0:
             self.warnings.append(
                 "algorithm.local.step: agents with larger steps weigh more in fedavg, whose limit "
@@ -89,15 +81,8 @@ class FedAvg(Method):
                 f"algorithm.global_step: {step:g} is above 1, up to which every local "
                 "step below 2/smoothness is stable; fedavg may diverge"
             )
-        if settings.policy.late == "carry":
+        if self.settings.policy.late == "carry":
             self.warnings.append("policy: fedavg is not proved with replies to older models")
-
-    @classmethod
-    def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:
-        """Return what is wrong with this combination, one line each."""
-        reason = "the minimiser of f_i does not depend on the model that an agent receives"
-        found = LocalTraining.no_exact(parameters.local, reason)
-        return found + LocalTraining.problems(parameters.local, problem, noise)
 
     def coordinator(self, hub: Any) -> Program:
         """Algorithm 1, server side."""
@@ -122,7 +107,3 @@ class FedAvg(Method):
     def compiled(self) -> Compilable | None:
         """The same for the compiled engine."""
         return self.local.compiled(self.formulas, column_sums(self.x0) / len(self.x0), x=self.x0)
-
-    def planned(self, k: int) -> Terms:
-        """Terms (agents,) of round k: those of all rounds."""
-        return self.local.terms

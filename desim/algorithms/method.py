@@ -2,20 +2,24 @@
 
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.algorithms.zcdp_claim import unbounded
 from desim.engine.compilable import Compilable
-from desim.engine.world import Settings
 from desim.fields import Strict
 from desim.privacy.bounds.claims import Claim, Releases
 from desim.privacy.ledger import Terms
 from desim.privacy.mechanisms import Noise
 from desim.problem import Problem
 
+if TYPE_CHECKING:  # whoever reads a scenario needs methods, but no engine
+    from desim.engine.world import Settings
+
 Array = NDArray[np.float64]
+Int = NDArray[np.int64]
 Program = Generator[Any, Any, None]  # yields requests, gets their answers
 LOGISTIC = "the logistic loss"  # as `wants` has it
 Kind = Literal["coordinator", "graph", "central"]
@@ -26,7 +30,7 @@ class Ingredients:
     """What a method is made from: parameters, settings of the run, noise on what it perturbs."""
 
     parameters: Any
-    settings: Settings
+    settings: "Settings"
     noise: Noise | None
 
 
@@ -116,7 +120,7 @@ class Method:
     @classmethod
     def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:
         """Return what is wrong with this combination, one line each."""
-        return []
+        return unbounded(noise, problem)
 
     def compiled(self) -> Compilable | None:
         """What the compiled engine plays in place of `coordinator`, with the same numbers.
