@@ -86,15 +86,16 @@ class FedAvg(Federated):
 
     def coordinator(self, hub: Any) -> Program:
         """Algorithm 1, server side."""
-        own = hub.memory(x=column_sums(self.x0) / hub.agents)
-        hub.start(x=self.x0)
-        hub.publish(own.x)
+        own = hub.memory(x=column_sums(self.x0) / hub.agents)  # what it keeps from round to round
+        hub.start(x=self.x0)  # the agents' models
+        hub.publish(own.x)  # round 0
         while hub.open:
-            hub.call(hub.invite(), self.train, own.x, work=self.local.work, charge=self.local.terms)
-            replies = yield hub.collect()
-            total = column_sums(replies.payload)
-            own.x = self.formulas.aggregate(own.x, total, len(replies.who))
-            hub.publish(own.x)
+            who, work, charge = hub.invite(), self.local.work, self.local.terms
+            hub.call(who, self.train, own.x, work=work, charge=charge)  # down, compute, up
+            replies = yield hub.collect()  # all of them, a deadline, a quorum, each: the policy
+            total, n = column_sums(replies.payload), len(replies.who)  # what training changed
+            own.x = self.formulas.aggregate(own.x, total, n)  # w_{t+1}, the mean of the w^k
+            hub.publish(own.x)  # the round ends
 
     def train(self, us: Any, x: Array) -> Array:
         """ClientUpdate of agents `us` from x (n, dim): what training changed, (n, dim)."""

@@ -15,16 +15,7 @@ from desim.engine.round_observer import SEEN_NUMBERS
 from desim.engine.star_cohort import CohortStation, explained, under_way
 from desim.engine.world import World
 from desim.jit import threads, use_parallel
-from desim.kernels.desk import (
-    ALL,
-    BUFFER,
-    DEADLINE,
-    HEAPED,
-    IDLE,
-    QUORUM,
-    UNHEARD,
-    desk_for,
-)
+from desim.kernels.desk import HEAPED, IDLE, UNHEARD, desk_for
 from desim.kernels.local import memory_for
 from desim.kernels.rounds import (  # fmt: skip
     CLOSED,
@@ -42,7 +33,6 @@ from desim.log.rows import FLUSH_ROWS
 from desim.memory import Tree, fill, fitting
 from desim.participation import Everybody
 
-POLICIES = {"all": ALL, "deadline": DEADLINE, "quorum": QUORUM, "buffer": BUFFER}
 BLOCK_ROUNDS = 4096  # of one compiled call at most
 BLOCK_WORK = 2e8  # multiply-adds of one compiled call: a tenth of a second or so
 
@@ -59,7 +49,7 @@ class Engine:
         self.hub.terms = terms = local.terms
         self.agents = settings.problem.agents
         policy = settings.policy
-        self.policy = POLICIES[policy.kind], policy.value, policy.late == "discard"
+        self.policy = policy.code, policy.value, policy.late == "discard"
         self.desk = desk_for(self.agents, program.formulas.model(memory))
         latest = np.empty((0, len(memory))) if program.latest is None else program.latest.copy()
         self.centre = latest, column_sums(latest), np.zeros(1), memory.copy()

@@ -7,8 +7,8 @@ import numpy as np
 
 from desim.jit import kernel, lean_inline, lean_kernel
 from desim.kernels.clients import CALLED, Calls, call, settle_due
+from desim.kernels.collection import BUFFER
 from desim.kernels.desk import (
-    BUFFER,
     NOW_ROUND,
     Desk,
     accepted,
