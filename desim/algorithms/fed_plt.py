@@ -17,7 +17,7 @@ from desim.engine.star_compiled import Compiled
 from desim.errors import InputError
 from desim.fields import Init, Local, Positive, Strict
 from desim.kernels.sums import column_sums
-from desim.privacy.bounds.claims import Claim, Releases
+from desim.privacy.bounds.claims import Inputs
 from desim.privacy.ledger import Terms
 from desim.privacy.mechanisms import Gaussian, Noise
 from desim.problem import Problem
@@ -130,6 +130,6 @@ class FedPLT(Method):
             model=self.consensus(z.mean),
         )
 
-    def claim(self, releases: Releases, delta: float) -> Claim | None:
+    def claim_inputs(self) -> Inputs | None:
         """Proposition 4, with K the rounds in which an agent released."""
-        return claimed(self.local, self.parameters.init, releases, delta)
+        return claimed(self.local, self.parameters.init)

@@ -11,11 +11,11 @@ import numpy as np
 
 from desim.algorithms.decentralised_sgd import Averaging, DecentralisedSGD
 from desim.algorithms.method import Ingredients, Program
-from desim.algorithms.q_dpsgd_claim import claimed, lipschitz
+from desim.algorithms.q_dpsgd_claim import claimed
 from desim.fields import Count, Positive, Seconds, Share, Strict
 from desim.kernels.codecs import quantize
 from desim.kernels.speed import fitting, speeds_into
-from desim.privacy.bounds.claims import Claim, Releases, once
+from desim.privacy.bounds.claims import Inputs
 from desim.privacy.ledger import Terms, View, plain
 from desim.privacy.mechanisms import Gaussian, Noise
 from desim.problem import Problem
@@ -117,10 +117,7 @@ class QDPSGD1(DecentralisedSGD):
             return plain(self.problem.agents, View.NEIGHBOURS, 0.0)
         return self.terms(np.arange(self.problem.agents), k, self.foreseen(k))
 
-    def claim(self, releases: Releases, delta: float) -> Claim | None:
+    def claim_inputs(self) -> Inputs | None:
         """Theorem 11 for the rounds in which an agent had a sample at its deadline."""
-        if not isinstance(self.noise, Gaussian):
-            return None
-        rows = once(releases)
-        reach = lipschitz(self.problem, rows)
-        return claimed(self.problem, "q-dpsgd-1/theorem-11", rows, reach, delta)
+        gaussian = isinstance(self.noise, Gaussian)
+        return claimed(self.problem, "q-dpsgd-1/theorem-11") if gaussian else None

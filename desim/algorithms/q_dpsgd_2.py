@@ -12,10 +12,10 @@ import numpy as np
 
 from desim.algorithms.method import Ingredients, Program
 from desim.algorithms.q_dpsgd_1 import QDPSGD1, Parameters
-from desim.algorithms.q_dpsgd_claim import claimed, lipschitz
+from desim.algorithms.q_dpsgd_claim import claimed
 from desim.fields import Flag
 from desim.kernels.codecs import clamp, quantize
-from desim.privacy.bounds.claims import Claim, Releases, once
+from desim.privacy.bounds.claims import Inputs
 from desim.privacy.ledger import Terms, View
 from desim.privacy.mechanisms import DiscreteGaussian, Noise, terms
 from desim.problem import Problem
@@ -103,14 +103,12 @@ class QDPSGD2(QDPSGD1):
             step = np.full(len(share), np.inf if k > 1 else 0.0)
         return terms(self.noise, View.NEIGHBOURS, k, step, self.problem.dim, share)
 
-    def claim(self, releases: Releases, delta: float) -> Claim | None:
+    def claim_inputs(self) -> Inputs | None:
         """Theorem 15 for the messages after a step that had samples."""
         if not isinstance(self.noise, DiscreteGaussian):
             return None
-        rows, p = once(releases), self.parameters
-        rows = rows[rows["sampling"] > 0.0]
-        size = rows["sampling"].to_numpy() * self.problem.rows[rows["agent"].to_numpy()]
-        step = p.mixing * np.asarray(self.alpha.at(rows["round"].to_numpy() - 1))
-        rounding = p.resolution * np.sqrt(self.problem.dim) * size
-        reach = lipschitz(self.problem, rows) * step + rounding
-        return claimed(self.problem, "q-dpsgd-2/theorem-15", rows, reach, delta)
+        p = self.parameters
+        return claimed(
+            self.problem, "q-dpsgd-2/theorem-15", dim=self.problem.dim, mixing=p.mixing,
+            resolution=p.resolution, alpha=self.alpha.initial, power=self.alpha.decay.exponent,
+        )  # fmt: skip
