@@ -51,7 +51,7 @@ from desim.kernels.zeroth import descend, estimates
 from desim.keys import seed_word
 from desim.network.mixing import against_themselves, dual_bound, mixing_matrix
 from desim.participation import common_length
-from desim.privacy.bounds.claims import Claim, Releases, once, summed
+from desim.privacy.bounds.claims import Inputs, inputs
 from desim.privacy.ledger import Mechanism, Terms, View, plain
 from desim.privacy.mechanisms import (
     Allotted,
@@ -77,16 +77,16 @@ else:  # the types of what an engine hands over: no engine is imported for them
     Clients = Us = Hub = Heard = Replies = Settings = Any
 
 __all__ = [
-    "LOGISTIC", "Allotted", "Array", "AutoStep", "Averages", "Claim", "Classical", "Clients",
-    "Count", "Counts", "DiscreteGaussian", "Duration", "DynamicZcdp", "Federated", "Flag", "Form",
-    "Fraction", "Gaussian", "Heard", "Hub", "Ingredients", "Init", "InputError", "Int", "L2Laplace",
-    "Laplace", "Latest", "Local", "LocalTraining", "Mechanism", "Method", "Minimisation",
-    "Momentum", "Noise", "NonNegative", "Number", "Positive", "Problem", "Program", "Rate",
-    "Releases", "Replies", "RunError", "Seconds", "Settings", "Several", "Share", "Step", "Strict",
-    "Terms", "Text", "Us", "View", "Whole", "against_themselves", "auto_step", "batch_gradient",
-    "best_momentum", "beyond", "capped_losses", "clamp", "column_sums", "common_length", "constant",
-    "descend", "dual_bound", "estimates", "fitting", "gradient", "minimise", "minimisers",
-    "mixing_matrix", "once", "oversized", "plain", "quantize", "refusal", "replace_rows",
-    "seed_word", "shares", "solve_rows", "sparsify", "speeds_into", "spelling", "stable_step",
-    "summed", "terms", "tied_momentum",
+    "LOGISTIC", "Allotted", "Array", "AutoStep", "Averages", "Classical", "Clients", "Count",
+    "Counts", "DiscreteGaussian", "Duration", "DynamicZcdp", "Federated", "Flag", "Form",
+    "Fraction", "Gaussian", "Heard", "Hub", "Ingredients", "Init", "InputError", "Inputs",
+    "Int", "L2Laplace", "Laplace", "Latest", "Local", "LocalTraining", "Mechanism", "Method",
+    "Minimisation", "Momentum", "Noise", "NonNegative", "Number", "Positive", "Problem",
+    "Program", "Rate", "Replies", "RunError", "Seconds", "Settings", "Several", "Share", "Step",
+    "Strict", "Terms", "Text", "Us", "View", "Whole", "against_themselves", "auto_step",
+    "batch_gradient", "best_momentum", "beyond", "capped_losses", "clamp", "column_sums",
+    "common_length", "constant", "descend", "dual_bound", "estimates", "fitting", "gradient",
+    "inputs", "minimise", "minimisers", "mixing_matrix", "oversized", "plain", "quantize",
+    "refusal", "replace_rows", "seed_word", "shares", "solve_rows", "sparsify", "speeds_into",
+    "spelling", "stable_step", "terms", "tied_momentum",
 ]  # fmt: skip

@@ -17,7 +17,7 @@ from desim.errors import InputError
 from desim.fields import Init, Local, Positive, Strict
 from desim.kernels.formulas import formulas
 from desim.kernels.sums import column_sums
-from desim.privacy.bounds.claims import Claim, Releases
+from desim.privacy.bounds.claims import Inputs
 from desim.privacy.mechanisms import Noise
 from desim.problem import Problem
 from desim.regularizers import prox
@@ -136,6 +136,6 @@ class FedPLT(Federated):
         mean, latest = column_sums(self.z0) / len(self.z0), None if self.increments else self.z0
         return self.local.compiled(self.formulas, mean, latest, x=self.x0, z=self.z0)
 
-    def claim(self, releases: Releases, delta: float) -> Claim | None:
+    def claim_inputs(self) -> Inputs | None:
         """Proposition 4, with K the rounds in which an agent released."""
-        return claimed(self.local, self.parameters.init, releases, delta)
+        return claimed(self.local, self.parameters.init)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from desim.algorithms.zcdp_claim import unbounded
 from desim.engine.compilable import Compilable
 from desim.fields import Strict
-from desim.privacy.bounds.claims import Claim, Releases
+from desim.privacy.bounds.claims import Inputs
 from desim.privacy.ledger import Terms
 from desim.privacy.mechanisms import Noise
 from desim.problem import Problem
@@ -137,9 +137,10 @@ class Method:
         """
         return None
 
-    def claim(self, releases: Releases, delta: float) -> Claim | None:
-        """What the paper says that a run with these rows of releases.parquet costs at delta.
+    def claim_inputs(self) -> Inputs | None:
+        """Public numbers from which the paper's claim about a run follows, with its releases.
 
-        None where the paper says nothing: no noise, or noise of another kind.
+        See `desim.privacy.bounds.claims.inputs`. None where the paper says nothing: no noise, or
+        noise of another kind.
         """
         return None

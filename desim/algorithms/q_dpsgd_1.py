@@ -9,14 +9,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from desim.algorithms.q_dpsgd_claim import theorem_11
+from desim.algorithms.q_dpsgd_claim import claimed
 from desim.algorithms.quantised_sgd import QuantisedSGD
 from desim.method import (
     Array,
-    Claim,
+    Gaussian,
+    Inputs,
     Int,
     Program,
-    Releases,
     Terms,
     Us,
     View,
@@ -78,6 +78,7 @@ class QDPSGD1(QuantisedSGD):
             return plain(self.problem.agents, View.NEIGHBOURS, 0.0)
         return self.terms(np.arange(self.problem.agents), k, self.foreseen(k))
 
-    def claim(self, releases: Releases, delta: float) -> Claim | None:
+    def claim_inputs(self) -> Inputs | None:
         """Theorem 11 for the rounds in which an agent had a sample at its deadline."""
-        return theorem_11(self.noise, self.problem, releases, delta)
+        gaussian = isinstance(self.noise, Gaussian)
+        return claimed(self.problem, "q-dpsgd-1/theorem-11") if gaussian else None

@@ -11,18 +11,17 @@ from typing import Any
 import numpy as np
 
 from desim.algorithms.q_dpsgd_1 import QDPSGD1
-from desim.algorithms.q_dpsgd_claim import theorem_15
+from desim.algorithms.q_dpsgd_claim import claimed
 from desim.algorithms.quantised_sgd import Quantised
 from desim.method import (
-    Claim,
     DiscreteGaussian,
     Flag,
     Ingredients,
+    Inputs,
     Int,
     Noise,
     Problem,
     Program,
-    Releases,
     Terms,
     Us,
     View,
@@ -114,6 +113,12 @@ class QDPSGD2(QDPSGD1):
             step = np.full(len(share), np.inf if k > 1 else 0.0)
         return terms(self.noise, View.NEIGHBOURS, k, step, self.problem.dim, share)
 
-    def claim(self, releases: Releases, delta: float) -> Claim | None:
+    def claim_inputs(self) -> Inputs | None:
         """Theorem 15 for the messages after a step that had samples."""
-        return theorem_15(self.noise, self.problem, self.parameters, releases, delta)
+        if not isinstance(self.noise, DiscreteGaussian):
+            return None
+        p = self.parameters
+        return claimed(
+            self.problem, "q-dpsgd-2/theorem-15", dim=self.problem.dim, mixing=p.mixing,
+            resolution=p.resolution, alpha=self.alpha.initial, power=self.alpha.decay.exponent,
+        )  # fmt: skip

@@ -23,6 +23,7 @@ from desim.runs.declared import plugged
 from desim.runs.digests import UNENDED, digest
 from desim.runs.privacy import CAVEATS, Statement, statement
 from desim.runs.run import NETWORK, Run
+from desim.runs.spending import Stated, stated
 from desim.runs.stated import plain
 from desim.scenario.dump import dumped
 
@@ -99,10 +100,9 @@ def write_public(
 def _stated(run: Run, view: str | None, delta: float | None, relation: str | None) -> Statement:
     """The statement for one view."""
     if view is None:
-        known = None
+        view = Stated().view
         with suppress(DesimError):
-            known = run.known
-        view = "eavesdropper" if known is None or known.privacy is None else known.privacy.view
+            view = stated(run.known).view
     return statement(run, delta, view, relation)
 
 

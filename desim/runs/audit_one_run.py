@@ -22,8 +22,9 @@ from desim.log.parquet import Tables
 from desim.privacy.gaussian import check_delta
 from desim.privacy.views import Adversary, adversary, require_seen, visible
 from desim.runs import directory as place
-from desim.runs.audit import findings_told, problems_of, setting
+from desim.runs.audit import findings_told, problems_of
 from desim.runs.audit_claims import Ground, claimed
+from desim.runs.spending import stated
 from desim.scenario.blame import explained
 from desim.scenario.build import build
 from desim.scenario.load import loaded
@@ -109,8 +110,8 @@ def audit_one_run(
     be audited.
     """
     of = loaded(scenario, overrides)
-    view = setting(of, "view") if view is None else view
-    delta = setting(of, "delta") if delta is None else delta
+    view = stated(of).view if view is None else view
+    delta = stated(of).delta if delta is None else delta
     check_delta(delta)
     _check(of, level, claims, seed, canaries)
     with explained(of):
