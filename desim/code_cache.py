@@ -27,7 +27,7 @@ except ImportError:  # Windows
 PACKAGE = Path(__file__).resolve().parent
 FROM = re.compile(rb"^ *from (desim[\w.]*) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
 WHOLE = re.compile(rb"^ *import (desim[\w.]*)", re.MULTILINE)
-VERBS = b"import verb"  # files that say what a kernel does which does not import them
+FORMULAS = b"import formulas"  # files that say what a kernel computes which does not import them
 _own = getattr(caching, "UserProvidedCacheLocator", None) or caching._UserProvidedCacheLocator
 
 
@@ -43,7 +43,10 @@ def _sources() -> dict[str, bytes]:
 
 @cache
 def _imported(module: str) -> frozenset[str]:
-    """Modules of desim that a module names in its imports, and those whose verbs it plays."""
+    """Modules of desim that a module names in its imports, and those whose formulas it plays.
+
+    These formulas are arithmetic: of what their own files import, only kernels matter.
+    """
     sources, text = _sources(), _sources()[module]
     if module == "desim.jit":  # its flags are in its own text
         return frozenset()
@@ -51,8 +54,10 @@ def _imported(module: str) -> frozenset[str]:
     for package, names in FROM.findall(text):
         inner = re.findall(r"\w+", names.decode())
         named |= {package.decode(), *(f"{package.decode()}.{name}" for name in inner)}
-    if b"rules import" in text and VERBS not in text:
-        named |= {name for name, other in sources.items() if VERBS in other}
+    if b"formulas import" in text and FORMULAS not in text:
+        named |= {name for name, other in sources.items() if FORMULAS in other}
+    if FORMULAS in text:
+        named = {name for name in named if name.startswith("desim.kernels")}
     return frozenset(named & sources.keys()) - {module, "desim"}
 
 

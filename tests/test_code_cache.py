@@ -50,10 +50,11 @@ def test_copies_share_what_they_compiled_and_an_edit_does_not(tmp_path: Path) ->
     assert found(other, cache)[0] == 0
 
 
-def test_a_file_depends_on_what_it_imports_and_on_the_verbs_that_it_plays() -> None:
+def test_a_file_depends_on_what_it_imports_and_on_the_formulas_that_it_plays() -> None:
     seen = code_cache._imported("desim.kernels.rounds")
-    assert {"desim.kernels.rules", "desim.kernels.clients", "desim.jit"} <= seen
-    assert "desim.algorithms.compiled.fed_plt" in seen  # what `begin` of fed-plt does
+    assert {"desim.kernels.formulas", "desim.kernels.clients", "desim.jit"} <= seen
+    assert "desim.algorithms.fed_plt" in seen  # what `begin` of fed-plt does
+    assert "desim.algorithms.method" not in code_cache._imported("desim.algorithms.fed_plt")
     assert code_cache.digest("desim.kernels.rounds") != code_cache.digest("desim.kernels.sums")
 
 

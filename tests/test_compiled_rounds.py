@@ -69,7 +69,11 @@ def test_threads_change_no_bit(monkeypatch):
         ("plt-sgd-half", "drawing.draw(first + k)", "drawing.draw(first)"),
         ("plt-all", "float(times[k]), first + k", "float(times[k]), first"),
         ("plt-time", "settings.horizon, most)", "2.0 * settings.horizon, most)"),
-        ("plt-all", "self.program.rule, (int", "self.program.rule._replace(weight=0.1), (int"),
+        (
+            "plt-all",
+            "self.program.formulas, (int",
+            "self.program.formulas._replace(weight=0.1), (int",
+        ),
     ],
 )
 def test_wrong_compiled_rounds_are_noticed(monkeypatch, name, right, wrong):

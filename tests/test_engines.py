@@ -68,7 +68,7 @@ def test_a_wrong_collection_is_noticed(monkeypatch):
 
 
 def test_a_lost_reply_that_is_waited_for_is_noticed(monkeypatch):
-    broken = mutant(star_cohort, "calls.pending[_lost(hub, pending[due == np.inf], close)]", "late")
+    broken = mutant(star_cohort, "hub.calls.pending[pending[gone]] = 0", "late = 0")
     agents = run("plt-lossy-carry", engine="agents")
     monkeypatch.setitem(play.ENGINES, ("coordinator", "cohort"), broken.play)
     assert differences(run("plt-lossy-carry", engine="cohort"), agents)

@@ -23,7 +23,7 @@ from desim.privacy.ledger import Terms, View, plain
 if TYPE_CHECKING:
     from desim.engine.clients import Clients
     from desim.engine.cohort import Cohort
-    from desim.engine.star_compiled import Compiled
+    from desim.engine.compilable import Compilable
     from desim.engine.world import Settings
 
 STABLE = "the bound of stable steps, 2/(smoothness + q) without momentum,"
@@ -119,18 +119,13 @@ class LocalTraining:
         return end_of_steps(self.problem, self.gamma, self.tau, self.q, n_e)
 
     def compiled(
-        self, rule: Any, state: dict[str, Array], centre: tuple[Array, ...], model: Array
-    ) -> "Compiled | None":
+        self, formulas: Any, memory: Array, latest: Array | None = None, **state: Array
+    ) -> "Compilable | None":
         """A method that trains so, for the compiled engine; None where training is not in steps."""
-        from desim.engine.star_compiled import Compiled
+        from desim.engine.compilable import Compilable
 
-        if self.exact or not self.problem.loss.linear:
-            return None
-        plan, data, madds = self.trainer.parts
-        return Compiled(
-            rule, state, centre, model, plan, data, madds * self.local.epochs, self.epochs,
-            self.work, self.terms, self.noisy, self.seed_word,
-        )  # fmt: skip
+        steps = not self.exact and self.problem.loss.linear
+        return Compilable(formulas, self, state, memory, latest) if steps else None
 
     def work_of(self, steps: int) -> Array:
         """Per-example gradient evaluations (agents,) of so many local steps."""

@@ -156,13 +156,8 @@ class AgentStation:
     def _satisfied(self) -> bool:
         hub, policy = self.hub, self.world.settings.policy
         assert hub is not None
-        pending = np.flatnonzero(hub.calls.pending)
-        if policy.kind in ("all", "deadline"):
-            return len(self.arrived) == len(pending)
-        fresh = hub.calls.round_ == hub.round
-        awaited = sum(policy.counts(bool(fresh[i])) for i in pending)
-        here = sum(policy.counts(bool(fresh[i])) for i in self.arrived)
-        return here >= min(int(policy.value), awaited)
+        calls = hub.calls
+        return policy.closed(calls.pending > 0, self.arrived, calls.round_ == hub.round)
 
     def deadlock(self) -> Deadlock:
         """The error for a collection that never closes; its root is in a call that still counts."""
