@@ -52,8 +52,8 @@ class Policy:
         pending, fresh (agents,): whose reply is awaited, and whether it answers the latest call.
         """
         counted = counts(self.code, fresh)
-        awaited = int(np.count_nonzero(pending & counted))
-        return sum(counted[i] for i in here) >= needed(self.code, self.value, awaited)
+        awaited, enough = int(np.count_nonzero(pending & counted)), sum(counted[i] for i in here)
+        return bool(enough >= needed(self.code, self.value, awaited))
 
     @property
     def interrupts(self) -> bool:

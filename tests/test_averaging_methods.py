@@ -340,7 +340,7 @@ def test_another_reference_is_noticed(golden, tmp_path, label, changes):
 
 # Limits ------------------------------------------------------------------------------------------
 
-HALF, LONG = {"participation": {"uniform": 2}}, {"stop": {"rounds": 4000}}
+HALF, LONG = {"participation": {"uniform": 2}}, {"stop": {"rounds": 400}}
 LIMITS = {
     "fed-pd": {},
     "fed-pd-accelerated": {},
@@ -360,7 +360,7 @@ LIMITS = {
 def test_the_limit_is_the_optimum(golden, tmp_path, average, label):
     changes = dict(LIMITS[label])
     algorithm = {key: changes.pop(key) for key in ("local", "global_step") if key in changes}
-    changes = merged({"stop": {"rounds": 800}, "policy": "all"}, changes)
+    changes = merged({"stop": {"rounds": 150}, "policy": "all"}, changes)
     reference = golden("fed-plt")
     scenario, _ = reference_scenario(reference, tmp_path, average, label, **changes)
     scenario["algorithm"] = merged(scenario["algorithm"], algorithm)

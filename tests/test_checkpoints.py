@@ -288,6 +288,7 @@ desim.engine.world.REST = 0.0
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["compiled", "cohort"])
 def test_a_run_killed_at_random_moments_goes_on(engine, player, tmp_path, monkeypatch):  # noqa: F811
     """SIGKILL, whatever the process is doing: ten times for each engine, with checkpoints."""

@@ -45,7 +45,7 @@ def losses() -> Entries:
     from desim.scenario import registry
     from desim.scenario.problem_section import Loss
 
-    own = registry.losses()
+    own = registry.plugged().losses
     return [*_alternatives(Loss), *((name, own[name].summary) for name in own)]
 
 

@@ -18,9 +18,8 @@ from desim.engine.star_client import Client, Coming, Letter
 from desim.engine.waits import Waits
 from desim.engine.world import Exhausted, World
 from desim.errors import Deadlock
-from desim.kernels.clients import release_id
 from desim.kernels.network import transmit_one
-from desim.kernels.record import UPLINK, Kind
+from desim.kernels.record import UPLINK, Kind, release_id
 from desim.kernels.speed import speeds_into
 
 

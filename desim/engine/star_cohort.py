@@ -72,7 +72,7 @@ class CohortStation:
         log, ledger = self.world.log, self.world.ledger
         log.reserve(self.rows_per_call * calls)
         ledger.reserve(2 * calls)
-        return hub.flat, log.flat, tuple(ledger.charges)
+        return hub.flat, log.flat, ledger.flat
 
 
 def play(program: Any, world: World) -> float:

@@ -147,7 +147,7 @@ class Engine:
         full, watch = self.observer.full and most > 1, self._watch(most)
         iterates = np.empty((most if full else 0, *x.shape))
         times, models = np.empty(most), np.empty((most, len(desk.model)))
-        book = hub.flat, world.log.flat, tuple(world.ledger.charges)
+        book = hub.flat, world.log.flat, world.ledger.flat
         why, done = self.advance(
             self.program.formulas, (int(last), settings.horizon, most),
             (*self.policy, self.station.defer), self._drawn(most), self.calling, self.training,

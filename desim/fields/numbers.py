@@ -166,6 +166,29 @@ def _path(what: str, whose: str) -> Any:
     )  # fmt: skip
 
 
+def within(allowed: str, fits: Callable[[float], bool], **bounds: Any) -> tuple[Any, Any]:
+    """Annotations of a finite number for which `fits` holds; bounds: the same as JSON Schema."""
+    return _read(lambda value: number(value, allowed, fits), type="number", **bounds)
+
+
+def wholes(least: int, most: int = LARGEST) -> tuple[Any, Any]:
+    """Annotations of a whole number within bounds."""
+    bounds = {"minimum": least} | ({} if most == LARGEST else {"maximum": most})
+    return _read(lambda value: whole(value, least, most), type="integer", **bounds)
+
+
+def scalars(allowed: str) -> PlainValidator:
+    """Annotation of texts or numbers, of which one may stand for a list of it."""
+
+    def read(value: object) -> tuple[str | int | float, ...]:
+        found = tuple(value) if isinstance(value, list | tuple) else (value,)
+        if all(isinstance(one, str | int | float) and not isinstance(one, bool) for one in found):
+            return found
+        raise ValueError(refusal(value, allowed))
+
+    return PlainValidator(read)
+
+
 _bits_per_second = _quantity(
     units.bits_per_second, "a bandwidth", units.BANDWIDTH, "10 Mbit/s", "inf"
 )

@@ -6,7 +6,7 @@ The same numbers, to the last bit, as the method's program in Python: both compu
 import numpy as np
 
 from desim.jit import kernel, lean_inline, lean_kernel
-from desim.kernels.clients import CALLED, Calls, Charges, call, settle_due
+from desim.kernels.clients import CALLED, Calls, call, settle_due
 from desim.kernels.collection import BUFFER
 from desim.kernels.desk import (
     NOW_ROUND,
@@ -101,7 +101,7 @@ def opened(k, span, policy, drawn, calling, desk, book):
         return CLOSED, 0
     n = invited(drawn, kind, discard, calls, desk)
     settled = work.shape[0] + n if interrupts else n
-    log, ledger = Rows(*rows), Charges(*charges)
+    log, ledger = Rows(*rows), Rows(*charges)
     full = max(log.n[0], log.n[1]) + settled * rows_per_call + 2 > log.ints.shape[0]
     if full or ledger.n[0] + 2 * settled > ledger.ints.shape[0]:
         return ROOM, 0
@@ -143,7 +143,7 @@ def advance(formulas, span, policy, drawn, calling, training, state, centre, des
     rows of the log that one call may take); training (threads, seed, epochs (agents,), plan, data,
     memory of `memory_for`); state: the agents' arrays (agents, dim), models first; centre: the
     latest replies (agents or 0, dim), the sum (dim,) of these or of a collection, how many came in
-    since (1,), what `aggregate` keeps (dim,); desk: Desk; book (Calls, Rows, Charges);
+    since (1,), what `aggregate` keeps (dim,); desk: Desk; book (Calls, Rows, Rows);
     seen (times s (most,), models (most, dim), iterates (most or 0, agents, dim)): what was true at
     the end of each round, and a Watch. Tuples are plain ones.
 

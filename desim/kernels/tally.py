@@ -14,7 +14,7 @@ LEAF = 128  # agents that are summed one after the other, in eight lanes
 
 
 class Tally(NamedTuple):
-    """centre (dim,); own (agents,): squared distances; sums (nodes,): of the tree, in heap order."""
+    """centre (dim,); own (agents,): squared distances; sums (nodes,): of a tree, in heap order."""
 
     centre: np.ndarray
     own: np.ndarray
@@ -56,35 +56,38 @@ def _leaf_sum(own, low, size):
     return total
 
 
-@lean_kernel
-def _summed(own, sums, k, low, size, first, last):
-    """Sum of own[low:low + size], which is node k; agents first to last have moved."""
-    if last < low or low + size <= first:
-        return sums[k]
-    if size <= LEAF:
-        sums[k] = _leaf_sum(own, low, size)
-    else:
+@lean_inline
+def _renewed(own, sums, i):
+    """Sum anew the leaf of agent i and what is above it; return the first agent after the leaf."""
+    k, low, size = 0, 0, own.shape[0]
+    while size > LEAF:
         half = size // 2 - size // 2 % 8  # whole rows of eight
-        left = _summed(own, sums, 2 * k + 1, low, half, first, last)
-        sums[k] = left + _summed(own, sums, 2 * k + 2, low + half, size - half, first, last)
-    return sums[k]
+        if i < low + half:
+            k, size = 2 * k + 1, half
+        else:
+            k, low, size = 2 * k + 2, low + half, size - half
+    sums[k] = _leaf_sum(own, low, size)
+    while k > 0:
+        k = (k - 1) // 2
+        sums[k] = sums[2 * k + 1] + sums[2 * k + 2]
+    return low + size
 
 
 @lean_inline
 def moved(who, n, x, tally_):
     """Agents who[:n] have models x (agents, dim) anew; return the sum over all agents."""
     centre, own, sums = tally_
-    agents = own.shape[0]
+    first, agents = 0, own.shape[0]
     for r in range(n):
         i, total = who[r], 0.0
         for j in range(centre.shape[0]):
             difference = x[i, j] - centre[j]
             total += difference * difference
         own[i] = total
-    if LEAF * n >= agents:
-        return _summed(own, sums, 0, 0, agents, 0, agents)
-    for r in range(n):
-        _summed(own, sums, 0, 0, agents, who[r], who[r])
+        if LEAF * n < agents:
+            _renewed(own, sums, i)
+    while LEAF * n >= agents and first < agents:
+        first = _renewed(own, sums, first)
     return sums[0]
 
 

@@ -1,7 +1,7 @@
 """Arrays of measured values, out of npz and csv files."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -42,12 +42,13 @@ def arrays(
     return _bounded({str(name): numeric[name].to_numpy(float) for name in numeric}, where)
 
 
-def whose(names: Iterable[str]) -> bool:
-    """Whether columns say in each row whose it is and what is so, rather than being devices."""
+def whose(path: Path, where: str) -> list[str]:
+    """The columns of a csv file that says in each row whose it is; [] where they are devices."""
+    names = [] if path.suffix == ".npz" else list(csv_frame(path, where, nrows=0).columns)
     named = [re.findall("[a-z]+|[0-9]+", name.lower()) for name in names]
     holders = [WHO.issuperset(words) for words in named if words]
     values = [not VALUES.isdisjoint(words) for words in named]
-    return ["agent"] in named or (any(holders) and any(values))
+    return names if ["agent"] in named or (any(holders) and any(values)) else []
 
 
 def matrices(path: Path, where: str) -> dict[str, Array]:
@@ -75,13 +76,23 @@ def _bounded(found: dict[str, Array], where: str) -> dict[str, Array]:
 
 
 def select(found: Mapping[str, Array], fields: Sequence[str], where: str) -> dict[str, Array]:
-    """Those of the arrays `found` that `fields` names; InputError for one that is not there."""
+    """Those of the arrays that `fields` names, default all; InputError for one not there."""
     for name in fields:
         if name not in found:
             names = ", ".join([*found][:12]) + (", ..." if len(found) > 12 else "")
             text = f"{where}.field: found {name!r}; allowed: {names or 'no array of numbers there'}"
             raise InputError(text + spelling(name, found))
-    return {name: found[name] for name in fields}
+    return {name: found[name] for name in fields or found}
+
+
+def require_whole(
+    values: Array, name: str, where: str, least: float, most: float, allowed: str
+) -> None:
+    """Raise InputError at the first of values (n,) that is no whole number within bounds."""
+    right = (values >= least) & (values <= most) & (values == np.rint(values))
+    for row in np.flatnonzero(~(right & np.isfinite(values)))[:1]:
+        text = f"found {name} {values[row]:g} in row {row}"
+        raise InputError(f"{where}: {text}; allowed: {allowed}")
 
 
 def faulty(values: Array, where: str, what: str, name: str) -> None:
