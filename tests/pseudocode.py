@@ -15,9 +15,9 @@ ACTORS = {"us", "hub"}
 
 
 def named(node):
-    """Names of functions that a function's body calls or hands on: `f` and `self.f`."""
+    """Names of functions that a function's body calls or hands on: `f`, `self.f`, `self.x.f`."""
     for part in ast.walk(node):
-        if isinstance(part, ast.Attribute) and getattr(part.value, "id", "") == "self":
+        if isinstance(part, ast.Attribute) and ast.unparse(part).startswith("self."):
             yield part.attr
         if isinstance(part, ast.Name):
             yield part.id

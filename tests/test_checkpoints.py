@@ -122,7 +122,7 @@ def test_every_coordinator_method_goes_on(name, tmp_path):
 
 
 FORGETFUL = [
-    ("recall(self.own, self.before, name)", "name", {}),
+    ("recalled(self.own, self.before)", "self.before", {}),
     ("fill(array, tree", 'name == "whole" and fill(array, tree', ASYNCHRONOUS),
     ("self.payload[owing] = fitting", "_ = fitting", ASYNCHRONOUS),
     ('KEPT = "round', 'KEPT = "', {}),

@@ -142,14 +142,15 @@ def test_vectorised_slopes_have_the_scalar_bits(loss):
     assert gradient(np.array([0]), np.ones((1, 1)), data)[0, 0] == total
 
 
-def test_batch_gradient_takes_the_addressed_rows():
+@pytest.mark.parametrize("step", [0, 3])
+def test_batch_gradient_takes_the_addressed_rows(step):
     data = problem()
     who, count, round = np.array([2, 1, 4, 0]), np.array([5, 3, 12, 0]), np.array([7, 8, 9, 9])
     x = np.random.default_rng(2).normal(size=(4, 6))
-    found = batch_gradient(who, x, count, round, SEED, data)
+    found = batch_gradient(who, x, count, round, SEED, data, step=step)
     for r in range(3):
-        i = who[r]
-        rows = keys.subset(SEED, Stream.BATCH, ROWS[i], count[r], agent=i, round=round[r])
+        i, place = who[r], {"round": round[r], "step": step}
+        rows = keys.subset(SEED, Stream.BATCH, ROWS[i], count[r], agent=i, **place)
         wanted = naive_gradient(i, x[r], data, rows, ROWS[i] / count[r])
         np.testing.assert_allclose(found[r], wanted, rtol=1e-12)
         if count[r] < ROWS[i]:

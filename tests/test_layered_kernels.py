@@ -120,14 +120,16 @@ def test_float32_is_close_and_different():
 def test_batches_are_the_addressed_ones(model):
     made, x = problem(model, clip=0.8, **PENALTY)
     count = np.array([3, 5, 0, 2])
-    found = batch_gradient(EVERYBODY, x, count, 9, 5, made.data)
+    found = batch_gradient(EVERYBODY, x, count, 9, 5, made.data, step=2)
     for i in EVERYBODY:
         rows = None
         if 0 < count[i] < SIZES[i]:
-            rows = keys.subset(5, Stream.BATCH, SIZES[i], count[i], agent=i, round=9)
+            rows = keys.subset(5, Stream.BATCH, SIZES[i], count[i], agent=i, round=9, step=2)
         wanted = expected(made, model, i, x[i], rows) if count[i] else np.zeros(made.dim)
         np.testing.assert_allclose(found[i], wanted, atol=1e-12)
-    assert np.max(np.abs(found - batch_gradient(EVERYBODY, x, count, 10, 5, made.data))) > 1e-3
+    for round, step in ((10, 2), (9, 0)):
+        other = batch_gradient(EVERYBODY, x, count, round, 5, made.data, step=step)
+        assert np.max(np.abs(found - other)) > 1e-3
 
 
 @pytest.mark.parametrize("precision", ["float64", "float32"])

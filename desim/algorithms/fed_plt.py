@@ -9,18 +9,27 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from desim.algorithms.fed_plt_claim import claimed, supposed_start
-from desim.algorithms.federated import Federated
-from desim.algorithms.latest import Latest
-from desim.algorithms.method import Array, Ingredients, Program
-from desim.engine.compilable import Compilable
-from desim.errors import InputError
-from desim.fields import Init, Local, Positive, Strict
-from desim.kernels.formulas import formulas
-from desim.kernels.sums import column_sums
-from desim.privacy.bounds.claims import Inputs
-from desim.privacy.mechanisms import Noise
-from desim.problem import Problem
-from desim.regularizers import prox
+from desim.method import (
+    Array,
+    Clients,
+    Compilable,
+    Federated,
+    Hub,
+    Ingredients,
+    Init,
+    InputError,
+    Inputs,
+    Latest,
+    Local,
+    Noise,
+    Positive,
+    Problem,
+    Program,
+    Strict,
+    column_sums,
+    formulas,
+    prox,
+)
 
 
 class Start(Init):
@@ -86,7 +95,7 @@ class FedPLT(Federated):
 
     def __init__(self, ingredients: Ingredients) -> None:
         super().__init__(ingredients, q=1.0 / ingredients.parameters.rho)
-        settings, rho, agents = ingredients.settings, self.parameters.rho, self.problem.agents
+        settings, rho, agents = self.settings, self.parameters.rho, self.problem.agents
         h, self.increments = self.problem.coordinator_regularizer, self.parameters.send != "z"
         self.formulas = Formulas(agents, rho / agents, h.numbers, self.increments)
         self.z0 = settings.initial("z0")
@@ -111,7 +120,7 @@ class FedPLT(Federated):
             found.append(f"algorithm.init: {text}; allowed: langevin with an l2 at the agents")
         return found
 
-    def coordinator(self, hub: Any) -> Program:
+    def coordinator(self, hub: Hub) -> Program:
         """Lines 2 and 11 of Algorithm 1; the two ways to send differ by rounding only."""
         z, mean = Latest(self.z0), column_sums(self.z0) / hub.agents
         own = hub.memory(mean=mean) if self.increments else hub.memory(z=z, mean=mean)
@@ -124,7 +133,7 @@ class FedPLT(Federated):
             own.mean = self.formulas.aggregate(own.mean, total, len(who))
             hub.publish(y := self.formulas.model(own.mean))
 
-    def train(self, us: Any, y: Array) -> Array:
+    def train(self, us: Clients, y: Array) -> Array:
         """Lines 5 to 10 of Algorithm 1 for agents `us`; y (n, dim) as they received it."""
         x, z = us.x, us.z
         w = self.local.train(us, *self.formulas.begin(y, x, z))  # lines 5-9

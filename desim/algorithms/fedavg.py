@@ -13,12 +13,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from desim.algorithms.federated import Federated
-from desim.algorithms.method import Array, Ingredients, Program
-from desim.engine.compilable import Compilable
-from desim.fields import Init, Local, Positive, Strict
-from desim.kernels.formulas import formulas
-from desim.kernels.sums import column_sums
+from desim.method import (
+    Array,
+    Clients,
+    Compilable,
+    Federated,
+    Hub,
+    Ingredients,
+    Init,
+    Local,
+    Positive,
+    Program,
+    Strict,
+    column_sums,
+    formulas,
+)
 
 
 class Parameters(Strict):
@@ -84,7 +93,7 @@ class FedAvg(Federated):
         if self.settings.policy.late == "carry":
             self.warnings.append("policy: fedavg is not proved with replies to older models")
 
-    def coordinator(self, hub: Any) -> Program:
+    def coordinator(self, hub: Hub) -> Program:
         """Algorithm 1, server side."""
         own = hub.memory(x=column_sums(self.x0) / hub.agents)  # what it keeps from round to round
         hub.start(x=self.x0)  # the agents' models
@@ -97,7 +106,7 @@ class FedAvg(Federated):
             own.x = self.formulas.aggregate(own.x, total, n)  # w_{t+1}, the mean of the w^k
             hub.publish(own.x)  # the round ends
 
-    def train(self, us: Any, x: Array) -> Array:
+    def train(self, us: Clients, x: Array) -> Array:
         """ClientUpdate of agents `us` from x (n, dim): what training changed, (n, dim)."""
         us.x = x.copy()
         w = self.local.train(us, *self.formulas.begin(x, x))  # w = w - eta grad f_i(w; B)

@@ -11,7 +11,6 @@ import numpy as np
 
 from desim.algorithms.method import Array
 from desim.algorithms.steps import auto_step, best_momentum, beyond, stable_step, tied_momentum
-from desim.engine.compilable import Compilable
 from desim.errors import InputError
 from desim.fields import Local
 from desim.kernels.exact import solve_rows
@@ -24,6 +23,7 @@ from desim.privacy.ledger import Terms, View, plain
 if TYPE_CHECKING:
     from desim.engine.clients import Clients
     from desim.engine.cohort import Cohort
+    from desim.engine.compilable import Compilable
     from desim.engine.world import Settings
 
 STABLE = "the bound of stable steps, 2/(smoothness + q) without momentum,"
@@ -120,8 +120,10 @@ class LocalTraining:
 
     def compiled(
         self, formulas: Any, memory: Array, latest: Array | None = None, **state: Array
-    ) -> Compilable | None:
+    ) -> "Compilable | None":
         """A method that trains so, for the compiled engine; None where training is not in steps."""
+        from desim.engine.compilable import Compilable
+
         steps = not self.exact and self.problem.loss.linear
         return Compilable(formulas, self, state, memory, latest) if steps else None
 

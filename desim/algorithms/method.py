@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.algorithms.zcdp_claim import unbounded
-from desim.engine.compilable import Compilable
 from desim.fields import Strict
 from desim.privacy.bounds.claims import Inputs
 from desim.privacy.ledger import Terms
@@ -16,6 +15,7 @@ from desim.privacy.mechanisms import Noise
 from desim.problem import Problem
 
 if TYPE_CHECKING:  # whoever reads a scenario needs methods, but no engine
+    from desim.engine.compilable import Compilable
     from desim.engine.world import Settings
 
 Array = NDArray[np.float64]
@@ -122,7 +122,7 @@ class Method:
         """Return what is wrong with this combination, one line each."""
         return unbounded(noise, problem)
 
-    def compiled(self) -> Compilable | None:
+    def compiled(self) -> "Compilable | None":
         """What the compiled engine plays in place of `coordinator`, with the same numbers.
 
         None where there is no such thing: then the cohort engine runs.

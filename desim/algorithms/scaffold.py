@@ -75,7 +75,8 @@ class Scaffold(Federated):
     def train(self, us: Clients, message: Array) -> Array:
         """Lines 7 to 14 for agents `us`, which hear (x, c) (n, 2 dim); replies (n, 2 dim)."""
         x, c = (np.ascontiguousarray(part) for part in np.split(message, 2, axis=1))
-        c_i, path = us.control, (self.local.epochs * self.local.gamma)[us.who, None]  # K eta_l
+        c_i: Array = us.control
+        path = (self.local.epochs * self.local.gamma)[us.who, None]  # K eta_l
         us.x = y = self.local.train(us, x, x, c - c_i)  # lines 7-11
         us.control = ahead = c_i - c + (x - y) / path  # line 12, option II
         return np.concatenate([y - x, ahead - c_i], axis=1)  # line 13

@@ -14,6 +14,7 @@ from desim.contract.finding import BrokenError, Finding, SkippedError, findings
 from desim.contract.privacy_laws import PRIVACY_LAWS
 from desim.contract.stage import Stage
 from desim.errors import InputError
+from desim.kernels.gradients import recorded_batches
 from desim.log.parquet import Tables
 from desim.runs.play import run as play
 from desim.runs.resume import resume
@@ -123,6 +124,25 @@ def observers(stage: Stage) -> str:
     return "same log and state without metrics"
 
 
+def draws(stage: Stage) -> str:
+    """No agent draws one batch twice: local steps of a round have numbers of their own."""
+    simulation = build(stage.scenario)
+    settings = replace(simulation.settings, budget=None)
+    with recorded_batches() as drawn:
+        replace(simulation, settings=settings).play(Tables())
+    known = set[tuple[int, int, int]]()
+    for who, rounds, step in drawn:
+        batches = {(i, k, step) for i, k in zip(who.tolist(), rounds.tolist(), strict=True)}
+        if again := sorted(batches & known):
+            i, k, _ = again[0]
+            raise BrokenError(
+                f"agent {i} draws the same batch twice in round {k & 0xFFFFFF}: give the calls of "
+                "batch_gradient step=0, 1, ...; two points of one batch are one call"
+            )
+        known |= batches
+    return f"{len(known)} batches, each drawn once" if known else "no batch is drawn"
+
+
 def repeats(stage: Stage) -> str:
     """Played again, the same comes out: all randomness comes from the seed."""
     demand_same(stage.run(), play(stage.scenario), "simulated twice")
@@ -167,6 +187,7 @@ LAWS = (
     ("batches", batches),
     ("threads", threads),
     ("observers", observers),
+    ("draws", draws),
     ("repeats", repeats),
     ("resumes", resumes),
     ("retimes", retimes),

@@ -21,6 +21,7 @@ PROGRAM = frozenset(  # what `us` and `hub` are in a program
     "known sum link_weights report perturbation charged above public "
     "now open station calls world invite call collect tell inform publish".split()
 )
+OWNED = PROGRAM | set("who round degree address release released noised noise_key".split())
 
 
 def refused(what: str) -> RuntimeError:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.engine.at_work import PROGRAM, refused
-from desim.engine.given import state_rows
+from desim.engine.given import refuse_owned, state_rows
 from desim.engine.requests import Array
 from desim.engine.world import World
 from desim.kernels.record import release_id
@@ -44,13 +44,15 @@ class Clients:
                 raise refused(f"us.{name}") from None
             hint = NOISED if name == "release" else "; a coordinator gives it by hub.start"
             raise AttributeError(f"the agents have no state {name!r}{hint}") from None
-        return rows if self._whole else np.asarray(rows[self.who])
+        return np.array(rows) if self._whole else np.asarray(rows[self.who])
 
     def __setattr__(self, name: str, value: Array) -> None:
         state = self._world.state
+        if name not in state:
+            refuse_owned(f"us.{name} = ...", name, type(self))
         rows = state_rows(name, value, len(self.who), state.get(name))
         if self._whole:
-            state[name] = rows
+            state[name] = np.array(rows)
             return
         if name not in state:
             state[name] = np.zeros((self._world.settings.problem.agents, *rows.shape[1:]))

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.engine.at_work import Outside
-from desim.engine.given import state_rows
+from desim.engine.given import refuse_owned, state_rows
 from desim.engine.masks import public
 from desim.engine.releasing import Releasing
 from desim.engine.requests import Array, Compute, Gather, Heard, Job
@@ -22,10 +22,6 @@ from desim.network.topology import Graph
 from desim.privacy.ledger import View, plain
 
 Int = NDArray[np.int64]
-OWN = frozenset(
-    "who round turn clock live degree _world _carrier _release _unsent _speed _releases".split()
-    + "_ahead _exposed _covered leaving gone ended _past _reported _lasted".split()
-)
 
 
 class Carrier(Protocol):
@@ -51,6 +47,8 @@ class Cohort(Releasing):
     _carrier: Carrier
     _speed: Array | None
     _lasted: tuple[Array, Array] | None  # seconds and work (n,) of the latest computation
+    _past: int  # rounds before the first
+    _reported: int  # rounds that have been shown
     _whole: bool
     _all_live: bool
 
@@ -66,7 +64,7 @@ class Cohort(Releasing):
         own["_unsent"], own["_ahead"], own["_exposed"], own["_covered"] = [], [], False, False
         own["_speed"] = own["_lasted"] = None
         own["_releases"] = 0
-        own["_past"] = own["_reported"] = 0  # rounds before the first, and those shown
+        own["_past"] = own["_reported"] = 0
         own["_whole"] = len(who) == world.settings.problem.agents
         own["_all_live"] = True
         graph = world.settings.graph
@@ -80,14 +78,17 @@ class Cohort(Releasing):
             raise AttributeError(f"the agents have no state {name!r}; set it first") from None
         return np.array(rows) if self._whole else np.asarray(rows[self.who])
 
+    def _set(self, **names: Any) -> None:
+        """Set what the engine owns, which a program cannot."""
+        self.__dict__.update(names)
+        if "live" in names:
+            self.__dict__["_all_live"] = bool(names["live"].all())
+
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in OWN:
-            self.__dict__[name] = value
-            if name == "live":
-                self.__dict__["_all_live"] = bool(value.all())
-            return
         self._world.outside(f"us.{name} = ...")
         state = self._world.state
+        if name not in state:
+            refuse_owned(f"us.{name} = ...", name, type(self))
         rows = state_rows(name, value, len(self.who), state.get(name)).astype(float, copy=False)
         if name not in state:
             agents = self._world.settings.problem.agents
@@ -117,10 +118,12 @@ class Cohort(Releasing):
         """Speeds (n,) 1/s in this round: per-example gradient evaluations per second."""
         self._world.outside("us.speed")
         speeds = self._world.settings.speeds
-        if self._speed is None or speeds.redraw:
-            self._speed = np.empty(len(self.who))
-            speeds_into(speeds, self.who, self.round, self._speed)
-        return self._speed
+        if self._speed is not None and not speeds.redraw:
+            return self._speed
+        drawn = np.empty(len(self.who))
+        speeds_into(speeds, self.who, self.round, drawn)
+        self._set(_speed=drawn)
+        return drawn
 
     def capacity(self, seconds: float) -> Int:
         """How many gradient evaluations (n,) fit into `seconds` s of this round."""
@@ -145,7 +148,8 @@ class Cohort(Releasing):
             return Compute(job, inputs, np.full(len(self.who), float(seconds)), amount)
         if speeds.steady:
             lasting = amount / self.speed()
-            self._lasted = None if speeds.redraw or len(amount) == 1 else (lasting, amount)
+            again = not speeds.redraw and len(amount) > 1
+            self._set(_lasted=(lasting, amount) if again else None)
             return Compute(job, inputs, lasting, amount)
         return Compute(job, inputs, self._lasting(amount, self.clock), amount, paced=True)
 
@@ -169,15 +173,13 @@ class Cohort(Releasing):
 
     def begin_anew(self, past: int) -> None:
         """Forget what was under way: the next round is `past` + 1."""
-        self._past, self._ahead, self._unsent, self.turn = past, [], [], past + 1
-        self._exposed = self._covered = False
-        self._release = np.full(len(self.who), -1, np.int64)
+        self._set(_past=past, turn=past + 1, _ahead=[], _unsent=[], _exposed=False, _covered=False)
+        self._set(_release=np.full(len(self.who), -1, np.int64))
 
     def depart(self, left: NDArray[np.bool_]) -> None:
         """Agents (n,) where `left` do, send and hear nothing any more."""
-        self.gone = self.gone | left
-        self.ended = np.where(left, self.clock, self.ended)
-        self.clock = np.where(left, np.inf, self.clock)
+        ended, clock = np.where(left, self.clock, self.ended), np.where(left, np.inf, self.clock)
+        self._set(gone=self.gone | left, ended=ended, clock=clock)
 
     def send(
         self,
@@ -196,7 +198,7 @@ class Cohort(Releasing):
         """
         self._world.outside("us.send")
         self._tell(where)
-        self.turn = int(self.round[0]) if turn is None else turn
+        self._set(turn=int(self.round[0]) if turn is None else turn)
         size = np.empty(len(self.who), np.int64)
         size[:] = 64 * payload.shape[1] if bits is None else bits
         silent = np.zeros(len(self.who), bool) if where is None else ~np.asarray(where, bool)
@@ -205,14 +207,15 @@ class Cohort(Releasing):
         leaving = self.leaving
         farewell = self.parting and np.count_nonzero(leaving) > 0
         if farewell:
-            silent, self._release = silent | leaving, np.where(leaving, -1, self._release)
+            silent = silent | leaving
+            self._set(_release=np.where(leaving, -1, self._release))
         if self._ahead:
             for ids in self._ahead:
                 self._world.ledger.sent(ids, self.clock, self.live)
                 self._log_releases(ids, self.live & (ids >= 0), past=True)
                 if self._world.transcript is not None:
                     self._world.transcript.keep(ids, False)
-            self._ahead = []
+            self._set(_ahead=[])
         if self._world.transcript is not None:
             spoken = np.where((silent | self.gone)[:, None], 0.0, payload)
             place, traffic = (self.who, self.round, self._release), (self.clock, size, silent)
@@ -220,7 +223,7 @@ class Cohort(Releasing):
         self._carrier.send(self, payload, size, silent)
         if farewell:
             self.depart(leaving)
-            self.leaving = np.zeros_like(leaving)
+            self._set(leaving=np.zeros_like(leaving))
 
     def gather(self, within: float = np.inf) -> Gather:
         """Yield this to wait for all neighbours' messages of this iteration, `within` s at most."""
@@ -267,7 +270,8 @@ class Cohort(Releasing):
         self._show(int(self.round[0]), models)
 
     def _show(self, round_: int, models: Array) -> None:
-        live, self._reported = self.live, round_
+        self._set(_reported=round_)
+        live = self.live
         observer: Any = self._world.observer
         if self._all_live:
             observer.report(self.clock, self.who, round_, models)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.engine.at_work import OWNED
 from desim.errors import show
 from desim.privacy.ledger import Terms
 
@@ -42,6 +43,14 @@ def started(state: Mapping[str, Any], agents: int, dim: int) -> dict[str, Array]
         if not good:
             raise ValueError(f"hub.start: {name}: found {_found(rows)}; allowed: {allowed}")
     return {name: rows.copy() for name, rows in state.items()}
+
+
+def refuse_owned(what: str, name: str, owner: type) -> None:
+    """AttributeError where state of this name would hide what `us`, an `owner`, has under it."""
+    names = [{**vars(one), **vars(one).get("__annotations__", {})} for one in owner.__mro__]
+    if name[:1] == "_" or name in OWNED or any(name in own for own in names):
+        allowed = "another one, that does not begin with _"
+        raise AttributeError(f"{what}: found a name that is the engine's; allowed: {allowed}")
 
 
 def state_rows(name: str, value: Any, agents: int, known: Array | None) -> Array:

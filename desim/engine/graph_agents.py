@@ -207,7 +207,7 @@ class Agent:
     def _run(self, generator: Any) -> Steps:
         answer: Any = None
         while True:
-            self.us.clock = np.array([float(self.clock.now)])
+            self.us._set(clock=np.array([float(self.clock.now)]))
             try:
                 request = generator.send(answer)
             except StopIteration:

@@ -194,7 +194,7 @@ def play(program: Any, world: World) -> float:
         end = min(end, world.stopped)
         if latest > end or latest == np.inf:
             cut |= (us.live | us.leaving) & (us.clock > end) & (us.clock < np.inf)
-            us.live = (us.clock <= end) & (us.clock < np.inf) & ~us.leaving
+            us._set(live=(us.clock <= end) & (us.clock < np.inf) & ~us.leaving)
         frontier = min(earliest, after)
         if frontier < np.inf:
             world.tick(float(frontier))
@@ -230,7 +230,7 @@ def _wait(request: Gather, us: Cohort, wires: Wires, world: World) -> tuple[Hear
         us.clock = after
         heard, fresh = wires.all_heard(), wires.degree
     else:
-        us.clock = before.copy()
+        us._set(clock=before.copy())
         heard = wires.gather(us, request)
         fresh = np.add.reduceat(heard.fresh.astype(float), wires.graph.incoming[:-1])
         earliest, latest = span(us.clock)

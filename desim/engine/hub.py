@@ -1,7 +1,6 @@
 """`hub`: the coordinator's side of a method, and the bookkeeping of calls that engines share."""
 
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any, Protocol
 
 import numpy as np
@@ -10,14 +9,15 @@ from numpy.typing import NDArray
 from desim.engine.at_work import Outside
 from desim.engine.blind import Blank
 from desim.engine.clients import Clients
-from desim.engine.given import check_call, published, started
+from desim.engine.given import check_call, published, refuse_owned, started
 from desim.engine.requests import Array, Collect, Replies
 from desim.engine.spending import Spending
+from desim.engine.variables import Variables, recalled, remembered
 from desim.engine.world import World
 from desim.errors import InputError, RunError
 from desim.kernels.clients import CALLED, PENDING, Calls, no_calls
 from desim.kernels.record import DISTANT, Kind, release_id
-from desim.memory import Tree, fill, fitting, recall, recalling, told
+from desim.memory import Tree, fill, fitting, recall, told
 from desim.privacy.ledger import Terms, View, plain
 
 Int = NDArray[np.int64]
@@ -75,7 +75,7 @@ class Hub:
         filter_ = world.filter
         self.spending = None if filter_ is None else Spending(world, filter_)
         self.moved: list[Int] | None = None  # agents that ran jobs since a model was shown; or all
-        self.own: SimpleNamespace | None = None
+        self.own: Variables | None = None
         self.before: Tree | None = None  # what an earlier process remembered, until it is taken up
         self.boundary: Callable[[], None] | None = None  # of an engine with checkpoints
 
@@ -99,28 +99,22 @@ class Hub:
             self.boundary()
         return another
 
-    def memory(self, **start: Any) -> SimpleNamespace:
+    def memory(self, **start: Any) -> Variables:
         """What the program remembers from one round to the next, as attributes: arrays or `Latest`.
 
         All of its variables that outlive a round must be there: a run that is resumed comes to its
         first round with what they last were. A program that does not ask is played from its start.
         """
-        self.own = SimpleNamespace(**start)
+        self.own = Variables(start)
         if self.before is not None:
-            with recalling():
-                for name, value in start.items():
-                    if hasattr(value, "recall"):
-                        value.recall(self.before[name])
-                    else:
-                        recall(self.own, self.before, name)
+            recalled(self.own, self.before)
         return self.own
 
     def remembered(self) -> Tree:
         """What a checkpoint needs; the payloads, of those that owe a reply."""
-        own = vars(self.own) if self.own is not None else {}
         owing = np.flatnonzero(self.calls.pending)
         return told(self, KEPT) | {
-            "own": {k: v.remembered() if hasattr(v, "recall") else v for k, v in own.items()},
+            "own": remembered(self.own),
             "calls": self.calls._asdict(),
             "payload": self.payload[owing],
             "told": self.told,
@@ -142,6 +136,8 @@ class Hub:
     def start(self, **state: Array) -> None:
         """Give the agents their initial state, arrays (agents, ...); their models are `x`."""
         if self.before is None:
+            for name in state:
+                refuse_owned(f"hub.start({name}=...)", name, Clients)
             self.world.state.update(started(state, self.agents, self.world.settings.problem.dim))
             self.moved = None
 

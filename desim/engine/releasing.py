@@ -36,6 +36,10 @@ class Releasing:
     _covered: bool  # whether noise drawn ahead covers the next computation
     _releases: int  # in this round
 
+    def _set(self, **names: Any) -> None:
+        """Set what the engine owns, which a program cannot."""
+        self.__dict__.update(names)
+
     @property
     def noise_seed(self) -> int:
         """Seed of the noise of this play, which an audit varies and nothing else."""
@@ -59,8 +63,8 @@ class Releasing:
         )  # fmt: skip
         self._note(ids, np.zeros_like(mask) if kept else mask)
         if kept:
-            self._ahead = [*self._ahead, ids]
-        self._exposed = False
+            self._set(_ahead=[*self._ahead, ids])
+        self._set(_exposed=False)
         if world.transcript is not None:
             noisy = world.transcript.release(self.who, self.round, ids, value, noisy, terms)
             world.transcript.keep(ids, kept)
@@ -77,7 +81,7 @@ class Releasing:
         ledger, mask = self._world.ledger, admitted(self, self._world, terms, where)
         noise, ids = ledger.ahead(self.who, self.round, self._releases, dim, terms, mask)
         self._note(ids, np.zeros_like(mask))
-        self._ahead, self._covered = [*self._ahead, ids], True
+        self._set(_ahead=[*self._ahead, ids], _covered=True)
         return noise
 
     def charged(self, terms: Terms) -> NDArray[np.uint64]:
@@ -180,4 +184,4 @@ class Releasing:
             ledger.delivered(ids, recipients)
         if ledger.waiting is not None:
             ledger.waiting[self.who] = np.inf
-        self._unsent = []
+        self._set(_unsent=[])

@@ -26,11 +26,11 @@ def admitted(us: Any, world: World, terms: Terms, where: Any) -> NDArray[np.bool
         return np.asarray(mask)
     refused = np.zeros_like(mask)
     refused[rows[~fit]] = True
-    us.live = us.live & ~refused
+    us._set(live=us.live & ~refused)
     if filter_.budget.on_exhausted == "stop":
         us.depart(refused)
     else:
-        us.leaving = us.leaving | refused
+        us._set(leaving=us.leaving | refused)
         for r in rows[~fit]:
             i, k, now = int(us.who[r]), int(us.round[r]), float(us.clock[r])
             world.log.add(Kind.RETIRE, LEAVING, i, k, now, value=filter_.epsilon(i))

@@ -4,6 +4,7 @@ Each agent's rows are kept twice, as rows and transposed, so that both products 
 along contiguous memory, four at a time, in one fixed order: threads and batches change no bit.
 """
 
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -201,7 +202,7 @@ def block_gradient(w, block, scale, weight, c, lasso, data, u, g):
 
 
 @kernel
-def _gradients(low, high, who, x, count, round, seed, flat_data, out):
+def _gradients(low, high, who, x, count, round, step, seed, flat_data, out):
     """Rows low .. high - 1; where count[r] is below the agent's rows, on a batch of so many."""
     data = Data(*flat_data)
     scratch, none = scratch_for(who[low:high], count[low:high], data), np.zeros(x.shape[1])
@@ -213,18 +214,18 @@ def _gradients(low, high, who, x, count, round, seed, flat_data, out):
             continue
         if count[r] < block.b.size:
             batch = batch_block(count[r], scratch)
-            draw_batch(i, seed, counter(round[r], 0), block, batch, scratch)
+            draw_batch(i, seed, counter(round[r], step), block, batch, scratch)
             block = batch
         ridge, lasso = data.ridge[i], data.lasso[i]
         block_gradient(x[r], block, scale, ridge, none, lasso, data, scratch.u, out[r])
 
 
 @parallel_kernel
-def _gradients_shared(teams, who, x, count, round, seed, data, out):
+def _gradients_shared(teams, who, x, count, round, step, seed, data, out):
     for t in prange(teams):
         low, high = t * who.size // teams, (t + 1) * who.size // teams
         if low < high:
-            _gradients(low, high, who, x, count, round, seed, data, out)
+            _gradients(low, high, who, x, count, round, step, seed, data, out)
 
 
 def gradient(who, x, data, out=None):
@@ -232,21 +233,39 @@ def gradient(who, x, data, out=None):
     return batch_gradient(who, x, WHOLE, 0, 0, data, out)
 
 
-def batch_gradient(who, x, count, round, seed, data, out=None):
+def batch_gradient(who, x, count, round, seed, data, out=None, *, step=0):
     """Unbiased gradients on fresh uniform batches of count[r] rows without replacement.
 
-    Address (seed, BATCH, agent who[r], round[r], step 0); count and round (n,) or one for all. A
-    count of at least m_i is the full gradient, bit for bit; 0 gives zeros, no regulariser. data:
-    Data of a linear model, or layered.Layered.
+    Address (seed, BATCH, agent who[r], round[r], step): local steps of one round need numbers of
+    their own, or all of them see one batch. The same batch at two points is one call that names an
+    agent twice. count and round (n,) or one for all. A count of at least m_i is the full gradient,
+    bit for bit; 0 gives zeros, no regulariser. data: Data of a linear model, or layered.Layered.
     """
     who, x, n = plain(who, np.int64), plain(x), len(who)
     count, round = column(count, n, np.int64), column(round, n, np.int64)
     out = np.empty_like(x) if out is None else out
-    flat, seed = tuple(data), seed_word(seed)
+    if drawn is not None:
+        some = (count > 0) & (count < np.diff(data.start)[who])
+        drawn.append((who[some], round[some], step))
+    flat, seed, step = tuple(data), seed_word(seed), int(step)
     if isinstance(data, layered.Layered):
-        layered.batch_gradients(who, x, count, round, seed, data, out)
+        layered.batch_gradients(who, x, count, round, step, seed, data, out)
     elif use_parallel(2.0 * n * data.A.size / data.scale.size):
-        _gradients_shared(threads(), who, x, count, round, seed, flat, out)
+        _gradients_shared(threads(), who, x, count, round, step, seed, flat, out)
     elif n:
-        _gradients(0, n, who, x, count, round, seed, flat, out)
+        _gradients(0, n, who, x, count, round, step, seed, flat, out)
     return out
+
+
+drawn: list[tuple[np.ndarray, np.ndarray, int]] | None = None
+
+
+@contextmanager
+def recorded_batches():
+    """Context whose list gathers what each call draws for: agents (n,), their rounds (n,), step."""
+    global drawn
+    drawn = []
+    try:
+        yield drawn
+    finally:
+        drawn = None

@@ -223,7 +223,7 @@ def block_gradient(w, block, scale, data, scratch, g):
 
 
 @kernel
-def _gradients(low, high, who, x, count, round, seed, flat_data, out):
+def _gradients(low, high, who, x, count, round, step, seed, flat_data, out):
     """Rows low .. high - 1; where count[r] is below the agent's rows, on a batch of so many."""
     data = Layered(*flat_data)
     scratch = scratch_for(who[low:high], count[low:high], data)
@@ -236,7 +236,7 @@ def _gradients(low, high, who, x, count, round, seed, flat_data, out):
             continue
         block, scale = whole_block(i, data), batch_scale(i, count[r], False, data)
         if count[r] < block.label.size:
-            block = fresh_block(i, count[r], seed, counter(round[r], 0), data, scratch)
+            block = fresh_block(i, count[r], seed, counter(round[r], step), data, scratch)
         copy(x[r], w)
         block_gradient(w, block, scale, data, scratch, g)
         ridge, lasso = data.ridge[i], data.lasso[i]
@@ -250,12 +250,12 @@ def work(data):
     return 2.0 * data.A.size * width / data.scale.size
 
 
-def batch_gradients(who, x, count, round, seed, data, out):
+def batch_gradients(who, x, count, round, step, seed, data, out):
     """The layered part of gradients.batch_gradient; every array has the layout that it says."""
     flat = tuple(data)
 
     def run(low, high):
-        _gradients(low, high, who, x, count, round, seed, flat, out)
+        _gradients(low, high, who, x, count, round, step, seed, flat, out)
 
     with one_blas_thread():
         in_parts(run, len(who), len(who) * work(data))

@@ -1,0 +1,122 @@
+"""What a method reads or sets is a copy, and names of the engine are the engine's, everywhere."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from mutant import mutant
+
+import desim
+from desim.engine import clients as clients_module
+from desim.engine import cohort as cohort_module
+from desim.engine import variables as variables_module
+from desim.engine.variables import Variables
+from desim.errors import RunError
+
+PLUGIN = Path(__file__).parent / "plugins" / "copies.py"
+PLACES = [("star", "cohort"), ("star", "agents"), ("ring", "cohort"), ("ring", "agents")]
+OWNED = (
+    "who round turn clock live gone leaving ended degree sum send release noised address speed _x"
+)
+
+
+def scenario(topology, engine, **algorithm):
+    return {
+        "name": "copies", "seed": 1, "plugins": [str(PLUGIN)], "engine": engine,
+        "problem": {
+            "agents": 4, "loss": "squared",
+            "data": {"source": "synthetic", "kind": "regression", "rows": 3, "dim": 2},
+        },
+        "algorithm": {"name": "copies", **algorithm},
+        "network": {"topology": topology, "link": {"latency": "1 ms"}},
+        "compute": {"speed": "10 /s"},
+        "observe": {"iterates": True},
+        "stop": {"rounds": 3},
+    }  # fmt: skip
+
+
+def check_counts(topology, engine, **algorithm):
+    run = desim.run(scenario(topology, engine, **algorithm))
+    assert np.array_equal(run.iterates[-1], np.full((4, 2), 3.0))
+
+
+@pytest.mark.parametrize(("topology", "engine"), PLACES)
+def test_changing_a_copy_changes_no_state(topology, engine):
+    check_counts(topology, engine)
+    check_counts(topology, engine, in_place=False)
+
+
+READ = ("return np.array(rows) if self._whole", "return rows if self._whole")
+SET = ("state[name] = np.array(rows)", "state[name] = rows")
+TWINS = [
+    (module, name, topology, *change)
+    for module, name, topology in (
+        (clients_module, "Clients", "star"), (cohort_module, "Cohort", "ring")
+    )
+    for change in (READ, SET)
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("module", "name", "topology", "right", "wrong"), TWINS)
+def test_a_state_that_is_handed_out_is_noticed(module, name, topology, right, wrong, monkeypatch):
+    twin, own = getattr(mutant(module, right, wrong), name), getattr(module, name)
+    for method in ("__getattr__", "__setattr__"):
+        monkeypatch.setattr(own, method, vars(twin)[method])
+    with pytest.raises(AssertionError):
+        check_counts(topology, "cohort")
+
+
+@pytest.mark.parametrize(("topology", "engine"), PLACES)
+@pytest.mark.parametrize("name", OWNED.split())
+def test_names_of_the_engine_are_refused(topology, engine, name):
+    with pytest.raises(RunError, match=rf"us.{name} = ...: found a name that is the engine's"):
+        desim.run(scenario(topology, engine, own=name))
+
+
+def test_other_names_are_free():
+    desim.run(scenario("star", "agents", own="counted"))
+    desim.run(scenario("ring", "agents", own="counted"))
+
+
+def check_variables(module):
+    start = np.zeros(2)
+    own = module.Variables({"x": start, "k": 1})
+    start += 1.0
+    x = own.x
+    x += 1.0
+    own.k = 2
+    own.x = x
+    x += 1.0
+    read = own.x
+    read += 1.0
+    assert own.x.tolist() == [1.0, 1.0]
+    assert own.k == 2
+
+
+def test_variables_of_a_coordinator_are_copies():
+    check_variables(variables_module)
+    for right, wrong in (
+        ("name: _copied(value) for", "name: value for"),
+        ("= _copied(value)", "= value"),
+        ("return _copied(self._values[name])", "return self._values[name]"),
+    ):
+        with pytest.raises(AssertionError):
+            check_variables(mutant(variables_module, right, wrong))
+
+
+@pytest.mark.parametrize("name", ["y", "_values"])
+def test_variables_are_those_it_began_with(name):
+    own = Variables({"x": np.zeros(2), "k": 0})
+    with pytest.raises(AttributeError, match="allowed: those it began with, x, k"):
+        setattr(own, name, 1.0)
+    with pytest.raises(AttributeError, match="found 'y'"):
+        _ = own.y
+
+
+def test_a_start_under_the_name_of_a_verb_is_refused(tmp_path):
+    text = PLUGIN.read_text("utf-8")
+    assert "hub.start(x=start)" in text
+    (tmp_path / "copies.py").write_text(text.replace("(x=start)", "(x=start, noised=start)"))
+    wrong = scenario("star", "cohort") | {"plugins": [str(tmp_path / "copies.py")]}
+    with pytest.raises(RunError, match=r"hub.start\(noised=...\): found a name"):
+        desim.run(wrong)
