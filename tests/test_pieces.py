@@ -93,7 +93,7 @@ def test_where_a_table_is_cut_makes_no_difference(logs, name, most):
     computed = events[events["kind"] == "compute"]
     plain = np.bincount(computed["agent"], computed["seconds"], one.agents)
     np.testing.assert_array_equal(one.computing, plain)
-    whole = waits.closers(events)
+    whole = waits.closers(columns_of(events))
     assert one.closers == dict(zip(*np.unique(whole, return_counts=True), strict=True))
 
 
@@ -158,7 +158,7 @@ def check_instants(module, logs):
     for name, most in (("plt-deadline", 2), ("churn-graph", 7), ("instant", 5)):
         events = logs[name].events
         told = [module.closers(log) for log in module.instants(cut(events, most))]
-        np.testing.assert_array_equal(np.concatenate(told), module.closers(events))
+        np.testing.assert_array_equal(np.concatenate(told), module.closers(columns_of(events)))
 
 
 def test_no_instant_is_cut(logs):

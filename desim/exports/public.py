@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from desim.amounts import epsilon
+from desim.columns import columns_of
 from desim.errors import DesimError, InputError
 from desim.privacy.views import NAMELESS, Adversary, read_view, visible
 from desim.runs.declared import plugged
@@ -115,7 +116,7 @@ def _public(run: Run, who: Adversary) -> Public:
         left_out.append("the scenario: it cannot be read any more")
     events = run.events
     releases = run.releases
-    seen = visible(releases, who, events if who.kind == "direct" else None)
+    seen = visible(columns_of(releases), who, columns_of(events))
     files["releases.csv"] = releases[seen].drop(columns=ADDRESSES)
     if who.kind != "final-model":
         files["events.csv"] = events[_noticed(events, who)].drop(columns=[*ADDRESSES, "seq"])

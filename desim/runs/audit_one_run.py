@@ -16,6 +16,7 @@ from desim.audit.candidates import longest_row
 from desim.audit.one_run import judge_one_run
 from desim.audit.pairs import unobserved
 from desim.audit.verdict import Claim, Finding
+from desim.columns import columns_of
 from desim.engine.play import Simulation
 from desim.errors import InputError, refusal
 from desim.log.parquet import Tables
@@ -182,7 +183,7 @@ def _staged(
     releases, events = _tables(reference)
     own = (releases["agent"] == of.agent).to_numpy(bool)
     require_seen(seen, bool((releases["seen_by"] == "coordinator").any()), len(releases))
-    shown = own & visible(releases, seen, events)
+    shown = own & visible(columns_of(releases), seen, columns_of(events))
     if not shown.any():
         raise InputError(f"view: {seen} sees no release of agent {of.agent}")
     whole = bool((shown == own).all()) and seen.kind != "direct"
