@@ -47,6 +47,7 @@ from desim.kernels.sums import column_sums, replace_rows
 from desim.kernels.values import capped_losses
 from desim.kernels.zeroth import descend, estimates
 from desim.keys import seed_word
+from desim.network.matching import random_matching, random_neighbours
 from desim.network.mixing import against_themselves, dual_bound, mixing_matrix
 from desim.privacy.bounds.claims import Claim, Releases, once, summed
 from desim.privacy.ledger import Mechanism, Terms, View, plain
@@ -83,6 +84,7 @@ __all__ = [
     "View", "Whole", "against_themselves", "auto_step", "batch_gradient", "best_momentum", "beyond",
     "capped_losses", "clamp", "column_sums", "constant", "descend", "dual_bound", "estimates",
     "fitting", "gradient", "minimise", "minimisers", "mixing_matrix", "once", "oversized", "plain",
-    "quantize", "refusal", "replace_rows", "seed_word", "shares", "solve_rows", "sparsify",
-    "speeds_into", "spelling", "stable_step", "summed", "terms", "tied_momentum",
+    "quantize", "random_matching", "random_neighbours", "refusal", "replace_rows", "seed_word",
+    "shares", "solve_rows", "sparsify", "speeds_into", "spelling", "stable_step", "summed", "terms",
+    "tied_momentum",
 ]  # fmt: skip
