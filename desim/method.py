@@ -50,6 +50,7 @@ from desim.kernels.sums import column_sums, replace_rows
 from desim.kernels.values import capped_losses
 from desim.kernels.zeroth import descend, estimates
 from desim.keys import seed_word
+from desim.network.matching import random_matching, random_neighbours
 from desim.network.mixing import against_themselves, dual_bound, mixing_matrix
 from desim.participation import common_length
 from desim.privacy.bounds.claims import Inputs, inputs
@@ -90,6 +91,7 @@ __all__ = [
     "batch_gradient", "best_momentum", "beyond", "capped_losses", "clamp", "column_sums",
     "common_length", "constant", "descend", "dual_bound", "estimates", "fitting", "formulas",
     "gradient", "inputs", "minimise", "minimisers", "mixing_matrix", "oversized", "plain", "prox",
-    "quantize", "refusal", "replace_rows", "seed_word", "shares", "solve_rows", "sparsify",
-    "speeds_into", "spelling", "stable_step", "terms", "tied_momentum",
+    "quantize", "random_matching", "random_neighbours", "refusal", "replace_rows", "seed_word",
+    "shares", "solve_rows", "sparsify", "speeds_into", "spelling", "stable_step", "terms",
+    "tied_momentum",
 ]  # fmt: skip

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.engine.addressees import addressed
 from desim.engine.at_work import Outside
 from desim.engine.given import refuse_owned, state_rows
 from desim.engine.masks import public
@@ -22,6 +23,7 @@ from desim.network.topology import Graph
 from desim.privacy.ledger import View, plain
 
 Int = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 
 class Carrier(Protocol):
@@ -29,8 +31,10 @@ class Carrier(Protocol):
 
     ahead: bool
 
-    def send(self, us: "Cohort", payload: Array, bits: Int, silent: NDArray[np.bool_]) -> None:
-        """Put the messages of the cohort's agents, of bits (n,), on their links."""
+    def send(
+        self, us: "Cohort", payload: Array, bits: Int, silent: Bools, used: Bools | None
+    ) -> None:
+        """Put the messages of the cohort's agents, of bits (n,), on their links, or the used."""
 
     def known(self, us: "Cohort", values: Array) -> Heard:
         """What the cohort hears when every agent i has announced values[i]."""
@@ -63,7 +67,7 @@ class Cohort(Releasing):
         own["_release"] = np.full(len(who), -1, np.int64)
         own["_unsent"], own["_ahead"], own["_exposed"], own["_covered"] = [], [], False, False
         own["_speed"] = own["_lasted"] = None
-        own["_releases"] = 0
+        own["_releases"], own["_bare"] = 0, None
         own["_past"] = own["_reported"] = 0
         own["_whole"] = len(who) == world.settings.problem.agents
         own["_all_live"] = True
@@ -188,22 +192,29 @@ class Cohort(Releasing):
         bits: int | Int | None = None,
         where: Any = None,
         turn: int | None = None,
+        to: Int | None = None,
     ) -> None:
         """Send payload (n, dim) to all neighbours; where it is False a null of one bit goes out.
 
         where: as in `release`. bits of a message, one number or (n,), default to 64 per number. It
         carries the releases since the last one. What was computed and not released since is charged
         as a release without noise. turn: the round whose graph the neighbours are of, by default
-        this one.
+        this one. to (agents,): the one neighbour that each of all agents sends to, -1 for nobody;
+        the next gather waits for the messages that are addressed to the agent.
         """
         self._world.outside("us.send")
         self._tell(where)
         self._set(turn=int(self.round[0]) if turn is None else turn)
+        used, speaks = addressed(self, self._world.settings, to)
         size = np.empty(len(self.who), np.int64)
         size[:] = 64 * payload.shape[1] if bits is None else bits
         silent = np.zeros(len(self.who), bool) if where is None else ~np.asarray(where, bool)
-        if self._exposed:
-            payload = self.release(payload, plain(len(self.who), View.NEIGHBOURS), public(~silent))
+        if self._exposed or self._bare is not None:
+            bare = speaks if self._exposed or self._bare is None else speaks & self._bare
+            left = None if self._bare is None else (self._exposed | self._bare) & ~speaks
+            terms = plain(len(self.who), View.NEIGHBOURS)
+            payload = self.release(payload, terms, public(~silent & bare))
+            self._set(_bare=left)
         leaving = self.leaving
         farewell = self.parting and np.count_nonzero(leaving) > 0
         if farewell:
@@ -217,10 +228,10 @@ class Cohort(Releasing):
                     self._world.transcript.keep(ids, False)
             self._set(_ahead=[])
         if self._world.transcript is not None:
-            spoken = np.where((silent | self.gone)[:, None], 0.0, payload)
+            spoken = np.where((silent | self.gone | ~speaks)[:, None], 0.0, payload)
             place, traffic = (self.who, self.round, self._release), (self.clock, size, silent)
             payload = self._world.transcript.send(*place, spoken, traffic)
-        self._carrier.send(self, payload, size, silent)
+        self._carrier.send(self, payload, size, silent, used)
         if farewell:
             self.depart(leaving)
             self._set(leaving=np.zeros_like(leaving))
@@ -237,18 +248,23 @@ class Cohort(Releasing):
         """What all agents hear if values (agents, dim) are public from the start."""
         return self._carrier.known(self, values)
 
-    def sum(self, heard: Heard, weights: Array | None = None) -> Array:
-        """Sum (n, dim) of what is heard, each message times its weight (links,) where given."""
+    def sum(self, heard: Heard, weights: NDArray[Any] | None = None) -> Array:
+        """Sum (n, dim) of what is heard, each message times its weight (links,) where given.
+
+        heard.fresh are weights, too: they leave the messages of this iteration alone.
+        """
         if isinstance(heard, Gather):
             raise TypeError("found no messages but a request; write heard = yield us.gather()")
         if weights is None and heard.total is not None:
             return heard.total
         out = np.empty((len(self.who), heard.values.shape[1]))
-        ones = weights is None
+        used = (
+            self._world.ones(len(heard.index))
+            if weights is None
+            else weights.astype(float, copy=False)
+        )
+        neighbour_sum(heard.pointer, heard.index, heard.values, used, out)
         if weights is None:
-            weights = self._world.ones(len(heard.index))
-        neighbour_sum(heard.pointer, heard.index, heard.values, weights, out)
-        if ones:
             heard.total = out
         return out
 

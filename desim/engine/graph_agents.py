@@ -10,6 +10,7 @@ import numpy as np
 import simpy
 from numpy.typing import NDArray
 
+from desim.engine.addressees import outgoing_part
 from desim.engine.clock import Clock, Device, Steps
 from desim.engine.cohort import Cohort
 from desim.engine.jobs import Jobs, Ticket
@@ -23,6 +24,7 @@ from desim.kernels.record import DISTANT, UPLINK, Kind
 from desim.network.topology import Graph
 
 Int = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 
 class Mailbox:
@@ -34,6 +36,7 @@ class Mailbox:
         self.last: Array = np.empty((neighbours, 0))
         self.number = np.zeros(neighbours, np.int64)
         self.farewell = np.full(neighbours, 1 << 60)  # number of the last message ever
+        self.awaited: Bools | None = None  # neighbours that have something for the agent, or all
         self.wanted = 0
         self.complete: simpy.Event | None = None
 
@@ -52,11 +55,14 @@ class Mailbox:
             self.complete = None
 
     def has(self, number: int) -> bool:
-        """Whether every neighbour's message `number` is here, or will never be sent."""
+        """Whether every awaited message `number` is here, or will never be sent."""
         return all(
-            number in letters or heard >= number or last < number
-            for letters, heard, last in zip(self.letters, self.number, self.farewell, strict=True)
-        )
+            number in letters or heard >= number or last < number or not awaited
+            for letters, heard, last, awaited in zip(
+                self.letters, self.number, self.farewell,
+                [True] * len(self.letters) if self.awaited is None else self.awaited, strict=True,
+            )
+        )  # fmt: skip
 
     def read(self, number: int) -> NDArray[np.bool_]:
         """Bring `last` up to the newest messages not after `number`; say which have that number."""
@@ -107,14 +113,21 @@ class Post:
         self.graph, self.links, self.flat = graph, links, tuple(links)
         self.arrival = np.empty(len(graph.source))
 
-    def send(self, us: Cohort, payload: Array, bits: Int, silent: NDArray[np.bool_]) -> None:
-        """Schedule the arrival of one message per link of the agent."""
+    def send(
+        self, us: Cohort, payload: Array, bits: Int, silent: Bools, used: Bools | None = None
+    ) -> None:
+        """Schedule the arrival of one message per (used) link of the agent."""
         if us.gone[0]:
             return
         i = int(us.who[0])
         if self.changing is not None:
             self._lay(*self.changing.at(us.turn))
-        edges = self.graph.out_links[self.graph.outgoing[i] : self.graph.outgoing[i + 1]]
+        graph, part = self.graph, None if us.leaving[0] else used
+        self.boxes[i].awaited = None
+        if used is not None:
+            self.boxes[i].awaited = used[graph.incoming[i] : graph.incoming[i + 1]]
+        routes = (graph.outgoing, graph.out_links) if part is None else outgoing_part(graph, part)
+        edges = routes[1][routes[0][i] : routes[0][i + 1]]
         self.sent[i] += 1
         self.boxes[i].widen(payload.shape[1])
         letter, last = None if silent[0] else payload[0].copy(), bool(us.leaving[0])
@@ -122,7 +135,7 @@ class Post:
         if self.changing is not None:
             receive = partial(self._meet, self.graph, us.turn, letter)
         if self.ports is None:
-            served = self._carry(us, bits, silent, edges, receive)
+            served = self._carry(us, bits, silent, edges, routes, receive)
         else:
             size = 1 if silent[0] else int(bits[0])
             served = self._share(self.ports, us, size, edges, receive)
@@ -141,15 +154,15 @@ class Post:
         self.boxes[graph.target[e]].put(turn, int(graph.source[e]), letter)
 
     def _carry(
-        self, us: Cohort, bits: Int, silent: NDArray[np.bool_], edges: Int, receive: Any
-    ) -> NDArray[np.bool_]:
+        self, us: Cohort, bits: Int, silent: Bools, edges: Int, routes: tuple[Int, Int],
+        receive: Any,
+    ) -> Bools:  # fmt: skip
         """Send on links `edges`, of which each has its own bandwidth; return which serve."""
         log = self.world.log
         log.reserve(self.links.rows * len(edges))
         broadcast(
-            self.flat, self.graph.outgoing, self.graph.out_links, us.who, us.clock, us.round, bits,
-            silent, us._release, self.world.settings.horizon, self.arrival, np.empty(1, np.int64),
-            log.flat,
+            self.flat, *routes, us.who, us.clock, us.round, bits, silent, us._release,
+            self.world.settings.horizon, self.arrival, np.empty(1, np.int64), log.flat,
         )  # fmt: skip
         served = self.arrival[edges] < np.inf
         for e in edges[served]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.engine.addressees import outgoing_part
 from desim.engine.at_work import Rows
 from desim.engine.cohort import Cohort
 from desim.engine.requests import Array, Compute, Gather, Heard
@@ -30,6 +31,7 @@ from desim.kernels.together import TOGETHER
 from desim.network.topology import Graph
 
 Int = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 
 class Wires:
@@ -62,16 +64,22 @@ class Wires:
         self.graph, self.links, self.flat, self.first = graph, links, tuple(links), links.first
         self.everything = np.ones(len(graph.source), bool)
         self.degree = graph.degree.astype(float)
-        self.arrival = np.empty(len(graph.source))
+        self.arrival = self.awaited = np.empty(len(graph.source))
         self.recipients = np.diff(graph.outgoing)
 
-    def send(self, us: Cohort, payload: Array, bits: Int, silent: NDArray[np.bool_]) -> None:
-        """Put one message per link on its way; nothing leaves an agent that is past the end."""
+    def send(
+        self, us: Cohort, payload: Array, bits: Int, silent: Bools, used: Bools | None = None
+    ) -> None:
+        """Put one message per (used) link on its way; nothing leaves one that is past the end."""
         if self.changing is not None:
             self._lay(*self.changing.at(us.turn))
-        us.served(self._transmit(us, bits, silent))
+        everywhere = used is None or us.leaving.all()
+        sent = None if used is None or everywhere else used | us.leaving[self.graph.source]
+        us.served(self._transmit(us, bits, silent, sent))
         if us.parting:
             self._part(us)
+        self.awaited = self.arrival if used is None else np.where(used, self.arrival, -np.inf)
+        self.ever_silent |= used is not None
         self.count += 1
         self.sent = payload.copy()
         self.silent = silent
@@ -82,10 +90,10 @@ class Wires:
         if self.ever_silent or self.last is not None:
             self._keep()
 
-    def _transmit(self, us: Cohort, bits: Int, silent: NDArray[np.bool_]) -> Int:
+    def _transmit(self, us: Cohort, bits: Int, silent: Bools, used: Bools | None) -> Int:
         """Fill `arrival`, write or keep the rows of all messages; return their recipients (n,)."""
         log, end, graph = self.world.log, self.world.settings.horizon, self.graph
-        if self.links.plain:
+        if used is None and self.links.plain:
             number = len(self.arrival)
             factor, size = np.empty(number), np.empty(len(bits))
             place = int(us.round[0]), us.clock, bits, silent, self.keys, factor, size
@@ -101,8 +109,11 @@ class Wires:
         log.reserve(self.links.rows * len(self.arrival))
         sent = us.clock, us.round, bits, silent, us._release, end
         delivered = np.empty(len(us.who), np.int64)
+        routes = graph.outgoing, graph.out_links
+        if used is not None:
+            routes, self.arrival = outgoing_part(graph, used), np.full(len(used), np.inf)
         served = self.arrival, delivered, log.flat
-        broadcast(self.flat, graph.outgoing, graph.out_links, us.who, *sent, *served)
+        broadcast(self.flat, *routes, us.who, *sent, *served)
         return delivered
 
     def known(self, us: Cohort, values: Array) -> Heard:
@@ -138,7 +149,7 @@ class Wires:
         graph = self.graph
         if request.newest:
             raise RuntimeError("agents that wait for nothing need the agent engine: policy each")
-        close(graph.incoming, self.arrival, float(request.within), us.clock)
+        close(graph.incoming, self.awaited, float(request.within), us.clock)
         if request.within < np.inf and self.last is None and not self.pending:
             self._keep()
         return self._latest(us)
@@ -212,7 +223,7 @@ def _work(request: Compute, us: Cohort, wires: Wires, world: World) -> tuple[Any
     """The job's result, and the earliest and the latest clock s after it."""
     after = np.empty(len(us.who))
     earliest, latest = work_all(us.clock, request.seconds, after)
-    us.clock = after
+    us._set(clock=after)
     world.log.each(
         Kind.COMPUTE, UPLINK, us.who, us.round, world.settings.horizon, after, request.seconds,
         request.value, wires.nothing,
@@ -227,7 +238,7 @@ def _wait(request: Gather, us: Cohort, wires: Wires, world: World) -> tuple[Hear
     if request.within == np.inf and wires.open:
         after, waited = np.empty(n), np.empty(n)
         earliest, latest = wait_all(wires.graph.incoming, wires.arrival, before, after, waited)
-        us.clock = after
+        us._set(clock=after)
         heard, fresh = wires.all_heard(), wires.degree
     else:
         us._set(clock=before.copy())

@@ -32,6 +32,7 @@ class Releasing:
     _release: Int
     _unsent: list[Int]  # ids (n,) of releases that the next message carries
     _ahead: list[Int]  # those whose noise was drawn before a computation
+    _bare: NDArray[np.bool_] | None  # agents (n,) of which something waits for an addressee
     _exposed: bool  # whether something was computed that no release has noised since
     _covered: bool  # whether noise drawn ahead covers the next computation
     _releases: int  # in this round
@@ -64,7 +65,7 @@ class Releasing:
         self._note(ids, np.zeros_like(mask) if kept else mask)
         if kept:
             self._set(_ahead=[*self._ahead, ids])
-        self._set(_exposed=False)
+        self._set(_exposed=False, _bare=None if self._bare is None else self._bare & ~mask)
         if world.transcript is not None:
             noisy = world.transcript.release(self.who, self.round, ids, value, noisy, terms)
             world.transcript.keep(ids, kept)

@@ -55,6 +55,12 @@ class Heard:
     fresh: NDArray[np.bool_]
     total: Array | None = None  # the plain sum, once it is known
 
+    @property
+    def count(self) -> Array:
+        """How many fresh messages each agent has heard (n, 1)."""
+        before = np.concatenate([[0.0], np.cumsum(self.fresh)])
+        return np.asarray(before[self.pointer[1:]] - before[self.pointer[:-1]])[:, None]
+
 
 class Replies(NamedTuple):
     """A closed collection: agents who (n,) ascending, payload (n, dim), round (n,) of calls."""

@@ -56,7 +56,7 @@ class Waits:
             for e in range(graph.incoming[i], graph.incoming[i + 1]):
                 source = int(graph.source[e])
                 sent = us.ended[source] if us.gone[source] else before[source]
-                if wires.arrival[e] == np.inf and sent < np.inf:
+                if wires.awaited[e] == np.inf and sent < np.inf:
                     self.lost(float(sent), source, int(i), int(us.round[i]))
 
     def deadlock(self, waiting: int) -> Deadlock:

@@ -1,0 +1,68 @@
+"""Messages to chosen neighbours: whom every agent sends to in a round, which everybody knows.
+
+Receivers wait for the messages that are addressed to them, so that the choice must be public: a
+function of numbers, rounds and draws that each agent can compute for all, as a random matching is.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from desim.errors import show
+from desim.network.topology import Graph
+
+Int = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+WHERE = "us.send(to=...)"
+RELEASED = "to release only where an agent sends, us.release(..., where=us.public(...))"
+
+
+def used_links(to: Any, graph: Graph, changing: Any) -> Mask:
+    """Links (links,) on which a message goes if agent i sends to to[i], -1 for nobody.
+
+    ValueError unless `to` (agents,) names neighbours, on a graph that stays.
+    """
+    rows, agents = np.asarray(to), graph.agents
+    if changing is not None:
+        raise ValueError(f"{WHERE}: found a graph that changes; allowed: one that stays")
+    if rows.shape != (agents,) or rows.dtype.kind not in "iu":
+        found = f"an array of {rows.dtype} {rows.shape}"
+        allowed = f"whom each of all {agents} agents sends to, whole numbers ({agents},)"
+        raise ValueError(f"{WHERE}: found {found}; allowed: {allowed}")
+    used = rows[graph.source] == graph.target
+    number = np.bincount(graph.source[used], minlength=agents)
+    if len(wrong := np.flatnonzero((rows != -1) & (number == 0))):
+        i = int(wrong[0])
+        near = graph.target[graph.source == i].tolist()
+        allowed = f"-1 for nobody, or a neighbour of it: {show(near)}"
+        raise ValueError(f"{WHERE}: found {rows[i]} for agent {i}; allowed: {allowed}")
+    return np.asarray(used)
+
+
+def outgoing_part(graph: Graph, used: Mask) -> tuple[Int, Int]:
+    """Outgoing pointers (agents + 1,) and links of the graph's used links (links,) alone."""
+    links = graph.out_links[used[graph.out_links]]
+    before = np.concatenate([[0], np.cumsum(used[graph.out_links])])
+    return before[graph.outgoing], links
+
+
+def demand_released(who: Int, speaks: Mask, releases: list[Int]) -> None:
+    """ValueError where an agent that sends to nobody, not `speaks` (n,), has released a value."""
+    for ids in releases:
+        if len(mute := np.flatnonzero(~speaks & (ids >= 0))):
+            found = f"agent {who[mute[0]]}, which sends to nobody, has released a value"
+            raise ValueError(f"{WHERE}: found {found}; allowed: {RELEASED}")
+
+
+def addressed(us: Any, settings: Any, to: Any) -> tuple[Mask | None, Mask]:
+    """The links (links,) that `us` send on, or None for all; and which agents (n,) send at all."""
+    everybody = np.ones(len(us.who), bool)
+    if to is None or settings.graph is None:
+        return None, everybody
+    used = used_links(to, settings.graph, settings.changing)
+    speaks = np.asarray(np.asarray(to)[us.who] >= 0)
+    demand_released(us.who, speaks | ~us.live, [*us._unsent, *us._ahead])
+    if us._bare is None:
+        us._set(_bare=~everybody)
+    return used, speaks
