@@ -42,6 +42,13 @@ def names(value: object) -> object:
     return (value,) if isinstance(value, str) else value
 
 
+def shifted_in_loops(found: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What was written of a trace; ValueError for random places of one that does not loop."""
+    if found.get("offset") == "random" and found.get("end", "loop") != "loop":
+        raise ValueError(f"found offset random with end {found['end']}; allowed: with loop")
+    return found
+
+
 class Trace(Strict):
     """Values of a file, and which agent's they are."""
 
@@ -66,10 +73,7 @@ class BandwidthTrace(Trace):
     @classmethod
     def mapping(cls, data: object) -> Mapping[str, Any]:
         """What was written, if its keys agree."""
-        found = super().mapping(data)
-        if found.get("offset") == "random" and found.get("end", "loop") != "loop":
-            raise ValueError(f"found offset random with end {found['end']}; allowed: with loop")
-        return found
+        return shifted_in_loops(super().mapping(data))
 
 
 class SpeedTrace(Trace):
