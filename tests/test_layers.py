@@ -18,7 +18,7 @@ LAYERS = [
     "problem data fairness optimum privacy network compute participation policy",
     "log timing targets",
     "engine",
-    "algorithms",
+    "algorithms method",
     "scenario",
     "audit",
     "runs replay retime contract studies exports plots reports",

@@ -2,13 +2,16 @@
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from desim.algorithms.method import Array
-from desim.engine.world import Settings
 from desim.network.mixing import against_themselves, mixing_matrix
+
+if TYPE_CHECKING:
+    from desim.engine.cohort import Cohort
+    from desim.engine.world import Settings
 
 Weights = tuple[Array, Array]  # (n, 1) of one's own model, (links,) of those that are heard
 KEPT = 64
@@ -22,7 +25,7 @@ class Averages:
     Boreiri, Jaggi, Stich 2020, arXiv 2003.10422, for SGD). Without neighbours w_ii is 1.
     """
 
-    def __init__(self, settings: Settings, kind: str, kappa: float | None) -> None:
+    def __init__(self, settings: "Settings", kind: str, kappa: float | None) -> None:
         graph, self.changing = settings.graph, settings.changing
         assert graph is not None
         self.agents, self.kind, self.kappa = graph.agents, kind, kappa
@@ -38,7 +41,7 @@ class Averages:
         assert self.changing is not None
         return mixing_matrix(self.changing.laid(place)[0], self.agents, self.kind, self.kappa)
 
-    def of(self, us: Any) -> Callable[[int], Weights]:
+    def of(self, us: "Cohort") -> Callable[[int], Weights]:
         """Weights for `us` in the exchange on the graph of round k, as a function of k."""
         changing = self.changing
         if changing is None:

@@ -5,14 +5,12 @@ Johansson 2024, eqs. 11-13 with the moduli of d; notes on eq. 12's misprint in t
 """
 
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from desim.algorithms.method import Array
 from desim.algorithms.steps import auto_step, best_momentum, beyond, stable_step, tied_momentum
-from desim.engine.star_compiled import Compiled
-from desim.engine.world import Settings
 from desim.errors import InputError
 from desim.fields import Local
 from desim.kernels.exact import solve_rows
@@ -23,6 +21,12 @@ from desim.privacy.bounds.noisy_steps import amplification, geometric
 from desim.privacy.ledger import Mechanism, Terms, View, plain
 from desim.privacy.mechanisms import DynamicZcdp, Noise
 from desim.problem import Problem
+
+if TYPE_CHECKING:
+    from desim.engine.clients import Clients
+    from desim.engine.cohort import Cohort
+    from desim.engine.star_compiled import Compiled
+    from desim.engine.world import Settings
 
 STABLE = "the bound of stable steps, 2/(smoothness + q) without momentum,"
 
@@ -44,7 +48,7 @@ class LocalTraining:
     """
 
     def __init__(
-        self, local: Local, settings: Settings, q: float, sigma: float | None, unit: float = 1.0
+        self, local: Local, settings: "Settings", q: float, sigma: float | None, unit: float = 1.0
     ) -> None:
         problem = settings.problem
         self.local, self.problem, self.q, self.unit = local, problem, q, unit
@@ -226,8 +230,10 @@ class LocalTraining:
 
     def compiled(
         self, rule: Any, state: dict[str, Array], centre: tuple[Array, ...], model: Array
-    ) -> Compiled | None:
+    ) -> "Compiled | None":
         """A method that trains so, for the compiled engine; None where training is not in steps."""
+        from desim.engine.star_compiled import Compiled
+
         if self.exact or not self.problem.loss.linear:
             return None
         plan, data, madds = self.trainer.parts
@@ -252,7 +258,12 @@ class LocalTraining:
         return float(self.gamma[0])
 
     def train(
-        self, us: Any, x: Array, v: Array, shift: Array | None = None, steps: int | None = None
+        self,
+        us: "Clients",
+        x: Array,
+        v: Array,
+        shift: Array | None = None,
+        steps: int | None = None,
     ) -> Array:
         """Train agents `us` from x towards v, all (n, dim); shift (n, dim): linear term of d.
 
@@ -270,7 +281,9 @@ class LocalTraining:
         released: Array = us.released(trained, quiet)
         return released
 
-    def descend(self, us: Any, key: Any, x: Array, shift: Array, silent: bool = False) -> Array:
+    def descend(
+        self, us: "Cohort", key: Any, x: Array, shift: Array, silent: bool = False
+    ) -> Array:
         """Train agents `us` of a graph from x on f_i + <shift, w>; key (n,): of the noise."""
         trainer = self.silent_trainer if silent else self.trainer
         epochs = self.epochs[: len(us.who)]

@@ -2,20 +2,23 @@
 
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.engine.star_compiled import Compiled
-from desim.engine.world import Settings
 from desim.fields import Strict
 from desim.privacy.bounds.claims import Claim, Releases
 from desim.privacy.ledger import Terms
 from desim.privacy.mechanisms import Noise
 from desim.problem import Problem
 
+if TYPE_CHECKING:  # whoever reads a scenario needs methods, but no engine
+    from desim.engine.star_compiled import Compiled
+    from desim.engine.world import Settings
+
 Array = NDArray[np.float64]
+Int = NDArray[np.int64]
 Program = Generator[Any, Any, None]  # yields requests, gets their answers
 LOGISTIC = "the logistic loss"  # as `wants` has it
 Kind = Literal["coordinator", "graph", "central"]
@@ -26,7 +29,7 @@ class Ingredients:
     """What a method is made from: parameters, settings of the run, noise on what it perturbs."""
 
     parameters: Any
-    settings: Settings
+    settings: "Settings"
     noise: Noise | None
 
 
@@ -118,7 +121,7 @@ class Method:
         """Return what is wrong with this combination, one line each."""
         return []
 
-    def compiled(self) -> Compiled | None:
+    def compiled(self) -> "Compiled | None":
         """What the compiled engine plays in place of `coordinator`, with the same numbers.
 
         None where there is no such thing: then the cohort engine runs.

@@ -1,13 +1,16 @@
 """Exact minimisation at the agents: its parameters, and what a round does with its outcome."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from desim.algorithms.method import Array
 from desim.errors import RunError
 from desim.fields import Count, Init, Positive, Strict
+
+if TYPE_CHECKING:
+    from desim.engine.cohort import Cohort
 
 
 class Minimisation(Strict):
@@ -23,7 +26,7 @@ class Minimisation(Strict):
     """x0, which the neighbours know from the start"""
 
 
-def minimisers(us: Any, found: Array, tolerance: float, private: bool, keys: str) -> Array:
+def minimisers(us: "Cohort", found: Array, tolerance: float, private: bool, keys: str) -> Array:
     """The minimisers (n, dim) of found (n, dim + 2), whose last columns are what is left of them.
 
     Where they are `private`, RunError at a gradient norm above `tolerance`, which the ledger counts

@@ -128,7 +128,7 @@ class Cohort(Releasing):
         return np.asarray(fitting(self.speed(), seconds))
 
     def compute(
-        self, job: Job, *inputs: Array, work: Any = None, seconds: float | None = None
+        self, job: Job, *inputs: NDArray[Any], work: Any = None, seconds: float | None = None
     ) -> Compute:
         """Yield this to run `job(us, *inputs)` for work / speed s, or for `seconds` s.
 

@@ -166,7 +166,7 @@ class Hub:
         job: Train,
         payload: Array,
         *,
-        work: Array,
+        work: NDArray[Any],
         charge: Terms | None = None,
         bits: int | None = None,
         reply_bits: int | None = None,

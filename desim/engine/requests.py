@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ class Compute(NamedTuple):
     """
 
     job: Job
-    inputs: tuple[Array, ...]
+    inputs: tuple[NDArray[Any], ...]
     seconds: Array
     value: Array
     paced: bool = False

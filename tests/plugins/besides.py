@@ -1,14 +1,22 @@
 """Noisy gradients on a graph that tell more than they declare, each time in another way."""
 
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
-from desim.algorithms.method import Ingredients, Method, Program
-from desim.fields import Init, Strict
-from desim.kernels.gradients import gradient
-from desim.privacy.ledger import Terms, View
-from desim.privacy.mechanisms import terms
+from desim.method import (
+    Array,
+    Ingredients,
+    Init,
+    Method,
+    Program,
+    Strict,
+    Terms,
+    Us,
+    View,
+    gradient,
+    terms,
+)
 
 
 class Parameters(Strict):
@@ -34,7 +42,7 @@ class Besides(Method):
         super().__init__(ingredients)
         self.x0 = ingredients.settings.initial("x0")
 
-    def agents(self, us: Any) -> Program:
+    def agents(self, us: Us) -> Program:
         """The whole agent."""
         way, dim = self.parameters.way, self.problem.dim
         us.x = self.x0[us.who]
@@ -52,7 +60,7 @@ class Besides(Method):
             us.x = us.x - 0.1 * us.sum(heard)[:, :dim] / us.degree[:, None]
             us.report(us.x)
 
-    def gradient(self, us: Any, x: Any) -> Any:
+    def gradient(self, us: Us, x: Array) -> Array:
         """Gradients (n, dim)."""
         return np.asarray(gradient(us.who, x, self.problem.data))
 

@@ -1,13 +1,22 @@
 """A method as a user would write it: averaging with deadlines or with silent agents."""
 
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
-from desim.algorithms.method import Ingredients, Method, Program
-from desim.fields import Init, NonNegative, Strict
-from desim.kernels.gradients import gradient
-from desim.privacy.ledger import View, plain
+from desim.method import (
+    Array,
+    Ingredients,
+    Init,
+    Method,
+    NonNegative,
+    Program,
+    Strict,
+    Us,
+    View,
+    gradient,
+    plain,
+)
 
 
 class Parameters(Strict):
@@ -36,7 +45,7 @@ class Gossip(Method):
         super().__init__(ingredients)
         self.x0 = ingredients.settings.initial("x0")
 
-    def agents(self, us: Any) -> Program:
+    def agents(self, us: Us) -> Program:
         """The whole agent."""
         p, degree = self.parameters, us.degree[:, None]
         us.x = self.x0[us.who]
@@ -59,6 +68,6 @@ class Gossip(Method):
             heard = yield us.gather(within)
             us.x = (us.x + us.sum(heard)) / (1.0 + degree)
 
-    def gradient(self, us: Any, x: Any) -> Any:
+    def gradient(self, us: Us, x: Array) -> Array:
         """Gradients (n, dim)."""
         return gradient(us.who, x, self.problem.data)

@@ -4,12 +4,23 @@ from typing import Any
 
 import numpy as np
 
-from desim.algorithms.method import Ingredients, Method, Program
-from desim.fields import Init, NonNegative, Positive, Strict
-from desim.kernels.gradients import gradient
-from desim.privacy.ledger import Mechanism, Terms, View
-from desim.privacy.mechanisms import Noise
-from desim.problem import Problem
+from desim.method import (
+    Array,
+    Ingredients,
+    Init,
+    Mechanism,
+    Method,
+    Noise,
+    NonNegative,
+    Positive,
+    Problem,
+    Program,
+    Strict,
+    Terms,
+    Us,
+    View,
+    gradient,
+)
 
 
 class Parameters(Strict):
@@ -41,7 +52,7 @@ class Hasty(Method):
         """Nothing is wrong with any combination."""
         return []
 
-    def agents(self, us: Any) -> Program:
+    def agents(self, us: Us) -> Program:
         """The whole agent."""
         p, degree, n = self.parameters, us.degree[:, None], len(us.who)
         terms = Terms(
@@ -60,6 +71,6 @@ class Hasty(Method):
             heard = yield us.gather(p.wait or np.inf)
             us.x = (us.x + us.sum(heard)) / (1.0 + degree)
 
-    def gradient(self, us: Any, x: Any) -> Any:
+    def gradient(self, us: Us, x: Array) -> Array:
         """Gradients (n, dim)."""
         return np.asarray(gradient(us.who, x, self.problem.data))

@@ -4,10 +4,21 @@ from typing import Any, Literal
 
 import numpy as np
 
-from desim.algorithms.method import Ingredients, Method, Program
-from desim.fields import Init, Positive, Share, Strict
-from desim.kernels.gradients import gradient
-from desim.privacy.ledger import Mechanism, Terms, View
+from desim.method import (
+    Array,
+    Ingredients,
+    Init,
+    Mechanism,
+    Method,
+    Positive,
+    Program,
+    Share,
+    Strict,
+    Terms,
+    Us,
+    View,
+    gradient,
+)
 
 
 class Parameters(Strict):
@@ -37,7 +48,7 @@ class Leaky(Method):
         super().__init__(ingredients)
         self.x0 = ingredients.settings.initial("x0")
 
-    def agents(self, us: Any) -> Program:
+    def agents(self, us: Us) -> Program:
         """The whole agent."""
         p, degree = self.parameters, us.degree[:, None]
         us.x = us.z = self.x0[us.who]
@@ -56,11 +67,11 @@ class Leaky(Method):
             us.send(us.x if p.leak == "message" else us.z, where=speaks)
             heard = yield us.gather()
 
-    def gradient(self, us: Any, z: Any) -> Any:
+    def gradient(self, us: Us, z: Array) -> Array:
         """Gradients (n, dim)."""
         return gradient(us.who, z, self.problem.data)
 
-    def terms(self, us: Any, scale: Any) -> Terms:
+    def terms(self, us: Us, scale: Any) -> Terms:
         """Sensitivity of step g_i, as if all else in x_i were public."""
         delta = 2.0 * self.parameters.step * self.problem.clip * self.problem.scale[us.who]
         sampling = np.full(len(us.who), np.nan)

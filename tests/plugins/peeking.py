@@ -4,11 +4,20 @@ from typing import Any, Literal
 
 import numpy as np
 
-from desim.algorithms.method import Ingredients, Method, Program
-from desim.fields import Init, Positive, Strict
-from desim.kernels.gradients import gradient
-from desim.privacy.ledger import Terms, View
-from desim.privacy.mechanisms import terms
+from desim.method import (
+    Array,
+    Ingredients,
+    Init,
+    Method,
+    Positive,
+    Program,
+    Strict,
+    Terms,
+    Us,
+    View,
+    gradient,
+    terms,
+)
 
 
 class Parameters(Strict):
@@ -41,7 +50,7 @@ class Peeking(Method):
         """The longest row (n,) of agents who (n,) where that is what is looked at, else 1."""
         return self.longest[who] if self.parameters.peek == what else np.ones(len(who))
 
-    def agents(self, us: Any) -> Program:
+    def agents(self, us: Us) -> Program:
         """The whole agent."""
         degree, who = us.degree[:, None], us.who
         us.x = self.x0[who]
@@ -58,7 +67,7 @@ class Peeking(Method):
             heard = yield us.gather()
             us.x = (us.x + us.sum(heard)) / (1.0 + degree)
 
-    def gradient(self, us: Any, x: Any) -> Any:
+    def gradient(self, us: Us, x: Array) -> Array:
         """Gradients (n, dim)."""
         return np.asarray(gradient(us.who, x, self.problem.data))
 

@@ -1,13 +1,22 @@
 """A method that reveals something in one of several ways, as its parameter says."""
 
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
-from desim.algorithms.method import Ingredients, Method, Program
-from desim.fields import Init, Strict
-from desim.kernels.gradients import gradient
-from desim.privacy.ledger import Mechanism, Terms, View
+from desim.method import (
+    Array,
+    Ingredients,
+    Init,
+    Mechanism,
+    Method,
+    Program,
+    Strict,
+    Terms,
+    Us,
+    View,
+    gradient,
+)
 
 
 class Parameters(Strict):
@@ -37,7 +46,7 @@ class Primitives(Method):
         nothing = np.full(n, np.nan)
         return Terms(mechanism, View.NEIGHBOURS, np.ones(n), np.full(n, 2.0), nothing)
 
-    def agents(self, us: Any) -> Program:
+    def agents(self, us: Us) -> Program:
         """The whole agent."""
         n, way, x0 = len(us.who), self.parameters.way, self.x0[us.who]
         us.x, us.noise, us.sent = x0, np.zeros_like(x0), np.zeros_like(x0)
@@ -66,6 +75,6 @@ class Primitives(Method):
             yield us.gather()
             us.report(us.x)
 
-    def gradient(self, us: Any, x: Any) -> Any:
+    def gradient(self, us: Us, x: Array) -> Array:
         """Gradients (n, dim)."""
         return gradient(us.who, x, self.problem.data)

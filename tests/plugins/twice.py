@@ -1,12 +1,8 @@
 """A method that releases two values in every round."""
 
-from typing import Any
-
 import numpy as np
 
-from desim.algorithms.method import Ingredients, Method, Program
-from desim.fields import Init, Strict
-from desim.privacy.ledger import Mechanism, Terms, View
+from desim.method import Ingredients, Init, Mechanism, Method, Program, Strict, Terms, Us, View
 
 
 class Parameters(Strict):
@@ -30,7 +26,7 @@ class Twice(Method):
         super().__init__(ingredients)
         self.x0 = ingredients.settings.initial("x0")
 
-    def agents(self, us: Any) -> Program:
+    def agents(self, us: Us) -> Program:
         """The whole agent."""
         n = len(us.who)
         ones, nothing = np.ones(n), np.full(n, np.nan)

@@ -4,11 +4,21 @@ from typing import Any
 
 import numpy as np
 
-from desim.algorithms.method import Ingredients, Method, Program
-from desim.fields import Init, Share, Step, Strict
-from desim.kernels.gradients import gradient
-from desim.privacy.ledger import Terms, View
-from desim.privacy.mechanisms import terms
+from desim.method import (
+    Array,
+    Ingredients,
+    Init,
+    Method,
+    Program,
+    Share,
+    Step,
+    Strict,
+    Terms,
+    Us,
+    View,
+    gradient,
+    terms,
+)
 
 
 class Parameters(Strict):
@@ -37,7 +47,7 @@ class NoisyGossip(Method):
         super().__init__(ingredients)
         self.x0 = ingredients.settings.initial("x0")
 
-    def agents(self, us: Any) -> Program:
+    def agents(self, us: Us) -> Program:
         """All agents `us` at once: arrays have one row for each of them."""
         p, degree = self.parameters, us.degree[:, None]
         us.x = us.z = self.x0[us.who]
@@ -51,7 +61,7 @@ class NoisyGossip(Method):
             us.send(us.z)
             heard = yield us.gather()
 
-    def gradient(self, us: Any, z: Any) -> Any:
+    def gradient(self, us: Us, z: Array) -> Array:
         """Gradients (n, dim) of the agents' losses at z (n, dim)."""
         return np.asarray(gradient(us.who, z, self.problem.data))
 

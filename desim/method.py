@@ -1,0 +1,88 @@
+"""The one door for methods: all that a method's file needs, in desim or beside it.
+
+A method is a `Method` with `Parameters`, whose program is `agents(us: Us)` on a graph and
+`coordinator(hub: Hub)` on a star. What a program waits for is a job: of `us` again where there is a
+graph, of `Clients` where a coordinator calls. Only the theorems of papers lie elsewhere, in
+desim.privacy.bounds.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from desim.algorithms.averages import Averages
+from desim.algorithms.latest import Latest
+from desim.algorithms.local_training import LocalTraining, oversized
+from desim.algorithms.method import LOGISTIC, Array, Ingredients, Int, Method, Program
+from desim.algorithms.minimisation import Minimisation, minimisers
+from desim.algorithms.steps import auto_step, best_momentum, beyond, stable_step, tied_momentum
+from desim.errors import InputError, RunError, refusal, spelling
+from desim.fields import (
+    AutoStep,
+    Count,
+    Counts,
+    Duration,
+    Flag,
+    Form,
+    Fraction,
+    Init,
+    Local,
+    Momentum,
+    NonNegative,
+    Number,
+    Positive,
+    Rate,
+    Seconds,
+    Several,
+    Share,
+    Step,
+    Strict,
+    Text,
+    Whole,
+)
+from desim.kernels.argmin import minimise
+from desim.kernels.codecs import clamp, quantize, shares, sparsify
+from desim.kernels.exact import solve_rows
+from desim.kernels.gradients import batch_gradient, gradient
+from desim.kernels.speed import fitting, speeds_into
+from desim.kernels.sums import column_sums, replace_rows
+from desim.kernels.values import capped_losses
+from desim.kernels.zeroth import descend, estimates
+from desim.keys import seed_word
+from desim.network.mixing import against_themselves, dual_bound, mixing_matrix
+from desim.privacy.bounds.claims import Claim, Releases, once, summed
+from desim.privacy.ledger import Mechanism, Terms, View, plain
+from desim.privacy.mechanisms import (
+    Allotted,
+    Classical,
+    DiscreteGaussian,
+    DynamicZcdp,
+    Gaussian,
+    L2Laplace,
+    Laplace,
+    Noise,
+    constant,
+    terms,
+)
+from desim.problem import Problem
+
+if TYPE_CHECKING:
+    from desim.engine.clients import Clients
+    from desim.engine.cohort import Cohort as Us
+    from desim.engine.hub import Hub
+    from desim.engine.requests import Heard, Replies
+    from desim.engine.world import Settings
+else:  # the types of what an engine hands over: no engine is imported for them
+    Clients = Us = Hub = Heard = Replies = Settings = Any
+
+__all__ = [
+    "LOGISTIC", "Allotted", "Array", "AutoStep", "Averages", "Claim", "Classical", "Clients",
+    "Count", "Counts", "DiscreteGaussian", "Duration", "DynamicZcdp", "Flag", "Form", "Fraction",
+    "Gaussian", "Heard", "Hub", "Ingredients", "Init", "InputError", "Int", "L2Laplace", "Laplace",
+    "Latest", "Local", "LocalTraining", "Mechanism", "Method", "Minimisation", "Momentum", "Noise",
+    "NonNegative", "Number", "Positive", "Problem", "Program", "Rate", "Releases", "Replies",
+    "RunError", "Seconds", "Settings", "Several", "Share", "Step", "Strict", "Terms", "Text", "Us",
+    "View", "Whole", "against_themselves", "auto_step", "batch_gradient", "best_momentum", "beyond",
+    "capped_losses", "clamp", "column_sums", "constant", "descend", "dual_bound", "estimates",
+    "fitting", "gradient", "minimise", "minimisers", "mixing_matrix", "once", "oversized", "plain",
+    "quantize", "refusal", "replace_rows", "seed_word", "shares", "solve_rows", "sparsify",
+    "speeds_into", "spelling", "stable_step", "summed", "terms", "tied_momentum",
+]  # fmt: skip

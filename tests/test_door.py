@@ -1,0 +1,71 @@
+"""One door for methods: what they import, how `us` and `hub` are typed, what comes in with it."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import desim.method
+
+ROOT = Path(__file__).resolve().parents[1]
+PLUGINS = sorted(
+    [
+        *(ROOT / "tests" / "plugins").glob("*.py"),
+        *(ROOT / "analysis").rglob("plugin_example/**/*.py"),
+    ]
+)
+BESIDE = {"desim.plugged", "desim.privacy.plugged"}  # doors of losses and accountants
+
+
+def behind(text):
+    """Modules of desim besides the door that a method's text imports."""
+    found = re.findall(r"^\s*(?:from|import) (desim[\w.]*)", text, re.M)
+    return {name for name in found if name not in {"desim", "desim.method"} | BESIDE}
+
+
+def untyped(text):
+    """Arguments `us` and `hub` of functions whose types say nothing."""
+    nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.arg)]
+    named = [node for node in nodes if node.arg in ("us", "hub")]
+    return [n.arg for n in named if not n.annotation or ast.unparse(n.annotation) == "Any"]
+
+
+def test_the_door_brings_no_engine_and_no_heavy_library():
+    heavy = "('desim.engine', 'simpy', 'pandas', 'pyarrow', 'matplotlib', 'networkx', 'ruamel')"
+    code = f"import sys\n{{}}\nprint([one for one in {heavy} if one in sys.modules])"
+    told = [
+        subprocess.run(
+            [sys.executable, "-c", code.format(line)], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        for line in ("import desim.method", "import desim.method, desim.engine.cohort, simpy")
+    ]
+    assert told == ["[]", "['desim.engine', 'simpy']"]
+
+
+def test_all_that_the_door_names_is_there_and_no_more():
+    public = {name for name in vars(desim.method) if not name.startswith("_")}
+    assert public - {"Any", "TYPE_CHECKING"} == set(desim.method.__all__)
+
+
+@pytest.mark.parametrize("path", PLUGINS, ids=lambda path: path.stem)
+def test_plug_ins_need_the_door_alone(path):
+    assert behind(path.read_text("utf-8")) == set()
+    assert untyped(path.read_text("utf-8")) == []
+
+
+def test_examples_of_the_docs_need_the_door_alone():
+    blocks = re.compile(r"```\{code-block\} python\n:caption: \w+\.py\n(.*?)```", re.S)
+    pages = [*(ROOT / "analysis" / "docs").rglob("*.md")]
+    texts = [text for page in pages for text in blocks.findall(page.read_text("utf-8"))]
+    methods = [text for text in texts if "(Method):" in text]
+    assert len(methods) >= 3
+    assert [behind(text) for text in methods] == [set()] * len(methods)
+
+
+def test_another_door_and_an_unknown_us_are_noticed():
+    assert behind("from desim.kernels.gradients import gradient\n") == {"desim.kernels.gradients"}
+    assert untyped("def f(self, us, hub: Any, who): ...") == ["us", "hub"]
+    assert untyped("def f(self, us: Us, hub: Hub): ...") == []
