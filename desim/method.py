@@ -9,11 +9,20 @@ desim.privacy.bounds.
 from typing import TYPE_CHECKING, Any
 
 from desim.algorithms.averages import Averages
+from desim.algorithms.consensus import ConsensusADMM
+from desim.algorithms.edge_duals import EdgeDuals
 from desim.algorithms.latest import Latest
 from desim.algorithms.local_training import LocalTraining, oversized
 from desim.algorithms.method import LOGISTIC, Array, Ingredients, Int, Method, Program
-from desim.algorithms.minimisation import Minimisation, minimisers
-from desim.algorithms.steps import auto_step, best_momentum, beyond, stable_step, tied_momentum
+from desim.algorithms.minimisation import ExactADMM, Minimisation, minimisers
+from desim.algorithms.steps import (
+    auto_step,
+    best_momentum,
+    beyond,
+    linearised_bound,
+    stable_step,
+    tied_momentum,
+)
 from desim.errors import InputError, RunError, refusal, spelling
 from desim.fields import (
     AutoStep,
@@ -59,7 +68,6 @@ from desim.privacy.mechanisms import (
     L2Laplace,
     Laplace,
     Noise,
-    constant,
     terms,
 )
 from desim.problem import Problem
@@ -75,14 +83,15 @@ else:  # the types of what an engine hands over: no engine is imported for them
 
 __all__ = [
     "LOGISTIC", "Allotted", "Array", "AutoStep", "Averages", "Claim", "Classical", "Clients",
-    "Count", "Counts", "DiscreteGaussian", "Duration", "DynamicZcdp", "Flag", "Form", "Fraction",
-    "Gaussian", "Heard", "Hub", "Ingredients", "Init", "InputError", "Int", "L2Laplace", "Laplace",
-    "Latest", "Local", "LocalTraining", "Mechanism", "Method", "Minimisation", "Momentum", "Noise",
-    "NonNegative", "Number", "Positive", "Problem", "Program", "Rate", "Releases", "Replies",
-    "RunError", "Seconds", "Settings", "Several", "Share", "Step", "Strict", "Terms", "Text", "Us",
-    "View", "Whole", "against_themselves", "auto_step", "batch_gradient", "best_momentum", "beyond",
-    "capped_losses", "clamp", "column_sums", "constant", "descend", "dual_bound", "estimates",
-    "fitting", "gradient", "minimise", "minimisers", "mixing_matrix", "once", "oversized", "plain",
-    "quantize", "refusal", "replace_rows", "seed_word", "shares", "solve_rows", "sparsify",
-    "speeds_into", "spelling", "stable_step", "summed", "terms", "tied_momentum",
+    "ConsensusADMM", "Count", "Counts", "DiscreteGaussian", "Duration", "DynamicZcdp", "EdgeDuals",
+    "ExactADMM", "Flag", "Form", "Fraction", "Gaussian", "Heard", "Hub", "Ingredients", "Init",
+    "InputError", "Int", "L2Laplace", "Laplace", "Latest", "Local", "LocalTraining", "Mechanism",
+    "Method", "Minimisation", "Momentum", "Noise", "NonNegative", "Number", "Positive", "Problem",
+    "Program", "Rate", "Releases", "Replies", "RunError", "Seconds", "Settings", "Several", "Share",
+    "Step", "Strict", "Terms", "Text", "Us", "View", "Whole", "against_themselves", "auto_step",
+    "batch_gradient", "best_momentum", "beyond", "capped_losses", "clamp", "column_sums", "descend",
+    "dual_bound", "estimates", "fitting", "gradient", "linearised_bound", "minimise", "minimisers",
+    "mixing_matrix", "once", "oversized", "plain", "quantize", "refusal", "replace_rows",
+    "seed_word", "shares", "solve_rows", "sparsify", "speeds_into", "spelling", "stable_step",
+    "summed", "terms", "tied_momentum",
 ]  # fmt: skip

@@ -11,7 +11,6 @@ import numpy as np
 
 from desim.algorithms.method import Array, Ingredients, Method, Program
 from desim.algorithms.steps import auto_step, beyond, stable_step, tied_momentum
-from desim.algorithms.zcdp_claim import unbounded
 from desim.fields import AutoStep, Init, Momentum, Strict
 from desim.kernels.gradients import gradient
 from desim.privacy.ledger import Terms, View
@@ -44,6 +43,7 @@ class GradientDescent(Method):
     models = "any"
     has_prox = True
     noises = ("gaussian", "laplace", "discrete-gaussian", "schedule")
+    needs_clip = True
     cures = ("algorithm.step",)
 
     def __init__(self, ingredients: Ingredients) -> None:
@@ -68,7 +68,7 @@ class GradientDescent(Method):
     @classmethod
     def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:
         """Return what is wrong with this combination, one line each."""
-        found, solver = unbounded(noise, problem), parameters.solver
+        found, solver = super().problems(parameters, problem, noise), parameters.solver
         if parameters.momentum != "auto" and solver != "accelerated":
             text = f"algorithm.momentum: found momentum with solver {solver}"
             found.append(f"{text}; allowed: momentum with solver accelerated")

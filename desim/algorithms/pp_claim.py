@@ -1,4 +1,4 @@
-"""What Ding's Theorems 6, 7 and 10 say that a run of PP-ADMM or IPP-ADMM costs, as printed."""
+"""What Ding's theorems say that a run of PR-ADMM, PP-ADMM or IPP-ADMM costs, as printed."""
 
 from typing import Any
 
@@ -6,13 +6,42 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.algorithms.zcdp_claim import UNCLIPPED
-from desim.privacy.bounds.admm import deviation, theorem_6, theorem_7
+from desim.privacy.bounds.admm import (
+    deviation,
+    theorem_1,
+    theorem_2,
+    theorem_3,
+    theorem_6,
+    theorem_7,
+)
 from desim.privacy.bounds.claims import Claim, Releases, once
 from desim.privacy.bounds.ipp_admm import lemma_13
 from desim.privacy.bounds.theorems import BY_NAME
+from desim.privacy.mechanisms import Gaussian
 
 PART = 0.99  # epsilon_3 / epsilon_1 in the thesis's experiments
 LITTLE = 2.8  # c_1 times this, over (epsilon_1 - epsilon_3) |D_i| / N, is the least lambda-hat
+
+
+def decaying(method: Any, releases: Releases, delta: float) -> Claim | None:
+    """Theorem 2, or Theorem 3 with iteration-based decay, on Lemma 10; None without noise."""
+    noise, problem = method.noise, method.problem
+    if not isinstance(noise, Gaussian):
+        return None
+    rounds = np.bincount(once(releases)["agent"], minlength=problem.agents)
+    epsilon = np.zeros(problem.agents)
+    for i in np.flatnonzero(rounds):
+        T, degree = int(rounds[i]), int(method.graph.degree[i])
+        rho_1 = theorem_1(problem.clip, method.rho, degree, noise.sigma**2)
+        if noise.iteration is not None:
+            epsilon[i] = theorem_3(rho_1, noise.iteration, T, delta)
+        else:
+            epsilon[i] = theorem_2(rho_1, noise.decay, noise.period, T, delta)
+    name = "pr-admm/theorem-2" if noise.iteration is None else "pr-admm/theorem-3"
+    unmet = [] if problem.clipped else [UNCLIPPED]
+    if noise.iteration is None and (rounds % noise.period).any():
+        unmet.append("the number of rounds is no multiple of the period")
+    return Claim(BY_NAME[name], epsilon, delta, "zCDP, simple conversion", tuple(unmet))
 
 
 def plausible(method: Any, releases: Releases, delta: float) -> Claim:

@@ -13,17 +13,6 @@ UNCLIPPED = "gradients are not clipped, so c1 is infinite"
 STEEP = "epsilon of a round is not below 1, where the classical deviation is no bound"
 
 
-def unbounded(noise: Noise | None, problem: Problem) -> list[str]:
-    """Return why noise in proportion to a sensitivity has no size, if so."""
-    if not isinstance(noise, DynamicZcdp) or problem.clipped:
-        return []
-    form = "{epsilon, delta, composition}" if isinstance(noise, Classical) else "{phi, growth}"
-    return [
-        f"privacy.noise: {form} needs a bounded gradient; set problem.clip (the largest gradient "
-        "norm of one example)"
-    ]
-
-
 def dynamic(
     noise: Noise | None, problem: Problem, releases: Releases, delta: float, varies: str = ""
 ) -> Claim | None:
