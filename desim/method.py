@@ -9,13 +9,22 @@ desim.privacy.bounds.
 from typing import TYPE_CHECKING, Any
 
 from desim.algorithms.averages import Averages
+from desim.algorithms.consensus import ConsensusADMM
+from desim.algorithms.edge_duals import EdgeDuals
 from desim.algorithms.federated import Federated
 from desim.algorithms.latest import Latest
 from desim.algorithms.local_limits import oversized
 from desim.algorithms.local_training import LocalTraining
 from desim.algorithms.method import LOGISTIC, Array, Ingredients, Int, Method, Program
-from desim.algorithms.minimisation import Minimisation, minimisers
-from desim.algorithms.steps import auto_step, best_momentum, beyond, stable_step, tied_momentum
+from desim.algorithms.minimisation import ExactADMM, Minimisation, minimisers
+from desim.algorithms.steps import (
+    auto_step,
+    best_momentum,
+    beyond,
+    linearised_bound,
+    stable_step,
+    tied_momentum,
+)
 from desim.errors import InputError, RunError, refusal, spelling
 from desim.fields import (
     AutoStep,
@@ -64,7 +73,6 @@ from desim.privacy.mechanisms import (
     L2Laplace,
     Laplace,
     Noise,
-    constant,
     terms,
 )
 from desim.problem import Problem
@@ -82,16 +90,16 @@ else:  # the types of what an engine hands over: no engine is imported for them
 
 __all__ = [
     "LOGISTIC", "Allotted", "Array", "AutoStep", "Averages", "Classical", "Clients", "Compilable",
-    "Count", "Counts", "DiscreteGaussian", "Duration", "DynamicZcdp", "Federated", "Flag", "Form",
-    "Fraction", "Gaussian", "Heard", "Hub", "Ingredients", "Init", "InputError", "Inputs", "Int",
-    "L2Laplace", "Laplace", "Latest", "Local", "LocalTraining", "Mechanism", "Method",
-    "Minimisation", "Momentum", "Noise", "NonNegative", "Number", "Positive", "Problem",
-    "Program", "Rate", "Replies", "RunError", "Seconds", "Settings", "Several", "Share", "Step",
-    "Strict", "Terms", "Text", "Us", "View", "Whole", "against_themselves", "auto_step",
-    "batch_gradient", "best_momentum", "beyond", "capped_losses", "clamp", "column_sums",
-    "common_length", "constant", "descend", "dual_bound", "estimates", "fitting", "formulas",
-    "gradient", "inputs", "minimise", "minimisers", "mixing_matrix", "oversized", "plain", "prox",
-    "quantize", "random_matching", "random_neighbours", "refusal", "replace_rows", "seed_word",
-    "shares", "solve_rows", "sparsify", "speeds_into", "spelling", "stable_step", "terms",
-    "tied_momentum",
+    "ConsensusADMM", "Count", "Counts", "DiscreteGaussian", "Duration", "DynamicZcdp",
+    "EdgeDuals", "ExactADMM", "Federated", "Flag", "Form", "Fraction", "Gaussian", "Heard", "Hub",
+    "Ingredients", "Init", "InputError", "Inputs", "Int", "L2Laplace", "Laplace", "Latest",
+    "Local", "LocalTraining", "Mechanism", "Method", "Minimisation", "Momentum", "Noise",
+    "NonNegative", "Number", "Positive", "Problem", "Program", "Rate", "Replies", "RunError",
+    "Seconds", "Settings", "Several", "Share", "Step", "Strict", "Terms", "Text", "Us", "View",
+    "Whole", "against_themselves", "auto_step", "batch_gradient", "best_momentum", "beyond",
+    "capped_losses", "clamp", "column_sums", "common_length", "descend", "dual_bound",
+    "estimates", "fitting", "formulas", "gradient", "inputs", "linearised_bound", "minimise",
+    "minimisers", "mixing_matrix", "oversized", "plain", "prox", "quantize", "random_matching",
+    "random_neighbours", "refusal", "replace_rows", "seed_word", "shares", "solve_rows",
+    "sparsify", "speeds_into", "spelling", "stable_step", "terms", "tied_momentum",
 ]  # fmt: skip

@@ -1,15 +1,16 @@
 """How much of a method's file is its pseudocode: `python -m tests.pseudocode` prints a table.
 
-Of a file's lines neither blank ones nor the file's docstring count. Pseudocode is the functions
-that take agents `us` or a coordinator's `hub`, and those that they name, in the same file: steps,
-equations, what noise is scaled to. Constructors, checks, claims and declarations are the rest.
+Of a file's lines blank ones, imports and what is said of the file and its classes do not count.
+Pseudocode is the functions that take agents `us` or a coordinator's `hub`, and those that they
+name, in the same file: steps, equations, what noise is scaled to. Parameters and their texts,
+declarations, constructors, checks and claims are the rest.
 """
 
 import ast
-from importlib import import_module
+import inspect
 from pathlib import Path
 
-from desim.scenario.registry import OWN
+from desim.scenario.registry import OWN, get
 
 ACTORS = {"us", "hub"}
 
@@ -40,12 +41,21 @@ def program(tree):
     return {name: functions[name] for name in sorted(reached)}
 
 
+def prose(tree):
+    """Imports, and the docstrings of the file and its classes: nodes."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node
+        elif isinstance(node, ast.Module | ast.ClassDef) and ast.get_docstring(node) is not None:
+            yield node.body[0]
+
+
 def counted(text):
     """(lines of pseudocode, lines of all) of a file's text."""
     tree = ast.parse(text)
     lines = {n for n, line in enumerate(text.splitlines(), 1) if line.strip()}
-    if ast.get_docstring(tree) is not None:
-        lines -= set(range(tree.body[0].lineno, tree.body[0].end_lineno + 1))
+    for node in prose(tree):
+        lines -= set(range(node.lineno, node.end_lineno + 1))
     inside = set()
     for node in program(tree).values():
         inside |= set(range(node.lineno, node.end_lineno + 1))
@@ -55,8 +65,8 @@ def counted(text):
 def shares():
     """{name of a method: share of pseudocode in its file}."""
     found = {}
-    for name, place in OWN.items():
-        inside, lines = counted(Path(import_module(place.split(":")[0]).__file__).read_text())
+    for name in OWN:
+        inside, lines = counted(Path(inspect.getfile(get(name))).read_text())
         found[name] = inside / lines
     return found
 

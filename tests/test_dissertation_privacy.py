@@ -12,7 +12,7 @@ from scipy import special
 
 import desim
 from desim.algorithms.p_admm import PADMM
-from desim.algorithms.perturbed_objective import PerturbedObjective
+from desim.algorithms.pp_admm import PerturbedObjective
 from desim.algorithms.sparse_vector import SparseVector
 from desim.audit.check import transcript_check
 from desim.errors import InputError
@@ -238,8 +238,8 @@ def halved(monkeypatch, name):
     if name == "pr-admm":
         whole = PADMM.terms
 
-        def terms(self, who, degree, k):
-            due = whole(self, who, degree, k)
+        def terms(self, who, k):
+            due = whole(self, who, k)
             return replace(due, sensitivity=0.5 * due.sensitivity)
 
         monkeypatch.setattr(PADMM, "terms", terms)

@@ -30,6 +30,7 @@ from analysis.reproductions.d_zoa_setting import (
 from analysis.reproductions.monte_carlo import SCENARIOS, Case, MonteCarlo, simulations
 from analysis.reproductions.zcdp_nfl_errors import minimiser
 from desim import keys
+from desim.algorithms.d_zoa import schedule
 from desim.audit.game import trained
 from desim.audit.neighbours import replaced
 from desim.audit.verdict import Claim, judge
@@ -107,7 +108,8 @@ def messages(
     return np.asarray(
         descend(
             np.full(n, AGENT), np.zeros((n, problem.dim)), side * n + np.arange(n), 1, problem.data,
-            inner=p.inner, samples=J, u1=p.u1, step=p.step, c=np.repeat(c, n, 0), q=q,
+            steps=schedule(p.inner, problem.dim, p.u1, p.step), samples=J,
+            c=np.repeat(c, n, 0), q=q,
         )
     )  # fmt: skip
 

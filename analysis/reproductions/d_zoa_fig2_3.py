@@ -19,6 +19,7 @@ from scipy.stats import kurtosis
 from analysis.reproductions import page
 from analysis.reproductions.d_zoa_setting import Array, Level, with_samples
 from analysis.reproductions.monte_carlo import Case, MonteCarlo, simulations
+from desim.algorithms.d_zoa import schedule
 from desim.engine.play import Simulation
 from desim.engine.world import Discard
 from desim.kernels.zeroth import descend, estimates
@@ -47,15 +48,15 @@ def draws(made: Simulation, m: int, t: int) -> Array:
     near = graph.source[graph.target == AGENT]
     c = (dual[AGENT] - p.rho * (len(near) * x[AGENT] + x[near].sum(axis=0)))[None]
     here, J = np.array([AGENT]), made.method.samples[AGENT]
-    q, data = 2.0 * p.rho * len(near), made.problem.data
+    q, data, dim = 2.0 * p.rho * len(near), made.problem.data, made.problem.dim
     at = descend(
-        here, np.zeros_like(c), m, seed, data, inner=t - 1, samples=J, u1=p.u1, step=p.step,
+        here, np.zeros_like(c), m, seed, data, steps=schedule(t - 1, dim, p.u1, p.step), samples=J,
         c=c, q=q,
     )  # fmt: skip
     many = np.full(DRAWS, AGENT)
     found = estimates(
         many, np.repeat(at, DRAWS, 0), FRESH + np.arange(DRAWS), seed, data, samples=J, step=t,
-        u1=p.u1 / t, u2=p.u1 / (made.problem.dim * t) ** 2, c=np.repeat(c, DRAWS, 0), q=q,
+        u1=p.u1 / t, u2=p.u1 / (dim * t) ** 2, c=np.repeat(c, DRAWS, 0), q=q,
     )  # fmt: skip
     return np.asarray(found[:, ENTRY])
 

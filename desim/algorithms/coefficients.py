@@ -1,20 +1,12 @@
-"""Coefficients of the logistic objective of second order, and the model that minimises them.
-
-Zhang, Zhang, Xiao, Yang, Winslett 2012, "Functional mechanism" (doi 10.14778/2350229.2350253):
-log(1 + e^u) - y u about u = 0 is (1/2 - y) u + u^2/8 and a constant, u = x.w and y in {0, 1}.
-Ding 2021, dissertation, (98) to (102) with a penalty on c.w, c = sum_h (z_h - zbar) x_h.
-"""
+"""Vectors of coefficients of a quadratic and a covariance, and the model that minimises them."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.problem import Problem
+from desim.algorithms.method import Array
 
-Array = NDArray[np.float64]
-Penalty = Literal["none", "printed", "exact", "shifted"]
 RANK = 1e-12  # eigenvalues below so much of the largest are rounding
 
 
@@ -69,31 +61,6 @@ def projected(A: Array, domain: str) -> Array:
         return np.clip(A, -1.0, 1.0)
     norms = np.sqrt(np.einsum("hj,hj->h", A, A))
     return np.asarray(A / np.maximum(norms, 1.0)[:, None])
-
-
-def coefficients(
-    problem: Problem, agent: int, domain: str, penalty: Penalty, alpha: float, zbar: float | None
-) -> tuple[Array, Array, Array]:
-    """The a (d,), M (d, d), c (d,) of one agent, times its `scale`; zbar None: the mean of its z.
-
-    Penalties change a: printed adds alpha sum_h |z_h - zbar| x_h, as (102) reads; shifted adds
-    alpha |c_j|. Loops have a fixed order, whatever the number of threads.
-    """
-    i, j = problem.start[agent], problem.start[agent + 1]
-    X, y = projected(problem.A[i:j], domain), 0.5 * (problem.b[i:j] + 1.0)
-    a = np.einsum("h,hj->j", 0.5 - y, X)
-    M = np.einsum("hj,hl->jl", X, X) / 8.0
-    c = np.zeros(len(a))
-    if problem.protected is not None and penalty != "none":
-        z = problem.protected[i:j]
-        away = z - (z.mean() if zbar is None else zbar)
-        c = np.einsum("h,hj->j", away, X)
-        if penalty == "printed":
-            a = a + alpha * np.einsum("h,hj->j", np.abs(away), X)  # (102)
-        if penalty == "shifted":
-            a = a + alpha * np.abs(c)
-    scale = problem.scale[agent]
-    return scale * a, scale * M, scale * c
 
 
 def minimiser(

@@ -6,19 +6,30 @@ uses beta^(m-1), where (5) is printed with beta^(m). The paper's epsilon comes f
 of the directions alone, which proves nothing; with privacy.noise each difference gets noise.
 """
 
+from math import log, sqrt
 from typing import Any
 
 import numpy as np
 
-from desim.algorithms.edge_duals import EdgeDuals
-from desim.algorithms.method import Array, Ingredients, Method, Program
-from desim.algorithms.zeroth_order import NOISES, Estimates
-from desim.fields import Count, Counts, Init, Positive, Strict
-from desim.kernels.zeroth import descend
-from desim.privacy.bounds.claims import UNCLIPPED, Inputs, inputs
-from desim.privacy.ledger import Terms, View
-from desim.privacy.mechanisms import Noise
-from desim.problem import Problem
+from desim.algorithms.zeroth_order import ZerothOrder
+from desim.method import (
+    Array,
+    Count,
+    Counts,
+    EdgeDuals,
+    Init,
+    Inputs,
+    Noise,
+    Positive,
+    Problem,
+    Program,
+    Strict,
+    Us,
+    View,
+    descend,
+    inputs,
+)
+from desim.privacy.bounds.claims import UNCLIPPED
 
 INEXACT = "minimisers are not exact, and estimates are not independent over steps"
 
@@ -42,66 +53,53 @@ class Parameters(Strict):
     """x0, which the neighbours know from the start; inner loops start at zero"""
 
 
-class DZOA(Method):
+class DZOA(ZerothOrder):
     """The agents' models are the ends of their inner loops, which they send as they are."""
 
     name = "d-zoa"
     kind = "graph"
     summary = "consensus ADMM from values alone: an inner loop along two-point estimates"
     paper = "Gratton, Venkategowda, Arablouei, Werner 2021"
-    wants = ("values of the loss only",)
     Parameters = Parameters
-    smooth_only = False
     policies = ("all", "deadline", "each")
-    noises = NOISES
     cures = ("algorithm.step", "algorithm.samples", "algorithm.rho")
-
-    def __init__(self, ingredients: Ingredients) -> None:
-        super().__init__(ingredients)
-        p = self.parameters
-        self.rho, self.x0 = p.rho, ingredients.settings.initial("x0")
-        self.samples = np.broadcast_to(p.samples, self.problem.agents)
-        seen = View.NEIGHBOURS
-        self.estimates = Estimates(self.problem, self.noise, self.samples, p.inner, seen)
-        self.warnings += self.estimates.warnings
+    view = View.NEIGHBOURS
 
     @classmethod
     def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:
         """Return what is wrong with this combination, one line each."""
-        found = Estimates.problems(problem, noise)
+        found = super().problems(parameters, problem, noise)
         if np.size(parameters.samples) not in (1, problem.agents):
             allowed = f"one number, or one for each of the {problem.agents} agents"
             text = f"found {np.size(parameters.samples)} numbers; allowed: {allowed}"
             found.append(f"algorithm.samples: {text}")
         return found
 
-    def agents(self, us: Any) -> Program:
-        """Algorithm 1 for agents `us`."""
-        rho, degree = self.rho, us.degree[:, None]
+    def agents(self, us: Us) -> Program:
+        """Algorithm 1 for agents `us`, d_i the number of their neighbours j."""
+        rho, d = self.parameters.rho, us.degree[:, None]
         us.x = self.x0[us.who]
         edges = EdgeDuals(us, self.x0, rho, self.settings)
         for k in us.rounds():
-            c = us.dual - rho * (degree * us.x + edges.neighbours())
-            us.x = yield from self.estimates.of(us, k, self.minimise, c)  # (4)
+            c = us.dual - rho * (d * us.x + edges.neighbours())
+            us.x = yield from self.estimated(us, k, self.minimise, c, 2.0 * rho * d)  # (4)
             us.report(us.x)
-            us.dual = yield from edges.exchange(us.x)  # (5)
+            yield from edges.exchange(us.x)
+            us.dual = edges.agreed(us.dual + rho * (d * us.x - edges.neighbours()))  # (5)
 
-    def minimise(self, us: Any, c: Array, key: Any, deviation: Array) -> Array:
-        """The inner loop (n, dim) from zero on f_i + <c, x> + rho d_i ||x||^2: (7), (8) and (9)."""
-        graph, p = self.settings.graph, self.parameters
-        assert graph is not None
-        seed = self.estimates.directions(us, self.settings.seed)
+    def minimise(self, us: Us, c: Array, q: Array, key: Array, deviation: Array) -> Array:
+        """Argmin (n, dim) of F_i = f_i + <c, .> + q/2 ||.||^2: T steps from zero along (7).
+
+        (7) is the mean over J of (F_i(b + u1 v1 + u2 v2) - F_i(b + u1 v1)) v2 / u2.
+        """
+        p, T = self.parameters, self.parameters.inner
         return np.asarray(
             descend(
-                us.who, np.zeros_like(c), us.round, seed, self.problem.data,
-                inner=p.inner, samples=self.samples[us.who], u1=p.u1, step=p.step, c=c,
-                q=2.0 * self.rho * graph.degree[us.who], deviation=deviation, noise=key,
+                us.who, np.zeros_like(c), us.round, self.seed(us), self.problem.data,
+                steps=schedule(T, self.problem.dim, p.u1, p.step), samples=self.samples[us.who],
+                c=c, q=q[:, 0], deviation=deviation, noise=key,
             )
         )  # fmt: skip
-
-    def planned(self, k: int) -> Terms:
-        """Terms (agents,) of round k."""
-        return self.estimates.planned(k)
 
     def claim_inputs(self) -> Inputs | None:
         """Theorem 2 of the algorithm as printed, where `radius` says its R."""
@@ -114,3 +112,10 @@ class DZOA(Method):
             "d-zoa/theorem-2", problem.agents, unmet, samples=self.samples, c1=c1,
             degree=graph.degree, radius=p.radius, dim=problem.dim, inner=p.inner, rho=p.rho,
         )  # fmt: skip
+
+
+def schedule(T: int, P: int, u1: float, step: float) -> tuple[Array, Array, Array]:
+    """Lengths of steps, and widths u_1,t and u_2,t of differences, each (T,), of t = 1, ..., T."""
+    t = np.arange(1.0, T + 1.0)
+    lengths = step / sqrt(P * log(2.0 * P)) / np.sqrt(t)  # (8)
+    return lengths, u1 / t, u1 / (P * t) ** 2  # (9)

@@ -7,18 +7,25 @@ gamma_i/rho (3); the agents correct their duals gamma_i (4), whose sum is zero. 
 afresh in every round; public code draws the same one again and again.
 """
 
-from typing import Any
-
 import numpy as np
 
-from desim.algorithms.method import Array, Ingredients, Method, Program
-from desim.algorithms.steps import beyond
-from desim.algorithms.zcdp_claim import unbounded
-from desim.fields import Init, Positive, Step, Strict
-from desim.kernels.gradients import gradient
-from desim.privacy.ledger import Terms, View
-from desim.privacy.mechanisms import Noise, terms
-from desim.problem import Problem
+from desim.method import (
+    Array,
+    Clients,
+    Hub,
+    Ingredients,
+    Init,
+    Method,
+    Positive,
+    Program,
+    Step,
+    Strict,
+    Terms,
+    View,
+    beyond,
+    gradient,
+    terms,
+)
 
 
 class Parameters(Strict):
@@ -44,6 +51,7 @@ class DPADMM(Method):
     smooth_only = False
     partial = False
     noises = ("gaussian", "laplace", "discrete-gaussian", "schedule")
+    needs_clip = True
     cures = ("algorithm.eta", "algorithm.rho")
 
     def __init__(self, ingredients: Ingredients) -> None:
@@ -55,12 +63,7 @@ class DPADMM(Method):
         if np.isfinite(hi).all():
             self.warnings += beyond("algorithm.eta", self.eta.initial, 2.0 / hi, "2/smoothness")
 
-    @classmethod
-    def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:
-        """Return what is wrong with this combination, one line each."""
-        return unbounded(noise, problem)
-
-    def coordinator(self, hub: Any) -> Program:
+    def coordinator(self, hub: Hub) -> Program:
         """(3); the agents know the new w, and with it their duals, from the next call."""
         own = hub.memory(w=np.add.reduce(self.x0) / hub.agents)
         hub.start(x=self.x0, w=self.x0, dual=np.zeros_like(self.x0))
@@ -73,7 +76,7 @@ class DPADMM(Method):
             hub.tell(replies.who, self.ascend, own.w)
             hub.publish(own.w)
 
-    def train(self, us: Any, w: Array) -> Array:
+    def train(self, us: Clients, w: Array) -> Array:
         """(1) and (2) for agents `us`, which hear w (n, dim); what (3) is the mean of."""
         rho, eta = self.rho, self.eta.at(us.round)[:, None]
         g = gradient(us.who, us.w, self.problem.data)
@@ -81,7 +84,7 @@ class DPADMM(Method):
         us.w = us.noised(us.x)  # (2)
         return np.asarray(us.w - us.dual / rho)
 
-    def ascend(self, us: Any, w: Array) -> Array:
+    def ascend(self, us: Clients, w: Array) -> Array:
         """(4) for agents `us`, which hear the new w (n, dim)."""
         us.dual = us.dual - self.rho * (us.w - w)  # (4)
         return w

@@ -16,15 +16,25 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from desim.algorithms.method import Ingredients, Program
-from desim.algorithms.minimisation import Minimisation
-from desim.algorithms.p_admm import PADMM
 from desim.algorithms.perturbed_objective import UNBOUNDED_ROWS, basis, bound_on_rows, too_long
-from desim.fields import Positive, Strict
-from desim.privacy.bounds.claims import Inputs
-from desim.privacy.ledger import Mechanism, Terms, View, plain
-from desim.privacy.mechanisms import L2Laplace, Noise
-from desim.problem import Problem
+from desim.method import (
+    Array,
+    ExactADMM,
+    Ingredients,
+    Int,
+    L2Laplace,
+    Mechanism,
+    Minimisation,
+    Noise,
+    Positive,
+    Problem,
+    Program,
+    Strict,
+    Terms,
+    Us,
+    View,
+    plain,
+)
 
 
 class Perturbation(Minimisation):
@@ -41,27 +51,27 @@ class Parameters(Perturbation):
     """penalty of the ADMM"""
 
 
-class DVP(PADMM):
+class DVP(ExactADMM):
     """The agents send the minimisers of perturbed objectives as they are."""
 
     name = "dvp"
-    restarts = ()
-    forgetting = ""
     summary = "ADMM on a graph: every agent minimises a perturbed objective"
     paper = "Zhang, Zhu 2017"
     Parameters: ClassVar[type[Strict]] = Parameters
-    noises: ClassVar[tuple[str, ...]] = ("l2-laplace",)
+    noises = ("l2-laplace",)
     proportional = False
+    cures: ClassVar[tuple[str, ...]] = ("algorithm.rho",)
+    letter = "rho"
 
     def __init__(self, ingredients: Ingredients) -> None:
         super().__init__(ingredients)
+        self.norm = bound_on_rows(self.parameters.norm, self.problem)
         if self.noise is not None:
             self.warnings.append(
                 "privacy: epsilon takes minimisers for exact; algorithm.tolerance = "
                 f"{self.tolerance:g} is the gradient norm that is left"
             )
-        if self.noise is not None and np.isinf(bound_on_rows(self.parameters.norm, self.problem)):
-            self.warnings.append(UNBOUNDED_ROWS)
+            self.warnings += [UNBOUNDED_ROWS] * bool(np.isinf(self.norm))
 
     @classmethod
     def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:
@@ -69,49 +79,94 @@ class DVP(PADMM):
         found = super().problems(parameters, problem, noise)
         return found + too_long(parameters.norm, problem)
 
-    def agents(self, us: Any) -> Program:
-        """The recursion for agents `us`."""
-        degree, work = us.degree[:, None], self.work[us.who]
+    def agents(self, us: Us) -> Program:
+        """The recursion for agents `us`, d_i the number of their neighbours j."""
+        theta, d, work = self.theta, us.degree[:, None], self.work[us.who]
         us.x = self.x0[us.who]
         edges = self.edges(us)
         for k in us.rounds():
-            rho = self.weight(k)
-            v = rho * (degree * us.x + edges.neighbours()) - us.dual
-            if self.noise is not None:
-                v = v - us.perturbation(self.problem.dim, self.terms(us.who, us.degree, k))
-            found = yield us.compute(self.argmin, us.x, v, 2.0 * rho * degree, work=work)
+            rho = self.penalty(k)
+            v = rho * (d * us.x + edges.neighbours()) - us.dual - self.e(us, k)
+            found = yield us.compute(self.argmin, us.x, v, 2.0 * rho * d, work=work)
             us.x = self.checked(us, found)
             us.report(us.x)
-            us.dual = yield from edges.exchange(us.x)
+            yield from edges.exchange(us.x)
+            us.dual = edges.agreed(us.dual + theta * (d * us.x - edges.neighbours()))
 
-    def weight(self, k: int) -> float:
-        """Penalty of the differences of two models in the minimisation of round k."""
+    def penalty(self, k: int) -> float:
+        """What the differences of two models weigh in the minimisation of round k."""
         return self.rho
 
-    def gain(self, degree: Any, k: int) -> Any:
+    def e(self, us: Us, k: int) -> Array | float:
+        """Noise (n, dim) on the slope of the objectives of agents `us`."""
+        if self.noise is None:
+            return 0.0
+        return us.perturbation(self.problem.dim, self.terms(us.who, k))
+
+    def gain(self, who: Int, k: int) -> Any:
         """What noise of round k is multiplied by on its way into the objective's slope."""
         return 1.0
 
-    def terms(self, who: Any, degree: Any, k: int) -> Terms:
+    def terms(self, who: Int, k: int) -> Terms:
         """Sensitivity D + s ln(1 + k) of the objective's slope, D = 2 c1 / M_i, and scale s."""
         problem, nothing = self.problem, np.full(len(who), np.nan)
         if not isinstance(self.noise, L2Laplace):
             return plain(len(who), View.NEIGHBOURS)
         scale = problem.scale[who]
-        s = self.gain(degree, k) * self.noise.scale(k, scale) / np.sqrt(problem.dim + 1.0)
-        norm = bound_on_rows(self.parameters.norm, problem)
-        bend = problem.loss.curvature * scale * np.square(np.float64(norm))
-        volume = np.log1p(bend / (2.0 * self.weight(k) * degree + problem.ridge[who]))
+        s = self.gain(who, k) * self.noise.scale(k, scale) / np.sqrt(problem.dim + 1.0)
+        bend = problem.loss.curvature * scale * np.square(np.float64(self.norm))
+        modulus = 2.0 * self.penalty(k) * self.graph.degree[who] + problem.ridge[who]
+        volume = np.log1p(bend / modulus)
         reach = 2.0 * problem.clip * scale + s * volume
-        return Terms(
-            Mechanism.OBJECTIVE_LAPLACE,
-            View.NEIGHBOURS,
-            reach,
-            s,
-            nothing,
-            basis=basis(norm, self.tolerance),
-        )
+        rests = basis(self.norm, self.tolerance)
+        kind = Mechanism.OBJECTIVE_LAPLACE
+        return Terms(kind, View.NEIGHBOURS, reach, s, nothing, basis=rests)
 
-    def claim_inputs(self) -> Inputs | None:
-        """Nothing: the paper's epsilon is of one round."""
-        return None
+
+class Growing(Perturbation):
+    """eta, growth: penalty; theta: step of the duals; norm: of rows; and how it is minimised."""
+
+    eta: Positive
+    """penalty of the first round"""
+    growth: Positive = 1.0
+    """factor on the penalty each round, at least 1"""
+    theta: Positive | None = None
+    """what differences weigh in the duals, at most eta; default: eta"""
+
+
+class MADMM(DVP):
+    """M-ADMM: ADMM on a graph with a growing penalty, minimisers pulled to noisy places.
+
+    Zhang, Khalili, Liu 2018, "Improving the privacy and accuracy of ADMM-based distributed
+    algorithms" (ICML), as Ding 2021, dissertation, compares with it: x_i = argmin f_i(x) + 2
+    lambda_i.x + eta_k sum_j ||x + e - (x_i + x_j)/2||^2 with eta_k = eta growth^(k-1), and lambda_i
+    += (theta/2) sum_j (x_i - x_j). Noise e, of density exp(-||e|| / s), moves the objective's slope
+    by 2 eta_k |V_i| e.
+    """
+
+    name = "m-admm"
+    summary = "ADMM on a graph: growing penalty, noise on what it pulls to"
+    paper = "Zhang, Khalili, Liu 2018 (ICML)"
+    Parameters = Growing
+    policies = ("all", "deadline")
+    cures = ("algorithm.eta",)
+    letter = "eta"
+
+    @classmethod
+    def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:
+        """Return what is wrong with this combination, one line each."""
+        found = super().problems(parameters, problem, noise)
+        if parameters.growth < 1.0:
+            found.append(f"algorithm.growth: found {parameters.growth:g}; allowed: at least 1")
+        if parameters.theta is not None and parameters.theta > parameters.eta:
+            text = f"algorithm.theta: found {parameters.theta:g}; allowed: at most algorithm.eta"
+            found.append(f"{text} = {parameters.eta:g}, beyond which it may diverge")
+        return found
+
+    def penalty(self, k: int) -> float:
+        """eta_k = eta growth^(k-1)."""
+        return float(self.rho * self.parameters.growth ** (k - 1))
+
+    def gain(self, who: Int, k: int) -> Any:
+        """2 eta_k |V_i|, by which e enters the slope."""
+        return 2.0 * self.penalty(k) * self.graph.degree[who]

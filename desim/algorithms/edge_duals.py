@@ -12,21 +12,22 @@ Where nothing changes any more these are the duals.
 """
 
 from collections.abc import Generator
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from desim.algorithms.edge_pairs import EdgePairs
-from desim.engine.requests import Heard
-from desim.engine.world import Settings
-from desim.kernels.consensus import ascend
+from desim.algorithms.method import Array
 from desim.kernels.speed import speeds_into
 
-Array = NDArray[np.float64]
+if TYPE_CHECKING:
+    from desim.engine.cohort import Cohort
+    from desim.engine.requests import Heard
+    from desim.engine.world import Settings
 
 
-def apart(settings: Settings, work: Array) -> list[str]:
+def apart(settings: "Settings", work: Array) -> list[str]:
     """A warning that agents drift apart: one is through before a neighbour has computed.
 
     work (agents,): evaluations of an iteration. Without a barrier that lets the duals rest on ever
@@ -55,66 +56,69 @@ class EdgeDuals:
     x0 (agents, dim): what all have announced before the run; penalty: what a difference weighs.
     """
 
-    def __init__(self, us: Any, x0: Array, penalty: float, settings: Settings) -> None:
+    def __init__(self, us: "Cohort", x0: Array, penalty: float, settings: "Settings") -> None:
         policy = settings.policy
         self.us, self.penalty, self.dim = us, penalty, x0.shape[1]
         self.barrier, self.pairs = policy.kind == "all", None
         self.within = np.inf if self.barrier else policy.value
-        self.degree, self.links = us.degree[:, None], us.degree.astype(float)
+        self.degree = us.degree[:, None]
         if policy.kind == "each":
-            self.pairs = EdgePairs(us, x0, penalty, settings)
-            us.dual = self._rest(self.pairs, x0[us.who])
+            self.pairs, self.own = EdgePairs(us, x0, penalty, settings), x0[us.who]
+            us.dual = self.agreed(self.own)
             return
         us.dual = np.zeros((len(us.who), self.dim))
         self.number, self.summed = 0, np.zeros((len(us.who), self.dim))
         self.past, self.forgotten = [self.summed], 0  # S_i after iterations forgotten, ...
         beside = np.zeros((len(x0), 0 if self.barrier else self.dim + 1))
         self.heard: Heard = us.known(np.hstack([x0, beside]))
+        self.rows = np.repeat(np.arange(len(us.who)), np.diff(self.heard.pointer))
 
     def neighbours(self) -> Array:
         """Sum (n, dim) of the neighbours' models as they were last heard."""
         if self.pairs is not None:
             return np.asarray(self.degree * self.own)
-        return np.asarray(self.us.sum(self.heard)[:, : self.dim])
-
-    def rows(self) -> NDArray[np.int64]:
-        """Which of `us` hears each message, (messages,)."""
-        pointer = self.heard.pointer
-        return np.repeat(np.arange(len(pointer) - 1), np.diff(pointer))
+        return self.us.sum(self.heard)[:, : self.dim]
 
     def models(self) -> Array:
-        """The neighbours' models (messages, dim) as they were last heard."""
-        return np.asarray(self.heard.values[self.heard.index][:, : self.dim])
+        """The neighbours' models (messages, dim) as they were last heard; `rows` heard them."""
+        return self.heard.values[self.heard.index][:, : self.dim]
 
-    def exchange(self, w: Array, where: Any = None) -> Generator[Any, Heard, Array]:
-        """Send models w (n, dim), hear the neighbours' and return the new duals (n, dim).
+    def sums(self, values: Array) -> Array:
+        """Sums (n, dim) over the neighbours of values (messages, dim)."""
+        total = np.zeros((len(self.degree), values.shape[1]))
+        np.add.at(total, self.rows, values)
+        return total
+
+    def exchange(self, w: Array, where: Any = None) -> Generator[Any, "Heard", None]:
+        """Send models w (n, dim) and hear the neighbours'.
 
         where (n,): with a barrier, who has a new model; the others say only that they have none.
         """
         us = self.us
         if self.pairs is not None:
+            self.own = w
             yield from self.pairs.exchange(w)
-            return self._rest(self.pairs, w)
-        if self.barrier:
+        elif self.barrier:
             us.send(w, where=where)
             self.heard = yield us.gather()
-            total = us.sum(self.heard)
-            return np.asarray(ascend(us.dual, self.penalty, self.links, w, total))
-        self.number, self.summed = self.number + 1, self.summed + w
-        self.past.append(self.summed)
-        us.send(np.hstack([w, self.summed, np.full((len(w), 1), float(self.number))]))
-        self.heard = yield us.gather(self.within)
-        return self.penalty * self._differences()
+        else:
+            self.number, self.summed = self.number + 1, self.summed + w
+            self.past.append(self.summed)
+            us.send(np.hstack([w, self.summed, np.full((len(w), 1), float(self.number))]))
+            self.heard = yield us.gather(self.within)
 
-    def _rest(self, pairs: EdgePairs, w: Array) -> Array:
-        """What to take from 2 rho d w, w (n, dim), to be left with the pull of all neighbours."""
-        self.own = w
-        return np.asarray(2.0 * self.penalty * self.degree * w - pairs.pull())
+    def agreed(self, dual: Array) -> Array:
+        """The duals (n, dim) after an exchange: `dual`, which the method's equation makes of it.
+
+        Where messages are lost or late, or nobody waits, those on which both ends of a link agree.
+        """
+        if self.pairs is not None:
+            return np.asarray(2.0 * self.penalty * self.degree * self.own - self.pairs.pull())
+        return dual if self.barrier else self.penalty * self._differences()
 
     def _differences(self) -> Array:
         """Sums (n, dim) over links of S_i - S_j, both after the iteration of j that i has heard."""
-        pointer, links = self.heard.pointer, np.arange(len(self.heard.index))
-        values, rows = self.heard.values[self.heard.index], self.rows()
+        values, rows = self.heard.values[self.heard.index], self.rows
         number = values[:, -1].astype(np.int64)
         between = -values[:, self.dim : -1]
         for one in np.unique(number):
@@ -123,4 +127,5 @@ class EdgeDuals:
         oldest = int(number.min(initial=self.number))
         del self.past[: oldest - self.forgotten]
         self.forgotten = oldest
-        return np.asarray(self.us.sum(Heard(pointer, links, between, self.heard.fresh)))
+        links = np.arange(len(self.heard.index))
+        return self.us.sum(replace(self.heard, index=links, values=between, total=None))

@@ -9,15 +9,16 @@ nothing changes any more w is the optimum, whatever was lost, late or overtaken 
 """
 
 from collections.abc import Generator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from desim.engine.requests import Heard
-from desim.engine.world import Settings
+from desim.algorithms.method import Array
 
-Array = NDArray[np.float64]
+if TYPE_CHECKING:
+    from desim.engine.cohort import Cohort
+    from desim.engine.requests import Heard
+    from desim.engine.world import Settings
 
 
 class EdgePairs:
@@ -26,7 +27,7 @@ class EdgePairs:
     x0 (agents, dim): what all have announced before the run; penalty: rho.
     """
 
-    def __init__(self, us: Any, x0: Array, penalty: float, settings: Settings) -> None:
+    def __init__(self, us: "Cohort", x0: Array, penalty: float, settings: "Settings") -> None:
         graph = settings.graph
         assert graph is not None
         self.us, self.penalty, self.dim = us, penalty, x0.shape[1]
@@ -47,7 +48,7 @@ class EdgePairs:
         np.add.at(total, self.rows, self.z)
         return total
 
-    def exchange(self, w: Array) -> Generator[Any, Heard, None]:
+    def exchange(self, w: Array) -> Generator[Any, "Heard", None]:
         """Send what models w (n, dim) make of z, and take in what has come."""
         us, places = self.us, np.arange(len(self.links))
         parts = np.zeros((len(w), self.most, self.dim))

@@ -11,24 +11,34 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from desim.algorithms.coefficients import Layout, Penalty, coefficients, minimiser
+from desim.algorithms.coefficients import Layout, minimiser, projected
 from desim.algorithms.functional_claim import allotted
-from desim.algorithms.method import LOGISTIC, Array, Ingredients, Method, Program
-from desim.fields import Strict
-from desim.privacy.bounds.claims import Inputs
+from desim.algorithms.functional_parameters import (
+    GroupedParameters,
+    Parameters,
+    StarParameters,
+    misfits,
+    special,
+    unfair,
+)
+from desim.method import (
+    LOGISTIC,
+    Array,
+    Clients,
+    Hub,
+    Ingredients,
+    Inputs,
+    Method,
+    Noise,
+    Problem,
+    Program,
+    Strict,
+    Terms,
+    View,
+)
 from desim.privacy.bounds.coefficient_noise import Reach, Rule, cost_of
-from desim.privacy.ledger import Terms, View
-from desim.privacy.mechanisms import Allotted, Noise
-from desim.problem import Problem
 
-
-class Parameters(Strict):
-    """domain: of the features; sensitivity: what noise is scaled to."""
-
-    domain: Literal["ball", "box"] = "ball"
-    """rows are brought into the unit ball, divided by their norm, or their features into [-1, 1]"""
-    sensitivity: Literal["own", "printed"] = "own"
-    """own: of the domain, and exact Gaussian noise; printed: the papers', and their deviation"""
+Penalty = Literal["none", "printed", "exact", "shifted"]
 
 
 class FunctionalMechanism(Method):
@@ -43,60 +53,30 @@ class FunctionalMechanism(Method):
     once = True
     policies = ("all", "deadline", "quorum")
     noises: ClassVar[tuple[str, ...]] = ("laplace", "gaussian", "allotted")
+    theorems: ClassVar[tuple[str, str]] = ("functional-mechanism/theorem-1", "adfc/theorem-19")
     grouped: ClassVar[bool] = False  # whether a special attribute has an epsilon of its own
-
-    def __init__(self, ingredients: Ingredients) -> None:
-        super().__init__(ingredients)
-        problem, d = self.problem, self.problem.dim
-        self.layout = Layout(d, self.penalty == "exact", self.special(self.parameters, problem))
-        k = int(self.layout.special.sum())
-        printed = self.parameters.sensitivity == "printed"
-        rule = Rule(self.parameters.domain, d, k, self.reach(), self.share, printed)
-        self.cost = cost_of(self.noise, rule)
-        self.weights = self.layout.spread(self.cost.objective, self.cost.covariance)
-        self.work = problem.rows.astype(float)
 
     penalty: Penalty = "none"
     alpha: float = 0.0
     zbar: float | None = None
     share: float = 0.0
+    reach = Reach(0.5, 0.5, 0.5, 0.0)  # what one record does to linear coefficients
 
-    def reach(self) -> Reach:
-        """What one record does to linear coefficients."""
-        return Reach(0.5, 0.5, 0.5, 0.0)
-
-    @classmethod
-    def special(cls, parameters: Any, problem: Problem) -> Any:
-        """Which features (d,) are special."""
-        return np.zeros(problem.dim, bool)
+    def __init__(self, ingredients: Ingredients) -> None:
+        super().__init__(ingredients)
+        p, problem, d = self.parameters, self.problem, self.problem.dim
+        self.layout = Layout(d, self.penalty == "exact", special(p, problem))
+        k, printed = int(self.layout.special.sum()), p.sensitivity == "printed"
+        self.cost = cost_of(self.noise, Rule(p.domain, d, k, self.reach, self.share, printed))
+        self.weights = self.layout.spread(self.cost.objective, self.cost.covariance)
+        self.work = problem.rows.astype(float)
 
     @classmethod
     def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:
         """Return what is wrong with this combination, one line each."""
-        found = []
-        if problem.loss.name != "logistic":
-            found.append(
-                f"problem.loss: found {problem.loss.name}, but {cls.name} expands the logistic "
-                "loss of labels in two classes; allowed: logistic"
-            )
-        if problem.clipped:
-            found.append(
-                f"problem.clip: found {problem.clip:g}, but {cls.name} uses no gradients and "
-                "bounds features instead (algorithm.domain); allowed: leave it out"
-            )
-        if isinstance(noise, Allotted) and noise.mechanism.name.lower() not in cls.noises:
-            kinds = ", ".join(kind for kind in cls.noises if kind != "allotted")
-            found.append(
-                f"privacy.noise.kind: found {noise.mechanism.name.lower()}; allowed with "
-                f"{cls.name}: {kinds}"
-            )
-        if isinstance(noise, Allotted) and noise.epsilon_s is not None and not cls.grouped:
-            found.append(
-                f"privacy.noise.epsilon_s: {cls.name} has no special attribute; allowed: epsilon"
-            )
-        return found
+        return [*misfits(cls, parameters, problem, noise)]
 
-    def coordinator(self, hub: Any) -> Program:
+    def coordinator(self, hub: Hub) -> Program:
         """Algorithm 1: ask, add up, minimise, tell."""
         w = np.zeros(self.problem.dim)
         hub.start(x=np.zeros((hub.agents, len(w))))
@@ -115,13 +95,13 @@ class FunctionalMechanism(Method):
         hub.inform(replies.who, self.hear, w)
         hub.publish(w)
 
-    def noisy(self, us: Any, request: Array) -> Array:
+    def noisy(self, us: Clients, request: Array) -> Array:
         """Coefficients (n, size) of agents `us` with their noise (line 6)."""
         how = self.parameters.domain, self.penalty, self.alpha, self.zbar
         own = [self.layout.joined(*coefficients(self.problem, i, *how)) for i in us.who]
         return np.asarray(us.noised(np.array(own) * self.weights) / self.weights)
 
-    def hear(self, us: Any, w: Array) -> Array:
+    def hear(self, us: Clients, w: Array) -> Array:
         """The agents `us` take the model w (n, d) over."""
         us.x = w
         return w
@@ -136,5 +116,126 @@ class FunctionalMechanism(Method):
         return terms if k == 1 else replace(terms, sensitivity=0.0 * scale)
 
     def claim_inputs(self) -> Inputs | None:
-        """Epsilon as it was allotted (Theorem 19 of the relaxed form)."""
-        return allotted(self, ("functional-mechanism/theorem-1", "adfc/theorem-19"))
+        """Epsilon as it was allotted: with Laplace noise, with Gaussian noise."""
+        return allotted(self, self.theorems)
+
+
+def coefficients(
+    problem: Problem, agent: int, domain: str, penalty: Penalty, alpha: float, zbar: float | None
+) -> tuple[Array, Array, Array]:
+    """The a (d,), M (d, d), c (d,) of one agent, times its `scale`; zbar None: the mean of its z.
+
+    (98) to order 2: log(1 + e^u) - y u about u = 0 is (1/2 - y) u + u^2/8 and a constant, u = x.w
+    and y in {0, 1}. The penalty alpha |c.w| of (101) needs c = sum_h (z_h - zbar) x_h; `printed`
+    and `shifted` change a instead. Loops have a fixed order, whatever the number of threads.
+    """
+    i, j = problem.start[agent], problem.start[agent + 1]
+    X, y = projected(problem.A[i:j], domain), 0.5 * (problem.b[i:j] + 1.0)
+    a = np.einsum("h,hj->j", 0.5 - y, X)
+    M = np.einsum("hj,hl->jl", X, X) / 8.0
+    c = np.zeros(len(a))
+    if problem.protected is not None and penalty != "none":
+        z = problem.protected[i:j]
+        away = z - (z.mean() if zbar is None else zbar)
+        c = np.einsum("h,hj->j", away, X)
+        if penalty == "printed":
+            a = a + alpha * np.einsum("h,hj->j", np.abs(away), X)  # (102)
+        if penalty == "shifted":
+            a = a + alpha * np.abs(c)
+    scale = problem.scale[agent]
+    return scale * a, scale * M, scale * c
+
+
+class Fair(FunctionalMechanism):
+    """Fair classification: a penalty on the covariance of scores with a protected group.
+
+    Xu, Yuan, Wu 2019 (doi 10.1145/3308560.3317584) and Ding 2021, dissertation, (101): the
+    objective has alpha |c.w|, c = sum_h (z_h - zbar) x_h, z_h = 1 in the protected group. That is
+    no polynomial: (102) replaces it by alpha sum_h |z_h - zbar| x_h.w, which only makes all scores
+    fall. Here c is sent by itself, with noise of its own, and the coordinator minimises what (101)
+    says.
+    """
+
+    wants = (LOGISTIC, "a protected attribute")
+
+    def __init__(self, ingredients: Ingredients) -> None:
+        p = ingredients.parameters
+        self.shifted, self.alpha = p.penalty.startswith("shifted"), p.alpha
+        self.penalty = "printed" if p.penalty == "shifted-rows" else p.penalty
+        self.zbar = None if p.zbar == "data" else p.zbar
+        self.share = p.share if p.penalty == "exact" else 0.0
+        # a record's |z - zbar| is at most that, and through zbar it moves all others by 1
+        far = 2.0 if self.zbar is None else max(self.zbar, 1.0 - self.zbar)
+        fair = 0.5 + self.alpha * far
+        if self.penalty == "exact":
+            self.reach = Reach(0.5, 0.5, 0.5, far)
+        elif self.shifted:
+            self.reach = Reach(fair, 0.5, 0.5, far)
+        else:
+            self.reach = Reach(fair, fair, 0.5 + self.alpha, far)
+        super().__init__(ingredients)
+
+    @classmethod
+    def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:
+        """Return what is wrong with this combination, one line each."""
+        found = super().problems(parameters, problem, noise)
+        return [*found, *unfair(cls, parameters, problem, noise)]
+
+
+class PFLR(Fair):
+    """PFLR and PFLR*: fair logistic regression with the same Laplace noise on every coefficient.
+
+    Xu, Yuan, Wu 2019, "Achieving differential privacy and fairness in logistic regression" (doi
+    10.1145/3308560.3317584). PFLR adds noise to the coefficients of the fair objective. PFLR* adds
+    noise to those of the plain one, whose smaller sensitivity it uses, and moves the mean of that
+    noise to the fairness term. That mean comes from the data: what is sent is the fair objective
+    all the same, and its sensitivity is what is charged. Two readings of the mean are offered.
+    """
+
+    name = "pflr"
+    summary = "one round: noisy coefficients of the fair logistic loss, one epsilon; PFLR*"
+    paper = "Xu, Yuan, Wu 2019"
+    Parameters = StarParameters
+    noises = ("laplace", "allotted")
+
+    def claim_inputs(self) -> Inputs | None:
+        """The epsilon that was allotted."""
+        name = "pflr/pflr-star" if self.shifted else "pflr/pflr"
+        return allotted(self, (name, name))
+
+
+class PDFC(Fair):
+    """PDFC: purely private and fair classification, more Laplace noise for one attribute.
+
+    Ding, Zhang, Li, Wang, Yu, Pan 2020 (arXiv 2001.04958); Ding 2021, dissertation, Algorithm 6
+    with (101) and (102). Coefficients with the special attribute x_s get noise for epsilon_s, all
+    others for epsilon_n. Theorem 18 (line 25: epsilon_s / d + (d - 1) / d epsilon_n) gives the
+    first 1/d of the sensitivity, which a record that has only x_s disproves as a rule; what is
+    charged is the largest loss of any pair of records.
+    """
+
+    name = "pdfc"
+    summary = "one round: noisy coefficients of the fair logistic loss, Laplace by attribute"
+    paper = "Ding, Zhang, Li, Wang, Yu, Pan 2020"
+    Parameters = GroupedParameters
+    noises = ("laplace", "allotted")
+    theorems = ("pdfc/theorem-18", "pdfc/theorem-18")
+    grouped = True
+
+
+class ADFC(Fair):
+    """ADFC: approximately private and fair classification, Gaussian noise by attribute.
+
+    Ding, Zhang, Li, Wang, Yu, Pan 2020 (arXiv 2001.04958); Ding 2021, dissertation, Algorithm 8. As
+    PDFC, with the Extended Gaussian deviation (Theorem 19), or the exact one for `sensitivity:
+    own`. Theorem 20 shares epsilon out as Theorem 18 does; what is charged is one Gaussian release
+    in units of each group's noise.
+    """
+
+    name = "adfc"
+    summary = "one round: noisy coefficients of the fair logistic loss, Gaussian by attribute"
+    paper = PDFC.paper
+    Parameters = GroupedParameters
+    noises = ("gaussian", "allotted")
+    theorems = ("adfc/theorem-20", "adfc/theorem-20")
+    grouped = True

@@ -9,20 +9,27 @@ asked about and charges every b_1, and `printed` has noise for 2 C_loss besides.
 """
 
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from desim.algorithms.method import Array, Ingredients, Program
 from desim.algorithms.pp_admm import PPADMM
 from desim.algorithms.pp_admm import Parameters as Plausible
 from desim.algorithms.pp_claim import improved
 from desim.algorithms.sparse_vector import SparseVector
-from desim.fields import Count, NonNegative, Positive, Strict
-from desim.kernels.argmin import minimise
-from desim.privacy.bounds.claims import Inputs
-from desim.privacy.mechanisms import Noise
-from desim.problem import Problem
+from desim.method import (
+    Array,
+    Count,
+    Ingredients,
+    Inputs,
+    Noise,
+    NonNegative,
+    Positive,
+    Problem,
+    Program,
+    Us,
+    minimise,
+)
 
 UNANSWERABLE = (
     "privacy.noise: noise on an answer is in proportion to what one row moves it by; set "
@@ -51,8 +58,8 @@ class IPPADMM(PPADMM):
     name = "ipp-admm"
     summary = "PP-ADMM that asks a sparse vector which solutions to send"
     paper = "Ding 2021, Algorithm 3"
-    Parameters: ClassVar[type[Strict]] = Parameters
-    policies: ClassVar[tuple[str, ...]] = ("all",)
+    Parameters = Parameters
+    policies = ("all",)
 
     def __init__(self, ingredients: Ingredients) -> None:
         super().__init__(ingredients)
@@ -65,7 +72,7 @@ class IPPADMM(PPADMM):
         unbounded = noise is not None and not problem.clipped
         return super().problems(parameters, problem, noise) + [UNANSWERABLE] * unbounded
 
-    def agents(self, us: Any) -> Program:
+    def agents(self, us: Us) -> Program:
         """Algorithm 3 for agents `us`."""
         p, eta, degree = self.parameters, self.rho, us.degree[:, None]
         us.x = us.w = self.x0[us.who]
@@ -75,13 +82,13 @@ class IPPADMM(PPADMM):
             asks = np.asarray(us.count) < p.c
             v = eta * (degree * us.w + edges.neighbours()) - us.dual
             may = us.public(asks)  # by the answers so far
-            b = self.noise_on_slope(us, k, may, charged=not self.fresh)  # line 6
+            b = self.noise_where(us, k, may, charged=not self.fresh)  # line 6
             reads = np.where(asks, work + self.problem.rows[us.who], 0.0)
             found = yield us.compute(self.question, us.w, v - b, curved, asks, work=reads)
             x = self.checked(us, found[:, 1:])  # line 8
             speaks = us.above(found[:, 0] - p.alpha, *self.svt.terms(us.who), where=may)  # line 9
             if self.fresh:
-                b = self.noise_on_slope(us, k, speaks, charged=True)
+                b = self.noise_where(us, k, speaks, charged=True)
                 reads = np.where(speaks, work, 0.0)
                 found = yield us.compute(self.solve, us.w, v - b, curved, speaks, work=reads)
                 x = self.checked(us, found)
@@ -90,9 +97,10 @@ class IPPADMM(PPADMM):
             us.report(us.x)
             sent = us.release(x, self.cost.solution(us.who, k), where=speaks)  # lines 11, 12
             us.w = np.where(speaks[:, None], sent, us.w)  # lines 13, 15
-            us.dual = yield from edges.exchange(us.w, speaks)  # lines 17-22
+            yield from edges.exchange(us.w, speaks)
+            us.dual = edges.agreed(us.dual + eta * (degree * us.w - edges.neighbours()))  # 17-22
 
-    def noise_on_slope(self, us: Any, k: int, where: Any, charged: bool) -> Any:
+    def noise_where(self, us: Us, k: int, where: Any, charged: bool) -> Array | float:
         """b_1 (n, dim) of those `where`; of what only an answer tells nothing else is charged."""
         if self.noise is None:
             return 0.0
@@ -101,16 +109,17 @@ class IPPADMM(PPADMM):
             terms = replace(terms, sensitivity=np.zeros(len(us.who)))
         return us.perturbation(self.problem.dim, terms, where)
 
-    def question(self, us: Any, w: Array, v: Array, c: Array, asks: Any) -> Array:
+    def question(self, us: Us, w: Array, v: Array, c: Array, asks: Any) -> Array:
         """By how much the clipped f_i falls from w to its solution, and `solve`: (n, dim + 3)."""
         found = self.solve(us, w, v, c, asks)
         return np.column_stack([self.svt.fall(us.who, w, found[:, : w.shape[1]], asks), found])
 
-    def solve(self, us: Any, w: Array, v: Array, c: Array, reads: Any) -> Array:
+    def solve(self, us: Us, w: Array, v: Array, c: Array, reads: Any) -> Array:
         """Solutions up to beta, and what is left (n, dim + 2); w where no data are read."""
         goal = np.where(reads, self.goal, np.inf)
         return np.hstack(minimise(us.who, w, c[:, 0], v, goal, self.problem.data))
 
     def claim_inputs(self) -> Inputs | None:
         """Theorem 10."""
-        return improved(self, self.svt.epsilons) if self.noise is not None else None
+        paid = self.svt.epsilons
+        return improved(self, paid) if self.noise is not None else None

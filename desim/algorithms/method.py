@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.algorithms.zcdp_claim import unbounded
 from desim.fields import Strict
 from desim.privacy.bounds.claims import Inputs
 from desim.privacy.ledger import Terms
-from desim.privacy.mechanisms import Noise
+from desim.privacy.mechanisms import Noise, unbounded
 from desim.problem import Problem
 
 if TYPE_CHECKING:  # whoever reads a scenario needs methods, but no engine
@@ -80,6 +79,8 @@ class Method:
     #: noise that it can add: gaussian, laplace, l2-laplace, discrete-gaussian, and the forms
     #: schedule {phi, growth}, classical and allotted; () for none
     noises: ClassVar[tuple[str, ...]] = ("gaussian", "schedule")
+    #: whether noise in proportion to its sensitivities needs problem.clip
+    needs_clip: ClassVar[bool] = False
     #: whether noise lowers all of the cost, for a target
     proportional: ClassVar[bool] = True
     #: relations of neighbours for which its sensitivities are known
@@ -120,7 +121,7 @@ class Method:
     @classmethod
     def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:
         """Return what is wrong with this combination, one line each."""
-        return unbounded(noise, problem)
+        return unbounded(noise, problem.clipped) if cls.needs_clip else []
 
     def compiled(self) -> "Compilable | None":
         """What the compiled engine plays in place of `coordinator`, with the same numbers.

@@ -5,9 +5,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from desim.algorithms.method import Array
+from desim.algorithms.consensus import ConsensusADMM
+from desim.algorithms.method import Array, Ingredients
 from desim.errors import RunError
 from desim.fields import Count, Init, Positive, Strict
+from desim.kernels.argmin import minimise
 
 if TYPE_CHECKING:
     from desim.engine.cohort import Cohort
@@ -24,6 +26,32 @@ class Minimisation(Strict):
     """passes over its rows that a minimisation takes of an agent's time"""
     init: Init = Init.of("zeros")
     """x0, which the neighbours know from the start"""
+
+
+class ExactADMM(ConsensusADMM):
+    """Consensus ADMM whose agents minimise f_i itself, up to a gradient norm."""
+
+    restarts: ClassVar[tuple[str, ...]] = ()
+    forgetting = ""
+    cures: ClassVar[tuple[str, ...]] = ("algorithm.eta",)
+    letter = "eta"
+    #: what the paper calls the gradient norm that a minimisation leaves
+    accuracy: ClassVar[str] = "tolerance"
+
+    def __init__(self, ingredients: Ingredients) -> None:
+        super().__init__(ingredients)
+        self.tolerance = float(getattr(self.parameters, self.accuracy))
+        self.goal = 0.01 * self.tolerance  # what the last step of Newton's method mostly reaches
+
+    def argmin(self, us: "Cohort", w: Array, v: Array, c: Array) -> Array:
+        """Argmin f_i + (c/2) ||.||^2 - v. from w, and what is left of a gradient: (n, dim + 2)."""
+        return np.hstack(minimise(us.who, w, c[:, 0], v, self.goal, self.problem.data))
+
+    def checked(self, us: "Cohort", found: Array) -> Array:
+        """The minimisers (n, dim); RunError where the tolerance that the ledger counts on fails."""
+        private = self.noise is not None and self.problem.clipped
+        keys = f"algorithm.{self.accuracy}, {self.cures[0]}"
+        return minimisers(us, found, self.tolerance, private, keys)
 
 
 def minimisers(us: "Cohort", found: Array, tolerance: float, private: bool, keys: str) -> Array:

@@ -6,17 +6,13 @@ Gratton, Venkategowda, Arablouei, Werner 2021 (eqs. 7-9, Algorithm 1) take from 
 it guarantees is about the mean of the iterates, here x0 among them and the last one not.
 """
 
-from typing import Any, Literal
+from math import log, sqrt
+from typing import Literal
 
 import numpy as np
 
-from desim.algorithms.method import Array, Ingredients, Method, Program
-from desim.algorithms.zeroth_order import NOISES, Estimates
-from desim.fields import Count, Init, Positive, Strict
-from desim.kernels.zeroth import descend
-from desim.privacy.ledger import Terms, View
-from desim.privacy.mechanisms import Noise
-from desim.problem import Problem
+from desim.algorithms.zeroth_order import ZerothOrder
+from desim.method import Array, Count, Init, Positive, Program, Strict, Us, estimates
 
 
 class Parameters(Strict):
@@ -34,53 +30,34 @@ class Parameters(Strict):
     """x0"""
 
 
-class ORZO(Method):
+class ORZO(ZerothOrder):
     """The one agent's model is x, which it publishes; w is where it goes on."""
 
     name = "or-zo"
     kind = "central"
     summary = "all data at one agent: descent along two-point estimates of the gradient"
     paper = "Duchi, Jordan, Wainwright, Wibisono 2015"
-    wants = ("values of the loss only",)
     Parameters = Parameters
-    smooth_only = False
-    noises = NOISES
     cures = ("algorithm.step", "algorithm.samples")
 
-    def __init__(self, ingredients: Ingredients) -> None:
-        super().__init__(ingredients)
-        self.x0 = ingredients.settings.initial("x0")
-        samples = self.parameters.samples
-        self.estimates = Estimates(self.problem, self.noise, samples, 1, View.PUBLIC)
-        self.warnings += self.estimates.warnings
-
-    @classmethod
-    def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:
-        """Return what is wrong with this combination, one line each."""
-        return Estimates.problems(problem, noise)
-
-    def agents(self, us: Any) -> Program:
+    def agents(self, us: Us) -> Program:
         """Iterations of the one agent."""
         averaged = self.parameters.model == "mean"
         us.x = us.w = self.x0[us.who]
         for k in us.rounds():
             before = us.w
-            us.w = yield from self.estimates.of(us, k, self.step, before)
+            us.w = yield from self.estimated(us, k, self.step, before)
             us.x = us.x + (before - us.x) / k if averaged else us.w
             us.report(us.x)
             us.send(us.x)
 
-    def step(self, us: Any, w: Array, key: Any, deviation: Array) -> Array:
-        """One step (n, dim) from w (n, dim)."""
-        p, seed = self.parameters, self.estimates.directions(us, self.settings.seed)
-        return np.asarray(
-            descend(
-                us.who, w, us.round, seed, self.problem.data, inner=1,
-                samples=p.samples, u1=p.u1, step=p.step, first=us.round, deviation=deviation,
-                noise=key,
-            )
-        )  # fmt: skip
-
-    def planned(self, k: int) -> Terms:
-        """Terms (agents,) of iteration k."""
-        return self.estimates.planned(k)
+    def step(self, us: Us, w: Array, key: Array, deviation: Array) -> Array:
+        """One step (n, dim) from w (n, dim), with the equations of Gratton et al."""
+        p, P, k = self.parameters, self.problem.dim, us.round
+        u1, u2 = p.u1 / k, p.u1 / (P * k) ** 2  # (9)
+        g = estimates(
+            us.who, w, k, self.seed(us), self.problem.data, samples=p.samples, u1=u1, u2=u2,
+            step=k, deviation=deviation, noise=key,
+        )  # (7)  # fmt: skip
+        alpha = p.step / sqrt(P * log(2.0 * P)) / np.sqrt(k)
+        return np.asarray(w - alpha[:, None] * g)  # (8)

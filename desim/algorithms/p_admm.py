@@ -7,20 +7,21 @@ has them is minimised (for squared loss Huber's), by Newton's method up to a gra
 sensitivity contains; the paper supposes an exact argmin and leaves the ridge out of it.
 """
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
-import numpy as np
-
-from desim.algorithms.edge_duals import EdgeDuals, apart
-from desim.algorithms.method import Array, Ingredients, Method, Program
-from desim.algorithms.minimisation import Minimisation, minimisers
-from desim.algorithms.zcdp_claim import dynamic, unbounded
-from desim.fields import Positive, Strict
-from desim.kernels.argmin import minimise
-from desim.privacy.bounds.claims import Inputs
-from desim.privacy.ledger import Terms, View
-from desim.privacy.mechanisms import Noise, terms
-from desim.problem import Problem
+from desim.algorithms.zcdp_claim import dynamic
+from desim.method import (
+    ConsensusADMM,
+    ExactADMM,
+    Inputs,
+    Int,
+    Minimisation,
+    Positive,
+    Program,
+    Strict,
+    Terms,
+    Us,
+)
 
 
 class Parameters(Minimisation):
@@ -30,81 +31,88 @@ class Parameters(Minimisation):
     """penalty of the ADMM"""
 
 
-class PADMM(Method):
+class PADMM(ExactADMM):
     """The agents' models are w before noise; their neighbours see w plus noise."""
 
     name = "p-admm"
-    kind = "graph"
     summary = "ADMM on a graph: every agent minimises exactly and adds decaying noise"
     paper = "Ding, Zhang, Chen, Xue, Zhu, Pan 2019"
     Parameters: ClassVar[type[Strict]] = Parameters
-    policies: ClassVar[tuple[str, ...]] = ("all", "deadline", "each")
-    restarts: ClassVar[tuple[str, ...]] = ("all", "each")
-    forgetting = "the duals of a link part for good; with policy each they find together again"
-    noises: ClassVar[tuple[str, ...]] = (
-        "gaussian", "laplace", "discrete-gaussian", "schedule", "classical",
-    )  # fmt: skip
-    cures: ClassVar[tuple[str, ...]] = ("algorithm.rho",)
-    letter: ClassVar[str] = "rho"  # what the paper calls the penalty
-    accuracy: ClassVar[str] = "tolerance"  # and the gradient norm that a minimisation leaves
+    restarts = ConsensusADMM.restarts
+    forgetting = ConsensusADMM.forgetting
+    cures = ("algorithm.rho",)
+    letter = "rho"
 
-    def __init__(self, ingredients: Ingredients) -> None:
-        super().__init__(ingredients)
-        self.tolerance = float(getattr(self.parameters, self.accuracy))
-        self.goal = 0.01 * self.tolerance  # what the last step of Newton's method mostly reaches
-        self.rho = float(getattr(self.parameters, self.letter))
-        self.x0 = ingredients.settings.initial("x0")
-        self.work = self.parameters.passes * self.problem.rows.astype(float)
-        self.warnings += apart(self.settings, self.work)
-
-    @classmethod
-    def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:
-        """Return what is wrong with this combination, one line each."""
-        return unbounded(noise, problem)
-
-    def agents(self, us: Any) -> Program:
-        """The recursion for agents `us`."""
-        rho, degree = self.rho, us.degree[:, None]
+    def agents(self, us: Us) -> Program:
+        """The recursion for agents `us`, d_i the number of their neighbours j."""
+        rho, d, work = self.rho, us.degree[:, None], self.work[us.who]
         us.x = us.w = self.x0[us.who]
         edges = self.edges(us)
-        work = self.work[us.who]
         for k in us.rounds():
-            v = rho * (degree * us.w + edges.neighbours()) - us.dual
-            found = yield us.compute(self.argmin, us.w, v, 2.0 * rho * degree, work=work)
+            v = rho * (d * us.w + edges.neighbours()) - us.dual
+            found = yield us.compute(self.argmin, us.w, v, 2.0 * rho * d, work=work)
             us.x = self.checked(us, found)  # (7), f not linearised
             us.report(us.x)
-            us.w = us.release(us.x, self.terms(us.who, us.degree, k))  # (8)
-            us.dual = yield from edges.exchange(us.w)  # (9)
+            us.w = us.release(us.x, self.terms(us.who, k))  # (8)
+            yield from edges.exchange(us.w)
+            us.dual = edges.agreed(us.dual + rho * (d * us.w - edges.neighbours()))  # (9)
 
-    def edges(self, us: Any) -> EdgeDuals:
-        """What agents `us` know of their neighbours, and their duals."""
-        return EdgeDuals(us, self.x0, self.rho, self.settings)
-
-    def argmin(self, us: Any, w: Array, v: Array, c: Array) -> Array:
-        """Argmin f_i + (c/2) ||.||^2 - v. from w, and what is left of a gradient: (n, dim + 2)."""
-        return np.hstack(minimise(us.who, w, c[:, 0], v, self.goal, self.problem.data))
-
-    def checked(self, us: Any, found: Array) -> Array:
-        """The minimisers (n, dim); RunError where the tolerance that the ledger counts on fails."""
-        private = self.noise is not None and self.problem.clipped
-        keys = f"algorithm.{self.accuracy}, {self.cures[0]}"
-        return minimisers(us, found, self.tolerance, private, keys)
-
-    def planned(self, k: int) -> Terms | None:
-        """Terms (agents,) of round k."""
-        graph = self.settings.graph
-        assert graph is not None
-        return self.terms(np.arange(graph.agents), graph.degree, k)
-
-    def terms(self, who: Any, degree: Any, k: int) -> Terms:
+    def terms(self, who: Int, k: int) -> Terms:
         """Sensitivity (2 c1 / M_i + 4 tolerance) / (2 rho d_i + ridge) of w.
 
         2 tolerance would do for a record replaced; half of D has to hold for one that is removed.
         """
         moved = 2.0 * (self.problem.clip * self.problem.scale[who] + 2.0 * self.tolerance)
-        delta = moved / (2.0 * self.rho * degree + self.problem.ridge[who])
-        return terms(self.noise, View.NEIGHBOURS, k, delta, self.problem.dim)
+        weight = 2.0 * self.rho * self.graph.degree[who] + self.problem.ridge[who]
+        return self.noisy(moved / weight, k)
 
     def claim_inputs(self) -> Inputs | None:
         """The Corollary of zCDP-NFL, by which its paper compares the two."""
         return dynamic(self.noise, self.problem)
+
+
+class Unperturbed(Minimisation):
+    """eta: penalty of the ADMM; and how it is minimised."""
+
+    eta: Positive
+    """penalty of the ADMM"""
+
+
+class ADMM(PADMM):
+    """ADMM: consensus on a graph by exact local minimisation, without noise.
+
+    Shi, Ling, Yuan, Wu, Yin 2014 (doi 10.1109/TSP.2014.2304432), in the form of Ding 2021,
+    dissertation, eqs. (3), (4): x_i = argmin f_i(x) + 2 lambda_i.x + eta sum_j ||x - (x_i +
+    x_j)/2||^2, lambda_i += (eta/2) sum_j (x_i - x_j). State `dual` is 2 lambda. It is P-ADMM
+    without noise.
+    """
+
+    name = "admm"
+    summary = "ADMM on a graph without noise: every agent minimises exactly"
+    paper = "Shi, Ling, Yuan, Wu, Yin 2014"
+    Parameters = Unperturbed
+    noises = ()
+    cures = ("algorithm.eta",)
+    letter = "eta"
+
+
+class PVP(PADMM):
+    """PVP: ADMM on a graph with primal variable perturbation, each round epsilon-DP on its own.
+
+    Zhang, Zhu 2017, "Dynamic differential privacy for ADMM-based distributed classification
+    learning" (IEEE Trans. Inf. Forens. Security 12(1)), as Gratton, Venkategowda, Arablouei, Werner
+    2021 compare with it: the recursion of P-ADMM with the paper's noise, density exp(-||e|| / s),
+    which is D / s in pure DP; in their (epsilon, delta) form it is Gaussian. The paper composes no
+    rounds.
+    """
+
+    name = "pvp"
+    summary = "ADMM on a graph: every agent minimises exactly and perturbs its model"
+    paper = "Zhang, Zhu 2017"
+    restarts = ExactADMM.restarts
+    forgetting = ExactADMM.forgetting
+    noises = ("l2-laplace", "gaussian", "schedule", "classical")
+
+    def claim_inputs(self) -> Inputs | None:
+        """Nothing: the paper's epsilon is of one round."""
+        return None

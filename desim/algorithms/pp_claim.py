@@ -1,10 +1,24 @@
-"""What the claims about PP-ADMM and IPP-ADMM follow from: Ding's Theorems 6, 7 and 10."""
+"""What the claims about PR-ADMM, PP-ADMM and IPP-ADMM follow from: Ding's theorems."""
 
 from typing import Any
 
 from desim.privacy.bounds.claims import UNCLIPPED, Inputs, inputs
+from desim.privacy.mechanisms import Gaussian
 
 PART = 0.99  # epsilon_3 / epsilon_1 in the thesis's experiments
+
+
+def decaying(method: Any) -> Inputs | None:
+    """Those of Theorem 2, or 3 with iteration-based decay, on Lemma 10; None without noise."""
+    noise, problem = method.noise, method.problem
+    if not isinstance(noise, Gaussian):
+        return None
+    name = "pr-admm/theorem-2" if noise.iteration is None else "pr-admm/theorem-3"
+    return inputs(
+        name, problem.agents, [] if problem.clipped else [UNCLIPPED], V=problem.clip,
+        eta=method.rho, degree=method.graph.degree, variance=noise.sigma**2, decay=noise.decay,
+        period=noise.period, iteration=noise.iteration,
+    )  # fmt: skip
 
 
 def plausible(method: Any) -> Inputs:

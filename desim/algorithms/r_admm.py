@@ -6,14 +6,10 @@ DVP's. At their minimisers grad f_i + e = v - 2 eta |V_i| x, which holds nothing
 so that a step along it in the next round costs no privacy.
 """
 
-from typing import Any, ClassVar
-
 import numpy as np
 
 from desim.algorithms.dvp import DVP, Perturbation
-from desim.algorithms.method import Program
-from desim.fields import Positive, Strict
-from desim.privacy.ledger import Terms, View, plain
+from desim.method import Positive, Program, Terms, Us, View, plain
 
 
 class Parameters(Perturbation):
@@ -31,31 +27,30 @@ class RADMM(DVP):
     name = "r-admm"
     summary = "ADMM on a graph: perturbed objectives in odd rounds, recycled slopes in even ones"
     paper = "Zhang, Khalili, Liu 2018 (GlobalSIP)"
-    Parameters: ClassVar[type[Strict]] = Parameters
-    policies: ClassVar[tuple[str, ...]] = ("all", "deadline")
-    letter: ClassVar[str] = "eta"
-    cures: ClassVar[tuple[str, ...]] = ("algorithm.eta", "algorithm.gamma")
+    Parameters = Parameters
+    policies = ("all", "deadline")
+    cures = ("algorithm.eta", "algorithm.gamma")
+    letter = "eta"
 
-    def agents(self, us: Any) -> Program:
-        """The recursion for agents `us`."""
-        eta, gamma, degree = self.rho, self.parameters.gamma, us.degree[:, None]
+    def agents(self, us: Us) -> Program:
+        """The recursion for agents `us`, |V_i| the number of their neighbours."""
+        eta, gamma, V = self.rho, self.parameters.gamma, us.degree[:, None]
         us.x, us.slope = self.x0[us.who], np.zeros_like(self.x0[us.who])
         edges, work = self.edges(us), self.work[us.who]
         for k in us.rounds():
-            near = degree * us.x + edges.neighbours()
+            near = V * us.x + edges.neighbours()
             if k % 2 == 1:
                 v = eta * near - us.dual
-                e = 0.0
-                if self.noise is not None:
-                    e = us.perturbation(self.problem.dim, self.terms(us.who, us.degree, k))
-                found = yield us.compute(self.argmin, us.x, v - e, 2.0 * eta * degree, work=work)
+                e = self.e(us, k)
+                found = yield us.compute(self.argmin, us.x, v - e, 2.0 * eta * V, work=work)
                 us.x = self.checked(us, found)
-                us.slope = v - 2.0 * eta * degree * us.x
+                us.slope = v - 2.0 * eta * V * us.x
             else:
-                step = us.slope + us.dual + eta * (2.0 * degree * us.x - near)
-                us.x = us.x - step / (2.0 * eta * degree + gamma)
+                step = us.slope + us.dual + eta * (2.0 * V * us.x - near)
+                us.x = us.x - step / (2.0 * eta * V + gamma)
             us.report(us.x)
-            us.dual = yield from edges.exchange(us.x)
+            yield from edges.exchange(us.x)
+            us.dual = edges.agreed(us.dual + eta * (V * us.x - edges.neighbours()))
 
     def planned(self, k: int) -> Terms | None:
         """Terms (agents,) of round k: even rounds release nothing."""

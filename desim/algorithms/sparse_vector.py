@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.algorithms.perturbed_objective import PerturbedObjective
+from desim.algorithms.pp_admm import PerturbedObjective
 from desim.kernels.values import capped_losses
 from desim.privacy.ledger import Mechanism, Terms, View, plain
 from desim.problem import Problem

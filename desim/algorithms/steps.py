@@ -1,9 +1,12 @@
 """Steps of gradient methods: the best one for given moduli, and the range in which it is stable."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+if TYPE_CHECKING:
+    from desim.network.topology import Graph
 
 Array = NDArray[np.float64]
 
@@ -40,6 +43,20 @@ def stable_step(hi: Array, beta: ArrayLike) -> Array:
     """
     beta = np.asarray(beta, float)
     return np.asarray(2.0 * (1.0 + beta) / ((1.0 + 2.0 * beta) * hi))
+
+
+def linearised_bound(graph: "Graph", rho: float, hi: Array, eta: float) -> Array:
+    """The bound (1,) on eta below which I/eta + rho (D + A) exceeds diag(smoothness hi) / 2.
+
+    Linearised consensus ADMM with penalty rho on a graph of degrees D and adjacencies A gives g(w)
+    + gamma+ + (I/eta + rho (D + A)) (w+ - w) = 0: a proximal method of multipliers with the
+    gradient at the old point. Infinite where hi is, or where `eta` will do in any case.
+    """
+    if np.isinf(hi).any() or eta * hi.max() < 2.0:  # D + A is semidefinite
+        return np.array([np.inf])
+    signless = 2.0 * np.diag(graph.degree) - graph.laplacian()
+    least = float(np.linalg.eigvalsh(rho * signless - np.diag(0.5 * hi))[0])
+    return np.array([-1.0 / least if least < 0.0 else np.inf])
 
 
 def beyond(key: str, gamma: ArrayLike, bound: Array, what: str) -> list[str]:

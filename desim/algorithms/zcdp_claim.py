@@ -5,17 +5,6 @@ from desim.privacy.mechanisms import Classical, DynamicZcdp, Gaussian, Noise
 from desim.problem import Problem
 
 
-def unbounded(noise: Noise | None, problem: Problem) -> list[str]:
-    """Return why noise in proportion to a sensitivity has no size, if so."""
-    if not isinstance(noise, DynamicZcdp) or problem.clipped:
-        return []
-    form = "{epsilon, delta, composition}" if isinstance(noise, Classical) else "{phi, growth}"
-    return [
-        f"privacy.noise: {form} needs a bounded gradient; set problem.clip (the largest gradient "
-        "norm of one example)"
-    ]
-
-
 def dynamic(noise: Noise | None, problem: Problem, varies: str = "") -> Inputs | None:
     """Inputs of the Corollary; None where the noise is not Gaussian.
 

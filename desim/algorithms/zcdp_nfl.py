@@ -5,21 +5,26 @@ nonsmooth objective functions" (Algorithm 1; eqs. 7-9 and 12). Eq. (7) is used i
 the printed (A.1) does not solve it.
 """
 
-from typing import Any, ClassVar
-
 import numpy as np
 
-from desim.algorithms.edge_duals import EdgeDuals, apart
-from desim.algorithms.method import Array, Ingredients, Method, Program
-from desim.algorithms.steps import beyond
-from desim.algorithms.zcdp_claim import dynamic, unbounded
-from desim.fields import Init, Positive, Step, Strict
-from desim.kernels.consensus import linearised
-from desim.kernels.gradients import gradient
-from desim.privacy.bounds.claims import Inputs
-from desim.privacy.ledger import Terms, View
-from desim.privacy.mechanisms import Noise, constant, terms
-from desim.problem import Problem
+from desim.algorithms.zcdp_claim import composed, dynamic
+from desim.method import (
+    Array,
+    ConsensusADMM,
+    Ingredients,
+    Init,
+    Inputs,
+    Int,
+    Positive,
+    Program,
+    Step,
+    Strict,
+    Terms,
+    Us,
+    beyond,
+    gradient,
+    linearised_bound,
+)
 
 STABLE = "1/s, s the top eigenvalue of diag(smoothness)/2 - rho (D + A),"
 
@@ -35,94 +40,69 @@ class Parameters(Strict):
     """x0, which the neighbours know from the start"""
 
 
-class ZcdpNfl(Method):
+class ZcdpNfl(ConsensusADMM):
     """The agents' models are w before noise; their neighbours see w plus noise."""
 
     name = "zcdp-nfl"
-    kind = "graph"
     summary = "linearised ADMM on a graph with dynamic zCDP noise, smooth and nonsmooth losses"
     paper = "Gauthier, Gratton, Venkategowda, Werner 2023"
     Parameters = Parameters
     models = "any"
     smooth_only = False
-    policies = ("all", "deadline", "each")
-    restarts = ("all", "each")
-    forgetting = "the duals of a link part for good; with policy each they find together again"
-    noises: ClassVar[tuple[str, ...]] = (
-        "gaussian",
-        "laplace",
-        "discrete-gaussian",
-        "schedule",
-        "classical",
-    )
     cures = ("algorithm.eta", "algorithm.rho")
 
     def __init__(self, ingredients: Ingredients) -> None:
         super().__init__(ingredients)
-        self.rho, self.eta = self.parameters.rho, self.parameters.eta
-        self.x0 = ingredients.settings.initial("x0")
-        self.warnings += apart(self.settings, self.problem.rows.astype(float))
+        self.eta = self.parameters.eta
         if self.eta.decay.exponent == 0.0:
-            self.warnings += beyond("algorithm.eta", self.eta.initial, self._stable(), STABLE)
+            eta = self.eta.initial
+            bound = linearised_bound(self.graph, self.rho, self.problem.moduli[1], eta)
+            self.warnings += beyond("algorithm.eta", eta, bound, STABLE)
 
-    def _stable(self) -> Array:
-        """The bound (1,) on eta below which I/eta + rho (D + A) exceeds diag(smoothness) / 2.
-
-        (7) and (9) give g(w) + gamma+ + (I/eta + rho (D + A)) (w+ - w) = 0: a proximal method of
-        multipliers with the gradient at the old point.
-        """
-        hi, graph = self.problem.moduli[1], self.settings.graph
-        assert graph is not None
-        if np.isinf(hi).any() or self.eta.initial * hi.max() < 2.0:  # D + A is semidefinite
-            return np.array([np.inf])
-        signless = 2.0 * np.diag(graph.degree) - graph.laplacian()
-        least = float(np.linalg.eigvalsh(self.rho * signless - np.diag(0.5 * hi))[0])
-        return np.array([-1.0 / least if least < 0.0 else np.inf])
-
-    @classmethod
-    def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:
-        """Return what is wrong with this combination, one line each."""
-        return unbounded(noise, problem)
-
-    def agents(self, us: Any) -> Program:
-        """Algorithm 1 for agents `us`.
-
-        (7) has the solution (w_i / eta + rho (d_i w_i + sum of w_j) - gamma_i - g_i)
-        / (2 rho d_i + 1 / eta), the sum over the neighbours j of i, d_i in number.
-        """
-        rho, degree = self.rho, us.degree.astype(float)
+    def agents(self, us: Us) -> Program:
+        """Algorithm 1 for agents `us`, d_i the number of their neighbours j."""
+        rho, d = self.rho, us.degree[:, None]
         us.x = us.w = self.x0[us.who]
-        edges = EdgeDuals(us, self.x0, rho, self.settings)
-        work, due = self.problem.rows[us.who], None
-        fixed = constant(self.noise) and self.eta.decay.exponent == 0.0
+        edges = self.edges(us)
         for k in us.rounds():
             eta = self.eta.at(k)
-            g = yield us.compute(self.subgradient, us.w, work=work)
-            w = linearised(us.w, edges.neighbours(), us.dual, g, rho, degree, eta)  # (7)
-            us.x = w
-            us.report(w)
-            if due is None or not fixed:
-                due = self.terms(us.who, us.degree, k)
-            us.w = us.release(w, due)  # (8)
-            us.dual = yield from edges.exchange(us.w)  # (9)
+            g = yield us.compute(self.subgradient, us.w, work=self.work[us.who])
+            pull = rho * (d * us.w + edges.neighbours())  # rho sum_j (w_i + w_j)
+            us.x = (us.w / eta + pull - us.dual - g) / (2.0 * rho * d + 1.0 / eta)  # (7)
+            us.report(us.x)
+            us.w = us.release(us.x, self.terms(us.who, k))  # (8), noise (12)
+            yield from edges.exchange(us.w)
+            us.dual = edges.agreed(us.dual + rho * (d * us.w - edges.neighbours()))  # (9)
 
-    def subgradient(self, us: Any, w: Array) -> Array:
+    def subgradient(self, us: Us, w: Array) -> Array:
         """Subgradients (n, dim) of f_i at w (n, dim)."""
         return np.asarray(gradient(us.who, w, self.problem.data))
 
-    def planned(self, k: int) -> Terms:
-        """Terms (agents,) of round k."""
-        graph = self.settings.graph
-        assert graph is not None
-        return self.terms(np.arange(graph.agents), graph.degree, k)
-
-    def terms(self, who: Any, degree: Any, k: int) -> Terms:
+    def terms(self, who: Int, k: int) -> Terms:
         """Sensitivity Delta_k = 2 c1 / (M_k (2 rho d_k + 1/eta_k)) of w, and the noise (12)."""
         reach = 2.0 * self.problem.clip * self.problem.scale[who]
-        delta = reach / (2.0 * self.rho * degree + 1.0 / self.eta.at(k))  # Lemma I
-        return terms(self.noise, View.NEIGHBOURS, k, delta, self.problem.dim)
+        weight = 2.0 * self.rho * self.graph.degree[who] + 1.0 / self.eta.at(k)
+        return self.noisy(reach / weight, k)  # Lemma I
 
     def claim_inputs(self) -> Inputs | None:
         """The Corollary."""
         varies = "eta" if self.eta.decay.exponent > 0.0 else ""
         return dynamic(self.noise, self.problem, varies)
+
+
+class DpNfl(ZcdpNfl):
+    """(epsilon, delta)-DP-NFL: the recursion of zCDP-NFL, noise of the Gaussian mechanism.
+
+    Gauthier, Gratton, Venkategowda, Werner 2023, Section 5, where it is the rival of zCDP-NFL:
+    sigma(n) = Delta(n) sqrt(2 ln(1.25/delta_n)) / epsilon_n. How epsilon is composed over
+    iterations is not printed: basic and advanced composition are both here. A Gaussian release
+    costs what it costs, however its deviation was chosen: the exact account finds less than either.
+    """
+
+    name = "dp-nfl"
+    summary = "zCDP-NFL with the noise of classical (epsilon, delta) composition"
+    noises = ("classical",)
+
+    def claim_inputs(self) -> Inputs | None:
+        """The composition that the noise was shared out by."""
+        return composed(self.noise, self.problem)

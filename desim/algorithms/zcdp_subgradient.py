@@ -11,18 +11,30 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from desim.algorithms.averages import Averages
-from desim.algorithms.method import Array, Ingredients, Method, Program
-from desim.algorithms.steps import beyond
-from desim.algorithms.zcdp_claim import dynamic, unbounded
-from desim.fields import Init, Positive, Step, Strict
-from desim.kernels.gradients import gradient
-from desim.privacy.bounds.claims import Inputs
-from desim.privacy.ledger import Terms, View
-from desim.privacy.mechanisms import Noise, terms
-from desim.problem import Problem
+from desim.algorithms.zcdp_claim import dynamic
+from desim.method import (
+    Array,
+    Averages,
+    Ingredients,
+    Init,
+    Inputs,
+    Int,
+    Method,
+    Positive,
+    Program,
+    Step,
+    Strict,
+    Terms,
+    Us,
+    View,
+    beyond,
+    gradient,
+    terms,
+)
 
 STABLE = "(1 + least eigenvalue of the weights) / smoothness"  # Yuan, Ling, Yin 2016, Theorem 1
+
+UNEVEN = "policy: each: agents that take more steps than others weigh more in what is found"
 
 
 class Parameters(Strict):
@@ -54,29 +66,20 @@ class ZcdpSubgradient(Method):
     restarts = ("all", "deadline", "each")
     changing = True
     noises = ("gaussian", "laplace", "discrete-gaussian", "schedule", "classical")
+    needs_clip = True
     cures = ("algorithm.step",)
 
     def __init__(self, ingredients: Ingredients) -> None:
         super().__init__(ingredients)
-        given = self.parameters
-        self.averages = Averages(ingredients.settings, given.weights, given.kappa)
-        self.alpha, self.x0 = given.step, ingredients.settings.initial("x0")
-        hi = self.problem.moduli[1]
+        p, hi, settings = self.parameters, self.problem.moduli[1], self.settings
+        self.alpha, self.x0 = p.step, settings.initial("x0")
+        self.averages = Averages(settings, p.weights, p.kappa)
         if self.alpha.decay.exponent == 0.0 and np.isfinite(hi).all():
             bound = np.array([(1.0 + np.linalg.eigvalsh(self.averages.W)[0]) / hi.max()])
             self.warnings += beyond("algorithm.step", self.alpha.initial, bound, STABLE)
-        if ingredients.settings.policy.kind == "each":
-            self.warnings.append(
-                "policy: each: agents that take more steps than others weigh more in what is found"
-            )
-        self.warnings += self.averages.warnings
+        self.warnings += [UNEVEN] * (settings.policy.kind == "each") + self.averages.warnings
 
-    @classmethod
-    def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:
-        """Return what is wrong with this combination, one line each."""
-        return unbounded(noise, problem)
-
-    def agents(self, us: Any) -> Program:
+    def agents(self, us: Us) -> Program:
         """Eq. 3 for agents `us`; where a message is late they mix the last they have heard."""
         policy = self.settings.policy
         within, waits = policy.value or np.inf, policy.kind != "each"
@@ -86,13 +89,14 @@ class ZcdpSubgradient(Method):
         for k in us.rounds():
             g = yield us.compute(self.subgradient, us.w, work=self.problem.rows[us.who])
             w_own, w_link = weights(k)
-            us.x = w_own * us.w + us.sum(heard, w_link) - self.alpha.at(k) * g  # (3)
+            average = w_own * us.w + us.sum(heard, w_link)
+            us.x = average - self.alpha.at(k) * g  # (3)
             us.report(us.x)
             us.w = us.release(us.x, self.terms(us.who, k))
             us.send(us.w, turn=k + 1)
             heard = yield us.gather(within) if waits else us.arrived()
 
-    def subgradient(self, us: Any, w: Array) -> Array:
+    def subgradient(self, us: Us, w: Array) -> Array:
         """Subgradients (n, dim) of f_i at w (n, dim)."""
         return np.asarray(gradient(us.who, w, self.problem.data))
 
@@ -100,7 +104,7 @@ class ZcdpSubgradient(Method):
         """Terms (agents,) of round k."""
         return self.terms(np.arange(self.problem.agents), k)
 
-    def terms(self, who: Any, k: int) -> Terms:
+    def terms(self, who: Int, k: int) -> Terms:
         """Sensitivity 2 c1 alpha_k / M_i of w: the averages are of released models."""
         delta = 2.0 * self.problem.clip * self.problem.scale[who] * self.alpha.at(k)
         return terms(self.noise, View.NEIGHBOURS, k, delta, self.problem.dim)

@@ -10,44 +10,45 @@ post-processing. Without that noise nothing bounds what the random directions le
 from collections.abc import Callable, Generator
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from desim.algorithms.method import Array
-from desim.algorithms.zcdp_claim import unbounded
+from desim.algorithms.method import Array, Ingredients, Int, Method
 from desim.privacy.ledger import Mechanism, Terms, View, plain
-from desim.privacy.mechanisms import Noise, terms
-from desim.problem import Problem
+from desim.privacy.mechanisms import terms
 
-NOISES = ("gaussian", "schedule", "classical")
+if TYPE_CHECKING:
+    from desim.engine.cohort import Cohort
+
+UNKNOWN = (
+    "privacy: epsilon is infinite: random directions are no noise of a known law, and their spread "
+    "depends on the data; set privacy.noise and problem.clip"
+)
 Job = Callable[..., Array]
 
 
-class Estimates:
-    """Estimates of one round: `samples` (agents,) differences in each of `steps` steps."""
+class ZerothOrder(Method):
+    """A round takes `samples` (agents,) differences in each of its `inner` steps, from x0."""
 
-    def __init__(
-        self, problem: Problem, noise: Noise | None, samples: Any, steps: int, view: View
-    ) -> None:
-        self.problem, self.noise, self.view = problem, noise, view
-        self.count = np.asarray(samples, float) * steps
+    smooth_only = False
+    wants = ("values of the loss only",)
+    noises = ("gaussian", "schedule", "classical")
+    needs_clip = True
+    view = View.PUBLIC
+
+    def __init__(self, ingredients: Ingredients) -> None:
+        super().__init__(ingredients)
+        p, problem = self.parameters, self.problem
+        self.x0 = self.settings.initial("x0")
+        self.samples: Int = np.broadcast_to(p.samples, problem.agents)
+        self.count = self.samples.astype(float) * getattr(p, "inner", 1)
         self.work = 2.0 * self.count * problem.rows
-        self.warnings: list[str] = []
-        if noise is None:
-            self.warnings.append(
-                "privacy: epsilon is infinite: random directions are no noise of a known law, and "
-                "their spread depends on the data; set privacy.noise and problem.clip"
-            )
+        self.warnings += [UNKNOWN] * (self.noise is None)
 
-    @staticmethod
-    def problems(problem: Problem, noise: Noise | None) -> list[str]:
-        """Return what is wrong with this combination, one line each."""
-        return unbounded(noise, problem)
-
-    def directions(self, us: Any, seed: int) -> int:
+    def seed(self, us: "Cohort") -> int:
         """Seed of the directions: the run's, or, where they are the only noise, that of noise."""
-        return seed if self.noise is not None else int(us.noise_seed)
+        return self.settings.seed if self.noise is not None else us.noise_seed
 
     def planned(self, k: int) -> Terms:
         """Terms (agents,) of all estimates of round k."""
@@ -59,7 +60,9 @@ class Estimates:
         nothing = np.full(problem.agents, np.inf)
         return replace(one, mechanism=Mechanism.NOISY_GRADIENT, coupled=nothing)
 
-    def of(self, us: Any, k: int, job: Job, *inputs: Array) -> Generator[Any, Any, Array]:
+    def estimated(
+        self, us: "Cohort", k: int, job: Job, *inputs: Array
+    ) -> Generator[Any, Any, Array]:
         """What job(us, *inputs, key, deviation) makes (n, dim) of the estimates of round k."""
         silent, work = np.zeros(len(us.who)), self.work[us.who]
         if self.noise is None:
@@ -68,4 +71,4 @@ class Estimates:
         due = self.planned(k).of(us.who)
         key = us.charged(due)
         made = yield us.compute(job, *inputs, key, due.scale, work=work)
-        return np.asarray(us.released(made, partial(job, us, *inputs, key, silent), due))
+        return us.released(made, partial(job, us, *inputs, key, silent), due)

@@ -4,8 +4,6 @@ An estimate of F(x) = f_i(x) + q_i/2 ||x||^2 + <c, x> is the mean over samples o
 (F(x + u1 v1 + u2 v2) - F(x + u1 v1)) / u2 times v2, v1 and v2 standard normals at the address
 (seed, DIRECTION, agent, sample, round, step). What a row adds to a difference is the difference of
 its loss; squares are told apart exactly, as u2 is so small that values would cancel.
-Duchi, Jordan, Wainwright, Wibisono 2015, IEEE Trans. Inf. Theory 61(5), as Gratton,
-Venkategowda, Arablouei, Werner 2021 state it in their eqs. 7-9.
 """
 
 from typing import NamedTuple
@@ -80,37 +78,26 @@ def _estimate(i, x, u1, u2, samples, q, c, c0, seed, deviation, noise, block, da
 
 
 @kernel
-def _descend(
-    low, high, who, x, c, q, first, samples, round, plan, seed, deviation, noise, flat_data, out
-):
-    data, (inner, u1, step) = Data(*flat_data), plan
-    dim = x.shape[1]
-    s, g = _scratch(who[low:high], data), np.empty(dim)
-    pace = step / np.sqrt(dim * np.log(2.0 * dim))
+def _descend(low, high, who, x, c, q, samples, round, steps, seed, deviation, noise, flat, out):
+    data = Data(*flat)
+    s, g = _scratch(who[low:high], data), np.empty(x.shape[1])
     for r in range(low, high):
         i, w = who[r], out[r]
         block = whole_block(i, data)
         w[:] = x[r]
-        for t in range(first[r], first[r] + inner):
-            c0, u2 = counter(round[r], t), u1 / (dim * t) ** 2
-            near, many, noisy = u1 / t, samples[r], deviation[r]
-            _estimate(
-                i, w, near, u2, many, q[r], c[r], c0, seed, noisy, noise[r], block, data, s, g
-            )
-            for k in range(dim):
-                w[k] -= pace / np.sqrt(t) * g[k]
+        for t in range(steps.shape[1]):
+            length, u1, u2 = steps[0, t], steps[1, t], steps[2, t]
+            c0, many, noisy = counter(round[r], t + 1), samples[r], deviation[r]
+            _estimate(i, w, u1, u2, many, q[r], c[r], c0, seed, noisy, noise[r], block, data, s, g)
+            for k in range(w.size):
+                w[k] -= length * g[k]
 
 
 @parallel_kernel
-def _descend_shared(
-    teams, who, x, c, q, first, samples, round, plan, seed, deviation, noise, flat_data, out
-):
+def _descend_shared(teams, who, x, c, q, samples, round, steps, seed, deviation, noise, flat, out):
     for t in prange(teams):
         low, high = t * who.size // teams, (t + 1) * who.size // teams
-        _descend(
-            low, high, who, x, c, q, first, samples, round, plan, seed, deviation, noise,
-            flat_data, out,
-        )  # fmt: skip
+        _descend(low, high, who, x, c, q, samples, round, steps, seed, deviation, noise, flat, out)
 
 
 @kernel
@@ -127,24 +114,19 @@ def _estimates(who, x, u1, u2, samples, q, c, round, step, seed, deviation, nois
         )  # fmt: skip
 
 
-def descend(
-    who, x, round, seed, data, *, inner, samples, u1, step, c=None, q=0.0, first=1,
-    deviation=0.0, noise=0,
-):  # fmt: skip
-    """From x (n, dim), `inner` steps along estimates of agents who (n,): the (n, dim) result.
+def descend(who, x, round, seed, data, *, steps, samples, c, q, deviation=0.0, noise=0):
+    """From x (n, dim), steps along estimates of agents who (n,): the (n, dim) result.
 
-    Step t = first, first + 1, ... has widths u1/t and u1/(dim t)^2, length step / sqrt(t dim
-    ln(2 dim)) and the address (round, t). c (n, dim) or None; samples, q, first, round, deviation
-    and noise, the key of noise, (n,) or one for all. Gratton et al. 2021, Algorithm 1.
+    steps: (lengths, widths u1, widths u2), each (T,); step t = 1, 2, ... has the address (round,
+    t). c (n, dim); samples, q, round, deviation and noise, the key of noise, (n,) or one for all.
     """
-    who, x, n = plain(who, np.int64), plain(x), len(who)
-    c = np.zeros_like(x) if c is None else plain(c)
+    who, x, c, n = plain(who, np.int64), plain(x), plain(c), len(who)
     q, deviation = column(q, n, np.float64), column(deviation, n, np.float64)
-    first, round, samples = (column(one, n, np.int64) for one in (first, round, samples))
-    noise, plan = column(noise, n, np.uint64), (int(inner), float(u1), float(step))
+    round, samples = column(round, n, np.int64), column(samples, n, np.int64)
+    steps, noise = np.array(steps, float), column(noise, n, np.uint64)
     flat, out = tuple(data), np.empty_like(x)
-    rest = who, x, c, q, first, samples, round, plan, seed_word(seed), deviation, noise, flat, out
-    if use_parallel(2.0 * inner * float(samples.sum()) * data.A.size / data.scale.size):
+    rest = who, x, c, q, samples, round, steps, seed_word(seed), deviation, noise, flat, out
+    if use_parallel(2.0 * steps.shape[1] * float(samples.sum()) * data.A.size / data.scale.size):
         _descend_shared(threads(), *rest)
     elif n:
         _descend(0, n, *rest)

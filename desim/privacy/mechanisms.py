@@ -212,9 +212,15 @@ class Allotted:
 Noise = Gaussian | Laplace | L2Laplace | DiscreteGaussian | DynamicZcdp | Allotted
 
 
-def constant(noise: Noise | None) -> bool:
-    """Whether the noise of all rounds is that of the first, as none is."""
-    return noise is None or (isinstance(noise, _Deviation) and noise.constant)
+def unbounded(noise: Noise | None, clipped: bool) -> list[str]:
+    """Why noise in proportion to a sensitivity has no size, if gradients are not `clipped`."""
+    if clipped or not isinstance(noise, DynamicZcdp):
+        return []
+    form = "{epsilon, delta, composition}" if isinstance(noise, Classical) else "{phi, growth}"
+    return [
+        f"privacy.noise: {form} needs a bounded gradient; set problem.clip (the largest gradient "
+        "norm of one example)"
+    ]
 
 
 def terms(

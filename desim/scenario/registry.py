@@ -28,7 +28,10 @@ OWN = tuple(
     pr-admm pp-admm ipp-admm q-dpsgd-1 q-dpsgd-2 pvp dvp d-zoa or-zo zoo-admm
     gradient-descent""".split()
 )
-FILES = {"5gcs": "five_gcs"}  # others are called like their methods
+FILES = {  # others are called like their methods
+    "5gcs": "five_gcs", "dp-nfl": "zcdp_nfl", "admm": "p_admm", "pvp": "p_admm", "m-admm": "dvp",
+    "pflr": "functional_mechanism", "pdfc": "functional_mechanism", "adfc": "functional_mechanism",
+}  # fmt: skip
 OWN_LOSSES = (*CODES, "softmax", "mlp")
 NEEDED = {  # attributes of all that is plugged in
     Method: ("kind", "summary", "paper", "Parameters"),
@@ -135,8 +138,11 @@ def get(name: str) -> type[Method]:
     """Return the class of an algorithm; InputError with the nearest spelling if there is none."""
     found: dict[str, type[Method]] = plugged().methods
     if name in OWN and name not in _plugged.methods:
-        module = f"desim.algorithms.{FILES.get(name, name.replace('-', '_'))}"
-        found = _by_name(importlib.import_module(module), Method, module)
+        file = importlib.import_module(
+            f"desim.algorithms.{FILES.get(name, name.replace('-', '_'))}"
+        )
+        own = [one for one in vars(file).values() if isinstance(one, type) and "name" in vars(one)]
+        found = {one.name: one for one in own if issubclass(one, Method)}
     if name in found:
         return found[name]
     raise InputError(f"algorithm.name: {refusal(name, ', '.join(names()), names())}")

@@ -72,10 +72,11 @@ def _sentence(text: str) -> str:
 
 
 def _source(method: type[Method]) -> str:
-    """The docstring of the method's file, which cites the paper and says what was corrected."""
+    """What cites the paper and says what was corrected: of the class, else of its file."""
     module = importlib.import_module(method.__module__)
     file = Path(inspect.getfile(method)).relative_to(ROOT)
-    about = inspect.getdoc(module) or ""
+    about = inspect.cleandoc(method.__doc__ or "")
+    about = about if "\n\n" in about else inspect.getdoc(module) or ""
     told = "\n\n".join(escaped(flowing(part)) for part in about.split("\n\n")[1:])
     return f"{told}\n\n{{octicon}}`file-code` {code(file)}"
 
