@@ -1,9 +1,11 @@
 """Runs go on from checkpoints to the log of one that never stopped, and compute no round twice."""
 
 import contextlib
+import gc
 import os
 import random
 import signal
+import threading
 import time
 from inspect import getsource
 
@@ -62,6 +64,10 @@ def left(scenario, folder, after):
 
     with contextlib.suppress(Killed):
         desim.run(scenario, out=folder, progress=step)
+    gc.collect()  # a killed process writes no more: neither does the thread of this one
+    for thread in threading.enumerate():
+        if thread.name.startswith("desim-log"):
+            thread.join(1.0)
     return told[-1]
 
 
