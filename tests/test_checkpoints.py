@@ -1,11 +1,9 @@
 """Runs go on from checkpoints to the log of one that never stopped, and compute no round twice."""
 
 import contextlib
-import gc
 import os
 import random
 import signal
-import threading
 import time
 from inspect import getsource
 
@@ -18,6 +16,7 @@ from test_resume import LONG, Killed, player, same  # noqa: F401 (player is a fi
 import desim
 from desim.engine import hub, play, star_cohort, star_compiled, world
 from desim.errors import RunError
+from desim.log.worker import Worker
 from desim.runs import checkpoint
 from desim.runs import directory as place
 from desim.scenario.build import check
@@ -62,12 +61,17 @@ def left(scenario, folder, after):
         if now.round >= after:
             raise Killed
 
-    with contextlib.suppress(Killed):
+    workers, begin = [], Worker.__init__
+
+    def noted(worker):
+        begin(worker)
+        workers.append(worker)
+
+    with pytest.MonkeyPatch.context() as patched, contextlib.suppress(Killed):
+        patched.setattr(Worker, "__init__", noted)
         desim.run(scenario, out=folder, progress=step)
-    gc.collect()  # a killed process writes no more: neither does the thread of this one
-    for thread in threading.enumerate():
-        if thread.name.startswith("desim-log"):
-            thread.join(1.0)
+    for worker in workers:  # a killed process writes no more
+        worker.close()
     return told[-1]
 
 
