@@ -16,6 +16,7 @@ from test_resume import LONG, Killed, player, same  # noqa: F401 (player is a fi
 import desim
 from desim.engine import hub, play, star_cohort, star_compiled, world
 from desim.errors import RunError
+from desim.log.worker import Worker
 from desim.runs import checkpoint
 from desim.runs import directory as place
 from desim.scenario.build import check
@@ -60,8 +61,17 @@ def left(scenario, folder, after):
         if now.round >= after:
             raise Killed
 
-    with contextlib.suppress(Killed):
+    workers, begin = [], Worker.__init__
+
+    def noted(worker):
+        begin(worker)
+        workers.append(worker)
+
+    with pytest.MonkeyPatch.context() as patched, contextlib.suppress(Killed):
+        patched.setattr(Worker, "__init__", noted)
         desim.run(scenario, out=folder, progress=step)
+    for worker in workers:  # a killed process writes no more
+        worker.close()
     return told[-1]
 
 

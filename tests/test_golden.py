@@ -138,7 +138,7 @@ def limit(reference, average, name):
     return np.array(const["const"]["xstar"] if name == "xstar" else const[name]["x"])
 
 
-@pytest.mark.parametrize(("average", "engine"), zip(("mean", "sum"), ENGINES, strict=True))
+@pytest.mark.parametrize(("average", "engine"), [("mean", "agents"), ("sum", "cohort")])
 @pytest.mark.parametrize("name", LIMITS)
 def test_fed_plt_ends_at_the_optimum(golden, tmp_path, average, name, engine):
     reference = golden("fed-plt")
