@@ -66,7 +66,6 @@ ON_GRAPHS = {
     "rows.x = ...": "rows.x, seen = x, 0",
     "us.clock": "seen = us.clock[0]",
     "us.live": "seen = us.live[0]",
-    "us.ends": "seen = us.ends[0]",
     "us.speed": "seen = us.speed()[0]",
     "us.capacity": "seen = us.capacity(0.1)[0]",
     "us.x = ...": "us.x, seen = x, 0",
@@ -171,7 +170,7 @@ def test_without_the_guard_a_wrong_tale_would_be_believed(text, looks, tmp_path,
         desim.run(scenario)
 
 
-@pytest.mark.parametrize("looks", ["us.ends", "us.ended", "us.lasting"])
+@pytest.mark.parametrize("looks", ["us.ended", "us.lasting"])
 def test_a_program_that_looks_at_the_clock_another_way_is_not_told_again(looks, tmp_path):
     scenario = peeking(
         tmp_path, GRAPH.replace("us.report(us.x)", f"us.report(us.x); {looks}"), "seen = 0"
