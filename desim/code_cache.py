@@ -31,7 +31,7 @@ PACKAGE = Path(__file__).resolve().parent
 FROM = re.compile(rb"^ *from (desim[\w.]*) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
 WHOLE = re.compile(rb"^ *import (desim[\w.]*)", re.MULTILINE)
 PATIENCE = 600.0  # seconds to wait for a process that compiles the same
-FORMULAS = b"import formulas"  # files that say what a kernel computes which does not import them
+FORMULAS = b"\n@formulas\n"  # files that say what a kernel computes which does not import them
 _locks = threading.local()  # names of locks that this thread has
 _own = getattr(caching, "UserProvidedCacheLocator", None) or caching._UserProvidedCacheLocator
 
