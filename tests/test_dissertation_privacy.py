@@ -146,11 +146,11 @@ def test_one_rho_bounds_objective_perturbation_at_every_order(golden):
     for name, value in told.items():
         alpha, r = (float(part[1:]) for part in name.split("|")[:2])
         assert plane(alpha, 0.0, r) == pytest.approx(value, rel=1e-10)
-    least, largest = slack(bounds)
+    least, largest = slack(objective)
     assert 1.0 <= least + 1e-9
     assert largest < 1.06
-    assert slack(mutant(bounds, "k * k / (1.0 + k) + inner", "inner"))[0] < 1.0
-    assert slack(mutant(bounds, "log1p(k) + length", "length"))[0] < 1.0
+    assert slack(mutant(objective, "k * k / (1.0 + k) + inner", "inner"))[0] < 1.0
+    assert slack(mutant(objective, "log1p(k) + length", "length"))[0] < 1.0
     assert objective.at_every_order(0.04, 1.8e-5) == pytest.approx(0.0008, rel=1e-4)
     assert objective.at_every_order(0.04, np.inf) == np.inf
 

@@ -24,7 +24,7 @@ from desim.runs import directory as place
 from desim.runs.audit_claims import Ground, claimed
 from desim.runs.audit_reading import reading_of
 from desim.runs.decided_by_rows import tuned
-from desim.runs.spending import stated
+from desim.runs.premises import terms_of
 from desim.scenario.blame import explained
 from desim.scenario.build import build
 from desim.scenario.load import load, loaded
@@ -130,8 +130,8 @@ def audit(
     """
     of = loaded(scenario, overrides)
     _check(of, runs, level, claims, seed, workers)
-    view = stated(of).view if view is None else view
-    delta = stated(of).delta if delta is None else delta
+    view = terms_of(of).view if view is None else view
+    delta = terms_of(of).delta if delta is None else delta
     check_delta(delta)
     with explained(of):
         pair, stage, ground = _staged(of, view, delta, agent, row)

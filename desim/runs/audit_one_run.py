@@ -24,7 +24,7 @@ from desim.privacy.views import Adversary, adversary, require_seen, visible
 from desim.runs import directory as place
 from desim.runs.audit import findings_told, problems_of
 from desim.runs.audit_claims import Ground, claimed
-from desim.runs.spending import stated
+from desim.runs.premises import terms_of
 from desim.scenario.blame import explained
 from desim.scenario.build import build
 from desim.scenario.load import loaded
@@ -110,8 +110,8 @@ def audit_one_run(
     be audited.
     """
     of = loaded(scenario, overrides)
-    view = stated(of).view if view is None else view
-    delta = stated(of).delta if delta is None else delta
+    view = terms_of(of).view if view is None else view
+    delta = terms_of(of).delta if delta is None else delta
     check_delta(delta)
     _check(of, level, claims, seed, canaries)
     with explained(of):
