@@ -15,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-from desim.cli.commands.audit import audit
+from desim.cli.audit import audit
 from desim.cli.commands.catalogue import list_names
 from desim.cli.commands.check import check
 from desim.cli.commands.compare import compare
