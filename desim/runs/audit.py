@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -154,7 +154,8 @@ def _staged(
     tables = Tables()
     unobserved(pair.first).play(tables)
     releases, events = tables.read("releases"), tables.read("events")
-    stage = reading_of(releases, events, seen, pair)
+    words = partial(explained, scenario)
+    stage = replace(reading_of(releases, events, seen, pair), explained=words)
     ground = Ground(pair.first, releases, events, pair.agent, str(seen), delta)
     return pair, stage, ground
 
@@ -165,7 +166,9 @@ def _again(
 ) -> Stage:  # fmt: skip
     """The same stage in another process, where relative names count from the same folder."""
     os.chdir(folder)
-    return _staged(load(written), view, delta, agent, row)[1]
+    scenario = load(written)
+    with explained(scenario):
+        return _staged(scenario, view, delta, agent, row)[1]
 
 
 def _reservations(scores: Scores, ground: Ground) -> list[str]:
