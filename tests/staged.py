@@ -85,6 +85,8 @@ class Staged:
         kind="coordinator",
         once=True,
         timed=False,
+        claim_inputs=lambda: None,
+        planned=lambda k: None,
     )
     observation = SimpleNamespace(iterates=False)
     problem = SimpleNamespace(
@@ -95,6 +97,7 @@ class Staged:
         dim=5,
         sites=(),
         start=np.array([0, 4, 8, 12]),
+        row_norm=np.inf,
     )
 
     settings = SimpleNamespace(

@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from cases import LOSSY, graph, merged, star
+from cases import CASES, LOSSY, graph, merged, star
 from mutant import mutant
 from scipy.stats import laplace, norm
 
@@ -291,6 +291,30 @@ def test_the_command_prints_a_verdict_and_stores_the_audit(tmp_path, monkeypatch
         with run() as end:
             main([*command, *wrong])
         assert end.value.code == 2
+
+
+TRIPPING = """
+import os
+from desim.algorithms.gradient_descent import GradientDescent
+
+class Tripping(GradientDescent):
+    name = "tripping"
+
+    def agents(self, us):
+        if os.environ.get("DESIM_THREADS") == "1":
+            raise ZeroDivisionError("one thread is too few")
+        yield from super().agents(us)
+"""
+
+
+def test_what_a_plug_in_raises_in_another_process_is_told_in_words(tmp_path, monkeypatch):
+    monkeypatch.delenv("DESIM_THREADS", raising=False)
+    file = tmp_path / "tripping.py"
+    file.write_text(TRIPPING)
+    keys = {"plugins": [str(file)], "algorithm": {**CASES["gd"]["algorithm"], "name": "tripping"}}
+    scenario = desim.load(merged(CASES["gd"], keys))
+    with pytest.raises(InputError, match=r"tripping\.py, line 10, raised ZeroDivisionError: one"):
+        audit(scenario, runs=20, claims=["rigorous"], workers=2)
 
 
 def test_the_zcdp_of_an_epsilon():

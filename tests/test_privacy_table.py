@@ -1,6 +1,7 @@
 """The table of a run: the paper's epsilon beside the rigorous one, never without its terms."""
 
 import json
+import shutil
 from collections import Counter
 
 import numpy as np
@@ -14,8 +15,12 @@ import desim
 from desim.cli import main
 from desim.cli.privacy import lines
 from desim.columns import columns_of, rows_of
+from desim.errors import InputError
 from desim.privacy.bounds import fed_plt, q_dpsgd
+from desim.runs import privacy
+from desim.runs.directory import read_manifest, write_manifest
 from desim.runs.privacy import CAVEATS, statement
+from desim.scenario.build import check
 
 START = float(np.sqrt(2 * 0.3**2 / 0.5))
 
@@ -152,19 +157,59 @@ def test_without_noise_nothing_is_claimed_and_nothing_holds():
     assert any("algorithm.local.step: auto" in text for text in found.tuned)
 
 
-def test_data_that_are_gone_leave_the_rigorous_number(tmp_path):
+def plain_table(found):
+    """The table as text, every number to its last bit."""
+    return found.table.map(repr).to_csv(), found.claim.epsilon.tolist(), found.claim.unmet
+
+
+@pytest.fixture
+def moved(tmp_path):
+    """Statement of a run on a file of rows, and the run's directory, elsewhere and without them."""
     arrays = tmp_path / "rows.npz"
     rng = np.random.default_rng(0)
     np.savez(arrays, A=rng.standard_normal((6, 8, 5)), b=np.sign(rng.standard_normal((6, 8))))
-    keys = local(solver="noisy", epochs=3, tau=0.05)
+    keys = local(solver="noisy", epochs=3, tau=0.05, step=0.1)
     scenario = star(**keys, problem={"data": {"source": "npz", "file": str(arrays)}, "clip": 1.0})
-    run = desim.run(scenario, out=tmp_path / "run")
-    before = statement(run)
+    found = statement(desim.run(scenario, out=tmp_path / "run"))
     arrays.unlink()
-    after = statement(desim.open(tmp_path / "run"))
+    return found, shutil.move(tmp_path / "run", tmp_path / "elsewhere")
+
+
+def test_a_run_without_its_data_has_both_numbers(moved):
+    before, folder = moved
+    after = statement(desim.open(folder))
+    assert plain_table(after) == plain_table(before)
+    assert 0.0 < row(after)["rigorous epsilon"] < np.inf
+    stored = 'run.manifest.get("privacy", {}).get("claim")'
+    twin = mutant(privacy, stored, "check(run.scenario).method.claim_inputs()")
+    twin.check = check
+    with pytest.raises(InputError, match=r"rows\.npz"):
+        twin.statement(desim.open(folder))
+
+
+def test_a_run_of_an_older_version_says_what_it_lacks(moved):
+    before, folder = moved
+    manifest = read_manifest(folder)
+    del manifest["privacy"]
+    write_manifest(folder, manifest)
+    after = statement(desim.open(folder))
     assert after.claim is None
-    assert "needs the scenario's files again" in after.silence
-    assert row(after)["rigorous epsilon"] == row(before)["rigorous epsilon"] < np.inf
+    assert "Proposition 4" in after.silence
+    assert "numbers that this run has not stored" in after.silence
+    assert row(after)["rigorous epsilon"] == row(before)["rigorous epsilon"]
+
+
+def test_inputs_from_which_nothing_follows_are_refused(moved):
+    folder = moved[1]
+    manifest = read_manifest(folder)
+    for claim, text in (({"theorem": "fed-plt/adb"}, "fed-plt/adp"), ({}, "theorem: found")):
+        write_manifest(folder, manifest | {"privacy": {"claim": claim}})
+        with pytest.raises(InputError, match=text):
+            statement(desim.open(folder))
+    less = {k: v for k, v in manifest["privacy"]["claim"].items() if k != "tau"}
+    write_manifest(folder, manifest | {"privacy": {"claim": less}})
+    with pytest.raises(InputError, match=r"inputs of fed-plt/adp: .*tau"):
+        statement(desim.open(folder))
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from cases import CASES, graph, local, merged, star
+from mutant import mutant
 
 import desim
 from desim.cli import main
@@ -189,3 +190,22 @@ def test_a_run_that_has_not_ended_is_refused(run, tmp_path):
     (folder / "manifest.json").write_text(json.dumps({**manifest, "status": "running"}))
     with pytest.raises(InputError, match="allowed: a run that has ended"):
         desim.export(desim.open(folder), "public")
+
+
+def test_numbers_of_a_claim_stay_at_home(tmp_path):
+    """A step that rows decide is an input of the claim: refused, and never in what is public."""
+    run = desim.run(merged(NOISY, {"algorithm": {"local": {"step": "auto"}}}))
+    gamma = np.atleast_1d(run.manifest["privacy"]["claim"]["gamma"]).tolist()
+    assert "algorithm.local.step" in run.manifest["privacy"]["tuned"][0]
+    with pytest.raises(InputError, match=r"algorithm\.local\.step: auto"):
+        public.write_public(run, tmp_path / "out")
+    public.write_public(run, tmp_path / "out", anyway=True)
+
+    def leaks():
+        whole = b"".join(files(tmp_path / "out").values()).decode("utf-8", "replace")
+        return "fed-plt/adp" in whole or any(str(one) in whole for one in gamma)
+
+    assert not leaks()
+    twin = mutant(public, '"statement": said,', '"statement": said | run.manifest["privacy"],')
+    twin.write_public(run, tmp_path / "out", anyway=True)
+    assert leaks()

@@ -8,7 +8,9 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 import numpy as np
@@ -36,7 +38,8 @@ class Stage:
     likelihood: the view shows every release of the agent, so the ratio of likelihoods can be told;
     releases: it shows those whose ids are in `seen`, and the messages whose (round, release) are in
     `heard`, None for all; model: it shows the final model only. The last two leave numbers from
-    which a score is trained. agents: those whose every release is shown, None for all.
+    which a score is trained. agents: those whose every release is shown, None for all. explained:
+    in which other processes play, so that errors are told in words.
     """
 
     simulation: Simulation
@@ -46,6 +49,7 @@ class Stage:
     seen: frozenset[int] = frozenset()
     heard: frozenset[tuple[int, int]] | None = None
     agents: frozenset[int] | None = None
+    explained: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
 @dataclass(frozen=True)
@@ -122,7 +126,7 @@ def _scores(old: Array, new: Array) -> Scores:
 
 
 Task = tuple[int, int, int, int]  # side, seed, first run, run after the last
-_stage: Stage | None = None  # of a worker process
+_again: Callable[[], Stage] | None = None  # of a worker process
 
 
 def _played(
@@ -139,15 +143,17 @@ def _played(
 
 
 def _begin(again: Callable[[], Stage]) -> None:
-    global _stage
+    global _again
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that waits
     os.environ["DESIM_THREADS"] = "1"
-    _stage = again()
+    _again = cache(again)  # made by the first task, whose errors are told of
 
 
 def _work(task: Task) -> list[Array]:
-    assert _stage is not None
-    return _play(_stage, task)
+    assert _again is not None
+    stage = _again()
+    with stage.explained():
+        return _play(stage, task)
 
 
 def _play(stage: Stage, task: Task) -> list[Array]:

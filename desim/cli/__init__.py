@@ -15,13 +15,12 @@ from typing import Annotated
 
 import typer
 
-from desim.cli.commands.audit import audit
+from desim.cli.audit import audit
 from desim.cli.commands.catalogue import list_names
 from desim.cli.commands.check import check
 from desim.cli.commands.compare import compare
 from desim.cli.commands.export import export
 from desim.cli.commands.plot import plot
-from desim.cli.commands.privacy import privacy
 from desim.cli.commands.replay import replay
 from desim.cli.commands.report import report
 from desim.cli.commands.resume import resume
@@ -32,6 +31,7 @@ from desim.cli.commands.show import show
 from desim.cli.commands.study import study
 from desim.cli.commands.warmup import warmup
 from desim.cli.outcome import complain
+from desim.cli.privacy import privacy
 from desim.errors import DesimError
 
 INTERRUPTED = 130

@@ -1,18 +1,84 @@
-"""What `desim privacy` prints: one line that says it all, a table of views, then the fine print."""
+"""`desim privacy`: what a run has spent, or several together, and in which terms.
 
+It prints one line that says it all, a table of views, then the fine print.
+"""
+
+import json
 import math
+import shutil
+import sys
 import textwrap
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from desim.amounts import epsilon
+from desim.errors import InputError
 from desim.tabulated import aligned
 
 if TYPE_CHECKING:
     from desim.privacy.risk import Risk
+    from desim.runs.joint import Joint
     from desim.runs.privacy import Statement
 
+Runs = Annotated[
+    list[Path],
+    typer.Argument(help="Directory of a run; of several: all together.", metavar="RUN..."),
+]
 HEADS = ("view", "relation", "delta", "paper epsilon", "rigorous epsilon", "advantage", "method")
+TOGETHER = ("view", "relation", "delta", "epsilon", "advantage", "method")
+
+
+def privacy(
+    runs: Runs,
+    delta: Annotated[
+        float | None, typer.Option("--delta", metavar="D", help="Default: the scenario's.")
+    ] = None,
+    view: Annotated[
+        str | None,
+        typer.Option("--view", metavar="VIEW", help="E.g. neighbour:3; default: all that apply."),
+    ] = None,
+    relation: Annotated[
+        str | None,
+        typer.Option("--relation", metavar="R", help="replace-one, add-or-remove-one, agent."),
+    ] = None,
+    accountant: Annotated[
+        str | None,
+        typer.Option("--accountant", metavar="NAME", help="A plug-in's, beside desim's own."),
+    ] = None,
+    plugin: Annotated[
+        Path | None,
+        typer.Option("--plugin", metavar="FILE", help="Python file that defines the accountant."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="For other programs.")] = False,
+) -> None:
+    """Account for a run: the paper's epsilon beside the rigorous one, with all that they mean.
+
+    Of several runs: what they cost together. Runs that share a seed share their noise.
+    """
+    import desim
+    from desim.runs import stated
+    from desim.runs.joint import joint as together
+    from desim.runs.privacy import statement
+    from desim.scenario import registry
+
+    opened = [desim.open(run) for run in runs]
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    if plugin is not None:
+        registry.load_plugin(plugin)
+    if len(opened) == 1:
+        told = statement(opened[0], delta, view, relation, accountant)
+        plain, text = stated.plain(told), lines(opened[0].name, told, width)
+        plain = {"run": opened[0].name, **plain}
+    else:
+        if accountant is not None:
+            raise InputError("--accountant: found with several runs; allowed: with one")
+        found = together(opened, delta, view, relation)
+        plain = {"runs": [str(run) for run in runs], "views": [*map(stated.together, found)]}
+        text = lines_of_all(len(runs), found, width)
+    typer.echo(json.dumps(plain, indent=2, ensure_ascii=False) if as_json else "\n".join(text))
 
 
 def lines(name: str, statement: "Statement", width: int | None = None) -> list[str]:
@@ -25,12 +91,41 @@ def lines(name: str, statement: "Statement", width: int | None = None) -> list[s
     if statement.accountant:
         heads.insert(5, f"epsilon of {statement.accountant}")
     rows = [[*_cells(row, statement)] for _, row in table.iterrows()]
-    facts = [*_risks(table), *_paper(statement)]
+    tuned = [f"tuned on data, not charged: {text}" for text in statement.tuned]
+    facts = [*_risks(zip(table["view"], table["risk"], strict=True)), *_paper(statement)]
     facts += [("assumes", text) for text in statement.each_once("assumptions")]
-    facts += [("flag", text) for text in statement.each_once("flags")]
-    facts += [("flag", f"tuned on data, not charged: {text}") for text in statement.tuned]
+    facts += [("flag", text) for text in (*statement.each_once("flags"), *tuned)]
     facts += [("caveat", text) for text in statement.caveats]
-    title = f"{name}: {shortly(statement)}"
+    return _laid_out(f"{name}: {shortly(statement)}", heads, rows, facts, width)
+
+
+def lines_of_all(runs: int, found: Sequence["Joint"], width: int | None = None) -> list[str]:
+    """The same about so many runs together."""
+    from desim.privacy.statements import each_once
+    from desim.runs.privacy import CAVEATS
+
+    worst = max(found, key=lambda one: one.epsilon)
+    terms = f"view {worst.view}, {worst.relation}, delta {worst.delta:g}, {worst.method}"
+    spent = f"epsilon {epsilon(worst.epsilon, worst.flags)}, advantage {advantage(worst.risk)}"
+    title = f"{runs} runs together: {spent} of agent {worst.agent}, which spends most ({terms})"
+    rows = [
+        (
+            one.view, one.relation, f"{one.delta:g}", epsilon(one.epsilon, one.flags),
+            advantage(one.risk), one.method,
+        )
+        for one in found
+    ]  # fmt: skip
+    facts = [*_risks((one.view, one.risk) for one in found)]
+    facts += [("flag", text) for text in each_once([(one.view, one.flags) for one in found])]
+    assumed = each_once([(one.view, one.assumptions) for one in found])
+    facts += [*(("assumes", text) for text in assumed), *(("caveat", text) for text in CAVEATS)]
+    return _laid_out(title, TOGETHER, rows, facts, width)
+
+
+def _laid_out(
+    title: str, heads: Sequence[str], rows: Sequence[Sequence[str]],
+    facts: Sequence[tuple[str, str]], width: int | None,
+) -> list[str]:  # fmt: skip
     return [*folded(title, "  ", width), *tabled(heads, rows, width), "", *listed(facts, width)]
 
 
@@ -105,13 +200,11 @@ def _cells(row: Any, statement: "Statement") -> Iterator[str]:
     yield from (advantage(row["risk"]), str(row["method"]))
 
 
-def _risks(table: Any) -> Iterator[tuple[str, str]]:
+def _risks(risks: Iterable[tuple[str, "Risk"]]) -> Iterator[tuple[str, str]]:
     """What the best attack on a record finds, once for the views in which it is the same."""
-    found: dict[str, list[str]] = {}
-    for view, risk in zip(table["view"], table["risk"], strict=True):
-        found.setdefault(risk.words, []).append(str(view))
-    for words, views in found.items():
-        yield "risk", words if len(found) == 1 else f"{', '.join(views)}: {words}"
+    from desim.privacy.statements import each_once
+
+    yield from (("risk", text) for text in each_once([(view, [one.words]) for view, one in risks]))
 
 
 def _paper(statement: "Statement") -> list[tuple[str, str]]:

@@ -22,9 +22,9 @@ from desim.errors import DesimError, InputError
 from desim.privacy.views import NAMELESS, Adversary, read_view, visible
 from desim.runs.declared import plugged
 from desim.runs.digests import UNENDED, digest
+from desim.runs.premises import Stated, stated
 from desim.runs.privacy import CAVEATS, Statement, statement
 from desim.runs.run import NETWORK, Run
-from desim.runs.spending import Stated, stated
 from desim.runs.stated import plain
 from desim.scenario.dump import dumped
 
@@ -103,7 +103,7 @@ def _stated(run: Run, view: str | None, delta: float | None, relation: str | Non
     if view is None:
         view = Stated().view
         with suppress(DesimError):
-            view = stated(run.known).view
+            view = stated(run).view
     return statement(run, delta, view, relation)
 
 

@@ -8,22 +8,22 @@ import numpy as np
 
 from desim.amounts import epsilon
 from desim.privacy.risk import Risk
+from desim.privacy.statements import each_once
 from desim.reports.charts import terms
 from desim.reports.reading import Reading
-from desim.reports.wording import NOTHING, Table, by_text, metric_value, number
+from desim.reports.wording import NOTHING, Table, by_text, number
 from desim.runs.privacy import Statement, statement
 
 Fact = tuple[str, str]
 HEADS = (
     "run", "view", "relation", "delta", "paper's epsilon", "rigorous epsilon", "median agent",
-    "method", "advantage", "TPR at 0.1 %", "TPR at 1 %",
+    "method",
 )  # fmt: skip
 FOLDED = ("assumes", "caveat")
 NOTE = (
     "Rigorous: an upper bound over the whole run, of the agent that spends most. Paper: its "
-    "theorem as printed, whether or not it holds. Advantage and TPR: the best attack on a record "
-    "of that agent has this largest true less false positive rate, and these true positive rates "
-    "at false positive rates of 0.1 % and 1 %; ≤ where they are upper bounds."
+    "theorem as printed, whether or not it holds. Advantage, below: the largest true less false "
+    "positive rate of the best attack on a record of that agent; ≤ where it is an upper bound."
 )
 
 
@@ -91,18 +91,18 @@ def _cells(row: Any, told: Statement) -> Iterator[str]:
         epsilon(row["rigorous epsilon"], row["flags"]),
         number(row["median epsilon"]),
         str(row["method"]),
-        *_risk(row["risk"]),
     )
 
 
-def _risk(risk: Risk) -> Iterator[str]:
+def _risk(risk: Risk) -> str:
     bound = "" if risk.exact else "≤ "
-    yield f"{bound}{number(risk.advantage)}"
-    yield from (f"{bound}{metric_value('accuracy', one)}" for one in risk.tpr)
+    return f"advantage {bound}{number(risk.advantage)}; {risk.words}"
 
 
 def _facts(told: Statement) -> Iterator[Fact]:
-    claim = told.claim
+    claim, table = told.claim, told.table
+    risks = zip(table["view"], ([_risk(one)] for one in table["risk"]), strict=True)
+    yield from (("risk", text) for text in each_once(list(risks)))
     if claim is None:
         yield "paper", told.silence
     else:

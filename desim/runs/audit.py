@@ -1,9 +1,8 @@
 """`desim audit`: a scenario is played thousands of times to contradict what is claimed for it."""
 
-import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,11 +19,11 @@ from desim.errors import InputError, refusal
 from desim.log.parquet import Tables
 from desim.privacy.gaussian import check_delta
 from desim.privacy.views import adversary
-from desim.runs import directory as place
 from desim.runs.audit_claims import Ground, claimed
 from desim.runs.audit_reading import reading_of
+from desim.runs.audit_stored import findings_told, problems_of, write_audit
 from desim.runs.decided_by_rows import tuned
-from desim.runs.spending import stated
+from desim.runs.premises import terms_of
 from desim.scenario.blame import explained
 from desim.scenario.build import build
 from desim.scenario.load import load, loaded
@@ -56,18 +55,8 @@ class Audit:
 
     def write(self, folder: str | Path) -> None:
         """Store audit.json, scores.npz and the figure trade-off.png in a new or empty directory."""
-        from desim.plots.audit import plot_audit
-
-        path = Path(folder)
-        place.check_free(path, force=False)
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-            place.write_text(path / "audit.json", json.dumps(self.told(), indent=2) + "\n")
-            arrays = {"old": self.scores.old, "new": self.scores.new}
-            place.write_arrays(path / "scores.npz", arrays)
-        except OSError as error:
-            raise InputError(f"{path}: cannot be written ({error.strerror})") from None
-        plot_audit(self.findings, self.scores.old, self.scores.new, out=path / "trade-off.png")
+        old, new = self.scores.old, self.scores.new
+        write_audit(Path(folder), self.told(), {"old": old, "new": new}, self.findings, old, new)
 
     def told(self) -> dict[str, Any]:
         """The audit as JSON holds it; infinities as the text "infinite"."""
@@ -83,27 +72,6 @@ class Audit:
             "findings": findings_told(self.findings),
             "notes": list(self.notes),
         }
-
-
-def findings_told(findings: Sequence[Finding]) -> list[dict[str, Any]]:
-    """Findings as JSON holds them; infinities as the text "infinite"."""
-    return [
-        {
-            "claim": {key: _number(item) for key, item in asdict(one.claim).items()},
-            "level": one.level,
-            "verdict": one.verdict,
-            "tests": [
-                {
-                    "parameter": test.parameter,
-                    "method": test.method,
-                    "claimed": _number(test.claimed),
-                    "low": _number(test.low),
-                }
-                for test in one.tests
-            ],
-        }
-        for one in findings
-    ]
 
 
 def audit(
@@ -130,8 +98,8 @@ def audit(
     """
     of = loaded(scenario, overrides)
     _check(of, runs, level, claims, seed, workers)
-    view = stated(of).view if view is None else view
-    delta = stated(of).delta if delta is None else delta
+    view = terms_of(of).view if view is None else view
+    delta = terms_of(of).delta if delta is None else delta
     check_delta(delta)
     with explained(of):
         pair, stage, ground = _staged(of, view, delta, agent, row)
@@ -166,35 +134,6 @@ def _check(
         raise InputError(problems)
 
 
-def problems_of(
-    scenario: Scenario, level: float, claims: Sequence[str | float], seed: int
-) -> list[str]:
-    """What is wrong with options of any audit, and with a scenario that none can test."""
-    problems = []
-    if seed < 0:
-        problems.append(f"seed: {refusal(seed, 'a whole number, at least 0')}")
-    given = scenario.privacy
-    if given is not None and given.relation != "replace-one":
-        allowed = "replace-one, the relation that is tested; set privacy.relation"
-        problems.append(f"privacy.relation: {refusal(given.relation, allowed)}")
-    if not 0.0 < level < 0.5:
-        problems.append(f"level: {refusal(level, '0 < level < 0.5')}")
-    if not claims:
-        problems.append("claims: found none; allowed: paper, rigorous, or an epsilon")
-    for claim in claims:
-        if isinstance(claim, str) and claim not in ("paper", "rigorous"):
-            allowed = "paper, rigorous, or an epsilon"
-            problems.append(f"claim: {refusal(claim, allowed, ('paper', 'rigorous'))}")
-        if not isinstance(claim, str) and not claim >= 0.0:
-            problems.append(f"claim: {refusal(claim, 'an epsilon >= 0')}")
-    if scenario.stop.targets:
-        problems.append(
-            "stop.metric: found a run that ends on what the data say, which no release accounts "
-            "for; allowed in an audit: rounds, time"
-        )
-    return problems
-
-
 def _staged(
     scenario: Scenario, view: str, delta: float, agent: int | None, row: int | None
 ) -> tuple[Neighbours, Stage, Ground]:
@@ -215,7 +154,8 @@ def _staged(
     tables = Tables()
     unobserved(pair.first).play(tables)
     releases, events = tables.read("releases"), tables.read("events")
-    stage = reading_of(releases, events, seen, pair)
+    words = partial(explained, scenario)
+    stage = replace(reading_of(releases, events, seen, pair), explained=words)
     ground = Ground(pair.first, releases, events, pair.agent, str(seen), delta)
     return pair, stage, ground
 
@@ -226,7 +166,9 @@ def _again(
 ) -> Stage:  # fmt: skip
     """The same stage in another process, where relative names count from the same folder."""
     os.chdir(folder)
-    return _staged(load(written), view, delta, agent, row)[1]
+    scenario = load(written)
+    with explained(scenario):
+        return _staged(scenario, view, delta, agent, row)[1]
 
 
 def _reservations(scores: Scores, ground: Ground) -> list[str]:
@@ -245,9 +187,3 @@ def _reservations(scores: Scores, ground: Ground) -> list[str]:
             "on secret batches can be tested"
         )
     return notes
-
-
-def _number(value: Any) -> Any:
-    if isinstance(value, float) and np.isinf(value):
-        return "infinite"
-    return float(value) if isinstance(value, np.floating) else value

@@ -1,6 +1,5 @@
 """`desim audit --one-run`: one run on canaries, to contradict what is claimed for a scenario."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,10 +21,9 @@ from desim.errors import InputError, refusal
 from desim.log.parquet import Tables
 from desim.privacy.gaussian import check_delta
 from desim.privacy.views import Adversary, adversary, require_seen, visible
-from desim.runs import directory as place
-from desim.runs.audit import findings_told, problems_of
 from desim.runs.audit_claims import Ground, claimed
-from desim.runs.spending import stated
+from desim.runs.audit_stored import findings_told, problems_of, write_audit
+from desim.runs.premises import terms_of
 from desim.scenario.blame import explained
 from desim.scenario.build import build
 from desim.scenario.load import loaded
@@ -61,18 +59,10 @@ class OneRunAudit:
 
     def write(self, folder: str | Path) -> None:
         """Store audit.json, scores.npz and trade-off.png in a new or empty directory."""
-        from desim.plots.audit import plot_audit
-
-        path, scores, coins = Path(folder), self.guessable.scores, self.guessable.coins
-        place.check_free(path, force=False)
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-            place.write_text(path / "audit.json", json.dumps(self.told(), indent=2) + "\n")
-            place.write_arrays(path / "scores.npz", {"scores": scores, "coins": coins})
-        except OSError as error:
-            raise InputError(f"{path}: cannot be written ({error.strerror})") from None
-        out = path / "trade-off.png"
-        plot_audit(self.findings, scores[~coins], scores[coins], out=out, of="canaries")
+        scores, coins = self.guessable.scores, self.guessable.coins
+        arrays = {"scores": scores, "coins": coins}
+        old, new = scores[~coins], scores[coins]
+        write_audit(Path(folder), self.told(), arrays, self.findings, old, new, of="canaries")
 
     def told(self) -> dict[str, Any]:
         """The audit as JSON holds it; infinities as the text "infinite"."""
@@ -111,8 +101,8 @@ def audit_one_run(
     be audited.
     """
     of = loaded(scenario, overrides)
-    view = stated(of).view if view is None else view
-    delta = stated(of).delta if delta is None else delta
+    view = terms_of(of).view if view is None else view
+    delta = terms_of(of).delta if delta is None else delta
     check_delta(delta)
     _check(of, level, claims, seed, canaries)
     with explained(of):

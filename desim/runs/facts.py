@@ -17,6 +17,7 @@ from desim.errors import DesimError
 from desim.runs.declared import shortly
 from desim.runs.digests import UNLISTED
 from desim.runs.directory import written_by
+from desim.runs.premises import stored
 from desim.runs.sites import agent_named, listed, sites
 from desim.timing.glance import GLANCED, SHORT, Glance
 from desim.timing.waits import DEADLINE
@@ -138,7 +139,7 @@ def _releases(run: Played) -> Facts:
 def _privacy(run: Played) -> Facts:
     """One line: the largest epsilon of an agent in the scenario's terms, all of them named."""
     try:
-        if run.scenario.privacy is None:
+        if stored(run).get("terms") is None:
             return [("privacy", NO_NOISE)] if bare(run) else []
         told = run.account()
     except DesimError as error:

@@ -24,17 +24,15 @@ from desim.privacy.risk import Risk, of_tally
 from desim.privacy.statements import Signs, assumptions, each_once, flags
 from desim.privacy.tallies import LOST, NOTHING, Tally, dearest, tallies
 from desim.privacy.views import adversary, require_seen, reservations
-from desim.runs.decided_by_rows import tuned
 from desim.runs.declared import plugged
 from desim.runs.likeness import same_data, same_run, same_seed, unrelated
+from desim.runs.premises import Stated, stated, stored
 from desim.runs.run import Run
 from desim.runs.spending import (
     RELEASED,
-    Stated,
     doubts,
     heard,
     require_known,
-    stated,
     with_coordinator,
 )
 
@@ -101,7 +99,7 @@ def labels(runs: Sequence[Run]) -> list[str]:
 
 def _stated(run: Run) -> Stated:
     try:
-        return stated(run.known)
+        return stated(run)
     except DesimError:  # the statement says so
         return Stated()
 
@@ -184,8 +182,7 @@ def _seen(
 def _tuned(run: Run) -> Iterator[str]:
     """What was computed from the run's data without being charged."""
     try:
-        public = bool(run.manifest.get("privacy", {}).get("row_norm"))
-        yield from (f"tuned on data, not charged: {text}" for text in tuned(run.scenario, public))
+        yield from (f"tuned on data, not charged: {text}" for text in stored(run).get("tuned", ()))
     except DesimError as error:
         yield f"settings cannot be read: {str(error).splitlines()[0]}"
 

@@ -1,13 +1,12 @@
 """The privacy of one run: what its paper claims beside what holds, view by view.
 
-All of it follows from what the run has stored: releases, and what the manifest has under `privacy`:
-claim, from which the paper's claim is computed; basis, what sensitivities rest on; row_norm, a
-public bound on rows. No epsilon stands without its view, relation, delta and method.
+All of it follows from what the run has stored: its releases, and `desim.runs.premises`. No epsilon
+stands without its view, relation, delta and method.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -21,14 +20,12 @@ from desim.privacy.plugged import Accountant
 from desim.privacy.plugged import spent as asked
 from desim.privacy.risk import risk
 from desim.privacy.statements import each_once
-from desim.runs.decided_by_rows import ended_by_rows, tuned
+from desim.runs.decided_by_rows import ended_by_rows
 from desim.runs.declared import names, shortly
+from desim.runs.premises import Stated, stored
 from desim.runs.run import Run
-from desim.runs.spending import Stated, spent, stated, with_coordinator
+from desim.runs.spending import spent, with_coordinator
 from desim.scenario import registry
-
-if TYPE_CHECKING:
-    from desim.scenario.schema import Scenario
 
 CAVEATS = (
     "noise is simulated in IEEE doubles; epsilon is that of real-valued mechanisms (Mironov 2012). "
@@ -78,8 +75,8 @@ def statement(
     accountant: of a plug-in, whose epsilon stands beside. InputError for a view, relation, delta or
     accountant that has no meaning here.
     """
-    scenario, unread = _scenario(run)
-    terms = stated(scenario)
+    known, unread = _known(run)
+    terms = Stated(**(known.get("terms") or {}))
     if delta is not None or relation:
         terms = terms._replace(
             delta=terms.delta if delta is None else delta, relation=relation or terms.relation
@@ -88,25 +85,23 @@ def statement(
     own = None
     if named is not None:
         own = Own(registry.accountant(named, "accountant"), accountant is not None)
-    known = run.manifest.get("privacy", {})
     claim, silence = _claim(run, terms.delta)
     views = [view] if view is not None else _views(run, terms.view)
     assumed = [basis] if (basis := known.get("basis")) else []
     records = [_record(run, one, terms, claim, own, assumed, unread) for one in views]
-    settings = () if scenario is None else tuned(scenario, bool(known.get("row_norm")))
     return Statement(
-        pd.DataFrame(records), claim, silence, (*settings, *ended_by_rows(run)),
+        pd.DataFrame(records), claim, silence, (*known.get("tuned", ()), *ended_by_rows(run)),
         accountant=named or "", unsure=shortly(run),
     )  # fmt: skip
 
 
-def _scenario(run: Run) -> "tuple[Scenario | None, list[str]]":
-    """The run's scenario, or that it cannot be read."""
+def _known(run: Run) -> tuple[dict[str, Any], list[str]]:
+    """What is stored, or that a run of an older version says less, as its scenario is lost."""
     try:
-        return run.scenario, []
+        return stored(run), []
     except DesimError as error:
         text = f"the terms are not the scenario's, which cannot be read: {error}"
-        return None, [text.splitlines()[0]]
+        return {}, [text.splitlines()[0]]
 
 
 def _claim(run: Run, delta: float) -> tuple[Claim | None, str]:

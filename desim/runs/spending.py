@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from desim.columns import Columns, Words, gathered
 from desim.errors import InputError, refusal
@@ -12,6 +12,7 @@ from desim.privacy.prices import RELATIONS
 from desim.privacy.views import read_view
 from desim.runs.declared import declared, names
 from desim.runs.digests import own_scenario
+from desim.runs.premises import Stated, stated
 from desim.scenario import registry
 
 if TYPE_CHECKING:
@@ -20,15 +21,6 @@ if TYPE_CHECKING:
 
 RELEASED = "time agent release mechanism sensitivity scale sampling seen_by delivered".split()
 HEARD = ["kind", "agent", "peer", "release"]
-
-
-class Stated(NamedTuple):
-    """In which terms a run's epsilon is, unless others are asked for."""
-
-    delta: float = 1e-5
-    view: str = "eavesdropper"
-    relation: str = "replace-one"
-    accountant: str | None = None
 
 
 class Released(Protocol):
@@ -46,14 +38,6 @@ class Released(Protocol):
         """Refuse where the log leaves out events of these kinds."""
 
 
-def stated(scenario: "Scenario | None") -> Stated:
-    """The terms of a scenario's `privacy`; without one, what that has by default."""
-    given = None if scenario is None else scenario.privacy
-    if given is None:
-        return Stated()
-    return Stated(given.delta, str(given.view), str(given.relation), given.accountant)
-
-
 def spent(
     run: Released,
     delta: float | None = None,
@@ -68,7 +52,7 @@ def spent(
     if run.directory is not None:
         own_scenario(run.directory, run.manifest)
     asked = None in (delta, view, relation)  # else a run without a scenario is accounted for, too
-    terms = stated(run.known if asked else None)
+    terms = stated(run) if asked else Stated()
     seen, relation = view or terms.view, relation or terms.relation
     require_known(run, relation)
     found = account(

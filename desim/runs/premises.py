@@ -1,0 +1,68 @@
+"""What an account of a run needs beside its releases: written at its start, read from then on."""
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from desim.runs.decided_by_rows import tuned
+from desim.scenario.blame import explained
+
+if TYPE_CHECKING:
+    from desim.engine.play import Simulation
+    from desim.scenario.schema import Scenario
+
+
+class Stated(NamedTuple):
+    """In which terms a run's epsilon is, unless others are asked for."""
+
+    delta: float = 1e-5
+    view: str = "eavesdropper"
+    relation: str = "replace-one"
+    accountant: str | None = None
+
+
+class Played(Protocol):
+    """What is asked: a run."""
+
+    manifest: dict[str, Any]
+
+    @property
+    def known(self) -> "Scenario | None":
+        """What was played, if the run knows it."""
+
+
+def premises(scenario: "Scenario", simulation: "Simulation") -> dict[str, Any]:
+    """What the manifest has under `privacy`, as JSON holds it.
+
+    terms: `Stated`, None without a section privacy; claim: inputs of the paper's claim, see
+    `Method.claim_inputs`; basis: what sensitivities rest on; tuned: what is computed from data
+    without being charged.
+    """
+    method, bounded = simulation.method, math.isfinite(simulation.problem.row_norm)
+    with explained(scenario):
+        claim, basis = method.claim_inputs(), getattr(method.planned(1), "basis", "")
+    terms = None if scenario.privacy is None else terms_of(scenario)._asdict()
+    return {"terms": terms, "claim": claim, "basis": basis, "tuned": [*tuned(scenario, bounded)]}
+
+
+def stored(run: Played) -> dict[str, Any]:
+    """What the manifest has of them; of a run of an older version, what its scenario says."""
+    if "privacy" in run.manifest:
+        return dict(run.manifest["privacy"])
+    known = run.known
+    if known is None:
+        return {}
+    terms = None if known.privacy is None else terms_of(known)._asdict()
+    return {"terms": terms, "tuned": [*tuned(known)]}
+
+
+def stated(run: Played) -> Stated:
+    """The terms of the run; without a section privacy, what that has by default."""
+    return Stated(**(stored(run).get("terms") or {}))
+
+
+def terms_of(scenario: "Scenario") -> Stated:
+    """The terms of a scenario."""
+    given = scenario.privacy
+    if given is None:
+        return Stated()
+    return Stated(given.delta, str(given.view), str(given.relation), given.accountant)
