@@ -72,8 +72,7 @@ class Cohort(Releasing):
         own["_past"] = own["_reported"] = 0
         own["_whole"] = len(who) == world.settings.problem.agents
         own["_all_live"] = True
-        graph = world.settings.graph
-        if graph is not None:
+        if (graph := world.settings.graph) is not None:
             own["degree"] = graph.degree[who]
 
     def __getattr__(self, name: str) -> Array:
