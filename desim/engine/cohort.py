@@ -262,12 +262,10 @@ class Cohort(Releasing):
         if weights is None and heard.total is not None:
             return heard.total
         out = np.empty((len(self.who), heard.values.shape[1]))
-        ones = weights is None
-        used = (
-            self._world.ones(len(heard.index))
-            if weights is None
-            else weights.astype(float, copy=False)
-        )
+        if weights is None:
+            used = self._world.ones(len(heard.index))
+        else:
+            used = weights.astype(float, copy=False)
         neighbour_sum(heard.pointer, heard.index, heard.values, used, out)
         if weights is None:
             heard.total = out
