@@ -9,8 +9,10 @@ desim.privacy.bounds.
 from typing import TYPE_CHECKING, Any
 
 from desim.algorithms.averages import Averages
+from desim.algorithms.federated import Federated
 from desim.algorithms.latest import Latest
-from desim.algorithms.local_training import LocalTraining, oversized
+from desim.algorithms.local_limits import oversized
+from desim.algorithms.local_training import LocalTraining
 from desim.algorithms.method import LOGISTIC, Array, Ingredients, Int, Method, Program
 from desim.algorithms.minimisation import Minimisation, minimisers
 from desim.algorithms.steps import auto_step, best_momentum, beyond, stable_step, tied_momentum
@@ -41,6 +43,7 @@ from desim.fields import (
 from desim.kernels.argmin import minimise
 from desim.kernels.codecs import clamp, quantize, shares, sparsify
 from desim.kernels.exact import solve_rows
+from desim.kernels.formulas import formulas
 from desim.kernels.gradients import batch_gradient, gradient
 from desim.kernels.speed import fitting, speeds_into
 from desim.kernels.sums import column_sums, replace_rows
@@ -49,7 +52,8 @@ from desim.kernels.zeroth import descend, estimates
 from desim.keys import seed_word
 from desim.network.matching import random_matching, random_neighbours
 from desim.network.mixing import against_themselves, dual_bound, mixing_matrix
-from desim.privacy.bounds.claims import Claim, Releases, once, summed
+from desim.participation import common_length
+from desim.privacy.bounds.claims import Inputs, inputs
 from desim.privacy.ledger import Mechanism, Terms, View, plain
 from desim.privacy.mechanisms import (
     Allotted,
@@ -64,27 +68,30 @@ from desim.privacy.mechanisms import (
     terms,
 )
 from desim.problem import Problem
+from desim.regularizers import prox
 
 if TYPE_CHECKING:
     from desim.engine.clients import Clients
     from desim.engine.cohort import Cohort as Us
+    from desim.engine.compilable import Compilable
     from desim.engine.hub import Hub
     from desim.engine.requests import Heard, Replies
     from desim.engine.world import Settings
 else:  # the types of what an engine hands over: no engine is imported for them
-    Clients = Us = Hub = Heard = Replies = Settings = Any
+    Clients = Compilable = Us = Hub = Heard = Replies = Settings = Any
 
 __all__ = [
-    "LOGISTIC", "Allotted", "Array", "AutoStep", "Averages", "Claim", "Classical", "Clients",
-    "Count", "Counts", "DiscreteGaussian", "Duration", "DynamicZcdp", "Flag", "Form", "Fraction",
-    "Gaussian", "Heard", "Hub", "Ingredients", "Init", "InputError", "Int", "L2Laplace", "Laplace",
-    "Latest", "Local", "LocalTraining", "Mechanism", "Method", "Minimisation", "Momentum", "Noise",
-    "NonNegative", "Number", "Positive", "Problem", "Program", "Rate", "Releases", "Replies",
-    "RunError", "Seconds", "Settings", "Several", "Share", "Step", "Strict", "Terms", "Text", "Us",
-    "View", "Whole", "against_themselves", "auto_step", "batch_gradient", "best_momentum", "beyond",
-    "capped_losses", "clamp", "column_sums", "constant", "descend", "dual_bound", "estimates",
-    "fitting", "gradient", "minimise", "minimisers", "mixing_matrix", "once", "oversized", "plain",
+    "LOGISTIC", "Allotted", "Array", "AutoStep", "Averages", "Classical", "Clients", "Compilable",
+    "Count", "Counts", "DiscreteGaussian", "Duration", "DynamicZcdp", "Federated", "Flag", "Form",
+    "Fraction", "Gaussian", "Heard", "Hub", "Ingredients", "Init", "InputError", "Inputs", "Int",
+    "L2Laplace", "Laplace", "Latest", "Local", "LocalTraining", "Mechanism", "Method",
+    "Minimisation", "Momentum", "Noise", "NonNegative", "Number", "Positive", "Problem",
+    "Program", "Rate", "Replies", "RunError", "Seconds", "Settings", "Several", "Share", "Step",
+    "Strict", "Terms", "Text", "Us", "View", "Whole", "against_themselves", "auto_step",
+    "batch_gradient", "best_momentum", "beyond", "capped_losses", "clamp", "column_sums",
+    "common_length", "constant", "descend", "dual_bound", "estimates", "fitting", "formulas",
+    "gradient", "inputs", "minimise", "minimisers", "mixing_matrix", "oversized", "plain", "prox",
     "quantize", "random_matching", "random_neighbours", "refusal", "replace_rows", "seed_word",
-    "shares", "solve_rows", "sparsify", "speeds_into", "spelling", "stable_step", "summed", "terms",
+    "shares", "solve_rows", "sparsify", "speeds_into", "spelling", "stable_step", "terms",
     "tied_momentum",
 ]  # fmt: skip

@@ -1,11 +1,14 @@
 """Release tables made by hand, for tests of who sees them and what they cost."""
 
+import json
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from hypothesis import settings
 from hypothesis import strategies as some
+
+from desim.privacy.bounds.theorems import claim_of
 
 AGENTS = 4
 ROWS = np.array([40, 50, 60, 70])
@@ -56,3 +59,9 @@ def logs(draw: Any, mechanisms: tuple[str, ...] = MECHANISMS) -> pd.DataFrame:
         seen_by="neighbours",
         delivered=generator.integers(0, 3, n),
     )
+
+
+def claimed(method, releases, delta):
+    """What the method's paper says of these releases, from inputs as a manifest holds them."""
+    inputs = json.loads(json.dumps(method.claim_inputs(), allow_nan=False))
+    return None if inputs is None else claim_of(inputs, releases, delta)

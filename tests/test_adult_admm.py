@@ -15,10 +15,12 @@ from analysis.reproductions import (
     pr_admm_fig2_6,
 )
 from analysis.reproductions.adult_admm import DELTA, Setting
+from analysis.reproductions.printed import split
 from desim.log.parquet import Tables
 from desim.plots import save
 from desim.privacy.accountants import account
-from desim.privacy.bounds import admm as bounds
+from desim.privacy.bounds import pp_admm
+from desim.privacy.bounds import pr_admm as bounds
 from desim.scenario.build import build
 from desim.scenario.load import load
 
@@ -98,7 +100,7 @@ def test_the_papers_noise_is_its_theorems(schedule):
 
 def test_the_papers_second_noise_is_its_algorithms():
     one = ipp_admm_fig7_13.plausible("Fig. 11", "printed", "", 1.0)
-    parts = bounds.split(bounds.budget(1.0, DELTA), 30, DELTA)
+    parts = split(pp_admm.budget(1.0, DELTA), 30, DELTA)
     q, sigma = one.parameters["splits"], one.sigma
     printed = 1.0 / np.sqrt(2.0 * parts.rho_2)  # times beta / modulus
     ours = 2.0 * sigma / (2.0 / 7000) * np.sqrt((1 - q) / q)

@@ -17,6 +17,7 @@ import desim
 from desim import __main__ as start
 from desim import amounts
 from desim.cli import catalogue, main, progress
+from desim.columns import columns_of
 from desim.errors import InputError
 from desim.runs import play
 from desim.scenario import build, registry
@@ -310,7 +311,7 @@ def check_closers(module):
     rows = [row if len(row) == 5 else (*row, 1) for row in rows]
     events = pd.DataFrame(rows, columns=["time", "kind", "agent", "peer", "round"])
     expected = [5, module.DEADLINE, module.NOBODY, 1, 0, module.NOBODY, 1, 2, module.NOBODY]
-    assert module.closers(events).tolist() == expected
+    assert module.closers(columns_of(events)).tolist() == expected
 
 
 def test_who_closed_a_collection():

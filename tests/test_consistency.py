@@ -11,7 +11,7 @@ import desim
 from desim.errors import InputError, RunError
 from desim.privacy import mechanisms, views
 from desim.runs import audit as audits
-from desim.scenario import check, consistency, link_consistency, privacy_consistency
+from desim.scenario import build, check, consistency, link_consistency, privacy_consistency
 from desim.scenario.load import load
 
 INVALID = Path(__file__).parent / "scenarios" / "invalid"
@@ -85,6 +85,26 @@ def test_a_schedule_without_end_stops_at_the_last_number():
     assert schedule.scale(900, np.ones(2)).min() > 0.0
     with pytest.raises(RunError):
         schedule.scale(1100, np.ones(2))
+
+
+COUNTED = [
+    ({"participation": {"uniform": 5}}, "participation.uniform: found 5 active of 3 agents"),
+    ({"participation": {"schedule": [[0], [7]]}}, r"schedule\[1\]: found agent 7; allowed: 0 to 2"),
+    ({"policy": {"quorum": 4}}, "policy.quorum: found 4 replies from 3 invited agents"),
+    ({"network": {"links": [{"sender": 3, "latency": 1}]}}, "found agent 3; allowed: 0 to 2"),
+    ({"privacy": {"view": "neighbour:9"}}, "privacy.view: found agent 9; allowed: 0 to 2"),
+]
+
+
+@pytest.mark.parametrize(("change", "told"), COUNTED)
+def test_agents_that_only_the_data_count_are_counted_there(change, told, tmp_path):
+    np.savez(
+        tmp_path / "rows.npz", A=np.ones((3, 4, 2)), b=np.sign(np.arange(12) - 5.5).reshape(3, 4)
+    )
+    data = {"source": "npz", "file": str(tmp_path / "rows.npz")}
+    written = {**star(), "problem": {"data": data, "loss": "logistic"}, **change}
+    with pytest.raises(InputError, match=told):
+        build.check(load(written))
 
 
 @pytest.fixture(scope="module")

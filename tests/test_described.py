@@ -6,7 +6,7 @@ from mutant import mutant
 import desim
 from desim.kernels.record import Kind
 from desim.log import described
-from desim.log.fields import FIELDS
+from desim.log.schemas import FIELDS
 from desim.scenario.observe_section import METRICS
 
 SCENARIO = {

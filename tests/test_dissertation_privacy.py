@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from cases import CASES, graph, merged
 from mutant import mutant
+from naive.bounds import one_answer
+from releases import claimed
 from scipy import special
 
 import desim
@@ -16,8 +18,7 @@ from desim.audit.check import transcript_check
 from desim.errors import InputError
 from desim.kernels import argmin
 from desim.losses import Loss
-from desim.privacy.bounds import admm as bounds
-from desim.privacy.bounds.ipp_admm import one_answer
+from desim.privacy.bounds import objective, pp_admm, pr_admm
 from desim.privacy.mechanisms import Gaussian
 from desim.problem import Problem
 from desim.regularizers import Regularizer
@@ -145,13 +146,13 @@ def test_one_rho_bounds_objective_perturbation_at_every_order(golden):
     for name, value in told.items():
         alpha, r = (float(part[1:]) for part in name.split("|")[:2])
         assert plane(alpha, 0.0, r) == pytest.approx(value, rel=1e-10)
-    least, largest = slack(bounds)
+    least, largest = slack(objective)
     assert 1.0 <= least + 1e-9
     assert largest < 1.06
-    assert slack(mutant(bounds, "k * k / (1.0 + k) + inner", "inner"))[0] < 1.0
-    assert slack(mutant(bounds, "log1p(k) + length", "length"))[0] < 1.0
-    assert bounds.at_every_order(0.04, 1.8e-5) == pytest.approx(0.0008, rel=1e-4)
-    assert bounds.at_every_order(0.04, np.inf) == np.inf
+    assert slack(mutant(objective, "k * k / (1.0 + k) + inner", "inner"))[0] < 1.0
+    assert slack(mutant(objective, "log1p(k) + length", "length"))[0] < 1.0
+    assert objective.at_every_order(0.04, 1.8e-5) == pytest.approx(0.0008, rel=1e-4)
+    assert objective.at_every_order(0.04, np.inf) == np.inf
 
 
 def spread(k, r, alpha, slope):
@@ -175,7 +176,7 @@ def test_no_objective_in_one_dimension_costs_more_than_its_rho(k):
     """Any k is allowed: what is released is exact, and its divergence is a quadrature."""
     largest = 0.0
     for r in (0.1, 0.5, 1.0):
-        rho = float(bounds.at_every_order(r, k))
+        rho = float(objective.at_every_order(r, k))
         for alpha in (1.2, 2.0, 5.0, 20.0):
             for slope in (0.05, 0.3, 1.0, 5.0):
                 found = spread(k, r, alpha, slope)
@@ -191,22 +192,22 @@ def method_and_run(name, **changes):
 
 def test_pr_admm_claims_what_is_printed():
     method, run = method_and_run("pr-admm")
-    rho_1 = bounds.theorem_1(1.0, 0.4, 3, 0.01)
-    claim = method.claim(run.releases, 1e-4)
-    assert claim.epsilon == pytest.approx(bounds.theorem_2(rho_1, 0.8, 3, 12, 1e-4))
+    rho_1 = pr_admm.theorem_1(1.0, 0.4, 3, 0.01)
+    claim = claimed(method, run.releases, 1e-4)
+    assert claim.epsilon == pytest.approx(pr_admm.theorem_2(rho_1, 0.8, 3, 12, 1e-4))
     assert claim.unmet == ()
     assert (run.account().final < claim.epsilon).all()
     method, run = method_and_run("pr-admm", stop={"rounds": 10})
-    assert "no multiple" in method.claim(run.releases, 1e-4).unmet[0]
+    assert "no multiple" in claimed(method, run.releases, 1e-4).unmet[0]
     method, run = method_and_run("pr-admm-late")
-    claim = method.claim(run.releases, 1e-4)
-    assert claim.epsilon == pytest.approx(bounds.theorem_3(rho_1, 0.2, 12, 1e-4))
+    claim = claimed(method, run.releases, 1e-4)
+    assert claim.epsilon == pytest.approx(pr_admm.theorem_3(rho_1, 0.2, 12, 1e-4))
 
 
 @pytest.mark.parametrize("name", ["pr-admm", "pr-admm-late", "pp-admm", "ipp-admm"])
 def test_who_has_released_nothing_is_said_to_have_spent_nothing(name):
     method, run = method_and_run(name, privacy={"noise": {"sigma": 0.1}})
-    claim = method.claim(run.releases[run.releases.agent != 2], 1e-4)
+    claim = claimed(method, run.releases[run.releases.agent != 2], 1e-4)
     assert claim.epsilon[2] == 0.0
     assert (np.delete(claim.epsilon, 2) > 0.0).all()
 
@@ -216,17 +217,17 @@ def test_pp_admm_claims_what_is_printed():
     rows = run.releases[run.releases.agent == 2]
     assert set(rows.mechanism) == {"objective-perturbation", "gaussian"}
     first, second = (rows[rows.mechanism == name] for name in rows.mechanism.unique()[:2])
-    epsilon_1 = bounds.deviation(6, 1.0, 1e-4) / 0.1 / 0.99
+    epsilon_1 = pp_admm.deviation(6, 1.0, 1e-4) / 0.1 / 0.99
     modulus = 2 * 0.4 * 3 + 1.0 / 8
     rho_2 = 0.5 * (0.01 / modulus / second.scale.iloc[0]) ** 2
-    rho = bounds.theorem_6(12, epsilon_1, 1e-4, rho_2)
-    assert method.claim(run.releases, 1e-4).epsilon[2] == pytest.approx(float(rho) + 2 * np.sqrt(
+    rho = pp_admm.theorem_6(12, epsilon_1, 1e-4, rho_2)
+    assert claimed(method, run.releases, 1e-4).epsilon[2] == pytest.approx(float(rho) + 2 * np.sqrt(
         rho * np.log(1e4)
     ))  # fmt: skip
     spent = [0.5 * (one.sensitivity / one.scale).iloc[0] ** 2 for one in (first, second)]
     bare = 0.5 * (2 / 6 / 0.1) ** 2
     assert spent[0] == pytest.approx(
-        float(bounds.at_every_order(2 / 6 / 0.1, 0.25 * 2 / 6 / modulus))
+        float(objective.at_every_order(2 / 6 / 0.1, 0.25 * 2 / 6 / modulus))
     )
     assert spent[1] == pytest.approx(0.2 / 0.8 * bare)
     assert spent[1] == pytest.approx(4 * rho_2)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from cases import allotted, fair
+from naive import bounds
 
 import desim
 from desim.algorithms.functional_mechanism import FunctionalMechanism
@@ -51,8 +52,8 @@ def test_no_pair_of_records_moves_more(domain, d, k):
 def test_the_split_by_features_is_refuted_and_the_charge_is_not():
     """Ding's rule for two records x = e_s, labels apart: (102) moves their coefficient by 2."""
     d, epsilon_s, epsilon_n = 13, 10.0, 1.0
-    delta_1 = functional.public_mean_sensitivity(d)
-    loss = functional.pair_loss(epsilon_s, epsilon_n, 2.0, 0.0, delta_1)
+    delta_1 = bounds.public_mean_sensitivity(d)
+    loss = bounds.pair_loss(epsilon_s, epsilon_n, 2.0, 0.0, delta_1)
     assert loss > functional.shared_out(epsilon_s, epsilon_n, d)
     weights = (epsilon_s / epsilon_n, 1.0)
     assert loss <= epsilon_n * moved.l1("ball", d, 1.5, 1, weights) / delta_1

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 from cases import CASES, deadline, graph, local, merged, star
 from mutant import mutant
+from naive.bounds import theorem_11
+from stores import ChangedTable
 
 import desim
-from desim.algorithms import fed_plt_claim, q_dpsgd_claim
 from desim.cli import main
 from desim.cli.privacy import lines
-from desim.columns import pieces_of, rows_of
-from desim.privacy.bounds import q_dpsgd
+from desim.columns import columns_of, rows_of
+from desim.privacy.bounds import fed_plt, q_dpsgd
 from desim.runs.privacy import CAVEATS, statement
-from desim.scenario.build import check
 
 START = float(np.sqrt(2 * 0.3**2 / 0.5))
 
@@ -56,14 +56,13 @@ def test_fed_plt_says_both_numbers(plt):
 
 
 def test_a_claim_that_forgets_the_local_steps_is_noticed(plt):
-    method, rows = check(plt.scenario).method, plt.releases
-    right = method.claim(rows, 1e-5).worst
+    inputs, rows = plt.manifest["privacy"]["claim"], columns_of(plt.releases)
+    right = fed_plt.last_model(inputs, rows, 1e-5)[0].max()
     assert right == pytest.approx(3.421, abs=5e-4)
-    twin = mutant(fed_plt_claim, "rounds * local.local.epochs", "rounds")
-    wrong = twin.claimed(method.local, method.parameters.init, rows, 1e-5)
-    assert wrong.worst < 0.95 * right
-    twice = plt.releases.loc[plt.releases.index.repeat(2)]
-    assert method.claim(twice, 1e-5).worst == right
+    twin = mutant(fed_plt, 'rounds * given["epochs"]', "rounds")
+    assert twin.last_model(inputs, rows, 1e-5)[0].max() < 0.95 * right
+    twice = columns_of(plt.releases.loc[plt.releases.index.repeat(2)])
+    assert fed_plt.last_model(inputs, twice, 1e-5)[0].max() == right
 
 
 @pytest.mark.parametrize(
@@ -126,15 +125,13 @@ def test_q_dpsgd_1_says_theorem_11_of_the_batches_that_fitted():
     computed = computed[computed["round"] < computed["round"].max()]  # the last is not told of
     for agent, own in computed.groupby("agent"):
         sigma = 12.0 * 0.9 ** ((own["round"].to_numpy() - 1) / 2) / 4.0
-        claimed = q_dpsgd.theorem_11(own["value"].to_numpy(), 9, sigma, 1e-5)
+        claimed = theorem_11(own["value"].to_numpy(), 9, sigma, 1e-5)
         assert found.claim.epsilon[agent] == pytest.approx(claimed, rel=1e-9)
-    sound = '(reach / (rows["scale"].to_numpy() * problem.rows[agent])) ** 2'
-    wrong = mutant(q_dpsgd_claim, sound, sound.replace("problem.rows[agent]", "9.0**0.5"))
-    problem = check(run.scenario).problem
-    K = q_dpsgd_claim.lipschitz(problem, run.releases)
-    place = problem, "q-dpsgd-1/theorem-11", run.releases, K, 1e-5
-    assert q_dpsgd_claim.claimed(*place).worst == found.claim.worst
-    assert wrong.claimed(*place).worst > 1.1 * found.claim.worst
+    sound = 'rows["scale"] * by_agent(given, "rows")[agent]'
+    wrong = mutant(q_dpsgd, sound, 'rows["scale"] * 9.0**0.5')
+    place = run.manifest["privacy"]["claim"], columns_of(run.releases), 1e-5
+    assert q_dpsgd.theorem_11(*place)[0].max() == found.claim.worst
+    assert wrong.theorem_11(*place)[0].max() > 1.1 * found.claim.worst
     assert found.claim.bound.verdict == "wrong"
     assert any("batches are known" in flag for flag in row(found)["flags"])
 
@@ -257,27 +254,14 @@ def test_bad_terms_are_refused(stored, call, name, arguments, expected):
     assert "Traceback" not in err
 
 
-class Silent:
-    """A store without releases."""
-
-    def __init__(self, store):
-        self.store = store
-
-    def __getattr__(self, name):
-        return getattr(self.store, name)
-
-    def pieces(self, name, columns):
-        found = self.store.columns(name, columns)
-        return pieces_of(rows_of(found, slice(0, 0)) if name == "releases" else found)
-
-    def table(self, name):
-        found = self.store.table(name)
-        return found.iloc[:0] if name == "releases" else found
+def without_rows(found):
+    """No row of a table, as columns or as a frame."""
+    return found.iloc[:0] if hasattr(found, "iloc") else rows_of(found, slice(0, 0))
 
 
 def test_a_run_without_releases_costs_nothing(stored, call, tmp_path):
     run = desim.open(stored / "nfl")
-    run.store = Silent(run.store)
+    run.store = ChangedTable(run.store, "releases", without_rows)
     found = statement(run)
     assert (found.table["rigorous epsilon"] == 0.0).all()
     assert found.claim.worst == 0.0

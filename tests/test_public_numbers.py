@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cases import CASES, graph, merged, star
+from releases import claimed
 
 import desim
 from desim.audit.pairs import completed, unobserved
@@ -100,7 +101,7 @@ def played(scenario, problem, recorded=None):
     for name in ("releases", "events"):
         table = tables.read(name)
         seen |= {f"{name}.{key}": table[key].to_list() for key in table}
-    claim = method.claim(tables.read("releases"), 1e-5)
+    claim = claimed(method, tables.read("releases"), 1e-5)
     seen["claim"] = claim and claim.epsilon.tolist()
     return {name: repr(value) for name, value in seen.items()}, past
 

@@ -6,13 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from mutant import mutant
+from naive.bounds import theorem_11
 
 from analysis.reproductions import page, q_dpsgd_fig14_16, q_dpsgd_study, q_dpsgd_words
 from analysis.reproductions.monte_carlo import MonteCarlo, simulations
+from analysis.reproductions.printed import theorem_15
 from analysis.reproductions.q_dpsgd_study import DELTA, INSTANTS, ROUNDS, Curve
 from desim.jit import set_threads
 from desim.plots import save
-from desim.privacy.bounds import q_dpsgd
 
 Q1, Q2, SDM, DSGD = "q-dpsgd-1", "q-dpsgd-2", "sdm-dsgd", "dsgd"
 
@@ -59,10 +60,10 @@ def images(tmp_path, monkeypatch):
 
 def test_noise_is_what_the_theorems_say():
     one, two = (Curve("Fig. 14", name, 1.0, "paper") for name in (Q1, Q2))
-    said = q_dpsgd.theorem_11([20] * ROUNDS, 1000, one.sigma / 0.5, DELTA)
+    said = theorem_11([20] * ROUNDS, 1000, one.sigma / 0.5, DELTA)
     assert said == pytest.approx(1.0, rel=1e-9)
     place = 0.5, np.prod(two.steps), 0.1, 39_760, DELTA
-    said = q_dpsgd.theorem_15([20] * ROUNDS, 1000, two.sigma / 0.5, *place)
+    said = theorem_15([20] * ROUNDS, 1000, two.sigma / 0.5, *place)
     assert said == pytest.approx(1.0, rel=1e-6)
     assert two.sigma > 100 * one.sigma
     assert Curve("Fig. 16 left", Q1, 1.0, "paper", agents=20).sigma == pytest.approx(2 * one.sigma)

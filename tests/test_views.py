@@ -9,6 +9,7 @@ from mutant import mutant
 from releases import AGENTS, LAW, ROWS, joined, logs, table
 
 import desim
+from desim.columns import columns_of
 from desim.errors import InputError
 from desim.privacy import views
 from desim.privacy.accountants import account
@@ -44,7 +45,7 @@ SEEN = {
 def check_path(module):
     for view, expected in SEEN.items():
         who = module.adversary(view, 3)
-        mask = module.visible(PATH, who, HEARD)
+        mask = module.visible(columns_of(PATH), who, columns_of(HEARD))
         assert PATH.release[mask].tolist() == expected, view
         assert str(who) == view
 
@@ -57,9 +58,11 @@ def check_charged(module):
     """A lost release costs as soon as a later one arrives, because that one goes on from it."""
     who = module.adversary("final-model", 2)
     log = table(4, 2, delivered=[1, 0, 0, 1, 1, 0, 0, 0])
-    np.testing.assert_array_equal(module.charged(log, who), [1, 1, 1, 1, 1, 0, 0, 0])
-    np.testing.assert_array_equal(module.charged(log[::-1], who), [0, 0, 0, 1, 1, 1, 1, 1])
-    assert module.charged(log.iloc[:0], who).shape == (0,)
+    np.testing.assert_array_equal(module.charged(columns_of(log), who), [1, 1, 1, 1, 1, 0, 0, 0])
+    np.testing.assert_array_equal(
+        module.charged(columns_of(log[::-1]), who), [0, 0, 0, 1, 1, 1, 1, 1]
+    )
+    assert module.charged(columns_of(log.iloc[:0]), who).shape == (0,)
 
 
 def test_a_lost_release_is_charged_with_the_next_one():
@@ -85,13 +88,13 @@ def test_a_wrong_view_is_noticed(right, wrong):
 
 def test_a_coordinator_sees_the_uploads_that_arrive():
     uploads = table(3, 2, delivered=[1, 0, 1, 1, 1, 1])
-    mask = views.visible(uploads, views.adversary("coordinator", 2))
+    mask = views.visible(columns_of(uploads), views.adversary("coordinator", 2))
     np.testing.assert_array_equal(mask, [True, False, True, True, True, True])
     with pytest.raises(InputError, match="no coordinator"):
         views.require_seen(views.adversary("coordinator", 3), False, len(PATH))
     views.require_seen(views.adversary("coordinator", 3), True, len(PATH))
     nothing = uploads.iloc[:0]
-    assert len(views.visible(nothing, views.adversary("coordinator", 2))) == 0
+    assert len(views.visible(columns_of(nothing), views.adversary("coordinator", 2))) == 0
 
 
 @pytest.mark.parametrize(
@@ -114,7 +117,7 @@ def test_a_view_that_names_nobody_is_refused(view, message):
 
 def test_a_direct_view_needs_the_deliveries():
     with pytest.raises(InputError, match="no events"):
-        views.visible(PATH, views.adversary("direct:1", 3))
+        views.visible(columns_of(PATH), views.adversary("direct:1", 3))
 
 
 def ordered(log, heard, module):
@@ -123,7 +126,7 @@ def ordered(log, heard, module):
         below = np.zeros(AGENTS)
         for view in (f"direct:{j}", f"neighbour:{j}", "final-model", "eavesdropper"):
             who = module.adversary(view, AGENTS)
-            cost = log[module.charged(log, who, heard)]
+            cost = log[module.charged(columns_of(log), who, columns_of(heard))]
             final = account(cost, rows=ROWS).final
             assert (final >= below).all(), view
             below = final

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from mutant import mutant
+from naive.bounds import corollary
 
 from analysis.reproductions import (
     page,
@@ -24,7 +25,6 @@ from analysis.reproductions.zcdp_nfl_errors import KEPT
 from analysis.reproductions.zcdp_nfl_methods import PLANS, RIVALS, ROUNDS
 from desim.jit import set_threads
 from desim.plots import save
-from desim.privacy.bounds.zcdp_nfl import corollary
 
 FILE = "zcdp-nfl-ridge"
 POINTS = {

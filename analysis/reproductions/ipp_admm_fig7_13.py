@@ -24,9 +24,9 @@ from analysis.reproductions.adult_words import (
     tradeoff,
 )
 from analysis.reproductions.monte_carlo import MonteCarlo, reported
+from analysis.reproductions.printed import Split, split, thresholds
 from desim.plots import STYLE, Axes
-from desim.privacy.bounds.admm import Split, budget, deviation, split
-from desim.privacy.bounds.ipp_admm import thresholds
+from desim.privacy.bounds.pp_admm import budget, deviation
 
 NAME, SETS, FILE = "ipp_admm_fig7_13", 5, "ipp-admm"
 EPSILONS = (0.5, 1.0, 2.0, 10.0)

@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from analysis.reproductions.monte_carlo import Case
+from analysis.reproductions.printed import of_own_order, theorem_15
 from desim.engine.play import Simulation
 from desim.log.parquet import Tables
 from desim.privacy.accountants import account
-from desim.privacy.bounds.conversions import of_own_order
-from desim.privacy.bounds.q_dpsgd import theorem_15
 
 Array = NDArray[np.float64]
 ROUNDS, RECORDS, CLIP, DELTA = 300, 10_000, 0.5, 1e-5

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from analysis.reproductions.monte_carlo import Case
+from analysis.reproductions.printed import total
 from analysis.reproductions.tuning import Point
-from desim.privacy.bounds.zcdp_nfl import total
 
 ROUNDS = 200
 DELTA = 1e-5

@@ -15,14 +15,12 @@ from desim.algorithms.method import Array, Ingredients, Method, Program
 from desim.algorithms.zeroth_order import NOISES, Estimates
 from desim.fields import Count, Counts, Init, Positive, Strict
 from desim.kernels.zeroth import descend
-from desim.privacy.bounds.claims import Claim, Releases, once
-from desim.privacy.bounds.d_zoa import corollary_1, lemma_2, lemma_3, theorem_2
-from desim.privacy.bounds.theorems import BY_NAME
+from desim.privacy.bounds.claims import UNCLIPPED, Inputs, inputs
 from desim.privacy.ledger import Terms, View
 from desim.privacy.mechanisms import Noise
 from desim.problem import Problem
 
-ALPHA_0 = 0.54  # Section VI
+INEXACT = "minimisers are not exact, and estimates are not independent over steps"
 
 
 class Parameters(Strict):
@@ -105,20 +103,14 @@ class DZOA(Method):
         """Terms (agents,) of round k."""
         return self.estimates.planned(k)
 
-    def claim(self, releases: Releases, delta: float) -> Claim | None:
+    def claim_inputs(self) -> Inputs | None:
         """Theorem 2 of the algorithm as printed, where `radius` says its R."""
         p, graph, problem = self.parameters, self.settings.graph, self.problem
         if self.noise is not None or p.radius is None or graph is None:
             return None
-        times = np.bincount(once(releases)["agent"], minlength=problem.agents)
-        epsilon = np.zeros(problem.agents)
-        for i, count in enumerate(times):
-            J = int(self.samples[i])
-            sigma = np.sqrt(lemma_2(ALPHA_0, p.radius, J, problem.dim, p.inner))
-            moved = lemma_3(problem.clip * problem.scale[i], p.rho, int(graph.degree[i]), 1)
-            if count:
-                epsilon[i] = theorem_2(corollary_1(moved, sigma, delta), int(count), delta)
-        unmet = [] if problem.clipped else ["gradients are not clipped, so c1 is infinite"]
-        unmet.append("minimisers are not exact, and estimates are not independent over steps")
-        bound = BY_NAME["d-zoa/theorem-2"]
-        return Claim(bound, epsilon, delta, "moments of Gaussian noise", tuple(unmet))
+        unmet = [INEXACT] if problem.clipped else [UNCLIPPED, INEXACT]
+        c1 = problem.clip * problem.scale
+        return inputs(
+            "d-zoa/theorem-2", problem.agents, unmet, samples=self.samples, c1=c1,
+            degree=graph.degree, radius=p.radius, dim=problem.dim, inner=p.inner, rho=p.rho,
+        )  # fmt: skip

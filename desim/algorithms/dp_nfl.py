@@ -8,7 +8,7 @@ however its deviation was chosen: the exact account finds less than either.
 
 from desim.algorithms.zcdp_claim import composed
 from desim.algorithms.zcdp_nfl import ZcdpNfl
-from desim.privacy.bounds.claims import Claim, Releases
+from desim.privacy.bounds.claims import Inputs
 
 
 class DpNfl(ZcdpNfl):
@@ -18,6 +18,6 @@ class DpNfl(ZcdpNfl):
     summary = "zCDP-NFL with the noise of classical (epsilon, delta) composition"
     noises = ("classical",)
 
-    def claim(self, releases: Releases, delta: float) -> Claim | None:
+    def claim_inputs(self) -> Inputs | None:
         """The composition that the noise was shared out by."""
-        return composed(self.noise, self.problem, releases, delta)
+        return composed(self.noise, self.problem)

@@ -21,7 +21,7 @@ from desim.algorithms.minimisation import Minimisation
 from desim.algorithms.p_admm import PADMM
 from desim.algorithms.perturbed_objective import UNBOUNDED_ROWS, basis, bound_on_rows, too_long
 from desim.fields import Positive, Strict
-from desim.privacy.bounds.claims import Claim, Releases
+from desim.privacy.bounds.claims import Inputs
 from desim.privacy.ledger import Mechanism, Terms, View, plain
 from desim.privacy.mechanisms import L2Laplace, Noise
 from desim.problem import Problem
@@ -112,6 +112,6 @@ class DVP(PADMM):
             basis=basis(norm, self.tolerance),
         )
 
-    def claim(self, releases: Releases, delta: float) -> Claim | None:
+    def claim_inputs(self) -> Inputs | None:
         """Nothing: the paper's epsilon is of one round."""
         return None

@@ -15,7 +15,7 @@ from desim.algorithms.coefficients import Layout, Penalty, coefficients, minimis
 from desim.algorithms.functional_claim import allotted
 from desim.algorithms.method import LOGISTIC, Array, Ingredients, Method, Program
 from desim.fields import Strict
-from desim.privacy.bounds.claims import Claim, Releases
+from desim.privacy.bounds.claims import Inputs
 from desim.privacy.bounds.coefficient_noise import Reach, Rule, cost_of
 from desim.privacy.ledger import Terms, View
 from desim.privacy.mechanisms import Allotted, Noise
@@ -135,8 +135,6 @@ class FunctionalMechanism(Method):
         )  # fmt: skip
         return terms if k == 1 else replace(terms, sensitivity=0.0 * scale)
 
-    def claim(self, releases: Releases, delta: float) -> Claim | None:
+    def claim_inputs(self) -> Inputs | None:
         """Epsilon as it was allotted (Theorem 19 of the relaxed form)."""
-        return allotted(
-            self, ("functional-mechanism/theorem-1", "adfc/theorem-19"), releases, delta
-        )
+        return allotted(self, ("functional-mechanism/theorem-1", "adfc/theorem-19"))

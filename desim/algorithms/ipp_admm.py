@@ -20,7 +20,7 @@ from desim.algorithms.pp_claim import improved
 from desim.algorithms.sparse_vector import SparseVector
 from desim.fields import Count, NonNegative, Positive, Strict
 from desim.kernels.argmin import minimise
-from desim.privacy.bounds.claims import Claim, Releases
+from desim.privacy.bounds.claims import Inputs
 from desim.privacy.mechanisms import Noise
 from desim.problem import Problem
 
@@ -111,7 +111,6 @@ class IPPADMM(PPADMM):
         goal = np.where(reads, self.goal, np.inf)
         return np.hstack(minimise(us.who, w, c[:, 0], v, goal, self.problem.data))
 
-    def claim(self, releases: Releases, delta: float) -> Claim | None:
+    def claim_inputs(self) -> Inputs | None:
         """Theorem 10."""
-        paid = self.svt.epsilons
-        return improved(self, releases, delta, paid) if self.noise is not None else None
+        return improved(self, self.svt.epsilons) if self.noise is not None else None

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.algorithms.zcdp_claim import unbounded
 from desim.fields import Strict
-from desim.privacy.bounds.claims import Claim, Releases
+from desim.privacy.bounds.claims import Inputs
 from desim.privacy.ledger import Terms
 from desim.privacy.mechanisms import Noise
 from desim.problem import Problem
 
 if TYPE_CHECKING:  # whoever reads a scenario needs methods, but no engine
-    from desim.engine.star_compiled import Compiled
+    from desim.engine.compilable import Compilable
     from desim.engine.world import Settings
 
 Array = NDArray[np.float64]
@@ -119,9 +120,9 @@ class Method:
     @classmethod
     def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:
         """Return what is wrong with this combination, one line each."""
-        return []
+        return unbounded(noise, problem)
 
-    def compiled(self) -> "Compiled | None":
+    def compiled(self) -> "Compilable | None":
         """What the compiled engine plays in place of `coordinator`, with the same numbers.
 
         None where there is no such thing: then the cohort engine runs.
@@ -136,9 +137,10 @@ class Method:
         """
         return None
 
-    def claim(self, releases: Releases, delta: float) -> Claim | None:
-        """What the paper says that a run with these rows of releases.parquet costs at delta.
+    def claim_inputs(self) -> Inputs | None:
+        """Public numbers from which the paper's claim about a run follows, with its releases.
 
-        None where the paper says nothing: no noise, or noise of another kind.
+        See `desim.privacy.bounds.claims.inputs`. None where the paper says nothing: no noise, or
+        noise of another kind.
         """
         return None

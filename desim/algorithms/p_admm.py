@@ -17,7 +17,7 @@ from desim.algorithms.minimisation import Minimisation, minimisers
 from desim.algorithms.zcdp_claim import dynamic, unbounded
 from desim.fields import Positive, Strict
 from desim.kernels.argmin import minimise
-from desim.privacy.bounds.claims import Claim, Releases
+from desim.privacy.bounds.claims import Inputs
 from desim.privacy.ledger import Terms, View
 from desim.privacy.mechanisms import Noise, terms
 from desim.problem import Problem
@@ -105,6 +105,6 @@ class PADMM(Method):
         delta = moved / (2.0 * self.rho * degree + self.problem.ridge[who])
         return terms(self.noise, View.NEIGHBOURS, k, delta, self.problem.dim)
 
-    def claim(self, releases: Releases, delta: float) -> Claim | None:
+    def claim_inputs(self) -> Inputs | None:
         """The Corollary of zCDP-NFL, by which its paper compares the two."""
-        return dynamic(self.noise, self.problem, releases, delta)
+        return dynamic(self.noise, self.problem)

@@ -11,7 +11,7 @@ from typing import ClassVar
 from desim.algorithms.fair import Fair, GroupedParameters
 from desim.algorithms.functional_claim import allotted
 from desim.fields import Strict
-from desim.privacy.bounds.claims import Claim, Releases
+from desim.privacy.bounds.claims import Inputs
 
 
 class PDFC(Fair):
@@ -25,6 +25,6 @@ class PDFC(Fair):
     theorem: ClassVar[str] = "pdfc/theorem-18"
     grouped = True
 
-    def claim(self, releases: Releases, delta: float) -> Claim | None:
+    def claim_inputs(self) -> Inputs | None:
         """Theorem 18: epsilon_s / d + (d - 1) / d epsilon_n (line 25)."""
-        return allotted(self, (self.theorem, self.theorem), releases, delta)
+        return allotted(self, (self.theorem, self.theorem))

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.privacy.bounds.admm import at_every_order
+from desim.privacy.bounds.objective import at_every_order
 from desim.privacy.ledger import Mechanism, Terms, View, plain
 from desim.privacy.mechanisms import Gaussian, Noise
 from desim.problem import Problem

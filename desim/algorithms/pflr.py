@@ -13,7 +13,7 @@ from desim.algorithms.fair import Fair
 from desim.algorithms.fair import Parameters as FairParameters
 from desim.algorithms.functional_claim import allotted
 from desim.fields import Strict
-from desim.privacy.bounds.claims import Claim, Releases
+from desim.privacy.bounds.claims import Inputs
 
 
 class Parameters(FairParameters):
@@ -33,7 +33,7 @@ class PFLR(Fair):
     Parameters: ClassVar[type[Strict]] = Parameters
     noises = ("laplace", "allotted")
 
-    def claim(self, releases: Releases, delta: float) -> Claim | None:
+    def claim_inputs(self) -> Inputs | None:
         """The epsilon that was allotted."""
         name = "pflr/pflr-star" if self.shifted else "pflr/pflr"
-        return allotted(self, (name, name), releases, delta)
+        return allotted(self, (name, name))

@@ -16,7 +16,7 @@ from desim.algorithms.p_admm import PADMM
 from desim.algorithms.perturbed_objective import PerturbedObjective, too_long
 from desim.algorithms.pp_claim import plausible
 from desim.fields import Count, Init, Positive, Share, Strict
-from desim.privacy.bounds.claims import Claim, Releases
+from desim.privacy.bounds.claims import Inputs
 from desim.privacy.ledger import Terms
 from desim.privacy.mechanisms import Gaussian, Noise
 from desim.problem import Problem
@@ -96,6 +96,6 @@ class PPADMM(PADMM):
         everybody = np.arange(self.problem.agents)
         return None if self.noise is not None else self.cost.solution(everybody, k)
 
-    def claim(self, releases: Releases, delta: float) -> Claim | None:
+    def claim_inputs(self) -> Inputs | None:
         """Theorem 7 of Theorem 6."""
-        return plausible(self, releases, delta) if isinstance(self.noise, Gaussian) else None
+        return plausible(self) if isinstance(self.noise, Gaussian) else None

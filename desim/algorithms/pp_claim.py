@@ -1,62 +1,28 @@
-"""What Ding's Theorems 6, 7 and 10 say that a run of PP-ADMM or IPP-ADMM costs, as printed."""
+"""What the claims about PP-ADMM and IPP-ADMM follow from: Ding's Theorems 6, 7 and 10."""
 
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from desim.algorithms.zcdp_claim import UNCLIPPED
-from desim.privacy.bounds.admm import deviation, theorem_6, theorem_7
-from desim.privacy.bounds.claims import Claim, Releases, once
-from desim.privacy.bounds.ipp_admm import lemma_13
-from desim.privacy.bounds.theorems import BY_NAME
+from desim.privacy.bounds.claims import UNCLIPPED, Inputs, inputs
 
 PART = 0.99  # epsilon_3 / epsilon_1 in the thesis's experiments
-LITTLE = 2.8  # c_1 times this, over (epsilon_1 - epsilon_3) |D_i| / N, is the least lambda-hat
 
 
-def plausible(method: Any, releases: Releases, delta: float) -> Claim:
-    """Theorem 7 of the rho of Theorem 6, both of each round's noise."""
-    rho, unmet = _rounds(method, releases, delta, PART)
-    epsilon = np.array([theorem_7(one, delta) for one in rho])
-    bound = BY_NAME["pp-admm/theorem-7"]
-    return Claim(bound, epsilon, delta, "zCDP, simple conversion", tuple(unmet))
+def plausible(method: Any) -> Inputs:
+    """Those of Theorem 7."""
+    return _noisy("pp-admm/theorem-7", method, PART)
 
 
-def improved(method: Any, releases: Releases, delta: float, answers: tuple[float, float]) -> Claim:
-    """Theorem 10: the rounds whose solutions were released, and epsilon_1, epsilon_2 of answers."""
-    spoken = once(releases)
-    spoken = spoken[spoken["mechanism"] == "gaussian"][["agent", "round"]]
-    rho, unmet = _rounds(method, releases.merge(spoken, on=["agent", "round"]), delta, 1.0)
-    asked = releases.loc[releases["mechanism"] == "sparse-vector", "agent"]
-    rho[asked.unique()] += lemma_13(*answers)
-    epsilon = np.array([theorem_7(one, delta) for one in rho])
-    bound = BY_NAME["ipp-admm/theorem-10"]
-    return Claim(bound, epsilon, delta, "zCDP, simple conversion", tuple(unmet))
+def improved(method: Any, answers: tuple[float, float]) -> Inputs:
+    """Those of Theorem 10; answers: epsilon_1 and epsilon_2 of the sparse vector."""
+    return _noisy("ipp-admm/theorem-10", method, 1.0, answers=answers)
 
 
-def _rounds(
-    method: Any, releases: Releases, delta: float, part: float
-) -> tuple[NDArray[np.float64], list[str]]:
-    """Sum rho (agents,) of Theorem 6 over the rounds in `releases`, and what it supposes in vain.
-
-    part: of epsilon_1 that scales the noise; with 1 nothing is said about lambda-hat.
-    """
-    problem, total, short = method.problem, np.zeros(method.problem.agents), False
-    rows = once(releases)
-    objectives = rows[(rows["mechanism"] == "objective-perturbation") & (rows["sensitivity"] > 0)]
-    solutions = rows[rows["mechanism"] == "gaussian"].set_index(["agent", "round"])["scale"]
-    last = objectives.drop_duplicates(["agent", "round"], keep="last")
-    places = last[["agent", "round"]].to_numpy(np.int64).tolist()
-    for (i, k), sigma in zip(places, last["scale"].to_numpy(float).tolist(), strict=True):
-        m = 1.0 / (problem.clip * problem.scale[i])
-        epsilon_1 = deviation(m, 1.0, delta) / sigma / part
-        printed = method.tolerance / method.cost.modulus[i]
-        rho_2 = 0.5 * (printed / float(solutions.get((i, k), np.inf))) ** 2
-        total[i] += theorem_6(1, epsilon_1, delta, rho_2)
-        spare = m * (1.0 - part) * epsilon_1
-        short |= spare * problem.ridge[i] < LITTLE * problem.loss.curvature and part < 1.0
-    unmet = [] if problem.clipped else [UNCLIPPED]
-    if short:
-        unmet.append("lambda-hat is below what Algorithm 2, line 3 asks for")
-    return total, unmet
+def _noisy(theorem: str, method: Any, part: float, **numbers: Any) -> Inputs:
+    """Those of Theorem 6; part: of epsilon_1 that scales the noise, 1: nothing on lambda-hat."""
+    problem = method.problem
+    return inputs(
+        theorem, problem.agents, [] if problem.clipped else [UNCLIPPED],
+        reach=problem.clip * problem.scale, tolerance=method.tolerance,
+        modulus=method.cost.modulus, ridge=problem.ridge, curvature=problem.loss.curvature,
+        part=part, **numbers,
+    )  # fmt: skip

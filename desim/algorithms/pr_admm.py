@@ -14,11 +14,8 @@ from desim.algorithms.admm import ADMM
 from desim.algorithms.admm import Parameters as Unwary
 from desim.algorithms.edge_duals import EdgeDuals
 from desim.algorithms.method import Array
-from desim.algorithms.zcdp_claim import UNCLIPPED
 from desim.fields import Positive, Strict
-from desim.privacy.bounds.admm import theorem_1, theorem_2, theorem_3
-from desim.privacy.bounds.claims import Claim, Releases, once
-from desim.privacy.bounds.theorems import BY_NAME
+from desim.privacy.bounds.claims import UNCLIPPED, Inputs, inputs
 from desim.privacy.mechanisms import Gaussian
 
 
@@ -64,24 +61,14 @@ class PRADMM(ADMM):
         U = np.inf if self.parameters.U is None else self.parameters.U
         return WaryEdges(us, self.x0, self.rho, self.settings, U)
 
-    def claim(self, releases: Releases, delta: float) -> Claim | None:
+    def claim_inputs(self) -> Inputs | None:
         """Theorem 2, or Theorem 3 with iteration-based decay, on Lemma 10 as it is printed."""
-        noise, graph = self.noise, self.settings.graph
+        noise, graph, problem = self.noise, self.settings.graph, self.problem
         if not isinstance(noise, Gaussian) or graph is None:
             return None
-        rows = once(releases)
-        rounds = np.bincount(rows["agent"], minlength=self.problem.agents)
-        variance = noise.sigma**2
-        epsilon = np.zeros(self.problem.agents)
-        for i in np.flatnonzero(rounds):
-            T = int(rounds[i])
-            rho_1 = theorem_1(self.problem.clip, self.rho, int(graph.degree[i]), variance)
-            if noise.iteration is not None:
-                epsilon[i] = theorem_3(rho_1, noise.iteration, T, delta)
-            else:
-                epsilon[i] = theorem_2(rho_1, noise.decay, noise.period, T, delta)
         name = "pr-admm/theorem-2" if noise.iteration is None else "pr-admm/theorem-3"
-        unmet = [] if self.problem.clipped else [UNCLIPPED]
-        if noise.iteration is None and (rounds % noise.period).any():
-            unmet.append("the number of rounds is no multiple of the period")
-        return Claim(BY_NAME[name], epsilon, delta, "zCDP, simple conversion", tuple(unmet))
+        return inputs(
+            name, problem.agents, [] if problem.clipped else [UNCLIPPED], V=problem.clip,
+            eta=self.rho, degree=graph.degree, variance=noise.sigma**2, decay=noise.decay,
+            period=noise.period, iteration=noise.iteration,
+        )  # fmt: skip

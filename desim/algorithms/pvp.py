@@ -9,7 +9,7 @@ D / s in pure DP; in their (epsilon, delta) form it is Gaussian. The paper compo
 from typing import ClassVar
 
 from desim.algorithms.p_admm import PADMM
-from desim.privacy.bounds.claims import Claim, Releases
+from desim.privacy.bounds.claims import Inputs
 
 
 class PVP(PADMM):
@@ -22,6 +22,6 @@ class PVP(PADMM):
     paper = "Zhang, Zhu 2017"
     noises: ClassVar[tuple[str, ...]] = ("l2-laplace", "gaussian", "schedule", "classical")
 
-    def claim(self, releases: Releases, delta: float) -> Claim | None:
+    def claim_inputs(self) -> Inputs | None:
         """Nothing: the paper's epsilon is of one round."""
         return None

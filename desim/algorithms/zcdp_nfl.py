@@ -16,7 +16,7 @@ from desim.algorithms.zcdp_claim import dynamic, unbounded
 from desim.fields import Init, Positive, Step, Strict
 from desim.kernels.consensus import linearised
 from desim.kernels.gradients import gradient
-from desim.privacy.bounds.claims import Claim, Releases
+from desim.privacy.bounds.claims import Inputs
 from desim.privacy.ledger import Terms, View
 from desim.privacy.mechanisms import Noise, constant, terms
 from desim.problem import Problem
@@ -122,7 +122,7 @@ class ZcdpNfl(Method):
         delta = reach / (2.0 * self.rho * degree + 1.0 / self.eta.at(k))  # Lemma I
         return terms(self.noise, View.NEIGHBOURS, k, delta, self.problem.dim)
 
-    def claim(self, releases: Releases, delta: float) -> Claim | None:
+    def claim_inputs(self) -> Inputs | None:
         """The Corollary."""
         varies = "eta" if self.eta.decay.exponent > 0.0 else ""
-        return dynamic(self.noise, self.problem, releases, delta, varies)
+        return dynamic(self.noise, self.problem, varies)

@@ -17,7 +17,7 @@ from desim.algorithms.steps import beyond
 from desim.algorithms.zcdp_claim import dynamic, unbounded
 from desim.fields import Init, Positive, Step, Strict
 from desim.kernels.gradients import gradient
-from desim.privacy.bounds.claims import Claim, Releases
+from desim.privacy.bounds.claims import Inputs
 from desim.privacy.ledger import Terms, View
 from desim.privacy.mechanisms import Noise, terms
 from desim.problem import Problem
@@ -105,7 +105,7 @@ class ZcdpSubgradient(Method):
         delta = 2.0 * self.problem.clip * self.problem.scale[who] * self.alpha.at(k)
         return terms(self.noise, View.NEIGHBOURS, k, delta, self.problem.dim)
 
-    def claim(self, releases: Releases, delta: float) -> Claim | None:
+    def claim_inputs(self) -> Inputs | None:
         """The Corollary of zCDP-NFL, by which its paper compares the two."""
         varies = "step" if self.alpha.decay.exponent > 0.0 else ""
-        return dynamic(self.noise, self.problem, releases, delta, varies)
+        return dynamic(self.noise, self.problem, varies)

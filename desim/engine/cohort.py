@@ -67,7 +67,6 @@ class Cohort(Releasing):
         own["_release"] = np.full(len(who), -1, np.int64)
         own["_unsent"], own["_ahead"], own["_exposed"], own["_covered"] = [], [], False, False
         own["_speed"] = own["_lasted"] = None
-        own["_ends"] = None, (0.0, 0.0)
         own["_releases"], own["_bare"] = 0, None
         own["_past"] = own["_reported"] = 0
         own["_whole"] = len(who) == world.settings.problem.agents
@@ -112,7 +111,7 @@ class Cohort(Releasing):
         while k < limit and (self._all_live or self.live.any() or self.leaving.any()):
             k += 1
             if self._carrier.ahead:
-                self._world.between(self.ends[0])
+                self._world.between(float(np.minimum.reduce(self.clock)))
             round_ = np.empty(len(self.who), np.int64)
             round_[:] = k
             self.__dict__.update(round=round_, _releases=0)
@@ -169,10 +168,6 @@ class Cohort(Releasing):
         if not request.paced or begin == self.clock[0]:
             return float(request.seconds[0])
         return float(self._lasting(request.value, np.array([begin]))[0])
-
-    def move(self, clock: Array, ends: tuple[float, float]) -> None:
-        """Set the clocks (n,), of which `ends` are the earliest and the latest, s, for good."""
-        self.__dict__.update(clock=clock, _ends=(clock, ends))
 
     @property
     def parting(self) -> bool:

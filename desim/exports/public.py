@@ -17,12 +17,14 @@ import numpy as np
 import pandas as pd
 
 from desim.amounts import epsilon
+from desim.columns import columns_of
 from desim.errors import DesimError, InputError
 from desim.privacy.views import NAMELESS, Adversary, read_view, visible
 from desim.runs.declared import plugged
 from desim.runs.digests import UNENDED, digest
 from desim.runs.privacy import CAVEATS, Statement, statement
 from desim.runs.run import NETWORK, Run
+from desim.runs.spending import Stated, stated
 from desim.runs.stated import plain
 from desim.scenario.dump import dumped
 
@@ -99,10 +101,9 @@ def write_public(
 def _stated(run: Run, view: str | None, delta: float | None, relation: str | None) -> Statement:
     """The statement for one view."""
     if view is None:
-        known = None
+        view = Stated().view
         with suppress(DesimError):
-            known = run.known
-        view = "eavesdropper" if known is None or known.privacy is None else known.privacy.view
+            view = stated(run.known).view
     return statement(run, delta, view, relation)
 
 
@@ -115,7 +116,7 @@ def _public(run: Run, who: Adversary) -> Public:
         left_out.append("the scenario: it cannot be read any more")
     events = run.events
     releases = run.releases
-    seen = visible(releases, who, events if who.kind == "direct" else None)
+    seen = visible(columns_of(releases), who, columns_of(events))
     files["releases.csv"] = releases[seen].drop(columns=ADDRESSES)
     if who.kind != "final-model":
         files["events.csv"] = events[_noticed(events, who)].drop(columns=[*ADDRESSES, "seq"])

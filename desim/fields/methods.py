@@ -1,7 +1,7 @@
 """Parameters that many algorithms have in common: decaying steps, starts, local training."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +21,9 @@ from desim.fields.choices import Form
 from desim.fields.numbers import Count, File, NonNegative, Positive, number, positive, whole
 from desim.fields.strict import Strict
 
+T = TypeVar("T")
 EXPONENTS = {"constant": 0.0, "linear": 1.0, "sqrt": 0.5}
 SOLVERS = ("gradient", "accelerated", "sgd", "noisy", "exact")
-MOMENTA = ("auto", "from-step")
 
 POWER: dict[str, Any] = {"type": "number", "minimum": 0, "maximum": 30}
 
@@ -103,7 +103,7 @@ class Init(Form):
     """Where the iterates start."""
 
     words: ClassVar[tuple[str, ...]] = ("zeros",)
-    examples: ClassVar[Mapping[str, Any]] = {"npz": "init.npz"}
+    examples = {"npz": "init.npz"}
 
     normal: NonNegative | None = None
     """standard deviation of a normal start, each agent's its own"""
@@ -113,90 +113,65 @@ class Init(Form):
     """arrays x0, z0 (agents, dim), as the method needs"""
 
 
-def _solver(value: object) -> str | tuple[str, ...]:
-    names: list[Any] = list(value) if isinstance(value, list | tuple) else [value]
-    for name in names:
-        if name not in SOLVERS:
-            allowed = f"{', '.join(SOLVERS)}, or a list of them, one for each agent"
-            raise ValueError(refusal(name, allowed) + spelling(name, SOLVERS))
-    if not names:
-        raise ValueError(refusal(value, f"{', '.join(SOLVERS)}, or a list of them"))
-    return tuple(names) if isinstance(value, list | tuple) else str(value)
+def _some(
+    read: Callable[[object], T],
+    form: dict[str, Any],
+    allowed: str,
+    *words: str,
+    several: bool = True,
+) -> tuple[PlainValidator, WithJsonSchema]:
+    """How one of `words` is read, or what `read` takes, or `several` of that; and the JSON Schema.
+
+    form: JSON Schema of what `read` takes.
+    """
+
+    def some(value: object) -> str | T | tuple[T, ...]:
+        if value in words:
+            return str(value)
+        if several and isinstance(value, list | tuple) and value:
+            return tuple(read(one) for one in value)
+        try:
+            return read(value)
+        except ValueError:
+            raise ValueError(refusal(value, allowed) + spelling(value, words)) from None
+
+    word = {"enum": [*words]}
+    forms = [word, form] if words and form != word else [form]
+    forms += [{"type": "array", "items": form, "minItems": 1}] if several else []
+    return PlainValidator(some), WithJsonSchema({"anyOf": forms})
 
 
-def _step(value: object) -> str | float | tuple[float, ...]:
-    if value in ("auto", "per-agent"):
+def _solver(value: object) -> str:
+    if value in SOLVERS:
         return str(value)
-    if isinstance(value, list | tuple) and value:
-        return tuple(positive(one) for one in value)
-    try:
-        return positive(value)
-    except ValueError:
-        allowed = "auto, per-agent, a number > 0, or a list of numbers, one for each agent"
-        raise ValueError(refusal(value, allowed) + spelling(value, ("auto", "per-agent"))) from None
+    raise ValueError(refusal(value, SOLVING) + spelling(value, SOLVERS))
 
 
 def _below_one(value: object) -> float:
     return number(value, "a number >= 0 and below 1", lambda x: 0 <= x < 1)
 
 
-def _momentum(value: object) -> str | float:
-    if value in MOMENTA:
-        return str(value)
-    try:
-        return _below_one(value)
-    except ValueError:
-        allowed = "auto, from-step, or a number >= 0 and below 1"
-        raise ValueError(refusal(value, allowed) + spelling(value, MOMENTA)) from None
+def _count(value: object) -> int:
+    return whole(value, 1)
 
 
-def _momenta(value: object) -> str | float | tuple[float, ...]:
-    if isinstance(value, list | tuple) and value:
-        return tuple(_below_one(one) for one in value)
-    return _momentum(value)
+SOLVING = f"{', '.join(SOLVERS)}, or a list of them, one for each agent"
+STEPS = "auto, per-agent, a number > 0, or a list of numbers, one for each agent"
+COUNTS = "a whole number >= 1, or a list of them, one for each agent"
+ABOVE_ZERO: dict[str, Any] = {"type": "number", "exclusiveMinimum": 0}
+AT_LEAST_ONE: dict[str, Any] = {"type": "integer", "minimum": 1}
+MOMENTUM: tuple[Any, ...] = (
+    _below_one, {"type": "number", "minimum": 0, "exclusiveMaximum": 1},
+    "auto, from-step, or a number >= 0 and below 1", "auto", "from-step",
+)  # fmt: skip
 
-
-def _or_list(one: dict[str, Any]) -> WithJsonSchema:
-    return WithJsonSchema({"anyOf": [one, {"type": "array", "items": one, "minItems": 1}]})
-
-
-BELOW_ONE: dict[str, Any] = {"type": "number", "minimum": 0, "exclusiveMaximum": 1}
-MOMENTUM: dict[str, Any] = {"anyOf": [{"enum": [*MOMENTA]}, BELOW_ONE]}
-Momentum = Annotated[str | float, PlainValidator(_momentum), WithJsonSchema(MOMENTUM)]
-LocalMomentum = Annotated[
-    str | float | tuple[float, ...],
-    PlainValidator(_momenta),
-    WithJsonSchema(
-        {"anyOf": [*MOMENTUM["anyOf"], {"type": "array", "items": BELOW_ONE, "minItems": 1}]}
-    ),
-]
-
-
-Solver = Annotated[str | tuple[str, ...], PlainValidator(_solver), _or_list({"enum": [*SOLVERS]})]
+Momentum = Annotated[str | float, *_some(*MOMENTUM, several=False)]
+LocalMomentum = Annotated[str | float | tuple[float, ...], *_some(*MOMENTUM)]
+Solver = Annotated[str | tuple[str, ...], *_some(_solver, {"enum": [*SOLVERS]}, SOLVING, *SOLVERS)]
 LocalStep = Annotated[
-    str | float | tuple[float, ...],
-    PlainValidator(_step),
-    _or_list(
-        {"anyOf": [{"enum": ["auto", "per-agent"]}, {"type": "number", "exclusiveMinimum": 0}]}
-    ),
+    str | float | tuple[float, ...], *_some(positive, ABOVE_ZERO, STEPS, "auto", "per-agent")
 ]
-
-
-def _counts(value: object) -> int | tuple[int, ...]:
-    if isinstance(value, list | tuple) and value:
-        return tuple(whole(one, 1) for one in value)
-    try:
-        return whole(value, 1)
-    except ValueError:
-        allowed = "a whole number >= 1, or a list of them, one for each agent"
-        raise ValueError(refusal(value, allowed)) from None
-
-
-Counts = Annotated[
-    int | tuple[int, ...],
-    PlainValidator(_counts),
-    _or_list({"type": "integer", "minimum": 1}),
-]
+Counts = Annotated[int | tuple[int, ...], *_some(_count, AT_LEAST_ONE, COUNTS)]
 
 
 class Local(Strict):

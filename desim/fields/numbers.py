@@ -126,10 +126,6 @@ def existing(value: object, info: ValidationInfo, what: str = "file") -> Path:
     )
 
 
-def _schema(what: str, example: float, **bounds: Any) -> WithJsonSchema:
-    return WithJsonSchema({"type": "number", **bounds, "description": what, "examples": [example]})
-
-
 def quantity(accepted: units.Units, words: tuple[str, ...] = ()) -> dict[str, Any]:
     """JSON Schema of a number >= 0, bare or with one of the `accepted` units, or a word."""
     number = units.NUMBER.removeprefix("[+-]?")
@@ -142,76 +138,78 @@ def quantity(accepted: units.Units, words: tuple[str, ...] = ()) -> dict[str, An
     return {"anyOf": options}
 
 
+def _read(reader: Callable[..., Any], **schema: Any) -> tuple[PlainValidator, WithJsonSchema]:
+    """How a type is read, and its JSON Schema."""
+    return PlainValidator(reader), WithJsonSchema(schema)
+
+
+def _number(reader: Callable[[object], float], what: str, **bounds: Any) -> Any:
+    return _read(reader, type="number", **bounds, description=what, examples=[0.5])
+
+
 def _quantity(
-    what: str, accepted: units.Units, example: str, words: tuple[str, ...] = ()
-) -> WithJsonSchema:
+    reader: Callable[[object], float], what: str, accepted: units.Units, example: str, *words: str
+) -> Any:
     about = f"{what} ({', '.join(accepted)})"
-    return WithJsonSchema(
-        {**quantity(accepted, words), "description": about, "examples": [example]}
-    )
+    return _read(reader, **quantity(accepted, words), description=about, examples=[example])
 
 
-Number = Annotated[float, PlainValidator(finite), _schema("a finite number", 0.5)]
-Positive = Annotated[
-    float, PlainValidator(positive), _schema("a number > 0", 0.5, exclusiveMinimum=0)
-]
-NonNegative = Annotated[
-    float, PlainValidator(nonnegative), _schema("a number >= 0", 0.5, minimum=0)
-]
+def _path(what: str, whose: str) -> Any:
+    about = f"a {what}, relative to the scenario's{whose}"
+    example = "file.csv" if what == "file" else what
+    return (
+        PlainSerializer(str),
+        *_read(
+            lambda value, info: existing(value, info, what),
+            type="string", description=about, examples=[example],
+        ),
+    )  # fmt: skip
+
+
+def within(allowed: str, fits: Callable[[float], bool], **bounds: Any) -> tuple[Any, Any]:
+    """Annotations of a finite number for which `fits` holds; bounds: the same as JSON Schema."""
+    return _read(lambda value: number(value, allowed, fits), type="number", **bounds)
+
+
+def wholes(least: int, most: int = LARGEST) -> tuple[Any, Any]:
+    """Annotations of a whole number within bounds."""
+    bounds = {"minimum": least} | ({} if most == LARGEST else {"maximum": most})
+    return _read(lambda value: whole(value, least, most), type="integer", **bounds)
+
+
+def scalars(allowed: str) -> PlainValidator:
+    """Annotation of texts or numbers, of which one may stand for a list of it."""
+
+    def read(value: object) -> tuple[str | int | float, ...]:
+        found = tuple(value) if isinstance(value, list | tuple) else (value,)
+        if all(isinstance(one, str | int | float) and not isinstance(one, bool) for one in found):
+            return found
+        raise ValueError(refusal(value, allowed))
+
+    return PlainValidator(read)
+
+
+_bits_per_second = _quantity(
+    units.bits_per_second, "a bandwidth", units.BANDWIDTH, "10 Mbit/s", "inf"
+)
+
+Number = Annotated[float, *_number(finite, "a finite number")]
+Positive = Annotated[float, *_number(positive, "a number > 0", exclusiveMinimum=0)]
+NonNegative = Annotated[float, *_number(nonnegative, "a number >= 0", minimum=0)]
 Count = Annotated[
-    int,
-    PlainValidator(lambda value: whole(value, 1)),
-    WithJsonSchema({"type": "integer", "minimum": 1, "examples": [10]}),
+    int, *_read(lambda value: whole(value, 1), type="integer", minimum=1, examples=[10])
 ]
 Whole = Annotated[
-    int,
-    PlainValidator(lambda value: whole(value, 0)),
-    WithJsonSchema({"type": "integer", "minimum": 0, "examples": [1]}),
+    int, *_read(lambda value: whole(value, 0), type="integer", minimum=0, examples=[1])
 ]
-Flag = Annotated[bool, PlainValidator(flag), WithJsonSchema({"type": "boolean"})]
-Text = Annotated[str, PlainValidator(text), WithJsonSchema({"type": "string"})]
-Seconds = Annotated[
-    float, PlainValidator(units.seconds), _quantity("a duration >= 0", units.TIME, "20 ms")
-]
-Duration = Annotated[
-    float, PlainValidator(duration), _quantity("a duration > 0", units.TIME, "20 ms")
-]
-Bandwidth = Annotated[
-    float,
-    PlainValidator(units.bits_per_second),
-    _quantity("a bandwidth", units.BANDWIDTH, "10 Mbit/s", ("inf",)),
-]
-Rate = Annotated[
-    float, PlainValidator(units.rate), _quantity("a rate", units.RATE, "50 /s", ("inf",))
-]
-Fraction = Annotated[
-    float, PlainValidator(units.fraction), _quantity("a fraction, 0 to 1", units.SHARE, "20 %")
-]
-Share = Annotated[
-    float, PlainValidator(share), _quantity("a fraction above 0, to 1", units.SHARE, "50 %")
-]
-File = Annotated[
-    Path,
-    PlainValidator(existing),
-    PlainSerializer(str),
-    WithJsonSchema(
-        {
-            "type": "string",
-            "description": "a file, relative to the scenario's folder",
-            "examples": ["file.csv"],
-        }
-    ),
-]
-Folder = Annotated[
-    Path,
-    PlainValidator(lambda value, info: existing(value, info, "folder")),
-    PlainSerializer(str),
-    WithJsonSchema(
-        {
-            "type": "string",
-            "description": "a folder, relative to the scenario's",
-            "examples": ["folder"],
-        }
-    ),
-]
+Flag = Annotated[bool, *_read(flag, type="boolean")]
+Text = Annotated[str, *_read(text, type="string")]
+Seconds = Annotated[float, *_quantity(units.seconds, "a duration >= 0", units.TIME, "20 ms")]
+Duration = Annotated[float, *_quantity(duration, "a duration > 0", units.TIME, "20 ms")]
+Bandwidth = Annotated[float, *_bits_per_second]
+Rate = Annotated[float, *_quantity(units.rate, "a rate", units.RATE, "50 /s", "inf")]
+Fraction = Annotated[float, *_quantity(units.fraction, "a fraction, 0 to 1", units.SHARE, "20 %")]
+Share = Annotated[float, *_quantity(share, "a fraction above 0, to 1", units.SHARE, "50 %")]
+File = Annotated[Path, *_path("file", " folder")]
+Folder = Annotated[Path, *_path("folder", "")]
 Several = Annotated[tuple[T, ...], BeforeValidator(_list)]

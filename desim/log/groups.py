@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 
 from desim.columns import Columns, Pieces
 from desim.errors import InputError
-from desim.log.schemas import SCHEMAS, columns_of
+from desim.log.schemas import SCHEMAS, columns_of, concatenated
 
 PIECE = 1 << 17  # rows that are read at once, or a row group if it has more
 
@@ -68,7 +68,7 @@ def row_groups(name: str, files: Sequence[Path], columns: Sequence[str]) -> Piec
 
 def empty(name: str, columns: Sequence[str]) -> Pieces:
     """A piece of table `name` without rows."""
-    table = SCHEMAS[name].empty_table().select(list(columns))
+    table = concatenated(SCHEMAS[name], []).select(list(columns))
     return Pieces([0], lambda _: columns_of(table))
 
 

@@ -5,15 +5,11 @@ the rows alone, not on how they were handed over.
 """
 
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from desim.columns import Words
-from desim.log.fields import FIELDS, TYPES
-from desim.log.schemas import SCHEMAS, WORD, table_of
+from desim.log.schemas import SCHEMAS, WORD, concatenated
 
 GROUP = 1 << 15  # rows of a row group, whatever the flush interval was: the last ones are soon done
 PLAIN = ("time", "seconds", "release")  # equal values stand together: 8 bytes repeat as one
@@ -23,52 +19,33 @@ class Growing:
     """Table `name`, written to `path` bit by bit; `light`: to be removed soon, fast and large."""
 
     def __init__(self, path: Path, name: str, *, light: bool = False) -> None:
-        self.path, self.name, self._light = path, name, light
-        self._rows = {one: np.empty(GROUP, TYPES[kind]) for one, kind in FIELDS[name].items()}
-        kinds = FIELDS[name].items()
-        self._words: dict[str, list[str]] = {one: [] for one, kind in kinds if kind == "word"}
-        self._used = 0  # rows of the group
+        self.path, self._schema, self._light = path, SCHEMAS[name], light
+        self._tables: list[pa.Table] = []  # not written yet
+        self._rows = 0  # in them
         self._writer: pq.ParquetWriter | None = None
 
-    def append(self, rows: int, columns: dict[str, Any]) -> None:
-        """Take rows, as `checked` returns them; write the groups that are full."""
-        first = 0
-        while first < rows:
-            last = min(rows, first + GROUP - self._used)
-            for name in self._rows:
-                self._put(name, columns[name], first, last)
-            self._used, first = self._used + last - first, last
-            if self._used == GROUP:
-                self._write()
+    def append(self, table: pa.Table) -> None:
+        """Take rows; write the groups that are full."""
+        self._tables.append(table)
+        self._rows += table.num_rows
+        while self._rows >= GROUP:
+            self._write(GROUP)
 
     def close(self, path: Path) -> None:
         """Write what is left, and give the file its name."""
-        if self._used or self._writer is None:
-            self._write()
+        if self._rows or self._writer is None:
+            self._write(self._rows)
         assert self._writer is not None
         self._writer.close()
         self.path.replace(path)
 
-    def _put(self, name: str, values: Any, first: int, last: int) -> None:
-        rows = self._rows[name][self._used : self._used + last - first]
-        if not isinstance(values, Words):
-            rows[:] = values[first:last]
-            return
-        known = self._words[name]
-        known += [word for word in values.words if word not in known]
-        codes = values.codes[first:last]
-        if values.words != known[: len(values.words)]:
-            codes = np.array([known.index(word) for word in values.words], np.int8)[codes]
-        rows[:] = codes
-
-    def _write(self) -> None:
+    def _write(self, rows: int) -> None:
         if self._writer is None:
             opened = light_writer if self._light else writer
-            self._writer = opened(self.path, SCHEMAS[self.name])
-        rows = {one: column[: self._used] for one, column in self._rows.items()}
-        words = {one: Words(rows[one], known) for one, known in self._words.items()}
-        self._writer.write_table(table_of(self.name, rows | words))
-        self._used = 0
+            self._writer = opened(self.path, self._schema)
+        whole = concatenated(self._schema, self._tables)
+        self._writer.write_table(whole.slice(0, rows).combine_chunks())
+        self._tables, self._rows = [whole.slice(rows)], self._rows - rows
 
 
 def writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:

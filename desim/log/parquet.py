@@ -10,27 +10,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from desim.columns import Deferred, Pieces
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from desim.columns import Columns, Deferred, Pieces
 from desim.errors import InputError
-from desim.later import Later
-from desim.log.fields import FIELDS, checked
+from desim.log.groups import damaged, empty, row_groups
+from desim.log.growing import Growing
+from desim.log.schemas import SCHEMAS, columns_of, concatenated, frame_of, table_of
 from desim.log.worker import Worker
 from desim.memory import Tree
 
 if TYPE_CHECKING:
     import pandas as pd
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    from desim.log import groups, growing, schemas
-    from desim.log.growing import Growing
-else:  # a run in memory needs none of them
-    names = "schemas", "growing", "groups"
-    pa, pq = Later("pyarrow"), Later("pyarrow.parquet")
-    schemas, growing, groups = (Later(f"desim.log.{name}") for name in names)
 
 PARTS = "parts"
-Handed = tuple[int, dict[str, Any]]  # rows and columns, as `checked` returns them
 PART_ROWS = 1 << 20
 PART_SECONDS = 2.5
 
@@ -46,19 +40,17 @@ class Tables:
     def __init__(self, directory: Path | None = None) -> None:
         self.directory = directory
         self.found: Tree | None = None  # the checkpoint that its run goes on from
-        self.rows = dict.fromkeys(FIELDS, 0)  # handed over
-        self._kept: dict[str, list[Handed | Deferred]] = {name: [] for name in FIELDS}
-        self._new: dict[str, list[Handed]] = {name: [] for name in FIELDS}  # in no part yet
-        self._parts = dict.fromkeys(FIELDS, 0)
+        self.rows = dict.fromkeys(SCHEMAS, 0)  # handed over
+        self._kept: dict[str, list[pa.Table | Deferred]] = {name: [] for name in SCHEMAS}
+        self._new: dict[str, list[pa.Table]] = {name: [] for name in SCHEMAS}  # in no part yet
+        self._parts = dict.fromkeys(SCHEMAS, 0)
         self._due = False  # whether the next part has been ordered
         self._growing: dict[str, Growing] = {}
         self._worker: Worker | None = None
         if directory is not None:
             folder = directory / PARTS
             folder.mkdir(exist_ok=True)
-            self._growing = {
-                name: growing.Growing(folder / f"{name}.growing", name) for name in FIELDS
-            }
+            self._growing = {name: Growing(folder / f"{name}.growing", name) for name in SCHEMAS}
             self._worker = Worker()
 
     @property
@@ -71,8 +63,8 @@ class Tables:
 
         Raise ValueError where a column is missing, unknown or of another length.
         """
-        rows = columns if isinstance(columns, Deferred) else checked(name, columns)
-        number = rows.rows if isinstance(rows, Deferred) else rows[0]
+        rows = columns if isinstance(columns, Deferred) else table_of(name, columns)
+        number = rows.rows if isinstance(rows, Deferred) else rows.num_rows
         self.rows[name] += number
         if number == 0:
             return
@@ -98,11 +90,11 @@ class Tables:
 
     def read(self, name: str, columns: Sequence[str] | None = None) -> "pd.DataFrame":
         """What table `name` holds so far; see `read_table`."""
-        return schemas.frame_of(self._whole(name, columns), name)
+        return frame_of(self._whole(name, columns), name)
 
-    def columns(self, name: str, columns: Sequence[str]) -> dict[str, Any]:
+    def columns(self, name: str, columns: Sequence[str]) -> Columns:
         """The same as arrays."""
-        return schemas.columns_of(self._whole(name, columns))
+        return columns_of(self._whole(name, columns))
 
     def pieces(self, name: str, columns: Sequence[str]) -> Pieces:
         """The same piece by piece."""
@@ -111,8 +103,9 @@ class Tables:
             return read_pieces(self.directory, name, columns)
         kept = self._known(name)
         if not kept:
-            return groups.empty(name, columns)
-        return Pieces([n for n, _ in kept], lambda k: {one: kept[k][1][one] for one in columns})
+            return empty(name, columns)
+        rows = [table.num_rows for table in kept]
+        return Pieces(rows, lambda k: columns_of(kept[k].select(list(columns))))
 
     def dataset(self, name: str) -> "pa.dataset.Dataset":
         """The same as a dataset of Arrow."""
@@ -120,43 +113,42 @@ class Tables:
 
         return dataset.dataset(self._whole(name, None))
 
-    def _known(self, name: str) -> list[Handed]:
+    def _known(self, name: str) -> list[pa.Table]:
         """What is kept in memory, all of it computed."""
         kept = [_known(name, rows) for rows in self._kept[name]]
         self._kept[name] = [*kept]
         return kept
 
-    def _whole(self, name: str, columns: Sequence[str] | None) -> "pa.Table":
+    def _whole(self, name: str, columns: Sequence[str] | None) -> pa.Table:
         if self.directory is not None:
             self.settle()
             return _stored(self.directory, name, columns)
-        tables = [schemas.table_of(name, columns) for _, columns in self._known(name)]
-        table = schemas.concatenated(schemas.SCHEMAS[name], tables)
+        table = concatenated(SCHEMAS[name], self._known(name))
         return table.select(columns) if columns else table
 
-    def _store(self, name: str, rows: Handed | Deferred) -> None:
+    def _store(self, name: str, rows: pa.Table | Deferred) -> None:
         """Store rows, in the thread, as all that follows."""
-        self._take(name, *_known(name, rows))
-        new = max(sum(rows for rows, _ in handed) for handed in self._new.values())
+        self._take(name, _known(name, rows))
+        new = max(sum(table.num_rows for table in tables) for tables in self._new.values())
         if new >= PART_ROWS or PART_SECONDS <= 0.0:
             self._part()
         elif not self._due and self._worker is not None:
             self._due = True
             self._worker.later(PART_SECONDS, self._part)
 
-    def _take(self, name: str, rows: int, columns: dict[str, Any]) -> None:
-        self._new[name].append((rows, columns))
+    def _take(self, name: str, table: pa.Table) -> None:
+        self._new[name].append(table)
         if name in self._growing:
-            self._growing[name].append(rows, columns)
+            self._growing[name].append(table)
 
     def _part(self) -> None:
         """Put the new rows into parts of their own."""
         assert self.directory is not None
-        for name, handed in self._new.items():
-            if handed:
-                write_part(self.directory / PARTS, name, self._parts[name], handed)
+        for name, tables in self._new.items():
+            if tables:
+                write_part(self.directory / PARTS, name, self._parts[name], tables)
                 self._parts[name] += 1
-                handed.clear()
+                tables.clear()
         self._due = False
 
     def _finish(self) -> None:
@@ -166,8 +158,8 @@ class Tables:
         shutil.rmtree(self.directory / PARTS)
 
 
-def _known(name: str, rows: Handed | Deferred) -> Handed:
-    return checked(name, rows) if isinstance(rows, Deferred) else rows
+def _known(name: str, rows: pa.Table | Deferred) -> pa.Table:
+    return table_of(name, rows) if isinstance(rows, Deferred) else rows
 
 
 def read_table(directory: Path, name: str, columns: Sequence[str] | None = None) -> "pd.DataFrame":
@@ -175,17 +167,17 @@ def read_table(directory: Path, name: str, columns: Sequence[str] | None = None)
 
     Words (kind, metric, mechanism, seen_by) are categories. InputError where a file is damaged.
     """
-    return schemas.frame_of(_stored(directory, name, columns), name)
+    return frame_of(_stored(directory, name, columns), name)
 
 
-def read_columns(directory: Path, name: str, columns: Sequence[str]) -> dict[str, Any]:
+def read_columns(directory: Path, name: str, columns: Sequence[str]) -> Columns:
     """Columns of the same table as arrays; InputError as there."""
-    return schemas.columns_of(_stored(directory, name, columns))
+    return columns_of(_stored(directory, name, columns))
 
 
 def read_pieces(directory: Path, name: str, columns: Sequence[str]) -> Pieces:
     """The same columns, for tables that do not fit memory; InputError as there, of each piece."""
-    return groups.row_groups(name, _files(directory, name), columns)
+    return row_groups(name, _files(directory, name), columns)
 
 
 def dataset_of(directory: Path, name: str) -> "pa.dataset.Dataset":
@@ -193,17 +185,17 @@ def dataset_of(directory: Path, name: str) -> "pa.dataset.Dataset":
     from pyarrow import dataset
 
     files = list(map(str, _files(directory, name)))
-    schema = schemas.SCHEMAS[name]
+    schema = SCHEMAS[name]
     if not files:
-        return dataset.dataset(schema.empty_table())
+        return dataset.dataset(concatenated(schema, []))
     return dataset.dataset(files, schema=schema, format="parquet")
 
 
-def _stored(directory: Path, name: str, columns: Sequence[str] | None) -> "pa.Table":
-    wanted = list(columns) if columns else schemas.SCHEMAS[name].names
+def _stored(directory: Path, name: str, columns: Sequence[str] | None) -> pa.Table:
+    wanted = list(columns) if columns else SCHEMAS[name].names
     tables = [_read(path, wanted) for path in _files(directory, name)]
-    schema = pa.schema([schemas.SCHEMAS[name].field(one) for one in wanted])
-    return schemas.concatenated(schema, tables)
+    schema = pa.schema([SCHEMAS[name].field(one) for one in wanted])
+    return concatenated(schema, tables)
 
 
 def _files(directory: Path, name: str) -> list[Path]:
@@ -221,7 +213,7 @@ def _files(directory: Path, name: str) -> list[Path]:
 
 def require_readable(path: Path) -> None:
     """Read a whole table, and keep nothing of it; InputError where it is missing or damaged."""
-    for _ in groups.row_groups(path.stem, [path], schemas.SCHEMAS[path.stem].names):
+    for _ in row_groups(path.stem, [path], SCHEMAS[path.stem].names):
         pass
 
 
@@ -233,14 +225,15 @@ def rows_in(path: Path) -> int | None:
         return None
 
 
-def read_part(path: Path, name: str) -> "pa.Table":
-    """A file of table `name` as it is; InputError where it is damaged."""
-    return _read(path, schemas.SCHEMAS[name].names)
+def read_part(path: Path, name: str) -> pa.Table:
+    """A file of table `name`; InputError where it is damaged."""
+    table = _read(path, SCHEMAS[name].names)
+    return table_of(name, Deferred(table.num_rows, lambda: columns_of(table)))
 
 
-def write_part(folder: Path, name: str, part: int, handed: Iterable[Handed]) -> None:
+def write_part(folder: Path, name: str, part: int, tables: Iterable[pa.Table]) -> None:
     """Write part number `part` of table `name`; the file appears only when it is complete."""
-    _write(folder / f"{name}-{part:05d}.parquet", name, handed, light=True)
+    _write(folder / f"{name}-{part:05d}.parquet", name, tables, light=True)
 
 
 def part_files(directory: Path, name: str) -> list[Path]:
@@ -252,24 +245,23 @@ def part_files(directory: Path, name: str) -> list[Path]:
 def merge_parts(directory: Path, name: str) -> None:
     """Write all rows of the parts of table `name` into its final file."""
     tables = (read_part(path, name) for path in part_files(directory, name))
-    handed = ((table.num_rows, schemas.columns_of(table)) for table in tables)
-    _write(directory / f"{name}.parquet", name, handed)
+    _write(directory / f"{name}.parquet", name, tables)
 
 
-def _write(path: Path, name: str, handed: Iterable[Handed], *, light: bool = False) -> None:
+def _write(path: Path, name: str, tables: Iterable[pa.Table], *, light: bool = False) -> None:
     partial = path.with_suffix(".partial")
     try:
-        file = growing.Growing(partial, name, light=light)
-        for rows, columns in handed:
-            file.append(rows, columns)
+        file = Growing(partial, name, light=light)
+        for table in tables:
+            file.append(table)
         file.close(path)
     finally:
         partial.unlink(missing_ok=True)
 
 
-def _read(path: Path, columns: Sequence[str]) -> "pa.Table":
+def _read(path: Path, columns: Sequence[str]) -> pa.Table:
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             return file.read(list(columns)).select(list(columns))
     except (pa.ArrowException, OSError, KeyError) as error:
-        raise groups.damaged(path, error) from None
+        raise damaged(path, error) from None

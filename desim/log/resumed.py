@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from desim.errors import Differs, InputError
 from desim.log.parquet import PARTS, Tables, merge_parts, part_files, read_part, write_part
-from desim.log.schemas import SCHEMAS, WORD, columns_of, table_of
+from desim.log.schemas import SCHEMAS, WORD, concatenated
 from desim.memory import Tree
 
 
@@ -28,7 +28,7 @@ class Stored:
         self.folder, self.name, self.sure = directory / PARTS, name, sure
         self.part = 0  # number of the next part to read
         self.row = 0  # rows that have been read
-        self._table, self._at = SCHEMAS[name].empty_table(), 0
+        self._table, self._at = concatenated(SCHEMAS[name], []), 0
         self._closed = False
         whole = directory / f"{name}.parquet"
         if whole.exists():  # a run that ended: its table is the first part of what comes now
@@ -63,9 +63,7 @@ class Stored:
         if self._closed:
             return self.part
         if self._at < self._table.num_rows:
-            known = self._table.slice(0, self._at)
-            handed = [(known.num_rows, columns_of(known))]
-            write_part(self.folder, self.name, self.part - 1, handed)
+            write_part(self.folder, self.name, self.part - 1, [self._table.slice(0, self._at)])
         self._table, self._at, self._closed = self._table.slice(0, 0), 0, True
         for path in part_files(self.folder.parent, self.name):
             if path >= self.path(self.part):
@@ -160,12 +158,11 @@ class ResumedTables(Tables):
             self._worker.idle()
         return any(one.left for one in self._stored.values())
 
-    def _take(self, name: str, rows: int, columns: dict[str, Any]) -> None:
-        table = table_of(name, columns)
+    def _take(self, name: str, table: pa.Table) -> None:
         known = self._stored[name].compare(table)
-        if known < rows:
+        if known < table.num_rows:
             self._parts[name] = max(self._parts[name], self._stored[name].close())
-            super()._take(name, rows - known, columns_of(table.slice(known)))
+            super()._take(name, table.slice(known))
 
     def _finish(self) -> None:
         """As of Tables; Differs where more is stored than was played."""

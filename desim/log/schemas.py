@@ -1,21 +1,30 @@
 """The tables of a run in Arrow: how columns become tables, and tables data frames."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from desim.columns import Words
+from desim.columns import Columns, Deferred, Words
 from desim.log.described import COLUMNS, KINDS, METRICS, ROWS, described
-from desim.log.fields import FIELDS, Columns
 
 if TYPE_CHECKING:
     import pandas as pd
 
 WORD = pa.dictionary(pa.int8(), pa.string())
 TYPES = {"f8": pa.float64(), "i8": pa.int64(), "i4": pa.int32(), "word": WORD}
+FIELDS = {  # table -> column -> type
+    table: dict(map(str.split, columns.split(", ")))
+    for table, columns in {
+        "events": "time f8, seq i8, kind word, agent i4, peer i4, round i4, bytes i8, seconds f8, "
+        "value f8, release i8",
+        "metrics": "time f8, round i4, metric word, agent i4, value f8",
+        "releases": "time f8, agent i4, round i4, release i8, mechanism word, sensitivity f8, "
+        "scale f8, sampling f8, seen_by word, delivered i4",
+    }.items()
+}
 
 
 def _field(table: str, name: str, kind: str) -> pa.Field:
@@ -38,29 +47,50 @@ SCHEMAS = {
 }
 
 
-def table_of(name: str, columns: Columns) -> pa.Table:
-    """The rows of table `name`: `columns` as `checked` returns them."""
+def table_of(name: str, columns: Mapping[str, Any]) -> pa.Table:
+    """The rows of table `name`; `columns` are arrays, lists or Words of one length.
+
+    Views of other arrays are copied, unless the columns are deferred: those are nobody else's.
+    Raise ValueError where a column is missing, unknown or of another length.
+    """
     schema = SCHEMAS[name]
-    arrays = [_array(columns[field.name], field.type) for field in schema]
+    if odd := sorted(set(columns) ^ set(schema.names)):
+        raise ValueError(f"table {name}: missing or unknown columns {', '.join(odd)}")
+    lent = not isinstance(columns, Deferred)
+    arrays = [
+        _words(columns[one.name]) if one.type == WORD else _numbers(columns[one.name], one, lent)
+        for one in schema
+    ]
+    lengths = dict(zip(schema.names, map(len, arrays), strict=True))
+    if len(set(lengths.values())) > 1:
+        raise ValueError(f"table {name}: columns of different lengths {lengths}")
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-def columns_of(table: pa.Table) -> dict[str, Any]:
-    """The columns of a table as `checked` returns them."""
+def columns_of(table: pa.Table) -> Columns:
+    """The columns of a table as arrays and Words."""
     return {name: _column(table.column(name)) for name in table.column_names}
 
 
-def _array(values: Any, kind: pa.DataType) -> pa.Array:
+def _numbers(values: Any, field: pa.Field, lent: bool) -> pa.Array:
     """A column in Arrow's memory layout; `pa.array` would import pandas to ask what it is."""
-    if isinstance(values, Words):
-        texts = [word.encode() for word in values.words]
-        ends = np.cumsum([0, *map(len, texts)], dtype=np.int32)
-        parts = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(texts))]
-        words = pa.Array.from_buffers(pa.string(), len(texts), parts)
-        return pa.DictionaryArray.from_arrays(
-            _array(np.ascontiguousarray(values.codes, np.int8), pa.int8()), words
-        )
-    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
+    own = np.ascontiguousarray(values, field.type.to_pandas_dtype())
+    own = own.copy() if lent and not own.flags.owndata else own
+    return pa.Array.from_buffers(field.type, len(own), [None, pa.py_buffer(own)])
+
+
+def _words(values: Any) -> pa.DictionaryArray:
+    if hasattr(values, "categories"):
+        values = Words(values.codes, list(values.categories))
+    if not isinstance(values, Words):
+        words, codes = np.unique(np.asarray(values, str), return_inverse=True)
+        values = Words(codes, words.tolist())
+    texts = [word.encode() for word in values.words]
+    ends = np.cumsum([0, *map(len, texts)], dtype=np.int32)
+    parts = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(texts))]
+    words = pa.Array.from_buffers(pa.string(), len(texts), parts)
+    codes = _numbers(values.codes, pa.field("codes", pa.int8()), False)
+    return pa.DictionaryArray.from_arrays(codes, words)
 
 
 def _column(values: pa.ChunkedArray) -> Any:
@@ -82,7 +112,7 @@ def _plain(column: pa.Array) -> Any:
 def concatenated(schema: pa.Schema, tables: Sequence[pa.Table]) -> pa.Table:
     """The rows of all tables in turn."""
     if not tables:
-        return schema.empty_table()  # imports pandas
+        return pa.Table.from_batches([], schema)  # `empty_table` would import pandas
     return pa.concat_tables(tables).unify_dictionaries()
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from desim.columns import Columns, Pieces, gathered, pieces_of
+from desim.columns import Columns, Pieces, columns_of, gathered, pieces_of
 from desim.errors import InputError
 from desim.privacy.gaussian import check_delta
 from desim.privacy.loss_distribution import epsilon_pld, sharpen
@@ -105,6 +105,7 @@ def account(
     check_delta(delta)
     owned = None if rows is None else np.asarray(rows, np.int64)
     pieces = pieces_of(releases)
+    log = None if events is None else columns_of(events)
     made, star = _glanced(pieces)
     agents = _agents(len(made) - 1, owned)
     who = adversary(view, agents)
@@ -113,7 +114,7 @@ def account(
     def block(first: int, end: int) -> Block:
         mine = None if (first, end) == (0, len(made)) else partial(_of, first=first, end=end)
         own = gathered(pieces, mine)
-        return Block.of(own, who, events, owned, relation, amplification)
+        return Block.of(own, who, log, owned, relation, amplification)
 
     blocks = [partial(block, *ends) for ends in _blocks(made)]
     final, growth, signs, sharp, kept = _replayed(blocks, agents, delta)

@@ -13,6 +13,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.columns import columns_of
 from desim.errors import InputError
 from desim.later import optimize, pd, sparse
 from desim.privacy.gaussian import epsilon_of, mu_of
@@ -69,7 +70,7 @@ def factor(releases: "pd.DataFrame", rows: NDArray[np.int64], target: Target) ->
     rows (agents,): records of each agent. InputError where no noise is enough.
     """
     check(releases)
-    costs = prices(releases, rows, target.relation)
+    costs = prices(columns_of(releases), rows, target.relation)
     agent = releases["agent"].to_numpy()
     spent = np.zeros(len(rows))
     np.add.at(spent, agent, costs.mu2 + 2.0 * costs.rho + costs.ratio**2)

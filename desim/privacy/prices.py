@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.columns import Words, columns_of
+from desim.columns import Columns, Words
 from desim.errors import InputError, refusal
 from desim.later import special
 from desim.privacy import renyi
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 Array = NDArray[np.float64]
 RELATIONS = ("replace-one", "add-or-remove-one", "agent")
@@ -108,7 +108,7 @@ class Prices(NamedTuple):
 
 
 def prices(
-    releases: "Mapping[str, Any] | pd.DataFrame",
+    releases: Columns,
     rows: NDArray[np.int64] | None,
     relation: str = "replace-one",
     amplification: bool = True,
@@ -121,7 +121,6 @@ def prices(
     """
     if relation not in RELATIONS:
         raise InputError(f"relation: {refusal(relation, ', '.join(RELATIONS), RELATIONS)}")
-    releases = columns_of(releases)
     code = _codes(releases["mechanism"])
     scale = _amounts(releases, "scale")
     fraction = np.asarray(releases["sampling"], float)

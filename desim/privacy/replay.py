@@ -1,7 +1,7 @@
 """What releases of some agents cost, one after the other: running sums of their prices."""
 
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,8 +40,8 @@ class Block(NamedTuple):
 
     @classmethod
     def of(
-        cls, releases: Columns, who: Adversary, events: Any, owned: NDArray[np.int64] | None,
-        relation: str, amplification: bool,
+        cls, releases: Columns, who: Adversary, events: Columns | None,
+        owned: NDArray[np.int64] | None, relation: str, amplification: bool,
     ) -> "Block":  # fmt: skip
         """The block of these rows of the table."""
         seen = _once(rows_of(releases, charged(releases, who, events)))

@@ -1,6 +1,6 @@
 """What is said beside an epsilon: what it takes for granted, and what its reader has to know."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,6 +87,18 @@ def flags(signs: Sequence[Signs], delta: float, rows: NDArray[np.int64] | None) 
         few = int(rows.min())
         said.append(f"delta {delta:g} is not below 1 / rows: an agent has {few} rows only")
     return tuple(said)
+
+
+def each_once(said: Sequence[tuple[str, Iterable[str]]]) -> list[str]:
+    """Each text once, with the names of whom it is about where not all have it."""
+    found: dict[str, list[str]] = {}
+    for name, texts in said:
+        for text in texts:
+            found.setdefault(text, []).append(name)
+    every = len(said)
+    return [
+        text if len(who) == every else f"{', '.join(who)}: {text}" for text, who in found.items()
+    ]
 
 
 def _named(agents: NDArray[np.int64]) -> str:

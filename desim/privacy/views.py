@@ -8,19 +8,14 @@ from those rows is post-processing and free. Where that is all an adversary gets
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.columns import columns_of
+from desim.columns import Columns
 from desim.errors import InputError, refusal
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 Mask = NDArray[np.bool_]
-Table = Mapping[str, Any]  # columns as arrays, or a data frame
 NAMELESS = ("eavesdropper", "coordinator", "final-model")
 ONE = re.compile(r"(neighbour|direct):\s*(\d{1,9})")
 SET = re.compile(r"collusion:\s*\[\s*(\d{1,9}(?:\s*,\s*\d{1,9})*)\s*\]")
@@ -76,15 +71,12 @@ def adversary(view: str, agents: int) -> Adversary:
     return who
 
 
-def visible(
-    releases: "Table | pd.DataFrame", who: Adversary, events: "Table | pd.DataFrame | None" = None
-) -> Mask:
+def visible(releases: Columns, who: Adversary, events: Columns | None = None) -> Mask:
     """Which rows (n,) of the releases table the adversary sees.
 
     A message that is lost was transmitted: an eavesdropper saw it, nobody else. `direct` needs the
     `events`; a coordinator's view needs one, see `require_seen`.
     """
-    releases = columns_of(releases)
     arrived = releases["delivered"] > 0
     if who.kind == "eavesdropper":
         return np.ones(len(arrived), bool)
@@ -103,15 +95,12 @@ def require_seen(who: Adversary, star: bool, rows: int) -> None:
         raise InputError("view: found coordinator; allowed: others, as there is no coordinator")
 
 
-def charged(
-    releases: "Table | pd.DataFrame", who: Adversary, events: "Table | pd.DataFrame | None" = None
-) -> Mask:
+def charged(releases: Columns, who: Adversary, events: Columns | None = None) -> Mask:
     """Which rows (n,) the adversary's view costs: an agent's, up to the last one that it sees.
 
     A release is priced given the ones before it, and a method goes on from what it has sent: who
     receives a later release learns of a lost one too, so only what follows the last one is free.
     """
-    releases = columns_of(releases)
     reached = visible(releases, who, events)
     agent = releases["agent"]
     place = np.empty(len(agent), np.int64)
@@ -121,11 +110,10 @@ def charged(
     return np.asarray(place <= last[agent])
 
 
-def _received(releases: Table, agent: int, events: "Table | pd.DataFrame | None") -> Mask:
+def _received(releases: Columns, agent: int, log: Columns | None) -> Mask:
     """Which releases arrived on a link that ends at `agent`."""
-    if events is None:
+    if log is None:
         raise InputError(f"view: found direct:{agent}; allowed: others, as there are no events")
-    log = columns_of(events)
     arrivals = log["kind"].equal("deliver") & (log["agent"] == agent)
     arrivals &= (log["peer"] >= 0) & (log["release"] >= 0)
     return np.isin(releases["release"], log["release"][arrivals])

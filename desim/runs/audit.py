@@ -24,13 +24,13 @@ from desim.runs import directory as place
 from desim.runs.audit_claims import Ground, claimed
 from desim.runs.audit_reading import reading_of
 from desim.runs.decided_by_rows import tuned
+from desim.runs.spending import stated
 from desim.scenario.blame import explained
 from desim.scenario.build import build
 from desim.scenario.load import load, loaded
 from desim.scenario.schema import Scenario
 
 LEAST_RUNS = 20
-DEFAULTS = {"view": "eavesdropper", "delta": 1e-5}
 REAL = (
     f"scores are rounded to 1e-{DECIMALS}: the audit is of the mechanism in real numbers; noise in "
     "doubles leaks more (Mironov 2012)"
@@ -130,8 +130,8 @@ def audit(
     """
     of = loaded(scenario, overrides)
     _check(of, runs, level, claims, seed, workers)
-    view = setting(of, "view") if view is None else view
-    delta = setting(of, "delta") if delta is None else delta
+    view = stated(of).view if view is None else view
+    delta = stated(of).delta if delta is None else delta
     check_delta(delta)
     with explained(of):
         pair, stage, ground = _staged(of, view, delta, agent, row)
@@ -151,12 +151,6 @@ def audit(
     notes += [f"tuned on data, not charged: {text}" for text in tuned(of, public)]
     notes += [REAL, NEVER]
     return Audit(of.name, ground.view, pair.agent, pair.row, seed, scores, findings, tuple(notes))
-
-
-def setting(scenario: Scenario, name: str) -> Any:
-    """`view` or `delta` of the scenario's section privacy, or what that has by default."""
-    given = scenario.privacy
-    return getattr(given, name) if given is not None else DEFAULTS[name]
 
 
 def _check(

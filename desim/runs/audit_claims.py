@@ -8,6 +8,7 @@ import pandas as pd
 from desim.audit.verdict import Claim
 from desim.engine.play import Simulation
 from desim.privacy.accountants import account
+from desim.privacy.bounds.theorems import claim_of
 from desim.privacy.gaussian import mu_of
 
 RELATION = "replace-one"  # of every pair that is played
@@ -68,9 +69,10 @@ def rigorous(ground: Ground) -> Claim:
 
 def paper(ground: Ground) -> Claim | str:
     """What the method's paper says, zCDP too where its epsilon comes from that; or why not."""
-    said = ground.simulation.method.claim(ground.releases, ground.delta)
-    if said is None:
+    inputs = ground.simulation.method.claim_inputs()
+    if inputs is None:
         return "the paper claims nothing about this method and noise"
+    said = claim_of(inputs, ground.releases, ground.delta)
     bound = said.bound
     if ground.sampled:
         return f"{bound.theorem} counts on secret batches, which the game does not draw anew"

@@ -16,14 +16,16 @@ from desim.audit.candidates import longest_row
 from desim.audit.one_run import judge_one_run
 from desim.audit.pairs import unobserved
 from desim.audit.verdict import Claim, Finding
+from desim.columns import columns_of
 from desim.engine.play import Simulation
 from desim.errors import InputError, refusal
 from desim.log.parquet import Tables
 from desim.privacy.gaussian import check_delta
 from desim.privacy.views import Adversary, adversary, require_seen, visible
 from desim.runs import directory as place
-from desim.runs.audit import findings_told, problems_of, setting
+from desim.runs.audit import findings_told, problems_of
 from desim.runs.audit_claims import Ground, claimed
+from desim.runs.spending import stated
 from desim.scenario.blame import explained
 from desim.scenario.build import build
 from desim.scenario.load import loaded
@@ -109,8 +111,8 @@ def audit_one_run(
     be audited.
     """
     of = loaded(scenario, overrides)
-    view = setting(of, "view") if view is None else view
-    delta = setting(of, "delta") if delta is None else delta
+    view = stated(of).view if view is None else view
+    delta = stated(of).delta if delta is None else delta
     check_delta(delta)
     _check(of, level, claims, seed, canaries)
     with explained(of):
@@ -181,7 +183,7 @@ def _staged(
     releases, events = _tables(reference)
     own = (releases["agent"] == of.agent).to_numpy(bool)
     require_seen(seen, bool((releases["seen_by"] == "coordinator").any()), len(releases))
-    shown = own & visible(releases, seen, events)
+    shown = own & visible(columns_of(releases), seen, columns_of(events))
     if not shown.any():
         raise InputError(f"view: {seen} sees no release of agent {of.agent}")
     whole = bool((shown == own).all()) and seen.kind != "direct"

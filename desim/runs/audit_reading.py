@@ -5,6 +5,7 @@ import pandas as pd
 
 from desim.audit.game import Stage
 from desim.audit.neighbours import Neighbours
+from desim.columns import columns_of
 from desim.errors import InputError
 from desim.privacy.views import Adversary, require_seen, visible
 
@@ -22,7 +23,7 @@ def reading_of(
     agent, owner = pair.agent, releases["agent"].to_numpy()
     own = owner == agent
     require_seen(seen, bool((releases["seen_by"] == "coordinator").any()), len(releases))
-    shows = visible(releases, seen, events)
+    shows = visible(columns_of(releases), seen, columns_of(events))
     shown = own & shows
     silent = not own.any() and seen.kind == "eavesdropper"  # who hears that nothing is said
     if not shown.any() and not silent:

@@ -19,17 +19,24 @@ from desim.columns import gathered
 from desim.errors import DesimError, InputError
 from desim.privacy.gaussian import check_delta
 from desim.privacy.loss_distribution import spent
-from desim.privacy.prices import RELATIONS
 from desim.privacy.replay import Block
 from desim.privacy.risk import Risk, of_tally
-from desim.privacy.statements import Signs, assumptions, flags
+from desim.privacy.statements import Signs, assumptions, each_once, flags
 from desim.privacy.tallies import LOST, NOTHING, Tally, dearest, tallies
 from desim.privacy.views import adversary, require_seen, reservations
 from desim.runs.decided_by_rows import tuned
-from desim.runs.declared import declared, plugged
+from desim.runs.declared import plugged
 from desim.runs.likeness import same_data, same_run, same_seed, unrelated
 from desim.runs.run import Run
-from desim.runs.spending import DELTA, RELEASED, heard, require_known
+from desim.runs.spending import (
+    RELEASED,
+    Stated,
+    doubts,
+    heard,
+    require_known,
+    stated,
+    with_coordinator,
+)
 
 FIXED = "which runs are made, and with which settings, was fixed before the first of them"
 Addresses = dict[int, frozenset[int]]  # rounds and exchanges of noise, by agent
@@ -76,9 +83,9 @@ def joint(
     """
     if not runs:
         raise InputError("no run to account for")
-    stated = [_stated(run) for run in runs]
-    delta = _agreed("delta", delta, [one[0] for one in stated])
-    relation = _agreed("relation", relation, [one[1] for one in stated])
+    terms = [_stated(run) for run in runs]
+    delta = _agreed("delta", delta, [one.delta for one in terms])
+    relation = _agreed("relation", relation, [one.relation for one in terms])
     check_delta(delta)
     single, repeated = _once(runs)
     views = [view] if view is not None else _views(single)
@@ -92,13 +99,11 @@ def labels(runs: Sequence[Run]) -> list[str]:
     return [f"{name} ({k})" if twice else name for k, name in enumerate(names, 1)]
 
 
-def _stated(run: Run) -> tuple[float, str]:
+def _stated(run: Run) -> Stated:
     try:
-        known = run.known
+        return stated(run.known)
     except DesimError:  # the statement says so
-        known = None
-    privacy = None if known is None else known.privacy
-    return getattr(privacy, "delta", DELTA), str(getattr(privacy, "relation", RELATIONS[0]))
+        return Stated()
 
 
 def _agreed(name: str, given: Any, stated: Sequence[Any]) -> Any:
@@ -126,13 +131,8 @@ def _once(runs: Sequence[Run]) -> tuple[list[tuple[str, Run]], list[str]]:
 
 
 def _views(runs: Sequence[tuple[str, Run]]) -> list[str]:
-    star = all(_star(run) for _, run in runs)
+    star = all(with_coordinator(run) for _, run in runs)
     return ["eavesdropper", *(["coordinator"] if star else []), "final-model"]
-
-
-def _star(run: Run) -> bool:
-    pieces = run.store.pieces("releases", ["seen_by"])
-    return any(rows["seen_by"].equal("coordinator").any() for rows in pieces)
 
 
 def _joint(
@@ -146,14 +146,15 @@ def _joint(
     final, sharp = spent(sums, delta)
     first = int(final.argmax())
     best, method = sums[first], "PLD" if sharp[first] else "RDP"
-    doubts = [*repeated, *_shared(seen, broken), *_related(seen)]
-    bound = any("added up" in text for text in doubts)
+    found = [*repeated, *_shared(seen, broken), *_related(seen)]
+    bound = any("added up" in text for text in found)
     risk = of_tally(best)
+    said = each_once([(one.label, one.flags) for one in seen])
     return Joint(
         view, relation, delta, float(final[first]), holders[first][1] if holders else 0,
         method if not best.exact else "GDP, an upper bound" if bound else "exact GDP",
         risk._replace(exact=risk.exact and not bound),
-        (*assumptions(relation, [one.signs for one in seen]), FIXED), (*doubts, *_flags(seen)),
+        (*assumptions(relation, [one.signs for one in seen]), FIXED), (*found, *said),
     )  # fmt: skip
 
 
@@ -176,18 +177,15 @@ def _seen(
     every = list(own.values())
     anybody = reduce(Tally.plus, every, NOTHING) if relation == "agent" else dearest(every)
     signs = Signs.of(block.seen, block.priced)
-    doubt = run.store.unchecked
-    said = (*reservations(who, star), *flags([signs], delta, owned), *declared(run), *_tuned(run))
-    return Seen(
-        label, run, own, anybody, _noise(block.seen, agent, list(own)), signs,
-        (*said, *([doubt] if doubt else [])),
-    )  # fmt: skip
+    said = (*reservations(who, star), *flags([signs], delta, owned), *doubts(run), *_tuned(run))
+    return Seen(label, run, own, anybody, _noise(block.seen, agent, list(own)), signs, said)
 
 
 def _tuned(run: Run) -> Iterator[str]:
     """What was computed from the run's data without being charged."""
     try:
-        yield from (f"tuned on data, not charged: {text}" for text in tuned(run.scenario))
+        public = bool(run.manifest.get("privacy", {}).get("row_norm"))
+        yield from (f"tuned on data, not charged: {text}" for text in tuned(run.scenario, public))
     except DesimError as error:
         yield f"settings cannot be read: {str(error).splitlines()[0]}"
 
@@ -259,13 +257,3 @@ def _related(seen: Sequence[Seen]) -> Iterator[str]:
                 f"{both}: nobody can tell whether a record is in both (problem_sha256 differs): "
                 "added up, as if any agent of one had it in the other"
             )
-
-
-def _flags(seen: Sequence[Seen]) -> Iterator[str]:
-    """The flags of the runs, with the runs that one is about where not all have it."""
-    found: dict[str, list[str]] = {}
-    for one in seen:
-        for text in one.flags:
-            found.setdefault(text, []).append(one.label)
-    for text, who in found.items():
-        yield text if len(who) == len(seen) else f"{', '.join(who)}: {text}"

@@ -1,7 +1,8 @@
 """Whether runs are one and the same, share their data, or share their noise."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -63,8 +64,16 @@ def _told_alike(one: Run, other: Run) -> bool:
         told = [run.scenario.written() for run in (one, other)]
     except DesimError:
         return False
-    kept = [{key: part for key, part in said.items() if key not in FREE} for said in told]
-    return kept[0] == kept[1]
+    compared = [
+        {key: part for key, part in said.items() if key not in _free(said)} for said in told
+    ]
+    return compared[0] == compared[1]
+
+
+def _free(written: Mapping[str, Any]) -> tuple[str, ...]:
+    """Sections that change no bit of a release: not even the end, unless noise is shared out."""
+    noise = (written.get("privacy") or {}).get("noise") or {}
+    return FREE if noise.get("composition", "none") == "none" else (*FREE[:-1],)
 
 
 def _root(run: Run) -> str | None:

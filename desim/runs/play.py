@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import math
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -23,7 +24,7 @@ from desim.runs.interruption import Interruption
 from desim.runs.preparing import preparing
 from desim.runs.run import Run
 from desim.runs.store import Directory, Memory, Store
-from desim.scenario.blame import blame, own_access
+from desim.scenario.blame import blame, explained, own_access
 from desim.scenario.build import build
 from desim.scenario.calibration import completed
 from desim.scenario.endless import refuse_endless
@@ -152,6 +153,7 @@ def _manifest(scenario: Scenario, text: str, simulation: Simulation) -> dict[str
         "rows": simulation.problem.rows.tolist(),
         **({"sites": list(names)} if (names := simulation.problem.sites) else {}),
         **_calibrated(scenario, simulation),
+        "privacy": _premises(scenario, simulation),
         "versions": place.versions(),
     }
 
@@ -160,6 +162,14 @@ def _calibrated(scenario: Scenario, simulation: Simulation) -> dict[str, Any]:
     """What the privacy target has set: {"calibrated": {"sigma": ...}}."""
     target, noise = scenario.privacy and scenario.privacy.target, simulation.method.noise
     return {"calibrated": noise.given} if target and noise else {}
+
+
+def _premises(scenario: Scenario, simulation: Simulation) -> dict[str, Any]:
+    """What an account of the run needs beside its releases: see `desim.runs.privacy`."""
+    method, bound = simulation.method, float(simulation.problem.row_norm)
+    with explained(scenario):
+        claim, basis = method.claim_inputs(), getattr(method.planned(1), "basis", "")
+    return {"claim": claim, "basis": basis, "row_norm": bound if math.isfinite(bound) else None}
 
 
 def _play(
@@ -172,7 +182,7 @@ def _play(
     """Play into tables, in `path` if it is not None; every way to end is an Outcome."""
     scenario = prepared.scenario
 
-    def explained(error: BaseException) -> str | None:
+    def told(error: BaseException) -> str | None:
         access = isinstance(error, OSError) and not own_access(error, scenario.plugins)
         return None if access else blame(error, scenario)
 
@@ -188,7 +198,7 @@ def _play(
         tables = opened()
         if path is not None:
             keeper = Checkpoints(path, identity(prepared.head, prepared.scenario), tables)
-        return tables, prepared.simulation.play(tables, step, keeper=keeper, explained=explained)
+        return tables, prepared.simulation.play(tables, step, keeper=keeper, explained=told)
     except KeyboardInterrupt:
         return tables, Outcome("stopped", "interrupted at once by Ctrl-C; no final arrays")
     except OSError as error:
@@ -199,9 +209,9 @@ def _play(
     except RunError as error:
         return tables, Outcome("failed", str(error), error=error)
     except BaseException as error:
-        told = explained(error)
-        if told is not None:  # while what came before was kept: memory is full
-            return tables, Outcome("failed", told, error=_caused(RunError(told), error))
+        text = told(error) or ""
+        if text:  # while what came before was kept: memory is full
+            return tables, Outcome("failed", text, error=_caused(RunError(text), error))
         if not isinstance(error, Exception):
             raise
         return tables, Outcome("failed", f"error in desim: {raised(error)}", error=error)

@@ -1,27 +1,34 @@
 """The privacy of one run: what its paper claims beside what holds, view by view.
 
-No epsilon stands without its view, relation, delta and method.
+All of it follows from what the run has stored: releases, and what the manifest has under `privacy`:
+claim, from which the paper's claim is computed; basis, what sensitivities rest on; row_norm, a
+public bound on rows. No epsilon stands without its view, relation, delta and method.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from desim.columns import gathered
 from desim.errors import DesimError, InputError
 from desim.privacy.accountants import Account
-from desim.privacy.bounds.claims import RELATION, Claim
-from desim.privacy.bounds.theorems import theorems
+from desim.privacy.bounds.claims import RELEASED, Claim
+from desim.privacy.bounds.theorems import claim_of, theorems
 from desim.privacy.plugged import Accountant
 from desim.privacy.plugged import spent as asked
 from desim.privacy.risk import risk
+from desim.privacy.statements import each_once
 from desim.runs.decided_by_rows import ended_by_rows, tuned
-from desim.runs.declared import shortly
+from desim.runs.declared import names, shortly
 from desim.runs.run import Run
-from desim.runs.spending import DELTA, spent
+from desim.runs.spending import Stated, spent, stated, with_coordinator
 from desim.scenario import registry
+
+if TYPE_CHECKING:
+    from desim.scenario.schema import Scenario
 
 CAVEATS = (
     "noise is simulated in IEEE doubles; epsilon is that of real-valued mechanisms (Mironov 2012). "
@@ -34,6 +41,7 @@ CAVEATS = (
 
 DRAWN = ["sampling"]
 ROUNDING = 1e-6  # by which a number that is computed otherwise may fall short of an exact one
+UNTOLD = "its epsilon needs numbers that this run has not stored; desim run of its scenario does"
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,14 +64,9 @@ class Statement:
     accountant: str = ""
     unsure: str = ""
 
-    def each_once(self, column: str) -> Iterator[str]:
+    def each_once(self, column: str) -> list[str]:
         """Texts of assumptions or flags, with the views that one is about where not all have it."""
-        found: dict[str, list[str]] = {}
-        for view, texts in zip(self.table["view"], self.table[column], strict=True):
-            for text in texts:
-                found.setdefault(text, []).append(str(view))
-        for text, views in found.items():
-            yield text if len(views) == len(self.table) else f"{', '.join(views)}: {text}"
+        return each_once(list(zip(self.table["view"], self.table[column], strict=True)))
 
 
 def statement(
@@ -75,29 +78,48 @@ def statement(
     accountant: of a plug-in, whose epsilon stands beside. InputError for a view, relation, delta or
     accountant that has no meaning here.
     """
-    scenario, method, reason = _remade(run)
-    privacy = None if scenario is None else scenario.privacy
-    delta = delta if delta is not None else getattr(privacy, "delta", DELTA)
-    relation = relation or str(getattr(privacy, "relation", RELATION))
-    views = [view] if view is not None else _views(run, privacy)
-    named = accountant if accountant is not None else getattr(privacy, "accountant", None)
-    chosen = None
+    scenario, unread = _scenario(run)
+    terms = stated(scenario)
+    if delta is not None or relation:
+        terms = terms._replace(
+            delta=terms.delta if delta is None else delta, relation=relation or terms.relation
+        )
+    named = accountant if accountant is not None else terms.accountant
+    own = None
     if named is not None:
-        chosen = Own(registry.accountant(named, "accountant"), accountant is not None)
-    rows = run.manifest.get("rows") if method is None else method.problem.rows
-    claim = None
-    if method is not None and not _noiseless(run):
-        claim = method.claim(run.store.table("releases"), delta)
-    if method is not None and claim is None:
-        reason = _silence(method.name)
-    basis = "" if method is None else getattr(method.planned(1), "basis", "")
-    records = [_record(run, one, relation, delta, rows, claim, chosen, basis) for one in views]
-    public = method is not None and np.isfinite(method.problem.row_norm)
-    known = () if scenario is None else tuned(scenario, public)
+        own = Own(registry.accountant(named, "accountant"), accountant is not None)
+    known = run.manifest.get("privacy", {})
+    claim, silence = _claim(run, terms.delta)
+    views = [view] if view is not None else _views(run, terms.view)
+    assumed = [basis] if (basis := known.get("basis")) else []
+    records = [_record(run, one, terms, claim, own, assumed, unread) for one in views]
+    settings = () if scenario is None else tuned(scenario, bool(known.get("row_norm")))
     return Statement(
-        pd.DataFrame(records), claim, reason, (*known, *ended_by_rows(run)), accountant=named or "",
-        unsure=shortly(run),
+        pd.DataFrame(records), claim, silence, (*settings, *ended_by_rows(run)),
+        accountant=named or "", unsure=shortly(run),
     )  # fmt: skip
+
+
+def _scenario(run: Run) -> "tuple[Scenario | None, list[str]]":
+    """The run's scenario, or that it cannot be read."""
+    try:
+        return run.scenario, []
+    except DesimError as error:
+        text = f"the terms are not the scenario's, which cannot be read: {error}"
+        return None, [text.splitlines()[0]]
+
+
+def _claim(run: Run, delta: float) -> tuple[Claim | None, str]:
+    """What the paper claims, or why nothing is claimed."""
+    algorithm, inputs = names(run)[0], run.manifest.get("privacy", {}).get("claim")
+    if inputs is not None and not _noiseless(run):
+        return claim_of(inputs, gathered(run.store.pieces("releases", RELEASED)), delta), ""
+    known = ", ".join(bound.theorem for bound in theorems(algorithm))
+    if not known:
+        return None, f"no claim of differential privacy by a paper is on record for {algorithm}"
+    if "privacy" not in run.manifest:
+        return None, f"{known}: {UNTOLD}"
+    return None, f"{known}: nothing is claimed for a run without the paper's noise"
 
 
 def _noiseless(run: Run) -> bool:
@@ -106,43 +128,19 @@ def _noiseless(run: Run) -> bool:
     return bool(pieces.first[-1]) and all(rows["mechanism"].equal("none").all() for rows in pieces)
 
 
-def _remade(run: Run) -> tuple[Any, Any, str]:
-    """The scenario, its method on its problem, or None and why they cannot be made again."""
-    from desim.scenario.build import check
-
-    scenario = None
-    try:
-        scenario = run.scenario
-        return scenario, check(scenario).method, ""
-    except DesimError as error:
-        terms = ", and the terms are not the scenario's" if scenario is None else ""
-        return scenario, None, f"its epsilon needs the scenario's files again{terms}: {error}"
-
-
-def _silence(algorithm: str) -> str:
-    """Why there is no claim although the method could be asked."""
-    known = theorems(algorithm)
-    if not known:
-        return f"no claim of differential privacy by a paper is on record for {algorithm}"
-    named = ", ".join(bound.theorem for bound in known)
-    return f"{named}: nothing is claimed for a run without the paper's noise"
-
-
-def _views(run: Run, privacy: Any) -> list[str]:
-    pieces = run.store.pieces("releases", ["seen_by"])
-    star = any(rows["seen_by"].equal("coordinator").any() for rows in pieces)
-    views = ["eavesdropper", *(["coordinator"] if star else []), "final-model"]
-    asked = getattr(privacy, "view", "eavesdropper")
+def _views(run: Run, asked: str) -> list[str]:
+    star = ["coordinator"] if with_coordinator(run) else []
+    views = ["eavesdropper", *star, "final-model"]
     return views if asked in views else [asked, *views]
 
 
 def _record(
-    run: Run, view: str, relation: str, delta: float, rows: Any, claim: Claim | None,
-    chosen: "Own | None", basis: str,
+    run: Run, view: str, terms: Stated, claim: Claim | None, own: "Own | None",
+    assumed: list[str], unread: list[str],
 ) -> dict[str, Any]:  # fmt: skip
-    replay, other = _accounts(run, view, relation, delta, rows)
-    own, doubts = (np.nan, ()) if chosen is None else chosen.of(replay)
-    said = claim.worst if claim is not None and relation == claim.relation else np.nan
+    replay, other = _accounts(run, view, terms)
+    epsilon, doubts = (np.nan, ()) if own is None else own.of(replay)
+    said = claim.worst if claim is not None and terms.relation == claim.relation else np.nan
     return {
         "view": replay.view,
         "relation": replay.relation,
@@ -153,22 +151,20 @@ def _record(
         "median epsilon": float(np.median(replay.final)) if replay.agents else 0.0,
         "method": replay.method,
         "risk": risk(replay),
-        "own epsilon": own,
-        "assumptions": (*replay.assumptions, *([basis] if basis else [])),
-        "flags": (*_flags(replay, other, claim), *doubts),
+        "own epsilon": epsilon,
+        "assumptions": (*replay.assumptions, *assumed),
+        "flags": (*_flags(replay, other, claim), *doubts, *unread),
     }
 
 
-def _accounts(
-    run: Run, view: str, relation: str, delta: float, rows: Any
-) -> tuple[Account, Account | None]:
+def _accounts(run: Run, view: str, terms: Stated) -> tuple[Account, Account | None]:
     """The account that says least, and without amplification by sampling where that is more.
 
     Both are upper bounds: with much noise secret batches help, with little the exact sum is less.
     """
 
     def replay(amplification: bool) -> Account:
-        return spent(run, delta, view, relation, amplification, rows)
+        return spent(run, terms.delta, view, terms.relation, amplification)
 
     amplified = replay(True)
     if not any((part["sampling"] < 1.0).any() for part in run.store.pieces("releases", DRAWN)):

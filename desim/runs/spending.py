@@ -1,10 +1,9 @@
 """What the releases of a run cost, read from its tables piece by piece."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
-
-from numpy.typing import ArrayLike
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from desim.columns import Columns, Words, gathered
 from desim.errors import InputError, refusal
@@ -19,9 +18,17 @@ if TYPE_CHECKING:
     from desim.runs.store import Store
     from desim.scenario.schema import Scenario
 
-DELTA = 1e-5
 RELEASED = "time agent release mechanism sensitivity scale sampling seen_by delivered".split()
 HEARD = ["kind", "agent", "peer", "release"]
+
+
+class Stated(NamedTuple):
+    """In which terms a run's epsilon is, unless others are asked for."""
+
+    delta: float = 1e-5
+    view: str = "eavesdropper"
+    relation: str = "replace-one"
+    accountant: str | None = None
 
 
 class Released(Protocol):
@@ -39,36 +46,54 @@ class Released(Protocol):
         """Refuse where the log leaves out events of these kinds."""
 
 
+def stated(scenario: "Scenario | None") -> Stated:
+    """The terms of a scenario's `privacy`; without one, what that has by default."""
+    given = None if scenario is None else scenario.privacy
+    if given is None:
+        return Stated()
+    return Stated(given.delta, str(given.view), str(given.relation), given.accountant)
+
+
 def spent(
     run: Released,
     delta: float | None = None,
     view: str | None = None,
     relation: str | None = None,
     amplification: bool = True,
-    rows: ArrayLike | None = None,
 ) -> Account:
-    """See `Run.account`; rows: those of the data, by default of the manifest.
+    """See `Run.account`.
 
     That the files cannot be checked, or sensitivities are a plug-in's, is said among the flags.
     """
     if run.directory is not None:
         own_scenario(run.directory, run.manifest)
-    asked = None in (delta, view, relation)  # else a run whose data are gone is accounted for, too
-    stated = scenario.privacy if asked and (scenario := run.known) else None
-    seen = view or (stated.view if stated else "eavesdropper")
-    relation = relation or (stated.relation if stated else "replace-one")
+    asked = None in (delta, view, relation)  # else a run without a scenario is accounted for, too
+    terms = stated(run.known if asked else None)
+    seen, relation = view or terms.view, relation or terms.relation
     require_known(run, relation)
-    told = account(
+    found = account(
         run.store.pieces("releases", RELEASED),
-        rows=run.manifest.get("rows") if rows is None else rows,
-        delta=delta if delta is not None else (stated.delta if stated else DELTA),
+        rows=run.manifest.get("rows"),
+        delta=terms.delta if delta is None else delta,
         view=seen,
         relation=relation,
         events=heard(run, seen),
         amplification=amplification,
     )
-    more = (*declared(run), *([doubt] if (doubt := run.store.unchecked) else []))
-    return replace(told, flags=(*told.flags, *more)) if more else told
+    return replace(found, flags=(*found.flags, *doubts(run)))
+
+
+def doubts(run: Released) -> Iterator[str]:
+    """On whose word the run's epsilon rests, and that its files cannot be checked."""
+    yield from declared(run)
+    if doubt := run.store.unchecked:
+        yield doubt
+
+
+def with_coordinator(run: Released) -> bool:
+    """Whether a coordinator receives releases."""
+    pieces = run.store.pieces("releases", ["seen_by"])
+    return any(rows["seen_by"].equal("coordinator").any() for rows in pieces)
 
 
 def require_known(run: Released, relation: str) -> None:

@@ -10,15 +10,11 @@ from desim.errors import refusal
 from desim.fields import Duration, DurationDist, File, Form, Fraction, Several, Strict, Text
 from desim.fields.choices import OrElse
 from desim.fields.numbers import number
-from desim.scenario.measured_section import SpeedLaw, SpeedTrace, names
+from desim.scenario.measured_section import SpeedLaw, SpeedTrace, names, shifted_in_loops
 
-
-def _slowdown(value: object) -> float:
-    return number(value, "a number >= 1, by which the speed is divided", lambda x: x >= 1)
-
-
+SLOWER = "a number >= 1, by which the speed is divided"
 SHORTEST = 1e-6  # s of two turns of an agent: a compiled loop goes through a million in a blink
-Slowdown = Annotated[float, BeforeValidator(_slowdown)]
+Slowdown = Annotated[float, BeforeValidator(lambda x: number(x, SLOWER, lambda f: f >= 1))]
 
 
 class Slow(Strict):
@@ -172,10 +168,8 @@ class Churn(Form):
             raise ValueError("found up without down; allowed: both")
         if kind != "trace":
             return found
-        found = {"field": (), "assign": "random", "end": "loop", "offset": "none", **found}
-        if found["offset"] == "random" and found["end"] != "loop":
-            raise ValueError(f"found offset random with end {found['end']}; allowed: with loop")
-        return found
+        played = {"field": (), "assign": "random", "end": "loop", "offset": "none"}
+        return shifted_in_loops({**played, **found})
 
     @model_validator(mode="after")
     def _moves(self) -> "Churn":

@@ -82,7 +82,7 @@ class Loss(Form):
 
     @classmethod
     def _word(cls, data: str) -> Mapping[str, Any]:
-        own = registry.losses()
+        own = registry.plugged().losses
         if data in own:
             return {"(word)": data}
         if own and data not in (*cls.words, *cls.alternatives()):
@@ -99,7 +99,7 @@ class Loss(Form):
     def own(self) -> type[ScalarLoss] | None:
         """The class of a plug-in's loss."""
         named = self.word and self.word not in self.words
-        return registry.losses().get(self.word) if named else None
+        return registry.plugged().losses.get(self.word) if named else None
 
     @property
     def knee(self) -> float:
@@ -109,9 +109,8 @@ class Loss(Form):
     @property
     def smooth(self) -> bool:
         """Whether the loss is differentiable with a Lipschitz gradient."""
-        if self.own is not None:
-            return math.isfinite(self.own.curvature)
-        return self.kind not in ("absolute", "hinge")
+        own = self.own
+        return self.made().smooth if own is None else math.isfinite(own.curvature)
 
     @property
     def unsaid(self) -> str:
@@ -124,9 +123,8 @@ class Loss(Form):
     @property
     def classification(self) -> bool:
         """Whether labels must be -1 and 1."""
-        if self.own is not None:
-            return self.own.labels == "signs"
-        return self.kind in ("logistic", "hinge")
+        own = self.own
+        return self.made().classification if own is None else own.labels == "signs"
 
     @property
     def layered(self) -> bool:

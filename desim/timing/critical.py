@@ -122,11 +122,8 @@ class Trail:
         """What closed the wait of an `aggregate` row."""
         part, here = self._at_row(row)
         agent, time = int(part.agent[here]), float(part.time[here])
-        for kind in ("deliver", "deadline"):
-            found = self._latest(row, agent, time, time, being(kind), before=row)
-            if found is not None:
-                return found
-        return self._before(row, steps)
+        cause = self._cause(row, agent, time, time, being("deliver"), being("deadline"))
+        return self._before(row, steps) if cause is None else cause
 
     def _message(self, row: int, steps: list[tuple[Any, ...]]) -> int | None:
         """A message that arrived: when it left, and what its sender had done by then."""
@@ -157,25 +154,18 @@ class Trail:
 
     def _at(self, agent: int, time: float, row: int) -> int | None:
         """What the agent finished, or came back, at `time` s, before `row` was written."""
-        for kind in ("compute", "aggregate", "up"):
-            found = self._latest(row, agent, time, time, being(kind), before=row)
-            if found is not None:
-                return found
-        return None
+        return self._cause(row, agent, time, time, *map(being, ("compute", "aggregate", "up")))
 
     def _work(self, row: int, steps: list[tuple[Any, ...]]) -> int | None:
         """A computation: what let it begin."""
         part, here = self._at_row(row)
         agent, end = int(part.agent[here]), float(part.time[here])
         begin, slack = end - float(part.seconds[here]), NEAR * max(end, 1.0)
-        for kind in ("aggregate", "deliver", "compute", "up"):
-            test = _called if kind == "deliver" else being(kind)
-            cause = self._latest(row, agent, begin - slack, begin + slack, test, before=row)
-            if cause is not None:
-                steps.append(self._step(row, self._time(cause), end, "compute", agent, agent))
-                return cause
+        tests = being("aggregate"), _called, being("compute"), being("up")
+        cause = self._cause(row, agent, begin - slack, begin + slack, *tests)
+        begin = begin if cause is None else self._time(cause)
         steps.append(self._step(row, begin, end, "compute", agent, agent))
-        return None
+        return cause
 
     def _before(self, row: int, steps: list[tuple[Any, ...]]) -> int | None:
         """What the agent did last before a row: until then it was away, or waited for a time."""
@@ -194,6 +184,11 @@ class Trail:
             after = steps[-1][0] if steps else int(part.round[here])
             steps.append((after, begin, end, end - begin, what, agent, agent))
         return cause
+
+    def _cause(self, row: int, agent: int, first: float, last: float, *tests: Test) -> int | None:
+        """The agent's latest row above `row` that passes the first test that any passes."""
+        found = (self._latest(row, agent, first, last, test, before=row) for test in tests)
+        return next((cause for cause in found if cause is not None), None)
 
     def _latest(
         self,

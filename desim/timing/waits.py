@@ -1,12 +1,12 @@
 """Whom each collection or barrier waited for."""
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.columns import Columns, Pieces, Words, columns_of, joined, pieces_of, rows_of
+from desim.columns import Columns, Pieces, Words, joined, pieces_of, rows_of
 from desim.later import pd
 
 if TYPE_CHECKING:
@@ -65,12 +65,11 @@ def _causes(log: Columns) -> Columns:
     return rows_of({**log, "kind": Words(codes, CAUSES)}, codes >= 0)
 
 
-def closers(events: "Mapping[str, Any] | pd.DataFrame") -> NDArray[np.int64]:
+def closers(log: Columns) -> NDArray[np.int64]:
     """Who closed each collection or barrier (n,), in the order of the log; see `waits`.
 
-    events: columns time, kind, agent, peer and round, arrays or a data frame.
+    log: columns time, kind, agent, peer and round.
     """
-    log = columns_of(events)
     time, kind, agent = log["time"], log["kind"], log["agent"]
     # A neighbour may be ahead or behind; a coordinator's collection takes replies of any round.
     turn = np.where(agent < 0, 0, log["round"])

@@ -2,8 +2,7 @@
 
 from analysis.docs.generate.markdown import code, escaped, paragraphs, table
 from desim.log.described import COLUMNS, KINDS, METRICS, ROWS
-from desim.log.fields import FIELDS
-from desim.log.schemas import TYPES
+from desim.log.schemas import FIELDS, TYPES
 
 FILES = {"events": "events.parquet", "metrics": "metrics.parquet", "releases": "releases.parquet"}
 CALLS = {

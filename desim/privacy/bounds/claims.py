@@ -1,23 +1,25 @@
 """The nouns of this package: a paper's theorem with its verdict, and what it says of one run."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-if TYPE_CHECKING:
-    import pandas as pd
+from desim.columns import Columns, rows_of
 
 Array = NDArray[np.float64]
-Releases: TypeAlias = "pd.DataFrame"  # rows of a run's releases.parquet
+Inputs = Mapping[str, Any]  # see `inputs`
+Formula = Callable[[Inputs, Columns, float], tuple[Array, list[str]]]
 Verdict = Literal["holds", "loose", "unproved", "wrong"]
 RELATION = "replace-one"  # in all the papers
 ALL = "all messages"
 ONE = "one iteration, given the past"
 FINAL = "the agent's last local model alone"
 ONCE = "the final model, sampled once: every view"
+RELEASED = "agent round release mechanism sensitivity scale sampling".split()  # what formulas read
+UNCLIPPED = "gradients are not clipped, so c1 is infinite"
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,9 @@ class Bound:
 
     algorithms: contract names; view: what the adversary it covers sees; verdict: whether it holds,
     holds but is loose, lacks a proof, or is wrong; wrong: what is wrong, or what it needs;
-    rigorous: what desim says instead; formula: the paper's, instead: the one that holds, if any.
+    rigorous: what desim says instead; formula: of theorems about whole runs, epsilon (agents,) from
+    inputs, releases and delta, and conditions that the releases do not meet; method: how epsilon
+    comes from the theorem.
     """
 
     name: str
@@ -37,8 +41,8 @@ class Bound:
     verdict: Verdict
     wrong: str
     rigorous: str
-    formula: Callable[..., Any]
-    instead: Callable[..., Any] | None = None
+    formula: Formula | None = None
+    method: str = ""
 
     @property
     def trusted(self) -> bool:
@@ -71,13 +75,50 @@ class Claim:
         return float(np.max(self.epsilon, initial=0.0))
 
 
-def once(releases: Releases) -> Releases:
-    """Return the rows of `releases` in the order of rounds, the same bits sent again left out."""
-    return releases.drop_duplicates(["agent", "release"]).sort_values(["agent", "round", "release"])
+def inputs(
+    theorem: str, agents: int, unmet: Iterable[str] = (), **numbers: ArrayLike | None
+) -> Inputs:
+    """What a theorem's formula needs of a run beside its releases, as JSON holds it.
+
+    theorem: name of a `Bound` with a formula; unmet: its conditions that the run does not meet, in
+    words; numbers: public ones, or an array (agents,), which is one number where all are the same.
+    """
+    plain = {name: _plain(one) for name, one in numbers.items() if one is not None}
+    return {"theorem": theorem, "agents": agents, **plain, "unmet": list(unmet)}
+
+
+def _plain(numbers: ArrayLike) -> Any:
+    """JSON has no infinity: the text `inf`."""
+    values = np.asarray(numbers, float)
+    if values.ndim and values.size and (values == values.flat[0]).all():
+        values = values.flat[0]
+    if np.isfinite(values).all():
+        return values.tolist()
+    return [str(one) for one in values.tolist()] if values.ndim else str(float(values))
+
+
+def by_agent(given: Inputs, name: str) -> Array:
+    """An input (agents,)."""
+    return np.array(np.broadcast_to(np.array(given[name], float), given["agents"]))
+
+
+def once(releases: Columns) -> Columns:
+    """The rows of `releases` in the order of rounds, the same bits sent again left out."""
+    agent, release = releases["agent"], releases["release"]
+    order = np.lexsort((release, agent))
+    new = (np.diff(agent[order], prepend=-1) != 0) | (np.diff(release[order], prepend=-1) != 0)
+    rows = rows_of(releases, order[new])
+    return rows_of(rows, np.lexsort((rows["release"], rows["round"], rows["agent"])))
+
+
+def ratios(rows: Columns) -> Array:
+    """Sensitivity over scale (n,) of the rows."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(rows["sensitivity"] / rows["scale"])
 
 
 def summed(agent: ArrayLike, amount: ArrayLike, agents: int) -> Array:
-    """Sums (agents,) of amounts (n,) over the rows (n,) of each agent; 0 for none, inf kept."""
+    """Sums (agents,) of amounts (n,) over the rows (n,) of each agent; 0 for none, inf stays."""
     total = np.zeros(agents)
     np.add.at(total, np.asarray(agent), np.asarray(amount, float))
     return total

@@ -5,12 +5,14 @@ Dwork, Roth 2014: one release (Theorem A.1), basic (Theorem 3.16) and advanced c
 """
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from desim.columns import Columns
 from desim.later import optimize
+from desim.privacy.bounds.claims import Array, Inputs, once, ratios
 from desim.privacy.gaussian import check_delta
 
-Array = NDArray[np.float64]
+STEEP = "epsilon of a round is not below 1, where the classical deviation is no bound"
 
 
 def classical(ratio: ArrayLike, delta: ArrayLike) -> Array:
@@ -33,6 +35,16 @@ def advanced(ratio: ArrayLike, delta: float) -> float:
     with np.errstate(over="ignore"):
         linear = float(np.sum(each * np.expm1(each)))
     return float(np.sqrt(2.0 * np.log(2.0 / delta) * np.sum(each**2)) + linear)
+
+
+def composed(given: Inputs, releases: Columns, delta: float) -> tuple[Array, list[str]]:
+    """Epsilon by the composition that the theorem is named after."""
+    rows, total = once(releases), advanced if "advanced" in given["theorem"] else basic
+    ratio, epsilon = ratios(rows), np.zeros(given["agents"])
+    for agent in np.unique(rows["agent"]).tolist():
+        epsilon[agent] = total(ratio[rows["agent"] == agent], delta)
+    steep = bool((classical(ratio, given["delta_of_a_round"]) >= 1.0).any())
+    return epsilon, [STEEP] * steep
 
 
 def per_round(epsilon: float, delta: float, rounds: int, composition: str) -> tuple[float, float]:

@@ -2,12 +2,16 @@
 
 The randomness is (difference of the objective) times the direction: not Gaussian, of a covariance
 that depends on the data, with no lower bound. Nothing holds unless noise is added; the functions
-below are the paper's formulas, and what its own Gaussian model would give.
+below are the paper's formulas.
 """
 
 import numpy as np
 
+from desim.columns import Columns
+from desim.privacy.bounds.claims import Array, Inputs, by_agent, once
 from desim.privacy.gaussian import check_delta
+
+ALPHA_0 = 0.54  # Section VI
 
 
 def lemma_2(
@@ -40,14 +44,22 @@ def corollary_1(sensitivity: float, sigma: float, delta: float) -> float:
 def theorem_2(epsilon: float, rounds: int, delta: float) -> float:
     """Epsilon of M iterations, eps sqrt(M ln(1/delta) / (1.05 ln(1.25/delta))) (eq. 25).
 
-    It is 2 sqrt(rho ln(1/delta)) of the rho in `model`, without the rho that comes before it.
+    With rho = M eps^2 / (4.2 ln(1.25/delta)), which M iterations would cost were the noise
+    Gaussian, it is 2 sqrt(rho ln(1/delta)): the rho that comes before it is left out.
     """
     check_delta(delta)
     ratio = rounds * np.log(1.0 / delta) / (1.05 * np.log(1.25 / delta))
     return float(epsilon * np.sqrt(ratio))
 
 
-def model(epsilon: float, rounds: int, delta: float) -> float:
-    """Return rho = M eps^2 / (4.2 ln(1.25/delta)) of M iterations, were the noise Gaussian."""
-    check_delta(delta)
-    return float(rounds * epsilon**2 / (4.2 * np.log(1.25 / delta)))
+def estimates(given: Inputs, releases: Columns, delta: float) -> tuple[Array, list[str]]:
+    """Epsilon of Theorem 2 after the rounds in which an agent sent its model."""
+    times = np.bincount(once(releases)["agent"], minlength=given["agents"])
+    names = ("samples", "c1", "degree")
+    samples, c1, degree = (by_agent(given, name).tolist() for name in names)
+    epsilon, R, P = np.zeros(given["agents"]), given["radius"], int(given["dim"])
+    for i in np.flatnonzero(times).tolist():
+        sigma = np.sqrt(lemma_2(ALPHA_0, R, int(samples[i]), P, int(given["inner"])))
+        moved = lemma_3(c1[i], given["rho"], int(degree[i]), 1)
+        epsilon[i] = theorem_2(corollary_1(moved, sigma, delta), int(times[i]), delta)
+    return epsilon, []

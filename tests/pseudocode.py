@@ -1,0 +1,66 @@
+"""How much of a method's file is its pseudocode: `python -m tests.pseudocode` prints a table.
+
+Of a file's lines neither blank ones nor the file's docstring count. Pseudocode is the functions
+that take agents `us` or a coordinator's `hub`, and those that they name, in the same file: steps,
+equations, what noise is scaled to. Constructors, checks, claims and declarations are the rest.
+"""
+
+import ast
+from importlib import import_module
+from pathlib import Path
+
+from desim.scenario.registry import OWN
+
+ACTORS = {"us", "hub"}
+
+
+def named(node):
+    """Names of functions that a function's body calls or hands on: `f`, `self.f`, `self.x.f`."""
+    for part in ast.walk(node):
+        if isinstance(part, ast.Attribute) and ast.unparse(part).startswith("self."):
+            yield part.attr
+        if isinstance(part, ast.Name):
+            yield part.id
+
+
+def program(tree):
+    """The functions {name: node} of the pseudocode."""
+    functions = {
+        node.name: node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and not node.name.startswith("__")
+    }
+    reached = {
+        name for name, node in functions.items() if ACTORS & {one.arg for one in node.args.args}
+    }
+    while more := {one for name in reached for one in named(functions[name])} & (
+        functions.keys() - reached
+    ):
+        reached |= more
+    return {name: functions[name] for name in sorted(reached)}
+
+
+def counted(text):
+    """(lines of pseudocode, lines of all) of a file's text."""
+    tree = ast.parse(text)
+    lines = {n for n, line in enumerate(text.splitlines(), 1) if line.strip()}
+    if ast.get_docstring(tree) is not None:
+        lines -= set(range(tree.body[0].lineno, tree.body[0].end_lineno + 1))
+    inside = set()
+    for node in program(tree).values():
+        inside |= set(range(node.lineno, node.end_lineno + 1))
+    return len(inside & lines), len(lines)
+
+
+def shares():
+    """{name of a method: share of pseudocode in its file}."""
+    found = {}
+    for name, place in OWN.items():
+        inside, lines = counted(Path(import_module(place.split(":")[0]).__file__).read_text())
+        found[name] = inside / lines
+    return found
+
+
+if __name__ == "__main__":
+    for name, share in sorted(shares().items(), key=lambda one: -one[1]):
+        print(f"{name:24} {100.0 * share:4.0f} %")
