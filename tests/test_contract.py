@@ -68,6 +68,32 @@ def test_each_law_finds_an_algorithm_that_breaks_it(law, changes, tmp_path):
         law(Stage(registry.get("noisy-gossip")))
 
 
+PAIRS = METHOD.with_name("pairwise_gossip.py")
+
+
+@pytest.mark.parametrize("wrong", [")", ", step=h // 2)"])
+def test_a_batch_that_is_drawn_twice_is_noticed(wrong, tmp_path):
+    text = PAIRS.read_text()
+    assert text.count(", step=h)") == 1
+    registry.load_plugin(PAIRS)
+    assert laws.draws(Stage(registry.get("pairwise-gossip"))) == "288 batches, each drawn once"
+    (tmp_path / "broken.py").write_text(text.replace(", step=h)", wrong))
+    registry.load_plugin(tmp_path / "broken.py")
+    with pytest.raises(BrokenError, match=r"agent 0 draws the same batch twice in round 1: give"):
+        laws.draws(Stage(registry.get("pairwise-gossip")))
+
+
+@pytest.mark.parametrize("name", ["pairwise_gossip", "fedprox"])
+def test_a_newcomers_methods_are_short_and_keep_the_contract(name, capsys):
+    path = METHOD.with_name(f"{name}.py")
+    assert len([line for line in path.read_text().splitlines() if line.strip()]) < 40
+    with pytest.raises(SystemExit) as left:
+        main(["check", "--contract", str(path)])
+    said = capsys.readouterr().out
+    assert left.value.code == 0
+    assert "policy each" in said
+
+
 LOSS_BREAKS = [
     (loss_laws.finite, "math.log1p(math.exp(-2.0 * r))", "math.log(math.cosh(r))"),
     (loss_laws.derivatives, "return math.tanh(u - b)", "return 1.001 * math.tanh(u - b)"),

@@ -65,6 +65,13 @@ def test_examples_of_the_docs_need_the_door_alone():
     assert [behind(text) for text in methods] == [set()] * len(methods)
 
 
+@pytest.mark.parametrize("name", ["pairwise_gossip", "fedprox"])
+def test_the_page_of_a_newcomer_shows_the_files(name):
+    page = (ROOT / "analysis" / "docs" / "howto" / "afternoon.md").read_text("utf-8")
+    path = ROOT / "analysis" / "plugin_example" / "src" / "desim_example" / f"{name}.py"
+    assert f":caption: {name}.py\n{path.read_text('utf-8')}```" in page
+
+
 def test_another_door_and_an_unknown_us_are_noticed():
     assert behind("from desim.kernels.gradients import gradient\n") == {"desim.kernels.gradients"}
     assert untyped("def f(self, us, hub: Any, who): ...") == ["us", "hub"]

@@ -71,8 +71,7 @@ class Cohort(Releasing):
         own["_past"] = own["_reported"] = 0
         own["_whole"] = len(who) == world.settings.problem.agents
         own["_all_live"] = True
-        graph = world.settings.graph
-        if graph is not None:
+        if (graph := world.settings.graph) is not None:
             own["degree"] = graph.degree[who]
 
     def __getattr__(self, name: str) -> Array:
@@ -258,11 +257,10 @@ class Cohort(Releasing):
         if weights is None and heard.total is not None:
             return heard.total
         out = np.empty((len(self.who), heard.values.shape[1]))
-        used = (
-            self._world.ones(len(heard.index))
-            if weights is None
-            else weights.astype(float, copy=False)
-        )
+        if weights is None:
+            used = self._world.ones(len(heard.index))
+        else:
+            used = weights.astype(float, copy=False)
         neighbour_sum(heard.pointer, heard.index, heard.values, used, out)
         if weights is None:
             heard.total = out

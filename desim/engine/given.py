@@ -66,11 +66,15 @@ def state_rows(name: str, value: Any, agents: int, known: Array | None) -> Array
     return rows
 
 
-def check_call(who: Any, work: Any, charge: Terms | None, agents: int) -> None:
+def check_call(who: Any, payload: Any, work: Any, charge: Terms | None, agents: int) -> None:
     """ValueError unless hub.call asks agents that there are, each once, for work that has an end.
 
-    who (n,): their numbers; work (agents,): gradients of one row, finite and not negative.
+    who (n,): their numbers; payload (p,) or (n, p); work (agents,): gradients of one row, finite
+    and not negative.
     """
+    if np.ndim(payload) != 1 and np.shape(payload)[:-1] != np.shape(who):
+        allowed = f"one row for all, or {len(who)} rows, one for each agent that is called"
+        raise ValueError(f"hub.call: payload: found {_found(payload)}; allowed: {allowed}")
     if charge is not None and len(charge.sensitivity) != agents:
         found = f"terms of {len(charge.sensitivity)} agents"
         raise ValueError(f"charge: found {found}; allowed: those of all {agents}")

@@ -169,23 +169,26 @@ class Hub:
     ) -> None:
         """Ask agents who (n,) to run job(us, payload rows) and to reply with its result (n, dim).
 
-        payload (p,): the same for all; work (agents,): per-example gradient evaluations; charge:
-        what the reply reveals, terms (agents,) of all agents, whoever is called; agents whose
-        budgets that would exceed retire and are not called. Without a charge the reply is one
-        without noise. Bits default to 64 per number; the reply to as many as the payload.
+        payload (p,): the same for all, or (n, p): a row for each; work (agents,): per-example
+        gradient evaluations; charge: what the reply reveals, terms (agents,) of all agents, whoever
+        is called; agents whose budgets that would exceed retire and are not called. Without a
+        charge the reply is one without noise. Bits default to 64 per number; the reply to as many
+        as the payload.
         """
         self.outside("hub.call")
-        check_call(who, work, charge, self.agents)
+        check_call(who, payload, work, charge, self.agents)
         if self.exchange == EXCHANGES:
             raise RuntimeError(f"{EXCHANGES} calls in round {self.round}; publish ends it")
         self.job, self.terms = job, charge or plain(self.agents, View.COORDINATOR)
-        if self.payload.shape[1] != len(payload):
-            self.payload = np.empty((self.agents, len(payload)))
+        size = payload.shape[-1]
+        if self.payload.shape[1] != size:
+            self.payload = np.empty((self.agents, size))
         if self.spending is not None:
-            who = self.spending.affordable(who, self.terms, self.round, self.now)
+            asked, who = who, self.spending.affordable(who, self.terms, self.round, self.now)
+            payload = payload if payload.ndim == 1 else payload[np.isin(asked, who)]
+        self.payload[self.rows(who) if payload.ndim == 1 else who] = payload
         self.called, self.begun = who, True
-        self.payload[self.rows(who)] = payload
-        down = 64 * len(payload) if bits is None else bits
+        down = 64 * size if bits is None else bits
         if len(self.told):
             self.station.post(self, np.setdiff1d(self.told, who), down)
             self.told = NOBODY

@@ -18,6 +18,9 @@ VERBS = (
 FUNCTIONS = (
     "desim.privacy.mechanisms.terms",
     "desim.kernels.gradients.gradient",
+    "desim.kernels.gradients.batch_gradient",
+    "desim.network.matching.random_matching",
+    "desim.network.matching.random_neighbours",
     "desim.network.mixing.mixing_matrix",
 )
 
