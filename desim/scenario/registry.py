@@ -131,12 +131,19 @@ def accountant(name: str, key: str) -> type[Accountant]:
     raise InputError(f"{key}: {refusal(name, allowed, tuple(known))}")
 
 
+@cache
+def _own(name: str) -> type[Method]:
+    """The method of desim's own that has this name."""
+    module = f"desim.algorithms.{FILES.get(name, name.replace('-', '_'))}"
+    found: type[Method] = _by_name(importlib.import_module(module), Method, module)[name]
+    return found
+
+
 def get(name: str) -> type[Method]:
     """Return the class of an algorithm; InputError with the nearest spelling if there is none."""
-    found: dict[str, type[Method]] = plugged().methods
     if name in OWN and name not in _plugged.methods:
-        module = f"desim.algorithms.{FILES.get(name, name.replace('-', '_'))}"
-        found = _by_name(importlib.import_module(module), Method, module)
+        return _own(name)
+    found: dict[str, type[Method]] = plugged().methods
     if name in found:
         return found[name]
     raise InputError(f"algorithm.name: {refusal(name, ', '.join(names()), names())}")
