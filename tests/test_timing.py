@@ -100,8 +100,8 @@ def test_the_path_is_what_was_logged():
     [
         ("left = first if last is None else last", "left = first"),
         ("row if later else first", "first"),
-        ('("aggregate", "deliver", "compute", "up")', '("aggregate", "compute")'),
-        ('for kind in ("deliver", "deadline")', 'for kind in ("deadline",)'),
+        ('being("aggregate"), _called, being', 'being("aggregate"), being'),
+        ('being("deliver"), being("deadline")', 'being("deadline")'),
     ],
 )
 def test_a_wrong_path_is_noticed(right, wrong):

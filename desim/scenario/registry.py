@@ -134,15 +134,20 @@ def accountant(name: str, key: str) -> type[Accountant]:
     raise InputError(f"{key}: {refusal(name, allowed, tuple(known))}")
 
 
+@cache
+def _own(name: str) -> type[Method]:
+    """The method of desim's own that has this name."""
+    file = importlib.import_module(f"desim.algorithms.{FILES.get(name, name.replace('-', '_'))}")
+    classes = [one for one in vars(file).values() if isinstance(one, type)]
+    methods = [one for one in classes if issubclass(one, Method) and "name" in vars(one)]
+    return {one.name: one for one in methods}[name]
+
+
 def get(name: str) -> type[Method]:
     """Return the class of an algorithm; InputError with the nearest spelling if there is none."""
-    found: dict[str, type[Method]] = plugged().methods
     if name in OWN and name not in _plugged.methods:
-        file = importlib.import_module(
-            f"desim.algorithms.{FILES.get(name, name.replace('-', '_'))}"
-        )
-        own = [one for one in vars(file).values() if isinstance(one, type) and "name" in vars(one)]
-        found = {one.name: one for one in own if issubclass(one, Method)}
+        return _own(name)
+    found: dict[str, type[Method]] = plugged().methods
     if name in found:
         return found[name]
     raise InputError(f"algorithm.name: {refusal(name, ', '.join(names()), names())}")
