@@ -9,7 +9,6 @@ differs from that of the whole run is a fault, is printed, and makes the exit co
 of a seed is always the same.
 """
 
-import argparse
 import contextlib
 import io
 import os
@@ -21,15 +20,14 @@ import tempfile
 import time
 import traceback
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 from ruamel.yaml import YAML
 
 import desim
+from analysis.fuzz_scenarios import arguments, late, printed
 from analysis.fuzz_subjects import BASE, as_yaml, changed, subjects
 from desim.cli import main as command_line
 from desim.errors import DesimError
@@ -93,14 +91,6 @@ def spoiled(draw: random.Random, raw: bytes, name: str) -> bytes:
             draw.shuffle(lines)
             raw = b"\n".join(lines)
     return raw
-
-
-class Late(BaseException):
-    """It took too long."""
-
-
-def _late(number: int, frame: Any) -> None:
-    raise Late
 
 
 def _input(draw: random.Random, folder: Path, ready: Path, label: list[str]) -> None:
@@ -196,7 +186,7 @@ def _command(words: list[str]) -> None:
 
 def fuzz(count: int, seed: int, ready: Path) -> Iterator[tuple[str, str]]:
     """For each of `count` inputs its outcome and what is wrong with that."""
-    signal.signal(signal.SIGALRM, _late)
+    signal.signal(signal.SIGALRM, late)
     home = Path.cwd()
     for number in range(count):
         draw = random.Random(f"{seed} {number}")
@@ -243,21 +233,11 @@ def store(folder: Path) -> None:
 
 def main() -> None:
     """Print what became of them."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("count", type=int, nargs="?", default=3000)
-    parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
-    counted = Counter[str]()
+    given = arguments(__doc__, 3000).parse_args()
     with tempfile.TemporaryDirectory() as name:
         ready = Path(name)
         store(ready)
-        for outcome, fault in fuzz(given.count, given.seed, ready):
-            counted[outcome] += 1
-            if fault:
-                print(f"{fault}\n", flush=True)
-            if counted.total() % 250 == 0 or counted.total() == given.count:
-                print(f"{counted.total()} inputs: {dict(counted)}", flush=True)
-    sys.exit(counted["fault"] + counted["slow"] > 0)
+        sys.exit(printed(fuzz(given.count, given.seed, ready), 250))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import sys
 import tempfile
 import traceback
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -123,7 +123,8 @@ class Late(BaseException):
     """It took too long."""
 
 
-def _late(number: int, frame: Any) -> None:
+def late(number: int, frame: Any) -> None:
+    """Raise Late: what a timer does."""
     raise Late
 
 
@@ -150,7 +151,7 @@ def tried(scenario: dict[str, Any] | str, play: bool) -> str:
 def fuzz(count: int, play: int, seed: int) -> Iterator[tuple[str, str]]:
     """For each of `count` scenarios its outcome and what is wrong with that; `play` are played."""
     start, played = seeds(), 0
-    signal.signal(signal.SIGPROF, _late)
+    signal.signal(signal.SIGPROF, late)
     for number in range(count):
         scenario, fault = mutated(random.Random(f"{seed} {number}"), start), ""
         signal.setitimer(signal.ITIMER_PROF, SECONDS)
@@ -167,22 +168,34 @@ def fuzz(count: int, play: int, seed: int) -> Iterator[tuple[str, str]]:
         yield outcome, fault and f"number {number}: {scenario!r:.1500}\n{fault}"
 
 
-def main() -> None:
-    """Print what became of them."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("count", type=int, nargs="?", default=10_000)
-    parser.add_argument("--play", type=int, default=50, help="how many are played")
-    parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    told = Counter[str]()
-    for outcome, fault in fuzz(given.count, given.play, given.seed):
-        told[outcome] += 1
+def printed(found: Iterable[tuple[str, str]], every: int) -> int:
+    """The exit code after outcomes and faults: faults are printed, and sums of outcomes."""
+    outcomes = Counter[str]()
+    for outcome, fault in found:
+        outcomes[outcome] += 1
         if fault:
             print(f"{fault}\n", flush=True)
-        if told.total() % 1000 == 0 or told.total() == given.count:
-            print(f"{told.total()} scenarios: {dict(told)}", flush=True)
-    sys.exit(told["fault"] + told["silent"] > 0)
+        if outcomes.total() % every == 0:
+            print(f"{outcomes.total()} inputs: {dict(outcomes)}", flush=True)
+    print(f"{outcomes.total()} inputs: {dict(outcomes)}", flush=True)
+    return int(not {"fault", "silent", "slow"}.isdisjoint(outcomes))
+
+
+def arguments(about: str | None, count: int) -> argparse.ArgumentParser:
+    """The command line of a fuzzer."""
+    parser = argparse.ArgumentParser(description=about)
+    parser.add_argument("count", type=int, nargs="?", default=count)
+    parser.add_argument("--seed", type=int, default=0)
+    return parser
+
+
+def main() -> None:
+    """Print what became of them."""
+    parser = arguments(__doc__, 10_000)
+    parser.add_argument("--play", type=int, default=50, help="how many are played")
+    given = parser.parse_args()
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    sys.exit(printed(fuzz(given.count, given.play, given.seed), 1000))
 
 
 if __name__ == "__main__":

@@ -1,16 +1,17 @@
 """Amounts as people read them: 1.23 MB, 51.8 s, never."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
 
-SPANS = ((1e-3, "µs", 1e6), (1.0, "ms", 1e3), (600.0, "s", 1.0), (3 * 3600.0, "min", 1 / 60))
-SIZES = ((1e3, "B", 1.0), (1e6, "kB", 1e-3), (1e9, "MB", 1e-6), (1e12, "GB", 1e-9))
-RATES = ((1e3, "bit/s", 1.0), (1e6, "kbit/s", 1e-3), (1e9, "Mbit/s", 1e-6))
-SCALES = {
-    "s": (SPANS, ("h", 1 / 3600)),
-    "B": (SIZES, ("TB", 1e-12)),
-    "bit/s": (RATES, ("Gbit/s", 1e-9)),
+from desim.units import BANDWIDTH, SIZE, TIME
+
+BELOW: Mapping[str, Mapping[str, float]] = {  # numbers of s, B or bit/s that read best in a unit
+    "s": {"µs": 1e-3, "ms": 1.0, "s": 600.0, "min": 3 * 3600.0, "h": math.inf},
+    "B": {"B": 1e3, "kB": 1e6, "MB": 1e9, "GB": 1e12, "TB": math.inf},
+    "bit/s": {"bit/s": 1e3, "kbit/s": 1e6, "Mbit/s": 1e9, "Gbit/s": math.inf},
 }
+WORTH = {**TIME, **BANDWIDTH, **SIZE, "TB": Fraction(10**12)}
 NO_NOISE = "infinite (no noise)"  # the epsilon of what is released as it is
 WITHOUT_NOISE = "infinite: released without noise"  # how an account flags it
 
@@ -19,8 +20,8 @@ def best_unit(value: float, unit: str) -> tuple[str, float]:
     """The unit in which a number of `unit`, s, B or bit/s, reads best, and the factor to it."""
     if value <= 0.0:
         return unit, 1.0
-    scales, largest = SCALES[unit]
-    return next(((name, factor) for end, name, factor in scales if value < end), largest)
+    name = next((name for name, end in BELOW[unit].items() if value < end), [*BELOW[unit]][-1])
+    return name, float(1 / WORTH[name])
 
 
 def between(values: Iterable[float], unit: str) -> str:

@@ -8,14 +8,17 @@ share what they have compiled, and an edit compiles anew only what may depend on
 import hashlib
 import re
 import tempfile
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numba
 from numba.core import caching
+from numba.core.compiler_lock import global_compiler_lock
 
 from desim.cache import cache_home
 
@@ -27,7 +30,9 @@ except ImportError:  # Windows
 PACKAGE = Path(__file__).resolve().parent
 FROM = re.compile(rb"^ *from (desim[\w.]*) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
 WHOLE = re.compile(rb"^ *import (desim[\w.]*)", re.MULTILINE)
-VERBS = b"import verb"  # files that say what a kernel does which does not import them
+PATIENCE = 120.0  # seconds to wait for a process that compiles the same
+FORMULAS = b"import formulas"  # files that say what a kernel computes which does not import them
+_locks = threading.local()  # names of locks that this thread has
 _own = getattr(caching, "UserProvidedCacheLocator", None) or caching._UserProvidedCacheLocator
 
 
@@ -43,7 +48,10 @@ def _sources() -> dict[str, bytes]:
 
 @cache
 def _imported(module: str) -> frozenset[str]:
-    """Modules of desim that a module names in its imports, and those whose verbs it plays."""
+    """Modules of desim that a module names in its imports, and those whose formulas it plays.
+
+    These formulas are arithmetic: of what their own files import, only kernels matter.
+    """
     sources, text = _sources(), _sources()[module]
     if module == "desim.jit":  # its flags are in its own text
         return frozenset()
@@ -51,8 +59,10 @@ def _imported(module: str) -> frozenset[str]:
     for package, names in FROM.findall(text):
         inner = re.findall(r"\w+", names.decode())
         named |= {package.decode(), *(f"{package.decode()}.{name}" for name in inner)}
-    if b"rules import" in text and VERBS not in text:
-        named |= {name for name, other in sources.items() if VERBS in other}
+    if b"formulas import" in text and FORMULAS not in text:
+        named |= {name for name, other in sources.items() if FORMULAS in other}
+    if FORMULAS in text:
+        named = {name for name in named if name.startswith("desim.kernels")}
     return frozenset(named & sources.keys()) - {module, "desim"}
 
 
@@ -96,31 +106,56 @@ class ByContent(_own):  # type: ignore[misc,valid-type]
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """No other process does the same meanwhile, where the system has locks on files."""
-    if fcntl is None:
+def _alone(lock: Path) -> Iterator[None]:
+    """No other process is in here meanwhile, where the system has locks on files.
+
+    A process that has stopped for good does not keep others from their work: they wait PATIENCE.
+    """
+    names = _locks.__dict__.setdefault("names", set())
+    try:
+        file = None if fcntl is None or lock in names else lock.open("w")
+    except OSError:  # a folder to read from alone
+        file = None
+    if file is None:
         yield
         return
-    with (folder / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+    with file:
+        until = time.monotonic() + PATIENCE
+        while not _free(file) and time.monotonic() < until:
+            time.sleep(0.02)
+        names.add(lock)
+        try:
+            yield
+        finally:
+            names.remove(lock)
+            fcntl.flock(file, fcntl.LOCK_UN)  # a fork may have the file open, too
+
+
+def _free(file: IO[str]) -> bool:
+    """Whether no other process has this lock; from now on this one has it."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def guarded(function: Any) -> Any:
-    """The compiled function, whose index of what is kept one process writes at a time.
+    """The compiled function, which one process at a time compiles and adds to what is kept.
 
-    Numba reads an index, adds a line and writes it: of two processes that do so at once each would
-    name the same file, and one would find the other's code behind its own signature.
+    Of two that want the same at once the second finds it kept. And the index of what is kept is
+    safe: numba reads it, adds a line and writes it, so that of two processes that do so at once
+    each would name the same file, and one would find the other's code behind its own signature.
     """
-    kept = getattr(getattr(function, "_cache", None), "_cache_file", None)
-    if kept is not None:
-        save, folder = kept.save, Path(function.stats.cache_path)
+    kept = getattr(function, "_cache", None)
+    if isinstance(kept, caching.FunctionCache):
+        compiled, lock = function.compile, Path(kept.cache_path) / f"{function.__name__}.lock"
 
-        def saved(key: Any, data: Any) -> None:
-            with _alone(folder):
-                save(key, data)
+        def once(signature: Any) -> Any:
+            with global_compiler_lock, _alone(lock):
+                return compiled(signature)
 
-        kept.save = saved
+        function.compile = once
     return function
 
 

@@ -1,7 +1,6 @@
 """How fast agents compute: per-example gradient evaluations per second."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -10,92 +9,53 @@ from numpy.typing import NDArray
 from desim import keys
 from desim.distributions import Distribution, bounds
 from desim.errors import InputError
-from desim.kernels.speed import DRAWN, IN_TURN, OVER_TIME, Speeds, speeds_into
+from desim.kernels.speed import DRAWN, OVER_TIME, Speeds, speeds_into
 from desim.keys import Stream, seed_word
-from desim.network.measured import arrays, faulty, select, whose
-from desim.network.traces import RateTraces
-from desim.readers import csv_frame
+from desim.network.traces import Traces
+from desim.readers import arrays, faulty, select, whose
 
-DEVICE = 1  # sub-counter of the draw, apart from that of speeds
 NOTHING = Distribution(0, 1.0)
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """Speeds of a law in 1/s, or (inverse) one of the time of a gradient, in s."""
-
-    law: Distribution
-    inverse: bool = False
-
-
-@dataclass(frozen=True)
-class MeasuredSpeeds:
-    """Speeds 1/s of devices, one array each; shuffled: agents draw their device, else in order.
-
-    in_turn: a device goes through its speeds round by round, and at the end begins again (loops)
-    or stays at the last; else every speed is drawn among them.
-    """
-
-    devices: tuple[NDArray[np.float64], ...]
-    shuffled: bool
-    in_turn: bool
-    loops: bool
-
-    @property
-    def shortest(self) -> int:
-        """Rounds that the device with the fewest speeds lasts."""
-        return min(len(one) for one in self.devices)
-
-
-@dataclass(frozen=True)
-class Slowness:
-    """A share `fraction` of agents slower by `factor`, and spells in which all are by `spell`.
-
-    every, lasting: durations s between two spells of an agent, and of one.
-    """
-
-    fraction: float = 0.0
-    factor: float = 1.0
-    spell: float = 1.0
-    every: Distribution = NOTHING
-    lasting: Distribution = NOTHING
+Spells = tuple[float, Distribution, Distribution]
 
 
 def speed_model(
-    law: Drawn | MeasuredSpeeds | RateTraces,
-    slow: Slowness,
-    redraw: bool,
+    law: Distribution | Traces,
     agents: int,
     seed: int,
+    *,
+    inverse: bool = False,
+    redraw: bool = False,
+    order: int = DRAWN,
+    slow: tuple[float, float] = (0.0, 1.0),
+    spells: Spells = (1.0, NOTHING, NOTHING),
 ) -> Speeds:
-    """Speeds of `agents` agents.
+    """Speeds of `agents` agents: by a law in 1/s (inverse: of one gradient, in s), or measured.
 
-    There are round(fraction agents) slow agents. redraw: a new speed every round, else one speed
-    per agent and run.
+    redraw: a new speed every round, else one per agent and run; order: how an agent goes through
+    measured speeds. slow: the share of agents that are slower all along, and the factor; spells:
+    by which factor all are at times, and durations s between two spells of an agent, and of one.
     """
     devices = np.array([np.ones(agents), np.zeros(agents)])
-    order = keys.permutation(seed, Stream.SPEED, agents)
-    devices[0, order[: round(slow.fraction * agents)]] = slow.factor
-    drawn, measured = law if isinstance(law, Drawn) else Drawn(NOTHING), np.empty((1, 0))
-    whose, turns, loops = np.empty((2, 0), np.int64), DRAWN, False
-    if isinstance(law, MeasuredSpeeds):
-        measured, whose = np.concatenate(law.devices)[None], _devices(law, agents, seed)
-        turns, loops = IN_TURN if law.in_turn else DRAWN, law.loops
-    elif isinstance(law, RateTraces):
+    chosen = keys.permutation(seed, Stream.SPEED, agents)
+    devices[0, chosen[: round(slow[0] * agents)]] = slow[1]
+    measured, whose, loops = np.empty((1, 0)), np.empty((2, 0), np.int64), False
+    if isinstance(law, Traces):
         whose, devices[1] = law.played(np.arange(agents), seed, Stream.SPEED)
-        measured, turns, loops = law.samples, OVER_TIME, law.loops
+        whose[1] += order != OVER_TIME  # up to which, without it
+        measured, loops, law = law.samples, law.loops, NOTHING
+    factor, every, lasting = spells
     return Speeds(
         seed_word(seed),
-        _plain(drawn.law),
-        drawn.inverse,
+        law[:],  # a plain tuple, as kernels take it
+        inverse,
         devices,
         redraw,
         measured,
         whose,
-        turns,
+        order,
         loops,
-        (float(slow.spell), (_plain(slow.every), _plain(slow.lasting))),
-        np.zeros((3, agents if slow.spell > 1.0 else 0)),
+        (float(factor), (every[:], lasting[:])),
+        np.zeros((3, agents if factor > 1.0 else 0)),
     )
 
 
@@ -117,21 +77,6 @@ def fastest(speeds: Speeds) -> NDArray[np.float64]:
     return np.asarray(most / factor)
 
 
-def _plain(law: Distribution) -> tuple[int, float, float]:
-    return int(law.kind), float(law.a), float(law.b)
-
-
-def _devices(law: MeasuredSpeeds, agents: int, seed: int) -> NDArray[np.int64]:
-    """Where the speeds of each agent's device begin and end, (2, agents)."""
-    which = np.arange(agents) % len(law.devices)
-    if law.shuffled:
-        which = keys.integers(
-            seed, Stream.SPEED, len(law.devices), agent=np.arange(agents), step=DEVICE
-        )[:, 0]
-    first = np.cumsum([0, *(len(one) for one in law.devices)])
-    return np.array([first[which], first[which + 1]])
-
-
 def measured_speeds(
     path: Path,
     fields: Sequence[str],
@@ -139,25 +84,22 @@ def measured_speeds(
     durations: bool,
     median: float | None,
     *,
-    shuffled: bool,
-    in_turn: bool,
-    loops: bool,
     where: str,
-) -> MeasuredSpeeds:
+    **ways: bool,
+) -> Traces:
     """Read measured speeds, or durations of one gradient, out of arrays (npz) or columns (csv).
 
     A row of a matrix is a device; (n,) and (n, 1) are one. fields: which arrays, default all; unit:
     1/s (durations: s) of a 1 in the file; median: 1/s of the median of all values instead, of which
-    the others are multiples, as benchmark scores are. InputError at `where` for NaN, 0 and negative
-    values.
+    the others are multiples, as benchmark scores are; ways: of Traces. InputError at `where` for
+    NaN, 0 and negative values.
     """
-    header = () if path.suffix == ".npz" else csv_frame(path, where, nrows=0).columns
-    if whose(header):
+    if header := whose(path, where):
         text = f"found the columns {', '.join(header)}"
         raise InputError(f"{where}: {text}; allowed: one for each device (with agents: order time)")
     found = arrays(path, where, fields)
     devices: list[NDArray[np.float64]] = []
-    for name, values in select(found, fields or list(found), where).items():
+    for name, values in select(found, fields, where).items():
         if values.ndim not in (1, 2) or not values.size:
             text = f"found {name} of shape {values.shape}; allowed: values, or devices x values"
             raise InputError(f"{where}: {text}")
@@ -174,9 +116,8 @@ def measured_speeds(
             text = f"found {values.min():g} to {values.max():g} in {name}"
             raise InputError(f"{where}: {text}; allowed: speeds that are numbers in 1/s")
         devices += made
-    if not devices:
-        raise InputError(f"{where}: {path} holds no array of numbers; allowed: at least one value")
-    if median is not None:
+    if median is not None and devices:
         share = median / float(np.median(np.concatenate(devices)))
         devices = [row * share for row in devices]
-    return MeasuredSpeeds(tuple(devices), shuffled, in_turn, loops)
+    parts = {str(number): row[None] for number, row in enumerate(devices)}
+    return Traces.joined(parts, path, where, **ways)

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 from desim.algorithms.averages import Averages
 from desim.algorithms.consensus import ConsensusADMM
 from desim.algorithms.edge_duals import EdgeDuals
+from desim.algorithms.federated import Federated
 from desim.algorithms.latest import Latest
-from desim.algorithms.local_training import LocalTraining, oversized
+from desim.algorithms.local_limits import oversized
+from desim.algorithms.local_training import LocalTraining
 from desim.algorithms.method import LOGISTIC, Array, Ingredients, Int, Method, Program
 from desim.algorithms.minimisation import ExactADMM, Minimisation, minimisers
 from desim.algorithms.steps import (
@@ -57,6 +59,7 @@ from desim.kernels.values import capped_losses
 from desim.kernels.zeroth import descend, estimates
 from desim.keys import seed_word
 from desim.network.mixing import against_themselves, dual_bound, mixing_matrix
+from desim.participation import common_length
 from desim.privacy.bounds.claims import Claim, Releases, once, summed
 from desim.privacy.ledger import Mechanism, Terms, View, plain
 from desim.privacy.mechanisms import (
@@ -84,14 +87,14 @@ else:  # the types of what an engine hands over: no engine is imported for them
 __all__ = [
     "LOGISTIC", "Allotted", "Array", "AutoStep", "Averages", "Claim", "Classical", "Clients",
     "ConsensusADMM", "Count", "Counts", "DiscreteGaussian", "Duration", "DynamicZcdp", "EdgeDuals",
-    "ExactADMM", "Flag", "Form", "Fraction", "Gaussian", "Heard", "Hub", "Ingredients", "Init",
-    "InputError", "Int", "L2Laplace", "Laplace", "Latest", "Local", "LocalTraining", "Mechanism",
-    "Method", "Minimisation", "Momentum", "Noise", "NonNegative", "Number", "Positive", "Problem",
-    "Program", "Rate", "Releases", "Replies", "RunError", "Seconds", "Settings", "Several", "Share",
-    "Step", "Strict", "Terms", "Text", "Us", "View", "Whole", "against_themselves", "auto_step",
-    "batch_gradient", "best_momentum", "beyond", "capped_losses", "clamp", "column_sums", "descend",
-    "dual_bound", "estimates", "fitting", "gradient", "linearised_bound", "minimise", "minimisers",
-    "mixing_matrix", "once", "oversized", "plain", "quantize", "refusal", "replace_rows",
-    "seed_word", "shares", "solve_rows", "sparsify", "speeds_into", "spelling", "stable_step",
-    "summed", "terms", "tied_momentum",
+    "ExactADMM", "Federated", "Flag", "Form", "Fraction", "Gaussian", "Heard", "Hub", "Ingredients",
+    "Init", "InputError", "Int", "L2Laplace", "Laplace", "Latest", "Local", "LocalTraining",
+    "Mechanism", "Method", "Minimisation", "Momentum", "Noise", "NonNegative", "Number", "Positive",
+    "Problem", "Program", "Rate", "Releases", "Replies", "RunError", "Seconds", "Settings",
+    "Several", "Share", "Step", "Strict", "Terms", "Text", "Us", "View", "Whole",
+    "against_themselves", "auto_step", "batch_gradient", "best_momentum", "beyond", "capped_losses",
+    "clamp", "column_sums", "common_length", "descend", "dual_bound", "estimates", "fitting",
+    "gradient", "linearised_bound", "minimise", "minimisers", "mixing_matrix", "once", "oversized",
+    "plain", "quantize", "refusal", "replace_rows", "seed_word", "shares", "solve_rows", "sparsify",
+    "speeds_into", "spelling", "stable_step", "summed", "terms", "tied_momentum",
 ]  # fmt: skip

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from desim import keys
 from desim.errors import InputError
 from desim.keys import Stream
-from desim.network.measured import arrays
+from desim.readers import arrays, require_whole
 
 Who = NDArray[np.int64]
 
@@ -133,10 +133,7 @@ def _matrix(found: Mapping[str, NDArray[np.float64]], agents: int, where: str) -
         raise InputError(f"{where}: found the columns {names}; allowed: round and agent")
     rounds, who = found["round"], found["agent"]
     for name, values, low, high in (("round", rounds, 1, 1e7), ("agent", who, 0, agents - 1)):
-        wrong = np.flatnonzero(~((values >= low) & (values <= high) & (values == np.rint(values))))
-        if len(wrong):
-            text = f"found {name} {values[wrong[0]]:g} in row {wrong[0]}"
-            raise InputError(f"{where}: {text}; allowed: {low} to {high:.0f}")
+        require_whole(values, name, where, low, high, f"{low} to {high:.0f}")
     table = np.zeros((int(rounds.max(initial=1)), agents))
     table[rounds.astype(int) - 1, who.astype(int)] = 1.0
     return table

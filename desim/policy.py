@@ -6,6 +6,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.kernels.collection import ALL, BUFFER, DEADLINE, QUORUM, counts, limit, needed
+
+CODES = {"all": ALL, "deadline": DEADLINE, "quorum": QUORUM, "buffer": BUFFER, "each": BUFFER}
+
 
 @dataclass(frozen=True)
 class Policy:
@@ -24,29 +28,34 @@ class Policy:
     value: float = 0.0
     late: Literal["discard", "carry"] = "discard"
 
+    @property
+    def code(self) -> int:
+        """The kind as the rule of `desim.kernels.collection` has it."""
+        return CODES[self.kind]
+
     def close(self, now: float, due: NDArray[np.float64], fresh: NDArray[np.bool_]) -> float:
         """Return the closing time s of a collection opened at `now` s.
 
         due (n,) s: arrival times of the awaited replies; fresh (n,): the reply answers the latest
-        call. With nobody awaited the collection closes at once; inf: it never closes.
+        call. inf: it never closes.
         """
-        if due.size == 0:
-            return now
-        if self.kind == "all":
-            return float(due.max())
-        if self.kind == "deadline":
-            return min(float(due.max()), now + self.value)
-        counted = due[fresh] if self.kind == "quorum" else due
-        if counted.size == 0:
-            return now
-        needed = min(int(self.value), counted.size)
-        return float(np.partition(counted, needed - 1)[needed - 1])
+        kind, last = self.code, now
+        due = due[counts(kind, fresh)]
+        n = needed(kind, self.value, len(due))
+        if n:
+            last = np.maximum.reduce(due) if n == len(due) else np.partition(due, n - 1)[n - 1]
+        return float(min(last, limit(kind, self.value, now)))
+
+    def closed(self, pending: NDArray[np.bool_], here: set[int], fresh: NDArray[np.bool_]) -> bool:
+        """Say whether the replies that are here close a collection before its limit.
+
+        pending, fresh (agents,): whose reply is awaited, and whether it answers the latest call.
+        """
+        counted = counts(self.code, fresh)
+        awaited, enough = int(np.count_nonzero(pending & counted)), sum(counted[i] for i in here)
+        return bool(enough >= needed(self.code, self.value, awaited))
 
     @property
     def interrupts(self) -> bool:
         """Whether a new call may meet an agent that still computes for an older one."""
         return self.kind != "all" and self.late == "discard"
-
-    def counts(self, fresh: bool) -> bool:
-        """Say whether a reply counts towards the number that closes the collection."""
-        return fresh or self.kind != "quorum"

@@ -6,11 +6,25 @@ scenario's list of regularisers is again one of these.
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+
+
+def prox(v: Any, t: float, h: tuple[float, float, float, float, bool]) -> Any:
+    """argmin_x h(x) + (x - v)^2 / (2 t) of numbers or arrays v, h as `Regularizer.numbers`.
+
+    Each coordinate is a convex problem on an interval of the line: its solution is the free one,
+    soft(v, t l1) / (1 + t l2), moved to the nearest point of the interval.
+    """
+    l1, l2, lower, upper, vanishes = h
+    if vanishes:
+        return v
+    free = np.sign(v) * np.maximum(np.abs(v) - t * l1, 0.0) / (1.0 + t * l2)
+    return np.clip(free, lower, upper)
 
 
 @dataclass(frozen=True)
@@ -65,15 +79,13 @@ class Regularizer:
         return np.asarray(self.l1 * np.sign(x) + self.l2 * x)
 
     def prox(self, v: Array, t: float) -> Array:
-        """argmin_x h(x) + ||x - v||^2 / (2 t), any shape.
+        """argmin_x h(x) + ||x - v||^2 / (2 t), any shape."""
+        return np.asarray(prox(v, t, self.numbers))
 
-        Each coordinate is a convex problem on an interval of the line: its solution is the free
-        one, soft(v, t l1) / (1 + t l2), moved to the nearest point of the interval.
-        """
-        if self.vanishes:
-            return v
-        free = np.sign(v) * np.maximum(np.abs(v) - t * self.l1, 0.0) / (1.0 + t * self.l2)
-        return np.asarray(np.clip(free, self.lower, self.upper))
+    @property
+    def numbers(self) -> tuple[float, float, float, float, bool]:
+        """l1, l2, lower, upper, and whether it vanishes, as `prox` takes them."""
+        return self.l1, self.l2, self.lower, self.upper, self.vanishes
 
 
 NONE = Regularizer()

@@ -1,7 +1,10 @@
 """Small scenarios that together use every algorithm, policy and link model; data that all share."""
 
 import copy
+from collections.abc import Iterable
 from typing import Any
+
+import pytest
 
 NETWORK = {
     "link": {
@@ -732,3 +735,13 @@ CASES: dict[str, dict[str, Any]] = {
 }
 GRAPH = [name for name in CASES if "topology" in CASES[name].get("network", {})]
 STAR = [name for name in CASES if name not in GRAPH]
+
+
+def one_each(names: Iterable[str]) -> list[Any]:
+    """Names of cases as parameters: all but one with and one without noise of a method are slow."""
+    chosen: dict[tuple[str, bool], str] = {}
+    for name in (names := list(names)):
+        method = CASES[name]["algorithm"]["name"]
+        chosen.setdefault((method, name.endswith("noisy") or "privacy" in CASES[name]), name)
+    slow = pytest.mark.slow
+    return [pytest.param(name, marks=[] if name in chosen.values() else [slow]) for name in names]

@@ -1,8 +1,9 @@
-"""Where the reference values lie: DESIM_SHARED, or the folder `shared` beside the project."""
+"""What all tests use: reference values, real data where they are, and how tests share workers."""
 
 import json
 import os
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -10,22 +11,33 @@ import pytest
 
 from desim.scenario import registry
 
+GOLDEN = Path(__file__).resolve().parent / "golden"
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Neighbouring tests go to one worker: they share fixtures and what numba compiles."""
+    from xdist.scheduler import WorkStealingScheduling
+
+    return WorkStealingScheduling(config, log)
+
 
 @pytest.fixture(autouse=True)
 def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plug-ins of one test are none of the next."""
-    monkeypatch.setattr(registry, "_plugged", dict(registry._plugged))
-    monkeypatch.setattr(registry, "_plugged_losses", dict(registry._plugged_losses))
-    monkeypatch.setattr(registry, "_plugged_accountants", dict(registry._plugged_accountants))
+    monkeypatch.setattr(registry, "_plugged", registry.Known(*map(dict, registry._plugged)))
 
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """The folder with golden/, data/ and notes/; the test is skipped without it, except in CI."""
+    """The folder with real data: DESIM_SHARED, or `shared` beside the project.
+
+    A test on data that are not there is skipped, except in CI.
+    """
     beside = Path(__file__).resolve().parents[2] / "shared"
     folder = Path(os.environ.get("DESIM_SHARED", beside))
-    if not (folder / "golden").is_dir():
-        message = f"no reference values in {folder}: set DESIM_SHARED"
+    if not (folder / "data").is_dir():
+        message = f"no real data in {folder}: set DESIM_SHARED"
         if os.environ.get("CI") == "true":
             pytest.fail(message)
         pytest.skip(message)
@@ -33,13 +45,6 @@ def shared() -> Path:
 
 
 @pytest.fixture(scope="session")
-def golden(shared: Path) -> Callable[[str], dict[str, Any]]:
+def golden() -> Callable[[str], dict[str, Any]]:
     """golden(name): the parsed file golden/<name>.json."""
-    read: dict[str, dict[str, Any]] = {}
-
-    def golden(name: str) -> dict[str, Any]:
-        if name not in read:
-            read[name] = json.loads((shared / "golden" / f"{name}.json").read_text())
-        return read[name]
-
-    return golden
+    return cache(lambda name: json.loads((GOLDEN / f"{name}.json").read_text()))

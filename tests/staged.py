@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from desim.compute import Drawn, Slowness, speed_model
+from desim.compute import speed_model
 from desim.distributions import Distribution
 from desim.engine.world import Progress
 from desim.errors import Diverged
@@ -99,7 +99,7 @@ class Staged:
 
     settings = SimpleNamespace(
         problem=problem,
-        speeds=speed_model(Drawn(Distribution(0, 1000.0)), Slowness(), False, AGENTS, 0),
+        speeds=speed_model(Distribution(0, 1000.0), AGENTS, 0),
         rounds=4,
         horizon=np.inf,
         churn=None,

@@ -12,7 +12,7 @@ from desim.compute import fastest
 from desim.errors import InputError
 from desim.kernels.phases import is_up
 from desim.network import churn
-from desim.network.traces import RateTraces
+from desim.network.traces import Traces
 from desim.scenario.build import check
 
 __all__ = ["bound"]  # a fixture of all tests here
@@ -82,7 +82,7 @@ def longest(module, states, loops):
     samples = np.zeros((3, len(time) + 1))
     samples[0, 1:], samples[1, :-1] = np.cumsum(lasts), up
     first = np.array([0, len(time) + 1])
-    calendar = module.traced(RateTraces(samples, first, loops, False, False), 1, 3)
+    calendar = module.traced(Traces(samples, first, loops, False, False), 1, 3)
     found = module.Churn(calendar).longest[0]
     seen, begin, now, end = 0.0, None, 0.0, 4 * samples[0, -1]
     while now < end:

@@ -23,6 +23,7 @@ INSTANT = {
     "compute": {"speed": "inf"},
 }
 SLOW = {"network": NETWORK, "compute": COMPUTE}
+PLAYS = {**INSTANT, "engine": "cohort"}, {**SLOW, "engine": "agents"}
 SIZES = (5, 1, 3, 8)
 
 
@@ -247,14 +248,11 @@ def fed_plt_gap(folder, case, setting, twin=naive.fed_plt, seed=1):
     return max(map(gap, found, (x, z[-1], y))), issued
 
 
-@pytest.mark.parametrize("engine", ["cohort", "agents"])
 @pytest.mark.parametrize("name", FED_PLT)
-def test_fed_plt(tmp_path, name, engine):
+def test_fed_plt(tmp_path, name):
     worst = 0.0
-    for seed, setting in enumerate((INSTANT, SLOW)):
-        found, issued = fed_plt_gap(
-            tmp_path, FED_PLT[name], {**setting, "engine": engine}, seed=seed
-        )
+    for seed, setting in enumerate(PLAYS):
+        found, issued = fed_plt_gap(tmp_path, FED_PLT[name], setting, seed=seed)
         worst = max(worst, found)
         calls = np.broadcast_to(np.arange(len(issued))[:, None], issued.shape)
         assert ((issued == calls) | (issued < 0)).all()
@@ -407,11 +405,9 @@ def zcdp_gap(folder, case, setting, twin=naive.zcdp_nfl, seed=1):
     )
 
 
-@pytest.mark.parametrize("engine", ["cohort", "agents"])
 @pytest.mark.parametrize("name", ZCDP)
-def test_zcdp_nfl(tmp_path, name, engine):
-    for seed, setting in enumerate((INSTANT, SLOW)):
-        setting = {**setting, "engine": engine}
+def test_zcdp_nfl(tmp_path, name):
+    for seed, setting in enumerate(PLAYS):
         assert zcdp_gap(tmp_path, ZCDP[name], setting, seed=seed) < TOLERANCE
 
 
@@ -528,11 +524,9 @@ def qsgd_twin(twin, rows, case, samples, **loss):
     return np.array(x)
 
 
-@pytest.mark.parametrize("engine", ["cohort", "agents"])
 @pytest.mark.parametrize("name", QSGD)
-def test_q_dpsgd_1(tmp_path, name, engine):
-    for seed, setting in enumerate((INSTANT, SLOW)):
-        setting = {**setting, "engine": engine}
+def test_q_dpsgd_1(tmp_path, name):
+    for seed, setting in enumerate(PLAYS):
         found, samples = qsgd_gap(tmp_path, QSGD[name], setting, seed=seed)
         assert found < TOLERANCE
         assert (samples >= 0).all()

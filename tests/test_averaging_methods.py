@@ -19,7 +19,7 @@ from cases import (
 from mutant import mutant
 from naive.descent import slope_of
 from naive.fed_plt import auto_step, moduli
-from test_against_naive import INSTANT, SEED, SIZES, SLOW, TOLERANCE, Rows, gap, issued_in
+from test_against_naive import PLAYS, SEED, SIZES, SLOW, TOLERANCE, Rows, gap, issued_in
 from test_cohort_methods import messages
 from test_golden import npz
 
@@ -219,11 +219,10 @@ def difference(folder, label, setting, twin=None, seed=1):
     return GAPS[name](run, twin or TWINS[name], rows, x0, case), run
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("label", AGAINST)
-def test_the_iterates_are_those_of_the_twin(tmp_path, label, engine):
-    for seed, setting in enumerate((INSTANT, SLOW)):
-        found, run = difference(tmp_path, label, {**setting, "engine": engine}, seed=seed)
+def test_the_iterates_are_those_of_the_twin(tmp_path, label):
+    for seed, setting in enumerate(PLAYS):
+        found, run = difference(tmp_path, label, setting, seed=seed)
         assert found < TOLERANCE
     if name_of(label) == "fedlin":
         first, second = exchanges_in(run)
@@ -340,7 +339,7 @@ def test_another_reference_is_noticed(golden, tmp_path, label, changes):
 
 # Limits ------------------------------------------------------------------------------------------
 
-HALF, LONG = {"participation": {"uniform": 2}}, {"stop": {"rounds": 4000}}
+HALF, LONG = {"participation": {"uniform": 2}}, {"stop": {"rounds": 400}}
 LIMITS = {
     "fed-pd": {},
     "fed-pd-accelerated": {},
@@ -360,7 +359,7 @@ LIMITS = {
 def test_the_limit_is_the_optimum(golden, tmp_path, average, label):
     changes = dict(LIMITS[label])
     algorithm = {key: changes.pop(key) for key in ("local", "global_step") if key in changes}
-    changes = merged({"stop": {"rounds": 800}, "policy": "all"}, changes)
+    changes = merged({"stop": {"rounds": 150}, "policy": "all"}, changes)
     reference = golden("fed-plt")
     scenario, _ = reference_scenario(reference, tmp_path, average, label, **changes)
     scenario["algorithm"] = merged(scenario["algorithm"], algorithm)
@@ -368,8 +367,9 @@ def test_the_limit_is_the_optimum(golden, tmp_path, average, label):
     optimum = np.array(reference["variants"][average]["const"]["xstar"])
     for x in (run.model[-1], *run.state["x"]):
         assert np.linalg.norm(x - optimum) / np.linalg.norm(optimum) < TOLERANCE
-    shifted = merged(scenario, {"problem": {"regularizer": {"l2": 5.1}}})
-    assert gap(desim.run(shifted).model[-1], optimum) > 1e-4
+    if label in NAMES:
+        shifted = merged(scenario, {"problem": {"regularizer": {"l2": 5.1}}})
+        assert gap(desim.run(shifted).model[-1], optimum) > 1e-4
 
 
 def test_fedavg_with_more_steps_ends_beside_the_optimum(golden, tmp_path):
@@ -562,7 +562,7 @@ def test_the_proximal_term_of_fed_pd_counts_in_its_terms():
         made = method(Ingredients(simulation.method.parameters, simulation.settings, None))
         return made.local.terms.sensitivity
 
-    wrong = mutant(fed_pd, "1.0 / self.eta, sigma", "0.0, sigma")
+    wrong = mutant(fed_pd, "q=1.0 / ingredients.parameters.eta", "q=0.0")
     assert (sensitivity(fed_pd) < sensitivity(wrong)).all()
 
 

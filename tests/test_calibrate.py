@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from cases import CASES, deadline, graph, local, star
+from cases import CASES, deadline, graph, local, one_each, star
 from mutant import mutant
 
 import desim
@@ -195,7 +195,7 @@ def test_a_method_without_a_plan_is_refused():
         build(load(scenario))
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if not name.startswith("plt")])
+@pytest.mark.parametrize("name", one_each(name for name in CASES if not name.startswith("plt")))
 def test_a_plan_is_what_is_released(name):
     """Every row of a run is the planned one of its agent and round."""
     simulation = build(load(CASES[name]))

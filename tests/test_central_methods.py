@@ -8,8 +8,8 @@ import pytest
 from cases import CASES, central, merged, star
 from mutant import mutant
 from test_against_naive import (
-    INSTANT,
     NET,
+    PLAYS,
     SEED,
     SLOW,
     TOLERANCE,
@@ -86,11 +86,9 @@ def dp_admm_gap(folder, case, setting, twin=naive.dp_admm, seed=1):
     return max(map(gap, found, (w, mean, wt[-1], dual[-1])))
 
 
-@pytest.mark.parametrize("engine", ["cohort", "agents"])
 @pytest.mark.parametrize("name", DP_ADMM)
-def test_dp_admm(tmp_path, name, engine):
-    for seed, setting in enumerate((INSTANT, SLOW)):
-        setting = {**setting, "engine": engine}
+def test_dp_admm(tmp_path, name):
+    for seed, setting in enumerate(PLAYS):
         assert dp_admm_gap(tmp_path, DP_ADMM[name], setting, seed=seed) < TOLERANCE
 
 

@@ -195,10 +195,15 @@ def rows_lost(file, arrays):
     sorted((file.parent / "parts").glob("events-*"))[-1].unlink()
 
 
-@pytest.mark.parametrize("engine", ["compiled", "cohort"])
+HARMS = (torn, flipped, nothing, pickled, headless, other_code)  # before an engine looks at it
+
+
 @pytest.mark.parametrize(
-    "harm",
-    [torn, flipped, nothing, pickled, headless, other_code, misshapen, incomplete, rows_lost],
+    ("harm", "engine"),
+    [(harm, "cohort") for harm in HARMS]
+    + [
+        (one, kind) for one in (misshapen, incomplete, rows_lost) for kind in ("compiled", "cohort")
+    ],
 )
 def test_a_checkpoint_of_no_use_is_not_used(harm, engine, tmp_path):
     scenario = star(name="case", engine=engine, stop={"rounds": 30})
@@ -288,6 +293,7 @@ desim.engine.world.REST = 0.0
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["compiled", "cohort"])
 def test_a_run_killed_at_random_moments_goes_on(engine, player, tmp_path, monkeypatch):  # noqa: F811
     """SIGKILL, whatever the process is doing: ten times for each engine, with checkpoints."""

@@ -183,7 +183,7 @@ def once(tmp_path):
 
 
 PLT = {"name": "fed-plt", "rho": 1.0, "local": {"epochs": 5}}
-SCAFFOLD = {"name": "scaffold", "local": {"epochs": 2, "step": 0.1}}
+SCAFFOLD = {"name": "scaffold", "local": {"epochs": 4, "step": 0.3}}
 NFL = {"name": "zcdp-nfl", "rho": 0.2, "eta": 1.0}
 DSGD = {"name": "dsgd", "alpha": 0.1}
 RING = {"network": {"topology": "ring", "link": {"latency": "1 ms"}}}
@@ -191,16 +191,16 @@ RING = {"network": {"topology": "ring", "link": {"latency": "1 ms"}}}
 
 def test_what_forgetting_does_to_methods_with_a_coordinator(once):
     assert lasting(once, algorithm=PLT) < 1e-12
-    assert lasting(once, algorithm=SCAFFOLD, stop=3000) > 1e-6
+    assert lasting(once, algorithm=SCAFFOLD, stop=600) > 1e-6
     kept = {"churn": {"trace": once, "end": "hold"}}
-    assert lasting(once, algorithm=SCAFFOLD, stop=3000, **kept) < 1e-12
+    assert lasting(once, algorithm=SCAFFOLD, stop=600, **kept) < 1e-12
 
 
 def test_what_forgetting_does_to_methods_on_a_graph(once):
-    assert lasting(once, algorithm=NFL, **RING, stop=600) > 1e-6
-    assert lasting(once, algorithm=NFL, **RING, stop=600, policy="each") < 1e-12
+    assert lasting(once, algorithm=NFL, **RING, stop=300) > 1e-6
+    assert lasting(once, algorithm=NFL, **RING, stop=400, policy="each") < 1e-12
     kept = {"churn": {"trace": once, "end": "hold"}}
-    assert lasting(once, algorithm=NFL, **RING, stop=600, **kept) < 1e-12
+    assert lasting(once, algorithm=NFL, **RING, stop=300, **kept) < 1e-12
     forgot, knows = (lasting(once, algorithm=DSGD, **RING, **c, stop=400) for c in ({}, kept))
     assert 1e-4 < knows == pytest.approx(forgot, rel=1e-3)
 
@@ -224,7 +224,7 @@ def test_whoever_begins_anew_begins_with_the_start(once):
 def test_state_that_is_not_forgotten_is_noticed(monkeypatch, once):
     broken = mutant(star_agents, "self.world.state[name][lost] = rows[lost]", "pass")
     monkeypatch.setitem(play_engines(), ("coordinator", "agents"), broken.play)
-    assert lasting(once, algorithm=SCAFFOLD, stop=3000) < 1e-12
+    assert lasting(once, algorithm=SCAFFOLD, stop=600) < 1e-12
 
 
 def test_computations_that_survive_a_failure_are_noticed(monkeypatch):

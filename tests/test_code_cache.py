@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -50,37 +50,48 @@ def test_copies_share_what_they_compiled_and_an_edit_does_not(tmp_path: Path) ->
     assert found(other, cache)[0] == 0
 
 
-def test_a_file_depends_on_what_it_imports_and_on_the_verbs_that_it_plays() -> None:
+def test_a_file_depends_on_what_it_imports_and_on_the_formulas_that_it_plays() -> None:
     seen = code_cache._imported("desim.kernels.rounds")
-    assert {"desim.kernels.rules", "desim.kernels.clients", "desim.jit"} <= seen
-    assert "desim.algorithms.compiled.fed_plt" in seen  # what `begin` of fed-plt does
+    assert {"desim.kernels.formulas", "desim.kernels.clients", "desim.jit"} <= seen
+    assert "desim.algorithms.fed_plt" in seen  # what `begin` of fed-plt does
+    assert "desim.algorithms.method" not in code_cache._imported("desim.algorithms.fed_plt")
     assert code_cache.digest("desim.kernels.rounds") != code_cache.digest("desim.kernels.sums")
 
 
-def saved_by_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lock: bool) -> set[int]:
-    """Numbers that readers of two signatures get, which two processes have kept at once."""
-    monkeypatch.setenv("DESIM_CACHE_DIR", str(tmp_path))
-    both = threading.Barrier(2, timeout=0.5)
-    files = [caching.IndexDataCacheFile(str(tmp_path), "f", "") for _ in range(2)]
+def compiled_by(processes: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
+    """How often a function is compiled that so many processes, here threads, want at once."""
+    all_of_them = threading.Barrier(processes, timeout=0.5)
+    index = folder / "index"
 
-    def late(self: object, overloads: object) -> None:
-        with suppress(threading.BrokenBarrierError):
-            both.wait()  # both have read the index before one writes it
-        write(self, overloads)
+    def compiled(signature: str) -> None:
+        if not index.exists():
+            with suppress(threading.BrokenBarrierError):
+                all_of_them.wait()
+            with index.open("a") as file:
+                file.write(signature)
 
-    write = caching.IndexDataCacheFile._save_index
-    monkeypatch.setattr(caching.IndexDataCacheFile, "_save_index", late)
-    for file in files if lock else []:
-        stats = SimpleNamespace(cache_path=str(tmp_path))
-        code_cache.guarded(SimpleNamespace(_cache=SimpleNamespace(_cache_file=file), stats=stats))
-    with ThreadPoolExecutor(2) as pool:
-        list(pool.map(lambda n: files[n].save(("signature", n), n), range(2)))
-    return {n for n in range(2) if files[0].load(("signature", n)) == n}
+    def function() -> object:
+        cache = object.__new__(caching.FunctionCache)
+        cache._cache_path = str(folder)
+        one = SimpleNamespace(compile=compiled, _cache=cache, __name__="f")
+        return code_cache.guarded(one)
+
+    monkeypatch.setattr(code_cache, "global_compiler_lock", nullcontext())
+    with ThreadPoolExecutor(processes) as pool:
+        list(pool.map(lambda one: one.compile("f"), [function() for _ in range(processes)]))
+    return len(index.read_text())
 
 
-def test_two_processes_that_keep_code_at_once_keep_both(tmp_path, monkeypatch) -> None:
-    assert saved_by_threads(tmp_path, monkeypatch, lock=True) == {0, 1}
+def test_of_processes_that_want_the_same_one_compiles_it(tmp_path, monkeypatch) -> None:
+    assert compiled_by(3, tmp_path, monkeypatch) == 1
 
 
-def test_without_a_lock_one_is_lost(tmp_path, monkeypatch) -> None:
-    assert saved_by_threads(tmp_path, monkeypatch, lock=False) != {0, 1}
+def test_without_a_lock_each_compiles_it(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(code_cache, "fcntl", None)
+    assert compiled_by(3, tmp_path, monkeypatch) == 3
+
+
+def test_nobody_waits_for_ever_for_a_process_that_stopped(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(code_cache, "PATIENCE", 0.1)
+    with code_cache._alone(tmp_path / "f.lock"):
+        assert compiled_by(1, tmp_path, monkeypatch) == 1

@@ -13,7 +13,7 @@ from mutant import mutant
 from naive.fed_plt import moduli
 from test_against_naive import (
     EDGES,
-    INSTANT,
+    PLAYS,
     SEED,
     SIZES,
     SLOW,
@@ -214,11 +214,10 @@ def difference(folder, label, setting, twin=None, seed=1):
     return GAPS[name](run, twin or TWINS[name], rows, case), run
 
 
-@pytest.mark.parametrize("engine", ["cohort", "agents"])
 @pytest.mark.parametrize("label", AGAINST)
-def test_the_iterates_are_those_of_the_twin(tmp_path, label, engine):
-    for seed, setting in enumerate((INSTANT, SLOW)):
-        found, run = difference(tmp_path, label, {**setting, "engine": engine}, seed=seed)
+def test_the_iterates_are_those_of_the_twin(tmp_path, label):
+    for seed, setting in enumerate(PLAYS):
+        found, run = difference(tmp_path, label, setting, seed=seed)
         assert found < TOLERANCE
     late = "policy" in AGAINST[label]
     assert not late or (issued_in(run) < 0).any()
@@ -335,20 +334,20 @@ def test_another_reference_is_noticed(golden, tmp_path, monkeypatch, name, chang
 
 LIMITS = {
     "tamuna": {},
-    "tamuna-half": {"participation": {"uniform": 2}, "stop": {"rounds": 1500}},
+    "tamuna-half": {"participation": {"uniform": 2}, "stop": {"rounds": 1100}},
     "tamuna-masks": {
         "algorithm": {"s": 2},
         "participation": {"uniform": 3},
-        "stop": {"rounds": 1500},
+        "stop": {"rounds": 1100},
     },
-    "tamuna-bernoulli": {"participation": {"bernoulli": 0.5}, "stop": {"rounds": 1500}},
+    "tamuna-bernoulli": {"participation": {"bernoulli": 0.5}, "stop": {"rounds": 1100}},
     "tamuna-accelerated": {"algorithm": {"local": {"solver": "accelerated", "step": "auto"}}},
     "led": {},
     "led-ring": {"network": {"topology": "ring"}},
     "led-path": {
         "network": {"topology": "path"},
         "algorithm": {"mixing": "metropolis"},
-        "stop": {"rounds": 1500},
+        "stop": {"rounds": 1100},
     },
     "5gcs": {},
     "5gcs-half": {"participation": {"uniform": 2}},
@@ -360,7 +359,7 @@ LIMITS = {
 @pytest.mark.parametrize("label", LIMITS)
 def test_the_limit_is_the_optimum(golden, tmp_path, average, label):
     changes = merged(
-        {"stop": {"rounds": 600}, "observe": {"metrics": ["error"]}, "policy": "all"}, LIMITS[label]
+        {"stop": {"rounds": 400}, "observe": {"metrics": ["error"]}, "policy": "all"}, LIMITS[label]
     )
     reference = golden("fed-plt")
     scenario, _ = reference_scenario(reference, tmp_path, average, label.split("-")[0], **changes)
@@ -368,8 +367,9 @@ def test_the_limit_is_the_optimum(golden, tmp_path, average, label):
     optimum = np.array(reference["variants"][average]["const"]["xstar"])
     for x in (run.state["x"], run.iterates[-1]):
         assert np.linalg.norm(x - optimum) / np.linalg.norm(optimum) < TOLERANCE
-    shifted = merged(scenario, {"problem": {"regularizer": {"l2": 5.1}}})
-    assert gap(desim.run(shifted).state["x"][0], optimum) > 1e-4
+    if "-" not in label:
+        shifted = merged(scenario, {"problem": {"regularizer": {"l2": 5.1}}})
+        assert gap(desim.run(shifted).state["x"][0], optimum) > 1e-4
 
 
 def test_exact_local_training_of_5gcs(golden, tmp_path):

@@ -8,11 +8,11 @@ from mutant import mutant
 from test_engines import differences
 
 import desim
-from desim.compute import NOTHING, Drawn, Slowness, speed_model
+from desim.compute import NOTHING, speed_model
 from desim.distributions import CONSTANT, EXPONENTIAL, SHIFTED, Distribution, draw, mean
 from desim.errors import InputError
 from desim.kernels.phases import alternation
-from desim.kernels.speed import SPEED, SPELL, seconds_into
+from desim.kernels.speed import OVER_TIME, SPEED, SPELL, seconds_into
 from desim.keys import Stream
 from desim.network.traces import rate_traces
 
@@ -32,8 +32,8 @@ def seconds(speeds, begin, work, agent=0, round_=1):
 def spelled(seed=5, factor=4.0):
     """50 gradients a second, at times slower."""
     every, lasting = Distribution(EXPONENTIAL, 3.0), Distribution(EXPONENTIAL, 2.0)
-    slow = Slowness(0.0, 1.0, factor, every, lasting)
-    return speed_model(Drawn(Distribution(CONSTANT, 50.0)), slow, False, 3, seed)
+    spells = (factor, every, lasting)
+    return speed_model(Distribution(CONSTANT, 50.0), 3, seed, spells=spells)
 
 
 def turns(speeds, agent, count=400):
@@ -100,7 +100,7 @@ def test_a_markov_speed_has_its_stationary_share():
 def shifted_gap(least=0.02, more=0.05):
     """Distance of drawn times of a gradient from 20 ms + Exp(50 ms) (Kolmogorov)."""
     law = Distribution(SHIFTED, least, more)
-    speeds = speed_model(Drawn(law, inverse=True), Slowness(), True, 40, 3)
+    speeds = speed_model(law, 40, 3, inverse=True, redraw=True)
     times = np.sort([seconds(speeds, 0.0, 1.0, i, k) for i in range(40) for k in range(1, 101)])
     law_ = np.where(times > 0.02, 1.0 - np.exp(-(times - 0.02) / 0.05), 0.0)
     steps = np.arange(len(times) + 1) / len(times)
@@ -117,7 +117,7 @@ def test_speeds_over_time_integrate_the_trace(tmp_path):
     (tmp_path / "rates.csv").write_text(RATES)
     keys = {"loops": True, "shuffled": False, "shifted": False, "where": "here"}
     traces = rate_traces(tmp_path / "rates.csv", (), 1.0, **keys)
-    speeds = speed_model(traces, Slowness(0.5, 2.0), False, 2, 1)
+    speeds = speed_model(traces, 2, 1, order=OVER_TIME, slow=(0.5, 2.0))
     slow = int(np.argmax(speeds.devices[0]))
     factor = [2.0 if slow == i else 1.0 for i in (0, 1)]
     assert seconds(speeds, 0.0, 10.0 / factor[0]) == pytest.approx(0.25)
@@ -126,7 +126,7 @@ def test_speeds_over_time_integrate_the_trace(tmp_path):
         naive.pace.integrated(RATES, 1, 300.0, 6.0), abs=1e-4
     )
     assert not speeds.steady
-    assert speed_model(Drawn(NOTHING), Slowness(), False, 2, 1).steady
+    assert speed_model(NOTHING, 2, 1).steady
 
 
 def varying(tmp_path):

@@ -31,11 +31,13 @@ def desk(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
 def test_every_block_does_what_the_page_says(page, desk):
     pages.play((DOCS / page).read_text("utf-8"), desk)
 
 
+@pytest.mark.slow
 def test_the_docs_build_without_warnings(tmp_path):
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-d", "trees"]
     done = subprocess.run(

@@ -14,8 +14,8 @@ from mutant import mutant
 from scipy.optimize import minimize
 from test_against_naive import (
     EDGES,
-    INSTANT,
     NET,
+    PLAYS,
     SEED,
     SLOW,
     TOLERANCE,
@@ -197,11 +197,10 @@ TWINS = [
 ]
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(("check", "case"), TWINS)
-def test_twins(tmp_path, check, case, engine):
-    for seed, setting in enumerate((INSTANT, SLOW)):
-        assert check(tmp_path, case, {**setting, "engine": engine}, seed=seed) < TOLERANCE
+def test_twins(tmp_path, check, case):
+    for seed, setting in enumerate(PLAYS):
+        assert check(tmp_path, case, setting, seed=seed) < TOLERANCE
 
 
 @pytest.mark.parametrize("name", ["ridge", "logistic", "clipped"])

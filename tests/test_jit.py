@@ -10,8 +10,8 @@ from numba.core import types
 
 import desim
 from desim.jit import lean_inline, lean_kernel
-from desim.kernels.clients import release_id
 from desim.kernels.local import train_rows
+from desim.kernels.record import release_id
 
 SMALL: dict[str, Any] = {
     "problem": {

@@ -14,6 +14,7 @@ from desim.distributions import (
     UNIFORM,
     Distribution,
 )  # fmt: skip
+from desim.kernels.appended import Batch
 from desim.kernels.neighbourhood import (
     overlay,
     send_all,
@@ -21,12 +22,12 @@ from desim.kernels.neighbourhood import (
     wait_all,
     work_all,
 )
-from desim.kernels.network import Links, broadcast, close_all, log_each
-from desim.kernels.record import EVERYTHING, UPLINK, Kind, empty_rows
-from desim.log.batches import Batch, told
+from desim.kernels.network import Links, broadcast, close
+from desim.kernels.record import UPLINK, Kind, empty_rows
 from desim.log.rows import LEVELS, EventLog
-from desim.network.links import LinkModel, make_links
+from desim.network.links import make_links
 from desim.network.topology import from_edges
+from desim.scenario.link_section import Link
 
 AGENTS, ROUND, END = 6, 3, 0.9
 GRAPH = from_edges(AGENTS, [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 0), (1, 4)], "graph")
@@ -46,8 +47,8 @@ LAWS = {
 
 def links(law: str) -> Links:
     latency, rate = Distribution(UNIFORM, 0.01, 0.2), Distribution(CONSTANT, 1e4)
-    model = LinkModel(latency, rate, LAWS[law], (0.0, 0.0), 1.0, 0)
-    made = make_links(model, GRAPH.source, GRAPH.target, 7)
+    link = Link(latency=latency, bandwidth=rate, jitter=LAWS[law])
+    made = make_links(link, GRAPH.source, GRAPH.target, 7)
     assert made.plain
     return made
 
@@ -66,8 +67,8 @@ def sent(law: str, drawn_in: int) -> tuple[Any, ...]:
     rows, arrival, size = empty_rows(64), np.empty(LINKS), np.empty(AGENTS)
     factor, first = np.empty(LINKS), links(law).first
     place = drawn_in, SOON, BITS, SILENT, np.empty(3, np.uint64)
-    total, last = send_all(first, GRAPH.outgoing, *place, factor, size, arrival)
-    assert last == arrival.max()
+    total, *ends = send_all(first, GRAPH.outgoing, *place, factor, size, arrival)
+    assert ends == [SOON.min(), SOON.max(), arrival.max()]
     tell_messages(tuple(rows), first, factor, SOON, ROUNDS, size, IDS)
     return arrival, total, written(rows)
 
@@ -106,7 +107,7 @@ def test_a_barrier_closes_with_its_latest_message():
     arrival, clock = np.linspace(0.0, 0.95, LINKS), CLOCK.copy()
     after, waited = np.empty(AGENTS), np.empty(AGENTS)
     ends = wait_all(GRAPH.incoming, arrival, CLOCK, after, waited)
-    close_all(GRAPH.incoming, arrival, clock)
+    close(GRAPH.incoming, arrival, np.inf, clock)
     assert after.tobytes() == clock.tobytes()
     assert ends == (clock.min(), np.inf)
     with np.errstate(invalid="ignore"):
@@ -118,16 +119,16 @@ def logged(late: bool, kept: int, frontiers: list[float]) -> tuple[Any, ...]:
     log, first = EventLog(kept=kept), links("lognormal").first
     factor, arrival, size = np.empty(LINKS), np.empty(LINKS), np.empty(AGENTS)
     place = ROUND, SOON, BITS, SILENT, np.empty(99, np.uint64), factor, size
-    total, last = send_all(first, GRAPH.outgoing, *place, arrival)
+    total, earliest, _, last = send_all(first, GRAPH.outgoing, *place, arrival)
     batch = Batch(
-        tell_messages, (first, factor, SOON, ROUNDS, size, IDS), 2 * LINKS, SOON.min(),
+        tell_messages, (first, factor, SOON, ROUNDS, size, IDS), 2 * LINKS, earliest,
         last, ((int(Kind.SEND), LINKS, total), (int(Kind.DELIVER), LINKS, total)),
     )  # fmt: skip
     if late:
         log.later(batch)
     else:
         log.reserve(batch.number)
-        batch.tell(log.flat, *batch.inputs)
+        batch.write(log.flat, *batch.inputs)
     log.each(Kind.COMPUTE, UPLINK, WHO, ROUNDS, END, CLOCK, SOON, SOON, IDS)
     log.add(Kind.RETIRE, 0, 2, ROUND, 0.4)
     tables = []
@@ -146,17 +147,6 @@ def test_rows_told_late_are_those_told_at_once(level, frontiers):
             np.testing.assert_array_equal(late[name], at_once[name], name)
     assert (one[1] == other[1]).all()
     assert one[2:] == other[2:]
-
-
-def test_a_batch_is_written_after_the_rows_that_are_there():
-    rows = empty_rows(1)
-    assert told(rows.ints, rows.floats, [], EVERYTHING)[0] is rows.ints
-    place = int(Kind.COMPUTE), UPLINK, WHO, -1, ROUNDS, END, SOON, SOON, SOON, IDS
-    batch = Batch(log_each, place, AGENTS, 0.0, 0.9, ((int(Kind.COMPUTE), AGENTS, 0),))
-    ints, floats = told(rows.ints, rows.floats, [batch, batch], EVERYTHING)
-    assert len(ints) == 1 + 2 * AGENTS
-    assert floats[1 : 1 + AGENTS, 0].tolist() == SOON.tolist()
-    assert len(told(rows.ints, rows.floats, [batch], LEVELS["rounds"])[0]) == 1
 
 
 def test_models_that_are_true_by_an_instant_take_their_place():

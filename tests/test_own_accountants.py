@@ -41,7 +41,7 @@ SMALL = graph(
 def known():
     """The accountants of the file, by name."""
     registry.load_plugin(FILE)
-    return registry.accountants()
+    return registry.plugged().accountants
 
 
 def test_a_library_of_others_agrees_where_desim_is_exact(known):
@@ -139,8 +139,8 @@ def test_the_command_and_the_report_name_it(run, capsys, tmp_path):
 
 
 def test_one_that_has_no_answer_in_the_end_hides_nothing(run, monkeypatch):
-    wrong = registry.accountants()["raises"]
-    monkeypatch.setitem(registry._plugged_accountants, "pld", wrong)
+    wrong = registry.plugged().accountants["raises"]
+    monkeypatch.setitem(registry._plugged.accountants, "pld", wrong)
     found = statement(run)
     row = found.table.iloc[0]
     assert np.isnan(row["own epsilon"])
@@ -183,7 +183,7 @@ def test_entry_points_bring_accountants(known, monkeypatch):
     module = sys.modules[known["pld"].__module__]
     entry = SimpleNamespace(name="mine", value="mine", load=lambda: module)
     monkeypatch.setattr(registry, "entry_points", lambda group: [entry])
-    monkeypatch.setattr(registry, "_plugged_accountants", {})
+    monkeypatch.setattr(registry, "_plugged", registry.Known({}, {}, {}))
     registry._installed.cache_clear()
     try:
         assert registry.accountant("pld", "privacy.accountant") is known["pld"]

@@ -9,7 +9,7 @@ from mutant import mutant
 from scipy import stats
 from test_against_naive import (
     EDGES,
-    INSTANT,
+    PLAYS,
     SEED,
     SLOW,
     TOLERANCE,
@@ -94,12 +94,10 @@ def run_gap(folder, method, case, setting, twin, seed=1):
 TWINS = {"pvp": naive.p_admm, "dvp": naive.dvp}
 
 
-@pytest.mark.parametrize("engine", ["cohort", "agents"])
 @pytest.mark.parametrize("name", CASE)
 @pytest.mark.parametrize("method", TWINS)
-def test_perturbed_admm(tmp_path, method, name, engine):
-    for seed, setting in enumerate((INSTANT, SLOW)):
-        setting = {**setting, "engine": engine}
+def test_perturbed_admm(tmp_path, method, name):
+    for seed, setting in enumerate(PLAYS):
         assert run_gap(tmp_path, method, CASE[name], setting, TWINS[method], seed) < TOLERANCE
 
 

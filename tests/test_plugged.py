@@ -60,7 +60,7 @@ def test_methods_that_take_values_alone_take_those_of_a_plugin():
 def check_kernels(module, name, own):
     """Clipped values, slopes and bends of a plug-in's loss against desim's closed forms."""
     registry.load_plugin(PLUGIN)
-    made = plugged(registry.losses()[own])
+    made = plugged(registry.plugged().losses[own])
     u = np.linspace(-6.0, 6.0, 241) + 1e-3 * np.pi
     labels = (-1.0, 1.0) if name == "logistic" else (-0.4, 1.3)
     for b in labels:
@@ -104,7 +104,7 @@ def test_kinks_and_clips_have_no_optimum_but_are_learnt_from(monkeypatch):
     dsgd = {"algorithm": {"name": "dsgd", "alpha": 0.1}, "observe.metrics": ["loss"]}
     with pytest.raises(InputError, match=r"which is not smooth, .* pinball has no `curvature`"):
         load(scenario, dsgd)
-    monkeypatch.setattr(registry.losses()["pinball"], "curvature", np.inf, raising=False)
+    monkeypatch.setattr(registry.plugged().losses["pinball"], "curvature", np.inf, raising=False)
     with pytest.raises(InputError, match=r"not smooth.* allowed: logistic, squared, huber"):
         load(scenario, dsgd)
     done = desim.run(scenario, overrides={"observe.metrics": ["loss"], "stop.rounds": 40})
@@ -141,14 +141,14 @@ FUNCTIONS = "".join(
     ],
 )  # fmt: skip
 def test_what_is_no_loss_is_refused(text, message, tmp_path, monkeypatch):
-    monkeypatch.setattr(registry, "_plugged_losses", {})
+    monkeypatch.setattr(registry, "_plugged", registry.Known({}, {}, {}))
     (tmp_path / "bad.py").write_text(text)
     with pytest.raises(InputError, match=message):
         desim.run({**regression(loss="bad"), "plugins": [str(tmp_path / "bad.py")]})
 
 
 def test_a_loss_may_have_functions_of_another(tmp_path, monkeypatch):
-    monkeypatch.setattr(registry, "_plugged_losses", {})
+    monkeypatch.setattr(registry, "_plugged", registry.Known({}, {}, {}))
     body = "    summary = ''\n" + FUNCTIONS.format("u", "1.0", "0.0")
     text = BAD + body + "class Steep(Bad):\n    name = 'steep'\n"
     text += "Alias = Steep\n"
@@ -168,7 +168,7 @@ def test_entry_points_bring_losses_and_methods(monkeypatch):
     module.Mine = type("Mine", (ScalarLoss,), {**body, **functions})
     try:
         installed(lambda: module)
-        assert registry.losses()["mine"] is module.Mine
+        assert registry.plugged().losses["mine"] is module.Mine
         installed(lambda: 1 / 0)
         with pytest.raises(InputError, match=r"plug-in mine \(mine.losses\): raised ZeroDivision"):
             registry.names()

@@ -8,7 +8,7 @@ from mutant import mutant
 from test_transcript import with_method
 
 import desim
-from desim.algorithms import q_dpsgd_1, q_dpsgd_2, sdm_dsgd
+from desim.algorithms import q_dpsgd_1, q_dpsgd_2, q_dpsgd_claim, sdm_dsgd
 from desim.audit.check import transcript_check
 from desim.errors import InputError
 from desim.kernels import codecs
@@ -187,11 +187,12 @@ def test_theorem_15_is_said_of_the_batches_that_fitted(fixed):
         claimed = q_dpsgd.theorem_15(size[size > 0], 9, 2.0, 4.0, 0.25, 0.05, 4, 1e-5)
         assert found.claim.epsilon[agent] == pytest.approx(claimed, rel=1e-9)
     assert found.claim.bound.verdict == "wrong"
-    wrong = mutant(q_dpsgd_2, 'rows["round"].to_numpy() - 1', 'rows["round"].to_numpy()')
+    wrong = mutant(q_dpsgd_claim, 'rows["round"].to_numpy() - 1', 'rows["round"].to_numpy()')
     varying = desim.run(CASES["q2sgd"])
     method = build(varying.scenario).method
     said = method.claim(varying.releases, 1e-5).worst
-    assert wrong.QDPSGD2.claim(method, varying.releases, 1e-5).worst < 0.99 * said
+    place = method.noise, method.problem, method.parameters, varying.releases, 1e-5
+    assert wrong.theorem_15(*place).worst < 0.99 * said
 
 
 def test_a_budget_is_kept_by_the_batches_that_were_drawn():

@@ -43,9 +43,9 @@ def test_prox_is_the_minimiser(case, t):
 @pytest.mark.parametrize(
     ("right", "wrong", "t"),
     [
-        ("- t * self.l1", "- self.l1", 6.0),
-        ("(1.0 + t * self.l2)", "(1.0 + self.l2)", 6.0),
-        ("np.clip(free, self.lower, self.upper)", "free", 0.05),
+        ("- t * l1", "- l1", 6.0),
+        ("/ (1.0 + t * l2)\n", "/ (1.0 + l2)\n", 6.0),
+        ("np.clip(free, lower, upper)", "free", 0.05),
         ("0.5 * self.l2", "self.l2", 6.0),
     ],
 )

@@ -11,6 +11,8 @@ import desim
 from desim.plots.groups import band
 from desim.plots.limits import beginning
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):

@@ -407,6 +407,7 @@ def player():
         process.communicate()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [star, graph])
 def test_a_run_killed_at_random_moments_goes_on(make, player, tmp_path):
     """SIGKILL, whatever the process is doing: ten times for each kind of method."""

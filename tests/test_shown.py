@@ -6,10 +6,10 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 from mutant import mutant
+from stores import ChangedTable
 
 import desim
 from desim import tabulated
-from desim.columns import pieces_of
 from desim.errors import InputError
 from desim.runs import facts
 
@@ -27,20 +27,9 @@ SCENARIO = {
 }
 
 
-class Spoilt:
-    """A store whose last metric is nan."""
-
-    def __init__(self, store):
-        self.store = store
-
-    def __getattr__(self, name):
-        return getattr(self.store, name)
-
-    def pieces(self, name, columns):
-        found = self.store.columns(name, columns)
-        if name == "metrics":
-            found["value"] = np.append(found["value"][:-1], np.nan)
-        return pieces_of(found)
+def ending_in_nan(metrics):
+    """The columns, of which the last value is nan."""
+    return {**metrics, "value": np.append(metrics["value"][:-1], np.nan)}
 
 
 class Tags(HTMLParser):
@@ -137,7 +126,8 @@ def test_a_line_of_latex_begins_with_no_option(option):
 
 def test_the_last_value_is_told_with_its_own_time(run):
     last = run.metrics.iloc[-1]
-    spoilt = desim.Run(run.manifest, Spoilt(run.store), scenario=run.scenario)
+    store = ChangedTable(run.store, "metrics", ending_in_nan)
+    spoilt = desim.Run(run.manifest, store, scenario=run.scenario)
     told = f"not finite (measured at {last['time']:.6g} s, round 3)"
     assert dict(facts.facts(spoilt))[last["metric"]] == told
     assert told in spoilt._repr_html_()

@@ -62,6 +62,18 @@ def test_a_run_imports_only_what_it_needs(tmp_path):
     assert loaded(f"{shown}except SystemExit: pass") == "[]"
 
 
+def test_a_scenario_is_loaded_without_any_engine():
+    code = "import sys, desim\ndesim.load('scenarios/quickstart.yaml')\n{}\nprint([one for one in"
+    code += " sys.modules if one.startswith(('desim.engine.star', 'desim.engine.graph'))])"
+    found = [
+        subprocess.run(
+            [sys.executable, "-c", code.format(more)], capture_output=True, text=True, check=True
+        ).stdout.splitlines()[-1]
+        for more in ("", "import desim.engine.star_cohort")
+    ]
+    assert found == ["[]", "['desim.engine.star_cohort']"]
+
+
 def test_a_warmup_of_nothing_says_only_what_was_skipped(capsys):
     with pytest.raises(SystemExit) as end:
         main(["warmup", "nofile.yaml"])

@@ -22,6 +22,7 @@ from desim.studies.work import Job, carry_out
 pytestmark = pytest.mark.filterwarnings("default")  # of dask's own modules
 
 
+@pytest.mark.slow
 def test_a_study_survives_one_of_two_workers(tmp_path):
     long = changed(base={**BASE, "stop": {"rounds": 1500}})
     with (
@@ -43,6 +44,7 @@ def test_a_study_survives_one_of_two_workers(tmp_path):
     assert desim.open(next((tmp_path / "runs").iterdir())).status == "done"
 
 
+@pytest.mark.slow
 def test_a_scheduler_that_goes_away_loses_nothing(tmp_path):
     file = tmp_path / "scheduler.json"
     command = [

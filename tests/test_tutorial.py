@@ -7,6 +7,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
+pytestmark = pytest.mark.slow
 NOTEBOOK = Path(__file__).resolve().parents[1] / "analysis" / "tutorial.ipynb"
 
 

@@ -9,7 +9,7 @@ from cases import CASES, central, graph, merged
 from mutant import mutant
 from test_against_naive import (
     EDGES,
-    INSTANT,
+    PLAYS,
     SEED,
     SLOW,
     TOLERANCE,
@@ -159,11 +159,9 @@ def d_zoa_gap(folder, case, setting, twin=naive.d_zoa, seed=1):
     return max(gap(run.iterates[1:], beta), gap(run.state["dual"], gamma[-1]))
 
 
-@pytest.mark.parametrize("engine", ["cohort", "agents"])
 @pytest.mark.parametrize("name", D_ZOA)
-def test_d_zoa(tmp_path, name, engine):
-    for seed, setting in enumerate((INSTANT, SLOW)):
-        setting = {**setting, "engine": engine}
+def test_d_zoa(tmp_path, name):
+    for seed, setting in enumerate(PLAYS):
         assert d_zoa_gap(tmp_path, D_ZOA[name], setting, seed=seed) < TOLERANCE
 
 

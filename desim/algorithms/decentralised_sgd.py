@@ -5,26 +5,32 @@ x_i+ = sum_j w_ij x_j - alpha g_i(x_i) with W = I - L / kappa or Metropolis weig
 batch is a fresh uniform subset, as secret as amplification by sampling needs it.
 """
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
-from desim.algorithms.averages import Averages
-from desim.algorithms.method import Array, Ingredients, Method
-from desim.fields import Init, Positive, Step, Strict
-from desim.kernels.gradients import batch_gradient
-from desim.privacy.ledger import Terms, View
-from desim.privacy.mechanisms import terms
-
-NUMBERS = {"float64": 64, "float32": 32, "float16": 16}  # bits of one number
-Number = Literal["float64", "float32", "float16"]
+from desim.method import (
+    Array,
+    Averages,
+    Ingredients,
+    Init,
+    Int,
+    Method,
+    Positive,
+    Step,
+    Strict,
+    Terms,
+    Us,
+    View,
+    batch_gradient,
+    terms,
+)
 
 
 class Averaging(Strict):
     """alpha: gradient step; weights, kappa: how agents average; init: x0."""
 
-    examples: ClassVar[Mapping[str, Any]] = {"kappa": 8.0}
+    examples = {"kappa": 8.0}
 
     alpha: Step
     """gradient step in iteration k = 1, 2, ..."""
@@ -57,26 +63,20 @@ class DecentralisedSGD(Method):
         policy = ingredients.settings.policy
         self.within = policy.value if policy.kind == "deadline" else np.inf
 
-    def batch_gradient(self, us: Any, x: Array, samples: Any) -> Array:
+    def batch_gradient(self, us: Us, x: Array, samples: Int) -> Array:
         """Mean clipped gradients (n, dim) over fresh uniform batches of samples (n,) rows, or 0."""
         return np.asarray(
             batch_gradient(us.who, x, samples, us.round, self.settings.seed, self.problem.data)
         )
 
-    def reach(self, who: Any, samples: Any) -> Array:
+    def reach(self, who: Int, samples: Int) -> Array:
         """Sensitivity (n,) 2 K / |S| of the mean over |S| of m rows (2 K m / |S| of a sum)."""
         whole = 2.0 * self.problem.clip * self.problem.scale[who] * self.problem.rows[who]
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(samples > 0, whole / samples, 0.0)
 
-    def terms(self, who: Any, k: int, samples: Any) -> Terms:
+    def terms(self, who: Int, k: int, samples: Int) -> Terms:
         """What releasing gradients of samples (n,) rows in round k costs agents who (n,)."""
         share = samples / self.problem.rows[who]
         reach = self.reach(who, samples)
         return terms(self.noise, View.NEIGHBOURS, k, reach, self.problem.dim, share)
-
-
-def rounded(x: Array, number: Number) -> Array:
-    """What x (n, dim) is once it was written in the format `number`: post-processing."""
-    with np.errstate(over="ignore"):
-        return x.astype(number).astype(float)

@@ -5,23 +5,14 @@ dissertation, Section 4.5, compares with it: x_i+ = sum_j w_ij x_j - alpha g_i(x
 public, so the first message is x after one step, for the averages of the second.
 """
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from desim.algorithms.decentralised_sgd import (
-    NUMBERS,
-    Averaging,
-    DecentralisedSGD,
-    Number,
-    rounded,
-)
-from desim.algorithms.local_training import oversized
-from desim.algorithms.method import Program
-from desim.fields import Count, Strict
-from desim.privacy.ledger import Terms
-from desim.privacy.mechanisms import Noise
-from desim.problem import Problem
+from desim.algorithms.decentralised_sgd import Averaging, DecentralisedSGD
+from desim.method import Array, Count, Int, Noise, Problem, Program, Strict, Terms, Us, oversized
+
+NUMBERS = {"float64": 64, "float32": 32, "float16": 16}  # bits of one number
 
 
 class Batches(Averaging):
@@ -29,7 +20,7 @@ class Batches(Averaging):
 
     batch: Count | None = None
     """fresh rows of every gradient; default: all that an agent has"""
-    numbers: Number = "float64"
+    numbers: Literal["float64", "float32", "float16"] = "float64"
     """format of the numbers in a message, to which they are rounded"""
 
 
@@ -47,12 +38,12 @@ class DSGD(DecentralisedSGD):
         """Return what is wrong with this combination, one line each."""
         return oversized("algorithm.batch", parameters.batch, problem)
 
-    def samples(self, who: Any) -> Any:
+    def samples(self, who: Int) -> Int:
         """Rows (n,) of a gradient of agents who (n,)."""
         rows = self.problem.rows[who]
         return rows if self.parameters.batch is None else np.minimum(rows, self.parameters.batch)
 
-    def agents(self, us: Any) -> Program:
+    def agents(self, us: Us) -> Program:
         """The recursion for agents `us`."""
         number, samples = self.parameters.numbers, self.samples(us.who)
         weights = self.averages.of(us)
@@ -71,3 +62,9 @@ class DSGD(DecentralisedSGD):
         """Terms (agents,) of round k."""
         everybody = np.arange(self.problem.agents)
         return self.terms(everybody, k, self.samples(everybody))
+
+
+def rounded(x: Array, number: str) -> Array:
+    """What x (n, dim) is once it was written in the format `number`: post-processing."""
+    with np.errstate(over="ignore"):
+        return x.astype(number).astype(float)

@@ -2,19 +2,22 @@
 
 Zhang, Hong, Dhople, Yin, Liu 2021, "FedPD: A federated learning framework with adaptivity to
 non-IID data" (arXiv 2005.11418), Algorithm 1 with Oracle I and p = 0: every round is communicated.
-L_i(x) = f_i(x) + <lambda_i, x - c_i> + ||x - c_i||^2 / (2 eta), c_i the model that agent i heard.
 """
-
-from typing import Any
 
 import numpy as np
 
-from desim.algorithms.local_training import LocalTraining
-from desim.algorithms.method import Array, Ingredients, Method, Program
-from desim.fields import Init, Local, Positive, Strict
-from desim.privacy.ledger import Terms
-from desim.privacy.mechanisms import Gaussian, Noise
-from desim.problem import Problem
+from desim.method import (
+    Array,
+    Clients,
+    Federated,
+    Hub,
+    Ingredients,
+    Init,
+    Local,
+    Positive,
+    Program,
+    Strict,
+)
 
 
 class Parameters(Strict):
@@ -28,33 +31,21 @@ class Parameters(Strict):
     """x0, of which the coordinator takes the mean; lambda0 is zero"""
 
 
-class FedPD(Method):
+class FedPD(Federated):
     """The agents keep x_i and lambda_i (`dual`), the coordinator the mean of their messages."""
 
     name = "fed-pd"
-    kind = "coordinator"
     summary = "primal-dual: local training on augmented Lagrangians, full participation"
     paper = "Zhang, Hong, Dhople, Yin, Liu 2021"
     Parameters = Parameters
-    models = "any"
     partial = False
-    noises = ("gaussian",)
     cures = ("algorithm.local.step", "algorithm.eta")
+    unproved = ()
 
     def __init__(self, ingredients: Ingredients) -> None:
-        super().__init__(ingredients)
-        settings, self.eta = ingredients.settings, self.parameters.eta
-        sigma = self.noise.sigma if isinstance(self.noise, Gaussian) else None
-        self.x0 = settings.initial("x0")
-        self.local = LocalTraining(self.parameters.local, settings, 1.0 / self.eta, sigma)
-        self.warnings += self.local.warnings
+        super().__init__(ingredients, q=1.0 / ingredients.parameters.eta)
 
-    @classmethod
-    def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:
-        """Return what is wrong with this combination, one line each."""
-        return LocalTraining.problems(parameters.local, problem, noise)
-
-    def coordinator(self, hub: Any) -> Program:
+    def coordinator(self, hub: Hub) -> Program:
         """Algorithm 1; with spent budgets the mean is over the agents that are left."""
         own = hub.memory(c=np.add.reduce(self.x0) / hub.agents)
         hub.start(x=self.x0, dual=np.zeros_like(self.x0))
@@ -65,13 +56,12 @@ class FedPD(Method):
             own.c = np.add.reduce(replies.payload) / len(replies.who)  # aggregate, c_i = c
             hub.publish(own.c)
 
-    def train(self, us: Any, c: Array) -> Array:
-        """Oracle and dual step of agents `us` that heard c (n, dim): their c_i^+ (n, dim)."""
-        dual: Array = us.dual
-        us.x = x = self.local.train(us, us.x, c, dual)  # x_i = Oracle(L_i) from x_i
-        us.dual = dual = dual + (x - c) / self.eta  # lambda_i += (x_i - c_i) / eta
-        return np.asarray(x + self.eta * dual)  # c_i^+ = x_i + eta lambda_i
+    def train(self, us: Clients, c: Array) -> Array:
+        """Oracle and dual step of agents `us` that heard c (n, dim): their c_i^+ (n, dim).
 
-    def planned(self, k: int) -> Terms:
-        """Terms (agents,) of round k: lambda_i follows from what was sent and heard before."""
-        return self.local.terms
+        L_i(x) = f_i(x) + <lambda_i, x - c_i> + ||x - c_i||^2 / (2 eta), with c_i = c as heard.
+        """
+        eta, dual = self.parameters.eta, us.dual
+        us.x = x = self.local.train(us, us.x, c, dual)  # x_i = Oracle(L_i) from x_i
+        us.dual = dual = dual + (x - c) / eta  # lambda_i += (x_i - c_i) / eta
+        return np.asarray(x + eta * dual)  # c_i^+ = x_i + eta lambda_i

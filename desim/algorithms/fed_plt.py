@@ -4,23 +4,23 @@ Bastianello, Liu, Johansson 2024, "Enhancing privacy in federated learning throu
 (arXiv 2403.17572), Algorithm 1. Problem: min sum_i f_i(x) + h(x).
 """
 
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from desim.algorithms.compiled.fed_plt import Rule
 from desim.algorithms.fed_plt_claim import claimed, supposed_start
+from desim.algorithms.federated import Federated
 from desim.algorithms.latest import Latest
-from desim.algorithms.local_training import LocalTraining
-from desim.algorithms.method import Array, Ingredients, Method, Program
-from desim.engine.star_compiled import Compiled
+from desim.algorithms.method import Array, Ingredients, Program
+from desim.engine.compilable import Compilable
 from desim.errors import InputError
 from desim.fields import Init, Local, Positive, Strict
+from desim.kernels.formulas import formulas
 from desim.kernels.sums import column_sums
 from desim.privacy.bounds.claims import Claim, Releases
-from desim.privacy.ledger import Terms
-from desim.privacy.mechanisms import Gaussian, Noise
+from desim.privacy.mechanisms import Noise
 from desim.problem import Problem
+from desim.regularizers import prox
 
 
 class Start(Init):
@@ -42,33 +42,58 @@ class Parameters(Strict):
     """x0 and z0; z0 is x0 unless a file has it; langevin: the paper's N(0, 2 tau^2/lambda_i I)"""
 
 
-class FedPLT(Method):
+@formulas
+class Formulas(NamedTuple):
+    """Algorithm 1 without its loops, for arrays or numbers."""
+
+    agents: int
+    weight: float  # rho / N
+    h: tuple[float, float, float, float, bool]  # of the coordinator's regulariser
+    increments: bool
+
+    def begin(self, y: Any, x: Any, z: Any) -> Any:
+        """From where an agent trains that was sent y, and v."""
+        return x, 2.0 * y - z  # lines 5-9
+
+    def finish(self, y: Any, w: Any, x: Any, z: Any) -> Any:
+        """Its x and z, and its reply, after training to w."""
+        step = 2.0 * (w - y)
+        z = z + step  # line 10
+        return (w, z), step if self.increments else z
+
+    def aggregate(self, mean: Any, total: Any, replies: int) -> Any:
+        """The mean of all z; total: of all z, or of what they changed by."""
+        return mean + total / self.agents if self.increments else total / self.agents
+
+    def model(self, mean: Any) -> Any:
+        """Y."""
+        return prox(mean, self.weight, self.h)  # line 2
+
+
+class FedPLT(Federated):
     """The coordinator keeps z, the last auxiliary variable of each agent."""
 
     name = "fed-plt"
-    kind = "coordinator"
     summary = "Peaceman-Rachford splitting with local training, composite h, private local steps"
     paper = "Bastianello, Liu, Johansson 2024"
     wants = ("strong convexity for the proof",)
     Parameters = Parameters
-    models = "any"
     has_prox = True
-    noises = ("gaussian",)
     cures = ("algorithm.local.step", "algorithm.rho")
     policies = ("all", "deadline", "quorum", "buffer", "each")
     restarts = policies
+    unproved = ()
 
     def __init__(self, ingredients: Ingredients) -> None:
-        super().__init__(ingredients)
-        settings, self.rho = ingredients.settings, self.parameters.rho
-        self.x0, self.z0 = settings.initial("x0"), settings.initial("z0")
-        sigma = self.noise.sigma if isinstance(self.noise, Gaussian) else None
-        self.local = LocalTraining(self.parameters.local, settings, 1.0 / self.rho, sigma)
-        self.warnings += self.local.warnings
+        super().__init__(ingredients, q=1.0 / ingredients.parameters.rho)
+        settings, rho, agents = ingredients.settings, self.parameters.rho, self.problem.agents
+        h, self.increments = self.problem.coordinator_regularizer, self.parameters.send != "z"
+        self.formulas = Formulas(agents, rho / agents, h.numbers, self.increments)
+        self.z0 = settings.initial("z0")
         if self.parameters.init.kind == "langevin":
             self.x0 = self.z0 = supposed_start(self.local)[:, None] * self.x0
         churn = settings.churn
-        if churn is not None and churn.forgets and self.parameters.send == "increments":
+        if churn is not None and churn.forgets and self.increments:
             reason = "with send: increments the coordinator keeps the sum of what agents forget"
             raise InputError(f"churn.memory: found lost; {reason}; allowed: kept, or send: z")
         if settings.policy.late == "carry" and settings.policy.kind != "all":
@@ -77,7 +102,7 @@ class FedPLT(Method):
     @classmethod
     def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:
         """Return what is wrong with this combination, one line each."""
-        found, local = LocalTraining.problems(parameters.local, problem, noise), parameters.local
+        found, local = super().problems(parameters, problem, noise), parameters.local
         if parameters.init.kind == "langevin" and local.solvers != ("noisy",):
             text = f"found langevin with solver {local.solver}, but tau is the noise of local steps"
             found.append(f"algorithm.init: {text}; allowed: langevin with solver noisy")
@@ -88,47 +113,28 @@ class FedPLT(Method):
 
     def coordinator(self, hub: Any) -> Program:
         """Lines 2 and 11 of Algorithm 1; the two ways to send differ by rounding only."""
-        z, increments = Latest(self.z0), self.parameters.send == "increments"
-        own = hub.memory(mean=z.mean) if increments else hub.memory(z=z, mean=z.mean)
+        z, mean = Latest(self.z0), column_sums(self.z0) / hub.agents
+        own = hub.memory(mean=mean) if self.increments else hub.memory(z=z, mean=mean)
         hub.start(x=self.x0, z=self.z0)
-        hub.publish(y := self.consensus(own.mean))
+        hub.publish(y := self.formulas.model(own.mean))
         while hub.open:
             hub.call(hub.invite(), self.train, y, work=self.local.work, charge=self.local.terms)
-            replies = yield hub.collect()
-            if increments:
-                own.mean = own.mean + column_sums(replies.payload) / hub.agents
-            else:
-                own.mean = z.replace(replies.who, replies.payload)
-            hub.publish(y := self.consensus(own.mean))
-
-    def planned(self, k: int) -> Terms:
-        """Terms (agents,) of round k: those of all rounds."""
-        return self.local.terms
-
-    def consensus(self, mean: Array) -> Array:
-        """Y = prox_{rho h / N}(mean of z), mean (dim,)."""
-        h, agents = self.problem.coordinator_regularizer, self.problem.agents
-        return h.prox(mean, self.rho / agents)  # line 2
+            who, payload, _ = yield hub.collect()
+            total = column_sums(payload) if self.increments else z.replace(who, payload)
+            own.mean = self.formulas.aggregate(own.mean, total, len(who))
+            hub.publish(y := self.formulas.model(own.mean))
 
     def train(self, us: Any, y: Array) -> Array:
         """Lines 5 to 10 of Algorithm 1 for agents `us`; y (n, dim) as they received it."""
-        z: Array = us.z
-        us.x = x = self.local.train(us, us.x, 2.0 * y - z)  # lines 5-9, v = 2 y - z
-        us.z = z = z + 2.0 * (x - y)  # line 10
-        return z if self.parameters.send == "z" else 2.0 * (x - y)
+        x, z = us.x, us.z
+        w = self.local.train(us, *self.formulas.begin(y, x, z))  # lines 5-9
+        (us.x, us.z), reply = self.formulas.finish(y, w, x, z)  # line 10
+        return np.asarray(reply)
 
-    def compiled(self) -> Compiled | None:
+    def compiled(self) -> Compilable | None:
         """The same for the compiled engine."""
-        h, z = self.problem.coordinator_regularizer, Latest(self.z0)
-        increments, weight = self.parameters.send == "increments", self.rho / self.problem.agents
-        return self.local.compiled(
-            Rule(self.problem.agents, weight, h.l1, h.l2, h.lower, h.upper, h.vanishes, increments),
-            state={"x": self.x0, "z": self.z0},
-            centre=(np.zeros((1, len(z.mean))), z.mean[None], z.since[None])
-            if increments
-            else z.arrays,
-            model=self.consensus(z.mean),
-        )
+        mean, latest = column_sums(self.z0) / len(self.z0), None if self.increments else self.z0
+        return self.local.compiled(self.formulas, mean, latest, x=self.x0, z=self.z0)
 
     def claim(self, releases: Releases, delta: float) -> Claim | None:
         """Proposition 4, with K the rounds in which an agent released."""

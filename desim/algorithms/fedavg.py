@@ -9,19 +9,16 @@ round is a step of gradient descent on it. The paper's weights m_i / m belong to
 that objective is `average: sum`. With more local steps the limit is near the optimum, not at it.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from desim.algorithms.compiled.fedavg import Rule
-from desim.algorithms.local_training import LocalTraining
-from desim.algorithms.method import Array, Ingredients, Method, Program
-from desim.engine.star_compiled import Compiled
+from desim.algorithms.federated import Federated
+from desim.algorithms.method import Array, Ingredients, Program
+from desim.engine.compilable import Compilable
 from desim.fields import Init, Local, Positive, Strict
+from desim.kernels.formulas import formulas
 from desim.kernels.sums import column_sums
-from desim.privacy.ledger import Terms
-from desim.privacy.mechanisms import Gaussian, Noise
-from desim.problem import Problem
 
 
 class Parameters(Strict):
@@ -35,72 +32,78 @@ class Parameters(Strict):
     """x0, of which the coordinator takes the mean"""
 
 
-class FedAvg(Method):
+@formulas
+class Formulas(NamedTuple):
+    """Algorithm 1 without its loops, for arrays or numbers: x of the coordinator, w trained."""
+
+    global_step: float
+
+    def begin(self, y: Any, x: Any) -> Any:
+        """From where an agent trains that was sent y, and the centre of its proximal term."""
+        return y, y
+
+    def finish(self, y: Any, w: Any, x: Any) -> Any:
+        """Its model, the latest that it was sent, and its reply, what training changed."""
+        return (y,), w - y
+
+    def aggregate(self, x: Any, total: Any, replies: int) -> Any:
+        """w_{t+1}, the mean of the w^k where the global step is 1."""
+        return x + self.global_step * (total / max(replies, 1))
+
+    def model(self, x: Any) -> Any:
+        """What it sends and shows."""
+        return x
+
+
+class FedAvg(Federated):
     """An agent's model x is the latest that it was sent; what it trains it sends and forgets."""
 
     name = "fedavg"
-    kind = "coordinator"
     summary = "federated averaging of locally trained models, all agents weighing the same"
     paper = "McMahan, Moore, Ramage, Hampson, Aguera y Arcas 2017"
     Parameters = Parameters
-    models = "any"
-    noises = ("gaussian",)
     cures = ("algorithm.local.step", "algorithm.global_step")
     policies = ("all", "deadline", "quorum", "buffer", "each")
     restarts = policies
+    no_exact = "the minimiser of f_i does not depend on the model that an agent receives"
 
     def __init__(self, ingredients: Ingredients) -> None:
         super().__init__(ingredients)
-        settings, self.global_step = ingredients.settings, self.parameters.global_step
-        sigma = self.noise.sigma if isinstance(self.noise, Gaussian) else None
-        self.x0 = settings.initial("x0")
-        self.local = LocalTraining(self.parameters.local, settings, 0.0, sigma)
-        self.warnings += [*self.local.warnings, *self.local.unproved("accelerated")]
+        step = self.parameters.global_step
+        self.formulas = Formulas(step)
         if np.ptp(self.local.gamma) > 0.0:
             self.warnings.append(
                 "algorithm.local.step: agents with larger steps weigh more in fedavg, whose limit "
                 "is then not the optimum of the sum even with one local step"
             )
-        if self.global_step > 1.0:
+        if step > 1.0:
             self.warnings.append(
-                f"algorithm.global_step: {self.global_step:g} is above 1, up to which every local "
+                f"algorithm.global_step: {step:g} is above 1, up to which every local "
                 "step below 2/smoothness is stable; fedavg may diverge"
             )
-        if settings.policy.late == "carry":
+        if self.settings.policy.late == "carry":
             self.warnings.append("policy: fedavg is not proved with replies to older models")
-
-    @classmethod
-    def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:
-        """Return what is wrong with this combination, one line each."""
-        reason = "the minimiser of f_i does not depend on the model that an agent receives"
-        found = LocalTraining.no_exact(parameters.local, reason)
-        return found + LocalTraining.problems(parameters.local, problem, noise)
 
     def coordinator(self, hub: Any) -> Program:
         """Algorithm 1, server side."""
-        own = hub.memory(x=column_sums(self.x0) / hub.agents)
-        hub.start(x=self.x0)
-        hub.publish(own.x)
+        own = hub.memory(x=column_sums(self.x0) / hub.agents)  # what it keeps from round to round
+        hub.start(x=self.x0)  # the agents' models
+        hub.publish(own.x)  # round 0
         while hub.open:
-            hub.call(hub.invite(), self.train, own.x, work=self.local.work, charge=self.local.terms)
-            replies = yield hub.collect()
-            change = column_sums(replies.payload) / max(len(replies.who), 1)
-            own.x = own.x + self.global_step * change  # w_{t+1} = mean of the w^k
-            hub.publish(own.x)
+            who, work, charge = hub.invite(), self.local.work, self.local.terms
+            hub.call(who, self.train, own.x, work=work, charge=charge)  # down, compute, up
+            replies = yield hub.collect()  # all of them, a deadline, a quorum, each: the policy
+            total, n = column_sums(replies.payload), len(replies.who)  # what training changed
+            own.x = self.formulas.aggregate(own.x, total, n)  # w_{t+1}, the mean of the w^k
+            hub.publish(own.x)  # the round ends
 
     def train(self, us: Any, x: Array) -> Array:
         """ClientUpdate of agents `us` from x (n, dim): what training changed, (n, dim)."""
         us.x = x.copy()
-        y: Array = self.local.train(us, x, x)  # w = w - eta grad f_i(w; B)
-        return y - x
+        w = self.local.train(us, *self.formulas.begin(x, x))  # w = w - eta grad f_i(w; B)
+        _, change = self.formulas.finish(x, w, x)
+        return np.asarray(change)
 
-    def compiled(self) -> Compiled | None:
+    def compiled(self) -> Compilable | None:
         """The same for the compiled engine."""
-        x = column_sums(self.x0) / self.problem.agents
-        change = np.zeros((1, len(x)))
-        rule = Rule(self.global_step)
-        return self.local.compiled(rule, state={"x": self.x0}, centre=(change,), model=x)
-
-    def planned(self, k: int) -> Terms:
-        """Terms (agents,) of round k: those of all rounds."""
-        return self.local.terms
+        return self.local.compiled(self.formulas, column_sums(self.x0) / len(self.x0), x=self.x0)

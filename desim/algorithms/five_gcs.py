@@ -6,17 +6,23 @@ objective is written sum_i F_i + (mu/2) ||.||^2 for F_i = (f_i - (mu/2) ||.||^2)
 """
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
-from desim.algorithms.local_training import LocalTraining
-from desim.algorithms.method import Array, Ingredients, Method, Program
-from desim.fields import Init, Local, Positive, Strict
-from desim.kernels.gradients import gradient
-from desim.privacy.ledger import Terms
-from desim.privacy.mechanisms import Gaussian, Noise
-from desim.problem import Problem
+from desim.method import (
+    Array,
+    Clients,
+    Federated,
+    Hub,
+    Ingredients,
+    Init,
+    Local,
+    Positive,
+    Program,
+    Strict,
+    Terms,
+    gradient,
+)
 
 
 class Parameters(Strict):
@@ -32,75 +38,49 @@ class Parameters(Strict):
     """x0, of which the coordinator takes the mean; u0 is zero"""
 
 
-class FiveGCS(Method):
+class FiveGCS(Federated):
     """The agents keep u_i, the coordinator x and the sum v of all u_i."""
 
     name = "5gcs"
-    kind = "coordinator"
     summary = "primal-dual local training with client sampling"
     paper = "Grudzien, Malinovsky, Richtarik 2022"
     wants = ("strong convexity for the proof",)
     Parameters = Parameters
     models = "convex"
-    noises = ("gaussian",)
     cures = ("algorithm.local.step", "algorithm.tau", "algorithm.gamma")
     policies = ("all", "deadline", "quorum", "buffer", "each")
+    cohorts = "uniform"
+    exposed = "whose messages are exact gradients at the noisy point, of infinite sensitivity"
 
     def __init__(self, ingredients: Ingredients) -> None:
-        super().__init__(ingredients)
-        settings, n, local = ingredients.settings, self.problem.agents, self.parameters.local
-        self.x0, self.tau = settings.initial("x0"), self.parameters.tau
-        self.gamma, self.mu = self.parameters.gamma or 1.0 / (self.tau * n), self._mu()
-        sigma = self.noise.sigma if isinstance(self.noise, Gaussian) else None
-        self.local = LocalTraining(local, settings, n * self.tau - self.mu, sigma, 1.0 / n)
-        self.work = self.local.work + self.problem.rows
-        self.warnings += [*self.local.warnings, *self.local.unproved("accelerated")]
-        self.warnings += self._unproved(n, settings)
-
-    def _mu(self) -> float:
-        return float(self.problem.moduli[0].min())
-
-    def _unproved(self, n: int, settings: Any) -> list[str]:
-        """What takes this run out of the paper's theorem."""
-        found = []
-        if self.gamma * self.tau * n > 1.0 + 1e-12:
-            bound = 1.0 / (self.tau * n)
-            found.append(
-                f"algorithm.gamma: {self.gamma:g} is above 1/(tau agents) = {bound:g}; "
-                "5gcs may diverge"
-            )
+        problem, tau = ingredients.settings.problem, ingredients.parameters.tau
+        N, self.mu = problem.agents, float(problem.moduli[0].min())
+        super().__init__(ingredients, q=N * tau - self.mu, unit=1.0 / N)
+        self.gamma = self.parameters.gamma or 1.0 / (tau * N)
+        if self.gamma * tau * N > 1.0 + 1e-12:
+            text = f"{self.gamma:g} is above 1/(tau agents) = {1.0 / (tau * N):g}"
+            self.warnings.append(f"algorithm.gamma: {text}; 5gcs may diverge")
         if self.mu == 0.0:
-            found.append("problem.regularizer: 5gcs is proved for strongly convex losses only")
-        if settings.policy.kind != "all" or not settings.participation.uniform:
-            found.append("participation: 5gcs is proved for uniform cohorts that all reply")
-        if self.local.noisy:
-            found.append(
-                "algorithm.local.solver: noisy protects nothing in 5gcs, whose messages are exact "
-                "gradients at the noisy point: their sensitivity counts as infinite"
-            )
-        return found
+            text = "5gcs is proved for strongly convex losses only"
+            self.warnings.append(f"problem.regularizer: {text}")
 
-    @classmethod
-    def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:
-        """Return what is wrong with this combination, one line each."""
-        return LocalTraining.problems(parameters.local, problem, noise)
-
-    def coordinator(self, hub: Any) -> Program:
+    def coordinator(self, hub: Hub) -> Program:
         """Algorithm 1; c is the number of replies."""
-        gamma, N, terms = self.gamma, hub.agents, self.planned(1)
+        gamma, mu, N, terms = self.gamma, self.mu, hub.agents, self.planned(1)
+        work = self.local.work + self.problem.rows
         own = hub.memory(x=np.add.reduce(self.x0) / N, v=np.zeros(self.problem.dim))
         hub.start(x=self.x0, u=np.zeros_like(self.x0))
         hub.publish(own.x)
         while hub.open:
-            x_hat = (own.x - gamma * own.v) / (1.0 + gamma * self.mu)  # line 4
-            hub.call(hub.invite(), self.train, x_hat, work=self.work, charge=terms)  # line 5
+            x_hat = (own.x - gamma * own.v) / (1.0 + gamma * mu)  # line 4
+            hub.call(hub.invite(), self.train, x_hat, work=work, charge=terms)  # line 5
             replies = yield hub.collect()
             step = np.add.reduce(replies.payload)
             own.v = own.v + step  # line 12
             own.x = x_hat - gamma * N / max(len(replies.who), 1) * step  # line 13
             hub.publish(own.x)
 
-    def train(self, us: Any, x_hat: Array) -> Array:
+    def train(self, us: Clients, x_hat: Array) -> Array:
         """Lines 6 to 9 for agents `us`: u+ - u (n, dim). N psi_i has the same minimiser as psi_i.
 
         N psi_i(y) = f_i(y) + (N tau - mu)/2 ||y - x_hat||^2 - <mu x_hat + N u_i, y> + constant.

@@ -9,13 +9,27 @@ from typing import Any, Literal
 
 import numpy as np
 
-from desim.algorithms.method import Array, Ingredients, Method, Program
-from desim.algorithms.steps import auto_step, beyond, stable_step, tied_momentum
-from desim.fields import AutoStep, Init, Momentum, Strict
-from desim.kernels.gradients import gradient
-from desim.privacy.ledger import Terms, View
-from desim.privacy.mechanisms import Noise, terms
-from desim.problem import Problem
+from desim.method import (
+    Array,
+    AutoStep,
+    Ingredients,
+    Init,
+    Method,
+    Momentum,
+    Noise,
+    Problem,
+    Program,
+    Strict,
+    Terms,
+    Us,
+    View,
+    auto_step,
+    beyond,
+    gradient,
+    stable_step,
+    terms,
+    tied_momentum,
+)
 
 
 class Parameters(Strict):
@@ -49,21 +63,13 @@ class GradientDescent(Method):
     def __init__(self, ingredients: Ingredients) -> None:
         super().__init__(ingredients)
         self.x0, self.h = self.settings.initial("x0"), self.problem.coordinator_regularizer
-        lo, hi = self._moduli()
-        self.accelerated = self.parameters.solver == "accelerated"
-        self.auto = float(auto_step(lo, hi, self.accelerated)[0])
-        self.lo, root = float(lo[0]), np.sqrt(max(lo[0], 0.0) / hi[0])
-        self.best = float((1.0 - root) / (1.0 + root))
-        self.flat = self.lo <= 0.0 and isinstance(self.parameters.momentum, str)
-        here = self.problem.moduli[1]
-        bound = stable_step(here, 1.0 if self.accelerated and self.flat else self.beta(1))
-        self.warnings += beyond("algorithm.step", self.step(1), bound, "the bound of stable steps")
-
-    def _moduli(self) -> tuple[Array, Array]:
-        """Moduli (1,) of f; with noise those that hold for every data set, where these do."""
-        public = self.problem.public_moduli
+        here, public = self.problem.moduli, self.problem.public_moduli
         known = self.noise is not None and np.isfinite(public[1]).all()
-        return public if known else self.problem.moduli
+        self.lo, self.hi = public if known else here  # of every data set, where these are known
+        self.accelerated = self.parameters.solver == "accelerated"
+        self.flat = bool(self.lo[0] <= 0.0) and isinstance(self.parameters.momentum, str)
+        bound = stable_step(here[1], 1.0 if self.accelerated and self.flat else self.beta(1))
+        self.warnings += beyond("algorithm.step", self.step(1), bound, "the bound of stable steps")
 
     @classmethod
     def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:
@@ -74,7 +80,7 @@ class GradientDescent(Method):
             found.append(f"{text}; allowed: momentum with solver accelerated")
         return found
 
-    def agents(self, us: Any) -> Program:
+    def agents(self, us: Us) -> Program:
         """Steps of the one agent: plain ones have w = u."""
         us.x = us.w = us.u = self.x0[us.who]
         for k in us.rounds():
@@ -88,14 +94,15 @@ class GradientDescent(Method):
             us.u = u
             us.send(u)
 
-    def gradient(self, us: Any, w: Array) -> Array:
+    def gradient(self, us: Us, w: Array) -> Array:
         """Gradients (n, dim) of f at w (n, dim)."""
         return np.asarray(gradient(us.who, w, self.problem.data))
 
     def step(self, k: int) -> float:
         """Gamma of iteration k = 1, 2, ..."""
         step = self.parameters.step
-        return self.auto if step == "auto" else float(step.at(k))
+        best = auto_step(self.lo, self.hi, self.accelerated)
+        return float(best[0] if step == "auto" else step.at(k))
 
     def beta(self, k: int) -> float:
         """Momentum of iteration k: (k - 1)/(k + 2) where f is not strongly convex."""
@@ -106,7 +113,10 @@ class GradientDescent(Method):
             return given
         if self.flat:
             return (k - 1.0) / (k + 2.0)
-        return float(tied_momentum(self.lo, self.step(k))) if given == "from-step" else self.best
+        if given == "from-step":
+            return float(tied_momentum(self.lo[0], self.step(k)))
+        root = np.sqrt(self.lo[0] / self.hi[0])
+        return float((1.0 - root) / (1.0 + root))  # (2.2.22)
 
     def planned(self, k: int) -> Terms:
         """Terms (agents,) of iteration k: one row moves the step by at most 2 gamma clip scale."""

@@ -1,4 +1,4 @@
-"""The latest reply of every agent, as a coordinator keeps it, with their mean."""
+"""The latest reply of every agent, as a coordinator keeps it, with their sum."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,11 +14,6 @@ class Latest:
     def __init__(self, rows: Array) -> None:
         self.rows, self.total, self.since = rows.copy(), column_sums(rows), np.zeros(1)
 
-    @property
-    def arrays(self) -> tuple[Array, Array, Array]:
-        """Rows, their sum (1, dim) and a counter (1, 1), for compiled rounds."""
-        return self.rows, self.total[None], self.since[None]
-
     def remembered(self) -> Tree:
         """What a checkpoint needs."""
         return told(self, "rows total since")
@@ -27,12 +22,7 @@ class Latest:
         """Go on from a checkpoint."""
         recall(self, tree, "rows total since")
 
-    @property
-    def mean(self) -> Array:
-        """Mean (dim,) of the rows."""
-        return np.asarray(self.total / len(self.rows))
-
     def replace(self, who: NDArray[np.int64], news: Array) -> Array:
-        """Rows who (n,) become news (n, dim); return the new mean (dim,)."""
+        """Rows who (n,) become news (n, dim); return the new sum (dim,), which changes later."""
         replace_rows(self.rows, self.total, self.since, who, news)
-        return self.mean
+        return np.asarray(self.total)

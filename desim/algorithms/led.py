@@ -5,26 +5,35 @@ Alghunaim 2023, "Local exact-diffusion for decentralized optimization and learni
 (6b) x_i = sum_j w_ij a_j; (6c) y_i += a_i - x_i. With a coordinator W = 11'/N.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from desim.algorithms.local_training import LocalTraining
-from desim.algorithms.method import Array, Ingredients, Method, Program
-from desim.fields import Init, Local, Positive, Strict
-from desim.network.mixing import dual_bound, mixing_matrix
-from desim.privacy.ledger import Terms, View
-from desim.privacy.mechanisms import Gaussian, Noise
-from desim.problem import Problem
+from desim.method import (
+    Array,
+    Clients,
+    Federated,
+    Hub,
+    Ingredients,
+    Init,
+    Local,
+    Positive,
+    Program,
+    Strict,
+    Terms,
+    Us,
+    View,
+    dual_bound,
+    mixing_matrix,
+)
 
 
 class Parameters(Strict):
     """beta: weight of y; local: training between messages; mixing, kappa: W on a graph."""
 
-    examples: ClassVar[Mapping[str, Any]] = {"kappa": 8.0}
+    examples = {"kappa": 8.0}
 
     beta: Positive | None = None
     """weight of the dual variable in each local step; default: 1 / epochs"""
@@ -38,43 +47,31 @@ class Parameters(Strict):
     """x0; y0 is zero"""
 
 
-class Led(Method):
+class Led(Federated):
     """On a star the coordinator averages, on a graph every agent mixes what it hears."""
 
     name = "led"
-    kind = "coordinator"
     peers = True
     summary = "local exact diffusion: local steps corrected by duals, on a star or on a graph"
     paper = "Alghunaim 2023"
     Parameters = Parameters
-    models = "any"
     partial = False
-    noises = ("gaussian",)
     cures = ("algorithm.local.step", "algorithm.beta")
+    no_exact = "beta y enters every local step"
 
     def __init__(self, ingredients: Ingredients) -> None:
         super().__init__(ingredients)
         parameters, graph = self.parameters, ingredients.settings.graph
-        sigma = self.noise.sigma if isinstance(self.noise, Gaussian) else None
-        self.x0 = ingredients.settings.initial("x0")
-        self.local = LocalTraining(parameters.local, ingredients.settings, 0.0, sigma)
         self.alpha, n_e = self.local.common_step, parameters.local.epochs
         self.beta = parameters.beta or 1.0 / n_e
         self.W = mixing_matrix(graph, len(self.x0), parameters.mixing, parameters.kappa)
-        self.warnings += [*self.local.warnings, *self.local.unproved("accelerated")]
         bound = dual_bound(self.W) / n_e
         if self.beta >= bound:
             text = f"algorithm.beta: {self.beta:g} is not below 2 (1 + w) / ((1 - w) epochs)"
             least = "w being 0 or the least eigenvalue of W below 0"
             self.warnings.append(f"{text} = {bound:.3g}, {least}; led may diverge")
 
-    @classmethod
-    def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:
-        """Return what is wrong with this combination, one line each."""
-        found = LocalTraining.no_exact(parameters.local, "beta y enters every local step")
-        return found + LocalTraining.problems(parameters.local, problem, noise)
-
-    def coordinator(self, hub: Any) -> Program:
+    def coordinator(self, hub: Hub) -> Program:
         """Algorithm 1 with W = 11'/N: agents hear x and update y before they are called again."""
         own = hub.memory(x=np.add.reduce(self.x0) / hub.agents)
         hub.start(x=self.x0, y=np.zeros_like(self.x0))
@@ -86,17 +83,17 @@ class Led(Method):
             hub.tell(replies.who, self.correct, own.x)
             hub.publish(own.x)
 
-    def train(self, us: Any, x: Array) -> Array:
+    def train(self, us: Clients, x: Array) -> Array:
         """Local steps of agents `us` from their x, which the payload repeats: a (n, dim)."""
         us.a = a = self.local.train(us, us.x, us.x, self.beta / self.alpha * us.y)  # (6a)
         return a
 
-    def correct(self, us: Any, x: Array) -> Array:
+    def correct(self, us: Clients, x: Array) -> Array:
         """Agents `us` hear the mean x (n, dim)."""
         us.x, us.y = x.copy(), us.y + us.a - x  # (6c)
         return x
 
-    def agents(self, us: Any) -> Program:
+    def agents(self, us: Us) -> Program:
         """Algorithm 1 on a graph for agents `us`."""
         w_own, w_link = self.W.diagonal()[us.who][:, None], us.link_weights(self.W)
         us.x, us.y = self.x0[us.who], np.zeros_like(self.x0[us.who])
@@ -113,7 +110,7 @@ class Led(Method):
             us.y = us.y + a - us.x  # (6c)
             us.report(us.x)
 
-    def descend(self, us: Any, x: Array, y: Array, key: Any, silent: bool = False) -> Array:
+    def descend(self, us: Us, x: Array, y: Array, key: Any, silent: bool = False) -> Array:
         """Local steps of agents `us` on a graph from x, with y and a: all (n, dim)."""
         return self.local.descend(us, key, x, self.beta / self.alpha * y, silent)  # (6a)
 

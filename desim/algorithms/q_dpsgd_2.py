@@ -10,24 +10,34 @@ from typing import Any
 
 import numpy as np
 
-from desim.algorithms.method import Ingredients, Program
-from desim.algorithms.q_dpsgd_1 import QDPSGD1, Parameters
-from desim.algorithms.q_dpsgd_claim import claimed, lipschitz
-from desim.fields import Flag
-from desim.kernels.codecs import clamp, quantize
-from desim.privacy.bounds.claims import Claim, Releases, once
-from desim.privacy.ledger import Terms, View
-from desim.privacy.mechanisms import DiscreteGaussian, Noise, terms
-from desim.problem import Problem
+from desim.algorithms.q_dpsgd_1 import QDPSGD1
+from desim.algorithms.q_dpsgd_claim import theorem_15
+from desim.algorithms.quantised_sgd import Quantised
+from desim.method import (
+    Claim,
+    DiscreteGaussian,
+    Flag,
+    Ingredients,
+    Int,
+    Noise,
+    Problem,
+    Program,
+    Releases,
+    Terms,
+    Us,
+    View,
+    clamp,
+    quantize,
+    terms,
+)
 
 LEAK = (
-    "algorithm.fixed: false: agents go on with their own models, which have no noise: what a "
-    "record once moved shows in all later messages, and epsilon is infinite; allowed without this "
-    "warning: fixed: true"
+    "algorithm.fixed: false: agents go on with their own models, which have no noise: epsilon is "
+    "infinite; allowed without this warning: fixed: true"
 )
 
 
-class Feedback(Parameters):
+class Feedback(Quantised):
     """fixed: whether agents go on with the noisy model that they have sent."""
 
     fixed: Flag = False
@@ -49,8 +59,8 @@ class QDPSGD2(QDPSGD1):
         if not self.parameters.fixed:
             self.warnings.append(LEAK)
         if isinstance(self.noise, DiscreteGaussian) and self.noise.sigma > -self.ends[0]:
-            text = f"{self.held}, less than noise of sigma {self.noise.sigma:.3g}: it is mostly cut"
-            self.warnings.append(f"algorithm.bits: {text}")
+            text = f"less than noise of sigma {self.noise.sigma:.3g}: it is mostly cut"
+            self.warnings.append(f"algorithm.bits: {self.range}, {text}")
 
     @classmethod
     def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:
@@ -61,8 +71,11 @@ class QDPSGD2(QDPSGD1):
             found.append(f"privacy.noise.resolution: {text}")
         return found
 
-    def agents(self, us: Any) -> Program:
-        """Algorithm 5 for agents `us`."""
+    def agents(self, us: Us) -> Program:
+        """Algorithm 5 for agents `us`.
+
+        They go on with `own`: as printed their exact model, if `fixed` what they have sent.
+        """
         p, eps, T_d = self.parameters, self.parameters.mixing, self.parameters.deadline
         weights = self.averages.of(us)
         us.x, samples = self.x0[us.who], np.zeros(len(us.who), np.int64)
@@ -73,16 +86,14 @@ class QDPSGD2(QDPSGD1):
             z = clamp(noisy, p.resolution, p.bits)
             us.send(z, bits=p.bits * self.problem.dim)  # line 4
             heard = yield us.gather(self.within)  # line 5
-            own, samples = z if p.fixed else us.x, self.samples(us.speed(), us.who)
-            g = yield us.compute(
-                self.batch_gradient, own, samples, work=samples, seconds=T_d
-            )  # lines 6-7
+            own, samples = z if p.fixed else us.x, self.samples(us.speed(), us.who)  # lines 6-7
+            g = yield us.compute(self.batch_gradient, own, samples, work=samples, seconds=T_d)
             w_own, w_link = weights(k)
             mixed = (1.0 - eps + eps * w_own) * own + eps * us.sum(heard, w_link)
             us.x = mixed - self.alpha.at(k) * eps * g  # (28)
             us.report(us.x)
 
-    def moved(self, samples: Any) -> Any:
+    def moved(self, samples: Int) -> Any:
         """Whether records have a part in what is sent (n,) after a step of samples (n,) rows."""
         return samples > 0 if self.parameters.fixed else np.ones(len(samples), bool)
 
@@ -91,7 +102,7 @@ class QDPSGD2(QDPSGD1):
         who = np.arange(self.problem.agents)
         return self.terms(who, k, self.foreseen(k - 1) if k > 1 else np.zeros_like(who))
 
-    def terms(self, who: Any, k: int, samples: Any) -> Terms:
+    def terms(self, who: Int, k: int, samples: Int) -> Terms:
         """Sensitivity of quantised models after a step of samples (n,) rows; the start is public.
 
         2 K alpha eps / |S| where the models before were released, and eta sqrt(dim) for rounding
@@ -105,12 +116,4 @@ class QDPSGD2(QDPSGD1):
 
     def claim(self, releases: Releases, delta: float) -> Claim | None:
         """Theorem 15 for the messages after a step that had samples."""
-        if not isinstance(self.noise, DiscreteGaussian):
-            return None
-        rows, p = once(releases), self.parameters
-        rows = rows[rows["sampling"] > 0.0]
-        size = rows["sampling"].to_numpy() * self.problem.rows[rows["agent"].to_numpy()]
-        step = p.mixing * np.asarray(self.alpha.at(rows["round"].to_numpy() - 1))
-        rounding = p.resolution * np.sqrt(self.problem.dim) * size
-        reach = lipschitz(self.problem, rows) * step + rounding
-        return claimed(self.problem, "q-dpsgd-2/theorem-15", rows, reach, delta)
+        return theorem_15(self.noise, self.problem, self.parameters, releases, delta)

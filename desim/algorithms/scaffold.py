@@ -5,17 +5,21 @@ federated learning" (arXiv 1910.06378), Algorithm 1 with option II for c_i. Mess
 each way, as printed: (x, c) down and (change of y_i, change of c_i) up.
 """
 
-from typing import Any
-
 import numpy as np
 
-from desim.algorithms.local_training import LocalTraining
-from desim.algorithms.method import Array, Ingredients, Method, Program
-from desim.algorithms.steps import beyond
-from desim.fields import Init, Local, Positive, Strict
-from desim.privacy.ledger import Terms
-from desim.privacy.mechanisms import Gaussian, Noise
-from desim.problem import Problem
+from desim.method import (
+    Array,
+    Clients,
+    Federated,
+    Hub,
+    Ingredients,
+    Init,
+    Local,
+    Positive,
+    Program,
+    Strict,
+    beyond,
+)
 
 PROVED = "1/(81 smoothness epochs global_step), up to which scaffold is proved,"
 
@@ -31,45 +35,31 @@ class Parameters(Strict):
     """x0, of which the coordinator takes the mean; all control variates start at zero"""
 
 
-class Scaffold(Method):
+class Scaffold(Federated):
     """The agents keep c_i (`control`), the coordinator x and c, the mean of all c_i."""
 
     name = "scaffold"
-    kind = "coordinator"
     summary = "local steps corrected by control variates"
     paper = "Karimireddy, Kale, Mohri, Reddi, Stich, Suresh 2020"
     Parameters = Parameters
-    models = "any"
-    noises = ("gaussian",)
     cures = ("algorithm.local.step", "algorithm.global_step")
     policies = ("all", "deadline", "quorum", "buffer", "each")
     restarts = policies
+    no_exact = "c_i divides by the number of steps"
+    cohorts = "uniform"
     forgetting = "the server's control variate keeps what an agent that begins anew has lost"
 
     def __init__(self, ingredients: Ingredients) -> None:
         super().__init__(ingredients)
-        settings, self.eta_g = ingredients.settings, self.parameters.global_step
-        sigma = self.noise.sigma if isinstance(self.noise, Gaussian) else None
-        self.x0 = settings.initial("x0")
-        self.local = LocalTraining(self.parameters.local, settings, 0.0, sigma)
-        self.path = self.local.epochs * self.local.gamma  # K eta_l (agents,)
-        self.warnings += [*self.local.warnings, *self.local.unproved("accelerated")]
-        if self.parameters.local.epochs > 1:
-            bound = 1.0 / (81.0 * self.local.hi * self.local.epochs * self.eta_g)
+        K, eta_g = self.parameters.local.epochs, self.parameters.global_step
+        if K > 1:
+            bound = 1.0 / (81.0 * self.local.hi * K * eta_g)
             self.warnings += beyond("algorithm.local.step", self.local.gamma, bound, PROVED)
-        if settings.policy.kind != "all" or not settings.participation.uniform:
-            self.warnings.append("participation: scaffold is proved for uniform cohorts that reply")
 
-    @classmethod
-    def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:
-        """Return what is wrong with this combination, one line each."""
-        found = LocalTraining.no_exact(parameters.local, "c_i divides by the number of steps")
-        return found + LocalTraining.problems(parameters.local, problem, noise)
-
-    def coordinator(self, hub: Any) -> Program:
+    def coordinator(self, hub: Hub) -> Program:
         """Algorithm 1, server side."""
-        N, dim = self.x0.shape
-        own = hub.memory(x=np.add.reduce(self.x0) / N, c=np.zeros(dim))
+        (N, dim), eta_g = self.x0.shape, self.parameters.global_step
+        own = hub.memory(x=np.mean(self.x0, axis=0), c=np.zeros(dim))
         hub.start(x=self.x0, control=np.zeros_like(self.x0))
         hub.publish(own.x)
         while hub.open:
@@ -78,18 +68,14 @@ class Scaffold(Method):
             hub.call(hub.invite(), self.train, message, work=work, charge=charge)
             replies = yield hub.collect()
             change = np.add.reduce(replies.payload)  # line 16
-            own.x = own.x + self.eta_g / max(len(replies.who), 1) * change[:dim]  # line 17
+            own.x = own.x + eta_g / max(len(replies.who), 1) * change[:dim]  # line 17
             own.c = own.c + change[dim:] / N  # line 17
             hub.publish(own.x)
 
-    def train(self, us: Any, message: Array) -> Array:
+    def train(self, us: Clients, message: Array) -> Array:
         """Lines 7 to 14 for agents `us`, which hear (x, c) (n, 2 dim); replies (n, 2 dim)."""
         x, c = (np.ascontiguousarray(part) for part in np.split(message, 2, axis=1))
-        c_i: Array = us.control
+        c_i, path = us.control, (self.local.epochs * self.local.gamma)[us.who, None]  # K eta_l
         us.x = y = self.local.train(us, x, x, c - c_i)  # lines 7-11
-        us.control = ahead = c_i - c + (x - y) / self.path[us.who, None]  # line 12, option II
+        us.control = ahead = c_i - c + (x - y) / path  # line 12, option II
         return np.concatenate([y - x, ahead - c_i], axis=1)  # line 13
-
-    def planned(self, k: int) -> Terms:
-        """Terms (agents,) of round k: c_i follows from what was sent and heard before."""
-        return self.local.terms

@@ -6,16 +6,12 @@ S keeping a coordinate with probability c, over c. Both leave out the bits that 
 sum contains j = i. All agents hold the same copies of x, so nothing private stays behind.
 """
 
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
-from desim.algorithms.decentralised_sgd import NUMBERS, rounded
-from desim.algorithms.dsgd import DSGD, Batches
-from desim.algorithms.method import Ingredients, Program
-from desim.algorithms.steps import beyond
-from desim.fields import Share
-from desim.kernels.codecs import sparsify
+from desim.algorithms.dsgd import DSGD, NUMBERS, Batches, rounded
+from desim.method import Ingredients, Int, Program, Share, Us, beyond, sparsify
 
 BOUND = "2 c / (1 - least eigenvalue of W + alpha smoothness)"  # their Theorem 2
 
@@ -52,7 +48,7 @@ class SDMDSGD(DSGD):
         bound = 2.0 * self.parameters.c / (1.0 - least + (smooth if smooth < np.inf else 0.0))
         self.warnings += beyond("algorithm.theta", self.parameters.theta, np.array([bound]), BOUND)
 
-    def agents(self, us: Any) -> Program:
+    def agents(self, us: Us) -> Program:
         """Algorithm 1 for agents `us`; a message brings the receiver's copy up to date."""
         p, samples, seed = self.parameters, self.samples(us.who), self.settings.seed
         w_own, w_link = self.averages.of(us)(1)
@@ -68,7 +64,7 @@ class SDMDSGD(DSGD):
             us.send(us.x, bits=self.size(kept))
             heard = yield us.gather()
 
-    def size(self, kept: Any) -> Any:
+    def size(self, kept: Int) -> Int:
         """Bits (n,) of messages of kept (n,) coordinates; an empty one takes a bit."""
         index = int(np.ceil(np.log2(self.problem.dim))) if self.parameters.indices == "sent" else 0
         return np.maximum(kept * (NUMBERS[self.parameters.numbers] + index), 1)

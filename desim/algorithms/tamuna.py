@@ -6,26 +6,38 @@ eta = p chi. Where replies are missing, a coordinate is the mean of those that c
 always sum to zero; the paper has a cohort that replies as a whole.
 """
 
-from collections.abc import Mapping
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from desim.algorithms.local_training import LocalTraining
-from desim.algorithms.method import Array, Ingredients, Method, Program
-from desim.algorithms.tamuna_cohorts import largest_chi, masks
-from desim.fields import Count, Init, Local, Positive, Share, Strict
-from desim.participation import common_length
-from desim.privacy.ledger import Terms
-from desim.privacy.mechanisms import Gaussian, Noise
-from desim.problem import Problem
+from desim.algorithms.tamuna_cohorts import largest_chi
+from desim.method import (
+    Array,
+    Clients,
+    Count,
+    Federated,
+    Hub,
+    Ingredients,
+    Init,
+    Int,
+    Local,
+    Noise,
+    Positive,
+    Problem,
+    Program,
+    Share,
+    Strict,
+    Terms,
+    common_length,
+    shares,
+)
 
 
 class Parameters(Strict):
     """p: 1 / mean number of local steps; chi: weight of h; s: compression; local: one step."""
 
-    examples: ClassVar[Mapping[str, Any]] = {"p": 0.2, "chi": 0.9, "s": 2}
+    examples = {"p": 0.2, "chi": 0.9, "s": 2}
 
     p: Share | None = None
     """local steps of a round ~ Geom(p), the same for all; default: 1 / local.epochs"""
@@ -39,53 +51,48 @@ class Parameters(Strict):
     """x0, of which the coordinator takes the mean; h0 is zero"""
 
 
-class Tamuna(Method):
+class Tamuna(Federated):
     """The cohort is whom `participation` invites; the agents keep h_i, whose sum is zero."""
 
     name = "tamuna"
-    kind = "coordinator"
     summary = "random numbers of local steps, cohorts, compressed replies"
     paper = "Condat, Agarsky, Malinovsky, Richtarik 2023"
     wants = ("strong convexity for the proof",)
     Parameters = Parameters
-    models = "any"
-    noises = ("gaussian",)
     cures = ("algorithm.local.step", "algorithm.chi")
     policies = ("all", "deadline", "quorum")
+    no_exact = "local steps are counted"
+    no_carry = "another round has another number of local steps"
+    cohorts = "uniform"
 
     def __init__(self, ingredients: Ingredients) -> None:
         super().__init__(ingredients)
-        settings, parameters = ingredients.settings, self.parameters
-        sigma = self.noise.sigma if isinstance(self.noise, Gaussian) else None
-        self.local = LocalTraining(parameters.local, settings, 0.0, sigma)
-        self.x0, self.gamma = settings.initial("x0"), self.local.common_step
+        settings, parameters = self.settings, self.parameters
+        self.gamma = self.local.common_step
         self.p = parameters.p or 1.0 / parameters.local.epochs
         bound = largest_chi(settings, parameters.s)
         self.chi = parameters.chi or bound
-        self.warnings += [*self.local.warnings, *self.local.unproved("accelerated")]
         if self.chi > bound * (1.0 + 1e-12):
             text = f"algorithm.chi: {self.chi:g} is above N (s - 1) / (s (N - 1)) = {bound:g}"
             self.warnings.append(f"{text}; tamuna may diverge")
-        if settings.policy.kind != "all" or not settings.participation.uniform:
-            self.warnings.append("participation: tamuna is proved for uniform cohorts that reply")
 
     @classmethod
     def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:
         """Return what is wrong with this combination, one line each."""
-        found = LocalTraining.problems(parameters.local, problem, noise)
+        found = super().problems(parameters, problem, noise)
         if parameters.p is not None and parameters.local.epochs > 1:
             text = f"algorithm.local.epochs: found {parameters.local.epochs} with p"
             found.append(f"{text}, which draws the number of local steps; allowed: one of them")
-        return found + LocalTraining.no_exact(parameters.local, "local steps are counted")
+        return found
 
-    def coordinator(self, hub: Any) -> Program:
+    def coordinator(self, hub: Hub) -> Program:
         """Algorithm 1; a model reaches the cohorts before and after it, once an agent in both."""
         own = hub.memory(x=np.add.reduce(self.x0) / hub.agents)
         hub.start(x=self.x0, h=np.zeros_like(self.x0))
         hub.publish(own.x)
         while hub.open:
             cohort, L = hub.invite(), self.steps(hub.round)  # lines 3, 4
-            q, bits = masks(self.settings, hub.round, cohort, self.parameters.s)  # line 5
+            q, bits = self.masks(hub.round, cohort)  # line 5
             job, terms = partial(self.train, L=L, q=q), self.planned(hub.round)
             work = self.local.work_of(L)
             hub.call(cohort, job, own.x, work=work, charge=terms, reply_bits=bits)
@@ -96,15 +103,27 @@ class Tamuna(Method):
             hub.tell(replies.who, partial(self.correct, q=q), own.x)
             hub.publish(own.x)
 
-    def train(self, us: Any, x: Array, L: int, q: Array) -> Array:
+    def train(self, us: Clients, x: Array, L: int, q: Array) -> Array:
         """Lines 7 to 11 for agents `us`: L steps from x; what q (agents, dim) leaves (n, dim)."""
         us.x = x = self.local.train(us, x, x, -us.h, L)  # line 9
         return np.asarray(q[us.who] * x)  # line 11
 
-    def correct(self, us: Any, x: Array, q: Array) -> Array:
+    def correct(self, us: Clients, x: Array, q: Array) -> Array:
         """Line 14 for agents `us`, which hear the new x (n, dim)."""
         us.h = us.h + self.p * self.chi / self.gamma * q[us.who] * (x - us.x)  # line 14
         return x
+
+    def masks(self, k: int, cohort: Int) -> tuple[Array, int]:
+        """What each agent sends in round k, q (agents, dim) of 0 and 1, and bits of a reply.
+
+        All replies have room for the longest; positions follow from the seed and need no bits.
+        """
+        (N, dim), c = self.x0.shape, len(cohort)
+        q, s = np.ones((N, dim)), min(self.parameters.s or c, c)
+        if s == c:
+            return q, 64 * dim
+        q[cohort] = shares(self.settings.seed, k, c, dim, s)
+        return q, 64 * -(-s * dim // c)
 
     def steps(self, k: int) -> int:
         """Number of local steps in round k: L ~ Geom(p)."""

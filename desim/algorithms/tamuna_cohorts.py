@@ -1,17 +1,12 @@
-"""TAMUNA's cohorts: which are allowed, and who of them sends which coordinates."""
+"""TAMUNA's cohorts: which are allowed."""
 
-import numpy as np
-from numpy.typing import NDArray
-
-from desim.engine.world import Settings
-from desim.errors import InputError
-from desim.kernels.codecs import shares
+from desim.method import InputError, Settings
 
 
 def largest_chi(settings: Settings, s: int | None) -> float:
     """Return N (s - 1) / (s (N - 1)), s by default the cohort c, below which chi has a guarantee.
 
-    InputError for cohorts, numbers s of senders, policies and links that make no sense.
+    InputError for cohorts, numbers s of senders and links that make no sense.
     """
     who, n = settings.participation, settings.problem.agents
     c = max(int(who.least), 2)
@@ -21,27 +16,9 @@ def largest_chi(settings: Settings, s: int | None) -> float:
         raise InputError(f"participation: found cohorts of 1 agent; allowed: 2 to {n}")
     if s is not None and not 2 <= s <= c:
         raise InputError(f"algorithm.s: found {s}; allowed with cohorts of {c}: 2 to {c}")
-    if settings.policy.late == "carry":
-        reason = "another round has another number of local steps"
-        raise InputError(f"policy.late: found carry, but {reason}; allowed: discard")
     downlinks = settings.downlinks
     if downlinks is not None and downlinks.lossy and downlinks.limit == 0:
         reason = "h_i of an agent that misses a model no longer fits the others'"
         raise InputError(f"network.link.on_loss: found drop, but {reason}; allowed: resend")
     s = s or c
     return n * (s - 1.0) / (s * (n - 1.0))
-
-
-def masks(
-    settings: Settings, k: int, cohort: NDArray[np.int64], s: int | None
-) -> tuple[NDArray[np.float64], int]:
-    """Return what each agent sends in round k, q (agents, dim) of 0 and 1, and bits of a reply.
-
-    All replies have room for the longest; positions follow from the seed and need no bits.
-    """
-    problem, c = settings.problem, len(cohort)
-    q, s = np.ones((problem.agents, problem.dim)), min(s or c, c)
-    if s == c:
-        return q, 64 * problem.dim
-    q[cohort] = shares(settings.seed, k, c, problem.dim, s)
-    return q, 64 * -(-s * problem.dim // c)

@@ -4,10 +4,14 @@ import re
 from collections.abc import Callable
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from desim.fields import Form
+from desim.fields import Form
+from desim.scenario import registry, shipped
+from desim.scenario.data_section import SOURCES
+from desim.scenario.method_section import Policy
+from desim.scenario.problem_section import Loss
+from desim.scenario.regularizer_section import Penalty
+from desim.scenario.topology_section import Topology
 
 Entries = list[tuple[str, str]]
 SENTENCE = re.compile(r"(?<=[.?]) +(?=[A-Z])")  # between sentences
@@ -31,8 +35,6 @@ WORDS = {
 
 def algorithms() -> Entries:
     """Methods, with the paper of each and what it needs."""
-    from desim.scenario import registry
-
     methods = {name: registry.get(name) for name in registry.names()}
     return [
         (name, f"{m.summary}\n{m.paper}; needs {', '.join(m.needs())}")
@@ -42,70 +44,29 @@ def algorithms() -> Entries:
 
 def losses() -> Entries:
     """Losses of one row a with label b."""
-    from desim.scenario import registry
-    from desim.scenario.problem_section import Loss
-
-    own = registry.losses()
+    own = registry.plugged().losses
     return [*_alternatives(Loss), *((name, own[name].summary) for name in own)]
-
-
-def regularizers() -> Entries:
-    """Regularisers, added once to the sum over agents."""
-    from desim.scenario.regularizer_section import Penalty
-
-    return [("none", WORDS["none"]), *_alternatives(Penalty)]
-
-
-def topologies() -> Entries:
-    """Graphs."""
-    from desim.scenario.topology_section import Topology
-
-    return _alternatives(Topology)
-
-
-def policies() -> Entries:
-    """Whom a coordinator waits for."""
-    from desim.scenario.method_section import Policy
-
-    return _alternatives(Policy)
 
 
 def sources() -> Entries:
     """Where data come from."""
-    from desim.scenario.data_section import SOURCES
-
     return [(name, _sentence(section.__doc__ or "")) for name, section in SOURCES.items()]
 
 
-def networks() -> Entries:
-    """Network conditions that any scenario can include by name."""
-    from desim.scenario import shipped
-
-    return [(name, _heading(path)) for name, path in shipped.networks().items()]
+def _brought(files: Callable[[], dict[str, Path]]) -> Callable[[], Entries]:
+    """What comes with desim, by name, with the first sentence of each file."""
+    return lambda: [(name, _heading(path)) for name, path in files().items()]
 
 
-def scenarios() -> Entries:
-    """Scenarios that come with desim, by the name that `desim run` takes."""
-    from desim.scenario import shipped
-
-    return [(name, _heading(path)) for name, path in shipped.scenarios().items()]
-
-
-def studies() -> Entries:
-    """Studies that come with desim, by the name that `desim study` takes."""
-    from desim.scenario import shipped
-
-    return [(name, _heading(path)) for name, path in shipped.studies().items()]
-
-
+scenarios, studies = _brought(shipped.scenarios), _brought(shipped.studies)
 SECTIONS: dict[str, Callable[[], Entries]] = {
     "algorithms": algorithms,
     "losses": losses,
-    "regularizers": regularizers,
-    "topologies": topologies,
-    "policies": policies,
+    "regularizers": lambda: [("none", WORDS["none"]), *_alternatives(Penalty)],
+    "topologies": lambda: _alternatives(Topology),
+    "policies": lambda: _alternatives(Policy),
     "sources": sources,
-    "networks": networks,
+    "networks": _brought(shipped.networks),
     "scenarios": scenarios,
     "studies": studies,
 }
@@ -136,14 +97,10 @@ def _cut(text: str, width: int, between: str) -> str:
     return text[: width - 4].rpartition(between)[0] + between + "..."
 
 
-def _alternatives(form: "type[Form]") -> Entries:
+def _alternatives(form: type[Form]) -> Entries:
     words = [(word, WORDS[word]) for word in form.words]
-    keys = [(f"{{{key}: ...}}", _about(form, key)) for key in form.alternatives()]
+    keys = [(f"{{{key}: ...}}", _sentence(form.about(key))) for key in form.alternatives()]
     return [*words, *keys]
-
-
-def _about(form: "type[Form]", key: str) -> str:
-    return _sentence(form.about(key))
 
 
 def _sentence(text: str) -> str:

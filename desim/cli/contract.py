@@ -47,14 +47,14 @@ def _asked(
                 f"{target}: defines no algorithm and no loss; allowed: subclasses of "
                 "desim.algorithms.method.Method or desim.plugged.ScalarLoss"
             )
-    elif name in (*registry.names(), *registry.losses()):
+    elif name in (*registry.names(), *registry.plugged().losses):
         names = [name]
     else:
         scenario = load(_file(target), overrides)
         own = scenario.problem.loss.own
         names = [scenario.algorithm.name, *([own.name] if own else [])]
     for one in names:
-        if one in registry.losses():
+        if one in registry.plugged().losses:
             yield one, "loss", contract.loss(one)
         else:
             yield one, "algorithm", _of_algorithm(one, scenario, overrides)
@@ -78,7 +78,7 @@ def _file(target: Path) -> Path:
         return found(target)
     except InputError as error:
         name, plugin = target.as_posix(), target.with_name(f"{target.name}.py")
-        near = spelling(name, (*registry.names(), *registry.losses()))
+        near = spelling(name, (*registry.names(), *registry.plugged().losses))
         if plugin.is_file():
             near = f"; did you mean {plugin.as_posix()!r}?"
         if near or target.suffix not in (".yaml", ".yml"):

@@ -51,7 +51,7 @@ class Bench:
 
 def loss(name: str) -> Iterator[Finding]:
     """Check each law of the plug-in's loss of that name, in turn."""
-    known = registry.losses()
+    known = registry.plugged().losses
     if name not in known:
         raise InputError(f"loss: {refusal(name, ', '.join(known) or 'none is plugged in', known)}")
     return findings(LAWS, Bench(known[name]))

@@ -17,7 +17,7 @@ MAY = (
     "state, else us.noise_seed; whatever else it needs is an input"
 )
 PROGRAM = frozenset(  # what `us` and `hub` are in a program
-    "clock live gone leaving ended ends turn speed capacity rounds compute send gather arrived "
+    "clock live gone leaving ended turn speed capacity rounds compute send gather arrived "
     "known sum link_weights report perturbation charged above public "
     "now open station calls world invite call collect tell inform publish".split()
 )

@@ -115,7 +115,7 @@ class BlindCohort:
         self.__dict__.update(_us=us, _seen=seen)
 
     def __getattr__(self, name: str) -> Any:
-        self._seen.clocked |= name in ("ended", "ends", "lasting")
+        self._seen.clocked |= name in ("ended", "lasting")
         return getattr(self._us, name)
 
     def __setattr__(self, name: str, value: Any) -> None:

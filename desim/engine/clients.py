@@ -9,7 +9,7 @@ from desim.engine.at_work import PROGRAM, refused
 from desim.engine.given import state_rows
 from desim.engine.requests import Array
 from desim.engine.world import World
-from desim.kernels.clients import release_id
+from desim.kernels.record import release_id
 from desim.privacy.ledger import Mechanism, Terms, View, plain
 
 Int = NDArray[np.int64]

@@ -24,7 +24,7 @@ from desim.privacy.ledger import View, plain
 Int = NDArray[np.int64]
 OWN = frozenset(
     "who round turn clock live degree _world _carrier _release _unsent _speed _releases".split()
-    + "_ahead _exposed _covered leaving gone ended _past _reported _lasted _ends".split()
+    + "_ahead _exposed _covered leaving gone ended _past _reported _lasted".split()
 )
 
 
@@ -65,7 +65,6 @@ class Cohort(Releasing):
         own["_release"] = np.full(len(who), -1, np.int64)
         own["_unsent"], own["_ahead"], own["_exposed"], own["_covered"] = [], [], False, False
         own["_speed"] = own["_lasted"] = None
-        own["_ends"] = None, (0.0, 0.0)
         own["_releases"] = 0
         own["_past"] = own["_reported"] = 0  # rounds before the first, and those shown
         own["_whole"] = len(who) == world.settings.problem.agents
@@ -108,7 +107,7 @@ class Cohort(Releasing):
         while k < limit and (self._all_live or self.live.any() or self.leaving.any()):
             k += 1
             if self._carrier.ahead:
-                self._world.between(self.ends[0])
+                self._world.between(float(np.minimum.reduce(self.clock)))
             round_ = np.empty(len(self.who), np.int64)
             round_[:] = k
             self.__dict__.update(round=round_, _releases=0)
@@ -162,10 +161,6 @@ class Cohort(Releasing):
         if not request.paced or begin == self.clock[0]:
             return float(request.seconds[0])
         return float(self._lasting(request.value, np.array([begin]))[0])
-
-    def move(self, clock: Array, ends: tuple[float, float]) -> None:
-        """Set the clocks (n,), of which `ends` are the earliest and the latest, s, for good."""
-        self.__dict__.update(clock=clock, _ends=(clock, ends))
 
     @property
     def parting(self) -> bool:

@@ -16,16 +16,17 @@ from desim.engine.requests import Array, Compute, Gather, Heard
 from desim.engine.waits import Waits
 from desim.engine.world import World
 from desim.errors import Diverged
+from desim.kernels.appended import Batch
 from desim.kernels.neighbourhood import (
     send_all,
+    span,
     tell_messages,
     wait_all,
     work_all,
 )
-from desim.kernels.network import Links, broadcast, close_all, close_within
+from desim.kernels.network import Links, broadcast, close
 from desim.kernels.record import DISTANT, UPLINK, Kind
 from desim.kernels.together import TOGETHER
-from desim.log.batches import Batch
 from desim.network.topology import Graph
 
 Int = NDArray[np.int64]
@@ -84,17 +85,18 @@ class Wires:
     def _transmit(self, us: Cohort, bits: Int, silent: NDArray[np.bool_]) -> Int:
         """Fill `arrival`, write or keep the rows of all messages; return their recipients (n,)."""
         log, end, graph = self.world.log, self.world.settings.horizon, self.graph
-        earliest, latest = us.ends
-        if self.links.plain and latest <= end and latest < np.inf:
+        if self.links.plain:
             number = len(self.arrival)
             factor, size = np.empty(number), np.empty(len(bits))
             place = int(us.round[0]), us.clock, bits, silent, self.keys, factor, size
-            total, last = send_all(self.first, graph.outgoing, *place, self.arrival)
-            if last < np.inf:
+            total, earliest, latest, last = send_all(
+                self.first, graph.outgoing, *place, self.arrival
+            )
+            if latest <= end and max(latest, last) < np.inf:
                 counts = (int(Kind.SEND), number, total), (int(Kind.DELIVER), number, total)
-                told = self.first, factor, us.clock, us.round, size, us._release
-                ends = earliest, max(latest, last)
-                log.later(Batch(tell_messages, told, 2 * number, *ends, counts))
+                inputs = self.first, factor, us.clock, us.round, size, us._release
+                latest = max(latest, last)
+                log.later(Batch(tell_messages, inputs, 2 * number, earliest, latest, counts))
                 return self.recipients
         log.reserve(self.links.rows * len(self.arrival))
         sent = us.clock, us.round, bits, silent, us._release, end
@@ -136,12 +138,9 @@ class Wires:
         graph = self.graph
         if request.newest:
             raise RuntimeError("agents that wait for nothing need the agent engine: policy each")
-        if request.within == np.inf:
-            close_all(graph.incoming, self.arrival, us.clock)
-        else:
-            close_within(graph.incoming, self.arrival, request.within, us.clock)
-            if self.last is None and not self.pending:
-                self._keep()
+        close(graph.incoming, self.arrival, float(request.within), us.clock)
+        if request.within < np.inf and self.last is None and not self.pending:
+            self._keep()
         return self._latest(us)
 
     def _latest(self, us: Cohort) -> Heard:
@@ -212,14 +211,14 @@ def play(program: Any, world: World) -> float:
 def _work(request: Compute, us: Cohort, wires: Wires, world: World) -> tuple[Any, float, float]:
     """The job's result, and the earliest and the latest clock s after it."""
     after = np.empty(len(us.who))
-    ends = work_all(us.clock, request.seconds, after)
-    us.move(after, ends)
+    earliest, latest = work_all(us.clock, request.seconds, after)
+    us.clock = after
     world.log.each(
         Kind.COMPUTE, UPLINK, us.who, us.round, world.settings.horizon, after, request.seconds,
-        request.value, wires.nothing, ends,
+        request.value, wires.nothing,
     )  # fmt: skip
     rows = Rows(us.who, us.round, us.noise_seed)
-    return world.work(request.job, rows, *request.inputs), *ends
+    return world.work(request.job, rows, *request.inputs), earliest, latest
 
 
 def _wait(request: Gather, us: Cohort, wires: Wires, world: World) -> tuple[Heard, float, float]:
@@ -227,20 +226,20 @@ def _wait(request: Gather, us: Cohort, wires: Wires, world: World) -> tuple[Hear
     before, n = us.clock, len(us.who)
     if request.within == np.inf and wires.open:
         after, waited = np.empty(n), np.empty(n)
-        ends = wait_all(wires.graph.incoming, wires.arrival, before, after, waited)
-        us.move(after, ends)
+        earliest, latest = wait_all(wires.graph.incoming, wires.arrival, before, after, waited)
+        us.clock = after
         heard, fresh = wires.all_heard(), wires.degree
     else:
         us.clock = before.copy()
         heard = wires.gather(us, request)
         fresh = np.add.reduceat(heard.fresh.astype(float), wires.graph.incoming[:-1])
-        ends = us.ends
+        earliest, latest = span(us.clock)
         if request.within < np.inf:
             live = us.live & (us.clock <= world.settings.horizon) & (us.clock < np.inf)
             world.waited(us.who[live], fresh[live], us.clock[live])
         waited = us.clock - before
     world.log.each(
         Kind.AGGREGATE, DISTANT, us.who, us.round, world.settings.horizon, us.clock, waited, fresh,
-        wires.nothing, ends,
+        wires.nothing,
     )  # fmt: skip
-    return heard, *ends
+    return heard, earliest, latest

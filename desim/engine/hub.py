@@ -15,8 +15,8 @@ from desim.engine.requests import Array, Collect, Replies
 from desim.engine.spending import Spending
 from desim.engine.world import World
 from desim.errors import InputError, RunError
-from desim.kernels.clients import CALLED, PENDING, Calls, no_calls, release_id
-from desim.kernels.record import DISTANT, Kind
+from desim.kernels.clients import CALLED, PENDING, Calls, no_calls
+from desim.kernels.record import DISTANT, Kind, release_id
 from desim.memory import Tree, fill, fitting, recall, recalling, told
 from desim.privacy.ledger import Terms, View, plain
 

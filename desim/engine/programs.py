@@ -3,8 +3,9 @@
 from collections.abc import Callable, Generator
 from typing import Any
 
+from desim.engine.patience import at
 from desim.engine.requests import Collect, Compute, Gather
-from desim.errors import RunError, show
+from desim.errors import show
 
 Program = Callable[[Any], Generator[Any, Any, None]]
 REQUESTS: dict[str, tuple[type, ...]] = {
@@ -30,7 +31,7 @@ def held(program: Program, kind: str, now: Callable[[], float]) -> Program:
     def asked(desk: Any) -> Generator[Any, Any, None]:
         generator, answer = program(desk), None
         if not hasattr(generator, "send"):
-            raise _wrong(f"algorithm: its program never yields; allowed: {allowed}", now())
+            raise at(now(), f"algorithm: its program never yields; allowed: {allowed}")
         while True:
             try:
                 request = generator.send(answer)
@@ -39,16 +40,10 @@ def held(program: Program, kind: str, now: Callable[[], float]) -> Program:
             if not isinstance(request, known):
                 found = "None" if request is None else show(request)
                 text = f"{_line(generator)} yields {found}"
-                raise _wrong(f"algorithm: {text}; allowed: {allowed}", now())
+                raise at(now(), f"algorithm: {text}; allowed: {allowed}")
             answer = yield request
 
     return asked
-
-
-def _wrong(text: str, now: float) -> RunError:
-    error = RunError(text)
-    error.time = now
-    return error
 
 
 def _line(generator: Any) -> str:

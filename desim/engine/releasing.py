@@ -15,11 +15,10 @@ from desim.engine.masks import Mask, is_public, of_agents, public
 from desim.engine.requests import Array
 from desim.engine.retirement import admitted
 from desim.engine.world import World
-from desim.kernels.record import UPLINK, Kind
+from desim.kernels.record import UPLINK, Kind, round_of
 from desim.privacy.ledger import Mechanism, Terms, View
 
 Int = NDArray[np.int64]
-OF_ROUND = (1 << 48) - 1  # bits of a release id that are round * agents + agent
 
 
 class Releasing:
@@ -36,20 +35,11 @@ class Releasing:
     _exposed: bool  # whether something was computed that no release has noised since
     _covered: bool  # whether noise drawn ahead covers the next computation
     _releases: int  # in this round
-    _ends: tuple[Any, tuple[float, float]]  # a clock (n,), its earliest and its latest, s
 
     @property
     def noise_seed(self) -> int:
         """Seed of the noise of this play, which an audit varies and nothing else."""
         return int(self._world.ledger.seed)
-
-    @property
-    def ends(self) -> tuple[float, float]:
-        """The earliest and the latest of the clocks, s."""
-        clock, ends = self._ends
-        if clock is not self.clock:
-            ends = float(np.minimum.reduce(self.clock)), float(np.maximum.reduce(self.clock))
-        return ends
 
     def release(
         self, value: Array, terms: Terms, where: Any = None, draw: int | None = None,
@@ -65,8 +55,7 @@ class Releasing:
         self._tell(where)
         world, mask = self._world, admitted(self, self._world, terms, where)
         noisy, ids = world.ledger.release(
-            self.clock, self.who, self.round, self._releases, value, terms, mask, draw, self.ends,
-            kept,
+            self.clock, self.who, self.round, self._releases, value, terms, mask, draw, kept,
         )  # fmt: skip
         self._note(ids, np.zeros_like(mask) if kept else mask)
         if kept:
@@ -168,15 +157,14 @@ class Releasing:
         number, world = np.count_nonzero(now), self._world
         agents, round_ = world.settings.problem.agents, self.round
         if past:
-            round_ = np.where(ids >= 0, (ids & OF_ROUND) // agents, round_)
+            round_ = np.where(ids >= 0, round_of(agents, ids), round_)
         if number > 0:
             whole = number == len(now)
             time = self.clock if whole else np.where(now, self.clock, np.inf)
-            ends = self.ends if whole else None
             none = world.zeros(len(now))
             world.log.each(
                 Kind.RELEASE, UPLINK, self.who, round_, world.settings.horizon, time, none,
-                none, ids, ends,
+                none, ids,
             )  # fmt: skip
 
     def served(self, recipients: Int) -> None:

@@ -18,9 +18,8 @@ from desim.engine.star_client import Client, Coming, Letter
 from desim.engine.waits import Waits
 from desim.engine.world import Exhausted, World
 from desim.errors import Deadlock
-from desim.kernels.clients import release_id
 from desim.kernels.network import transmit_one
-from desim.kernels.record import UPLINK, Kind
+from desim.kernels.record import UPLINK, Kind, release_id
 from desim.kernels.speed import speeds_into
 
 
@@ -156,13 +155,8 @@ class AgentStation:
     def _satisfied(self) -> bool:
         hub, policy = self.hub, self.world.settings.policy
         assert hub is not None
-        pending = np.flatnonzero(hub.calls.pending)
-        if policy.kind in ("all", "deadline"):
-            return len(self.arrived) == len(pending)
-        fresh = hub.calls.round_ == hub.round
-        awaited = sum(policy.counts(bool(fresh[i])) for i in pending)
-        here = sum(policy.counts(bool(fresh[i])) for i in self.arrived)
-        return here >= min(int(policy.value), awaited)
+        calls = hub.calls
+        return policy.closed(calls.pending > 0, self.arrived, calls.round_ == hub.round)
 
     def deadlock(self) -> Deadlock:
         """The error for a collection that never closes; its root is in a call that still counts."""

@@ -12,7 +12,19 @@ from desim.engine.requests import Array
 from desim.engine.waits import Waits
 from desim.engine.world import Exhausted, World
 from desim.errors import RunError
-from desim.kernels.clients import BEGIN, DUE, FINISH, LOGGED, ROUND, SENT, call, post, settle_due
+from desim.kernels.clients import (
+    BEGIN,
+    CALLED,
+    DUE,
+    FINISH,
+    LOGGED,
+    ROUND,
+    SENT,
+    call,
+    post,
+    settle_due,
+)
+from desim.kernels.collection import lost
 from desim.kernels.together import memory_for_draws
 from desim.memory import Tree, recall
 
@@ -60,7 +72,7 @@ class CohortStation:
         log, ledger = self.world.log, self.world.ledger
         log.reserve(self.rows_per_call * calls)
         ledger.reserve(2 * calls)
-        return hub.flat, log.flat, tuple(ledger.charges)
+        return hub.flat, log.flat, ledger.flat
 
 
 def play(program: Any, world: World) -> float:
@@ -93,10 +105,7 @@ def _played(program: Any, world: World, station: CohortStation, hub: Hub) -> flo
         waits_for_all = policy.kind == "all"
         pending = hub.called if waits_for_all else np.flatnonzero(hub.calls.pending)
         due = hub.calls.due[hub.rows(pending)]
-        if waits_for_all and len(due):
-            close = float(np.maximum.reduce(due))
-        else:
-            close = policy.close(opened, due, hub.calls.round_[pending] == hub.round)
+        close = policy.close(opened, due, hub.calls.round_[pending] == hub.round)
         if close == np.inf and not under_way(hub, horizon):
             station.settle(hub, np.inf)
             raise explained(hub, pending[due == np.inf])
@@ -110,7 +119,9 @@ def _played(program: Any, world: World, station: CohortStation, hub: Hub) -> flo
             arrived = due <= close
             if policy.kind == "deadline" and not arrived.all():
                 hub.missed(opened, int((~arrived).sum()))
-                hub.calls.pending[_lost(hub, pending[due == np.inf], close)] = 0
+                rounds, finish = hub.calls.whole[:, pending], hub.calls.real[FINISH, pending]
+                gone = lost(due, rounds[ROUND], rounds[CALLED], finish, close)
+                hub.calls.pending[pending[gone]] = 0
             pending = pending[arrived]
         answer = hub.accept(pending, opened)
     station.settle(hub, end)
@@ -120,12 +131,6 @@ def _played(program: Any, world: World, station: CohortStation, hub: Hub) -> flo
 def _recall(hub: Hub, station: CohortStation, tree: Tree) -> None:
     recall(station, tree, "now")
     hub.recall(tree)
-
-
-def _lost(hub: Hub, silent: Int, now: float) -> Int:
-    """Agents among silent (n,) whose call or reply was lost for good by `now` s."""
-    unheard = hub.calls.whole[ROUND, silent] != hub.calls.round_[silent]
-    return np.asarray(silent[unheard | (hub.calls.real[FINISH, silent] <= now)])
 
 
 def under_way(hub: Hub, horizon: float) -> bool:

@@ -1,31 +1,21 @@
 """Compiled engine for coordinator methods: whole blocks of rounds without a step of Python.
 
-Legal where the cohort engine is, for methods that give their rule (see `Compiled`), if nothing has
-to be asked of Python inside a round: no budget, no transcript. The numbers are the cohort engine's.
+Legal where the cohort engine is, for methods that are `Compilable`, if nothing has to be asked of
+Python inside a round: no budget, no transcript. The numbers are the cohort engine's.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from desim.engine.compilable import Array, Compilable
 from desim.engine.hub import Hub
 from desim.engine.observer import MOST
 from desim.engine.round_observer import SEEN_NUMBERS
 from desim.engine.star_cohort import CohortStation, explained, under_way
 from desim.engine.world import World
 from desim.jit import threads, use_parallel
-from desim.kernels.desk import (
-    ALL,
-    BUFFER,
-    DEADLINE,
-    HEAPED,
-    IDLE,
-    QUORUM,
-    UNHEARD,
-    desk_for,
-)
+from desim.kernels.desk import HEAPED, IDLE, UNHEARD, desk_for
 from desim.kernels.local import memory_for
 from desim.kernels.rounds import (  # fmt: skip
     CLOSED,
@@ -36,73 +26,50 @@ from desim.kernels.rounds import (  # fmt: skip
     advance,
     advance_shared,
 )
+from desim.kernels.sums import column_sums
 from desim.kernels.tally import no_tally
 from desim.kernels.watch import KEPT, Watch
 from desim.log.rows import FLUSH_ROWS
 from desim.memory import Tree, fill, fitting
 from desim.participation import Everybody
-from desim.privacy.ledger import Terms
 
-Array = NDArray[np.float64]
-POLICIES = {"all": ALL, "deadline": DEADLINE, "quorum": QUORUM, "buffer": BUFFER}
 BLOCK_ROUNDS = 4096  # of one compiled call at most
 BLOCK_WORK = 2e8  # multiply-adds of one compiled call: a tenth of a second or so
-
-
-@dataclass(frozen=True)
-class Compiled:
-    """A coordinator method without Python inside a round.
-
-    rule: see desim.kernels.rules; state: the agents' arrays (agents, dim) by name, their models
-    first; centre: the coordinator's arrays (rows, dim); model (dim,): its first model. plan and
-    data: of the local training, flat; madds: of one agent's training; epochs, work (agents,):
-    local steps, per-example gradients; terms of a reply; seed: of batches where there is no noise.
-    """
-
-    rule: Any
-    state: dict[str, Array]
-    centre: tuple[Array, ...]
-    model: Array
-    plan: tuple[Any, ...]
-    data: tuple[Any, ...]
-    madds: float
-    epochs: NDArray[np.int64]
-    work: Array
-    terms: Terms
-    noisy: bool
-    seed: np.uint64
 
 
 class Engine:
     """One play: what the compiled rounds need, and what is told between them."""
 
-    def __init__(self, program: Compiled, world: World) -> None:
+    def __init__(self, program: Compilable, world: World) -> None:
         self.program, self.world, settings = program, world, world.settings
         self.observer: Any = world.observer
         self.station = CohortStation(world)
         self.hub = Hub(world, self.station)
-        self.hub.terms = program.terms
+        local, memory = program.local, program.memory
+        self.hub.terms = terms = local.terms
         self.agents = settings.problem.agents
         policy = settings.policy
-        self.policy = POLICIES[policy.kind], policy.value, policy.late == "discard"
-        self.desk = desk_for(self.agents, program.model)
-        self.centre = tuple(part.copy() for part in program.centre)
+        self.policy = policy.code, policy.value, policy.late == "discard"
+        self.desk = desk_for(self.agents, program.formulas.model(memory))
+        latest = np.empty((0, len(memory))) if program.latest is None else program.latest.copy()
+        self.centre = latest, column_sums(latest), np.zeros(1), memory.copy()
         replies = policy.value if policy.kind == "buffer" else self.agents
-        bits = 64 * len(program.model)
+        bits = 64 * len(memory)
         self.calling = (
-            bits, bits, program.work, program.terms.compiled, self.station.devices,
+            bits, bits, local.work, terms.compiled, self.station.devices,
             self.station.rows_per_call,
         )  # fmt: skip
-        seed = world.ledger.noise_key(program.terms) if program.noisy else program.seed
-        plan, data = program.plan, program.data
-        memory = memory_for(np.arange(self.agents), plan, data)
-        self.training = threads(), seed, program.epochs, plan, data, memory
-        shared = use_parallel(program.madds * replies) and replies > 1
+        seed = world.ledger.noise_key(terms) if local.noisy else local.seed_word
+        plan, data, madds = local.trainer.parts
+        scratch = memory_for(np.arange(self.agents), plan, data)
+        self.training = threads(), seed, local.epochs, plan, data, scratch
+        self.work = float(madds * local.epochs[0] * min(replies, self.agents))  # of a collection
+        shared = use_parallel(self.work) and replies > 1
         self.advance = advance_shared if shared else advance
         if not world.go_on(self.recall):
             self.hub.start(**program.state)
-            self.hub.publish(program.model.copy())
-        self.most = self._most(min(replies, self.agents))
+            self.hub.publish(self.desk.model.copy())
+        self.most = self._most()
 
     def remembered(self) -> Tree:
         """What a checkpoint needs; the models that agents heard, of those that owe a reply."""
@@ -132,14 +99,14 @@ class Engine:
         whole = ("counts", len(self.desk.counts)), ("now", 1), ("model", len(self.desk.model))
         return [*whole, ("times", heap), ("agents", heap), ("idle", idle)]
 
-    def _most(self, replies: float) -> int:
+    def _most(self) -> int:
         """Rounds of one compiled call."""
         world, most = self.world, BLOCK_ROUNDS
         if any(name != "error" for name, _ in world.settings.targets):
             return 1
         if self.observer.full:
             most = min(most, SEEN_NUMBERS // self.world.state["x"].size)
-        return max(1, min(most, int(BLOCK_WORK / (self.program.madds * replies))))
+        return max(1, min(most, int(BLOCK_WORK / self.work)))
 
     def _drawn(self, most: int) -> tuple[Any, ...]:
         """Who participates in the next rounds, as `invited` takes it."""
@@ -180,9 +147,9 @@ class Engine:
         full, watch = self.observer.full and most > 1, self._watch(most)
         iterates = np.empty((most if full else 0, *x.shape))
         times, models = np.empty(most), np.empty((most, len(desk.model)))
-        book = hub.flat, world.log.flat, tuple(world.ledger.charges)
+        book = hub.flat, world.log.flat, world.ledger.flat
         why, done = self.advance(
-            self.program.rule, (int(last), settings.horizon, most),
+            self.program.formulas, (int(last), settings.horizon, most),
             (*self.policy, self.station.defer), self._drawn(most), self.calling, self.training,
             tuple(world.state.values()), self.centre, tuple(desk), book,
             (times, models, iterates, tuple(watch)),
@@ -208,7 +175,7 @@ class Engine:
             self.observer.publish(float(times[-1]), first + good, x, models[-1])
 
 
-def play(program: Compiled, world: World) -> float:
+def play(program: Compilable, world: World) -> float:
     """Play the rounds; return the end of the run in virtual seconds."""
     engine = Engine(program, world)
     station, hub, horizon = engine.station, engine.hub, world.settings.horizon

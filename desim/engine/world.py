@@ -273,13 +273,13 @@ class World:
         return self.log.last
 
     def _hand_over(self, frontier: float, events: float | None = None) -> None:
+        until = self.ledger.settled(frontier)
         events = frontier if events is None else events
-        if isinstance(self.sink, Discard):
-            self.log.drop(events)
-            self.ledger.drop(self.ledger.settled(frontier))
-            return
-        self.sink.append("events", self.log.take(events))
-        self.sink.append("releases", self.ledger.take(self.ledger.settled(frontier)))
+        for name, rows, end in (("events", self.log, events), ("releases", self.ledger, until)):
+            if isinstance(self.sink, Discard):
+                rows.drop(end)
+            else:
+                self.sink.append(name, rows.take(end))
 
     @property
     def stopped(self) -> float:

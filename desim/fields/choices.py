@@ -1,12 +1,18 @@
 """Keys that hold a word or a mapping with one alternative: `all` or `{bernoulli: 0.5}`."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from pydantic import Field, GetJsonSchemaHandler, SerializerFunctionWrapHandler, model_serializer
+from pydantic import (
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+)
 from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema
+from pydantic_core import CoreSchema, core_schema
 
 from desim.errors import refusal, spelling
 from desim.fields.strict import Strict
@@ -32,6 +38,46 @@ class OrElse:
         item = [one["items"] for one in lists] if self.single else []
         schema: JsonSchemaValue = {"anyOf": [*self.options, *item, own]}
         return {**schema, "description": about} if about else schema
+
+
+@dataclass(frozen=True)
+class OrRead:
+    """Annotation of a key that holds a section, written as a mapping, or what `read` takes.
+
+    written: the same as a scenario has it; schema: its JSON Schema; key: what a mapping must have
+    to be the section.
+    """
+
+    read: Callable[[Any], Any]
+    written: Callable[[Any], Any]
+    schema: Callable[[], JsonSchemaValue]
+    key: str = ""
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """The section's own where it is one."""
+
+        def chosen(value: object, section: Callable[[object], Any]) -> Any:
+            mapped = isinstance(value, Mapping) and (not self.key or self.key in value)
+            return section(value) if mapped or isinstance(value, Strict) else self.read(value)
+
+        def dumped(value: Any) -> Any:
+            whole = isinstance(value, Strict)
+            return value.model_dump(exclude_none=True) if whole else self.written(value)
+
+        serialization = core_schema.plain_serializer_function_ser_schema(dumped)
+        return core_schema.no_info_wrap_validator_function(
+            chosen, handler(source), serialization=serialization
+        )
+
+    def __get_pydantic_json_schema__(
+        self, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """Both."""
+        form = self.schema()
+        about = {key: form[key] for key in ("description",) if key in form}
+        return {"anyOf": [*form["anyOf"], handler(core["schema"])], **about}
 
 
 class Form(Strict):

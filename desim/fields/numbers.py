@@ -151,6 +151,35 @@ def _quantity(
     )
 
 
+def within(allowed: str, fits: Callable[[float], bool], **bounds: Any) -> tuple[Any, Any]:
+    """Annotations of a finite number for which `fits` holds; bounds: the same as JSON Schema."""
+    return (
+        PlainValidator(lambda value: number(value, allowed, fits)),
+        WithJsonSchema({"type": "number", **bounds}),
+    )
+
+
+def wholes(least: int, most: int = LARGEST) -> tuple[Any, Any]:
+    """Annotations of a whole number within bounds."""
+    bounds = {"minimum": least} | ({} if most == LARGEST else {"maximum": most})
+    return (
+        PlainValidator(lambda value: whole(value, least, most)),
+        WithJsonSchema({"type": "integer", **bounds}),
+    )
+
+
+def scalars(allowed: str) -> PlainValidator:
+    """Annotation of texts or numbers, of which one may stand for a list of it."""
+
+    def read(value: object) -> tuple[str | int | float, ...]:
+        found = tuple(value) if isinstance(value, list | tuple) else (value,)
+        if all(isinstance(one, str | int | float) and not isinstance(one, bool) for one in found):
+            return found
+        raise ValueError(refusal(value, allowed))
+
+    return PlainValidator(read)
+
+
 Number = Annotated[float, PlainValidator(finite), _schema("a finite number", 0.5)]
 Positive = Annotated[
     float, PlainValidator(positive), _schema("a number > 0", 0.5, exclusiveMinimum=0)

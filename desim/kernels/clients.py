@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from desim.jit import inline, lean_inline, lean_kernel
+from desim.jit import lean_inline, lean_kernel
 from desim.kernels.network import DELIVER, SEND, Links, transmit
-from desim.kernels.record import UPLINK, Kind, Rows, write
+from desim.kernels.record import UPLINK, Kind, Rows, charge, release_id, write
 from desim.kernels.speed import Speeds, seconds_for
 from desim.kernels.together import DOWN, PACE, TOGETHER, UP, draw_calls, lawful, plain
 
@@ -55,44 +55,6 @@ def no_calls(agents: int) -> Calls:
     calls.whole[LOGGED] = 1
     calls.real[DUE] = np.inf
     return calls
-
-
-class Charges(NamedTuple):
-    """Buffer of release rows: ints (capacity, 6), floats (capacity, 4), n (1,) rows in use.
-
-    ints: agent, round, release, mechanism, seen by, delivered; floats: time s, sensitivity, scale,
-    sampling.
-    """
-
-    ints: np.ndarray
-    floats: np.ndarray
-    n: np.ndarray
-
-
-@inline
-def release_id(agents, agent, round_, exchange):
-    """The id of what an agent releases in an exchange of a round."""
-    return exchange << 48 | (round_ * agents + agent)
-
-
-@lean_inline
-def charge(
-    charges, time, agent, round_, release, mechanism, seen_by, delivered, sensitivity, scale,
-    sampling,
-):  # fmt: skip
-    """Append one release row; the caller has reserved the room."""
-    n = charges.n[0]
-    charges.ints[n, 0] = agent
-    charges.ints[n, 1] = round_
-    charges.ints[n, 2] = release
-    charges.ints[n, 3] = mechanism
-    charges.ints[n, 4] = seen_by
-    charges.ints[n, 5] = delivered
-    charges.floats[n, 0] = time
-    charges.floats[n, 1] = sensitivity
-    charges.floats[n, 2] = scale
-    charges.floats[n, 3] = sampling
-    charges.n[0] = n + 1
 
 
 @lean_inline
@@ -176,11 +138,11 @@ def call(who, now, round_, exchange, bits, reply_bits, work, defer, terms, devic
     work (agents,): per-example gradient evaluations; terms (mechanism, seen by, (3, agents)).
     defer: a later call interrupts this one, so its rows wait until what became of it is known.
     Calls to one agent are taken in the order in which they were sent, as in a TCP stream. devices
-    (Speeds, Links down, Links up, memory of `draw_calls`) and book (Calls, Rows, Charges) come as
-    plain tuples.
+    (Speeds, Links down, Links up, memory of `draw_calls`) and book (Calls, Rows of events, Rows of
+    releases) come as plain tuples.
     """
     speeds, down, up = Speeds(*devices[0]), Links(*devices[1]), Links(*devices[2])
-    calls, rows, charges = Calls(*book[0]), Rows(*book[1]), Charges(*book[2])
+    calls, rows, charges = Calls(*book[0]), Rows(*book[1]), Rows(*book[2])
     whole, real, drawn = calls.whole, calls.real, devices[3][0]
     early = not defer and plain(down) and plain(up) and lawful(speeds)
     there = back = np.nan
@@ -225,7 +187,7 @@ def post(who, now, round_, exchange, bits, down, calls, log):
 def settle_due(until, devices, book):
     """Write the rows of the calls whose computation was over by `until` s: nothing stops them."""
     uplinks = Links(*devices[2])
-    calls, rows, charges = Calls(*book[0]), Rows(*book[1]), Charges(*book[2])
+    calls, rows, charges = Calls(*book[0]), Rows(*book[1]), Rows(*book[2])
     for i in range(calls.real.shape[1]):
         if calls.real[FINISH, i] <= until:
             settle(calls, i, np.inf, uplinks, np.nan, rows, charges)

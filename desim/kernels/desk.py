@@ -9,10 +9,10 @@ import numpy as np
 
 from desim.jit import lean_inline
 from desim.kernels.clients import CALLED, DUE, FINISH, PENDING, ROUND, Calls
+from desim.kernels.collection import ALL, BUFFER, DEADLINE, counts, limit, lost, needed
 from desim.kernels.due import ascending, pop, push
 from desim.kernels.record import DISTANT, Kind, Rows, write
 
-ALL, DEADLINE, QUORUM, BUFFER = range(4)  # policies
 NOW_ROUND, AWAITED, HEAPED, IDLE, UNHEARD = range(5)  # columns of Desk.counts
 CHUNK = 4096  # agents that train in one call: their vectors stay in the processor's cache
 
@@ -102,34 +102,32 @@ def closing(n, kind, value, calls_, desk_):
 
     Of a buffer the replies that close it are moved to desk.who, in no order.
     """
-    desk, calls, latest = Desk(*desk_), Calls(*calls_), desk_[1][0]
-    due, now = calls.real[DUE], latest
+    desk, calls, opened, counted = Desk(*desk_), Calls(*calls_), desk_[1][0], 0
+    due, now, latest = calls.real[DUE], opened, opened
     if kind == ALL:
         for r in range(n):
             latest = max(latest, due[desk.who[r]])
         return latest
     if kind == BUFFER:
-        needed = min(int(value), desk.counts[AWAITED])
-        if needed > desk.counts[HEAPED]:
+        some = needed(kind, value, desk.counts[AWAITED])
+        if some > desk.counts[HEAPED]:
             return np.inf
-        for r in range(needed):
+        for r in range(some):
             now = desk.times[0]
             desk.who[r] = pop(desk.times, desk.agents, desk.counts[HEAPED])
             desk.counts[HEAPED] -= 1
         return now
-    counted = 0
     for i in range(due.shape[0]):
         fresh = calls.whole[CALLED, i] == desk.counts[NOW_ROUND]
-        if calls.whole[PENDING, i] and (fresh or kind == DEADLINE):
+        if calls.whole[PENDING, i] and counts(kind, fresh):
             push(desk.times, desk.agents, counted, due[i], i)
             latest = max(latest, due[i])
             counted += 1
-    if kind == DEADLINE:
-        return min(latest, now + value) if counted else now
-    for r in range(min(int(value), counted)):
+    some = needed(kind, value, counted)
+    for r in range(some if some < counted else 0):
         now = desk.times[0]
         pop(desk.times, desk.agents, counted - r)
-    return now
+    return min(now if some < counted else latest, limit(kind, value, opened))
 
 
 @lean_inline
@@ -143,7 +141,7 @@ def collected(n, kind, value, close, calls_, rows_, desk_):
     if kind == ALL:
         return n
     if kind == BUFFER:
-        n = min(int(value), counts[AWAITED])
+        n = needed(kind, value, desk.counts[AWAITED])
         while counts[HEAPED] and desk.times[0] <= close:
             desk.who[n] = pop(desk.times, desk.agents, counts[HEAPED])
             counts[HEAPED] -= 1
@@ -159,8 +157,8 @@ def collected(n, kind, value, close, calls_, rows_, desk_):
             n += 1
             continue
         missing += 1
-        unheard = calls.whole[ROUND, i] != calls.whole[CALLED, i]
-        if kind == DEADLINE and due[i] == np.inf and (unheard or calls.real[FINISH, i] <= close):
+        whole, finish = calls.whole, calls.real[FINISH, i]
+        if kind == DEADLINE and lost(due[i], whole[ROUND, i], whole[CALLED, i], finish, close):
             pending[i] = 0
     if kind == DEADLINE and missing:
         waited = close - desk.now[0]

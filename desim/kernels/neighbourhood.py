@@ -37,13 +37,15 @@ def send_all(first, out, round_, clock, bits, silent, keys, factor, size, arriva
 
     first: as `Links.first`. bits (n,): of the messages, one where silent (n,); size (n,) is filled
     with them, and factor (links,) with the jitter of `round_`. keys as `first_factors`. Agent i has
-    out[i + 1] - out[i] links. Return the bytes of all, and when the last arrives, s.
+    out[i + 1] - out[i] links. Return the bytes of all, and s when the first is sent, the last is
+    sent and the last arrives.
     """
     _, _, ends, wires = first
     first_factors(first, round_, keys, factor)
     source = ends[0]
-    total, latest = 0, -np.inf
+    total, first_sent, last_sent, latest = 0, np.inf, -np.inf, -np.inf
     for i in range(bits.shape[0]):
+        first_sent, last_sent = min(first_sent, clock[i]), max(last_sent, clock[i])
         bit = 1 if silent[i] else bits[i]
         size[i] = bit
         total += (out[i + 1] - out[i]) * ((bit + 7) // 8)
@@ -51,7 +53,7 @@ def send_all(first, out, round_, clock, bits, silent, keys, factor, size, arriva
         i = source[e]
         t = clock[i] + (wires[0, e] * factor[e] + size[i] / wires[1, e])
         arrival[e], latest = t, max(latest, t)
-    return total, latest
+    return total, first_sent, last_sent, latest
 
 
 @lean_kernel
@@ -67,6 +69,15 @@ def tell_messages(rows, first, factor, clock, round_, size, release):
         bytes_, k, ids, begin = (bit + 7) // 8, round_[i], release[i], clock[i]
         write(rows_, SEND, UPLINK, i, target[e], k, bytes_, ids, begin, wire, 0)
         write(rows_, DELIVER, UPLINK, target[e], i, k, bytes_, ids, begin + delay, delay, 0)
+
+
+@lean_kernel
+def span(time):
+    """The earliest and the latest of time (n,) s."""
+    earliest, latest = np.inf, -np.inf
+    for r in range(time.shape[0]):
+        earliest, latest = min(earliest, time[r]), max(latest, time[r])
+    return earliest, latest
 
 
 @lean_kernel

@@ -201,18 +201,11 @@ def neighbour_sum(pointer, index, values, weights, out):
 
 
 @lean_kernel
-def close_all(incoming, arrival, clock):
-    """Barrier: clock[i] s becomes the latest of itself and arrivals incoming[i]:incoming[i+1]."""
-    for i in range(clock.shape[0]):
-        latest = clock[i]
-        for e in range(incoming[i], incoming[i + 1]):
-            latest = max(latest, arrival[e])
-        clock[i] = latest
+def close(incoming, arrival, seconds, clock):
+    """Barrier: clock[i] s becomes the latest of itself and arrivals incoming[i]:incoming[i+1].
 
-
-@lean_kernel
-def close_within(incoming, arrival, seconds, clock):
-    """Barrier with a deadline: each agent waits `seconds` at most, less when all have arrived."""
+    Each agent waits `seconds` at most, inf: for all; less when all have arrived.
+    """
     for i in range(clock.shape[0]):
         latest = clock[i]
         for e in range(incoming[i], incoming[i + 1]):

@@ -1,17 +1,14 @@
 """Rounds of a coordinator method, many in one compiled call, with their clock and their log.
 
-The same numbers, to the last bit, as the method's program in Python: what a method does with a
-call and a reply are the verbs of `rules`.
+The same numbers, to the last bit, as the method's program in Python: both compute its `formulas`.
 """
 
 import numpy as np
 
 from desim.jit import kernel, lean_inline, lean_kernel
-from desim.kernels.ahead import ask_for_rows
-from desim.kernels.clients import CALLED, Calls, Charges, call, settle_due
+from desim.kernels.clients import CALLED, Calls, call, settle_due
+from desim.kernels.collection import BUFFER
 from desim.kernels.desk import (
-    BUFFER,
-    HEAPED,
     NOW_ROUND,
     Desk,
     accepted,
@@ -20,9 +17,10 @@ from desim.kernels.desk import (
     invited,
     sent,
 )
+from desim.kernels.formulas import aggregate, begin, entries, finish, model, put
 from desim.kernels.local import train_in, train_shared
 from desim.kernels.record import Rows
-from desim.kernels.rules import begin, conclude, finish, take
+from desim.kernels.sums import replace_row, summed_again
 from desim.kernels.watch import copied, told_at_once
 
 BLOCK, ROOM, OVER, STUCK, CLOSED, LOOK, ON = range(7)  # why `advance` came back; ON: not yet
@@ -30,48 +28,63 @@ FEW = 4  # replies whose handling is compiled into the round
 
 
 @lean_inline
-def prepared(rule, low, high, state, calls_, desk_):
+def prepared(formulas, low, high, state, calls_, desk_):
     """Fill rounds, start and aim of agents desk.who[low:high]."""
     desk, called = Desk(*desk_), Calls(*calls_).whole[CALLED]
     for r in range(low, high):
-        i = desk.who[r]
-        desk.rounds[r - low] = called[i]
-        begin(rule, i, desk.heard[i], state, desk.start[r - low], desk.aim[r - low])
+        i, row = desk.who[r], r - low
+        desk.rounds[row] = called[i]
+        for j in range(desk.start.shape[1]):
+            known = desk.heard[i, j], *entries(state, i, j)
+            desk.start[row, j], desk.aim[row, j] = begin(formulas, *known)
 
 
 @lean_inline
-def absorbed(rule, low, high, state, centre, desk_):
+def absorbed(formulas, low, high, state, centre, desk_):
     """Agents desk.who[low:high] have trained: take it in; return the sum of their models."""
-    desk, total = Desk(*desk_), 0.0
+    desk, rows, sums, since, total = Desk(*desk_), centre[0], centre[1], centre[2], 0.0
     for r in range(low, high):
-        i = desk.who[r]
-        finish(rule, i, desk.heard[i], state, desk.start[r - low], desk.reply[r - low])
-        take(rule, i, desk.reply[r - low], centre)
+        i, row = desk.who[r], r - low
+        for j in range(desk.start.shape[1]):
+            known = desk.heard[i, j], desk.start[row, j], *entries(state, i, j)
+            news, desk.reply[row, j] = finish(formulas, *known)
+            put(state, i, j, news)
+        if rows.shape[0]:
+            replace_row(rows, sums, i, desk.reply[row])
+            since[0] += 1.0
+        else:
+            for j in range(sums.shape[0]):
+                sums[j] += desk.reply[row, j]
         for j in range(state[0].shape[1]):
             total += state[0][i, j]
     return total
 
 
 @lean_kernel
-def prepared_apart(rule, low, high, state, calls, desk):
+def prepared_apart(formulas, low, high, state, calls, desk):
     """As `prepared`, compiled by itself: better loops, for more agents than such a call costs."""
-    prepared(rule, low, high, state, calls, desk)
+    prepared(formulas, low, high, state, calls, desk)
 
 
 @lean_kernel
-def absorbed_apart(rule, low, high, state, centre, desk):
+def absorbed_apart(formulas, low, high, state, centre, desk):
     """As `absorbed`, compiled by itself."""
-    return absorbed(rule, low, high, state, centre, desk)
+    return absorbed(formulas, low, high, state, centre, desk)
 
 
 @lean_inline
-def concluded(rule, n, k, centre, desk_, models):
+def concluded(formulas, n, k, centre, desk_, models):
     """The coordinator's step after n replies; its model goes to models[k]. Return the sum of it."""
     desk, total = Desk(*desk_), 0.0
-    conclude(rule, n, centre, desk.model)
-    for j in range(desk.model.shape[0]):
-        models[k, j] = desk.model[j]
-        total += desk.model[j]
+    rows, sums, since, memory = centre
+    if rows.shape[0]:
+        summed_again(rows, sums, since)
+    for j in range(memory.shape[0]):
+        memory[j] = aggregate(formulas, memory[j], sums[j], n)
+        desk.model[j] = models[k, j] = model(formulas, memory[j])
+        total += models[k, j]
+        if rows.shape[0] == 0:
+            sums[j] = 0.0
     desk.counts[NOW_ROUND] += 1
     return total
 
@@ -88,7 +101,7 @@ def opened(k, span, policy, drawn, calling, desk, book):
         return CLOSED, 0
     n = invited(drawn, kind, discard, calls, desk)
     settled = work.shape[0] + n if interrupts else n
-    log, ledger = Rows(*rows), Charges(*charges)
+    log, ledger = Rows(*rows), Rows(*charges)
     full = max(log.n[0], log.n[1]) + settled * rows_per_call + 2 > log.ints.shape[0]
     if full or ledger.n[0] + 2 * settled > ledger.ints.shape[0]:
         return ROOM, 0
@@ -106,10 +119,10 @@ def opened(k, span, policy, drawn, calling, desk, book):
 
 
 @lean_inline
-def ended(rule, n, k, total, state, centre, desk, seen):
+def ended(formulas, n, k, total, state, centre, desk, seen):
     """End round k of the block after n replies; return why the block ends, or ON."""
     times, models, iterates, watch = seen
-    total += concluded(rule, n, k, centre, desk, models)
+    total += concluded(formulas, n, k, centre, desk, models)
     times[k] = desk[1][0]
     if iterates.shape[0]:
         for i in range(iterates.shape[1]):
@@ -122,13 +135,15 @@ def ended(rule, n, k, total, state, centre, desk, seen):
 
 
 @lean_kernel
-def advance(rule, span, policy, drawn, calling, training, state, centre, desk, book, seen):
+def advance(formulas, span, policy, drawn, calling, training, state, centre, desk, book, seen):
     """Play rounds until `span` is over, or something is to be told; return (why, rounds done).
 
     span (last round, horizon s, most rounds of this call); policy (kind, value, discard,
     interrupts); drawn: see `invited`; calling (bits, reply bits, work (agents,), terms, devices,
     rows of the log that one call may take); training (threads, seed, epochs (agents,), plan, data,
-    memory of `memory_for`); state, centre: see `rules`; desk: Desk; book (Calls, Rows, Charges);
+    memory of `memory_for`); state: the agents' arrays (agents, dim), models first; centre: the
+    latest replies (agents or 0, dim), the sum (dim,) of these or of a collection, how many came in
+    since (1,), what `aggregate` keeps (dim,); desk: Desk; book (Calls, Rows, Rows);
     seen (times s (most,), models (most, dim), iterates (most or 0, agents, dim)): what was true at
     the end of each round, and a Watch. Tuples are plain ones.
 
@@ -147,27 +162,27 @@ def advance(rule, span, policy, drawn, calling, training, state, centre, desk, b
         for low in range(0, n, rounds.shape[0]):
             m = min(n - low, rounds.shape[0])
             if m > FEW:
-                prepared_apart(rule, low, low + m, state, book[0], desk)
+                prepared_apart(formulas, low, low + m, state, book[0], desk)
             else:
-                prepared(rule, low, low + m, state, book[0], desk)
-            if policy[0] == BUFFER and desk[0][HEAPED]:
-                ask_for_rows(desk[5][0], data)
+                prepared(formulas, low, low + m, state, book[0], desk)
             train_in(
                 memory, who[low : low + m], aim[:m], aim[:0], rounds[:m], epochs[:m], seed, plan,
                 data, start[:m],
             )  # fmt: skip
             if m > FEW:
-                total += absorbed_apart(rule, low, low + m, state, centre, desk)
+                total += absorbed_apart(formulas, low, low + m, state, centre, desk)
             else:
-                total += absorbed(rule, low, low + m, state, centre, desk)
-        why = ended(rule, n, k, total, state, centre, desk, seen)
+                total += absorbed(formulas, low, low + m, state, centre, desk)
+        why = ended(formulas, n, k, total, state, centre, desk, seen)
         if why != ON:
             return why, k + 1
     return BLOCK, span[2]
 
 
 @kernel
-def advance_shared(rule, span, policy, drawn, calling, training, state, centre, desk, book, seen):
+def advance_shared(
+    formulas, span, policy, drawn, calling, training, state, centre, desk, book, seen
+):
     """The same with local training shared by threads, for rounds of much arithmetic."""
     teams, seed, epochs, plan, data, _ = training
     who, rounds, start, aim = desk[2], desk[8], desk[9], desk[10]
@@ -179,13 +194,13 @@ def advance_shared(rule, span, policy, drawn, calling, training, state, centre, 
         total = 0.0
         for low in range(0, n, rounds.shape[0]):
             m = min(n - low, rounds.shape[0])
-            prepared_apart(rule, low, low + m, state, book[0], desk)
+            prepared_apart(formulas, low, low + m, state, book[0], desk)
             train_shared(
                 teams, who[low : low + m], aim[:m], aim[:0], rounds[:m], epochs[:m], seed, plan,
                 data, start[:m],
             )  # fmt: skip
-            total += absorbed_apart(rule, low, low + m, state, centre, desk)
-        why = ended(rule, n, k, total, state, centre, desk, seen)
+            total += absorbed_apart(formulas, low, low + m, state, centre, desk)
+        why = ended(formulas, n, k, total, state, centre, desk, seen)
         if why != ON:
             return why, k + 1
     return BLOCK, span[2]

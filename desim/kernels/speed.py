@@ -46,15 +46,21 @@ class Speeds(NamedTuple):
 
 
 @lean_inline
+def paced(speeds, drawn, agent):
+    """Speed 1/s of an agent for which the law of speeds has drawn that."""
+    return (1.0 / drawn if speeds.inverse else drawn) / speeds.devices[0, agent]
+
+
+@lean_inline
 def speed_of(speeds, agent, round_):
     """Speed 1/s of `agent` in `round_`; the same in all rounds unless the model redraws.
 
     Where speeds change in the course of time, the one of full speed, or the mean of the trace.
     """
-    factor = speeds.devices[0, agent]
     k1 = address(SPEED, agent, -1)
     c0 = counter(round_ if speeds.redraw else 0, 0)
     if speeds.measured.shape[1] > 0:
+        factor = speeds.devices[0, agent]
         first, last = speeds.whose[0, agent], speeds.whose[1, agent]
         if speeds.order == OVER_TIME:
             return speeds.measured[2, last] / speeds.measured[0, last] / factor
@@ -65,8 +71,7 @@ def speed_of(speeds, agent, round_):
             turn = turn % (last - first)
         return speeds.measured[0, first + min(turn, last - first - 1)] / factor
     kind, a, b = speeds.law
-    drawn = sample(kind, a, b, speeds.seed, k1, c0, 0)
-    return (1.0 / drawn if speeds.inverse else drawn) / factor
+    return paced(speeds, sample(kind, a, b, speeds.seed, k1, c0, 0), agent)
 
 
 @lean_inline

@@ -14,101 +14,80 @@ LEAF = 128  # agents that are summed one after the other, in eight lanes
 
 
 class Tally(NamedTuple):
-    """Squared distances, and their sums over the nodes of a binary tree in heap order.
-
-    centre (dim,); own (agents,): of each agent; low, size, sums (nodes,): a node's first agent, how
-    many it has (0: there is no such node), and their sum; sums[0] is that of all.
-    """
+    """centre (dim,); own (agents,): squared distances; sums (nodes,): of a tree, in heap order."""
 
     centre: np.ndarray
     own: np.ndarray
-    low: np.ndarray
-    size: np.ndarray
     sums: np.ndarray
 
 
 def tally_for(agents: int, centre: np.ndarray) -> Tally:
     """A tally of so many agents, whose distances are not known yet; centre (dim,)."""
-    depth, widest = 0, agents
-    while widest > LEAF:
-        widest -= _half(widest)
-        depth += 1
-    nodes = (2 << depth) - 1
-    low, size = np.zeros(nodes, np.int64), np.zeros(nodes, np.int64)
-    size[0] = agents
-    for k in np.arange(nodes // 2):
-        if size[k] > LEAF:
-            half = _half(int(size[k]))
-            low[2 * k + 1], size[2 * k + 1] = low[k], half
-            low[2 * k + 2], size[2 * k + 2] = low[k] + half, size[k] - half
-    return Tally(np.array(centre), np.zeros(agents), low, size, np.zeros(nodes))
+    return Tally(np.array(centre), np.zeros(agents), np.zeros(2 << (agents // 64).bit_length()))
 
 
 def no_tally() -> Tally:
     """What stands for a tally where nobody asks for one."""
-    whole = np.zeros(0, np.int64)
-    return Tally(np.zeros(0), np.zeros(0), whole, whole, np.zeros(0))
-
-
-def _half(size: int) -> int:
-    """How many go to the left: whole rows of eight."""
-    return size // 2 - size // 2 % 8
+    return tally_for(0, np.zeros(0))
 
 
 @lean_inline
-def _leaf_sum(own, low, size):
-    """Sum of own[low:low + size], of at most LEAF numbers."""
-    end = low + size
-    if size < 8:
-        total = 0.0
-        for i in range(low, end):
-            total += own[i]
-        return total
-    a, b, c, d = own[low], own[low + 1], own[low + 2], own[low + 3]
-    e, f, g, h = own[low + 4], own[low + 5], own[low + 6], own[low + 7]
-    place = low + 8
-    while place + 8 <= end:
-        a += own[place]
-        b += own[place + 1]
-        c += own[place + 2]
-        d += own[place + 3]
-        e += own[place + 4]
-        f += own[place + 5]
-        g += own[place + 6]
-        h += own[place + 7]
-        place += 8
-    total = ((a + b) + (c + d)) + ((e + f) + (g + h))
-    for i in range(place, end):
+def _lane(own, low, end):
+    """Every eighth number of own[low:end], summed."""
+    total = own[low]
+    for i in range(low + 8, end, 8):
         total += own[i]
     return total
 
 
 @lean_inline
+def _leaf_sum(own, low, size):
+    """Sum of own[low:low + size], of at most LEAF numbers."""
+    a, end, total = low, low + size // 8 * 8, 0.0
+    if a < end:
+        total = (_lane(own, a, end) + _lane(own, a + 1, end)) + (
+            _lane(own, a + 2, end) + _lane(own, a + 3, end)
+        )
+        total += (_lane(own, a + 4, end) + _lane(own, a + 5, end)) + (
+            _lane(own, a + 6, end) + _lane(own, a + 7, end)
+        )
+    for i in range(end, low + size):
+        total += own[i]
+    return total
+
+
+@lean_inline
+def _renewed(own, sums, i):
+    """Sum anew the leaf of agent i and what is above it; return the first agent after the leaf."""
+    k, low, size = 0, 0, own.shape[0]
+    while size > LEAF:
+        half = size // 2 - size // 2 % 8  # whole rows of eight
+        if i < low + half:
+            k, size = 2 * k + 1, half
+        else:
+            k, low, size = 2 * k + 2, low + half, size - half
+    sums[k] = _leaf_sum(own, low, size)
+    while k > 0:
+        k = (k - 1) // 2
+        sums[k] = sums[2 * k + 1] + sums[2 * k + 2]
+    return low + size
+
+
+@lean_inline
 def moved(who, n, x, tally_):
     """Agents who[:n] have models x (agents, dim) anew; return the sum over all agents."""
-    tally = Tally(*tally_)
-    centre, own, low, size, sums = tally.centre, tally.own, tally.low, tally.size, tally.sums
+    centre, own, sums = tally_
+    first, agents = 0, own.shape[0]
     for r in range(n):
         i, total = who[r], 0.0
         for j in range(centre.shape[0]):
             difference = x[i, j] - centre[j]
             total += difference * difference
         own[i] = total
-    if LEAF * n >= own.shape[0]:
-        for k in range(size.shape[0] - 1, -1, -1):
-            if size[k] > LEAF:
-                sums[k] = sums[2 * k + 1] + sums[2 * k + 2]
-            elif size[k] > 0:
-                sums[k] = _leaf_sum(own, low[k], size[k])
-        return sums[0]
-    for r in range(n):
-        i, k = who[r], 0
-        while size[k] > LEAF:
-            k = 2 * k + 1 if i < low[2 * k + 2] else 2 * k + 2
-        sums[k] = _leaf_sum(own, low[k], size[k])
-        while k > 0:
-            k = (k - 1) // 2
-            sums[k] = sums[2 * k + 1] + sums[2 * k + 2]
+        if LEAF * n < agents:
+            _renewed(own, sums, i)
+    while LEAF * n >= agents and first < agents:
+        first = _renewed(own, sums, first)
     return sums[0]
 
 

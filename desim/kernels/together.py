@@ -6,7 +6,7 @@ from desim.distributions import CONSTANT, EXPONENTIAL, LOGNORMAL, NORMAL, UNIFOR
 from desim.elementary import exp_, log_, sincos_turn
 from desim.jit import lean_inline
 from desim.kernels.attempt import ATTEMPTS, LINK
-from desim.kernels.speed import OVER_TIME, SPEED
+from desim.kernels.speed import OVER_TIME, SPEED, paced
 from desim.keys import address, counter, exponential, open_unit, threefry, uniform
 
 TOGETHER = 256  # agents whose draws are made at once
@@ -84,8 +84,7 @@ def speeds_drawn(speeds, who, round_, keys, out):
     c0 = counter(round_ if speeds.redraw else 0, 0)
     samples_into(speeds.law, speeds.seed, keys, c0, out)
     for r in range(out.shape[0]):
-        drawn = 1.0 / out[r] if speeds.inverse else out[r]
-        out[r] = drawn / speeds.devices[0, who[r]]
+        out[r] = paced(speeds, out[r], who[r])
 
 
 @lean_inline

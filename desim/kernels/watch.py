@@ -1,6 +1,6 @@
 """What compiled rounds keep for whoever observes them: no more than is looked at."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,11 +26,6 @@ class Watch(NamedTuple):
     limits: tuple[float, int, float, float]
     tally: tuple[np.ndarray, ...] | Tally
     errors: np.ndarray
-
-
-def no_copies(dim: int) -> tuple[Any, Any]:
-    """Copies and places where nothing is observed at instants."""
-    return np.empty((0, 0, dim)), np.empty(0, np.int64)
 
 
 @lean_inline

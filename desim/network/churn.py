@@ -4,19 +4,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from desim.distributions import UNIFORM, Distribution, bounds, draw
 from desim.errors import InputError
-from desim.kernels.phases import ALTERNATING, DAILY, TRACED, Calendar
+from desim.kernels.phases import ALTERNATING, ALWAYS, DAILY, TRACED, Calendar
 from desim.keys import Stream, seed_word
-from desim.network.traces import RateTraces, owners, titled, traces
+from desim.network.traces import Traces, titled, traces
 
 START = 3  # sub-counter of the draw of a day's start, apart from those of traces and turns
-Law = tuple[int, float, float]
-NEVER: Law = (0, 1.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ def _longest(samples: NDArray[np.float64], loops: bool) -> float:
 
 def renewal(up: Distribution, down: Distribution, agents: int, seed: int) -> Calendar:
     """Times up and down s in turn, drawn one after the other; all agents begin up."""
-    return _calendar(ALTERNATING, seed, agents, laws=(_plain(up), _plain(down)))
+    return _calendar(seed, agents, kind=ALTERNATING, laws=(up[:], down[:]))
 
 
 def daily(
@@ -70,26 +69,24 @@ def daily(
     """
     law = start or Distribution(UNIFORM, 0.0, day)
     at = draw(law, seed, Stream.CHURN, agent=np.arange(agents), step=START)
-    return _calendar(DAILY, seed, agents, laws=(_plain(up), NEVER), day=day, starts=at % day)
+    laws = (up[:], ALWAYS.laws[1])
+    return _calendar(seed, agents, kind=DAILY, laws=laws, day=float(day), starts=at % day)
 
 
-def traced(states: RateTraces, agents: int, seed: int) -> Calendar:
+def traced(states: Traces, agents: int, seed: int) -> Calendar:
     """As recorded."""
     plays, starts = states.played(np.arange(agents), seed, Stream.CHURN)
-    return _calendar(
-        TRACED, seed, agents, starts=starts, plays=plays,
-        samples=np.ascontiguousarray(states.samples[:2]), loops=states.loops,
-    )  # fmt: skip
+    samples = np.ascontiguousarray(states.samples[:2])
+    given = {"plays": plays, "starts": starts, "samples": samples, "loops": states.loops}
+    return _calendar(seed, agents, kind=TRACED, **given)
 
 
-def state_traces(
-    path: Path, fields: Sequence[str], *, loops: bool, shuffled: bool, shifted: bool, where: str
-) -> RateTraces:
+def state_traces(path: Path, fields: Sequence[str], *, where: str, **ways: bool) -> Traces:
     """Read traces of (time s, 1 or 0): arrays (k, 2) of an npz, columns of a csv beside `time`.
 
     A csv with columns time, agent and up has a row for each change instead; every agent has its
-    own, and all traces end together. InputError at `where` for other states, times that do not
-    increase, agents that are never up.
+    own, and all traces end together; ways: of Traces. InputError at `where` for other states, times
+    that do not increase, agents that are never up.
     """
     found = traces(path, fields, 1.0, where, value="up")
     for name, samples in found.items():
@@ -100,35 +97,11 @@ def state_traces(
             raise InputError(f"{where}: {text}; allowed: 1 (up) or 0 (down)")
         if not states.any():
             raise InputError(f"{where}: found {titled(name)} never up; allowed: a 1 at some time")
-    first = np.cumsum([0, *(samples.shape[1] for samples in found.values())])
-    whole = np.concatenate(list(found.values()), axis=1)
-    return RateTraces(whole, first, loops, shuffled, shifted, owners(found), where)
+    return Traces.joined(found, path, where, **ways)
 
 
-def _plain(law: Distribution) -> Law:
-    return int(law.kind), float(law.a), float(law.b)
-
-
-def _calendar(
-    kind: int,
-    seed: int,
-    agents: int,
-    *,
-    laws: tuple[Law, Law] = (NEVER, NEVER),
-    day: float = 1.0,
-    starts: NDArray[np.float64] | None = None,
-    plays: NDArray[np.int64] | None = None,
-    samples: NDArray[np.float64] | None = None,
-    loops: bool = False,
-) -> Calendar:
-    return Calendar(
-        kind,
-        seed_word(seed),
-        laws,
-        float(day),
-        np.zeros(agents) if starts is None else starts,
-        np.empty((2, 0), np.int64) if plays is None else plays,
-        np.empty((2, 0)) if samples is None else samples,
-        loops,
-        np.zeros((3, agents)),
-    )
+def _calendar(seed: int, agents: int, **given: Any) -> Calendar:
+    """That of so many agents; laws are plain tuples, as kernels take them."""
+    memory = np.zeros((3, agents))
+    starts = given.pop("starts", np.zeros(agents))
+    return ALWAYS._replace(seed=seed_word(seed), starts=starts, memory=memory, **given)

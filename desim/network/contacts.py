@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from desim.errors import InputError
 from desim.kernels.network import Links
-from desim.network.measured import arrays
+from desim.readers import arrays, require_whole
 
 Array = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -149,11 +149,7 @@ def recorded(path: Path, where: str) -> Contacts:
 def _faultless(found: Mapping[str, Array], where: str) -> None:
     i, j, begin, end = (found[name] for name in COLUMNS)
     for name in ("agent", "peer"):
-        who = found[name]
-        wrong = np.flatnonzero(~((who >= 0) & (who < 2**27) & (who == np.rint(who))))
-        if len(wrong):
-            text = f"found {name} {who[wrong[0]]:g} in row {wrong[0]}"
-            raise InputError(f"{where}: {text}; allowed: whole numbers from 0 on")
+        require_whole(found[name], name, where, 0, 2**27 - 1, "whole numbers from 0 on")
     if len(wrong := np.flatnonzero(i == j)):
         text = f"found agent {i[wrong[0]]:g} with itself in row {wrong[0]}"
         raise InputError(f"{where}: {text}; allowed: two different agents")

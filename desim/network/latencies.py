@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from desim import keys
 from desim.errors import InputError
 from desim.keys import Stream
-from desim.network.measured import matrices, select
+from desim.readers import matrices, select
 
 Array = NDArray[np.float64]
 Int = NDArray[np.int64]

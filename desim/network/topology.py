@@ -80,8 +80,8 @@ def from_edges(
     for e in np.flatnonzero((pairs[:, 0] == pairs[:, 1]) | outside)[:1]:
         i, j = pairs[e].tolist()
         if i == j:
-            raise InputError([f"{where}: edge [{i}, {j}] is a loop; allowed: two different agents"])
-        raise InputError([f"{where}: edge [{i}, {j}] names an agent outside 0..{agents - 1}"])
+            raise InputError(f"{where}: edge [{i}, {j}] is a loop; allowed: two different agents")
+        raise InputError(f"{where}: edge [{i}, {j}] names an agent outside 0..{agents - 1}")
     if connected:
         _reach(_strong_parts(agents, pairs) if directed else _parts(agents, pairs), where)
     both = pairs[:, ::-1] if directed else np.concatenate([pairs, pairs[:, ::-1]])
@@ -105,10 +105,8 @@ def _reach(part: Int, where: str) -> None:
     if len(roots) > 1:
         lonely = np.flatnonzero(part == roots[np.argmin(size)])[:5].tolist()
         raise InputError(
-            [
-                f"{where}: the graph is disconnected ({len(roots)} parts; agents {lonely} cannot "
-                "reach the others); allowed: a connected graph"
-            ]
+            f"{where}: the graph is disconnected ({len(roots)} parts; agents {lonely} cannot "
+            "reach the others); allowed: a connected graph"
         )
 
 
@@ -156,16 +154,14 @@ def generate(kind: str, value: object, agents: int, seed: int) -> Edges:
         try:
             graph = _draw(kind, value, agents, draw)
         except nx.NetworkXError as error:
-            raise InputError([f"{where}: {value} with {agents} agents: {error}"]) from None
+            raise InputError(f"{where}: {value} with {agents} agents: {error}") from None
         if agents == 1 or nx.is_connected(graph):
             return [(int(i), int(j)) for i, j in graph.edges]
         if kind in ("ring", "complete", "path", "grid"):
             break
     raise InputError(
-        [
-            f"{where}: {value} gave a disconnected graph on {agents} agents 100 times; "
-            "allowed: a connected graph (raise the density)"
-        ]
+        f"{where}: {value} gave a disconnected graph on {agents} agents 100 times; "
+        "allowed: a connected graph (raise the density)"
     )
 
 
@@ -176,7 +172,7 @@ def draw_again(kind: str, value: object, agents: int, seed: int, turn: int) -> E
         return [(int(i), int(j)) for i, j in _draw(kind, value, agents, draw).edges]
     except nx.NetworkXError as error:
         text = f"{value} with {agents} agents: {error}"
-        raise InputError([f"network.topology.{kind}: {text}"]) from None
+        raise InputError(f"network.topology.{kind}: {text}") from None
 
 
 def _draw(kind: str, value: object, agents: int, draw: int) -> "nx.Graph":

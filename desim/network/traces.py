@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,8 +11,7 @@ from numpy.typing import NDArray
 from desim import keys
 from desim.errors import InputError
 from desim.keys import Stream
-from desim.network.measured import arrays, faulty, select, whose
-from desim.readers import csv_frame
+from desim.readers import arrays, faulty, require_whole, select, whose
 
 Array = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -19,25 +19,37 @@ TRACE, OFFSET = 1, 2  # sub-counters of the draws, apart from those of links
 
 
 @dataclass(frozen=True)
-class RateTraces:
-    """Traces of rates, as desim.kernels.network.Links takes their samples (3, n).
+class Traces:
+    """What devices have in the course of time, each its trace, or measurements without times.
 
-    first (traces + 1,): where each one's columns begin; loops: it starts again at its end, else it
-    keeps its last rate; shuffled: devices draw their traces, else take them in order, and again
-    from the first; shifted: a device begins at a random place of its trace. agents (traces,): whose
-    each one is, ascending, where the file says it, at the key `where`.
+    samples (3, n): as desim.kernels.network.Links takes them; of measurements (1, n). first
+    (traces + 1,): where each one's columns begin; loops: it starts again at its end, else it keeps
+    its last value; shuffled: devices draw their traces, else take them in order, and again from the
+    first; shifted: a device begins at a random place of its trace. agents (traces,): whose each one
+    is, ascending, where the file says it, at the key `where`.
     """
 
     samples: Array
     first: Int
     loops: bool
     shuffled: bool
-    shifted: bool
+    shifted: bool = False
     agents: Int | None = None
     where: str = ""
 
+    @classmethod
+    def joined(cls, parts: Mapping[Any, Array], path: Path, where: str, **ways: bool) -> Self:
+        """The traces of a file by name or agent, each of as many rows; ways: see the class."""
+        if not parts:
+            raise InputError(f"{where}: {path} holds no array of numbers; allowed: at least one")
+        first = np.cumsum([0, *(part.shape[1] for part in parts.values())])
+        whose = [name for name in parts if isinstance(name, int)]
+        agents = np.array(whose, np.int64) if whose else None
+        whole = np.concatenate(list(parts.values()), axis=1)
+        return cls(whole, first, agents=agents, where=where, **ways)
+
     def played(self, device: Int, seed: int, stream: Stream = Stream.LINK) -> tuple[Int, Array]:
-        """Begin and end (2, n) of the trace of each device (n,), and where it begins there, s.
+        """First and last column (2, n) of each device (n,), and where it begins there, s.
 
         InputError for a device of which the file has no rows.
         """
@@ -59,51 +71,38 @@ class RateTraces:
 
     @property
     def shortest(self) -> float:
-        """How long the shortest trace is, s."""
+        """How long the shortest trace is, s; of measurements how many rounds the fewest last."""
+        if len(self.samples) == 1:
+            return int(np.diff(self.first).min())
         return float(self.samples[0, self.first[1:] - 1].min())
 
 
 def rate_traces(
-    path: Path,
-    fields: Sequence[str],
-    unit: float,
-    *,
-    loops: bool,
-    shuffled: bool,
-    shifted: bool,
-    where: str,
-) -> RateTraces:
+    path: Path, fields: Sequence[str], unit: float, *, where: str, **ways: bool
+) -> Traces:
     """Read traces of (time s, rate): arrays (k, 2) of an npz file, columns of a csv beside `time`.
 
     A csv with columns time, agent and rate has a row for each sample instead; every agent has its
     own, and all traces end together.
 
     A rate holds until the next sample, the last one as long as the one before it; times count from
-    the first sample. fields: which of them, default all; unit: bit/s of a 1 in the file. InputError
-    at `where` for times that do not increase, rates that are negative, NaN or never above 0, and
-    for what adds up to more than a number holds, or to nothing.
+    the first sample. fields: which of them, default all; unit: bit/s of a 1 in the file; ways: of
+    Traces. InputError at `where` for times that do not increase, rates that are negative, NaN or
+    never above 0, and for what adds up to more than a number holds, or to nothing.
     """
     parts = traces(path, fields, unit, where)
     for name, samples in parts.items():
         rate = samples[1, :-1]
         _addable(samples, where, name)
-        if not rate.any() or (not loops and rate[-1] == 0.0):
+        if not rate.any() or (not ways["loops"] and rate[-1] == 0.0):
             text = f"found rate 0 {'at the end' if rate.any() else 'throughout'} of {titled(name)}"
             allowed = "a trace that sends at last, or end: loop"
             raise InputError(f"{where}: {text}; allowed: {allowed}")
-    first = np.cumsum([0, *(part.shape[1] for part in parts.values())])
-    whole = np.concatenate(list(parts.values()), axis=1)
-    return RateTraces(whole, first, loops, shuffled, shifted, owners(parts), where)
+    return Traces.joined(parts, path, where, **ways)
 
 
 def _word(value: str) -> str:
     return "state (1 or 0)" if value == "up" else value
-
-
-def owners(parts: Mapping[str | int, Array]) -> Int | None:
-    """The agents (traces,) whose traces they are, where the file names agents."""
-    numbers = [name for name in parts if isinstance(name, int)]
-    return np.array(numbers, np.int64) if numbers else None
 
 
 def titled(name: str | int) -> str:
@@ -129,22 +128,19 @@ def traces(
     value: what a csv calls its values where it has a row for each, with columns time and agent.
     """
     rows, truths = ("time", "agent", value), value == "up"
-    header = () if path.suffix == ".npz" else csv_frame(path, where, nrows=0).columns
-    if whose(header):
+    if header := whose(path, where):
         if not {*rows} <= {*header}:
             text = f"found the columns {', '.join(header)}"
             allowed = f"{', '.join(rows)}, or time and a column for each device"
             raise InputError(f"{where}: {text}; allowed: {allowed}")
         found = arrays(path, where, (*fields, *rows) if fields else (), truths)
         tables, end = _agents([found[name] for name in rows], where)
-        chosen = select(tables, fields or list(tables), where)
-        return {int(n): _sampled(one, unit, where, f"agent {n}", end) for n, one in chosen.items()}
+        chosen = select(tables, fields, where).items()
+        return {int(n): _sampled(one, unit, where, f"agent {n}", end) for n, one in chosen}
     found = arrays(path, where, ("time", *fields) if fields else (), truths)
     found = found if path.suffix == ".npz" else _columns(found, where, value)
-    chosen = select(found, fields or list(found), where)
-    if not chosen:
-        raise InputError(f"{where}: {path} holds no array of numbers; allowed: at least one trace")
-    return {name: _sampled(table, unit, where, name) for name, table in chosen.items()}
+    chosen = select(found, fields, where).items()
+    return {name: _sampled(table, unit, where, name) for name, table in chosen}
 
 
 def _columns(found: dict[str, Array], where: str, value: str) -> dict[str, Array]:
@@ -167,10 +163,7 @@ def _agents(columns: Sequence[Array], where: str) -> tuple[dict[str, Array], flo
     time, agent, state = columns
     if not len(time):
         raise InputError(f"{where}: found no rows; allowed: at least one")
-    whole = np.isfinite(agent) & (agent >= 0) & (agent == np.rint(agent))
-    for row in np.flatnonzero(~whole)[:1]:
-        text = f"found agent {agent[row]:g} in row {row}"
-        raise InputError(f"{where}: {text}; allowed: whole numbers from 0 on")
+    require_whole(agent, "agent", where, 0, np.inf, "whole numbers from 0 on")
     faulty(np.where(np.isfinite(time), 0.0, time), where, "times", "time")
     order = np.lexsort((time, agent))
     who, first = np.unique(agent[order], return_index=True)

@@ -1,25 +1,23 @@
 """The ledger of releases, and the only door to the noise stream: who draws noise writes its row.
 
-A release is a transmitted value computed from private data. Its id is round * agents + agent. Views
-of an adversary, sensitivities and scales stand in the row, so that every accountant is a replay.
+A release is a transmitted value computed from private data; its id: `record.release_id`. Views of
+an adversary, sensitivities and scales stand in the row, so that every accountant is a replay.
 """
 
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.arena import Arena
-from desim.columns import Deferred, Words
-from desim.kernels.clients import charge
+from desim.columns import Columns, Words
+from desim.kernels.appended import Appended, Array, Int
 from desim.kernels.order import time_order
+from desim.kernels.record import RELEASED, charge
 from desim.keys import seed_word
-from desim.memory import Tree, fill, recall, told
-from desim.privacy.charges import charge_each, deliver, empty, part, stamp
+from desim.memory import Tree, recall, told
+from desim.privacy.charges import charge_each, deliver, let_go, stamp
 from desim.privacy.draws import add_discrete, add_laplace, add_normal, add_spherical
-from desim.privacy.held import Held, Shelf, with_held
 from desim.privacy.terms import MECHANISMS, VIEWS, Mechanism, Terms, View, plain
 
 __all__ = ["MECHANISMS", "VIEWS", "Ledger", "Mechanism", "Terms", "View", "plain"]
@@ -27,7 +25,7 @@ __all__ = ["MECHANISMS", "VIEWS", "Ledger", "Mechanism", "Terms", "View", "plain
 NUMBERED = 255 << 24  # step of draws that a method numbers itself: no exchange comes that far
 
 
-class Ledger:
+class Ledger(Appended):
     """Release rows of a run, in buffers that compiled code appends to.
 
     whole: keep every row; else a release without noise leaves none once the agent has made one that
@@ -35,24 +33,12 @@ class Ledger:
     """
 
     def __init__(self, seed: int, agents: int, whole: bool = True) -> None:
+        super().__init__(RELEASED, 1024)
         self.seed = seed_word(seed)
         self.agents = agents
-        self._told = np.zeros((len(View), 0 if whole else agents), bool)
-        self._arena = Arena()
-        self.charges = empty(1024, self._arena)
-        self._shelf = Shelf()
-        self.waiting: NDArray[np.float64] | None = None  # (agents,) s, see `wait`
+        self._bared = np.zeros((len(View), 0 if whole else agents), bool)
+        self.waiting: Array | None = None  # (agents,) s, see `wait`
         self.served: dict[tuple[int, int], tuple[Any, int]] = {}  # by numbered draws
-
-    def reserve(self, rows: int) -> None:
-        """Make room for `rows` more rows."""
-        used = int(self.charges.n[0])
-        if used + rows > len(self.charges.ints):
-            larger = empty(2 * (used + rows), self._arena)
-            larger.ints[:used] = self.charges.ints[:used]
-            larger.floats[:used] = self.charges.floats[:used]
-            larger.n[0] = used
-            self.charges = larger
 
     def release(
         self,
@@ -60,29 +46,25 @@ class Ledger:
         who: Any,
         round_: Any,
         exchange: int,
-        value: NDArray[np.float64],
+        value: Array,
         terms: Terms,
         where: Any,
         draw: int | None = None,
-        ends: tuple[float, float] | None = None,
         kept: bool = False,
-    ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    ) -> tuple[Array, Int]:
         """Charge the releases of agents who[r] if where[r]; return (value + noise, release ids).
 
         value (n, dim); terms hold arrays (n,); exchange: releases of this round before this one,
         so that no draw serves twice. draw: use the noise of this number instead; the same value
         again is the same release, another one is charged as `reused`. Without noise the value comes
-        back as it is. ends: the earliest and the latest time, where they are known. kept: what
-        comes of it waits for a message, and the rows wait for `sent`, as those of `ahead`.
+        back as it is. kept: what comes of it waits for a message, and the rows wait for `sent`, as
+        those of `ahead`.
         """
-        place, first = (time, who, round_, exchange), int(self.charges.n[0])
+        place, first = (time, who, round_, exchange), int(self.rows.n[0])
         if terms.mechanism is Mechanism.NONE:
             return value, self._charge(*place, terms, where, kept)
         if draw is None:
-            held = None
-            if not kept:
-                held = self._shelf.put(*place, self.agents, terms.compiled, where, ends)
-            ids = self._charge(*place, terms, where, kept) if held is None else held
+            ids = self._charge(*place, terms, where, kept)
             return self._noisy(who, round_, exchange << 24, value, terms, where), ids
         ids = self._charge(*place, terms, where)
         self._redrawn(draw, who, value, terms, ids, first)
@@ -91,18 +73,18 @@ class Ledger:
     def _charge(
         self, time: Any, who: Any, round_: Any, exchange: int, terms: Terms, where: Any,
         kept: bool = False,
-    ) -> NDArray[np.int64]:  # fmt: skip
+    ) -> Int:  # fmt: skip
         """Write the rows; return the ids (n,) of the releases, -1 for none. kept: see `sent`."""
         self.reserve(len(who))
-        ids, costs, first = np.empty(len(who), np.int64), terms.compiled, int(self.charges.n[0])
-        charge_each(self.charges, time, who, round_, exchange, self.agents, costs, where, ids)
+        ids, costs, first = np.empty(len(who), np.int64), terms.compiled, int(self.rows.n[0])
+        charge_each(self.flat, time, who, round_, exchange, self.agents, costs, where, ids)
         if kept:
-            self.charges.floats[first : int(self.charges.n[0]), 0] = np.inf
+            self.rows.floats[first : int(self.rows.n[0]), 0] = np.inf
         return ids
 
     def ahead(
         self, who: Any, round_: Any, exchange: int, dim: int, terms: Terms, where: Any
-    ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    ) -> tuple[Array, Int]:
         """Draw noise (n, dim) that enters a computation, and charge what will come of it.
 
         The rows wait for `sent` to say when that leaves the agent; until then they cost nothing.
@@ -114,17 +96,17 @@ class Ledger:
             noise = self._noisy(who, round_, exchange << 24, noise, terms, where)
         return noise, ids
 
-    def sent(self, release: NDArray[np.int64], time: Any, live: Any) -> None:
+    def sent(self, release: Int, time: Any, live: Any) -> None:
         """What came of release[r], drawn ahead or kept, leaves at time[r] s if live[r].
 
         Until then it costs nothing: what never leaves an agent nobody sees.
         """
-        stamp(self.charges, release, time, live)
+        stamp(self.flat, release, time, live)
 
     def compare(
-        self, time: Any, who: Any, round_: Any, exchange: int, margin: NDArray[np.float64],
+        self, time: Any, who: Any, round_: Any, exchange: int, margin: Array,
         terms: Terms, query_scale: Any, threshold_scale: Any, where: Any,
-    ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:  # fmt: skip
+    ) -> tuple[Array, Int]:  # fmt: skip
         """Charge noisy comparisons; return (noisy margins (n,), release ids).
 
         margin (n,): query minus threshold, which get fresh Laplace noise of their scales (n,): each
@@ -138,13 +120,13 @@ class Ledger:
 
     def answered(
         self, time: Any, who: Any, round_: Any, exchange: int, terms: Terms, where: Any
-    ) -> NDArray[np.int64]:
+    ) -> Int:
         """Charge answers to which no noise was added; return release ids (n,), -1 for none."""
         return self._charge(time, who, round_, exchange, terms, where)
 
     def _noisy(
-        self, who: Any, round_: Any, step: int, value: NDArray[np.float64], terms: Terms, where: Any
-    ) -> NDArray[np.float64]:
+        self, who: Any, round_: Any, step: int, value: Array, terms: Terms, where: Any
+    ) -> Array:
         place = (self.seed, who, round_, step, terms.scale, where, value)
         if terms.mechanism in (Mechanism.LAPLACE, Mechanism.SPARSE_VECTOR):
             return add_laplace(*place)
@@ -155,15 +137,15 @@ class Ledger:
         return add_normal(*place)
 
     def _redrawn(
-        self, draw: int, who: Any, value: NDArray[np.float64], terms: Terms,
-        ids: NDArray[np.int64], first: int,
+        self, draw: int, who: Any, value: Array, terms: Terms,
+        ids: Int, first: int,
     ) -> None:  # fmt: skip
         """Compare with what the noise of this number served before, row by row from `first`."""
-        rows = self.charges.ints
+        rows = self.rows.ints
         for row, r in enumerate(np.flatnonzero(ids >= 0), first):
-            told = (int(terms.mechanism), float(terms.scale[r]), value[r].tobytes())
-            before, release = self.served.setdefault((int(who[r]), draw), (told, int(ids[r])))
-            if before == told:
+            asked = (int(terms.mechanism), float(terms.scale[r]), value[r].tobytes())
+            before, release = self.served.setdefault((int(who[r]), draw), (asked, int(ids[r])))
+            if before == asked:
                 rows[row, 2] = ids[r] = release
             else:
                 rows[row, 3] = Mechanism.REUSED
@@ -174,9 +156,7 @@ class Ledger:
             raise RuntimeError("noise was asked for by a call that declares no charge")
         return np.uint64(self.seed)
 
-    def noise(
-        self, who: Any, round_: Any, exchange: int, value: NDArray[np.float64], terms: Terms
-    ) -> NDArray[np.float64]:
+    def noise(self, who: Any, round_: Any, exchange: int, value: Array, terms: Terms) -> Array:
         """Value (n, dim) of charged calls to agents who (n,) with the noise of terms (agents,)."""
         self.noise_key(terms)
         mine, everybody = replace(terms, scale=terms.scale[who]), np.ones(len(who), bool)
@@ -190,21 +170,16 @@ class Ledger:
         self.reserve(1)
         mechanism, view, sensitivity, scale, sampling = terms
         charge(
-            self.charges, time, agent, round_, release, mechanism, view, delivered,
+            self.rows, time, agent, round_, release, mechanism, view, delivered,
             sensitivity, scale, sampling,
         )  # fmt: skip
 
-    def delivered(self, release: NDArray[np.int64], recipients: NDArray[np.int64]) -> None:
-        """Note that the network serves recipients (n,) of each release (n,); follows release().
-
-        Both arrays must not change any more.
-        """
-        if self._shelf.deliver(release, recipients):
-            return
-        if not deliver(self.charges, release, recipients):
+    def delivered(self, release: Int, recipients: Int) -> None:
+        """Note that the network serves recipients (n,) of each release (n,); follows release()."""
+        if not deliver(self.flat, release, recipients):
             raise RuntimeError("a release must be sent before its agent yields again")
 
-    def wait(self, who: Any, time: NDArray[np.float64]) -> None:
+    def wait(self, who: Any, time: Array) -> None:
         """Keep the rows of agents who (n,) from time (n,) s on: their message is not sent yet."""
         if self.waiting is None:
             self.waiting = np.full(self.agents, np.inf)
@@ -214,58 +189,36 @@ class Ledger:
         """Time s, `frontier` at most, before which every row knows whom it was delivered to."""
         return frontier if self.waiting is None else min(frontier, float(self.waiting.min()))
 
-    def take(self, frontier: float) -> Deferred:
-        """Remove and return the rows earlier than `frontier` s as columns, by (time, release)."""
-        over, gone = self._shelf.settle(frontier, self._place), self.charges
-        early = self._leave(frontier)
-        rows = partial(_columns, gone.ints[:early], gone.floats[:early], over)
-        return Deferred(early + sum(map(len, over)), rows)
-
-    def drop(self, frontier: float) -> int:
-        """Remove the rows earlier than `frontier` s; return how many."""
-        over = self._shelf.settle(frontier, self._place)
-        return self._leave(frontier) + sum(map(len, over))
-
-    def _place(self, held: Held) -> None:
-        self.reserve(len(held))
-        held.write(self.charges)
-
-    def _leave(self, frontier: float) -> int:
-        gone = self.charges
-        self.charges = empty(len(gone.ints), self._arena)
-        return int(part(tuple(gone), frontier, self._told, tuple(self.charges)))
-
     def remembered(self) -> Tree:
         """What a checkpoint needs, after a flush; numbered draws are not in it."""
-        self._shelf.settle(-np.inf, self._place, np.inf)
-        ints, floats, n = self.charges
-        return {"ints": ints[: n[0]], "floats": floats[: n[0]]} | told(self, "waiting _told")
+        return super().remembered() | told(self, "written waiting _bared")
 
     def recall(self, tree: Tree) -> None:
         """Go on from a checkpoint."""
-        self.reserve(used := len(tree["ints"]))
-        fill(self.charges.ints[:used], tree["ints"])
-        fill(self.charges.floats[:used], tree["floats"])
-        self.charges.n[0] = used
+        super().recall(tree)
         self.waiting = tree.get("waiting")
-        recall(self, tree, "_told")
+        recall(self, tree, "written _bared")
 
+    def _fate(self, frontier: float) -> NDArray[np.int8]:
+        fate = np.empty(self.rows.n[0], np.int8)
+        let_go(self.flat, frontier, self._bared, fate)
+        return fate
 
-def _columns(
-    ints: NDArray[np.int64], floats: NDArray[np.float64], held: list[Held]
-) -> dict[str, Any]:
-    ints, floats = with_held(ints, floats, held)
-    order = time_order(np.ascontiguousarray(floats[:, 0]), ints[:, 2:3], floats[:, :0])
-    ints, floats = ints[order], floats[order]
-    return {
-        "time": floats[:, 0],
-        "agent": ints[:, 0],
-        "round": ints[:, 1],
-        "release": ints[:, 2],
-        "mechanism": Words(ints[:, 3].astype(np.int8), MECHANISMS),
-        "sensitivity": floats[:, 1],
-        "scale": floats[:, 2],
-        "sampling": floats[:, 3],
-        "seen_by": Words(ints[:, 4].astype(np.int8), VIEWS),
-        "delivered": ints[:, 5],
-    }
+    @staticmethod
+    def columns(ints: Int, floats: Array, first: int) -> Columns:
+        """The rows as columns of the releases table, by (time, release)."""
+        order = time_order(np.ascontiguousarray(floats[:, 0]), ints[:, 2:3], floats[:, :0])
+        time, sensitivity, scale, sampling = floats[order].T
+        agent, round_, release, mechanism, view, delivered = ints[order].T
+        return {
+            "time": time,
+            "agent": agent,
+            "round": round_,
+            "release": release,
+            "mechanism": Words(mechanism.astype(np.int8), MECHANISMS),
+            "sensitivity": sensitivity,
+            "scale": scale,
+            "sampling": sampling,
+            "seen_by": Words(view.astype(np.int8), VIEWS),
+            "delivered": delivered,
+        }

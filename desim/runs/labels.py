@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from desim.amounts import SCALES, best_unit
+from desim.amounts import BELOW, best_unit
 from desim.errors import DesimError
 
 LONGEST = 60  # letters of a label
@@ -107,7 +107,7 @@ def _setting(tree: Any, place: Place) -> str:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not (unit and number and math.isfinite(value)):
         return f"{place[-1]} {told(value)}"
-    name, factor = best_unit(value, unit) if unit in SCALES else (unit, 1.0)
+    name, factor = best_unit(value, unit) if unit in BELOW else (unit, 1.0)
     return f"{place[-1]} {value * factor:.6g} {name}"
 
 

@@ -23,16 +23,15 @@ from desim.problem import Problem
 from desim.scenario.accountant import try_accountant
 from desim.scenario.blame import explained
 from desim.scenario.calibration import calibrated, noise_of, warnings
-from desim.scenario.check import located
+from desim.scenario.check import located, unfit_for
 from desim.scenario.conditions import Conditions
-from desim.scenario.endless import refuse_endless
+from desim.scenario.endless import endless, refuse_endless
 from desim.scenario.initial import initial
 from desim.scenario.layout import Layout
 from desim.scenario.observing import heavy
 from desim.scenario.origin import Origin
 from desim.scenario.problem_read import read_problem
 from desim.scenario.schema import Scenario
-from desim.scenario.standing import endless
 
 Array = NDArray[np.float64]
 Engine = Literal["compiled", "cohort", "agents"]
@@ -171,23 +170,13 @@ def _policy(scenario: Scenario) -> Policy:
 
 def _check(scenario: Scenario, problem: Problem, noise: Noise | None) -> None:
     """Raise InputError for everything that only the data can tell to be impossible."""
-    method, n, found = scenario.algorithm.method, problem.agents, []
-    found += method.problems(scenario.algorithm.parameters, problem, noise)
-    chosen, policy = scenario.participation, scenario.policy
-    if chosen.kind == "uniform" and chosen.value > n:
-        found.append(f"participation.uniform: {refusal(chosen.value, f'at most {n}, the agents')}")
-    if chosen.kind == "schedule":
-        odd = sorted({i for one in chosen.value for i in one if i >= n})
-        if odd:
-            found.append(f"participation.schedule: {refusal(odd[0], f'agents 0 to {n - 1}')}")
-        if not any(chosen.value):
-            found.append("participation.schedule: found no agent at all; allowed: at least one")
-    if policy.kind in ("quorum", "buffer") and policy.value > n:
-        found.append(f"policy.{policy.kind}: {refusal(policy.value, f'at most {n}, the agents')}")
-    for name in scenario.observe.metrics:
-        found += _metric_problems(name, problem, "observe.metrics")
-    for target in scenario.stop.targets:
-        found += _metric_problems(target, problem, "stop.metric")
+    method, metrics = scenario.algorithm.method, scenario.observe.metrics
+    found = [*method.problems(scenario.algorithm.parameters, problem, noise)]
+    found += unfit_for(problem.agents, scenario)
+    lacks = [lacking(name, problem) for name in metrics if name in MEASURES]
+    if "accuracy" in metrics and (problem.test_A is None or not len(problem.test_A)):
+        lacks.append("accuracy needs test rows; set problem.data.test")
+    found += [f"observe.metrics: {text}" for text in lacks if text]
     if found:
         raise InputError(found)
 
@@ -201,29 +190,11 @@ def _identical(scenario: Scenario, problem: Problem) -> list[str]:
     return ["algorithm.init: from zeros all hidden units stay equal; give {normal: std} or a file"]
 
 
-def _metric_problems(name: str, problem: Problem, where: str) -> list[str]:
-    if name in MEASURES:
-        wanting = lacking(name, problem)
-        return [f"{where}: {wanting}"] if wanting else []
-    if name != "accuracy":
-        return []
-    if not problem.loss.classifies:
-        return [f"{where}: accuracy has no meaning for {problem.loss.name} loss"]
-    if problem.test_A is None or not len(problem.test_A):
-        return [f"{where}: accuracy needs test rows; set problem.data.test"]
-    return []
-
-
 def _engine(scenario: Scenario, made: Any) -> tuple[Engine, str]:
     """Choose the engine and say why."""
     if scenario.policy.kind == "each" and scenario.kind == "graph":
         return "agents", "agents that do not wait hear each other's later iterations"
     if scenario.churn is not None:
-        if scenario.engine in ("cohort", "compiled"):
-            raise InputError(
-                f"engine: found {scenario.engine} with churn, which interrupts "
-                "computations; allowed: agents or auto"
-            )
         return "agents", "churn interrupts computations"
     if scenario.engine == "agents":
         return "agents", "the scenario asks for it"

@@ -1,7 +1,7 @@
 """The noise of a scenario: as it is written, or as its privacy target and the method's plan say."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,13 +42,10 @@ def noise_of(scenario: Scenario) -> Noise | None:
     schedule: dict[str, Any] = {"period": written.period or 1, "iteration": written.iteration}
     if sigma == 0.0:
         return None
-    if written.kind == "laplace":
-        return Laplace(sigma, decay, **schedule)
-    if written.kind == "l2-laplace":
-        return L2Laplace(sigma, decay, **schedule)
     if written.kind == "discrete-gaussian":
         return DiscreteGaussian(sigma, decay, written.resolution or 1.0, **schedule)
-    return Gaussian(sigma, decay, **schedule)
+    kinds: dict[str | None, Any] = {"laplace": Laplace, "l2-laplace": L2Laplace}
+    return cast("Noise", kinds.get(written.kind, Gaussian)(sigma, decay, **schedule))
 
 
 def _classical(written: Any, rounds: int | None) -> Classical:

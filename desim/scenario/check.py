@@ -16,7 +16,7 @@ from desim.errors import InputError, spelling
 from desim.fields.strict import UNKNOWN_KEY, explain
 from desim.scenario import registry
 from desim.scenario.blame import accused
-from desim.scenario.consistency import CHECKS
+from desim.scenario.consistency import CHECKS, Check
 from desim.scenario.places import belongs
 from desim.scenario.schema import SECTIONS, Scenario
 from desim.scenario.tree import Place, Tree, dotted, placed, unfit
@@ -138,10 +138,32 @@ def _plugins(files: Iterable[Path]) -> Iterator[Problem]:
 
 def _together(sections: Mapping[str, Any]) -> Iterator[Problem]:
     """Problems between sections, of those checks whose sections are all right."""
-    for check in CHECKS:
+    known = dict(sections)
+    if "problem" in known:
+        known["agents"] = known["problem"].agents
+    if "algorithm" in known and "network" in known:
+        known["kind"] = known["algorithm"].method.kind_on(known["network"].topology.kind)
+    return _disagreements(known, CHECKS)
+
+
+def unfit_for(agents: int, scenario: Scenario) -> list[str]:
+    """What is wrong with a scenario now that the data say how many agents there are."""
+    known = {name: getattr(scenario, name) for name in SECTIONS}
+    of_agents = [one for one in CHECKS if "agents" in inspect.signature(one).parameters]
+    found = _disagreements({**known, "kind": scenario.kind, "agents": agents}, of_agents)
+    return [f"{dotted(place)}: {text}" for place, text in found]
+
+
+def _disagreements(known: Mapping[str, Any], checks: Iterable[Check]) -> Iterator[Problem]:
+    """What those of the checks say all of whose sections are known.
+
+    Besides sections they may ask for `kind`, what the method is on the network, and `agents`, how
+    many there are, None where that is not known yet.
+    """
+    for check in checks:
         needed = inspect.signature(check).parameters
-        if all(name in sections for name in needed):
-            yield from check(**{name: sections[name] for name in needed})
+        if all(name in known for name in needed):
+            yield from check(**{name: known[name] for name in needed})
 
 
 def _report(tree: Tree, problems: list[Problem]) -> list[str]:

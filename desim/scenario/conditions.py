@@ -6,16 +6,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim import units
-from desim.compute import NOTHING, Drawn, MeasuredSpeeds, Slowness, measured_speeds, speed_model
+from desim.compute import NOTHING, measured_speeds, speed_model
 from desim.distributions import Distribution
 from desim.errors import InputError
 from desim.kernels.network import FAIR, FIFO, NONE, Links
 from desim.kernels.phases import Calendar
-from desim.kernels.speed import Speeds
+from desim.kernels.speed import DRAWN, IN_TURN, OVER_TIME, Speeds
 from desim.network.churn import Churn, daily, renewal, state_traces, traced
 from desim.network.latencies import Latencies, latencies, sites
-from desim.network.links import Differing, LinkModel, make_links
-from desim.network.traces import RateTraces, rate_traces
+from desim.network.links import make_links
+from desim.network.traces import Traces, rate_traces
 from desim.participation import (
     Bernoulli,
     Everybody,
@@ -24,11 +24,13 @@ from desim.participation import (
     UniformSubset,
     recorded,
 )
+from desim.scenario.device_section import Churn as ChurnSection
 from desim.scenario.measured_section import BandwidthTrace, SpeedTrace, lasting, scale
 from desim.scenario.schema import Scenario
 
 Array = NDArray[np.float64]
 Int = NDArray[np.int64]
+ORDERS = {"random": DRAWN, "measured": IN_TURN, "time": OVER_TIME}
 CONTENTION = {"none": NONE, "fifo": FIFO, "fair": FAIR}
 
 
@@ -37,57 +39,49 @@ class Conditions:
 
     def __init__(self, scenario: Scenario, agents: int) -> None:
         self.scenario, self.agents = scenario, agents
-        self.read: dict[str, RateTraces] = {}  # by what a scenario writes: up and down may agree
+        self.read: dict[str, Traces] = {}  # by what a scenario writes: up and down may agree
         self.latencies: Latencies | None = None
 
     def speeds(self) -> Speeds:
         """How fast the agents compute."""
-        compute = self.scenario.compute
-        law, redraw = compute.speed, compute.redraw == "round"
+        compute, law, order = self.scenario.compute, self.scenario.compute.speed, DRAWN
+        found: Distribution | Traces = law if isinstance(law, Distribution) else NOTHING
         if isinstance(law, SpeedTrace):
-            found = self._paces(law) if law.order == "time" else self._speeds(law)
-            return speed_model(found, self._slowness(), redraw, self.agents, self.scenario.seed)
-        drawn = Drawn(law) if law is not None else Drawn(compute.time or NOTHING, inverse=True)
-        return speed_model(drawn, self._slowness(), redraw, self.agents, self.scenario.seed)
+            order = ORDERS[law.order]
+            found = self._paces(law) if order == OVER_TIME else self._measured_speeds(law)
+        elif law is None and compute.time is not None:
+            found = compute.time
+        slow, spells = compute.slow, compute.spells
+        laws = (spells.factor, spells.every, spells.lasting) if spells else None
+        return speed_model(
+            found,
+            self.agents,
+            self.scenario.seed,
+            inverse=law is None,
+            redraw=compute.redraw == "round",
+            order=order,
+            slow=(slow.fraction, slow.factor),
+            spells=laws or (1.0, NOTHING, NOTHING),
+        )
 
-    def _slowness(self) -> Slowness:
-        slow, spells = self.scenario.compute.slow, self.scenario.compute.spells
-        if spells is None:
-            return Slowness(slow.fraction, slow.factor)
-        return Slowness(slow.fraction, slow.factor, spells.factor, spells.every, spells.lasting)
-
-    def _speeds(self, trace: SpeedTrace) -> MeasuredSpeeds:
-        per, rounds = trace.unit or "/s", self.scenario.stop.rounds
+    def _measured_speeds(self, trace: SpeedTrace) -> Traces:
+        """Speeds, or durations, without times."""
+        per, rounds, where = trace.unit or "/s", self.scenario.stop.rounds, "compute.speed"
         durations = lasting(per)
+        unit = scale(per, units.seconds if durations else units.rate)
         found = measured_speeds(
-            trace.trace,
-            trace.field,
-            scale(per, units.seconds if durations else units.rate),
-            durations,
-            trace.median,
-            shuffled=trace.assign == "random",
-            in_turn=trace.order == "measured",
-            loops=trace.end == "loop",
-            where="compute.speed",
+            trace.trace, trace.field, unit, durations, trace.median, where=where, **_ways(trace)
         )
         if trace.order == "measured" and trace.end == "error":
             lasts = f"{found.shortest} rounds"
-            outlives(rounds is None or rounds > found.shortest, "compute.speed", lasts, "rounds")
+            outlives(rounds is None or rounds > found.shortest, where, lasts, "rounds")
         return found
 
-    def _paces(self, trace: SpeedTrace) -> RateTraces:
+    def _paces(self, trace: SpeedTrace) -> Traces:
         """Speeds over time."""
-        found = rate_traces(
-            trace.trace,
-            trace.field,
-            scale(trace.unit or "/s", units.rate),
-            loops=trace.end == "loop",
-            shuffled=trace.assign == "random",
-            shifted=trace.offset == "random",
-            where="compute.speed",
-        )
-        self._lasts(found, trace.end, "compute.speed")
-        return found
+        unit, where = scale(trace.unit or "/s", units.rate), "compute.speed"
+        found = rate_traces(trace.trace, trace.field, unit, where=where, **_ways(trace))
+        return self._lasts(found, trace.end, where)
 
     def participation(self) -> Participation:
         """Who is active in which round."""
@@ -122,85 +116,50 @@ class Conditions:
         if said.daily is not None:
             return daily(said.daily.up, said.daily.start, said.daily.day, agents, seed)
         assert said.trace is not None
-        states = state_traces(
-            said.trace,
-            said.field or (),
-            loops=said.end == "loop",
-            shuffled=said.assign == "random",
-            shifted=said.offset == "random",
-            where="churn.trace",
-        )
-        self._lasts(states, str(said.end), "churn.trace")
-        return traced(states, agents, seed)
+        where = "churn.trace"
+        states = state_traces(said.trace, said.field or (), where=where, **_ways(said))
+        return traced(self._lasts(states, str(said.end), where), agents, seed)
 
-    def _lasts(self, found: RateTraces, end: str, where: str) -> None:
-        """Raise InputError if a trace may not end and does so before the run."""
+    def _lasts(self, found: Traces, end: str, where: str) -> Traces:
+        """The same; InputError if a trace may not end and does so before the run."""
         horizon = self.scenario.stop.time
-        if end == "error":
-            ends = horizon is None or horizon > found.shortest
-            outlives(ends, where, f"{found.shortest:.6g} s", "time")
+        ends = end == "error" and (horizon is None or horizon > found.shortest)
+        outlives(ends, where, f"{found.shortest:.6g} s", "time")
+        return found
 
     def links(self, source: Int, target: Int, which: str = "link") -> Links:
         """The links source[e] -> target[e] (-1: coordinator); which: link, uplink or downlink."""
         star = which != "link"
         hops = ("uplink", "downlink") if not star and self.scenario.network.two_hops else (which,)
-        models = [self._model(hop) for hop in hops]
-        measured = self._measured(source, target, star)
-        onward = models[1] if len(models) == 2 else None
-        seed, others = self.scenario.seed, self._differing()
-        made = make_links(models[0], source, target, seed, measured, others, onward)
+        network, along = self.scenario.network, [self.scenario.network.along(hop) for hop in hops]
+        made = make_links(
+            along[0],
+            source,
+            target,
+            self.scenario.seed,
+            traces=self._rates(along[0].bandwidth, hops[0]),
+            measured=self._measured(source, target, star),
+            others=network.links,
+            onward=along[1] if len(along) == 2 else None,
+            once=network.medium == "shared",
+            contention=CONTENTION[network.shared(hops[0])],
+        )
         calendar, said = self._calendar, self.scenario.churn
         if calendar is None or said is None or said.messages == "queued":
             return made
         own = np.zeros_like(calendar.memory)  # questions about arrivals are ahead of the clock
         return made._replace(receivers=calendar._replace(memory=own))
 
-    def _model(self, which: str) -> LinkModel:
-        """What link, uplink or downlink say."""
-        network, link = self.scenario.network, self.scenario.network.along(which)
-        bandwidth = link.bandwidth
-        return LinkModel(
-            link.latency,
-            bandwidth if isinstance(bandwidth, Distribution) else self._rates(bandwidth, which),
-            link.jitter,
-            link.losses,
-            link.timeout,
-            0 if link.on_loss == "drop" else link.limit,
-            link.bursts,
-            link.backoff,
-            link.directions == "own",
-            network.medium == "shared",
-            CONTENTION[network.shared(which)],
-        )
-
-    def _differing(self) -> list[Differing]:
-        """The links that the scenario sets apart; InputError for nodes that there are not."""
-        found = []
-        for index, one in enumerate(self.scenario.network.links):
-            for key, nodes in (("sender", one.sender), ("receiver", one.receiver)):
-                odd = [node for node in nodes or () if node >= self.agents]
-                if odd:
-                    text = f"network.links[{index}].{key}: found agent {odd[0]}"
-                    raise InputError(f"{text}; allowed: 0 to {self.agents - 1}")
-            found.append(Differing(one.sender, one.receiver, one.latency, one.bandwidth))
-        return found
-
-    def _rates(self, trace: BandwidthTrace, which: str) -> RateTraces:
+    def _rates(self, law: Distribution | BandwidthTrace, which: str) -> Traces | None:
+        """What stands for a bandwidth that was measured."""
+        if isinstance(law, Distribution):
+            return None
         own = which != "link" and getattr(self.scenario.network, which).bandwidth is not None
-        where = f"network.{which if own else 'link'}.bandwidth"
-        written = repr(trace)
+        where, written = f"network.{which if own else 'link'}.bandwidth", repr(law)
         if written not in self.read:
-            self.read[written] = rate_traces(
-                trace.trace,
-                trace.field,
-                scale(trace.unit, units.bits_per_second),
-                loops=trace.end == "loop",
-                shuffled=trace.assign == "random",
-                shifted=trace.offset == "random",
-                where=where,
-            )
-        self._lasts(self.read[written], trace.end, where)
-        return self.read[written]
+            unit = scale(law.unit, units.bits_per_second)
+            self.read[written] = rate_traces(law.trace, law.field, unit, where=where, **_ways(law))
+        return self._lasts(self.read[written], law.end, where)
 
     def _measured(self, source: Int, target: Int, star: bool) -> Array | None:
         """Latencies (links,) s out of the matrix, None without one."""
@@ -221,6 +180,12 @@ class Conditions:
         have, seed = len(found.seconds), self.scenario.seed
         at = sites(matrix.places, matrix.coordinator, star, self.agents, have, seed)
         return found.between(at[source], at[target])
+
+
+def _ways(trace: BandwidthTrace | SpeedTrace | ChurnSection) -> dict[str, bool]:
+    """How agents play traces, as `Traces` takes it."""
+    loops, shuffled = trace.end == "loop", trace.assign == "random"
+    return {"loops": loops, "shuffled": shuffled, "shifted": trace.offset == "random"}
 
 
 def outlives(ends: bool, where: str, lasts: str, stop: str) -> None:

@@ -4,41 +4,27 @@ A check is a generator of (place, message); its parameters are the sections it n
 whenever these are right on their own.
 """
 
-from collections.abc import Callable, Iterator
+import inspect
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from desim.algorithms.method import Kind
 from desim.fields import Local
+from desim.scenario import (
+    device_consistency,
+    link_consistency,
+    model_consistency,
+    privacy_consistency,
+    topology_consistency,
+)
 from desim.scenario.data_section import Synthetic
-from desim.scenario.device_consistency import churn_fits, memory_fits, messages_fit, paces_fit
-from desim.scenario.link_consistency import (
-    contention_fits,
-    differing_fit,
-    hops_fit,
-    losses_fit,
-    medium_fits,
-    meetings_fit,
-    rounds_alike,
-)
 from desim.scenario.method_section import Algorithm, Participation, Policy
-from desim.scenario.model_consistency import models_fit, optimum_exists, steps_known
-from desim.scenario.network_section import Network
 from desim.scenario.observe_section import Observe, Stop
-from desim.scenario.privacy_consistency import (
-    accountant_known,
-    composition_plannable,
-    noise_fits,
-    noise_known,
-    noisy_is_noisy,
-    relation_fits,
-    schedule_fits,
-    target_plannable,
-    view_fits,
-)
 from desim.scenario.problem_section import Problem
 from desim.scenario.table_section import Data
-from desim.scenario.topology_consistency import agents_known, graph_fits_agents, topology_fits
+from desim.scenario.tree import Found
 
-Found = Iterator[tuple[tuple[str | int, ...], str]]
+Check = Callable[..., Any]
 
 
 def policy_fits(algorithm: Algorithm, policy: Policy) -> Found:
@@ -55,10 +41,9 @@ def policy_fits(algorithm: Algorithm, policy: Policy) -> Found:
         yield ("policy",), f"found {policy.kind}, but {reason}; allowed: {allowed}"
 
 
-def lateness_fits(algorithm: Algorithm, policy: Policy, network: Network) -> Found:
+def lateness_fits(policy: Policy, kind: Kind) -> Found:
     """On a graph an agent keeps the newest message of each neighbour, however late it came."""
-    graph = algorithm.method.kind_on(network.topology.kind) == "graph"
-    if graph and policy.late == "discard" and policy.kind == "deadline":
+    if kind == "graph" and policy.late == "discard" and policy.kind == "deadline":
         text = "found discard, but on a graph the newest message counts, however late"
         yield ("policy", "late"), f"{text}; allowed: carry"
 
@@ -71,28 +56,25 @@ def participation_fits(algorithm: Algorithm, participation: Participation) -> Fo
         yield ("participation",), f"found {participation.kind}, but {reason}; allowed: all"
 
 
-def invitations_fit(problem: Problem, participation: Participation) -> Found:
-    """No more agents can be active than there are."""
-    agents, place = problem.agents, ("participation", participation.kind)
-    for index, invited in enumerate(participation.schedule or ()):
+def invitations_fit(participation: Participation, agents: int | None) -> Found:
+    """Somebody is active in some round, nobody twice, and no more agents than there are."""
+    place, schedule = ("participation", participation.kind), participation.schedule
+    if schedule is not None and not any(schedule):
+        yield place, "found no agent at all; allowed: at least one"
+    if participation.kind == "uniform" and agents is not None and participation.value > agents:
+        text = f"found {participation.value} active of {agents} agents"
+        yield place, f"{text}; allowed: at most {agents}, the agents"
+    for index, invited in enumerate(schedule or ()):
         if len(set(invited)) < len(invited):
             yield (*place, index), f"found {list(invited)}; allowed: each agent once"
-    if agents is None:
-        return
-    if participation.kind == "uniform" and participation.value > agents:
-        text = f"found {participation.value} active of {agents} agents"
-        yield place, f"{text}; allowed: at most problem.agents"
-    for index, invited in enumerate(participation.schedule or ()):
-        if any(agent >= agents for agent in invited):
+        if agents is not None and max(invited, default=0) >= agents:
             text = f"found agent {max(invited)}; allowed: 0 to {agents - 1}"
             yield (*place, index), text
 
 
-def replies_suffice(problem: Problem, participation: Participation, policy: Policy) -> Found:
+def replies_suffice(participation: Participation, policy: Policy, agents: int | None) -> Found:
     """A collection cannot wait for more replies than there are invitations."""
-    invited = problem.agents
-    if participation.kind == "uniform":
-        invited = participation.uniform
+    invited = participation.uniform if participation.kind == "uniform" else agents
     if policy.kind in ("quorum", "buffer") and invited is not None and policy.value > invited:
         text = f"found {policy.value} replies from {invited} invited agents"
         yield ("policy", policy.kind), f"{text}; allowed: 1 to {invited}"
@@ -136,7 +118,7 @@ def regularizer_fits(problem: Problem, algorithm: Algorithm) -> Found:
             yield here, f"found {kind}, which is not smooth, but {lack}; allowed: l2"
 
 
-def local_training_fits(problem: Problem, algorithm: Algorithm) -> Found:
+def local_training_fits(problem: Problem, algorithm: Algorithm, agents: int | None) -> Found:
     """Exact solves need quadratics, and lists have one entry for each agent."""
     local, here = getattr(algorithm.parameters, "local", None), ("algorithm", "local")
     if not isinstance(local, Local):
@@ -148,8 +130,8 @@ def local_training_fits(problem: Problem, algorithm: Algorithm) -> Found:
         yield (*here, "solver"), text
     for key in ("solver", "step", "momentum"):
         value = getattr(local, key)
-        if isinstance(value, tuple) and problem.agents not in (None, len(value)):
-            text = f"found {len(value)} entries for {problem.agents} agents"
+        if isinstance(value, tuple) and agents not in (None, len(value)):
+            text = f"found {len(value)} entries for {agents} agents"
             yield (*here, key), f"{text}; allowed: one for each agent"
     rows = problem.data.rows if isinstance(problem.data, Synthetic) else None
     if rows and not problem.sizes and local.batch and local.batch > rows:
@@ -157,10 +139,9 @@ def local_training_fits(problem: Problem, algorithm: Algorithm) -> Found:
         yield (*here, "batch"), text
 
 
-def steps_fit(algorithm: Algorithm, policy: Policy, network: Network, engine: str) -> Found:
+def steps_fit(policy: Policy, kind: Kind, engine: str) -> Found:
     """Agents of a graph that do not wait are in different iterations."""
-    graph = algorithm.method.kind_on(network.topology.kind) == "graph"
-    if graph and policy.kind == "each" and engine in ("cohort", "compiled"):
+    if kind == "graph" and policy.kind == "each" and engine in ("cohort", "compiled"):
         text = f"found {engine} with policy each on a graph"
         yield ("engine",), f"{text}; allowed with it: agents, auto"
 
@@ -187,43 +168,17 @@ def target_observed(observe: Observe, stop: Stop) -> Found:
             yield ("stop", "metric", name), text
 
 
-CHECKS: tuple[Callable[..., Any], ...] = (
-    policy_fits,
-    lateness_fits,
-    losses_fit,
-    contention_fits,
-    medium_fits,
-    differing_fit,
-    hops_fit,
-    meetings_fit,
-    rounds_alike,
-    participation_fits,
-    topology_fits,
-    agents_known,
-    graph_fits_agents,
-    invitations_fit,
-    replies_suffice,
-    rounds_fit,
-    loss_fits,
-    models_fit,
-    steps_known,
-    regularizer_fits,
-    local_training_fits,
-    noisy_is_noisy,
-    noise_fits,
-    relation_fits,
-    noise_known,
-    target_plannable,
-    composition_plannable,
-    schedule_fits,
-    view_fits,
-    accountant_known,
-    churn_fits,
-    memory_fits,
-    messages_fit,
-    paces_fit,
-    steps_fit,
-    metrics_fit,
-    optimum_exists,
-    target_observed,
+def _checks(module: Mapping[str, Any]) -> list[Check]:
+    """Every generator of a module that is not its own business."""
+    found = [one for name, one in module.items() if not name.startswith("_")]
+    return [one for one in found if inspect.isgeneratorfunction(one)]
+
+
+OTHERS = (
+    link_consistency,
+    topology_consistency,
+    model_consistency,
+    privacy_consistency,
+    device_consistency,
 )
+CHECKS = tuple(one for module in (globals(), *map(vars, OTHERS)) for one in _checks(module))

@@ -1,14 +1,12 @@
 """What devices that slow down, leave and forget ask of a method and an engine."""
 
-from collections.abc import Iterator
-
+from desim.algorithms.method import Kind
 from desim.scenario.device_section import Churn, Compute
 from desim.scenario.measured_section import SpeedTrace
 from desim.scenario.method_section import Algorithm, Policy
 from desim.scenario.network_section import Network
 from desim.scenario.privacy_section import Privacy
-
-Found = Iterator[tuple[tuple[str | int, ...], str]]
+from desim.scenario.tree import Found
 
 
 def churn_fits(churn: Churn | None, engine: str) -> Found:
@@ -17,28 +15,25 @@ def churn_fits(churn: Churn | None, engine: str) -> Found:
         yield ("engine",), f"found {engine} with churn; allowed with churn: agents, auto"
 
 
-def messages_fit(algorithm: Algorithm, network: Network, churn: Churn | None) -> Found:
+def messages_fit(kind: Kind, network: Network, churn: Churn | None) -> Found:
     """Whether a message is missed is known when it is sent only if nothing holds it up."""
     if churn is None or churn.messages == "queued":
         return
-    graph = algorithm.method.kind_on(network.topology.kind) == "graph"
-    shared = network.shared("link" if graph else "downlink")
+    shared = network.shared("link" if kind == "graph" else "downlink")
     if shared != "none":
         text = f"found lost with contention {shared}, where messages arrive when others let them"
         yield ("churn", "messages"), f"{text}; allowed with it: queued"
 
 
 def memory_fits(
-    algorithm: Algorithm, policy: Policy, network: Network, churn: Churn | None,
-    privacy: Privacy | None,
-) -> Found:  # fmt: skip
+    algorithm: Algorithm, policy: Policy, kind: Kind, churn: Churn | None, privacy: Privacy | None
+) -> Found:
     """An agent that begins anew must not leave the others with what only it could undo."""
     if churn is None or churn.memory == "kept":
         return
     method, name, here = algorithm.method, algorithm.name, ("churn", "memory")
-    graph = method.kind_on(network.topology.kind) == "graph"
     admitted = method.restarts
-    if policy.kind not in admitted and (graph or not admitted):
+    if policy.kind not in admitted and (kind == "graph" or not admitted):
         reason = method.forgetting or "nothing is known of an agent of it that begins anew"
         with_ = f"; with {name}: policy {', '.join(admitted)}" if admitted else ""
         yield here, f"found lost with {name}: {reason}; allowed: kept{with_}"

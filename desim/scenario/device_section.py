@@ -12,13 +12,9 @@ from desim.fields.choices import OrElse
 from desim.fields.numbers import number
 from desim.scenario.measured_section import SpeedLaw, SpeedTrace, names
 
-
-def _slowdown(value: object) -> float:
-    return number(value, "a number >= 1, by which the speed is divided", lambda x: x >= 1)
-
-
+SLOWER = "a number >= 1, by which the speed is divided"
 SHORTEST = 1e-6  # s of two turns of an agent: a compiled loop goes through a million in a blink
-Slowdown = Annotated[float, BeforeValidator(_slowdown)]
+Slowdown = Annotated[float, BeforeValidator(lambda x: number(x, SLOWER, lambda f: f >= 1))]
 
 
 class Slow(Strict):

@@ -1,4 +1,8 @@
-"""Runs that would never end, as far as that is known before they begin."""
+"""Runs that would never end, or parts of them, as far as that is known before they begin.
+
+Who waits for all fails with the reason; a deadline, a quorum or a buffer passes agents and links
+over that have been drawn so slow that nothing of theirs ever ends. So it is said before the run.
+"""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -7,7 +11,7 @@ from desim.compute import fastest
 from desim.distributions import bounds
 from desim.engine.absences import ROUNDING, needed, never
 from desim.engine.observer import MOST
-from desim.engine.opening import opening
+from desim.engine.opening import opening, speeds
 from desim.engine.play import Simulation
 from desim.engine.world import Settings
 from desim.errors import InputError
@@ -20,6 +24,8 @@ from desim.scenario.schema import Scenario
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
+MOST_WORK = 2.0**63  # bits of a message, or gradients of a computation
+NAMED = 3
 
 
 def refuse_endless(scenario: Scenario, simulation: Simulation) -> None:
@@ -144,3 +150,39 @@ def _stuck(scenario: Scenario, simulation: Simulation) -> list[str]:
         never(int(i), float(seconds[r]), float(asked.work[r]), float(churn.longest[i]))
         for r, i in zip(hopeless, asked.who[hopeless], strict=True)
     ]
+
+
+def endless(settings: Settings) -> list[str]:
+    """One warning for all links, and one for all devices, at whose rates anything takes for ever.
+
+    Speeds that are drawn anew every round are asked for in the first.
+    """
+    sides = (settings.links, settings.downlinks, settings.uplinks)
+    dead = [name for links in sides if links is not None for name in _dead(links)]
+    told = [_said(dead, "network: nothing arrives on", "bandwidth")] if dead else []
+    stuck = [f"agent {i}" for i in np.flatnonzero(_never(speeds(settings)))]
+    return told + ([_said(stuck, "compute: nothing is ever done by", "speed")] if stuck else [])
+
+
+def _dead(links: Links) -> list[str]:
+    """The links whose bandwidth is none, in words; traces have some at last."""
+    if links.plays.shape[1]:
+        return []
+    ends = links.ends[:, _never(links.wires[1])].T.tolist()
+    return [f"the link from {_node(source)} to {_node(target)}" for source, target in ends]
+
+
+def _never(rates: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Whether the most that there may be takes for ever at each of these rates (n,)."""
+    with np.errstate(divide="ignore", over="ignore"):
+        return np.asarray(np.isinf(MOST_WORK / rates))
+
+
+def _said(names: list[str], what: str, rate: str) -> str:
+    rest = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    drawn = f"whose {rate} was drawn as 0 or next to it"
+    return f"{what} {', '.join(names[:NAMED])}{rest}, {drawn}; choose a law that is above 0"
+
+
+def _node(agent: int) -> str:
+    return "the coordinator" if agent < 0 else f"agent {agent}"

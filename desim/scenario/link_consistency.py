@@ -1,19 +1,18 @@
 """What links owe the rest of a scenario."""
 
-from collections.abc import Iterator
-
+from desim.algorithms.method import Kind
 from desim.distributions import Distribution
+from desim.fields.numbers import LARGEST
 from desim.scenario import registry
 from desim.scenario.device_section import Churn
 from desim.scenario.method_section import Algorithm, Policy
 from desim.scenario.network_section import Network
 from desim.scenario.privacy_section import Privacy
-
-Found = Iterator[tuple[tuple[str | int, ...], str]]
+from desim.scenario.tree import Found
 
 
 def losses_fit(
-    algorithm: Algorithm, policy: Policy, network: Network, churn: Churn | None
+    algorithm: Algorithm, policy: Policy, network: Network, kind: Kind, churn: Churn | None
 ) -> Found:
     """Whoever waits for everybody waits for ever for a message that is dropped.
 
@@ -21,7 +20,6 @@ def losses_fit(
     """
     if policy.kind != "all" or algorithm.name not in registry.OWN:
         return
-    kind = algorithm.method.kind_on(network.topology.kind)
     for which in network.sides(kind):
         sent = "uplink" if kind == "graph" and network.two_hops else which  # by whom it is repeated
         missing = churn is not None and churn.messages == "lost" and which != "uplink"
@@ -34,9 +32,9 @@ def losses_fit(
             return
 
 
-def contention_fits(algorithm: Algorithm, network: Network, engine: str) -> Found:
+def contention_fits(network: Network, kind: Kind, engine: str) -> Found:
     """When a message that queues arrives depends on the others: the engine of processes knows."""
-    for which in network.sides(algorithm.method.kind_on(network.topology.kind)):
+    for which in network.sides(kind):
         shared = network.shared(which)
         if shared != "none" and engine not in ("auto", "agents"):
             text = f"found {engine} with contention {shared}"
@@ -44,17 +42,15 @@ def contention_fits(algorithm: Algorithm, network: Network, engine: str) -> Foun
             return
 
 
-def medium_fits(algorithm: Algorithm, network: Network) -> Found:
+def medium_fits(algorithm: Algorithm, network: Network, kind: Kind) -> Found:
     """One transmission for all neighbours takes agents that send them all the same."""
-    kind = algorithm.method.kind_on(network.topology.kind)
     if network.medium == "shared" and kind != "graph":
         text = f"found shared with {algorithm.name}, whose agents talk to a coordinator"
         yield ("network", "medium"), f"{text}; allowed: links, or shared on a graph of agents"
 
 
-def differing_fit(algorithm: Algorithm, network: Network) -> Found:
-    """Links that differ exist, and have a bandwidth of their own that could differ."""
-    kind = algorithm.method.kind_on(network.topology.kind)
+def differing_fit(algorithm: Algorithm, network: Network, kind: Kind) -> Found:
+    """Links that differ are of agents, and have a bandwidth of their own that could differ."""
     for index, one in enumerate(network.links):
         place = ("network", "links", index)
         for key in ("sender", "receiver"):
@@ -70,9 +66,17 @@ def differing_fit(algorithm: Algorithm, network: Network) -> Found:
             yield (*place, "bandwidth"), f"{text}; allowed: beside a value or a distribution"
 
 
-def hops_fit(algorithm: Algorithm, network: Network) -> Found:
+def ends_exist(network: Network, agents: int | None) -> Found:
+    """Links that differ are those of agents that there are."""
+    most = LARGEST if agents is None else agents - 1
+    for index, one in enumerate(network.links):
+        for key, nodes in (("sender", one.sender), ("receiver", one.receiver)):
+            for odd in [node for node in nodes or () if node > most][:1]:
+                yield ("network", "links", index, key), f"found agent {odd}; allowed: 0 to {most}"
+
+
+def hops_fit(algorithm: Algorithm, network: Network, kind: Kind) -> Found:
     """Two hops between agents have one rate, and nobody who would share out the second."""
-    kind = algorithm.method.kind_on(network.topology.kind)
     if kind != "graph" or not network.two_hops:
         return
     why = f"with {algorithm.name}, between whose agents a message takes an uplink and a downlink"

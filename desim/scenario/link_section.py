@@ -3,17 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    GetCoreSchemaHandler,
-    GetJsonSchemaHandler,
-    PlainValidator,
-    WithJsonSchema,
-    model_validator,
-)
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema, core_schema
+from pydantic import AfterValidator, PlainValidator, WithJsonSchema, model_validator
 
 from desim import units
 from desim.errors import refusal
@@ -25,26 +15,14 @@ from desim.fields import (
     Fraction,
     Strict,
 )
-from desim.fields.numbers import number, quantity, whole
+from desim.fields.choices import OrRead
+from desim.fields.numbers import quantity, whole, wholes, within
 from desim.scenario.measured_section import BandwidthLaw
 
-Resends = Annotated[
-    int,
-    BeforeValidator(lambda value: whole(value, 1, 255)),
-    WithJsonSchema({"type": "integer", "minimum": 1, "maximum": 255}),
-]
+Resends = Annotated[int, *wholes(1, 255)]
 Contention = Literal["none", "fifo", "fair"]
-
-
-def _backoff(value: object) -> float:
-    return number(value, "a number from 1 to 10", lambda x: 1 <= x <= 10)
-
-
-Backoff = Annotated[
-    float,
-    PlainValidator(_backoff),
-    WithJsonSchema({"type": "number", "minimum": 1, "maximum": 10}),
-]
+FROM_1_TO_10 = within("a number from 1 to 10", lambda x: 1 <= x <= 10, minimum=1, maximum=10)
+Backoff = Annotated[float, *FROM_1_TO_10]
 
 
 def _phase(value: float) -> float:
@@ -86,31 +64,6 @@ class BurstLoss(Strict):
     """the channel of Gilbert and Elliott in continuous time"""
 
 
-class _OneNumber:
-    """Annotation: a fraction may be written in place of the mapping."""
-
-    def __get_pydantic_core_schema__(
-        self, source: Any, handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
-        """The mapping's own schema where there is a mapping, else a fraction."""
-        own = handler(source)
-        return core_schema.no_info_wrap_validator_function(
-            lambda value, read: (
-                read(value) if isinstance(value, Mapping | BurstLoss) else _fraction(value)
-            ),
-            own,
-            serialization=core_schema.plain_serializer_function_ser_schema(
-                lambda value: value.model_dump() if isinstance(value, BurstLoss) else value
-            ),
-        )
-
-    def __get_pydantic_json_schema__(
-        self, core: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
-        """Both forms."""
-        return {"anyOf": [*quantity(units.SHARE)["anyOf"], handler(core["schema"])]}
-
-
 def _fraction(value: object) -> float:
     try:
         return units.fraction(value)
@@ -121,7 +74,8 @@ def _fraction(value: object) -> float:
 if TYPE_CHECKING:
     LossLaw = float | BurstLoss
 else:
-    LossLaw = Annotated[BurstLoss, _OneNumber()]
+    _READ = OrRead(_fraction, lambda share: share, lambda: quantity(units.SHARE))
+    LossLaw = Annotated[BurstLoss, _READ]
 
 
 class Link(Strict):
@@ -147,6 +101,11 @@ class Link(Strict):
     """resend: factor on that time after every resend; 2 doubles it"""
     limit: Resends = 20
     """resend: how often a lost message is sent again at most"""
+
+    @property
+    def resends(self) -> int:
+        """How often a lost message is sent again at most."""
+        return 0 if self.on_loss == "drop" else self.limit
 
     @property
     def losses(self) -> tuple[float, float]:

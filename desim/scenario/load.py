@@ -11,16 +11,23 @@ from ruamel.yaml.error import YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from desim.errors import InputError, gathering, show, spelling
+from desim.fields.draws import FORMS
+from desim.fields.methods import Decay, Init
 from desim.readers import text_of
 from desim.scenario.check import validated
 from desim.scenario.dump import dumped, parser
 from desim.scenario.include import include_network
+from desim.scenario.method_section import Participation, Policy
+from desim.scenario.problem_section import Loss, Partition
 from desim.scenario.schema import SECTIONS, Scenario
 from desim.scenario.shipped import found
+from desim.scenario.topology_section import Topology
 from desim.scenario.tree import Place, Tree, from_python, native, require_mapping
 
 KINDS = "str int float bool null timestamp map seq merge".split()
 TAGS = {f"tag:yaml.org,2002:{kind}": kind for kind in KINDS}
+CHOICES = (Participation, Policy, Topology, Partition, Loss, Init, Decay)
+EXCLUSIVE = {*FORMS, *(key for form in CHOICES for key in form.alternatives())}
 LARGEST = 2_000_000
 SEED = re.compile(r"^seed: \d+$", re.MULTILINE)
 SCENARIO = f"a scenario, which is a mapping with {', '.join(SECTIONS)}"
@@ -82,7 +89,7 @@ def _override(tree: Tree, key: str, value: Any) -> None:
         if typed.problems:
             raise InputError(f"override {key}: {text}" for _, text in typed.problems)
         value = typed.data
-    tree.override(key, native(value))
+    tree.override(key, native(value), EXCLUSIVE)
 
 
 def loaded(

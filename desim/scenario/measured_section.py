@@ -3,24 +3,13 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import (
-    BeforeValidator,
-    GetCoreSchemaHandler,
-    GetJsonSchemaHandler,
-    PlainValidator,
-    TypeAdapter,
-    ValidatorFunctionWrapHandler,
-    WithJsonSchema,
-    model_validator,
-)
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema, core_schema
+from pydantic import BeforeValidator, PlainValidator, TypeAdapter, WithJsonSchema, model_validator
 
 from desim import units
 from desim.distributions import Distribution
 from desim.errors import refusal
 from desim.fields import BandwidthDist, File, Rate, RateDist, Several, Strict, Text, Whole
-from desim.fields.choices import OrElse
+from desim.fields.choices import OrElse, OrRead
 from desim.fields.draws import written
 from desim.fields.numbers import text, whole
 
@@ -177,45 +166,15 @@ class LatencyMatrix(Strict):
         return {"file": data} if isinstance(data, str) else super().mapping(data)
 
 
-class _Measured:
-    """Annotation: a key that holds what `drawn` reads, or a file of measurements."""
-
-    def __init__(self, drawn: Any) -> None:
-        self.drawn: TypeAdapter[Distribution] = TypeAdapter(drawn)
-
-    def __get_pydantic_core_schema__(
-        self, source: Any, handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
-        """The trace's own schema, for mappings with the key `trace`."""
-        return core_schema.no_info_wrap_validator_function(
-            self._read,
-            handler(source),
-            serialization=core_schema.plain_serializer_function_ser_schema(_plain),
-        )
-
-    def __get_pydantic_json_schema__(
-        self, core: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
-        """The drawn form's options, and the trace."""
-        form = self.drawn.json_schema()
-        about = form.pop("description")
-        return {"anyOf": [*form["anyOf"], handler(core["schema"])], "description": about}
-
-    def _read(self, value: object, handler: ValidatorFunctionWrapHandler) -> object:
-        if isinstance(value, Trace) or (isinstance(value, Mapping) and "trace" in value):
-            return handler(value)
-        return self.drawn.validate_python(value)
-
-
-def _plain(value: Distribution | Trace) -> Any:
-    return (
-        written(value) if isinstance(value, Distribution) else value.model_dump(exclude_none=True)
-    )
+def _or_trace(drawn: Any) -> OrRead:
+    """Annotation of a trace that stands in place of what `drawn` reads."""
+    law: TypeAdapter[Distribution] = TypeAdapter(drawn)
+    return OrRead(law.validate_python, written, law.json_schema, "trace")
 
 
 if TYPE_CHECKING:
     BandwidthLaw = Distribution | BandwidthTrace
     SpeedLaw = Distribution | SpeedTrace
 else:
-    BandwidthLaw = Annotated[BandwidthTrace, _Measured(BandwidthDist)]
-    SpeedLaw = Annotated[SpeedTrace, _Measured(RateDist)]
+    BandwidthLaw = Annotated[BandwidthTrace, _or_trace(BandwidthDist)]
+    SpeedLaw = Annotated[SpeedTrace, _or_trace(RateDist)]

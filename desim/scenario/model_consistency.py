@@ -1,6 +1,5 @@
 """What softmax and mlp owe the other sections: methods, steps and metrics that make sense there."""
 
-from collections.abc import Iterator
 from typing import Any
 
 from desim.fields import Local
@@ -8,8 +7,8 @@ from desim.scenario.data_section import Synthetic
 from desim.scenario.method_section import Algorithm
 from desim.scenario.observe_section import Observe
 from desim.scenario.problem_section import Problem
+from desim.scenario.tree import Found
 
-Found = Iterator[tuple[tuple[str | int, ...], str]]
 LINEAR = "logistic, squared, absolute, huber, hinge"
 
 

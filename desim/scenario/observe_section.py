@@ -12,7 +12,7 @@ from pydantic import (
     model_validator,
 )
 
-from desim.errors import refusal, spelling
+from desim.errors import refusal
 from desim.fields import Count, Duration, Flag, Several, Strict
 from desim.fields.numbers import duration, finite
 
@@ -23,15 +23,12 @@ Metric = Literal[
 METRICS: tuple[str, ...] = get_args(Metric)
 
 
-def _every(value: object) -> str | float:
-    if value == "round":
-        return "round"
+def round_or_duration(value: object, allowed: str) -> str | float:
+    """The word round, or a duration in s."""
     try:
-        return duration(value)
+        return "round" if value == "round" else duration(value)
     except ValueError:
-        near = spelling(value, ["round"])
-        allowed = "round, or a duration > 0 such as 100 ms"
-        raise ValueError(refusal(value, allowed) + near) from None
+        raise ValueError(refusal(value, allowed, ["round"])) from None
 
 
 def _targets(value: object) -> tuple[tuple[str, float], ...]:
@@ -45,11 +42,9 @@ def _targets(value: object) -> tuple[tuple[str, float], ...]:
     return tuple((str(name), finite(target)) for name, target in value.items())
 
 
-Every = Annotated[
-    str | float,
-    PlainValidator(_every),
-    WithJsonSchema({"anyOf": [{"enum": ["round"]}, {"type": ["number", "string"]}]}),
-]
+EVERY = WithJsonSchema({"anyOf": [{"enum": ["round"]}, {"type": ["number", "string"]}]})
+OFTEN = "round, or a duration > 0 such as 100 ms"
+Every = Annotated[str | float, PlainValidator(lambda x: round_or_duration(x, OFTEN)), EVERY]
 Targets = Annotated[
     tuple[tuple[str, float], ...],
     PlainValidator(_targets),

@@ -1,20 +1,18 @@
 """What the section `privacy` and the other sections owe each other; see consistency."""
 
 import math
-from collections.abc import Iterator
 
+from desim.algorithms.method import Kind
 from desim.errors import InputError
 from desim.fields import Local
 from desim.privacy.views import read_view
 from desim.scenario import registry
 from desim.scenario.method_section import Algorithm
-from desim.scenario.network_section import Network
 from desim.scenario.observe_section import Stop
 from desim.scenario.privacy_section import Privacy
-from desim.scenario.problem_section import Problem
+from desim.scenario.tree import Found
 
 LARGEST = 700.0  # e^700 is a number, and so is its square root's inverse
-Found = Iterator[tuple[tuple[str | int, ...], str]]
 CLASSICAL = "{epsilon: ..., delta: ..., composition: ...}"
 ALLOTTED = "{kind: ..., epsilon: ...}"
 
@@ -125,17 +123,15 @@ def accountant_known(privacy: Privacy | None) -> Found:
 
 
 def view_fits(
-    problem: Problem, algorithm: Algorithm, network: Network, privacy: Privacy | None
+    algorithm: Algorithm, kind: Kind, privacy: Privacy | None, agents: int | None
 ) -> Found:
     """A view names agents that exist, and a coordinator only where there is one."""
     if privacy is None:
         return
-    kind = algorithm.method.kind_on(network.topology.kind)
     if privacy.view == "coordinator" and kind != "coordinator":
         text = f"found coordinator, but {algorithm.name} has none"
         others = "neighbour:0, ..." if kind == "graph" else "final-model"
         yield ("privacy", "view"), f"{text}; allowed: eavesdropper, {others}"
     for agent in read_view(privacy.view).agents:
-        if problem.agents is not None and agent >= problem.agents:
-            text = f"found agent {agent}; allowed: 0 to {problem.agents - 1}"
-            yield ("privacy", "view"), text
+        if agents is not None and agent >= agents:
+            yield ("privacy", "view"), f"found agent {agent}; allowed: 0 to {agents - 1}"

@@ -6,24 +6,20 @@ An epsilon is always about neighbouring data sets (relation), an adversary (view
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, PlainValidator, WithJsonSchema
+from pydantic import BeforeValidator, WithJsonSchema
 
 from desim.errors import refusal
 from desim.fields import Count, Flag, NonNegative, Positive, Share, Strict, Text
-from desim.fields.numbers import number
+from desim.fields.numbers import within
 from desim.privacy.views import PATTERN, read_view
 
 DELTA = 1e-5
 SCHEDULE = ("sigma", "kind", "decay", "period", "iteration")
 ALLOTTED = ("epsilon", "epsilon_s", "epsilon_n", "delta", "delta_s", "delta_n")
 
-Delta = Annotated[
-    float,
-    PlainValidator(
-        lambda value: number(value, "a number above 0 and below 1", lambda x: 0 < x < 1)
-    ),
-    WithJsonSchema({"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}),
-]
+BETWEEN = "a number above 0 and below 1"
+_BELOW_1 = within(BETWEEN, lambda x: 0 < x < 1, exclusiveMinimum=0, exclusiveMaximum=1)
+Delta = Annotated[float, *_BELOW_1]
 
 
 class Noise(Strict):

@@ -82,7 +82,7 @@ class Loss(Form):
 
     @classmethod
     def _word(cls, data: str) -> Mapping[str, Any]:
-        own = registry.losses()
+        own = registry.plugged().losses
         if data in own:
             return {"(word)": data}
         if own and data not in (*cls.words, *cls.alternatives()):
@@ -99,7 +99,7 @@ class Loss(Form):
     def own(self) -> type[ScalarLoss] | None:
         """The class of a plug-in's loss."""
         named = self.word and self.word not in self.words
-        return registry.losses().get(self.word) if named else None
+        return registry.plugged().losses.get(self.word) if named else None
 
     @property
     def knee(self) -> float:

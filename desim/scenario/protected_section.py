@@ -3,27 +3,19 @@
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import PlainValidator, WithJsonSchema, model_validator
+from pydantic import WithJsonSchema, model_validator
 
 from desim.errors import refusal
 from desim.fields import Number, Strict, Text
+from desim.fields.numbers import scalars
 
 FORMS = "{column: ..., value: ...} or {column: ..., above: ...}"
-
-
-def _values(value: object) -> tuple[str | int | float, ...]:
-    """One value or a list of them."""
-    values = tuple(value) if isinstance(value, list | tuple) else (value,)
-    for one in values:
-        if isinstance(one, bool) or not isinstance(one, str | int | float):
-            raise ValueError(refusal(value, "text or a number, or a list of them"))
-    return values
 
 
 ONE = {"type": ["string", "number"]}
 Values = Annotated[
     tuple[str | int | float, ...],
-    PlainValidator(_values),
+    scalars("text or a number, or a list of them"),
     WithJsonSchema({"anyOf": [ONE, {"type": "array", "items": ONE}]}),
 ]
 

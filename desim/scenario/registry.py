@@ -13,102 +13,78 @@ from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from desim.algorithms.method import Method
-from desim.errors import InputError, raised, refusal, spelling
+from desim.errors import InputError, raised, refusal
 from desim.fields import Strict
 from desim.losses import CODES
-from desim.plugged import FUNCTIONS, ScalarLoss
+from desim.plugged import ScalarLoss
 from desim.privacy.plugged import Accountant
 
-OWN = {
-    "fed-plt": "desim.algorithms.fed_plt:FedPLT",
-    "fed-pd": "desim.algorithms.fed_pd:FedPD",
-    "fedlin": "desim.algorithms.fedlin:FedLin",
-    "fedavg": "desim.algorithms.fedavg:FedAvg",
-    "scaffold": "desim.algorithms.scaffold:Scaffold",
-    "tamuna": "desim.algorithms.tamuna:Tamuna",
-    "led": "desim.algorithms.led:Led",
-    "5gcs": "desim.algorithms.five_gcs:FiveGCS",
-    "dp-admm": "desim.algorithms.dp_admm:DPADMM",
-    "zcdp-nfl": "desim.algorithms.zcdp_nfl:ZcdpNfl",
-    "dp-nfl": "desim.algorithms.zcdp_nfl:DpNfl",
-    "zcdp-subgradient": "desim.algorithms.zcdp_subgradient:ZcdpSubgradient",
-    "p-admm": "desim.algorithms.p_admm:PADMM",
-    "admm": "desim.algorithms.p_admm:ADMM",
-    "dsgd": "desim.algorithms.dsgd:DSGD",
-    "sdm-dsgd": "desim.algorithms.sdm_dsgd:SDMDSGD",
-    "functional-mechanism": "desim.algorithms.functional_mechanism:FunctionalMechanism",
-    "pflr": "desim.algorithms.functional_mechanism:PFLR",
-    "pdfc": "desim.algorithms.functional_mechanism:PDFC",
-    "adfc": "desim.algorithms.functional_mechanism:ADFC",
-    "m-admm": "desim.algorithms.dvp:MADMM",
-    "r-admm": "desim.algorithms.r_admm:RADMM",
-    "pr-admm": "desim.algorithms.pr_admm:PRADMM",
-    "pp-admm": "desim.algorithms.pp_admm:PPADMM",
-    "ipp-admm": "desim.algorithms.ipp_admm:IPPADMM",
-    "q-dpsgd-1": "desim.algorithms.q_dpsgd_1:QDPSGD1",
-    "q-dpsgd-2": "desim.algorithms.q_dpsgd_2:QDPSGD2",
-    "pvp": "desim.algorithms.p_admm:PVP",
-    "dvp": "desim.algorithms.dvp:DVP",
-    "d-zoa": "desim.algorithms.d_zoa:DZOA",
-    "or-zo": "desim.algorithms.or_zo:ORZO",
-    "zoo-admm": "desim.algorithms.zoo_admm:ZOOADMM",
-    "gradient-descent": "desim.algorithms.gradient_descent:GradientDescent",
-}
+OWN = tuple(
+    """fed-plt fed-pd fedlin fedavg scaffold tamuna led 5gcs dp-admm zcdp-nfl dp-nfl
+    zcdp-subgradient p-admm admm dsgd sdm-dsgd functional-mechanism pflr pdfc adfc m-admm r-admm
+    pr-admm pp-admm ipp-admm q-dpsgd-1 q-dpsgd-2 pvp dvp d-zoa or-zo zoo-admm
+    gradient-descent""".split()
+)
+FILES = {  # others are called like their methods
+    "5gcs": "five_gcs", "dp-nfl": "zcdp_nfl", "admm": "p_admm", "pvp": "p_admm", "m-admm": "dvp",
+    **dict.fromkeys(("pflr", "pdfc", "adfc"), "functional_mechanism"),
+}  # fmt: skip
 OWN_LOSSES = (*CODES, "softmax", "mlp")
-NEEDED = ("kind", "summary", "paper", "Parameters")  # of every method
+NEEDED = {  # attributes of all that is plugged in
+    Method: ("kind", "summary", "paper", "Parameters"),
+    ScalarLoss: ("summary",),
+    Accountant: ("summary",),
+}
 PROGRAMS = {"coordinator": "coordinator", "graph": "agents", "central": "agents"}  # by kind
 GROUP = "desim.plugins"  # of entry points
-Known = dict[str, Any]  # classes by name
-_plugged: Known = {}  # of files: methods
-_plugged_losses: Known = {}
-_plugged_accountants: Known = {}
+
+
+class Known(NamedTuple):
+    """Classes of plug-ins by name."""
+
+    methods: dict[str, Any]
+    losses: dict[str, Any]
+    accountants: dict[str, Any]
+
+    def with_(self, other: "Known") -> "Known":
+        """Those of both; the other's where a name is in both."""
+        return Known(*({**one, **more} for one, more in zip(self, other, strict=True)))
+
+
+_plugged = Known({}, {}, {})  # of files
 
 
 @cache
-def _installed() -> tuple[Known, Known, Known]:
-    """Methods, losses and accountants of packages, whose entry points in GROUP name a module."""
-    found: tuple[Known, Known, Known] = ({}, {}, {})
+def _installed() -> Known:
+    """Those of packages, whose entry points in GROUP name a module."""
+    found = Known({}, {}, {})
     for entry in entry_points(group=GROUP):
         where = f"plug-in {entry.name} ({entry.value})"
         with _blamed(f"{where}:"):
             loaded = entry.load()
         module = sys.modules.get(getattr(loaded, "__module__", ""), loaded)
-        for known, more in zip(found, defined(module, where), strict=True):
-            known.update(more)
+        found = found.with_(defined(module, where))
     return found
 
 
-def defined(module: Any, where: str) -> tuple[Known, Known, Known]:
-    """Methods, losses and accountants of a module's own; InputError for what lacks something."""
-    own = [one for one in vars(module).values() if isinstance(one, type)]
-    own = [one for one in own if one.__module__ == module.__name__ and hasattr(one, "name")]
-    methods = _by_name([one for one in own if issubclass(one, Method)], where)
-    losses = _by_name([one for one in own if issubclass(one, ScalarLoss)], where)
-    for name, one in (*methods.items(), *losses.items()):
-        needed = NEEDED if issubclass(one, Method) else ("summary",)
-        lacking = [key for key in needed if not hasattr(one, key)]
-        if issubclass(one, ScalarLoss):
-            lacking += [key for key in FUNCTIONS if key in one.__abstractmethods__]
-        if lacking:
-            raise InputError(f"{where}: {one.__name__} lacks {', '.join(lacking)}")
-        if issubclass(one, Method):
-            _shaped(one, f"{where}: {one.__name__}")
+def defined(module: Any, where: str) -> Known:
+    """Those of a module's own; InputError for what lacks something."""
+    found = Known(*(_by_name(module, parent, where) for parent in NEEDED))
+    for parent, classes in zip(NEEDED, found, strict=True):
+        for one in classes.values():
+            lacking = [key for key in NEEDED[parent] if not hasattr(one, key)]
+            abstract = getattr(one, "__abstractmethods__", ())
+            lacking += [key for key in vars(parent) if key in abstract]
+            if lacking:
+                raise InputError(f"{where}: {one.__name__} lacks {', '.join(lacking)}")
+    for method in found.methods.values():
+        _shaped(method, f"{where}: {method.__name__}")
+    for name in (*found.methods, *found.losses):
         if name in (*OWN, *OWN_LOSSES):
             raise InputError(f"{where} defines {name!r}, a name that desim uses itself")
-    return methods, losses, _accountants(own, where)
-
-
-def _accountants(own: list[Any], where: str) -> Known:
-    """The accountants among a module's classes."""
-    found = _by_name([one for one in own if issubclass(one, Accountant)], where)
-    for one in found.values():
-        lacking = [] if isinstance(getattr(one, "summary", None), str) else ["summary"]
-        lacking += sorted(one.__abstractmethods__)
-        if lacking:
-            raise InputError(f"{where}: {one.__name__} lacks {', '.join(lacking)}")
     return found
 
 
@@ -123,9 +99,13 @@ def _shaped(method: type[Method], where: str) -> None:
         raise InputError(f"{where}.Parameters: {refusal(method.Parameters, allowed)}")
 
 
-def _by_name(classes: list[Any], where: str) -> Known:
-    found: Known = {}
-    for one in classes:
+def _by_name(module: Any, parent: type, where: str) -> dict[str, Any]:
+    """The subclasses that a module itself defines, and gives a name."""
+    found: dict[str, Any] = {}
+    own = [one for one in vars(module).values() if isinstance(one, type)]
+    for one in (one for one in own if issubclass(one, parent) and hasattr(one, "name")):
+        if one.__module__ != module.__name__:
+            continue
         if not isinstance(one.name, str):
             raise InputError(f"{where}: {one.__name__} lacks a name that is text")
         if (other := found.setdefault(one.name, one)) is not one:
@@ -134,58 +114,48 @@ def _by_name(classes: list[Any], where: str) -> Known:
     return found
 
 
+def plugged() -> Known:
+    """What plug-ins have brought, as far as that is known now."""
+    return _installed().with_(_plugged)
+
+
 def names() -> tuple[str, ...]:
     """Names of all algorithms that are known now."""
-    return (*OWN, *sorted({**_installed()[0], **_plugged}))
-
-
-def losses() -> dict[str, type[ScalarLoss]]:
-    """The losses of plug-ins that are known now, by name."""
-    return {**_installed()[1], **_plugged_losses}
-
-
-def accountants() -> dict[str, type[Accountant]]:
-    """The accountants of plug-ins that are known now, by name."""
-    return {**_installed()[2], **_plugged_accountants}
+    return (*OWN, *sorted(plugged().methods))
 
 
 def accountant(name: str, key: str) -> type[Accountant]:
     """The class of a plug-in's accountant; InputError, of `key`, where there is none."""
-    known = accountants()
+    known = plugged().accountants
     if name in known:
-        return known[name]
+        found: type[Accountant] = known[name]
+        return found
     allowed = ", ".join(known) or "none, as no plug-in that is known here brings any"
     raise InputError(f"{key}: {refusal(name, allowed, tuple(known))}")
 
 
 def get(name: str) -> type[Method]:
     """Return the class of an algorithm; InputError with the nearest spelling if there is none."""
-    found: type[Method] | None
-    if name in OWN and name not in _plugged:
-        module, attribute = OWN[name].split(":")
-        found = getattr(importlib.import_module(module), attribute)
-    else:
-        found = _plugged.get(name) or _installed()[0].get(name)
-    if found is not None:
-        return found
-    raise InputError(
-        f"algorithm.name: found {name!r}; allowed: {', '.join(names())}{spelling(name, names())}"
-    )
+    found: dict[str, type[Method]] = plugged().methods
+    if name in OWN and name not in _plugged.methods:
+        module = f"desim.algorithms.{FILES.get(name, name.replace('-', '_'))}"
+        found = _by_name(importlib.import_module(module), Method, module)
+    if name in found:
+        return found[name]
+    raise InputError(f"algorithm.name: {refusal(name, ', '.join(names()), names())}")
 
 
 def load_plugin(path: Path) -> list[str]:
     """Import a file and register what it defines; return the names of its methods and losses."""
-    module = _imported(path)
-    methods, found, accountants = defined(module, f"plugins: {path}")
-    _plugged.update(methods)
-    _plugged_losses.update(found)
-    for name, one in accountants.items():
-        other = _plugged_accountants.get(name)
+    found = defined(_imported(path), f"plugins: {path}")
+    for name in found.accountants:
+        other = _plugged.accountants.get(name)
         where = getattr(sys.modules.get(other.__module__), "__file__", path) if other else path
         if Path(where) != path:
             raise InputError(f"plugins: {path}: accountant {name!r} is defined in {where}, too")
-        _plugged_accountants[name] = one
-    return sorted([*methods, *found])
+    for known, more in zip(_plugged, found, strict=True):
+        known.update(more)
+    return sorted([*found.methods, *found.losses])
 
 
 def _imported(path: Path) -> Any:

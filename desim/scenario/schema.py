@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, PlainValidator, WithJsonSchema
+from pydantic import BeforeValidator, Field
 from pydantic.json_schema import GenerateJsonSchema
 
 from desim.algorithms.method import Kind
 from desim.errors import refusal
 from desim.fields import File, Several, Strict, Text
-from desim.fields.numbers import whole
+from desim.fields.numbers import wholes
 from desim.scenario.device_section import Compute, MaybeChurn
 from desim.scenario.method_section import AlgorithmSection, Participation, Policy
 from desim.scenario.network_section import Network
@@ -18,13 +18,7 @@ from desim.scenario.observe_section import Observe, Stop
 from desim.scenario.privacy_section import Privacy
 from desim.scenario.problem_section import Problem
 
-Seed = Annotated[
-    int,
-    PlainValidator(lambda value: whole(value, 0)),
-    WithJsonSchema({"type": "integer", "minimum": 0}),
-]
-
-
+Seed = Annotated[int, *wholes(0)]
 LONGEST = 200  # bytes of a name: file systems allow 255
 
 

@@ -14,7 +14,7 @@ from pydantic import (
 from desim import units
 from desim.errors import refusal
 from desim.fields import Count, File, Flag, Folder, Form, Several, Strict, Text
-from desim.fields.numbers import quantity
+from desim.fields.numbers import quantity, scalars
 from desim.scenario.protected_section import Protected
 
 Scale = Literal["none", "standard", "minmax", "max", "pixel", "unit-ball"]
@@ -61,21 +61,7 @@ def _label(value: object) -> str | int | float:
     return value
 
 
-def _labels(value: object) -> tuple[str | int | float, ...]:
-    values = value if isinstance(value, list | tuple) else [value]
-    try:
-        return tuple(_label(one) for one in values)
-    except ValueError:
-        raise ValueError(refusal(value, "a label, or a list of labels")) from None
-
-
-def _marks(value: object) -> tuple[str | int | float, ...]:
-    try:
-        return _labels(value)
-    except ValueError:
-        raise ValueError(refusal(value, "a number or text, or a list of them")) from None
-
-
+Scalars = tuple[str | int | float, ...]
 Label = Annotated[str | int | float, PlainValidator(_label)]
 
 
@@ -124,7 +110,7 @@ Test = Annotated[
 class Table(Data):
     """Rows that come in one table and are dealt to the agents by `problem.partition`."""
 
-    positive: Annotated[tuple[str | int | float, ...], PlainValidator(_labels)] = ()
+    positive: Annotated[Scalars, scalars("a label, or a list of labels")] = ()
     """classification: the label, or list of labels, that becomes 1; every other becomes -1"""
     train: Count | None = None
     """how many of the rows that are not for testing to train on, drawn uniformly; default: all"""
@@ -163,7 +149,7 @@ class Columns(Table):
     columns that other keys name: refused, left out, or filled from the training rows (features
     only): with the most frequent value, or the mean or median of numbers and the most frequent word
     """
-    marks: Annotated[tuple[str | int | float, ...], PlainValidator(_marks)] = ()
+    marks: Annotated[Scalars, scalars("a number or text, or a list of them")] = ()
     """what else stands for a missing value, in any column: a number or text, or a list of them"""
 
     @model_validator(mode="after")

@@ -1,20 +1,18 @@
 """What the graph owes the other sections: a method that runs on it, and as many agents."""
 
-from collections.abc import Iterator
-
+from desim.algorithms.method import Kind
 from desim.scenario.data_section import Npz
 from desim.scenario.method_section import Algorithm
 from desim.scenario.network_section import Network
 from desim.scenario.problem_section import Problem
+from desim.scenario.tree import Found
 
-Found = Iterator[tuple[tuple[str | int, ...], str]]
 GRAPHS = "ring, complete, path, {regular: ...}, {erdos_renyi: ...} or another graph"
 
 
-def topology_fits(algorithm: Algorithm, network: Network) -> Found:
+def topology_fits(algorithm: Algorithm, network: Network, kind: Kind) -> Found:
     """A coordinator sits in a star; a graph method needs to be told its graph."""
     name, topology = algorithm.name, network.topology
-    kind = algorithm.method.kind_on(topology.kind)
     if kind == "coordinator" and topology.kind != "star":
         text = f"found {topology.kind}, but the agents of {name} talk to a coordinator only"
         yield ("network", "topology"), f"{text}; allowed: star"
@@ -35,18 +33,19 @@ def topology_fits(algorithm: Algorithm, network: Network) -> Found:
         yield ("network", "topology"), f"{text}; allowed: {GRAPHS}"
 
 
-def agents_known(problem: Problem, algorithm: Algorithm, network: Network) -> Found:
+def agents_known(
+    problem: Problem, algorithm: Algorithm, network: Network, kind: Kind, agents: int | None
+) -> Found:
     """Something has to say how many agents there are."""
     told = isinstance(problem.data, Npz) or problem.partition.kind == "by" or problem.sizes
     drawn = network.topology.kind in ("edges", "grid", "graph", "switching", "contacts")
-    central = algorithm.method.kind == "central"
-    graph = algorithm.method.kind_on(network.topology.kind) == "graph"
-    drawn = drawn or (graph and "topology" not in network.model_fields_set)  # missing or wrong
-    if problem.agents is None and not (told or drawn or central):
+    central = kind == "central"
+    missing = kind == "graph" and "topology" not in network.model_fields_set
+    if agents is None and not (told or drawn or missing or central):
         allowed = "allowed: a number of agents >= 1 (neither the data nor the graph says it)"
         yield ("problem", "agents"), f"missing; {allowed}"
-    if central and problem.agents not in (None, 1):
-        text = f"found {problem.agents}, but {algorithm.name} is a method for one agent"
+    if central and agents not in (None, 1):
+        text = f"found {agents}, but {algorithm.name} is a method for one agent"
         yield ("problem", "agents"), f"{text}; allowed: 1"
     shared = problem.sizes or problem.partition.kind not in ("iid", "contiguous")
     if central and shared:
@@ -55,9 +54,9 @@ def agents_known(problem: Problem, algorithm: Algorithm, network: Network) -> Fo
         yield ("problem", key), f"{text}; allowed: leave it out"
 
 
-def graph_fits_agents(problem: Problem, network: Network) -> Found:
+def graph_fits_agents(network: Network, agents: int | None) -> Found:
     """A graph is made for the number of agents."""
-    place, agents, topology = ("network", "topology"), problem.agents, network.topology
+    place, topology = ("network", "topology"), network.topology
     if agents is None or topology.word:
         return
     kind, value = topology.kind, topology.value

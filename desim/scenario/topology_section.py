@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, PlainValidator, WithJsonSchema
+from pydantic import BeforeValidator, PlainValidator
 
-from desim.errors import refusal, spelling
+from desim.errors import refusal
 from desim.fields import Count, Duration, File, Flag, Form, Several, Share
-from desim.fields.numbers import duration, number, whole
+from desim.fields.numbers import number, whole
+from desim.scenario.observe_section import EVERY, round_or_duration
 
 RANDOM = ("regular", "erdos_renyi", "small_world", "random_tree_plus")
 OWN: dict[str, dict[str, object]] = {  # modifiers of alternatives, and their defaults
@@ -55,19 +56,12 @@ def _every(value: object) -> str | float:
     words = value.split() if isinstance(value, str) else []
     if len(words) == 2 and words[1] == "rounds" and words[0].isdecimal() and len(words[0]) < 10:
         return f"{whole(int(words[0]), 1)} rounds"
-    try:
-        return duration(value)
-    except ValueError:
-        allowed = "round, a number of rounds such as 5 rounds, or a duration > 0 such as 10 s"
-        raise ValueError(refusal(value, allowed) + spelling(value, ["round"])) from None
+    allowed = "round, a number of rounds such as 5 rounds, or a duration > 0 such as 10 s"
+    return round_or_duration(value, allowed)
 
 
 Edge = Annotated[tuple[int, int], BeforeValidator(_edge)]
-Every = Annotated[
-    str | float,
-    PlainValidator(_every),
-    WithJsonSchema({"anyOf": [{"enum": ["round"]}, {"type": ["number", "string"]}]}),
-]
+Every = Annotated[str | float, PlainValidator(_every), EVERY]
 
 
 class Topology(Form):

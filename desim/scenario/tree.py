@@ -1,7 +1,7 @@
 """What was written, as plain dicts and lists, together with where each key was written."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
@@ -9,17 +9,11 @@ from typing import Any
 import numpy as np
 
 from desim.errors import InputError, refusal
-from desim.fields.draws import FORMS
-from desim.fields.methods import Decay, Init
-from desim.scenario.method_section import Participation, Policy
-from desim.scenario.problem_section import Loss, Partition
-from desim.scenario.topology_section import Topology
 
 Key = str | int
 Place = tuple[Key, ...]
+Found = Iterator[tuple[Place, str]]  # what is wrong, and where
 
-_CHOICES = (Participation, Policy, Topology, Partition, Loss, Init, Decay)
-EXCLUSIVE = {*FORMS, *(key for form in _CHOICES for key in form.alternatives())}
 MERGED = ("network", "link", "uplink", "downlink", "compute", "slow")
 
 
@@ -49,8 +43,8 @@ class Tree:
         path = dotted(place)
         return placed(self.mark(place), f"{path}: {text}" if path else text)
 
-    def override(self, key: str, value: Any) -> None:
-        """Set the dotted `key`, making mappings on the way; a new alternative replaces the old.
+    def override(self, key: str, value: Any, exclusive: Set[str] = frozenset()) -> None:
+        """Set the dotted `key`, making mappings on the way; of `exclusive` keys one stays.
 
         None leaves the key out; InputError where it is not written.
         """
@@ -66,8 +60,8 @@ class Tree:
                 below = {"include": below} if included else {}
             node[step] = below
             node = below
-        if last in EXCLUSIVE:
-            for other in EXCLUSIVE & set(node):
+        if last in exclusive:
+            for other in exclusive & set(node):
                 del node[other]
         node[last] = value
         self._remark(key, place)

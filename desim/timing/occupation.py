@@ -4,7 +4,7 @@ import numpy as np
 
 from desim.columns import Pieces, Words, pieces_of, rows_of
 from desim.later import pd
-from desim.timing.sums import CompensatedSums, Sums
+from desim.timing.sums import Sums
 
 SPENT = ["time", "kind", "agent", "seconds"]
 WORK = ("compute", "abort", "send")
@@ -18,8 +18,8 @@ def utilisation(events: "Pieces | pd.DataFrame", end: float | None = None) -> "p
     meanwhile; utilisation: computing / end. What the end of the run cut is idle. end: by default
     the last event's time; events: the table, or its columns SPENT as pieces.
     """
-    seconds = {kind: CompensatedSums() for kind in WORK}
-    times = {kind: CompensatedSums() for kind in ("down", "up")}
+    seconds = {kind: Sums() for kind in WORK}
+    times = {kind: Sums() for kind in ("down", "up")}
     number = {kind: Sums(int) for kind in times}
     agents, last = 0, 0.0
     for log in pieces_of(events):

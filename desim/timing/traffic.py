@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from desim.columns import Columns, Pieces, Words, gathered, pieces_of, rows_of
 from desim.later import pd
-from desim.timing.sums import CompensatedSums, Keys, Sums
+from desim.timing.sums import Keys, Sums
 
 CARRIED = ["kind", "agent", "peer", "bytes", "seconds", "value"]
 ARRIVED = ["time", "kind", "bytes"]
@@ -24,8 +24,8 @@ def links(events: "Pieces | pd.DataFrame") -> pd.DataFrame:
     """
     keys, pieces = Keys(), pieces_of(events)
     count = {name: Sums(int) for name in ("sent", "resent", "delivered", "lost")}
-    size, time = {"sent": Sums(int), "delivered": Sums(int)}, CompensatedSums()
-    way = CompensatedSums()
+    size = {"sent": Sums(int), "delivered": Sums(int)}
+    time, way = Sums(), Sums()
     for log in pieces:
         kind: Words = log["kind"]
         for word, what in (("send", "sent"), ("deliver", "delivered"), ("lost", "lost")):

@@ -1,1 +1,0 @@
-"""Rules of coordinator methods for the compiled engine, one file per method."""
