@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.engine.compilable import Compilable
 from desim.fields import Strict
 from desim.privacy.bounds.claims import Claim, Releases
 from desim.privacy.ledger import Terms
@@ -15,6 +14,7 @@ from desim.privacy.mechanisms import Noise, unbounded
 from desim.problem import Problem
 
 if TYPE_CHECKING:  # whoever reads a scenario needs methods, but no engine
+    from desim.engine.compilable import Compilable
     from desim.engine.world import Settings
 
 Array = NDArray[np.float64]
@@ -123,7 +123,7 @@ class Method:
         """Return what is wrong with this combination, one line each."""
         return unbounded(noise, problem.clipped) if cls.needs_clip else []
 
-    def compiled(self) -> Compilable | None:
+    def compiled(self) -> "Compilable | None":
         """What the compiled engine plays in place of `coordinator`, with the same numbers.
 
         None where there is no such thing: then the cohort engine runs.
