@@ -10,7 +10,7 @@ import ast
 import inspect
 from pathlib import Path
 
-from desim.scenario.registry import OWN, get
+from desim.scenario import registry
 
 ACTORS = {"us", "hub"}
 
@@ -65,8 +65,8 @@ def counted(text):
 def shares():
     """{name of a method: share of pseudocode in its file}."""
     found = {}
-    for name in OWN:
-        inside, lines = counted(Path(inspect.getfile(get(name))).read_text())
+    for name in registry.OWN:
+        inside, lines = counted(Path(inspect.getfile(registry.get(name))).read_text("utf-8"))
         found[name] = inside / lines
     return found
 

@@ -53,7 +53,6 @@ class FunctionalMechanism(Method):
     once = True
     policies = ("all", "deadline", "quorum")
     noises: ClassVar[tuple[str, ...]] = ("laplace", "gaussian", "allotted")
-    theorems: ClassVar[tuple[str, str]] = ("functional-mechanism/theorem-1", "adfc/theorem-19")
     grouped: ClassVar[bool] = False  # whether a special attribute has an epsilon of its own
 
     penalty: Penalty = "none"
@@ -116,8 +115,13 @@ class FunctionalMechanism(Method):
         return terms if k == 1 else replace(terms, sensitivity=0.0 * scale)
 
     def claim_inputs(self) -> Inputs | None:
-        """Epsilon as it was allotted: with Laplace noise, with Gaussian noise."""
+        """Epsilon as it was allotted."""
         return allotted(self, self.theorems)
+
+    @property
+    def theorems(self) -> tuple[str, str]:
+        """Names of what the paper says with Laplace noise, and with Gaussian noise."""
+        return "functional-mechanism/theorem-1", "adfc/theorem-19"
 
 
 def coefficients(
@@ -146,17 +150,26 @@ def coefficients(
     return scale * a, scale * M, scale * c
 
 
-class Fair(FunctionalMechanism):
-    """Fair classification: a penalty on the covariance of scores with a protected group.
+class PFLR(FunctionalMechanism):
+    """PFLR and PFLR*: fair logistic regression with the same Laplace noise on every coefficient.
 
-    Xu, Yuan, Wu 2019 (doi 10.1145/3308560.3317584) and Ding 2021, dissertation, (101): the
-    objective has alpha |c.w|, c = sum_h (z_h - zbar) x_h, z_h = 1 in the protected group. That is
-    no polynomial: (102) replaces it by alpha sum_h |z_h - zbar| x_h.w, which only makes all scores
-    fall. Here c is sent by itself, with noise of its own, and the coordinator minimises what (101)
-    says.
+    Xu, Yuan, Wu 2019, "Achieving differential privacy and fairness in logistic regression" (doi
+    10.1145/3308560.3317584). PFLR adds noise to the coefficients of the fair objective, which has
+    alpha |c.w|, c = sum_h (z_h - zbar) x_h, z_h = 1 in the protected group. That is no polynomial:
+    (102) of Ding 2021, dissertation, replaces it by alpha sum_h |z_h - zbar| x_h.w, which only
+    makes all scores fall. Here c is sent by itself, with noise of its own, and the coordinator
+    minimises what (101) says. PFLR* adds noise to the coefficients of the plain objective, whose
+    smaller sensitivity it uses, and moves the mean of that noise to the fairness term. That mean
+    comes from the data: what is sent is the fair objective all the same, and its sensitivity is
+    what is charged. Two readings of the mean are offered.
     """
 
+    name = "pflr"
+    summary = "one round: noisy coefficients of the fair logistic loss, one epsilon; PFLR*"
+    paper = "Xu, Yuan, Wu 2019"
     wants = (LOGISTIC, "a protected attribute")
+    Parameters: ClassVar[type[Strict]] = StarParameters
+    noises: ClassVar[tuple[str, ...]] = ("laplace", "allotted")
 
     def __init__(self, ingredients: Ingredients) -> None:
         p = ingredients.parameters
@@ -181,30 +194,13 @@ class Fair(FunctionalMechanism):
         found = super().problems(parameters, problem, noise)
         return [*found, *unfair(cls, parameters, problem, noise)]
 
-
-class PFLR(Fair):
-    """PFLR and PFLR*: fair logistic regression with the same Laplace noise on every coefficient.
-
-    Xu, Yuan, Wu 2019, "Achieving differential privacy and fairness in logistic regression" (doi
-    10.1145/3308560.3317584). PFLR adds noise to the coefficients of the fair objective. PFLR* adds
-    noise to those of the plain one, whose smaller sensitivity it uses, and moves the mean of that
-    noise to the fairness term. That mean comes from the data: what is sent is the fair objective
-    all the same, and its sensitivity is what is charged. Two readings of the mean are offered.
-    """
-
-    name = "pflr"
-    summary = "one round: noisy coefficients of the fair logistic loss, one epsilon; PFLR*"
-    paper = "Xu, Yuan, Wu 2019"
-    Parameters = StarParameters
-    noises = ("laplace", "allotted")
-
-    def claim_inputs(self) -> Inputs | None:
-        """The epsilon that was allotted."""
-        name = "pflr/pflr-star" if self.shifted else "pflr/pflr"
-        return allotted(self, (name, name))
+    @property
+    def theorems(self) -> tuple[str, str]:
+        """Names of what the paper says with Laplace noise, and with Gaussian noise."""
+        return ("pflr/pflr-star" if self.shifted else "pflr/pflr",) * 2
 
 
-class PDFC(Fair):
+class PDFC(PFLR):
     """PDFC: purely private and fair classification, more Laplace noise for one attribute.
 
     Ding, Zhang, Li, Wang, Yu, Pan 2020 (arXiv 2001.04958); Ding 2021, dissertation, Algorithm 6
@@ -219,11 +215,15 @@ class PDFC(Fair):
     paper = "Ding, Zhang, Li, Wang, Yu, Pan 2020"
     Parameters = GroupedParameters
     noises = ("laplace", "allotted")
-    theorems = ("pdfc/theorem-18", "pdfc/theorem-18")
     grouped = True
 
+    @property
+    def theorems(self) -> tuple[str, str]:
+        """Names of what the paper says."""
+        return "pdfc/theorem-18", "pdfc/theorem-18"
 
-class ADFC(Fair):
+
+class ADFC(PFLR):
     """ADFC: approximately private and fair classification, Gaussian noise by attribute.
 
     Ding, Zhang, Li, Wang, Yu, Pan 2020 (arXiv 2001.04958); Ding 2021, dissertation, Algorithm 8. As
@@ -237,5 +237,9 @@ class ADFC(Fair):
     paper = PDFC.paper
     Parameters = GroupedParameters
     noises = ("gaussian", "allotted")
-    theorems = ("adfc/theorem-20", "adfc/theorem-20")
     grouped = True
+
+    @property
+    def theorems(self) -> tuple[str, str]:
+        """Names of what the paper says."""
+        return "adfc/theorem-20", "adfc/theorem-20"

@@ -30,7 +30,7 @@ OWN = tuple(
 )
 FILES = {  # others are called like their methods
     "5gcs": "five_gcs", "dp-nfl": "zcdp_nfl", "admm": "p_admm", "pvp": "p_admm", "m-admm": "dvp",
-    "pflr": "functional_mechanism", "pdfc": "functional_mechanism", "adfc": "functional_mechanism",
+    **dict.fromkeys(("pflr", "pdfc", "adfc"), "functional_mechanism"),
 }  # fmt: skip
 OWN_LOSSES = (*CODES, "softmax", "mlp")
 NEEDED = {  # attributes of all that is plugged in
