@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from desim.algorithms.q_dpsgd_1 import QDPSGD1
-from desim.algorithms.q_dpsgd_claim import claimed
+from desim.algorithms.q_dpsgd_claim import theorem_15
 from desim.algorithms.quantised_sgd import Quantised
 from desim.method import (
     DiscreteGaussian,
@@ -115,10 +115,5 @@ class QDPSGD2(QDPSGD1):
 
     def claim_inputs(self) -> Inputs | None:
         """Theorem 15 for the messages after a step that had samples."""
-        if not isinstance(self.noise, DiscreteGaussian):
-            return None
-        p = self.parameters
-        return claimed(
-            self.problem, "q-dpsgd-2/theorem-15", dim=self.problem.dim, mixing=p.mixing,
-            resolution=p.resolution, alpha=self.alpha.initial, power=self.alpha.decay.exponent,
-        )  # fmt: skip
+        discrete = isinstance(self.noise, DiscreteGaussian)
+        return theorem_15(self.problem, self.parameters) if discrete else None

@@ -10,3 +10,11 @@ def claimed(problem: Problem, theorem: str, **numbers: Any) -> Inputs:
     unmet = [] if problem.clipped else ["gradients are not clipped, so K is infinite"]
     K = problem.clip * problem.scale * problem.rows
     return inputs(theorem, problem.agents, unmet, K=K, rows=problem.rows, **numbers)
+
+
+def theorem_15(problem: Problem, p: Any) -> Inputs:
+    """Inputs of Theorem 15 for the parameters p of Q-DPSGD-2."""
+    return claimed(
+        problem, "q-dpsgd-2/theorem-15", dim=problem.dim, mixing=p.mixing,
+        resolution=p.resolution, alpha=p.alpha.initial, power=p.alpha.decay.exponent,
+    )  # fmt: skip
