@@ -56,6 +56,14 @@ def test_plug_ins_need_the_door_alone(path):
     assert untyped(path.read_text("utf-8")) == []
 
 
+METHODS = sorted((ROOT / "desim" / "algorithms").glob("*.py"))
+
+
+@pytest.mark.parametrize("path", METHODS, ids=lambda path: path.stem)
+def test_methods_of_desim_say_what_us_and_hub_are(path):
+    assert untyped(path.read_text("utf-8")) == []
+
+
 def test_examples_of_the_docs_need_the_door_alone():
     blocks = re.compile(r"```\{code-block\} python\n:caption: \w+\.py\n(.*?)```", re.S)
     pages = [*(ROOT / "analysis" / "docs").rglob("*.md")]
