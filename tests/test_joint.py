@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from cases import graph, merged
+from cases import CASES, graph, merged
 from dp_accounting.pld import privacy_loss_distribution as loss
 from mutant import mutant
 from scipy import optimize, stats
@@ -325,3 +325,14 @@ def test_the_command_tells_of_all_runs(play, arrays, capsys):
     code, _, err = call(*folders, "--accountant", "own")
     assert code == 2
     assert "allowed: with one" in err
+
+
+def test_runs_whose_noise_is_shared_out_over_other_rounds_are_told_to_share_it():
+    """Noise of classical composition follows from stop.rounds: two ends are two scales."""
+    few, more = (desim.run(merged(CASES["dp-nfl"], {"stop": {"rounds": n}})) for n in (4, 6))
+    assert few.releases["scale"].iloc[0] != more.releases["scale"].iloc[0]
+    assert likeness.sharing([[few], [more]]) == ALIKE
+    wrong = mutant(likeness, 'key != "stop"', "True")
+    assert wrong.sharing([[few], [more]]) == ""
+    same = [desim.run(merged(CASES["nfl"], {"stop": {"rounds": n}})) for n in (4, 6)]
+    assert likeness.sharing([[same[0]], [same[1]]]) == ""

@@ -73,7 +73,8 @@ def _told_alike(one: Run, other: Run) -> bool:
 def _free(written: Mapping[str, Any]) -> tuple[str, ...]:
     """Sections that change no bit of a release: not even the end, unless noise is shared out."""
     noise = (written.get("privacy") or {}).get("noise") or {}
-    return FREE if noise.get("composition", "none") == "none" else (*FREE[:-1],)
+    whole = noise.get("composition", "none") == "none"
+    return FREE if whole else tuple(key for key in FREE if key != "stop")
 
 
 def _root(run: Run) -> str | None:
