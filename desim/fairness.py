@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.arrays import Array
 from desim.errors import InputError
 
 if TYPE_CHECKING:
     from desim.problem import Problem
 
-Array = NDArray[np.float64]
 Groups = NDArray[np.bool_]  # (rows,) whether a test row is in the group
 
 

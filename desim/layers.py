@@ -8,11 +8,10 @@ Labels are class numbers 0 .. classes - 1.
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from desim.arrays import Array
 from desim.losses import Loss
 
-Array = NDArray[np.float64]
 ACTIVATIONS = ("sigmoid", "relu")
 MOST_CLASSES = 100  # more different labels than this are no classes but a scale
 

@@ -12,14 +12,12 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from desim.arrays import Array
 from desim.elementary import exp_, log_
 from desim.foreign import BEND, SLOPE, VALUE, call
 from desim.jit import inline, kernel, lean_inline
 from desim.lanes import pick
-
-Array = NDArray[np.float64]
 
 SQUARED = 0
 ABSOLUTE = 1

@@ -15,7 +15,7 @@ from desim.algorithms.federated import Federated
 from desim.algorithms.latest import Latest
 from desim.algorithms.local_limits import oversized
 from desim.algorithms.local_training import LocalTraining
-from desim.algorithms.method import LOGISTIC, Array, Ingredients, Int, Method, Program
+from desim.algorithms.method import LOGISTIC, Ingredients, Method, Program
 from desim.algorithms.minimisation import ExactADMM, Minimisation, minimisers
 from desim.algorithms.steps import (
     auto_step,
@@ -25,6 +25,7 @@ from desim.algorithms.steps import (
     stable_step,
     tied_momentum,
 )
+from desim.arrays import Array, Int
 from desim.errors import InputError, RunError, refusal, spelling
 from desim.fields import (
     AutoStep,

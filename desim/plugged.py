@@ -9,13 +9,11 @@ from typing import ClassVar, Literal
 
 import numpy as np
 from numba.core.errors import NumbaError
-from numpy.typing import NDArray
 
 from desim.errors import InputError
 from desim.foreign import handle_of
 from desim.losses import OWN, Loss
 
-Array = NDArray[np.float64]
 FUNCTIONS = ("value", "slope", "bend")
 
 

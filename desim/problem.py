@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
+from desim.arrays import Array
 from desim.errors import InputError
 from desim.kernels.gradients import Data, gradient, transpose
 from desim.kernels.layered import Layered
@@ -23,7 +24,6 @@ from desim.layers import LayeredLoss
 from desim.losses import Loss
 from desim.regularizers import Regularizer
 
-Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
 TOGETHER = 4096  # agents whose Gram matrices are in memory at a time
 

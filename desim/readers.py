@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.arrays import Array
 from desim.errors import InputError, raised, shortened, show, spelling
 from desim.later import pd
 from desim.npz import loaded
@@ -32,7 +33,6 @@ NUMBERS = "numbers, written by numpy.savez, without pickled objects"
 OPENED = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}  # besides plain text
 NESTED = (list, tuple, dict, set, bytes, np.ndarray)  # what a column may hold besides scalars
 ARCHIVES = (".zip", ".zst", ".tar")
-Array = NDArray[np.float64]
 WHO = {"agent", "agents", "client", "device", "host", "id", "node", "peer", "user", "worker"}
 WHO |= {"agentid", "clientid", "deviceid", "nodeid", "userid", "workerid"}
 VALUES = {"active", "available", "bandwidth", "bps", "duration", "kbps", "mbps", "on", "online"}

@@ -9,9 +9,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from desim.arrays import Array
 
 
 def prox(v: Any, t: float, h: tuple[float, float, float, float, bool]) -> Any:

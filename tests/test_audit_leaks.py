@@ -10,13 +10,14 @@ from mutant import mutant
 
 import desim
 from desim import contract
+from desim.arrays import Mask
 from desim.audit import apart
 from desim.audit.apart import beyond
 from desim.audit.verdict import judge
 from desim.contract import algorithm_laws, privacy_laws
 from desim.contract.finding import BrokenError
 from desim.contract.stage import Stage
-from desim.engine.masks import Mask, is_public, public
+from desim.engine.masks import is_public, public
 from desim.privacy.transcript import Sent
 from desim.runs.audit import audit
 from desim.scenario import registry

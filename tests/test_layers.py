@@ -11,8 +11,8 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[1] / "desim"
 LAYERS = [
     # keys draw with elementary's log
-    "errors arena cores memory columns amounts tabulated later cache code_cache compiling npz"
-    " readers units fields keys jit distributions elementary foreign registers lanes",
+    "errors arrays arena cores memory columns amounts tabulated later cache code_cache compiling npz"
+    " readers units fields keys jit arrays distributions elementary foreign registers lanes",
     "losses plugged layers regularizers",
     "kernels",
     "problem data fairness optimum privacy network compute participation policy",

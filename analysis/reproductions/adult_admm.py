@@ -11,7 +11,6 @@ from typing import Any, cast
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from analysis.reproductions.monte_carlo import (
@@ -21,6 +20,7 @@ from analysis.reproductions.monte_carlo import (
     simulations,
 )
 from desim.algorithms.method import Ingredients
+from desim.arrays import Array
 from desim.engine.play import Simulation
 from desim.privacy.gaussian import epsilon_of
 from desim.privacy.ledger import MECHANISMS, Terms
@@ -31,7 +31,6 @@ from desim.privacy.renyi import epsilon_of_divergences
 from desim.privacy.tallies import tallies
 from desim.scenario import registry
 
-Array = NDArray[np.float64]
 DELTA = 1e-4
 ETAS = (0.5, 0.2, 0.1, 0.05, 0.02, 0.01)  # tried on data sets of their own
 TUNED_ON = range(1001, 1002)

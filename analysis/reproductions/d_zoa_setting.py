@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from analysis.reproductions.monte_carlo import TUNING, Case, Measure
 from analysis.reproductions.tuning import Point
@@ -23,7 +22,6 @@ from desim.engine.play import Simulation
 from desim.optimum import centralised_optimum
 from desim.privacy.bounds import d_zoa as printed
 
-Array = NDArray[np.float64]
 Axes = Mapping[str, tuple[float, float]]
 ROUNDS, AGENTS, ROWS, DIM = 200, 5, 20, 10
 C1, DELTA = 1.0, 1e-6

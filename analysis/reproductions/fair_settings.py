@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from desim.algorithms.method import Ingredients
+from desim.arrays import Array
 from desim.engine.metrics import Metrics
 from desim.engine.play import Simulation
 from desim.optimum import centralised_optimum
@@ -21,7 +21,6 @@ from desim.privacy.ledger import Mechanism
 from desim.privacy.mechanisms import Allotted
 from desim.scenario import registry
 
-Array = NDArray[np.float64]
 EPSILONS = (0.01, 10**-1.5, 0.1, 1.0, 10**0.5, 10.0)
 DELTAS = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7)
 DELTA = 1e-3

@@ -13,9 +13,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from analysis.reproductions import page, verdicts
 from analysis.reproductions.monte_carlo import (
     Case,
@@ -25,8 +22,8 @@ from analysis.reproductions.monte_carlo import (
     reported,
 )
 from analysis.reproductions.tuning import SPACES, Point, nearest, tuned
+from desim.arrays import Array
 
-Array = NDArray[np.float64]
 NAME = "fed_plt_table2"
 COHORTS: dict[str, Any] = {"all": "all", "half": {"uniform": 5}}
 MOMENTUM = "momentum"

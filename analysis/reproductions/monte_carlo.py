@@ -15,15 +15,14 @@ from types import TracebackType
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 import desim
 from desim.algorithms.method import Ingredients
+from desim.arrays import Array
 from desim.engine.play import Simulation
 from desim.engine.world import Discard
 from desim.scenario.build import build
 
-Array = NDArray[np.float64]
 SCENARIOS = Path(__file__).resolve().parents[2] / "scenarios" / "papers"
 SETS = 100
 TUNING = range(1001, 1011)

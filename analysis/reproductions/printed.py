@@ -3,12 +3,11 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from desim.arrays import Array
 from desim.privacy.bounds.conversions import own_order, simple
 from desim.privacy.gaussian import check_delta
-
-Array = NDArray[np.float64]
 
 
 def total(phi: ArrayLike, tau: float, rounds: ArrayLike) -> Array:

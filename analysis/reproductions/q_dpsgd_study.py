@@ -9,16 +9,15 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from analysis.reproductions.monte_carlo import Case
 from analysis.reproductions.printed import of_own_order, theorem_15
+from desim.arrays import Array
 from desim.engine.play import Simulation
 from desim.log.parquet import Tables
 from desim.privacy.accountants import account
 
-Array = NDArray[np.float64]
 ROUNDS, RECORDS, CLIP, DELTA = 300, 10_000, 0.5, 1e-5
 T_C, BITS, RESOLUTION, KEPT = 3.0, 3, 0.1, 0.3  # T_c s, s, eta, c
 SLOWEST = 0.0565  # s a sample that the slowest of an agent's neighbourhood takes, on average

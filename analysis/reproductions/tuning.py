@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import qmc
 
 from analysis.reproductions.monte_carlo import TUNING, Case, MonteCarlo, share_of_auto
+from desim.arrays import Array
 
-Array = NDArray[np.float64]
 Point = dict[str, float]
 Settings = Mapping[str, Any]  # what is not tuned: overrides of a scenario
 BATCHES, BATCH = 3, 16  # configurations of a search

@@ -5,13 +5,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from analysis.reproductions.monte_carlo import Case, share_of_auto
+from desim.arrays import Array
 from desim.engine.play import Simulation
 from desim.engine.world import Discard
 
-Array = NDArray[np.float64]
 SCENARIO = "fed-plt-in-seconds"
 NETWORKS = ("lan", "wifi", "4g", "satellite", "stragglers")
 ROUNDS, PATIENCE = 150, 10  # of all agents: a search's longest run, a reported one's in its units

@@ -7,13 +7,12 @@ from typing import Any, NamedTuple
 import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
+from desim.arrays import Array
 from desim.engine.play import Simulation
 from desim.kernels.record import Kind
 from desim.plots import COLOURS, STYLE, save
 
-Array = NDArray[np.float64]
 POINTS = 121  # of a curve
 
 

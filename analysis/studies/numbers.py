@@ -8,12 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from analysis.studies.standings import Interval
+from desim.arrays import Array
 from desim.studies.study import Study
 
-Array = NDArray[np.float64]
 SCENARIOS = Path(__file__).resolve().parents[2] / "scenarios" / "studies"
 RESULTS = Path(__file__).parent / "results"
 FACTORS = {"s": (1.0, "s"), "B": (1e-6, "MB"), "": (1.0, "")}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from desim.algorithms.method import Array
+from desim.arrays import Array
 from desim.network.mixing import against_themselves, mixing_matrix
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.algorithms.method import Array
+from desim.arrays import Array
 
 RANK = 1e-12  # eigenvalues below so much of the largest are rounding
 

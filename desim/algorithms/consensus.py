@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from desim.algorithms.edge_duals import EdgeDuals, apart
-from desim.algorithms.method import Array, Ingredients, Int, Method
+from desim.algorithms.method import Ingredients, Method
+from desim.arrays import Array, Int
 from desim.privacy.ledger import Terms, View
 from desim.privacy.mechanisms import terms
 

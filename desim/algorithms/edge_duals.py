@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from desim.algorithms.edge_pairs import EdgePairs
-from desim.algorithms.method import Array
+from desim.arrays import Array
 from desim.kernels.speed import speeds_into
 
 if TYPE_CHECKING:

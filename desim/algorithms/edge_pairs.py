@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from desim.algorithms.method import Array
+from desim.arrays import Array
 
 if TYPE_CHECKING:
     from desim.engine.cohort import Cohort

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from desim.algorithms.local_training import LocalTraining
-from desim.algorithms.method import Array
+from desim.arrays import Array
 from desim.privacy.bounds.claims import Inputs, inputs
 
 

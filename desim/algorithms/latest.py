@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.algorithms.method import Array
+from desim.arrays import Array
 from desim.kernels.sums import column_sums, replace_rows
 from desim.memory import Tree, recall, told
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from desim.algorithms.method import Array
 from desim.algorithms.steps import auto_step, best_momentum, beyond, stable_step, tied_momentum
+from desim.arrays import Array
 from desim.errors import InputError
 from desim.fields import Local
 from desim.kernels.exact import solve_rows

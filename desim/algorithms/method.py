@@ -4,9 +4,6 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
 from desim.fields import Strict
 from desim.privacy.bounds.claims import Inputs
 from desim.privacy.ledger import Terms
@@ -17,8 +14,6 @@ if TYPE_CHECKING:  # whoever reads a scenario needs methods, but no engine
     from desim.engine.compilable import Compilable
     from desim.engine.world import Settings
 
-Array = NDArray[np.float64]
-Int = NDArray[np.int64]
 Program = Generator[Any, Any, None]  # yields requests, gets their answers
 LOGISTIC = "the logistic loss"  # as `wants` has it
 Kind = Literal["coordinator", "graph", "central"]

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from desim.algorithms.consensus import ConsensusADMM
-from desim.algorithms.method import Array, Ingredients
+from desim.algorithms.method import Ingredients
+from desim.arrays import Array
 from desim.errors import RunError
 from desim.fields import Count, Init, Positive, Strict
 from desim.kernels.argmin import minimise

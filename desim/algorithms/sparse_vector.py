@@ -3,15 +3,12 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from desim.algorithms.pp_admm import PerturbedObjective
+from desim.arrays import Array, Int
 from desim.kernels.values import capped_losses
 from desim.privacy.ledger import Mechanism, Terms, View, plain
 from desim.problem import Problem
-
-Array = NDArray[np.float64]
-Int = NDArray[np.int64]
 
 
 class SparseVector:

@@ -3,12 +3,12 @@
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
+
+from desim.arrays import Array
 
 if TYPE_CHECKING:
     from desim.network.topology import Graph
-
-Array = NDArray[np.float64]
 
 
 def auto_step(lo: Array, hi: Array, accelerated: Any) -> Array:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from desim.algorithms.method import Array, Ingredients, Int, Method
+from desim.algorithms.method import Ingredients, Method
+from desim.arrays import Array, Int
 from desim.privacy.ledger import Mechanism, Terms, View, plain
 from desim.privacy.mechanisms import terms
 

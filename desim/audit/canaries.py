@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim import keys
+from desim.arrays import Array
 from desim.audit.neighbours import on
 from desim.engine.play import Simulation
 from desim.errors import InputError, refusal
 from desim.keys import Stream
 from desim.problem import Problem
 
-Array = NDArray[np.float64]
 Coins = NDArray[np.bool_]
 Role = Literal["coins", "noise", "reference", "records"]
 ROLES: dict[Role, int] = {"coins": 0, "noise": 1, "reference": 2, "records": 3}

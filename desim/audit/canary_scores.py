@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from desim.arrays import Array
 from desim.audit.canaries import Canaries, Coins, fair_coins, planted, seed_of
 from desim.audit.evidence import rounded
 from desim.audit.pairs import completed, noised, unobserved
@@ -21,7 +21,6 @@ from desim.engine.world import Discard
 from desim.errors import InputError, RunError
 from desim.privacy.transcript import Transcript
 
-Array = NDArray[np.float64]
 Reading = Literal["all", "some", "model"]
 Tell = Callable[[int, int], None]
 ROUNDING = 1e-9  # of the numbers shown: effects below it are how doubles are rounded

@@ -1,11 +1,10 @@
 """Pairs of records that a search of the worst neighbours tries."""
 
 import numpy as np
-from numpy.typing import NDArray
 
+from desim.arrays import Array
 from desim.problem import Problem
 
-Array = NDArray[np.float64]
 Record = tuple[Array, float] | tuple[Array, float, float]  # features, label, protected or not
 Pair = tuple[Record, Record]
 SHORT = 0.01  # of the longer record, where one is to curve the loss and the other is not

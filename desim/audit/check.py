@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from desim.arrays import Array
 from desim.audit.apart import rounding
 from desim.audit.neighbours import Neighbours, worst_pair
 from desim.audit.pairs import completed, unobserved
@@ -17,7 +18,7 @@ from desim.engine.play import Simulation
 from desim.errors import RunError
 from desim.log.parquet import Tables
 from desim.privacy.ledger import Mechanism
-from desim.privacy.transcript import Array, Released, Sent, Transcript
+from desim.privacy.transcript import Released, Sent, Transcript
 
 MARGIN = 1e-9  # of the declared sensitivity
 UNBOUNDED = ("none", "reused", "objective-perturbation", "objective-laplace")

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import betaincinv, ndtri, xlogy
 
-Array = NDArray[np.float64]
+from desim.arrays import Array
+
 DECIMALS = 9
 ORDERS = np.concatenate([[1.0], 1.0 + np.geomspace(0.05, 200.0, 40)])
 

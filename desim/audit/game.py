@@ -14,8 +14,8 @@ from functools import cache
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from desim.arrays import Array
 from desim.audit.apart import KINDS
 from desim.audit.evidence import rounded
 from desim.audit.likelihood import likelihood_ratio, noise_drawn
@@ -24,7 +24,6 @@ from desim.engine.play import Simulation
 from desim.engine.world import Discard
 from desim.privacy.transcript import Transcript
 
-Array = NDArray[np.float64]
 Reading = Literal["likelihood", "releases", "model"]
 Tell = Callable[[int, int], None]
 TRAINING = 0.15  # share of the runs that trains a score

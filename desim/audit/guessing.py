@@ -22,12 +22,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from desim.arrays import Array, Int
 from desim.later import optimize, sparse
 
-Array = NDArray[np.float64]
-Int = NDArray[np.int64]
 DEPTH = 25  # right guesses below those observed at which h and g still differ from 0
 
 

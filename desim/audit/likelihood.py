@@ -1,12 +1,11 @@
 """The log-likelihood ratio of a pair of data sets, given what one play has released."""
 
 import numpy as np
-from numpy.typing import NDArray
 
+from desim.arrays import Array
 from desim.audit.pairs import PairReleases
 from desim.privacy.ledger import Mechanism
 
-Array = NDArray[np.float64]
 EXACT = frozenset({"GAUSSIAN", "DISCRETE_GAUSSIAN", "LAPLACE", "L2_LAPLACE"})
 NORMAL = frozenset({"GAUSSIAN", "DISCRETE_GAUSSIAN", "NOISY_GRADIENT"})
 VARIANCE = {"GAUSSIAN": 1.0, "LAPLACE": 2.0}  # of noise of scale 1

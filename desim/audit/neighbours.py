@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from desim.algorithms.method import Ingredients
+from desim.arrays import Array
 from desim.audit.candidates import Pair, Record, candidates_for, longest_row
 from desim.audit.likelihood import divergence
 from desim.audit.pairs import completed, play_pair, unobserved
@@ -21,7 +21,6 @@ from desim.errors import InputError, RunError, refusal
 from desim.privacy.transcript import Transcript
 from desim.problem import Problem
 
-Array = NDArray[np.float64]
 ROWS = 8  # how many rows of an agent a search tries
 ROUNDING = 1e-9  # of the bound on a row's norm
 

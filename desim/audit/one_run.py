@@ -17,12 +17,12 @@ from functools import lru_cache, partial
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.arrays import Array
 from desim.audit.guessing import Tiers, chance
 from desim.audit.verdict import Claim, Comparison, Finding
 from desim.later import special
 from desim.privacy.gaussian import delta_of, mu_of
 
-Array = NDArray[np.float64]
 Curve = Callable[[Array], Array]
 SHARES = (
     0.05,

@@ -8,17 +8,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from desim.arrays import Array, Int
 from desim.audit.apart import aligned, apart
 from desim.engine.play import Observation, Simulation
 from desim.engine.world import Discard
 from desim.errors import InputError, RunError
 from desim.log.outcome import Outcome
 from desim.privacy.transcript import Released, Transcript
-
-Array = NDArray[np.float64]
-Int = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from desim.arrays import Array
 from desim.audit.evidence import (
     Certified,
     Event,
@@ -24,7 +24,6 @@ from desim.audit.evidence import (
     rho_low,
 )
 
-Array = NDArray[np.float64]
 SELECTION = 0.3  # share of the runs that chooses the event
 GRID = 60
 

@@ -3,16 +3,15 @@
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from desim.amounts import between, size
+from desim.arrays import Array
 from desim.cli.sizes import sizes
 from desim.engine.opening import Opening, opening, speeds
 from desim.engine.play import Simulation
 from desim.engine.world import Settings
 from desim.kernels.network import Links
 
-Array = NDArray[np.float64]
 LONG, NARROW, SLOW = 5.0, 1e3, 0.1  # s, bit/s, 1/s: beyond these a unit may have been forgotten
 
 

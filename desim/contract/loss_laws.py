@@ -6,8 +6,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from desim.arrays import Array
 from desim.contract.bits import demand_same
 from desim.contract.finding import BrokenError, Finding, SkippedError, findings
 from desim.contract.stage import DATA, LINK
@@ -19,7 +19,6 @@ from desim.regularizers import Regularizer
 from desim.runs.play import run as play
 from desim.scenario import registry
 
-Array = NDArray[np.float64]
 STEP = 1e-5  # of central differences, whose error is STEP^2 / 6 of a third derivative
 NEAR = 1e-6  # relative, of differences to what they approximate
 FAR = (1e2, 1e4, 1e6)

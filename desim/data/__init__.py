@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.arrays import Array
 from desim.data.arrays import read_arrays
 from desim.data.groups import protected_rows
 from desim.data.labels import classes, numbers
@@ -21,7 +22,6 @@ from desim.errors import InputError, spelling
 from desim.later import pd
 from desim.losses import Loss
 
-Array = NDArray[np.float64]
 Change = Callable[[NDArray[Any], NDArray[np.int64]], Array]
 
 

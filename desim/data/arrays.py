@@ -3,13 +3,12 @@
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from desim.arrays import Array
 from desim.data.prepare import bounded
 from desim.errors import InputError
 from desim.readers import npz_arrays
 
-Array = NDArray[np.float64]
 SHAPES = "A (agents, rows, dim) and b (agents, rows)"
 
 

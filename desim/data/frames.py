@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.data.split import Mask, split
+from desim.arrays import Mask
+from desim.data.split import split
 from desim.data.table import Table
 from desim.errors import InputError, show, spelling
 from desim.later import pd

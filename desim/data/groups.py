@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.arrays import Array
 from desim.data.table import Table
 from desim.errors import InputError, show, spelling
 from desim.later import pd
 
-Array = NDArray[np.float64]
 HERE = "problem.data.protected"
 
 

@@ -5,10 +5,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.arrays import Array
 from desim.errors import InputError
 from desim.readers import LARGEST
-
-Array = NDArray[np.float64]
 
 
 def prepared(

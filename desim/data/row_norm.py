@@ -6,9 +6,8 @@ What is charged for curvature may not be read off the rows at hand, so that it r
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from desim.arrays import Array
 
 
 def guaranteed(section: Any, features: int) -> float:

@@ -7,11 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim import keys
+from desim.arrays import Mask
 from desim.data.table import Draw
 from desim.errors import InputError, spelling
 from desim.keys import Stream
-
-Mask = NDArray[np.bool_]
 
 
 def split(

@@ -7,13 +7,11 @@ function of numbers, rounds and draws that each agent can compute for all, as a 
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from desim.arrays import Int, Mask
 from desim.errors import show
 from desim.network.topology import Graph
 
-Int = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 WHERE = "us.send(to=...)"
 RELEASED = "to release only where an agent sends, us.release(..., where=us.public(...))"
 

@@ -7,10 +7,8 @@ whichever way it got hold of `us` or `hub`.
 
 from typing import Any, Generic, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
+from desim.arrays import Int
 
-Int = NDArray[np.int64]
 Value = TypeVar("Value")
 MAY = (
     "its own us.who and us.round, with a coordinator also us.address, us.noised and the agents' "

@@ -10,12 +10,10 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from desim.engine.requests import Array, Compute, Gather, Job
+from desim.arrays import Array, Int
+from desim.engine.requests import Compute, Gather, Job
 from desim.errors import InputError
-
-Int = NDArray[np.int64]
 
 
 class Blank:

@@ -3,16 +3,14 @@
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from desim.arrays import Array, Int
 from desim.engine.at_work import PROGRAM, refused
 from desim.engine.given import refuse_owned, state_rows
-from desim.engine.requests import Array
 from desim.engine.world import World
 from desim.kernels.record import release_id
 from desim.privacy.ledger import Mechanism, Terms, View, plain
 
-Int = NDArray[np.int64]
 NOISED = "; an agent that is called returns us.noised(value), with the charge of hub.call"
 
 

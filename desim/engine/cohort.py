@@ -10,20 +10,18 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.arrays import Array, Int, Mask
 from desim.engine.addressees import addressed
 from desim.engine.at_work import Outside
 from desim.engine.given import refuse_owned, state_rows
 from desim.engine.masks import public
 from desim.engine.releasing import Releasing
-from desim.engine.requests import Array, Compute, Gather, Heard, Job
+from desim.engine.requests import Compute, Gather, Heard, Job
 from desim.engine.world import World
 from desim.kernels.network import neighbour_sum
 from desim.kernels.speed import fitting, seconds_into, speeds_into
 from desim.network.topology import Graph
 from desim.privacy.ledger import View, plain
-
-Int = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 
 class Carrier(Protocol):
@@ -32,7 +30,7 @@ class Carrier(Protocol):
     ahead: bool
 
     def send(
-        self, us: "Cohort", payload: Array, bits: Int, silent: Bools, used: Bools | None
+        self, us: "Cohort", payload: Array, bits: Int, silent: Mask, used: Mask | None
     ) -> None:
         """Put the messages of the cohort's agents, of bits (n,), on their links, or the used."""
 

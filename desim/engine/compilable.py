@@ -3,10 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-Array = NDArray[np.float64]
+from desim.arrays import Array
 
 
 @dataclass(frozen=True)

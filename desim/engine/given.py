@@ -4,13 +4,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from desim.arrays import Array
 from desim.engine.at_work import OWNED
 from desim.errors import show
 from desim.privacy.ledger import Terms
-
-Array = NDArray[np.float64]
 
 
 def published(model: Any, state: Mapping[str, Any], agents: int, dim: int) -> Array:

@@ -10,21 +10,19 @@ import numpy as np
 import simpy
 from numpy.typing import NDArray
 
+from desim.arrays import Array, Int, Mask
 from desim.engine.addressees import outgoing_part
 from desim.engine.clock import Clock, Device, Steps
 from desim.engine.cohort import Cohort
 from desim.engine.jobs import Jobs, Ticket
 from desim.engine.meetings import Meetings
 from desim.engine.ports import Ports
-from desim.engine.requests import Array, Compute, Gather, Heard
+from desim.engine.requests import Compute, Gather, Heard
 from desim.engine.waits import Waits
 from desim.engine.world import World
 from desim.kernels.network import Links, broadcast
 from desim.kernels.record import DISTANT, UPLINK, Kind
 from desim.network.topology import Graph
-
-Int = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 
 class Mailbox:
@@ -36,7 +34,7 @@ class Mailbox:
         self.last: Array = np.empty((neighbours, 0))
         self.number = np.zeros(neighbours, np.int64)
         self.farewell = np.full(neighbours, 1 << 60)  # number of the last message ever
-        self.awaited: Bools | None = None  # neighbours that have something for the agent, or all
+        self.awaited: Mask | None = None  # neighbours that have something for the agent, or all
         self.wanted = 0
         self.complete: simpy.Event | None = None
 
@@ -114,7 +112,7 @@ class Post:
         self.arrival = np.empty(len(graph.source))
 
     def send(
-        self, us: Cohort, payload: Array, bits: Int, silent: Bools, used: Bools | None = None
+        self, us: Cohort, payload: Array, bits: Int, silent: Mask, used: Mask | None = None
     ) -> None:
         """Schedule the arrival of one message per (used) link of the agent."""
         if us.gone[0]:
@@ -154,9 +152,9 @@ class Post:
         self.boxes[graph.target[e]].put(turn, int(graph.source[e]), letter)
 
     def _carry(
-        self, us: Cohort, bits: Int, silent: Bools, edges: Int, routes: tuple[Int, Int],
+        self, us: Cohort, bits: Int, silent: Mask, edges: Int, routes: tuple[Int, Int],
         receive: Any,
-    ) -> Bools:  # fmt: skip
+    ) -> Mask:  # fmt: skip
         """Send on links `edges`, of which each has its own bandwidth; return which serve."""
         log = self.world.log
         log.reserve(self.links.rows * len(edges))

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.arrays import Array, Int, Mask
 from desim.engine.addressees import outgoing_part
 from desim.engine.at_work import Rows
 from desim.engine.cohort import Cohort
-from desim.engine.requests import Array, Compute, Gather, Heard
+from desim.engine.requests import Compute, Gather, Heard
 from desim.engine.waits import Waits
 from desim.engine.world import World
 from desim.errors import Diverged
@@ -29,9 +30,6 @@ from desim.kernels.network import Links, broadcast, close
 from desim.kernels.record import DISTANT, UPLINK, Kind
 from desim.kernels.together import TOGETHER
 from desim.network.topology import Graph
-
-Int = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 
 class Wires:
@@ -68,7 +66,7 @@ class Wires:
         self.recipients = np.diff(graph.outgoing)
 
     def send(
-        self, us: Cohort, payload: Array, bits: Int, silent: Bools, used: Bools | None = None
+        self, us: Cohort, payload: Array, bits: Int, silent: Mask, used: Mask | None = None
     ) -> None:
         """Put one message per (used) link on its way; nothing leaves one that is past the end."""
         if self.changing is not None:
@@ -90,7 +88,7 @@ class Wires:
         if self.ever_silent or self.last is not None:
             self._keep()
 
-    def _transmit(self, us: Cohort, bits: Int, silent: Bools, used: Bools | None) -> Int:
+    def _transmit(self, us: Cohort, bits: Int, silent: Mask, used: Mask | None) -> Int:
         """Fill `arrival`, write or keep the rows of all messages; return their recipients (n,)."""
         log, end, graph = self.world.log, self.world.settings.horizon, self.graph
         if used is None and self.links.plain:

@@ -6,11 +6,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.arrays import Array, Int
 from desim.engine.at_work import Outside
 from desim.engine.blind import Blank
 from desim.engine.clients import Clients
 from desim.engine.given import check_call, published, refuse_owned, started
-from desim.engine.requests import Array, Collect, Replies
+from desim.engine.requests import Collect, Replies
 from desim.engine.spending import Spending
 from desim.engine.variables import Variables, recalled, remembered
 from desim.engine.world import World
@@ -20,7 +21,6 @@ from desim.kernels.record import DISTANT, Kind, release_id
 from desim.memory import Tree, fill, fitting, recall, told
 from desim.privacy.ledger import Terms, View, plain
 
-Int = NDArray[np.int64]
 Train = Callable[..., Array]
 COLLECT = Collect()
 NOBODY = np.empty(0, np.int64)

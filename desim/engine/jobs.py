@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from desim.arrays import Array, Int
 from desim.engine.at_work import Rows
-from desim.engine.requests import Array, Job
+from desim.engine.requests import Job
 from desim.engine.world import World
-
-Int = NDArray[np.int64]
 
 
 @dataclass

@@ -4,7 +4,7 @@ import numpy as np
 import simpy
 from numpy.typing import NDArray
 
-from desim.engine.requests import Array
+from desim.arrays import Array
 from desim.network.changing import Changing
 
 

@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.arrays import Array
 from desim.errors import Diverged
 from desim.fairness import MEASURES, RISING, measure
 from desim.kernels.metrics import squared_distances
 from desim.memory import Tree
 from desim.problem import Problem
 
-Array = NDArray[np.float64]
 NETWORK = -1
 
 

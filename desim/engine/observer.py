@@ -9,15 +9,13 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from desim.arrays import Array, Int
 from desim.engine.metrics import MetricRows, diverged
 from desim.engine.patience import Patience, at, earlier
 from desim.errors import RunError
 from desim.kernels.neighbourhood import overlay
 
-Array = NDArray[np.float64]
-Int = NDArray[np.int64]
 Alive = Callable[[], None]
 MOST = 1_000_000  # observations at instants: more would take for ever, and no log would hold them
 

@@ -7,16 +7,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from desim.arrays import Array, Int
 from desim.engine.cohort import Cohort
 from desim.engine.hub import Hub
 from desim.engine.play import Observation, Simulation
-from desim.engine.requests import Array, Compute, Heard
+from desim.engine.requests import Compute, Heard
 from desim.engine.world import Discard, Settings, World
 from desim.kernels.speed import speeds_into
 
-Int = NDArray[np.int64]
 BLIND = Observation((), 0.0, False, None)
 
 

@@ -5,12 +5,10 @@ is virtual, so that all engines fail in the same round, at the same time.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
+from desim.arrays import Array, Int
 from desim.errors import RunError
 
-Array = NDArray[np.float64]
-Int = NDArray[np.int64]
 STANDSTILL = 50_000  # rounds between two looks at a clock, which has to move meanwhile
 ROUNDS = 1e10  # more than any machine plays until stop.time
 SILENCE = 100_000  # collections, or waits of an agent, in a row without a message

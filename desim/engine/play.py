@@ -7,8 +7,8 @@ from importlib import import_module
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from desim.arrays import Array
 from desim.engine.metrics import MetricRows, Metrics
 from desim.engine.observer import ClockObserver
 from desim.engine.patience import Patience
@@ -21,7 +21,6 @@ from desim.log.outcome import Outcome
 from desim.privacy.transcript import Transcript
 from desim.problem import Problem
 
-Array = NDArray[np.float64]
 INTERRUPTED = "interrupted by Ctrl-C"
 Explained = Callable[[BaseException], str | None]
 

@@ -10,15 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.arrays import Array, Int, Mask
 from desim.engine.at_work import Outside
-from desim.engine.masks import Mask, is_public, of_agents, public
-from desim.engine.requests import Array
+from desim.engine.masks import is_public, of_agents, public
 from desim.engine.retirement import admitted
 from desim.engine.world import World
 from desim.kernels.record import UPLINK, Kind, round_of
 from desim.privacy.ledger import Mechanism, Terms, View
-
-Int = NDArray[np.int64]
 
 
 class Releasing:

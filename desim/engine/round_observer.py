@@ -4,8 +4,8 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from desim.arrays import Array, Int
 from desim.engine.metrics import MetricRows, diverged
 from desim.engine.observer import Alive, bounded, unheeding
 from desim.engine.patience import Patience
@@ -13,8 +13,6 @@ from desim.errors import RunError
 from desim.kernels.tally import Tally, move, tally_for
 from desim.memory import Tree, fill, recall, told
 
-Array = NDArray[np.float64]
-Int = NDArray[np.int64]
 COORDINATOR = np.zeros(1, np.int64)  # whose clock is looked at
 SEEN_NUMBERS = 1 << 20  # of the models that are kept before they are looked at
 

@@ -9,15 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.arrays import Array, Int
 from desim.engine.world import Exhausted, World
 from desim.kernels.clients import BEGIN, EXCHANGE, FINISH, LOGGED, ROUND
 from desim.kernels.record import INSTEAD, Kind
 from desim.memory import Tree, recall
 from desim.privacy.budget import Filter
 from desim.privacy.ledger import Terms
-
-Array = NDArray[np.float64]
-Int = NDArray[np.int64]
 
 
 class Spending:

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import simpy
 
+from desim.arrays import Array, Int
 from desim.engine.clock import Clock, Steps
-from desim.engine.hub import Hub, Int
+from desim.engine.hub import Hub
 from desim.engine.ports import Ports
-from desim.engine.requests import Array
 from desim.engine.star_client import Client, Coming, Letter
 from desim.engine.waits import Waits
 from desim.engine.world import Exhausted, World

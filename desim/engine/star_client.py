@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import simpy
 
+from desim.arrays import Array
 from desim.engine.clock import Device, Steps
-from desim.engine.requests import Array
 from desim.kernels.record import UPLINK, Kind
 from desim.kernels.speed import seconds_into
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from desim.engine.hub import Hub, Int
-from desim.engine.requests import Array
+from desim.arrays import Array, Int
+from desim.engine.hub import Hub
 from desim.engine.waits import Waits
 from desim.engine.world import Exhausted, World
 from desim.errors import RunError

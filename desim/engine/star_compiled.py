@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from desim.engine.compilable import Array, Compilable
+from desim.arrays import Array
+from desim.engine.compilable import Compilable
 from desim.engine.hub import Hub
 from desim.engine.observer import MOST
 from desim.engine.round_observer import SEEN_NUMBERS

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.arrays import Array
 from desim.engine.at_work import refused
 from desim.engine.observer import Observer
 from desim.engine.patience import Patience, earlier
@@ -27,7 +28,6 @@ from desim.privacy.ledger import Ledger
 from desim.privacy.transcript import Transcript
 from desim.problem import Problem
 
-Array = NDArray[np.float64]
 FLUSH_SECONDS = 2.5  # of real time; a killed run loses twice that at most
 REPORT_SECONDS = 0.1
 REST = 20.0  # times as long as a checkpoint took the next one is waited for

@@ -16,12 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.arena import Arena
+from desim.arrays import Array, Int
 from desim.columns import Columns, Deferred
 from desim.kernels.record import DROPPED, EVERYTHING, LEAVES, Rows, empty_rows, part
 from desim.memory import Tree, fill
-
-Int = NDArray[np.int64]
-Array = NDArray[np.float64]
 
 
 class Batch(NamedTuple):

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.arrays import Array, Int
 from desim.columns import Columns, Words
-from desim.kernels.appended import Appended, Array, Batch, Int
+from desim.kernels.appended import Appended, Batch
 from desim.kernels.neighbourhood import span
 from desim.kernels.network import log_each
 from desim.kernels.order import time_order

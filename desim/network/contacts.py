@@ -5,14 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from desim.arrays import Array, Int
 from desim.errors import InputError
 from desim.kernels.network import Links
 from desim.readers import arrays, require_whole
 
-Array = NDArray[np.float64]
-Int = NDArray[np.int64]
 MOST = 1_000_000  # rounds of a trace
 NEAR = 1e-6  # of a round
 COLUMNS = ("agent", "peer", "begin", "end")

@@ -6,15 +6,13 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from desim import keys
+from desim.arrays import Array, Int
 from desim.errors import InputError
 from desim.keys import Stream
 from desim.readers import matrices, select
 
-Array = NDArray[np.float64]
-Int = NDArray[np.int64]
 SITES = 3  # sub-counter of the draw, apart from those of links and traces
 WHERE = "network.latency_matrix"
 UNITS = {"_us": 1e-6, "_ms": 1e-3, "_s": 1.0}  # that an array's name may end with

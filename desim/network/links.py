@@ -6,14 +6,13 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.arrays import Array, Int
 from desim.distributions import Distribution, draw
 from desim.kernels.attempt import HUB
 from desim.kernels.network import DIRECT, NONE, Links
 from desim.keys import Stream, seed_word
 from desim.network.traces import Traces
 
-Array = NDArray[np.float64]
-Int = NDArray[np.int64]
 LATENCY, BANDWIDTH = 0, 64  # indices of the draws
 
 

@@ -1,13 +1,12 @@
 """Random choices of neighbours that everybody knows: drawn from the seed and the round alone."""
 
 import numpy as np
-from numpy.typing import NDArray
 
 from desim import keys
+from desim.arrays import Int
 from desim.keys import Stream
 from desim.network.topology import Graph
 
-Int = NDArray[np.int64]
 MATCHING = 1 << 20  # steps of draws that no participation makes
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim import keys
+from desim.arrays import Int
 from desim.errors import InputError
 from desim.keys import Stream
 from desim.later import Later
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 else:
     nx = Later("networkx")
 
-Int = NDArray[np.int64]
 Edges = list[tuple[int, int]]
 TURN = 3  # sub-counter of the draws of graphs of single rounds, apart from those of traces
 

@@ -6,15 +6,13 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from desim import keys
+from desim.arrays import Array, Int
 from desim.errors import InputError
 from desim.keys import Stream
 from desim.readers import arrays, faulty, require_whole, select, whose
 
-Array = NDArray[np.float64]
-Int = NDArray[np.int64]
 TRACE, OFFSET = 1, 2  # sub-counters of the draws, apart from those of links
 
 

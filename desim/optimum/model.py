@@ -7,12 +7,10 @@ from typing import Any
 
 import clarabel
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
+from desim.arrays import Array
 from desim.optimum.pieces import Kinks
-
-Array = NDArray[np.float64]
 
 
 def model_minimum(x: Array, g: Array, H: Any, kinks: Kinks) -> tuple[Array, Array]:

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from scipy import linalg
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
+from desim.arrays import Array
 from desim.errors import InputError, RunError
 from desim.optimum.model import model_minimum
 from desim.optimum.pieces import Kinks, Smooth, relaxed
 
-Array = NDArray[np.float64]
 EXACT = 1e-12  # of the sizes that cancel in the subgradient and in the gap
 ENOUGH = 1e-9  # where rounding allows no more
 ITERATIONS = 60

@@ -10,11 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from desim.arrays import Array
 from desim.losses import HUBER, LOGISTIC, Loss, bends_into, slopes_into, values_into
 from desim.problem import Problem
 from desim.regularizers import Regularizer
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

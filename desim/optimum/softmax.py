@@ -7,15 +7,14 @@ Each step is solved by conjugate gradients on products with the Hessian (Dembo, 
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
+from desim.arrays import Array
 from desim.errors import InputError, RunError
 from desim.layers import LayeredLoss
 from desim.optimum.newton import ENOUGH, EXACT, Found
 from desim.problem import Problem
 
-Array = NDArray[np.float64]
 STEPS, PRODUCTS, HALVINGS = 100, 500, 40
 
 

@@ -11,14 +11,13 @@ from typing import Any
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
-from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
+from desim.arrays import Array
 from desim.audit.evidence import Certified
 from desim.audit.verdict import Claim, Finding
 from desim.plots.style import COLOURS, STYLE, new_axes, save
 
-Array = NDArray[np.float64]
 LEAST, MOST = 5e-4, 0.97
 TICKS = (0.001, 0.01, 0.05, 0.2, 0.5, 0.8, 0.95)
 

@@ -5,15 +5,14 @@ from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from desim.arrays import Array
 from desim.errors import InputError, refusal
 from desim.runs.digests import UNENDED, UNLISTED
 from desim.runs.metrics import ranked
 from desim.runs.series import Seeded
 
 Abscissa = Literal["time", "round", "bytes", "epsilon"]
-Array = NDArray[np.float64]
 LARGEST = 1e100
 BINS = 600  # of a curve's abscissa; each keeps first, last, least and largest
 

@@ -8,8 +8,8 @@ from typing import Any, Unpack
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
-from numpy.typing import NDArray
 
+from desim.arrays import Array
 from desim.errors import InputError
 from desim.fairness import RISING
 from desim.plots.course import Played, check_abscissa, thinned
@@ -20,7 +20,6 @@ from desim.plots.look import Look, scaled
 from desim.plots.measured import Drawable, Measured, drawable
 from desim.plots.style import NAMES, legend, look, scale, unit_of, worded
 
-Array = NDArray[np.float64]
 Line = tuple[Array, ...]  # abscissae, values, and the ends of the band where there is one
 FEW = 25  # points that are marked one by one
 

@@ -5,14 +5,13 @@ from dataclasses import replace
 from typing import Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
+from desim.arrays import Array
 from desim.errors import InputError, refusal, show
 from desim.plots.lettering import fitted, plain
 from desim.runs.series import Member, Series, series_of
 from desim.studies.statistics import fewest, place
 
-Array = NDArray[np.float64]
 Band = Literal["range", "middle", "quartiles", "interval", "seeds", "none"]
 TAIL = 0.1  # of the seeds, left out on either side of the middle
 WHOLE = 10  # seeds up to which a band holds them all if none is named

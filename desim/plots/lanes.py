@@ -12,8 +12,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.ticker import MaxNLocator
-from numpy.typing import NDArray
 
+from desim.arrays import Array
 from desim.errors import InputError, refusal
 from desim.plots.course import Logged
 from desim.plots.look import Framed, framed
@@ -21,7 +21,6 @@ from desim.plots.spans import COLUMNS, KINDS, Spans, occupied, spans, united
 from desim.plots.style import COLOURS, STATES, patches, spelled_time, unit_of
 from desim.runs.sites import numbered
 
-Array = NDArray[np.float64]
 LANES = 24
 BUSY = 24  # computations in a lane of the window that is shown if none is named
 MOST = 8000  # spans in all lanes together

@@ -5,7 +5,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import shortest_path
 
-Array = NDArray[np.float64]
+from desim.arrays import Array
+
 STEPS = 300
 
 

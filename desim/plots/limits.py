@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from desim.arrays import Array
+
 Line = tuple[Array, ...]  # abscissae, values, and the two ends of a band where there is one
 START = 0.2  # of each curve's own length
 GAIN = 0.5  # an axis shorter than this part of the whole is worth it

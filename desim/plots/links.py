@@ -12,8 +12,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.ticker import FuncFormatter, MaxNLocator
-from numpy.typing import NDArray
 
+from desim.arrays import Array
 from desim.errors import InputError
 from desim.plots.course import Logged
 from desim.plots.layout import spread
@@ -22,7 +22,6 @@ from desim.plots.look import Framed, framed
 from desim.plots.style import COLOURS, INK, grade, unit_of
 from desim.runs.sites import listed, sites
 
-Array = NDArray[np.float64]
 AGENTS = 200
 LINKS = 2000
 LIKE = 0.8  # links whose times differ by less look alike

@@ -5,14 +5,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from matplotlib.axes import Axes
-from numpy.typing import NDArray
 
+from desim.arrays import Array
 from desim.errors import InputError
 from desim.plots.course import Played, course, shared_metric, terms
 from desim.plots.groups import grouped, named
 from desim.runs.series import Series
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

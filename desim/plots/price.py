@@ -8,8 +8,8 @@ from typing import Unpack
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
-from numpy.typing import NDArray
 
+from desim.arrays import Array
 from desim.errors import InputError
 from desim.plots.course import Played, terms
 from desim.plots.groups import renamed
@@ -20,7 +20,6 @@ from desim.plots.noise import families
 from desim.plots.style import NAMES, legend, look, scale
 from desim.studies.statistics import Estimate, interval_named, mean_estimate, median_estimate
 
-Array = NDArray[np.float64]
 MARKERS = (("s", 6.5), ("o", 4.5), ("D", 3.5), ("^", 6.5), ("v", 5.0), ("P", 4.0))
 
 

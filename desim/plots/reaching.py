@@ -10,8 +10,8 @@ from typing import Unpack
 
 import numpy as np
 from matplotlib.axes import Axes
-from numpy.typing import NDArray
 
+from desim.arrays import Array
 from desim.errors import InputError, finite
 from desim.fairness import RISING
 from desim.plots.course import Played, check_abscissa
@@ -24,7 +24,6 @@ from desim.runs.metrics import improved
 from desim.studies.statistics import Estimate, interval_named, median_estimate
 from desim.targets import first_met
 
-Array = NDArray[np.float64]
 HEIGHT = 0.62
 WIDTH = 5.0  # of the figure, inches
 LETTER = 0.07  # inches, on average

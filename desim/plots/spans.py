@@ -7,7 +7,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from desim.arrays import Array
+
 COLUMNS = ("time", "kind", "agent", "peer", "round", "seconds")
 KINDS = {"computes": "compute", "interrupted": "abort", "message on its way": "deliver"}
 

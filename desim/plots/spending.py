@@ -6,8 +6,8 @@ from typing import Unpack
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from numpy.typing import NDArray
 
+from desim.arrays import Array
 from desim.errors import InputError
 from desim.plots.course import Logged, terms
 from desim.plots.lettering import plain
@@ -16,7 +16,6 @@ from desim.plots.style import COLOURS, INK, legend, unit_of
 from desim.privacy.risk import Risk
 from desim.runs.sites import agent_named
 
-Array = NDArray[np.float64]
 Curves = dict[int, tuple[Array, Array]]  # of each agent
 LINES = 40  # agents up to which each has a line
 POINTS = 400

@@ -15,15 +15,13 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter
-from numpy.typing import NDArray
 
 from desim.amounts import best_unit
+from desim.arrays import Array
 from desim.errors import InputError, refusal
 from desim.plots.lettering import families, width, wrapped
 from desim.runs.metrics import LOGARITHMIC, is_share
 from desim.runs.output import output
-
-Array = NDArray[np.float64]
 
 # Okabe and Ito (2008): distinguishable with every kind of colour vision; yellow is too light here.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from desim.arrays import Array
 from desim.columns import Columns, Pieces, columns_of, gathered, pieces_of
 from desim.errors import InputError
 from desim.privacy.gaussian import check_delta
@@ -27,7 +28,6 @@ from desim.privacy.views import adversary, require_seen, reservations
 if TYPE_CHECKING:
     import pandas as pd
 
-Array = NDArray[np.float64]
 LARGEST = 1 << 20  # releases whose prices are held at once
 
 

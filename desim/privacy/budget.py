@@ -17,6 +17,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.arrays import Array, Int
 from desim.columns import Words
 from desim.memory import Tree, recall, told
 from desim.privacy.gaussian import epsilon_of, mu_of
@@ -27,8 +28,6 @@ from desim.privacy.profiles import Kind
 from desim.privacy.renyi import ORDERS
 from desim.privacy.tallies import Tally
 
-Array = NDArray[np.float64]
-Int = NDArray[np.int64]
 ROUNDING = 1.0 + 1e-9  # sums of prices round: a target that is also the budget must fit into it
 KEPT = "square divergence order known kinds numbers others retired stopped stopper reason"
 LAWS = ("laplace", "pure", "batch")

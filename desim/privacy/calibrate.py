@@ -23,7 +23,6 @@ from desim.privacy.prices import Prices, prices
 from desim.privacy.renyi import concentrated, epsilon_of_divergences
 from desim.privacy.tallies import NOTHING, tallies, told_apart
 
-Array = NDArray[np.float64]
 Plan = Callable[[int], Terms | None]
 SCALED = (
     "laplace",

@@ -6,15 +6,13 @@ Only the ledger calls these: who draws noise writes its row.
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from desim.arrays import Array, Int
 from desim.jit import kernel, lean_inline
 from desim.kernels import discrete_gaussian
 from desim.kernels.together import TOGETHER, normal_pairs
 from desim.keys import Stream, address, counter, exponential, laplace, normal, words
 
-Array = NDArray[np.float64]
-Int = NDArray[np.int64]
 NOISE = int(Stream.NOISE)
 
 

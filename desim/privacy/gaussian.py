@@ -10,12 +10,12 @@ nor cancels; it is log-concave in t, so Newton's method from the right converges
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from desim.arrays import Array
 from desim.errors import InputError, refusal
 from desim.later import optimize, special
 
-Array = NDArray[np.float64]
 SERIES = 1e-3  # below, R(t) - R(t + mu) by Taylor's series about the middle
 LARGE = 1e4  # above, all start from one t
 BLOCK = 4096  # values solved at once, so that they stay in a cache

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.arrays import Array, Int
 from desim.columns import Columns, Words
-from desim.kernels.appended import Appended, Array, Int
+from desim.kernels.appended import Appended
 from desim.kernels.order import time_order
 from desim.kernels.record import RELEASED, charge
 from desim.keys import seed_word

@@ -18,12 +18,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.arrays import Array
 from desim.privacy.gaussian import epsilon_of
 from desim.privacy.profiles import Kind, profile
 from desim.privacy.renyi import ORDERS
 from desim.privacy.tallies import Counted, Tally, divergences
 
-Array = NDArray[np.float64]
 TOLD = 1e-5  # delta at which a curve that is told is as fine as epsilon
 LEAST = 1e-10  # delta below which the rounding of the transform counts
 TAIL = 1e-6  # part of delta that losses beyond the grid may take

@@ -8,13 +8,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from desim.arrays import Array
 from desim.errors import RunError
 from desim.privacy.gaussian import mu_of
 from desim.privacy.ledger import Mechanism, Terms, View
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.arrays import Array
 from desim.columns import Columns, Words
 from desim.errors import InputError, refusal
 from desim.later import special
@@ -18,7 +19,6 @@ from desim.privacy import renyi
 if TYPE_CHECKING:
     pass
 
-Array = NDArray[np.float64]
 RELATIONS = ("replace-one", "add-or-remove-one", "agent")
 MECHANISMS = (
     "none",

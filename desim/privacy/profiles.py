@@ -20,11 +20,9 @@ batches of 4 of 1000, and by sqrt 2 where few rows, many releases and little noi
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from desim.arrays import Array
 from desim.privacy.gaussian import delta_of
-
-Array = NDArray[np.float64]
 
 
 class Kind(NamedTuple):

@@ -8,11 +8,10 @@ batches without replacement by the pair of `desim.privacy.profiles`.
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
+from desim.arrays import Array
 from desim.privacy.gaussian import check_delta
 
-Array = NDArray[np.float64]
 COARSE = (96.0, 128.0, 192.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0)
 ORDERS: Array = np.concatenate([np.arange(11, 110) / 10, np.arange(11.0, 65.0), COARSE])
 REACH = 100.0  # of order times ratio: batches are priced as known ones beyond

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.arrays import Array
 from desim.columns import Columns, rows_of
 from desim.privacy.gaussian import epsilon_of
 from desim.privacy.prices import Prices, prices
@@ -15,7 +16,6 @@ from desim.privacy.statements import Signs
 from desim.privacy.tallies import told_apart
 from desim.privacy.views import Adversary, charged
 
-Array = NDArray[np.float64]
 BLOCK = 256  # rows of divergences that are held at once: they fit a cache
 FEW = 16  # kinds for each release of a stride, up to which they are counted before they add up
 SOLVED = 100_000  # epsilons of divergences that are solved for; of more releases not each has one

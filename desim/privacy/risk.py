@@ -12,8 +12,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from desim.arrays import Array
 from desim.errors import InputError
 from desim.later import special
 from desim.privacy.accountants import Account
@@ -21,7 +22,6 @@ from desim.privacy.loss_distribution import curve_pld
 from desim.privacy.renyi import ORDERS
 from desim.privacy.tallies import NOTHING, Tally, tallies
 
-Array = NDArray[np.float64]
 RATES = (0.001, 0.01)  # false positive rates at which a true positive rate is told
 HALVINGS = 60
 SLACK = 1e-9  # of (order - 1) divergence: more than its two sides can be rounded

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.arrays import Array
 from desim.later import pd
 
-Array = NDArray[np.float64]
 MANY = 200_000  # rows from which on pandas is faster, its import included
 
 

@@ -8,12 +8,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.arrays import Array
 from desim.privacy import renyi
 from desim.privacy.gaussian import epsilon_of
 from desim.privacy.prices import Prices
 from desim.privacy.profiles import Kind
 
-Array = NDArray[np.float64]
 Counted = tuple[tuple[Kind, int], ...]
 MANY = 64  # sizes that are told apart in a distribution; more are rounded up, to COARSE an octave
 COARSE = 32

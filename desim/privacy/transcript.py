@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.arrays import Array, Int
+
 if TYPE_CHECKING:
     from desim.privacy.ledger import Mechanism, Terms
 
-Array = NDArray[np.float64]
-Int = NDArray[np.int64]
 Batch = TypeVar("Batch")
 
 

@@ -10,12 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from desim.arrays import Mask
 from desim.columns import Columns
 from desim.errors import InputError, refusal
 
-Mask = NDArray[np.bool_]
 NAMELESS = ("eavesdropper", "coordinator", "final-model")
 ONE = re.compile(r"(neighbour|direct):\s*(\d{1,9})")
 SET = re.compile(r"collusion:\s*\[\s*(\d{1,9}(?:\s*,\s*\d{1,9})*)\s*\]")

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.arrays import Array
 from desim.fairness import RISING
-from desim.reports.reading import Array, Curve, Reading
+from desim.reports.reading import Curve, Reading
 from desim.runs.metrics import LOGARITHMIC, is_share, ranked
 
 POINTS = 40_000  # in all curves of a report together: some 2 MB

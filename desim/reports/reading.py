@@ -8,15 +8,14 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from desim.arrays import Array
 from desim.errors import DesimError
 from desim.privacy.accountants import Account
 from desim.runs.run import NETWORK, Run
 from desim.runs.series import series_of
 from desim.timing.traffic import ARRIVED, delivered_by
 
-Array = NDArray[np.float64]
 Part = TypeVar("Part")
 LARGEST = 1e100  # beyond it a run has diverged, and no axis holds its values
 

@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.arrays import Array
 from desim.audit.verdict import Finding
 from desim.errors import InputError, refusal
 from desim.runs import directory as place
 from desim.scenario.schema import Scenario
-
-Array = NDArray[np.float64]
 
 
 def problems_of(

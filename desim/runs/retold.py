@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from desim.arrays import Array
 from desim.engine.blind import Seen
 from desim.engine.metrics import MetricRows, Metrics
 from desim.engine.observer import ClockObserver
@@ -18,7 +18,6 @@ from desim.later import pd
 from desim.problem import Problem
 from desim.runs.run import Run
 
-Array = NDArray[np.float64]
 OF_MODEL = ("loss", "accuracy", "gradient", *MEASURES)  # of the coordinator's model alone
 
 

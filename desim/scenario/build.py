@@ -4,7 +4,6 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from desim.algorithms.method import Ingredients
 from desim.cache import cache_home
@@ -33,7 +32,6 @@ from desim.scenario.origin import Origin
 from desim.scenario.problem_read import read_problem
 from desim.scenario.schema import Scenario
 
-Array = NDArray[np.float64]
 Engine = Literal["compiled", "cohort", "agents"]
 
 

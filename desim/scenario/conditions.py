@@ -3,9 +3,9 @@
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from desim import units
+from desim.arrays import Array, Int
 from desim.compute import NOTHING, measured_speeds, speed_model
 from desim.distributions import Distribution
 from desim.errors import InputError
@@ -28,8 +28,6 @@ from desim.scenario.device_section import Churn as ChurnSection
 from desim.scenario.measured_section import BandwidthTrace, SpeedTrace, lasting, scale
 from desim.scenario.schema import Scenario
 
-Array = NDArray[np.float64]
-Int = NDArray[np.int64]
 ORDERS = {"random": DRAWN, "measured": IN_TURN, "time": OVER_TIME}
 CONTENTION = {"none": NONE, "fifo": FIFO, "fair": FAIR}
 

@@ -22,7 +22,6 @@ from desim.scenario.blame import explained
 from desim.scenario.check import located
 from desim.scenario.schema import Scenario
 
-Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 MOST_WORK = 2.0**63  # bits of a message, or gradients of a computation
 NAMED = 3

@@ -5,16 +5,15 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from desim import keys
+from desim.arrays import Array
 from desim.data.prepare import bounded
 from desim.errors import InputError
 from desim.keys import Stream
 from desim.readers import NUMBERS, npz_arrays, reading
 from desim.scenario.schema import Scenario
 
-Array = NDArray[np.float64]
 INITIAL = ("x0", "z0")
 
 

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.arrays import Array
 from desim.data import Change
 from desim.data.prepare import scaling
 from desim.engine.world import Settings
 from desim.problem import Problem
 from desim.scenario.schema import Scenario
 
-Array = NDArray[np.float64]
 ESTIMATED = ("standard", "minmax", "max", "unit-ball")  # scales that come from the training rows
 
 

@@ -5,14 +5,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from desim.arrays import Array
 from desim.fairness import RISING
 from desim.log.rows import levels_with
 from desim.runs.run import NETWORK, Run
 from desim.targets import first_met
 
-Array = NDArray[np.float64]
 SPENT = ("time", "rounds", "bytes", "epsilon")  # what it takes until a target
 UNITS = {"time": "s", "bytes": "B", "wall": "s"}
 

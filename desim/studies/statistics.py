@@ -20,7 +20,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from desim.arrays import Array
+
 RESAMPLES = 1999
 FLOOR = 0.2
 FEW = 10  # values of a mean below which the law of them shows in its interval

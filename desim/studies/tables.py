@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from desim.arrays import Array
 from desim.runs.labels import told
 from desim.studies.cases import Case
 from desim.studies.measures import SPENT, Asked, rises, unit
@@ -14,7 +14,6 @@ from desim.studies.statistics import mean_estimate, median_estimate, paired, set
 from desim.studies.words import awaited, is_final
 from desim.studies.work import Result
 
-Array = NDArray[np.float64]
 RUN = ("case", "label", "seed", "run", "status", "reason")
 
 

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.arrays import Int
 from desim.columns import Columns, Pieces, pieces_of
 from desim.later import pd
 
-Int = NDArray[np.int64]
 COLUMNS = ["round", "begin", "end", "seconds", "what", "source", "target"]
 NEEDED = ["time", "kind", "agent", "peer", "round", "seconds", "value"]
 NEAR = 1e-9  # of the time: what rounding leaves of end - seconds

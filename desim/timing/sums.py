@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Int = NDArray[np.int64]
+from desim.arrays import Int
 
 
 class Keys:

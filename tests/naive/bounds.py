@@ -7,17 +7,17 @@ from collections.abc import Mapping
 from math import inf, sqrt
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.optimize import minimize_scalar
 
 from analysis.reproductions.printed import Split, total
+from desim.arrays import Array
 from desim.privacy.bounds import pr_admm
 from desim.privacy.bounds.conversions import own_order, simple
 from desim.privacy.bounds.objective import stretch as extra
 from desim.privacy.bounds.pp_admm import deviation, lemma_13
 from desim.privacy.gaussian import check_delta, epsilon_of
 
-Array = NDArray[np.float64]
 XI = 1e-8  # price of the change of variables in one objective perturbation
 
 

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from desim.arrays import Array
 from desim.columns import Columns, rows_of
 
-Array = NDArray[np.float64]
 Inputs = Mapping[str, Any]  # see `inputs`
 Formula = Callable[[Inputs, Columns, float], tuple[Array, list[str]]]
 Verdict = Literal["holds", "loose", "unproved", "wrong"]

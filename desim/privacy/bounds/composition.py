@@ -7,9 +7,10 @@ Dwork, Roth 2014: one release (Theorem A.1), basic (Theorem 3.16) and advanced c
 import numpy as np
 from numpy.typing import ArrayLike
 
+from desim.arrays import Array
 from desim.columns import Columns
 from desim.later import optimize
-from desim.privacy.bounds.claims import Array, Inputs, once, ratios
+from desim.privacy.bounds.claims import Inputs, once, ratios
 from desim.privacy.gaussian import check_delta
 
 STEEP = "epsilon of a round is not below 1, where the classical deviation is no bound"

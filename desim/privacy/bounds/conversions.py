@@ -1,11 +1,10 @@
 """From zCDP or an RDP curve to epsilon, in the ways of the papers."""
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from desim.arrays import Array
 from desim.privacy.gaussian import check_delta
-
-Array = NDArray[np.float64]
 
 
 def simple(rho: ArrayLike, delta: float) -> Array:

@@ -7,8 +7,9 @@ below are the paper's formulas.
 
 import numpy as np
 
+from desim.arrays import Array
 from desim.columns import Columns
-from desim.privacy.bounds.claims import Array, Inputs, by_agent, once
+from desim.privacy.bounds.claims import Inputs, by_agent, once
 from desim.privacy.gaussian import check_delta
 
 ALPHA_0 = 0.54  # Section VI

@@ -7,8 +7,9 @@ every step of size gamma adds sqrt(2 gamma) N(0, tau^2), f has the modulus lambd
 import numpy as np
 from numpy.typing import ArrayLike
 
+from desim.arrays import Array
 from desim.columns import Columns
-from desim.privacy.bounds.claims import Array, Inputs, by_agent, once, summed
+from desim.privacy.bounds.claims import Inputs, by_agent, once, summed
 from desim.privacy.bounds.conversions import simple
 
 

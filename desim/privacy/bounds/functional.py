@@ -8,8 +8,9 @@ from math import log, pi, sqrt
 
 import numpy as np
 
+from desim.arrays import Array
 from desim.columns import Columns
-from desim.privacy.bounds.claims import Array, Inputs
+from desim.privacy.bounds.claims import Inputs
 
 
 def shared_out(epsilon_s: float, epsilon_n: float, d: float) -> float:

@@ -5,12 +5,10 @@ differ by D at most, and phi has the Lipschitz constant chi for either.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
+from desim.arrays import Array
 from desim.privacy.terms import Mechanism, Terms, View
 from desim.problem import Problem
-
-Array = NDArray[np.float64]
 
 
 def amplification(chi: Array, n: int) -> Array:

@@ -12,11 +12,11 @@ from functools import lru_cache
 from math import inf, log1p, pi, sqrt
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from desim.arrays import Array
 from desim.later import special
 
-Array = NDArray[np.float64]
 STEPS = np.geomspace(1e-4, 1e8, 2000)  # orders above 1 between which a bound is looked for
 
 

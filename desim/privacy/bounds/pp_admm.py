@@ -8,8 +8,9 @@ from math import log, sqrt
 
 import numpy as np
 
+from desim.arrays import Array
 from desim.columns import Columns, rows_of
-from desim.privacy.bounds.claims import Array, Inputs, by_agent, once
+from desim.privacy.bounds.claims import Inputs, by_agent, once
 from desim.privacy.bounds.conversions import simple
 
 LITTLE = 2.8  # c_1 times this, over (epsilon_1 - epsilon_3) |D_i| / N, is the least lambda-hat

@@ -7,8 +7,9 @@ that a solver leaves.
 
 import numpy as np
 
+from desim.arrays import Array
 from desim.columns import Columns
-from desim.privacy.bounds.claims import Array, Inputs, by_agent, once
+from desim.privacy.bounds.claims import Inputs, by_agent, once
 from desim.privacy.bounds.conversions import simple
 
 UNEVEN = "the number of rounds is no multiple of the period"

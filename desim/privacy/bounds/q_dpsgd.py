@@ -7,8 +7,9 @@ Kasiviswanathan (2019) for amplification by sampling as if it were the whole.
 
 import numpy as np
 
+from desim.arrays import Array
 from desim.columns import Columns, rows_of
-from desim.privacy.bounds.claims import Array, Inputs, by_agent, once, summed
+from desim.privacy.bounds.claims import Inputs, by_agent, once, summed
 from desim.privacy.bounds.conversions import own_order
 
 

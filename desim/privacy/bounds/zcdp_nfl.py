@@ -4,8 +4,9 @@ The argmin of eq. (7) moves by the gradient's change over 2 rho |N| + 1/eta, dua
 models are released values, so every message to every link is covered by adaptive composition.
 """
 
+from desim.arrays import Array
 from desim.columns import Columns
-from desim.privacy.bounds.claims import Array, Inputs, once, ratios, summed
+from desim.privacy.bounds.claims import Inputs, once, ratios, summed
 from desim.privacy.bounds.conversions import simple
 
 
