@@ -3,29 +3,16 @@
 A method is a `Method` with `Parameters`, whose program is `agents(us: Us)` on a graph and
 `coordinator(hub: Hub)` on a star. What a program waits for is a job: of `us` again where there is a
 graph, of `Clients` where a coordinator calls. Only the theorems of papers lie elsewhere, in
-desim.privacy.bounds.
+desim.privacy.papers.
 """
 
 from typing import TYPE_CHECKING, Any
 
-from desim.algorithms.averages import Averages
-from desim.algorithms.consensus import ConsensusADMM
-from desim.algorithms.edge_duals import EdgeDuals
-from desim.algorithms.federated import Federated
-from desim.algorithms.latest import Latest
-from desim.algorithms.local_limits import oversized
-from desim.algorithms.local_training import LocalTraining
-from desim.algorithms.method import LOGISTIC, Ingredients, Method, Program
-from desim.algorithms.minimisation import ExactADMM, Minimisation, minimisers
-from desim.algorithms.steps import (
-    auto_step,
-    best_momentum,
-    beyond,
-    linearised_bound,
-    stable_step,
-    tied_momentum,
-)
 from desim.arrays import Array, Int
+from desim.conditions.matching import random_matching, random_neighbours
+from desim.conditions.mixing import against_themselves, dual_bound, mixing_matrix
+from desim.conditions.participation import common_length
+from desim.draws.keys import seed_word
 from desim.errors import InputError, RunError, refusal, spelling
 from desim.fields import (
     AutoStep,
@@ -55,17 +42,29 @@ from desim.kernels.codecs import clamp, quantize, shares, sparsify
 from desim.kernels.exact import solve_rows
 from desim.kernels.formulas import formulas
 from desim.kernels.gradients import batch_gradient, gradient
-from desim.kernels.speed import fitting, speeds_into
 from desim.kernels.sums import column_sums, replace_rows
 from desim.kernels.values import capped_losses
 from desim.kernels.zeroth import descend, estimates
-from desim.keys import seed_word
-from desim.network.matching import random_matching, random_neighbours
-from desim.network.mixing import against_themselves, dual_bound, mixing_matrix
-from desim.participation import common_length
-from desim.privacy.bounds.claims import Inputs, inputs
-from desim.privacy.ledger import Mechanism, Terms, View, plain
-from desim.privacy.mechanisms import (
+from desim.losses.regularizers import prox
+from desim.methods.shared.averages import Averages
+from desim.methods.shared.consensus import ConsensusADMM
+from desim.methods.shared.edge_duals import EdgeDuals
+from desim.methods.shared.federated import Federated
+from desim.methods.shared.latest import Latest
+from desim.methods.shared.local_limits import oversized
+from desim.methods.shared.local_training import LocalTraining
+from desim.methods.shared.method import LOGISTIC, Ingredients, Method, Program
+from desim.methods.shared.minimisation import ExactADMM, Minimisation, minimisers
+from desim.methods.shared.steps import (
+    auto_step,
+    best_momentum,
+    beyond,
+    linearised_bound,
+    stable_step,
+    tied_momentum,
+)
+from desim.privacy.ledger.ledger import Mechanism, Terms, View, plain
+from desim.privacy.ledger.mechanisms import (
     Allotted,
     Classical,
     DiscreteGaussian,
@@ -76,16 +75,17 @@ from desim.privacy.mechanisms import (
     Noise,
     terms,
 )
-from desim.problem import Problem
-from desim.regularizers import prox
+from desim.privacy.papers.claims import Inputs, inputs
+from desim.problem.problem import Problem
+from desim.timeline.speed import fitting, speeds_into
 
 if TYPE_CHECKING:
     from desim.engine.clients import Clients
-    from desim.engine.cohort import Cohort as Us
-    from desim.engine.compilable import Compilable
     from desim.engine.hub import Hub
     from desim.engine.requests import Heard, Replies
+    from desim.engine.us import Cohort as Us
     from desim.engine.world import Settings
+    from desim.kernels.compilable import Compilable
 else:  # the types of what an engine hands over: no engine is imported for them
     Clients = Compilable = Us = Hub = Heard = Replies = Settings = Any
 

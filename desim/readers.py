@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.arrays import Array
+from desim.compiling.later import pd
 from desim.errors import InputError, raised, shortened, show, spelling
-from desim.later import pd
 from desim.npz import loaded
 
 Arrays = dict[str, NDArray[Any]]

@@ -8,7 +8,7 @@ import pandas as pd
 from hypothesis import settings
 from hypothesis import strategies as some
 
-from desim.privacy.bounds.theorems import claim_of
+from desim.privacy.papers.theorems import claim_of
 
 AGENTS = 4
 ROWS = np.array([40, 50, 60, 70])

@@ -12,8 +12,8 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from desim.compute import speed_model
-from desim.distributions import Distribution
+from desim.conditions.compute import speed_model
+from desim.draws.distributions import Distribution
 from desim.engine.world import Progress
 from desim.errors import Diverged
 from desim.log.outcome import Outcome

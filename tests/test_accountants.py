@@ -16,10 +16,10 @@ from releases import AGENTS, MECHANISMS, ROWS, joined, table
 
 import desim
 from desim.errors import InputError
-from desim.privacy import accountants, prices, renyi, replay
-from desim.privacy.accountants import account
-from desim.privacy.gaussian import epsilon_of
-from desim.privacy.ledger import MECHANISMS as WRITTEN
+from desim.privacy.accounting import accountants, prices, renyi, replay
+from desim.privacy.accounting.accountants import account
+from desim.privacy.accounting.gaussian import epsilon_of
+from desim.privacy.ledger.ledger import MECHANISMS as WRITTEN
 
 ADD = dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE
 REPLACE = dp_accounting.NeighboringRelation.REPLACE_ONE
@@ -317,7 +317,8 @@ def test_an_empty_log_costs_nothing():
 def test_accounts_are_made_without_what_takes_long_to_import():
     """dp-accounting takes most of a second."""
     code = (
-        "import sys; from releases import *; from desim.privacy.accountants import account;"
+        "import sys; from releases import *; "
+        "from desim.privacy.accounting.accountants import account;"
         "account(joined(table(3), table(1, mechanism='laplace', release=9)), rows=ROWS);"
         "account(table(3, sampling=0.5), rows=ROWS);"
         "assert not {'dp_accounting', 'numba'} & sys.modules.keys()"

@@ -8,8 +8,8 @@ from hypothesis import strategies as some
 from mutant import mutant
 from releases import LAW, ROWS, joined, logs, table
 
-from desim.privacy import accountants, prices, replay
-from desim.privacy.accountants import account
+from desim.privacy.accounting import accountants, prices, replay
+from desim.privacy.accounting.accountants import account
 
 
 def same(one, other):

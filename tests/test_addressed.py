@@ -9,13 +9,15 @@ from test_engines import differences
 from test_invariants import check_log
 
 import desim
-from desim import keys
-from desim.engine import graph_agents, graph_cohort, play
+from desim.conditions import matching as matching_module
+from desim.conditions.matching import MATCHING, random_matching, random_neighbours
+from desim.conditions.topology import from_edges
+from desim.draws import keys
+from desim.draws.keys import Stream
+from desim.engine import play
+from desim.engine.agents import graph as graph_agents
+from desim.engine.cohort import graph as graph_cohort
 from desim.errors import RunError
-from desim.keys import Stream
-from desim.network import matching as matching_module
-from desim.network.matching import MATCHING, random_matching, random_neighbours
-from desim.network.topology import from_edges
 from desim.scenario.build import check
 
 ROOT = Path(__file__).resolve().parents[1]

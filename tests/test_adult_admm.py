@@ -18,9 +18,9 @@ from analysis.reproductions.adult_admm import DELTA, Setting
 from analysis.reproductions.printed import split
 from desim.log.parquet import Tables
 from desim.plots import save
-from desim.privacy.accountants import account
-from desim.privacy.bounds import pp_admm
-from desim.privacy.bounds import pr_admm as bounds
+from desim.privacy.accounting.accountants import account
+from desim.privacy.papers import pp_admm
+from desim.privacy.papers import pr_admm as bounds
 from desim.scenario.build import build
 from desim.scenario.load import load
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from mutant import mutant
 
-from desim.kernels import appended
-from desim.kernels.record import Kind
 from desim.log.rows import LEVELS, ROUNDS, EventLog
-from desim.privacy.ledger import Ledger, Mechanism, Terms, View
+from desim.privacy.ledger.ledger import Ledger, Mechanism, Terms, View
+from desim.timeline import appended
+from desim.timeline.record import Kind
 
 N = 40
 TIME = np.random.default_rng(3).integers(0, 20, N) / 10.0

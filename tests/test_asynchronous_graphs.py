@@ -12,10 +12,10 @@ from test_engines import differences
 from test_invariants import check_log
 
 import desim
-from desim import keys
-from desim.algorithms import edge_pairs
-from desim.keys import Stream
+from desim.draws import keys
+from desim.draws.keys import Stream
 from desim.log.parquet import Tables
+from desim.methods.shared import edge_pairs
 from desim.scenario.build import build
 
 TOLERANCE = 1e-10
@@ -158,7 +158,7 @@ def test_the_optimum_is_reached_whatever_is_lost_and_however_late(tmp_path, name
 
 def test_a_pair_that_does_not_mirror_ends_elsewhere(tmp_path, monkeypatch):
     broken = mutant(edge_pairs, "4.0 * self.penalty", "3.5 * self.penalty")
-    monkeypatch.setattr("desim.algorithms.edge_duals.EdgePairs", broken.EdgePairs)
+    monkeypatch.setattr("desim.methods.shared.edge_duals.EdgePairs", broken.EdgePairs)
     done = desim.run(scenario(tmp_path, "p-admm", RANDOM, stop={"rounds": 300}))
     assert done.metrics[done.metrics.agent < 0].value.iloc[-1] > 1e-3
 

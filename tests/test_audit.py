@@ -13,16 +13,16 @@ from scipy.stats import laplace, norm
 
 import desim
 from desim.audit import likelihood
+from desim.audit.claims import zcdp_of
 from desim.audit.game import Stage, noise_seed, play_game, trained
 from desim.audit.likelihood import likelihood_ratio
 from desim.audit.neighbours import worst_pair
+from desim.audit.of_method import audit
 from desim.audit.pairs import PairReleases
 from desim.audit.verdict import judge
 from desim.cli import main
 from desim.errors import InputError
-from desim.privacy.ledger import Ledger, Mechanism
-from desim.runs.audit import audit
-from desim.runs.audit_claims import zcdp_of
+from desim.privacy.ledger.ledger import Ledger, Mechanism
 from desim.scenario.build import build
 
 SMALL = graph(
@@ -295,7 +295,7 @@ def test_the_command_prints_a_verdict_and_stores_the_audit(tmp_path, monkeypatch
 
 TRIPPING = """
 import os
-from desim.algorithms.gradient_descent import GradientDescent
+from desim.methods.gradient_descent import GradientDescent
 
 class Tripping(GradientDescent):
     name = "tripping"

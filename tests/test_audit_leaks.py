@@ -13,13 +13,13 @@ from desim import contract
 from desim.arrays import Mask
 from desim.audit import apart
 from desim.audit.apart import beyond
+from desim.audit.of_method import audit
 from desim.audit.verdict import judge
 from desim.contract import algorithm_laws, privacy_laws
 from desim.contract.finding import BrokenError
 from desim.contract.stage import Stage
 from desim.engine.masks import is_public, public
-from desim.privacy.transcript import Sent
-from desim.runs.audit import audit
+from desim.privacy.ledger.transcript import Sent
 from desim.scenario import registry
 
 BESIDES = Path(__file__).parent / "plugins" / "besides.py"

@@ -9,17 +9,17 @@ import pytest
 from cases import LOSSY, graph, merged, star
 from mutant import mutant
 
-from desim import keys
 from desim.audit import canary_scores
 from desim.audit.canaries import canaries, fair_coins, planted
 from desim.audit.canary_scores import Game, likeness, play_once
+from desim.audit.of_one_run import audit_one_run
 from desim.audit.one_run import chosen_tiers, judge_one_run, right_guesses
 from desim.cli import main
+from desim.draws import keys
+from desim.draws.keys import Stream
 from desim.errors import InputError
-from desim.keys import Stream
-from desim.privacy.gaussian import mu_of
-from desim.privacy.ledger import Ledger
-from desim.runs.audit_one_run import audit_one_run
+from desim.privacy.accounting.gaussian import mu_of
+from desim.privacy.ledger.ledger import Ledger
 from desim.scenario.build import build
 from desim.scenario.load import load, resolved_yaml
 

@@ -8,14 +8,14 @@ from cases import NETWORK, star
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
 from desim.audit.candidates import candidates_for
+from desim.audit.claims import Ground, rigorous
 from desim.audit.game import Stage, play_game
 from desim.audit.neighbours import altered, neighbours, replaced
 from desim.audit.pairs import unobserved
 from desim.audit.verdict import judge
 from desim.errors import InputError
 from desim.log.parquet import Tables
-from desim.problem import Problem
-from desim.runs.audit_claims import Ground, rigorous
+from desim.problem.problem import Problem
 from desim.scenario.build import build
 from desim.scenario.calibration import completed
 from desim.scenario.load import load

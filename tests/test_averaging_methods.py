@@ -24,10 +24,10 @@ from test_cohort_methods import messages
 from test_golden import npz
 
 import desim
-from desim import keys
-from desim.algorithms import fed_pd, fedlin, scaffold
+from desim.draws import keys
+from desim.draws.keys import Stream
 from desim.errors import InputError
-from desim.keys import Stream
+from desim.methods import fed_pd, fedlin, scaffold
 from desim.scenario.build import build, check
 
 NAMES = ("fed-pd", "fedlin", "fedavg", "scaffold")
@@ -557,7 +557,7 @@ def test_the_proximal_term_of_fed_pd_counts_in_its_terms():
     def sensitivity(module):
         method = module.FedPD
         simulation = build(desim.load(CASES["fed-pd-noisy"]))
-        from desim.algorithms.method import Ingredients
+        from desim.methods.shared.method import Ingredients
 
         made = method(Ingredients(simulation.method.parameters, simulation.settings, None))
         return made.local.terms.sensitivity

@@ -8,17 +8,9 @@ from naive.bounds import exact, improved
 from scipy.optimize import brentq
 
 from analysis.reproductions import printed
-from desim.privacy.bounds import (
-    conversions,
-    d_zoa,
-    fed_plt,
-    functional,
-    pp_admm,
-    pr_admm,
-    theorems,
-)
-from desim.privacy.bounds.conversions import simple
-from desim.privacy.gaussian import epsilon_of, mu_of
+from desim.privacy.accounting.gaussian import epsilon_of, mu_of
+from desim.privacy.papers import conversions, d_zoa, fed_plt, functional, pp_admm, pr_admm, theorems
+from desim.privacy.papers.conversions import simple
 
 
 def test_a_gaussian_at_half_has_the_epsilon_of_opendp():

@@ -9,12 +9,13 @@ from cases import CASES, LOSSY, NOISY, deadline, graph, local, merged, star
 from mutant import mutant
 
 import desim
-from desim.engine import graph_cohort, play, spending
+from desim.engine import play, spending
+from desim.engine.cohort import graph as graph_cohort
 from desim.errors import InputError
 from desim.log.parquet import Tables
-from desim.privacy.accountants import account
-from desim.privacy.budget import Budget
-from desim.privacy.gaussian import epsilon_of
+from desim.privacy.accounting.accountants import account
+from desim.privacy.accounting.gaussian import epsilon_of
+from desim.privacy.ledger.budget import Budget
 from desim.scenario.build import build
 
 HASTY = str(Path(__file__).parent / "plugins" / "hasty.py")

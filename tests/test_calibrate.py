@@ -10,10 +10,10 @@ from mutant import mutant
 
 import desim
 from desim.errors import InputError
-from desim.privacy import calibrate
-from desim.privacy.accountants import account
-from desim.privacy.calibrate import Target, factor, planned
-from desim.privacy.ledger import Mechanism, Terms, View
+from desim.privacy.accounting import calibrate
+from desim.privacy.accounting.accountants import account
+from desim.privacy.accounting.calibrate import Target, factor, planned
+from desim.privacy.ledger.ledger import Mechanism, Terms, View
 from desim.scenario.build import build
 from desim.scenario.load import load, resolved_yaml
 

@@ -8,11 +8,13 @@ from test_engines import differences
 from test_invariants import check_log
 
 import desim
-from desim.engine import graph_agents, graph_cohort, play
+from desim.conditions import changing
+from desim.conditions.changing import Redrawn
+from desim.engine import play
+from desim.engine.agents import graph as graph_agents
+from desim.engine.cohort import graph as graph_cohort
 from desim.errors import InputError
 from desim.kernels.gradients import gradient
-from desim.network import changing
-from desim.network.changing import Redrawn
 from desim.scenario.build import build
 
 N, ROUNDS = 8, 12

@@ -14,7 +14,9 @@ from mutant import mutant
 from test_resume import LONG, Killed, player, same  # noqa: F401 (player is a fixture)
 
 import desim
-from desim.engine import hub, play, star_cohort, star_compiled, world
+from desim.engine import hub, play, world
+from desim.engine.cohort import star as star_cohort
+from desim.engine.compiled import star as star_compiled
 from desim.errors import RunError
 from desim.log.worker import Worker
 from desim.runs import checkpoint
@@ -297,8 +299,8 @@ def test_checkpoints_rest(tmp_path, monkeypatch):
 
 
 PROGRAM = """
-import desim.engine.star_compiled, desim.engine.world
-desim.engine.star_compiled.BLOCK_ROUNDS = 4
+import desim.engine.compiled.star, desim.engine.world
+desim.engine.compiled.star.BLOCK_ROUNDS = 4
 desim.engine.world.REST = 0.0
 """
 

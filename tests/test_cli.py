@@ -19,9 +19,9 @@ from desim import amounts
 from desim.cli import catalogue, main, progress
 from desim.columns import columns_of
 from desim.errors import InputError
+from desim.reading import waits
 from desim.runs import play
 from desim.scenario import build, registry
-from desim.timing import waits
 
 
 @pytest.fixture

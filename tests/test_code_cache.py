@@ -14,7 +14,7 @@ import pytest
 from numba.core import caching
 
 import desim
-from desim import code_cache
+from desim.compiling import code_cache
 
 PACKAGE = Path(desim.__file__).parent
 
@@ -27,7 +27,8 @@ def copied(folder: Path) -> Path:
 
 def found(tree: Path, cache: Path) -> tuple[int, str]:
     """How often `log_` was found compiled by a new process that imports desim from `tree`."""
-    code = "from desim.elementary import log_ as f; f(2.0); print(sum(f.stats.cache_hits.values()))"
+    code = "from desim.draws.elementary import log_ as f; f(2.0)"
+    code += "; print(sum(f.stats.cache_hits.values()))"
     code += "; print(f.stats.cache_path)"
     own = os.environ | {"PYTHONPATH": str(tree), "DESIM_CACHE_DIR": str(cache)}
     done = subprocess.run(
@@ -51,11 +52,13 @@ def test_copies_share_what_they_compiled_and_an_edit_does_not(tmp_path: Path) ->
 
 
 def test_a_file_depends_on_what_it_imports_and_on_the_formulas_that_it_plays() -> None:
-    seen = code_cache._imported("desim.kernels.rounds")
-    assert {"desim.kernels.formulas", "desim.kernels.clients", "desim.jit"} <= seen
-    assert "desim.algorithms.fed_plt" in seen  # what `begin` of fed-plt does
-    assert "desim.algorithms.method" not in code_cache._imported("desim.algorithms.fed_plt")
-    assert code_cache.digest("desim.kernels.rounds") != code_cache.digest("desim.kernels.sums")
+    seen = code_cache._imported("desim.engine.compiled.rounds")
+    assert {"desim.kernels.formulas", "desim.timeline.calls", "desim.compiling.jit"} <= seen
+    assert "desim.methods.fed_plt" in seen  # what `begin` of fed-plt does
+    assert "desim.methods.shared.method" not in code_cache._imported("desim.methods.fed_plt")
+    assert code_cache.digest("desim.engine.compiled.rounds") != code_cache.digest(
+        "desim.kernels.sums"
+    )
 
 
 def compiled_by(processes: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:

@@ -27,11 +27,11 @@ from test_against_naive import (
 from test_golden import npz
 
 import desim
-from desim import keys
+from desim.conditions.participation import common_length
+from desim.draws import keys
+from desim.draws.keys import Stream
 from desim.errors import InputError
 from desim.kernels.codecs import shares
-from desim.keys import Stream
-from desim.participation import common_length
 
 TWINS = {"tamuna": naive.tamuna, "led": naive.led, "5gcs": naive.five_gcs}
 
@@ -290,7 +290,7 @@ def reference_scenario(reference, folder, average, name, **changes):
 
 
 def with_lengths(monkeypatch, lengths):
-    monkeypatch.setattr("desim.algorithms.tamuna.common_length", lambda _, k, __: lengths[k - 1])
+    monkeypatch.setattr("desim.methods.tamuna.common_length", lambda _, k, __: lengths[k - 1])
 
 
 @pytest.mark.parametrize("engine", ["cohort", "agents"])
@@ -406,7 +406,7 @@ def test_corrections_sum_to_zero(label):
 
 
 def test_an_h_that_does_not_sum_to_zero_is_noticed(monkeypatch):
-    from desim.algorithms import tamuna
+    from desim.methods import tamuna
 
     broken = mutant(tamuna, "q[us.who] * (x - us.x)", "(x - us.x)")
     monkeypatch.setattr(tamuna.Tamuna, "correct", broken.Tamuna.correct)

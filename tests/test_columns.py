@@ -9,8 +9,8 @@ import pytest
 from mutant import mutant
 from sections import made, written
 
-from desim.data import frames, split
 from desim.errors import InputError
+from desim.problem.data import frames, split
 
 CITIES = """age,city,car,fold,sick
 30,Bern,yes,0,no

@@ -6,7 +6,8 @@ from mutant import mutant
 from test_engines import differences
 
 import desim
-from desim.engine import play, star_compiled
+from desim.engine import play
+from desim.engine.compiled import star as star_compiled
 from desim.errors import InputError
 from desim.scenario.build import check
 

@@ -8,10 +8,14 @@ from cases import NOISY, graph, local, merged, star
 from mutant import mutant
 
 import desim
+from desim.audit import of_method as audits
 from desim.errors import InputError, RunError
-from desim.privacy import mechanisms, views
-from desim.runs import audit as audits
-from desim.scenario import build, check, consistency, link_consistency, privacy_consistency
+from desim.privacy.accounting import views
+from desim.privacy.ledger import mechanisms
+from desim.scenario import build, check
+from desim.scenario.checks import links as link_consistency
+from desim.scenario.checks import privacy as privacy_consistency
+from desim.scenario.checks import run as consistency
 from desim.scenario.load import load
 
 INVALID = Path(__file__).parent / "scenarios" / "invalid"

@@ -8,8 +8,8 @@ from test_engines import differences
 from test_invariants import check_log
 
 import desim
+from desim.conditions import contacts
 from desim.errors import InputError
-from desim.network import contacts
 from desim.scenario.build import build
 
 TRACE = (

@@ -15,10 +15,10 @@ from test_invariants import check_log
 from test_traces import drawn_trace, links_with, written
 
 import desim
-from desim.engine import ports
-from desim.engine.clock import Clock
-from desim.engine.star_agents import Client, Coming
-from desim.network.traces import rate_traces
+from desim.conditions.traces import rate_traces
+from desim.engine.agents import ports
+from desim.engine.agents.clock import Clock
+from desim.engine.agents.star import Client, Coming
 from desim.scenario.build import build
 
 LAWS = ("fifo", "fair")

@@ -47,7 +47,10 @@ BREAKS = [
     (laws.plays, [("            us.report(us.x)\n", "")]),
     (laws.engines, [("us.sum(heard) / degree", "us.sum(heard) / len(us.who)")]),
     (laws.threads, [("self.problem.data))", "self.problem.data)) + 1e-9 * threads()"),
-                    ("import numpy as np", "import numpy as np\nfrom desim.jit import threads")]),
+                    (
+                        "import numpy as np",
+                        "import numpy as np\nfrom desim.compiling.jit import threads",
+                    )]),
     *[(law, [COUNT, ("self.problem.data))", "self.problem.data)) + 1e-9 * next(COUNT)")])
       for law in (laws.batches, laws.observers, laws.repeats, laws.resumes, laws.retimes,
                   privacy_laws.silence)],

@@ -8,7 +8,7 @@ from mutant import mutant
 
 import desim
 from desim.engine import clients as clients_module
-from desim.engine import cohort as cohort_module
+from desim.engine import us as cohort_module
 from desim.engine import variables as variables_module
 from desim.engine.variables import Variables
 from desim.errors import RunError

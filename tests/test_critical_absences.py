@@ -4,7 +4,7 @@ import pytest
 from mutant import mutant
 
 import desim
-from desim.timing import critical
+from desim.reading import critical
 
 SCENARIO = {
     "problem": {

@@ -4,10 +4,10 @@ import pytest
 from mutant import mutant
 
 import desim
-from desim.kernels.record import Kind
 from desim.log import described
 from desim.log.schemas import FIELDS
-from desim.scenario.observe_section import METRICS
+from desim.scenario.sections.observe import METRICS
+from desim.timeline.record import Kind
 
 SCENARIO = {
     "name": "small",

@@ -11,10 +11,10 @@ from analysis.reproductions.adult_admm import DELTA, calibrated, reached
 from analysis.reproductions.ding_one_budget import EPSILONS, ETA, KINDS, SETS, settings
 from desim.engine.world import Discard
 from desim.plots import save
-from desim.privacy import renyi
-from desim.privacy.gaussian import epsilon_of
-from desim.privacy.renyi import epsilon_of_divergences
-from desim.privacy.transcript import Transcript
+from desim.privacy.accounting import renyi
+from desim.privacy.accounting.gaussian import epsilon_of
+from desim.privacy.accounting.renyi import epsilon_of_divergences
+from desim.privacy.ledger.transcript import Transcript
 from desim.scenario.build import build
 from desim.scenario.load import load
 

@@ -7,10 +7,10 @@ from test_engines import differences
 from test_invariants import check_log
 
 import desim
+from desim.conditions.mixing import mixing_matrix
+from desim.conditions.topology import from_edges
 from desim.errors import InputError
 from desim.kernels.gradients import gradient
-from desim.network.mixing import mixing_matrix
-from desim.network.topology import from_edges
 from desim.scenario.build import build
 
 N = 6

@@ -11,17 +11,17 @@ from releases import claimed
 from scipy import special
 
 import desim
-from desim.algorithms.p_admm import PADMM
-from desim.algorithms.pp_admm import PerturbedObjective
-from desim.algorithms.sparse_vector import SparseVector
 from desim.audit.check import transcript_check
 from desim.errors import InputError
 from desim.kernels import argmin
-from desim.losses import Loss
-from desim.privacy.bounds import objective, pp_admm, pr_admm
-from desim.privacy.mechanisms import Gaussian
-from desim.problem import Problem
-from desim.regularizers import Regularizer
+from desim.losses.regularizers import Regularizer
+from desim.losses.scalar import Loss
+from desim.methods.p_admm import PADMM
+from desim.methods.pp_admm import PerturbedObjective
+from desim.methods.sparse_vector import SparseVector
+from desim.privacy.ledger.mechanisms import Gaussian
+from desim.privacy.papers import objective, pp_admm, pr_admm
+from desim.problem.problem import Problem
 from desim.scenario.build import build
 from desim.scenario.load import load
 

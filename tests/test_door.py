@@ -17,7 +17,10 @@ PLUGINS = sorted(
         *(ROOT / "analysis").rglob("plugin_example/**/*.py"),
     ]
 )
-BESIDE = {"desim.plugged", "desim.privacy.plugged"}  # doors of losses and accountants
+BESIDE = {
+    "desim.losses.plugged",
+    "desim.privacy.accounting.plugged",
+}  # doors of losses and accountants
 
 
 def behind(text):
@@ -40,7 +43,7 @@ def test_the_door_brings_no_engine_and_no_heavy_library():
         subprocess.run(
             [sys.executable, "-c", code.format(line)], capture_output=True, text=True, check=True
         ).stdout.strip()
-        for line in ("import desim.method", "import desim.method, desim.engine.cohort, simpy")
+        for line in ("import desim.method", "import desim.method, desim.engine.us, simpy")
     ]
     assert told == ["[]", "['desim.engine', 'simpy']"]
 

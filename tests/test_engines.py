@@ -8,8 +8,10 @@ from cases import CASES, GRAPH, STAR, one_each
 from mutant import mutant
 
 import desim
-from desim import jit
-from desim.engine import graph_cohort, play, star_cohort
+from desim.compiling import jit
+from desim.engine import play
+from desim.engine.cohort import graph as graph_cohort
+from desim.engine.cohort import star as star_cohort
 from desim.log.parquet import Tables
 from desim.scenario import registry
 from desim.scenario.build import build

@@ -6,7 +6,6 @@ from mutant import mutant
 from scipy.optimize import brentq
 from scipy.stats import binom, binomtest, norm
 
-from desim import keys
 from desim.audit import evidence, verdict
 from desim.audit.evidence import (
     Certified,
@@ -19,9 +18,10 @@ from desim.audit.evidence import (
     share_low,
 )
 from desim.audit.verdict import Claim, judge
-from desim.keys import Stream
+from desim.draws import keys
+from desim.draws.keys import Stream
 from desim.plots.audit import plot_audit, trade_off
-from desim.privacy.gaussian import delta_of, epsilon_of
+from desim.privacy.accounting.gaussian import delta_of, epsilon_of
 
 
 def gaussians(mu, n, seed=0):

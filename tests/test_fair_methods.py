@@ -10,12 +10,12 @@ from mutant import mutant
 from naive import bounds
 
 import desim
-from desim import keys
-from desim.algorithms import coefficients, functional_mechanism
-from desim.keys import Stream
-from desim.privacy.bounds import coefficients as moved
-from desim.privacy.bounds import functional
-from desim.privacy.gaussian import mu_of
+from desim.draws import keys
+from desim.draws.keys import Stream
+from desim.methods import coefficients, functional_mechanism
+from desim.privacy.accounting.gaussian import mu_of
+from desim.privacy.papers import coefficients as moved
+from desim.privacy.papers import functional
 
 TOLERANCE = 1e-10
 D, AGENTS, SEED = 3, 3, 29

@@ -6,11 +6,11 @@ from cases import allotted, fair
 from naive import bounds
 
 import desim
-from desim.algorithms.functional_mechanism import FunctionalMechanism
 from desim.errors import InputError
-from desim.privacy.bounds import coefficients as moved
-from desim.privacy.bounds import functional
-from desim.privacy.gaussian import mu_of
+from desim.methods.functional_mechanism import FunctionalMechanism
+from desim.privacy.accounting.gaussian import mu_of
+from desim.privacy.papers import coefficients as moved
+from desim.privacy.papers import functional
 from desim.runs.privacy import statement
 from desim.scenario.build import build
 from desim.scenario.load import load

@@ -10,7 +10,7 @@ from analysis.reproductions import page
 from analysis.reproductions.fair_settings import DELTA, EPSILONS, Setting, settings
 from analysis.reproductions.monte_carlo import SETS, Case, MonteCarlo, simulations
 from desim.plots import save
-from desim.privacy.bounds.functional import shared_out
+from desim.privacy.papers.functional import shared_out
 
 KEPT = page.RESULTS / f"{script.NAME}.csv"
 

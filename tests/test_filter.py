@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mutant import mutant
 
-from desim.privacy import budget as module
-from desim.privacy.accountants import account
-from desim.privacy.budget import Budget, Filter
-from desim.privacy.gaussian import epsilon_of
-from desim.privacy.ledger import Mechanism, Terms, View
+from desim.privacy.accounting.accountants import account
+from desim.privacy.accounting.gaussian import epsilon_of
+from desim.privacy.ledger import budget as module
+from desim.privacy.ledger.budget import Budget, Filter
+from desim.privacy.ledger.ledger import Mechanism, Terms, View
 
 
 def terms(mechanism, sensitivity, scale, sampling=np.nan):

@@ -9,9 +9,9 @@ from mutant import mutant
 from test_engines import differences
 
 import desim
+from desim.conditions.traces import rate_traces
 from desim.errors import InputError
-from desim.kernels import fluid
-from desim.network.traces import rate_traces
+from desim.timeline import fluid
 
 EPS = 2.0**-52
 

@@ -7,7 +7,7 @@ import pytest
 import desim
 from analysis import fuzz_files
 from analysis.fuzz_subjects import as_yaml, subjects
-from desim.privacy import accountants
+from desim.privacy.accounting import accountants
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,8 @@ from test_engines import differences
 from test_invariants import check_log
 
 import desim
-from desim.engine import graph_cohort, play
+from desim.engine import play
+from desim.engine.cohort import graph as graph_cohort
 from desim.errors import InputError
 
 PLUGIN = str(Path(__file__).parent / "plugins" / "gossip.py")

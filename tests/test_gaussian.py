@@ -9,8 +9,8 @@ from mutant import mutant
 from scipy import optimize, special
 
 from desim.errors import InputError
-from desim.privacy import gaussian
-from desim.privacy.gaussian import delta_of, epsilon_of, mu_of
+from desim.privacy.accounting import gaussian
+from desim.privacy.accounting.gaussian import delta_of, epsilon_of, mu_of
 
 MUS = some.floats(1e-4, 50.0)
 DELTAS = some.floats(1e-12, 0.5)

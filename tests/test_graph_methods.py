@@ -32,13 +32,14 @@ from test_naive_golden import small_gap
 from test_transcript import declares_half, with_method
 
 import desim
-from desim.algorithms import consensus, edge_duals, p_admm, zcdp_subgradient
 from desim.audit.check import transcript_check
+from desim.draws.keys import Stream
 from desim.errors import InputError
 from desim.kernels import argmin as argmin_kernel
 from desim.kernels.gradients import gradient
-from desim.keys import Stream
-from desim.privacy.bounds import composition
+from desim.methods import p_admm, zcdp_subgradient
+from desim.methods.shared import consensus, edge_duals
+from desim.privacy.papers import composition
 from desim.scenario.build import build
 from desim.scenario.load import load
 

@@ -12,12 +12,12 @@ from mutant import mutant
 import desim
 from analysis import fuzz_scenarios
 from desim.cli import main as command_line
-from desim.engine import programs
+from desim.engine.agents import programs
 from desim.errors import InputError, RunError
 from desim.scenario import build, registry
 
 PLUGIN = """
-from desim.algorithms.method import Method
+from desim.methods.shared.method import Method
 from desim.fields import Strict
 
 class Parameters(Strict):
@@ -85,7 +85,10 @@ def test_a_plugin_that_raises_is_named(tmp_path):
         ("import sys; sys.exit(3)", "raised SystemExit: 3"),
         ("1 / 0", "raised ZeroDivisionError"),
         ("def (", "raised SyntaxError"),
-        ("from desim.algorithms.method import Method\nclass M(Method): name = 'm'", "M lacks kind"),
+        (
+            "from desim.methods.shared.method import Method\nclass M(Method): name = 'm'",
+            "M lacks kind",
+        ),
     ],
 )
 def test_a_plugin_that_is_none_is_named(text, message, tmp_path):

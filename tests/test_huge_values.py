@@ -9,11 +9,11 @@ from mutant import mutant
 
 import desim
 from desim.errors import DesimError
-from desim.losses import Loss
-from desim.optimum import centralised_optimum, model, newton
-from desim.optimum.pieces import taken_apart
-from desim.problem import Problem
-from desim.regularizers import Regularizer
+from desim.losses.regularizers import Regularizer
+from desim.losses.scalar import Loss
+from desim.problem.optimum import centralised_optimum, model, newton
+from desim.problem.optimum.pieces import taken_apart
+from desim.problem.problem import Problem
 from desim.scenario.build import build
 
 METRICS = ["loss", "consensus", "gradient"]

@@ -8,8 +8,8 @@ import pytest
 from mutant import mutant
 from sections import made
 
-from desim.data import images
 from desim.errors import InputError
+from desim.problem.data import images
 
 KEYS = {"agents": 2, "partition": "contiguous", "positive": [1]}
 

@@ -9,9 +9,9 @@ from mutant import mutant
 from test_engines import differences, run
 
 import desim
-from desim.kernels import network as network_kernels
 from desim.log.parquet import Tables
 from desim.scenario.build import build
+from desim.timeline import messages as network_kernels
 
 BARRIER = ["plt-all", "plt-noisy", "plt-sgd-half", "plt-mixed-schedule", "nfl", "nfl-absolute"]
 BARRIER += ["fed-pd-noisy", "fedlin", "fedlin-half", "fedavg-noisy", "scaffold-noisy"]
@@ -182,7 +182,7 @@ def test_every_noisy_release_is_in_the_ledger(name):
 
 def test_noise_without_a_charge_is_an_error():
     from desim.engine.clients import Clients
-    from desim.privacy.ledger import View, plain
+    from desim.privacy.ledger.ledger import View, plain
 
     simulation = build(desim.load(CASES["plt-noisy"]))
     world = simulation._world(simulation.settings, Tables(), None)
@@ -270,7 +270,7 @@ def test_the_laws_catch_a_link_that_is_faster_than_its_latency(monkeypatch):
     broken = mutant(network_kernels, "arrival = begin + delay", "arrival = begin + 0.5 * delay")
     links = build(desim.load(CASES["nfl"])).settings.links
     rows = network_kernels.transmit_one, broken.transmit_one
-    from desim.kernels.record import empty_rows
+    from desim.timeline.record import empty_rows
 
     arrivals = [f(links, 0, 1.0, 1, 0, 64, -1, 0, empty_rows(8)) for f in rows]
     assert arrivals[0] > arrivals[1]

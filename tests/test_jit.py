@@ -9,9 +9,9 @@ import pytest
 from numba.core import types
 
 import desim
-from desim.jit import lean_inline, lean_kernel
+from desim.compiling.jit import lean_inline, lean_kernel
 from desim.kernels.local import train_rows
-from desim.kernels.record import release_id
+from desim.timeline.record import release_id
 
 SMALL: dict[str, Any] = {
     "problem": {
@@ -29,7 +29,12 @@ RING = SMALL | {
 }
 
 
-OF_NUMBERS = ("desim.keys", "desim.elementary", "desim.losses", "desim.distributions")
+OF_NUMBERS = (
+    "desim.draws.keys",
+    "desim.draws.elementary",
+    "desim.losses.scalar",
+    "desim.draws.distributions",
+)
 
 
 def lean_functions() -> dict[str, Any]:

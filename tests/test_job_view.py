@@ -10,7 +10,7 @@ from desim.engine.world import World
 from desim.errors import InputError, RunError
 
 GRAPH = """
-from desim.algorithms.dsgd import DSGD
+from desim.methods.dsgd import DSGD
 from desim.kernels.gradients import gradient
 
 class Peeking(DSGD):
@@ -34,7 +34,7 @@ class Peeking(DSGD):
 """
 STAR = """
 import numpy as np
-from desim.algorithms.fedavg import FedAvg
+from desim.methods.fedavg import FedAvg
 from desim.kernels.gradients import gradient
 
 class Peeking(FedAvg):

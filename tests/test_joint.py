@@ -14,8 +14,8 @@ import desim
 from desim.cli import main
 from desim.columns import pieces_of, rows_of
 from desim.errors import InputError
-from desim.privacy.risk import risk
-from desim.privacy.statements import SCHEDULED
+from desim.privacy.accounting.risk import risk
+from desim.privacy.accounting.statements import SCHEDULED
 from desim.runs import joint, likeness
 from desim.runs.likeness import ALIKE
 from desim.studies.shown import _noise_shared

@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 from numba.core.errors import TypingError
 
-from desim.elementary import exp_, log_, sincos_turn
-from desim.jit import kernel
-from desim.keys import Stream, normal, normals, normals_into, words
-from desim.lanes import (
+from desim.compiling.jit import kernel
+from desim.compiling.lanes import (
     bits_of,
     float_of,
     in_lanes,
@@ -24,6 +22,8 @@ from desim.lanes import (
     store_pairs,
     zeros,
 )
+from desim.draws.elementary import exp_, log_, sincos_turn
+from desim.draws.keys import Stream, normal, normals, normals_into, words
 
 SIZES = (1, 3, 4, 5, 7, 8, 12, 13, 21, 32)
 ONE, TWELVE = np.uint64(1), np.uint64(12)
@@ -159,7 +159,7 @@ def test_numbers_that_are_not_side_by_side_are_refused():
 
 
 ARITHMETIC = """
-from desim.keys import normals
+from desim.draws.keys import normals
 
 print(normals(3, 10, agent=[0, 1], size=13 * 21).tobytes().hex())
 """

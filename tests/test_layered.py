@@ -8,14 +8,14 @@ from cases import COMPUTE, NETWORK, merged
 from mutant import mutant
 
 import desim
-from desim import keys
 from desim.audit.neighbours import worst_pair
+from desim.draws import keys
+from desim.draws.keys import Stream
 from desim.errors import InputError
-from desim.keys import Stream
-from desim.layers import LayeredLoss
-from desim.optimum import centralised_optimum
-from desim.problem import Problem
-from desim.regularizers import Regularizer
+from desim.losses.layers import LayeredLoss
+from desim.losses.regularizers import Regularizer
+from desim.problem.optimum import centralised_optimum
+from desim.problem.problem import Problem
 from desim.scenario.build import build
 
 SEED, AGENTS, ROWS, FEATURES, CLASSES = 29, 4, 6, 3, 3
@@ -215,7 +215,7 @@ def terms_of(loss, step, rho, epochs=4, row_norm=np.inf):
     from dataclasses import replace
 
     settings = replace(simulation.settings, problem=problem)
-    from desim.algorithms.local_training import LocalTraining
+    from desim.methods.shared.local_training import LocalTraining
 
     made = LocalTraining(simulation.method.parameters.local, settings, 1.0 / rho, None)
     return made.terms

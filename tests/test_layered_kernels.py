@@ -5,15 +5,16 @@ import pytest
 from mutant import mutant
 from naive import layers
 
-from desim import jit, keys
+from desim.compiling import jit
+from desim.draws import keys
+from desim.draws.keys import Stream
 from desim.errors import InputError
 from desim.kernels.gradients import batch_gradient, gradient
 from desim.kernels.local import train
 from desim.kernels.plan import plan_for
-from desim.keys import Stream
-from desim.layers import LayeredLoss
-from desim.problem import Problem
-from desim.regularizers import Regularizer
+from desim.losses.layers import LayeredLoss
+from desim.losses.regularizers import Regularizer
+from desim.problem.problem import Problem
 
 MODELS = {
     "softmax": LayeredLoss("softmax", classes=4),

@@ -9,25 +9,27 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "desim"
-LAYERS = [
-    # keys draw with elementary's log
-    "errors arrays arena cores memory columns amounts tabulated later cache code_cache compiling npz"
-    " readers units fields keys jit arrays distributions elementary foreign registers lanes",
-    "losses plugged layers regularizers",
+LAYERS = [  # one room a line where no two need each other
+    "errors units amounts arrays npz tabulated",
+    "compiling readers columns memory",
+    "draws",
+    "losses",
+    "timeline",
     "kernels",
-    "problem data fairness optimum privacy network compute participation policy",
-    "log timing targets",
-    "engine",
-    "algorithms method",
+    "conditions problem",
+    "privacy log",
+    "fields",
+    "engine methods.shared method",
+    "methods",
     "scenario",
-    "audit",
-    "runs replay retime contract studies exports plots reports",
+    "audit reading runs studies plots",
+    "contract exports reports",
     "cli __main__",
 ]
 LEVEL = {name: depth for depth, names in enumerate(LAYERS) for name in names.split()}
 FENCES = {
     "simpy": "desim.engine",
-    "networkx": "desim.network.topology",
+    "networkx": "desim.conditions.topology",
     "ruamel": "desim.scenario.load desim.scenario.dump",
     "matplotlib": "desim.plots desim.report",
     "pyarrow": "desim.log",
@@ -124,23 +126,29 @@ def test_files_are_short_and_say_why():
 
 
 WRONG = [
-    ({"desim.losses": "import desim.runs"}, layering),
-    ({"desim.losses": "from desim import run", "desim.run": ""}, layering),
-    ({"desim.kernels.local": "def f():\n    from desim.engine.jobs import run"}, layering),
+    ({"desim.losses.scalar": "import desim.runs"}, layering),
+    ({"desim.losses.scalar": "from desim import run", "desim.run": ""}, layering),
+    ({"desim.kernels.local": "def f():\n    from desim.engine.agents.jobs import run"}, layering),
     ({"desim.cli": "from .run import run"}, layering),
-    ({"desim.algorithms.fed_plt": "import simpy"}, layering),
+    ({"desim.methods.fed_plt": "import simpy"}, layering),
     ({"desim.enginework": "import math"}, layering),
-    ({"desim.network.links": "from networkx import Graph"}, layering),
+    ({"desim.conditions.links": "from networkx import Graph"}, layering),
     ({"desim.scenario.schema": "from ruamel.yaml import YAML"}, layering),
     ({"desim.run": "import matplotlib.pyplot as plt"}, layering),
     ({"desim.run": "from pyarrow import parquet"}, layering),
     ({"desim.scenario.load": "import yaml"}, layering),
     ({"desim.runs.run": "import dp_accounting"}, layering),
     ({"desim": "import simpy"}, layering),
-    ({"desim.data": "import desim.problem", "desim.problem": "from desim import data"}, cycles),
-    ({"desim.keys": '"""Why."""\n' + "x = 1\n" * 300}, house),
-    ({"desim.keys": "x = 1"}, house),
-    ({"desim.network.utils": '"""Why."""'}, house),
+    (
+        {
+            "desim.problem.data": "import desim.problem.problem",
+            "desim.problem.problem": "from desim.problem import data",
+        },
+        cycles,
+    ),
+    ({"desim.draws.keys": '"""Why."""\n' + "x = 1\n" * 300}, house),
+    ({"desim.draws.keys": "x = 1"}, house),
+    ({"desim.conditions.utils": '"""Why."""'}, house),
     ({"desim.base_method": '"""Why."""'}, house),
 ]
 
@@ -153,7 +161,7 @@ def test_a_wrong_house_is_noticed(modules, rule):
 def test_a_right_house_passes():
     modules = {
         "desim": '"""Why."""',
-        "desim.losses": '"""Why."""\nfrom desim.keys import Stream\nimport numpy',
+        "desim.losses.scalar": '"""Why."""\nfrom desim.draws.keys import Stream\nimport numpy',
         "desim.engine.agents": '"""Why."""\nimport simpy\nfrom desim import losses',
     }
     assert [*layering(modules), *cycles(modules), *house(modules)] == []

@@ -8,8 +8,8 @@ import desim
 from desim.cli.summary import summary
 from desim.engine.world import World
 from desim.errors import InputError
-from desim.kernels.record import EVERYTHING, Kind
 from desim.log.rows import EventLog
+from desim.timeline.record import EVERYTHING, Kind
 
 DROPPED = {
     "all": set(),

@@ -13,10 +13,10 @@ from mutant import mutant
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from desim.privacy import loss_distribution, profiles, renyi, tallies
-from desim.privacy.gaussian import epsilon_of
-from desim.privacy.profiles import Kind
-from desim.privacy.tallies import Tally
+from desim.privacy.accounting import loss_distribution, profiles, renyi, tallies
+from desim.privacy.accounting.gaussian import epsilon_of
+from desim.privacy.accounting.profiles import Kind
+from desim.privacy.accounting.tallies import Tally
 
 BATCHES = {  # (rows, batch, sigma, rounds): epsilon of what happens, where gradients are up to .7
     (20, 4, 0.5, 12): 2.929,

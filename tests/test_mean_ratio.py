@@ -7,12 +7,12 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from desim import keys
 from desim.audit import evidence
 from desim.audit.evidence import certain, rho_low
 from desim.audit.verdict import Claim, judge
-from desim.keys import Stream
-from desim.privacy.gaussian import epsilon_of
+from desim.draws import keys
+from desim.draws.keys import Stream
+from desim.privacy.accounting.gaussian import epsilon_of
 
 
 def gaussians(mu, n, audits=1, seed=0):

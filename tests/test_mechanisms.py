@@ -9,13 +9,14 @@ from mutant import mutant
 from scipy import stats
 
 import desim
-from desim.kernels import discrete_gaussian
-from desim.kernels.discrete_gaussian import draws, exact
-from desim.keys import Stream, laplaces, normals, words
-from desim.privacy import accountants, ledger, mechanisms
-from desim.privacy import draws as noise_draws
-from desim.privacy.ledger import Ledger, Mechanism, Terms, View
-from desim.privacy.mechanisms import DiscreteGaussian, DynamicZcdp, Gaussian, Laplace, terms
+from desim.draws import discrete_gaussian
+from desim.draws.discrete_gaussian import draws, exact
+from desim.draws.keys import Stream, laplaces, normals, words
+from desim.privacy.accounting import accountants
+from desim.privacy.ledger import draws as noise_draws
+from desim.privacy.ledger import ledger, mechanisms
+from desim.privacy.ledger.ledger import Ledger, Mechanism, Terms, View
+from desim.privacy.ledger.mechanisms import DiscreteGaussian, DynamicZcdp, Gaussian, Laplace, terms
 
 PRIMITIVES = str(Path(__file__).parent / "plugins" / "primitives.py")
 ENGINES = pytest.mark.parametrize("engine", ["cohort", "agents"])

@@ -6,7 +6,7 @@ from cases import central, star
 from mutant import mutant
 
 import desim
-from desim.algorithms import steps
+from desim.methods.shared import steps
 from desim.scenario.build import build
 from desim.scenario.load import load
 

@@ -5,7 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from desim.distributions import (
+from desim.conditions.links import make_links
+from desim.conditions.topology import from_edges
+from desim.draws.distributions import (
     CONSTANT,
     EXPONENTIAL,
     GAMMA,
@@ -14,20 +16,18 @@ from desim.distributions import (
     UNIFORM,
     Distribution,
 )  # fmt: skip
-from desim.kernels.appended import Batch
-from desim.kernels.neighbourhood import (
+from desim.log.rows import LEVELS, EventLog
+from desim.scenario.sections.links import Link
+from desim.timeline.appended import Batch
+from desim.timeline.messages import Links, broadcast, close
+from desim.timeline.neighbourhood import (
     overlay,
     send_all,
     tell_messages,
     wait_all,
     work_all,
 )
-from desim.kernels.network import Links, broadcast, close
-from desim.kernels.record import UPLINK, Kind, empty_rows
-from desim.log.rows import LEVELS, EventLog
-from desim.network.links import make_links
-from desim.network.topology import from_edges
-from desim.scenario.link_section import Link
+from desim.timeline.record import UPLINK, Kind, empty_rows
 
 AGENTS, ROUND, END = 6, 3, 0.9
 GRAPH = from_edges(AGENTS, [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 0), (1, 4)], "graph")

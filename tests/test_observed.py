@@ -9,7 +9,8 @@ from mutant import mutant
 from test_engines import differences
 
 import desim
-from desim.engine import play, round_observer, star_compiled
+from desim.engine import play, round_observer
+from desim.engine.compiled import star as star_compiled
 from desim.errors import Diverged
 from desim.kernels import tally
 from desim.scenario import observing

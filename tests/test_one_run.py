@@ -11,7 +11,6 @@ from scipy.optimize import linprog
 from scipy.special import expit, ndtr, ndtri
 from scipy.stats import binom, norm
 
-from desim import keys
 from desim.audit import guessing, one_run
 from desim.audit.guessing import Tiers, chance
 from desim.audit.one_run import (
@@ -25,8 +24,9 @@ from desim.audit.one_run import (
     zcdp_delta,
 )
 from desim.audit.verdict import Claim
-from desim.keys import Stream
-from desim.privacy.gaussian import delta_of, epsilon_of, mu_of
+from desim.draws import keys
+from desim.draws.keys import Stream
+from desim.privacy.accounting.gaussian import delta_of, epsilon_of, mu_of
 
 LEVEL, DELTA = 0.05, 1e-5
 GRID = np.linspace(0.05, 4.0, 10)

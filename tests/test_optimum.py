@@ -5,12 +5,12 @@ import pytest
 from mutant import mutant
 from scipy import optimize
 
-from desim import optimum as module
 from desim.errors import InputError
-from desim.losses import Loss
-from desim.optimum import centralised_optimum, newton, pieces
-from desim.problem import Problem
-from desim.regularizers import Regularizer
+from desim.losses.regularizers import Regularizer
+from desim.losses.scalar import Loss
+from desim.problem import optimum as module
+from desim.problem.optimum import centralised_optimum, newton, pieces
+from desim.problem.problem import Problem
 
 COMPOSITE = {
     "composite_opt_l1_w0.5": Regularizer(l1=0.5),

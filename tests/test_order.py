@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from mutant import mutant
 
-from desim.kernels import order
+from desim.timeline import order
 
 
 def check_order(module, ties):

@@ -14,8 +14,8 @@ import desim
 from desim.cli import main
 from desim.cli.privacy import lines
 from desim.errors import InputError
-from desim.privacy.accountants import account
-from desim.privacy.plugged import Accountant, answered, spent
+from desim.privacy.accounting.accountants import account
+from desim.privacy.accounting.plugged import Accountant, answered, spent
 from desim.runs.privacy import statement
 from desim.scenario import registry
 

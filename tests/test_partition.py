@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from mutant import mutant
 from sections import TABLE, made, shares, written
 
-from desim.data import partition, prepare
 from desim.errors import InputError
+from desim.problem.data import partition, prepare
 
 
 def check_standard(module):

@@ -7,7 +7,8 @@ from mutant import mutant
 from test_engines import differences
 
 import desim
-from desim.engine import hub, star_cohort
+from desim.engine import hub
+from desim.engine.cohort import star as star_cohort
 from desim.errors import RunError
 
 PLUGIN = Path(__file__).parent / "plugins" / "personal.py"

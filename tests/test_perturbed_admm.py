@@ -20,12 +20,12 @@ from test_against_naive import (
 )
 
 import desim
-from desim import keys
-from desim.algorithms import dvp
+from desim.draws import keys
+from desim.draws.keys import Stream
 from desim.errors import InputError
-from desim.keys import Stream
-from desim.privacy import draws, mechanisms
-from desim.privacy.ledger import View
+from desim.methods import dvp
+from desim.privacy.ledger import draws, mechanisms
+from desim.privacy.ledger.ledger import View
 from desim.scenario.build import build
 
 

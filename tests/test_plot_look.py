@@ -9,7 +9,7 @@ from test_plots import ERROR, Course
 
 from desim.errors import InputError
 from desim.plots import epsilon, noise, plot, staleness, timeline, tradeoff
-from desim.runs import metrics
+from desim.reading import metrics
 
 
 def test_a_figure_looks_as_it_is_told_to(tmp_path):

@@ -10,9 +10,9 @@ from mutant import mutant
 from test_engines import differences
 
 import desim
-from desim import losses
 from desim.errors import InputError
-from desim.plugged import ScalarLoss, plugged
+from desim.losses import scalar as losses
+from desim.losses.plugged import ScalarLoss, plugged
 from desim.scenario import registry
 from desim.scenario.load import load
 
@@ -119,7 +119,7 @@ def test_an_unknown_loss_is_told_with_those_of_plugins():
     assert str(error.value).endswith("did you mean 'twin'?")
 
 
-BAD = "from desim.plugged import ScalarLoss\nclass Bad(ScalarLoss):\n    name = 'bad'\n"
+BAD = "from desim.losses.plugged import ScalarLoss\nclass Bad(ScalarLoss):\n    name = 'bad'\n"
 FUNCTIONS = "".join(
     f"    @staticmethod\n    def {one}(u, b):\n        return {{}}\n"
     for one in ("value", "slope", "bend")

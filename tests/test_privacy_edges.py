@@ -12,7 +12,7 @@ from desim.audit.canary_scores import Game, play_once
 from desim.engine.masks import of_agents, public
 from desim.errors import InputError
 from desim.exports import public as exported
-from desim.privacy.plugged import Accountant, answered
+from desim.privacy.accounting.plugged import Accountant, answered
 from desim.runs.decided_by_rows import tuned
 from desim.scenario import registry
 from desim.scenario.build import build
@@ -110,7 +110,7 @@ def test_answers_beyond_all_numbers_are_refused_and_what_is_printed_is_apart(cap
 
 def test_two_files_with_one_accountant_are_refused(tmp_path):
     text = (
-        "from desim.privacy.plugged import Accountant\n\n\nclass Own(Accountant):\n"
+        "from desim.privacy.accounting.plugged import Accountant\n\n\nclass Own(Accountant):\n"
         "    name, summary = 'own', ''\n\n"
         "    def epsilon(self, prices, delta):\n        return 1.0\n"
     )

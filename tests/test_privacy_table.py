@@ -16,7 +16,7 @@ from desim.cli import main
 from desim.cli.privacy import lines
 from desim.columns import columns_of, rows_of
 from desim.errors import InputError
-from desim.privacy.bounds import fed_plt, q_dpsgd
+from desim.privacy.papers import fed_plt, q_dpsgd
 from desim.runs import privacy
 from desim.runs.directory import read_manifest, write_manifest
 from desim.runs.privacy import CAVEATS, statement

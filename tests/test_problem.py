@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from mutant import mutant
 
-from desim import problem as module
 from desim.errors import InputError
-from desim.losses import CODES, Loss
-from desim.problem import Problem
-from desim.regularizers import Regularizer
+from desim.losses.regularizers import Regularizer
+from desim.losses.scalar import CODES, Loss
+from desim.problem import problem as module
+from desim.problem.problem import Problem
 
 REGULARIZERS = {"agent_regularizer": Regularizer(l1=0.3, l2=2.0)}
 

@@ -12,7 +12,9 @@ from test_engines import differences
 from test_invariants import check_log
 
 import desim
-from desim.engine import graph_cohort, play, star_cohort
+from desim.engine import play
+from desim.engine.cohort import graph as graph_cohort
+from desim.engine.cohort import star as star_cohort
 from desim.errors import Deadlock
 
 # Durations from a small grid make events meet at one instant; drawn ones keep them apart.

@@ -10,12 +10,12 @@ from mutant import mutant
 from sections import made
 
 import desim
-from desim import fairness
 from desim.audit.neighbours import neighbours
 from desim.errors import InputError
+from desim.problem import fairness
 from desim.scenario.build import build
 from desim.scenario.load import load
-from desim.scenario.protected_section import Protected
+from desim.scenario.sections.protected import Protected
 
 PEOPLE = """age,sex,pay,job,split,sick
 30,F,1.5,clerk,a,no

@@ -17,8 +17,8 @@ import desim
 from desim.audit.pairs import completed, unobserved
 from desim.errors import RunError
 from desim.log.parquet import Tables
-from desim.privacy.transcript import Transcript
-from desim.problem import Problem
+from desim.privacy.ledger.transcript import Transcript
+from desim.problem.problem import Problem
 from desim.runs.decided_by_rows import tuned
 from desim.runs.privacy import statement
 from desim.scenario import registry

@@ -9,13 +9,13 @@ from test_transcript import with_method
 
 import desim
 from analysis.reproductions.printed import theorem_15
-from desim.algorithms import q_dpsgd_1, q_dpsgd_2, sdm_dsgd
 from desim.audit.check import transcript_check
 from desim.columns import columns_of
 from desim.errors import InputError
 from desim.kernels import codecs
-from desim.privacy.accountants import account
-from desim.privacy.bounds import q_dpsgd
+from desim.methods import q_dpsgd_1, q_dpsgd_2, sdm_dsgd
+from desim.privacy.accounting.accountants import account
+from desim.privacy.papers import q_dpsgd
 from desim.runs.privacy import statement
 from desim.scenario.build import build
 from desim.scenario.load import load
@@ -81,8 +81,12 @@ def sdm(**algorithm):
 @pytest.mark.parametrize(("indices", "entry"), [("sent", 18), ("seeded", 16)])
 def test_a_sparse_message_is_as_long_as_its_entries(indices, entry):
     run = desim.run(sdm(indices=indices))
-    masks = desim.keys.uniforms(
-        5, desim.keys.Stream.CODEC, agent=np.arange(8), round=np.arange(1, 31)[:, None], size=4
+    masks = desim.draws.keys.uniforms(
+        5,
+        desim.draws.keys.Stream.CODEC,
+        agent=np.arange(8),
+        round=np.arange(1, 31)[:, None],
+        size=4,
     )
     kept = (masks < SDM["c"]).sum(axis=2)
     sent = run.events[run.events.kind == "send"]

@@ -16,8 +16,8 @@ from mutant import mutant
 
 import desim
 from desim import readers
-from desim.data import prepare
 from desim.errors import InputError
+from desim.problem.data import prepare
 from desim.scenario.load import read
 
 RATES = "time,a,b\n0,1,2\n1,3,1\n2,1,5\n"

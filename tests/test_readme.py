@@ -8,7 +8,7 @@ from pathlib import Path
 import pages
 import pytest
 
-from desim.algorithms.fedavg import FedAvg
+from desim.methods.fedavg import FedAvg
 
 README = (Path(__file__).resolve().parents[1] / "README.md").read_text("utf-8")
 

@@ -11,9 +11,9 @@ from test_against_naive import TOLERANCE, gap
 from test_naive_golden import mlp_gradient
 from test_transcript import with_method
 
-from desim.algorithms import decentralised_sgd, q_dpsgd_1, q_dpsgd_2, sdm_dsgd
 from desim.log.parquet import Tables
-from desim.privacy import ledger
+from desim.methods import decentralised_sgd, q_dpsgd_1, q_dpsgd_2, sdm_dsgd
+from desim.privacy.ledger import ledger
 from desim.scenario.build import build
 from desim.scenario.load import load
 

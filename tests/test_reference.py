@@ -17,8 +17,8 @@ from analysis.docs.mathml import drawn
 from desim.fields import Strict
 from desim.log.described import COLUMNS, KINDS
 from desim.scenario import registry
-from desim.scenario.data_section import SOURCES
 from desim.scenario.schema import Scenario
+from desim.scenario.sections.data import SOURCES
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "analysis" / "docs"

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mutant import mutant
 
-from desim import regularizers
-from desim.regularizers import Regularizer
+from desim.losses import regularizers
+from desim.losses.regularizers import Regularizer
 
 CASES = [
     {},

@@ -23,7 +23,7 @@ from analysis.reproductions import (
     zcdp_nfl_fig3,
 )
 from analysis.reproductions.monte_carlo import MonteCarlo
-from desim.jit import set_threads
+from desim.compiling.jit import set_threads
 from desim.plots import save
 
 FED_PLT = (fed_plt_table2, fed_plt_table3, fed_plt_table4, fed_plt_fig2, fed_plt_fig3)

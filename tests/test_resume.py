@@ -88,7 +88,7 @@ def killed(scenario, folder, monkeypatch, after, rows=300):
 
     with quick_flushes(monkeypatch, rows), monkeypatch.context() as patched:
         patched.setattr("desim.engine.world.REPORT_SECONDS", 0.0)
-        patched.setattr("desim.engine.star_compiled.BLOCK_ROUNDS", 1)
+        patched.setattr("desim.engine.compiled.star.BLOCK_ROUNDS", 1)
         with contextlib.suppress(Killed):  # or it is over before
             desim.run(scenario, out=folder, progress=step)
     return desim.open(folder)
@@ -154,7 +154,7 @@ def test_a_run_that_is_done_but_has_lost_a_file_is_made_whole(name, harm, tmp_pa
 def test_a_stopped_run_goes_on(make, times, tmp_path, monkeypatch):
     whole = desim.run(make())
     monkeypatch.setattr("desim.engine.world.REPORT_SECONDS", 0.0)
-    monkeypatch.setattr("desim.engine.star_compiled.BLOCK_ROUNDS", 1)
+    monkeypatch.setattr("desim.engine.compiled.star.BLOCK_ROUNDS", 1)
     told = []
 
     def press(now):
@@ -367,7 +367,7 @@ def test_a_full_disk_is_no_end(tmp_path, monkeypatch):
 
     with quick_flushes(monkeypatch, 40), monkeypatch.context() as patched:
         patched.setattr("desim.log.parquet.write_part", write)
-        patched.setattr("desim.engine.star_compiled.BLOCK_ROUNDS", 1)
+        patched.setattr("desim.engine.compiled.star.BLOCK_ROUNDS", 1)
         with pytest.raises(RunError, match="No space left on device"):
             desim.run(star(), out=tmp_path / "a")
     left = desim.open(tmp_path / "a")

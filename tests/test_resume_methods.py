@@ -42,6 +42,8 @@ def test_flushes_change_no_release(name, engine, monkeypatch):
 
 
 def test_an_answer_that_does_not_wait_is_noticed(monkeypatch):
-    monkeypatch.setattr("desim.privacy.ledger.Ledger.settled", lambda ledger, frontier: frontier)
+    monkeypatch.setattr(
+        "desim.privacy.ledger.ledger.Ledger.settled", lambda ledger, frontier: frontier
+    )
     with pytest.raises(RuntimeError, match="a release must be sent before its agent yields again"):
         test_flushes_change_no_release("ipp-admm", "cohort", monkeypatch)

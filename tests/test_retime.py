@@ -8,9 +8,9 @@ from mutant import mutant
 from test_engines import differences
 
 import desim
-from desim.algorithms.fed_plt import FedPLT
 from desim.engine import blind
 from desim.errors import Deadlock, InputError
+from desim.methods.fed_plt import FedPLT
 from desim.runs import retime, retold
 
 NETWORKS = {
@@ -148,7 +148,7 @@ def test_a_run_that_fails_there_fails_in_the_same_words():
 
 
 CLOCKED = """
-from desim.algorithms.zcdp_nfl import ZcdpNfl
+from desim.methods.zcdp_nfl import ZcdpNfl
 class Clocked(ZcdpNfl):
     name = "clocked"
     def agents(self, us):

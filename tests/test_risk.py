@@ -15,12 +15,12 @@ from scipy import integrate, stats
 
 import desim
 from desim.errors import InputError
-from desim.privacy import risk, tallies
-from desim.privacy.accountants import account
-from desim.privacy.loss_distribution import spent
-from desim.privacy.profiles import Kind, profile
-from desim.privacy.renyi import ORDERS, laplace
-from desim.privacy.tallies import NOTHING, Tally, dearest
+from desim.privacy.accounting import risk, tallies
+from desim.privacy.accounting.accountants import account
+from desim.privacy.accounting.loss_distribution import spent
+from desim.privacy.accounting.profiles import Kind, profile
+from desim.privacy.accounting.renyi import ORDERS, laplace
+from desim.privacy.accounting.tallies import NOTHING, Tally, dearest
 
 
 def attack(p, q, low, high, n=400_001):

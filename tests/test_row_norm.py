@@ -7,11 +7,11 @@ from mutant import mutant
 from scipy.optimize import minimize
 
 import desim
-from desim.data import row_norm
 from desim.errors import InputError
 from desim.kernels.gradients import gradient
-from desim.privacy.bounds.noisy_steps import amplification
-from desim.problem import Problem
+from desim.privacy.papers.noisy_steps import amplification
+from desim.problem.data import row_norm
+from desim.problem.problem import Problem
 from desim.runs.decided_by_rows import tuned
 from desim.runs.privacy import statement
 from desim.scenario.build import build
@@ -37,7 +37,7 @@ def test_what_is_guaranteed_holds_and_is_reached(scale, normalize, intercept):
         }})).problem.data  # fmt: skip
         rng = np.random.default_rng(seed)
         wild = rng.choice([-1.0, 1.0], size=(4, 3)) * 10.0 ** rng.integers(-2, 3)
-        from desim.data.prepare import prepared
+        from desim.problem.data.prepare import prepared
 
         A = prepared(wild, wild, ("a", "b", "c"), section)[0]
         longest = max(longest, np.linalg.norm(A, axis=1).max())

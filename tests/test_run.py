@@ -15,8 +15,8 @@ from mutant import mutant
 from staged import DEVICES, SCENARIO, TEXT, Staged
 
 import desim
-from desim import targets
 from desim.errors import Diverged, InputError, RunError
+from desim.problem import targets
 from desim.runs import directory as place
 from desim.runs import interruption, play
 from desim.runs import run as run_module

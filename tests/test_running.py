@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from mutant import mutant
 
-from desim.privacy import running
+from desim.privacy.accounting import running
 
 ROWS = 5000
 

@@ -12,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mutant import mutant
 
-from desim.distributions import CONSTANT, LOGNORMAL, UNIFORM, Distribution
+from desim.draws.distributions import CONSTANT, LOGNORMAL, UNIFORM, Distribution
 from desim.errors import InputError
-from desim.regularizers import Regularizer
-from desim.scenario import consistency, registry, schema
+from desim.losses.regularizers import Regularizer
+from desim.scenario import registry, schema
 from desim.scenario.check import located, validated
+from desim.scenario.checks import run as consistency
 from desim.scenario.load import load, parse, resolved_yaml
 from desim.scenario.shipped import networks
 

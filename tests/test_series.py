@@ -6,7 +6,7 @@ import pytest
 from mutant import mutant
 
 from desim.errors import InputError
-from desim.runs import labels, series
+from desim.reading import labels, series
 
 
 class Played:

@@ -7,8 +7,8 @@ from cases import NETWORK, SUBGRADIENT, graph, merged, star
 from mutant import mutant
 
 import desim
-from desim.engine import graph_agents
-from desim.timing import traffic
+from desim.engine.agents import graph as graph_agents
+from desim.reading import traffic
 
 WILD = {"link": {**NETWORK["link"], "jitter": {"lognormal": 0.9}}}
 DROPS = merged(WILD, {"link": {"loss": "10 %", "on_loss": "drop"}})

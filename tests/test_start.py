@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from mutant import mutant
 
-from desim import compiling
-from desim.cache import keep, kept
 from desim.cli import main
 from desim.cli.compiling import announced
-from desim.data import bundled as bundled_module
-from desim.data.bundled import bundled
+from desim.compiling import watched as compiling
+from desim.compiling.cache import keep, kept
+from desim.compiling.later import Later
 from desim.fields import Strict
-from desim.later import Later
+from desim.problem.data import bundled as bundled_module
+from desim.problem.data.bundled import bundled
 from desim.runs.warmup import shipped
 from desim.scenario.shipped import networks
 
@@ -69,9 +69,9 @@ def test_a_scenario_is_loaded_without_any_engine():
         subprocess.run(
             [sys.executable, "-c", code.format(more)], capture_output=True, text=True, check=True
         ).stdout.splitlines()[-1]
-        for more in ("", "import desim.engine.star_cohort")
+        for more in ("", "import desim.engine.cohort.star")
     ]
-    assert found == ["[]", "['desim.engine.star_cohort']"]
+    assert found == ["[]", "['desim.engine.cohort.star']"]
 
 
 def test_a_warmup_of_nothing_says_only_what_was_skipped(capsys):
@@ -83,7 +83,7 @@ def test_a_warmup_of_nothing_says_only_what_was_skipped(capsys):
 
 
 def test_a_module_comes_when_it_is_asked_for():
-    code = "from desim.later import sparse\n{}\nprint('scipy.sparse' in sys.modules)"
+    code = "from desim.compiling.later import sparse\n{}\nprint('scipy.sparse' in sys.modules)"
     found = [
         subprocess.run(
             [sys.executable, "-c", "import sys\n" + code.format(use)],
@@ -100,7 +100,7 @@ def test_a_module_comes_when_it_is_asked_for():
 def test_a_package_comes_in_part_and_whole_later():
     """What its inner module lacks is taken from the whole; so is all where it is there before."""
     code = (
-        "from desim.later import Inner\nspecial = Inner('scipy.special', '_ufuncs')\n"
+        "from desim.compiling.later import Inner\nspecial = Inner('scipy.special', '_ufuncs')\n"
         "{}\nbefore = 'scipy.special' in sys.modules\nfrom scipy.special import logsumexp, erf\n"
         "import scipy.special\nassert scipy.special._ufuncs.erf is erf is special.erf, before\n"
         "print(before)"

@@ -129,7 +129,7 @@ def test_failed_runs_are_counted_and_never_averaged(tmp_path):
 
 
 LATE = """
-from desim.algorithms.fed_plt import FedPLT
+from desim.methods.fed_plt import FedPLT
 from desim.errors import RunError
 
 class Late(FedPLT):

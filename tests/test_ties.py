@@ -4,8 +4,7 @@ import pytest
 from mutant import mutant
 
 import desim
-from desim.runs import facts
-from desim.timing import glance
+from desim.reading import facts, glance
 
 STAR = {
     "problem": {

@@ -8,8 +8,8 @@ from mutant import mutant
 
 import desim
 from desim.columns import pieces_of
-from desim.timing import critical, occupation, traffic
-from desim.timing import waits as waiting
+from desim.reading import critical, occupation, traffic
+from desim.reading import waits as waiting
 
 CHURN = {"up": {"exponential": "200 ms"}, "down": {"exponential": "60 ms"}}
 NAMES = "plt-all plt-lossy plt-each-half plt-deadline fedlin-half nfl-lossy qsgd p-admm".split()

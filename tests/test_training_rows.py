@@ -7,8 +7,8 @@ from pydantic import ValidationError
 from sections import made, written
 
 import desim
-from desim.data import frames, tables
 from desim.errors import InputError
+from desim.problem.data import frames, tables
 from desim.runs.decided_by_rows import tuned
 
 TRAIN = """age,city,pulse,part,sick
@@ -88,7 +88,7 @@ def test_a_type_of_all_rows_is_noticed(tmp_path, monkeypatch):
         with pytest.raises(AssertionError):
             check_flags(tmp_path)
     monkeypatch.undo()
-    monkeypatch.setattr("desim.data._typed", lambda groups, _: groups)
+    monkeypatch.setattr("desim.problem.data._typed", lambda groups, _: groups)
     with pytest.raises(AssertionError):
         check_flags(tmp_path)
 

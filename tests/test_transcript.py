@@ -10,16 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mutant import mutant
 
-from desim.algorithms import consensus, decentralised_sgd, fed_plt, q_dpsgd_1, zcdp_nfl
-from desim.algorithms.method import Ingredients
 from desim.audit.check import transcript_check
 from desim.audit.neighbours import altered, neighbours, worst_pair
 from desim.audit.pairs import noised, play_pair, unobserved
 from desim.errors import InputError, RunError
 from desim.log.parquet import Tables
-from desim.privacy import mechanisms
-from desim.privacy.bounds import noisy_steps
-from desim.privacy.transcript import Transcript
+from desim.methods import decentralised_sgd, fed_plt, q_dpsgd_1, zcdp_nfl
+from desim.methods.shared import consensus
+from desim.methods.shared.method import Ingredients
+from desim.privacy.ledger import mechanisms
+from desim.privacy.ledger.transcript import Transcript
+from desim.privacy.papers import noisy_steps
 from desim.scenario.build import build
 from desim.scenario.load import load
 

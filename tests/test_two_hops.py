@@ -15,13 +15,13 @@ from test_invariants import check_log
 from test_times import left
 
 import desim
-import desim.network.links as links_of_networks
+import desim.conditions.links as links_of_networks
 from desim.cli.conditions import told
-from desim.kernels.bursts import in_burst
-from desim.keys import seed_word
+from desim.draws.keys import seed_word
 from desim.scenario import conditions, registry
 from desim.scenario.build import build
 from desim.scenario.shipped import networks
+from desim.timeline.bursts import in_burst
 
 PLUGINS = Path(__file__).parent / "plugins"
 COMPLETE = {"topology": "complete"}

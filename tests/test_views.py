@@ -11,8 +11,8 @@ from releases import AGENTS, LAW, ROWS, joined, logs, table
 import desim
 from desim.columns import columns_of
 from desim.errors import InputError
-from desim.privacy import views
-from desim.privacy.accountants import account
+from desim.privacy.accounting import views
+from desim.privacy.accounting.accountants import account
 
 
 def events(*links):

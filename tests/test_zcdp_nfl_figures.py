@@ -23,7 +23,7 @@ from analysis.reproductions import (
 from analysis.reproductions.monte_carlo import MonteCarlo, simulations
 from analysis.reproductions.zcdp_nfl_errors import KEPT
 from analysis.reproductions.zcdp_nfl_methods import PLANS, RIVALS, ROUNDS
-from desim.jit import set_threads
+from desim.compiling.jit import set_threads
 from desim.plots import save
 
 FILE = "zcdp-nfl-ridge"

@@ -22,10 +22,10 @@ from desim.engine.play import Simulation
 from desim.engine.world import Discard
 from desim.kernels.gradients import gradient
 from desim.kernels.local import train
-from desim.kernels.network import neighbour_sum
-from desim.privacy.draws import add_normal
+from desim.privacy.ledger.draws import add_normal
 from desim.scenario.build import build
 from desim.scenario.load import load
+from desim.timeline.messages import neighbour_sum
 
 AGENTS, ROUNDS = 1000, 50
 TRAINED: dict[str, Any] = {

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 
 from analysis.benchmarks.timing import interleaved, machine
-from desim.jit import kernel, one_blas_thread
+from desim.compiling.jit import kernel, one_blas_thread
+from desim.draws.keys import seed_word
 from desim.kernels.gradients import batch_gradient
 from desim.kernels.local import Trainer
 from desim.kernels.plan import plan_for
-from desim.keys import seed_word
-from desim.layers import LayeredLoss
-from desim.problem import Problem
+from desim.losses.layers import LayeredLoss
+from desim.problem.problem import Problem
 
 FEATURES, HIDDEN, CLASSES, BATCH, STEPS, CLIP, GAMMA = 784, 50, 10, 20, 20, 1.0, 0.01
 Array = np.ndarray[Any, Any]

@@ -19,16 +19,16 @@ from analysis.reproductions.monte_carlo import (
     mean_and_error,
     simulations,
 )
-from desim.algorithms.method import Ingredients
 from desim.arrays import Array
 from desim.engine.play import Simulation
-from desim.privacy.gaussian import epsilon_of
-from desim.privacy.ledger import MECHANISMS, Terms
-from desim.privacy.loss_distribution import epsilon_pld
-from desim.privacy.mechanisms import Gaussian, L2Laplace
-from desim.privacy.prices import prices
-from desim.privacy.renyi import epsilon_of_divergences
-from desim.privacy.tallies import tallies
+from desim.methods.shared.method import Ingredients
+from desim.privacy.accounting.gaussian import epsilon_of
+from desim.privacy.accounting.loss_distribution import epsilon_pld
+from desim.privacy.accounting.prices import prices
+from desim.privacy.accounting.renyi import epsilon_of_divergences
+from desim.privacy.accounting.tallies import tallies
+from desim.privacy.ledger.ledger import MECHANISMS, Terms
+from desim.privacy.ledger.mechanisms import Gaussian, L2Laplace
 from desim.scenario import registry
 
 DELTA = 1e-4

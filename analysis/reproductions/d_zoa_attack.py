@@ -29,20 +29,20 @@ from analysis.reproductions.d_zoa_setting import (
 )
 from analysis.reproductions.monte_carlo import SCENARIOS, Case, MonteCarlo, simulations
 from analysis.reproductions.zcdp_nfl_errors import minimiser
-from desim import keys
-from desim.algorithms.d_zoa import schedule
 from desim.audit.game import trained
 from desim.audit.neighbours import replaced
+from desim.audit.of_method import audit
 from desim.audit.verdict import Claim, judge
+from desim.draws import keys
+from desim.draws.keys import Stream
 from desim.engine.play import Simulation
 from desim.kernels.gradients import gradient
 from desim.kernels.zeroth import descend
-from desim.keys import Stream
+from desim.methods.d_zoa import schedule
 from desim.plots import COLOURS, STYLE, Axes
-from desim.privacy.bounds.d_zoa import lemma_3
-from desim.privacy.gaussian import epsilon_of, mu_of
-from desim.problem import Problem
-from desim.runs.audit import audit
+from desim.privacy.accounting.gaussian import epsilon_of, mu_of
+from desim.privacy.papers.d_zoa import lemma_3
+from desim.problem.problem import Problem
 
 NAME = "d_zoa_attack"
 SETS = 1

@@ -19,10 +19,10 @@ from scipy.stats import kurtosis
 from analysis.reproductions import page
 from analysis.reproductions.d_zoa_setting import Array, Level, with_samples
 from analysis.reproductions.monte_carlo import Case, MonteCarlo, simulations
-from desim.algorithms.d_zoa import schedule
 from desim.engine.play import Simulation
 from desim.engine.world import Discard
 from desim.kernels.zeroth import descend, estimates
+from desim.methods.d_zoa import schedule
 from desim.plots import COLOURS, STYLE, Axes
 
 NAME = "d_zoa_fig2_3"

@@ -15,12 +15,12 @@ import numpy as np
 from analysis.reproductions.monte_carlo import TUNING, Case, Measure
 from analysis.reproductions.tuning import Point
 from analysis.reproductions.zcdp_nfl_errors import curve, minimiser
-from desim.algorithms.d_zoa import ALPHA_0
-from desim.algorithms.method import Ingredients
-from desim.cache import cache_home
+from desim.compiling.cache import cache_home
 from desim.engine.play import Simulation
-from desim.optimum import centralised_optimum
-from desim.privacy.bounds import d_zoa as printed
+from desim.methods.d_zoa import ALPHA_0
+from desim.methods.shared.method import Ingredients
+from desim.privacy.papers import d_zoa as printed
+from desim.problem.optimum import centralised_optimum
 
 Axes = Mapping[str, tuple[float, float]]
 ROUNDS, AGENTS, ROWS, DIM = 200, 5, 20, 10

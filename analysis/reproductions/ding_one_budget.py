@@ -29,7 +29,7 @@ from analysis.reproductions.monte_carlo import (
 from analysis.reproductions.pr_admm_fig2_6 import ITER, PER, wary
 from desim.engine.play import Simulation
 from desim.log.parquet import Tables
-from desim.privacy.accountants import account
+from desim.privacy.accounting.accountants import account
 
 __all__ = ["FIGURE", "NAME", "SETS", "draw", "main", "markdown", "study"]
 

@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from desim.algorithms.method import Ingredients
 from desim.arrays import Array
 from desim.engine.metrics import Metrics
 from desim.engine.play import Simulation
-from desim.optimum import centralised_optimum
-from desim.privacy.gaussian import epsilon_of
-from desim.privacy.ledger import Mechanism
-from desim.privacy.mechanisms import Allotted
+from desim.methods.shared.method import Ingredients
+from desim.privacy.accounting.gaussian import epsilon_of
+from desim.privacy.ledger.ledger import Mechanism
+from desim.privacy.ledger.mechanisms import Allotted
+from desim.problem.optimum import centralised_optimum
 from desim.scenario import registry
 
 EPSILONS = (0.01, 10**-1.5, 0.1, 1.0, 10**0.5, 10.0)

@@ -26,7 +26,7 @@ from analysis.reproductions.adult_words import (
 from analysis.reproductions.monte_carlo import MonteCarlo, reported
 from analysis.reproductions.printed import Split, split, thresholds
 from desim.plots import STYLE, Axes
-from desim.privacy.bounds.pp_admm import budget, deviation
+from desim.privacy.papers.pp_admm import budget, deviation
 
 NAME, SETS, FILE = "ipp_admm_fig7_13", 5, "ipp-admm"
 EPSILONS = (0.5, 1.0, 2.0, 10.0)

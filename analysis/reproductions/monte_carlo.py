@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 import desim
-from desim.algorithms.method import Ingredients
 from desim.arrays import Array
 from desim.engine.play import Simulation
 from desim.engine.world import Discard
+from desim.methods.shared.method import Ingredients
 from desim.scenario.build import build
 
 SCENARIOS = Path(__file__).resolve().parents[2] / "scenarios" / "papers"

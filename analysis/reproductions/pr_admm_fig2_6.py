@@ -25,7 +25,7 @@ from analysis.reproductions.adult_words import (
 )
 from analysis.reproductions.monte_carlo import MonteCarlo, reported
 from desim.plots import STYLE, Axes
-from desim.privacy.bounds.pr_admm import iteration_sum, lemma_10, periodic_sum
+from desim.privacy.papers.pr_admm import iteration_sum, lemma_10, periodic_sum
 
 NAME, SETS, FILE = "pr_admm_fig2_6", 5, "pr-admm"
 EPSILONS = (0.1, 0.5, 1.0, 5.0, 10.0)

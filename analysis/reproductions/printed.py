@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from desim.arrays import Array
-from desim.privacy.bounds.conversions import own_order, simple
-from desim.privacy.gaussian import check_delta
+from desim.privacy.accounting.gaussian import check_delta
+from desim.privacy.papers.conversions import own_order, simple
 
 
 def total(phi: ArrayLike, tau: float, rounds: ArrayLike) -> Array:

@@ -16,7 +16,7 @@ from analysis.reproductions.printed import of_own_order, theorem_15
 from desim.arrays import Array
 from desim.engine.play import Simulation
 from desim.log.parquet import Tables
-from desim.privacy.accountants import account
+from desim.privacy.accounting.accountants import account
 
 ROUNDS, RECORDS, CLIP, DELTA = 300, 10_000, 0.5, 1e-5
 T_C, BITS, RESOLUTION, KEPT = 3.0, 3, 0.1, 0.3  # T_c s, s, eta, c

@@ -14,13 +14,13 @@ import numpy as np
 import desim
 from analysis.reproductions.monte_carlo import SCENARIOS, Array, Case, Measure, MonteCarlo
 from analysis.reproductions.zcdp_nfl_methods import ROUNDS, WATCHED
-from desim.algorithms.method import Ingredients
-from desim.cache import cache_home
+from desim.compiling.cache import cache_home
 from desim.engine.play import Simulation
 from desim.engine.world import Discard
-from desim.optimum import centralised_optimum
-from desim.privacy.mechanisms import Noise
-from desim.problem import Problem
+from desim.methods.shared.method import Ingredients
+from desim.privacy.ledger.mechanisms import Noise
+from desim.problem.optimum import centralised_optimum
+from desim.problem.problem import Problem
 from desim.scenario.calibration import noise_of
 
 KEPT = (0, 1, 2, 3, *range(4, ROUNDS + 1, 4))  # rounds of a learning curve

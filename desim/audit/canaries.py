@@ -11,13 +11,13 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from desim import keys
 from desim.arrays import Array
 from desim.audit.neighbours import on
+from desim.draws import keys
+from desim.draws.keys import Stream
 from desim.engine.play import Simulation
 from desim.errors import InputError, refusal
-from desim.keys import Stream
-from desim.problem import Problem
+from desim.problem.problem import Problem
 
 Coins = NDArray[np.bool_]
 Role = Literal["coins", "noise", "reference", "records"]

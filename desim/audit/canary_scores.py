@@ -19,7 +19,7 @@ from desim.audit.pairs import completed, noised, unobserved
 from desim.engine.play import Simulation
 from desim.engine.world import Discard
 from desim.errors import InputError, RunError
-from desim.privacy.transcript import Transcript
+from desim.privacy.ledger.transcript import Transcript
 
 Reading = Literal["all", "some", "model"]
 Tell = Callable[[int, int], None]

@@ -3,7 +3,7 @@
 import numpy as np
 
 from desim.arrays import Array
-from desim.problem import Problem
+from desim.problem.problem import Problem
 
 Record = tuple[Array, float] | tuple[Array, float, float]  # features, label, protected or not
 Pair = tuple[Record, Record]

@@ -17,8 +17,8 @@ from desim.audit.pairs import completed, unobserved
 from desim.engine.play import Simulation
 from desim.errors import RunError
 from desim.log.parquet import Tables
-from desim.privacy.ledger import Mechanism
-from desim.privacy.transcript import Released, Sent, Transcript
+from desim.privacy.ledger.ledger import Mechanism
+from desim.privacy.ledger.transcript import Released, Sent, Transcript
 
 MARGIN = 1e-9  # of the declared sensitivity
 UNBOUNDED = ("none", "reused", "objective-perturbation", "objective-laplace")

@@ -22,7 +22,7 @@ from desim.audit.likelihood import likelihood_ratio, noise_drawn
 from desim.audit.pairs import noised, play_pair, unobserved
 from desim.engine.play import Simulation
 from desim.engine.world import Discard
-from desim.privacy.transcript import Transcript
+from desim.privacy.ledger.transcript import Transcript
 
 Reading = Literal["likelihood", "releases", "model"]
 Tell = Callable[[int, int], None]

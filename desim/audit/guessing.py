@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from desim.arrays import Array, Int
-from desim.later import optimize, sparse
+from desim.compiling.later import optimize, sparse
 
 DEPTH = 25  # right guesses below those observed at which h and g still differ from 0
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from desim.arrays import Array
 from desim.audit.pairs import PairReleases
-from desim.privacy.ledger import Mechanism
+from desim.privacy.ledger.ledger import Mechanism
 
 EXACT = frozenset({"GAUSSIAN", "DISCRETE_GAUSSIAN", "LAPLACE", "L2_LAPLACE"})
 NORMAL = frozenset({"GAUSSIAN", "DISCRETE_GAUSSIAN", "NOISY_GRADIENT"})

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from desim.algorithms.method import Ingredients
 from desim.arrays import Array
 from desim.audit.candidates import Pair, Record, candidates_for, longest_row
 from desim.audit.likelihood import divergence
@@ -18,8 +17,9 @@ from desim.audit.pairs import completed, play_pair, unobserved
 from desim.engine.play import Simulation
 from desim.engine.world import Discard
 from desim.errors import InputError, RunError, refusal
-from desim.privacy.transcript import Transcript
-from desim.problem import Problem
+from desim.methods.shared.method import Ingredients
+from desim.privacy.ledger.transcript import Transcript
+from desim.problem.problem import Problem
 
 ROWS = 8  # how many rows of an agent a search tries
 ROUNDING = 1e-9  # of the bound on a row's norm

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from desim.arrays import Array
 from desim.audit.guessing import Tiers, chance
 from desim.audit.verdict import Claim, Comparison, Finding
-from desim.later import special
-from desim.privacy.gaussian import delta_of, mu_of
+from desim.compiling.later import special
+from desim.privacy.accounting.gaussian import delta_of, mu_of
 
 Curve = Callable[[Array], Array]
 SHARES = (

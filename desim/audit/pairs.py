@@ -15,7 +15,7 @@ from desim.engine.play import Observation, Simulation
 from desim.engine.world import Discard
 from desim.errors import InputError, RunError
 from desim.log.outcome import Outcome
-from desim.privacy.transcript import Released, Transcript
+from desim.privacy.ledger.transcript import Released, Transcript
 
 
 @dataclass(frozen=True)

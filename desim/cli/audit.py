@@ -9,7 +9,7 @@ import typer
 from desim.cli.options import Overrides, ScenarioFile, load_scenario
 from desim.cli.outcome import complain
 from desim.cli.progress import counting_bar
-from desim.cores import cores
+from desim.compiling.cores import cores
 from desim.errors import InputError, refusal
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def audit(
 
 def _in_many_runs(scenario: "Scenario", out: Path | None, options: dict[str, Any]) -> list[str]:
     """Audit a loaded scenario, store the audit, return what to print."""
-    from desim.runs.audit import audit
+    from desim.audit.of_method import audit
 
     given = options | {
         "runs": 1000 if options["runs"] is None else options["runs"],
@@ -127,7 +127,7 @@ def _in_many_runs(scenario: "Scenario", out: Path | None, options: dict[str, Any
 
 def _in_one_run(scenario: "Scenario", out: Path | None, options: dict[str, Any]) -> list[str]:
     """The same by one run on canaries."""
-    from desim.runs.audit_one_run import audit_one_run
+    from desim.audit.of_one_run import audit_one_run
 
     path, name = _free(scenario, out), scenario.name
     with counting_bar(f"{name}: playing the run", f"{name}: reference for canary") as tell:
@@ -192,7 +192,7 @@ def _by_event(test: "Comparison", delta: float) -> str:
 
 
 def _by_guesses(test: "Comparison", delta: float) -> str:
-    from desim.privacy.gaussian import epsilon_of
+    from desim.privacy.accounting.gaussian import epsilon_of
 
     if test.parameter != "mu":
         return test.method

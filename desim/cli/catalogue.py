@@ -7,11 +7,11 @@ from pathlib import Path
 
 from desim.fields import Form
 from desim.scenario import registry, shipped
-from desim.scenario.data_section import SOURCES
-from desim.scenario.method_section import Policy
-from desim.scenario.problem_section import Loss
-from desim.scenario.regularizer_section import Penalty
-from desim.scenario.topology_section import Topology
+from desim.scenario.sections.data import SOURCES
+from desim.scenario.sections.method import Policy
+from desim.scenario.sections.problem import Loss
+from desim.scenario.sections.regularizers import Penalty
+from desim.scenario.sections.topology import Topology
 
 Entries = list[tuple[str, str]]
 SENTENCE = re.compile(r"(?<=[.?]) +(?=[A-Z])")  # between sentences

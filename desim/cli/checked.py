@@ -1,7 +1,7 @@
 """What `desim check` says of a scenario that is right."""
 
 from desim.engine.play import Simulation
-from desim.runs.sites import listed
+from desim.reading.sites import listed
 from desim.scenario.schema import Scenario
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import typer
 
-from desim.cache import cache_home
 from desim.cli.progress import counting_bar
-from desim.compiling import watched
+from desim.compiling.cache import cache_home
+from desim.compiling.watched import watched
 from desim.runs.warmup import Warmth, warm_up
 
 BEGIN = "compiling for this machine, once; a first run takes one to two minutes (desim warmup)"

@@ -10,7 +10,7 @@ from desim.cli.sizes import sizes
 from desim.engine.opening import Opening, opening, speeds
 from desim.engine.play import Simulation
 from desim.engine.world import Settings
-from desim.kernels.network import Links
+from desim.timeline.messages import Links
 
 LONG, NARROW, SLOW = 5.0, 1e3, 0.1  # s, bit/s, 1/s: beyond these a unit may have been forgotten
 

@@ -45,7 +45,7 @@ def _asked(
         if not names:
             raise InputError(
                 f"{target}: defines no algorithm and no loss; allowed: subclasses of "
-                "desim.algorithms.method.Method or desim.plugged.ScalarLoss"
+                "desim.methods.shared.method.Method or desim.losses.plugged.ScalarLoss"
             )
     elif name in (*registry.names(), *registry.plugged().losses):
         names = [name]

@@ -19,7 +19,7 @@ from desim.errors import InputError
 from desim.tabulated import aligned
 
 if TYPE_CHECKING:
-    from desim.privacy.risk import Risk
+    from desim.privacy.accounting.risk import Risk
     from desim.runs.joint import Joint
     from desim.runs.privacy import Statement
 
@@ -101,7 +101,7 @@ def lines(name: str, statement: "Statement", width: int | None = None) -> list[s
 
 def lines_of_all(runs: int, found: Sequence["Joint"], width: int | None = None) -> list[str]:
     """The same about so many runs together."""
-    from desim.privacy.statements import each_once
+    from desim.privacy.accounting.statements import each_once
     from desim.runs.privacy import CAVEATS
 
     worst = max(found, key=lambda one: one.epsilon)
@@ -202,7 +202,7 @@ def _cells(row: Any, statement: "Statement") -> Iterator[str]:
 
 def _risks(risks: Iterable[tuple[str, "Risk"]]) -> Iterator[tuple[str, str]]:
     """What the best attack on a record finds, once for the views in which it is the same."""
-    from desim.privacy.statements import each_once
+    from desim.privacy.accounting.statements import each_once
 
     yield from (("risk", text) for text in each_once([(view, [one.words]) for view, one in risks]))
 

@@ -1,6 +1,6 @@
 """What `desim show` says about a run: a title, then one aligned line for each fact."""
 
-from desim.runs.facts import facts
+from desim.reading.facts import facts
 from desim.runs.run import Run
 
 

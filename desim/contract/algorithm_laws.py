@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from desim import jit
+from desim.compiling import jit
 from desim.contract.bits import demand_same
 from desim.contract.finding import BrokenError, Finding, SkippedError, findings
 from desim.contract.privacy_laws import PRIVACY_LAWS

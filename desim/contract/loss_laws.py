@@ -12,10 +12,10 @@ from desim.contract.bits import demand_same
 from desim.contract.finding import BrokenError, Finding, SkippedError, findings
 from desim.contract.stage import DATA, LINK
 from desim.errors import InputError, refusal
-from desim.losses import bends_into, slopes_into, values_into
-from desim.plugged import PluggedLoss, ScalarLoss, plugged
-from desim.problem import Problem
-from desim.regularizers import Regularizer
+from desim.losses.plugged import PluggedLoss, ScalarLoss, plugged
+from desim.losses.regularizers import Regularizer
+from desim.losses.scalar import bends_into, slopes_into, values_into
+from desim.problem.problem import Problem
 from desim.runs.play import run as play
 from desim.scenario import registry
 
@@ -175,7 +175,7 @@ def optimum(bench: Bench) -> str:
     """The metric error has an optimum to be measured from."""
     if not bench.loss.smooth:
         raise SkippedError("it has kinks: use other metrics than error")
-    from desim.optimum import centralised_optimum
+    from desim.problem.optimum import centralised_optimum
 
     rng = np.random.default_rng(9)
     A, labels = rng.normal(size=(20, 3)), rng.choice(bench.labels, 20)

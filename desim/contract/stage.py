@@ -6,9 +6,9 @@ from copy import deepcopy
 from functools import cached_property
 from typing import Any
 
-from desim.algorithms.method import Method
 from desim.contract.finding import SkippedError
 from desim.errors import InputError
+from desim.methods.shared.method import Method
 from desim.runs.play import run as play
 from desim.runs.run import Run
 from desim.scenario.build import check

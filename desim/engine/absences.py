@@ -6,9 +6,9 @@ hardly any, whoever waits for the agent waits for ever.
 
 import numpy as np
 
+from desim.conditions.churn import Churn
 from desim.engine.patience import at
 from desim.engine.world import Settings, World
-from desim.network.churn import Churn
 
 ROUNDING = 1.0 + 1e-9  # a presence is the difference of two times
 MANY = 100  # attempts at one computation after which it is told that they fail

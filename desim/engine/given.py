@@ -8,7 +8,7 @@ import numpy as np
 from desim.arrays import Array
 from desim.engine.at_work import OWNED
 from desim.errors import show
-from desim.privacy.ledger import Terms
+from desim.privacy.ledger.ledger import Terms
 
 
 def published(model: Any, state: Mapping[str, Any], agents: int, dim: int) -> Array:

@@ -16,10 +16,10 @@ from desim.engine.spending import Spending
 from desim.engine.variables import Variables, recalled, remembered
 from desim.engine.world import World
 from desim.errors import InputError, RunError
-from desim.kernels.clients import CALLED, PENDING, Calls, no_calls
-from desim.kernels.record import DISTANT, Kind, release_id
 from desim.memory import Tree, fill, fitting, recall, told
-from desim.privacy.ledger import Terms, View, plain
+from desim.privacy.ledger.ledger import Terms, View, plain
+from desim.timeline.calls import CALLED, PENDING, Calls, no_calls
+from desim.timeline.record import DISTANT, Kind, release_id
 
 Train = Callable[..., Array]
 COLLECT = Collect()

@@ -5,7 +5,7 @@ import simpy
 from numpy.typing import NDArray
 
 from desim.arrays import Array
-from desim.network.changing import Changing
+from desim.conditions.changing import Changing
 
 
 class Meetings:

@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 
 from desim.arrays import Array
 from desim.errors import Diverged
-from desim.fairness import MEASURES, RISING, measure
 from desim.kernels.metrics import squared_distances
 from desim.memory import Tree
-from desim.problem import Problem
+from desim.problem.fairness import MEASURES, RISING, measure
+from desim.problem.problem import Problem
 
 NETWORK = -1
 
@@ -22,7 +22,7 @@ class Metrics:
     error: sum_i ||x_i - x*||^2 / ||x*||^2 (agent: its own term); loss: the objective at the
     network's model (agent: its own f_i at its own model); accuracy: share of correct test rows;
     consensus: mean_i ||x_i - xbar||^2; gradient: norm of the smooth part's gradient; rates and
-    accuracies of groups: see desim.fairness. The
+    accuracies of groups: see desim.problem.fairness. The
     network's model is the coordinator's, or the mean of the agents' where there is none.
     """
 

@@ -9,17 +9,17 @@ from typing import Any, Literal
 import numpy as np
 
 from desim.arrays import Array
+from desim.engine.agents.programs import held
 from desim.engine.metrics import MetricRows, Metrics
 from desim.engine.observer import ClockObserver
 from desim.engine.patience import Patience
-from desim.engine.programs import held
 from desim.engine.round_observer import RoundObserver
 from desim.engine.world import Discard, Keeper, Progress, Settings, Sink, World
 from desim.errors import Deadlock, RunError
-from desim.kernels.record import Kind
 from desim.log.outcome import Outcome
-from desim.privacy.transcript import Transcript
-from desim.problem import Problem
+from desim.privacy.ledger.transcript import Transcript
+from desim.problem.problem import Problem
+from desim.timeline.record import Kind
 
 INTERRUPTED = "interrupted by Ctrl-C"
 Explained = Callable[[BaseException], str | None]

@@ -15,8 +15,8 @@ from desim.engine.at_work import Outside
 from desim.engine.masks import is_public, of_agents, public
 from desim.engine.retirement import admitted
 from desim.engine.world import World
-from desim.kernels.record import UPLINK, Kind, round_of
-from desim.privacy.ledger import Mechanism, Terms, View
+from desim.privacy.ledger.ledger import Mechanism, Terms, View
+from desim.timeline.record import UPLINK, Kind, round_of
 
 
 class Releasing:

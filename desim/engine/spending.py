@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from desim.arrays import Array, Int
 from desim.engine.world import Exhausted, World
-from desim.kernels.clients import BEGIN, EXCHANGE, FINISH, LOGGED, ROUND
-from desim.kernels.record import INSTEAD, Kind
 from desim.memory import Tree, recall
-from desim.privacy.budget import Filter
-from desim.privacy.ledger import Terms
+from desim.privacy.ledger.budget import Filter
+from desim.privacy.ledger.ledger import Terms
+from desim.timeline.calls import BEGIN, EXCHANGE, FINISH, LOGGED, ROUND
+from desim.timeline.record import INSTEAD, Kind
 
 
 class Spending:

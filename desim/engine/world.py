@@ -10,23 +10,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.arrays import Array
+from desim.conditions.changing import Changing
+from desim.conditions.churn import Churn
+from desim.conditions.participation import Participation
+from desim.conditions.policy import Policy
+from desim.conditions.topology import Graph
 from desim.engine.at_work import refused
 from desim.engine.observer import Observer
 from desim.engine.patience import Patience, earlier
 from desim.engine.requests import Job
-from desim.kernels.network import Links
-from desim.kernels.speed import Speeds
 from desim.log.rows import FLUSH_ROWS, LEVELS, EventLog
 from desim.memory import Tree, recall, recalling, told
-from desim.network.changing import Changing
-from desim.network.churn import Churn
-from desim.network.topology import Graph
-from desim.participation import Participation
-from desim.policy import Policy
-from desim.privacy.budget import Budget, Filter
-from desim.privacy.ledger import Ledger
-from desim.privacy.transcript import Transcript
-from desim.problem import Problem
+from desim.privacy.ledger.budget import Budget, Filter
+from desim.privacy.ledger.ledger import Ledger
+from desim.privacy.ledger.transcript import Transcript
+from desim.problem.problem import Problem
+from desim.timeline.messages import Links
+from desim.timeline.speed import Speeds
 
 FLUSH_SECONDS = 2.5  # of real time; a killed run loses twice that at most
 REPORT_SECONDS = 0.1

@@ -14,9 +14,9 @@ import numpy as np
 
 from desim.errors import DesimError, InputError
 from desim.exports.timeline import Slice, called, slices, window
+from desim.reading.sites import agent_named
 from desim.runs.output import output
 from desim.runs.run import NETWORK, Run
-from desim.runs.sites import agent_named
 
 NANO = 1e9
 LONGEST = 9.0e9  # s: more nanoseconds do not fit into 63 bits

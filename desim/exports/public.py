@@ -19,7 +19,7 @@ import pandas as pd
 from desim.amounts import epsilon
 from desim.columns import columns_of
 from desim.errors import DesimError, InputError
-from desim.privacy.views import NAMELESS, Adversary, read_view, visible
+from desim.privacy.accounting.views import NAMELESS, Adversary, read_view, visible
 from desim.runs.declared import plugged
 from desim.runs.digests import UNENDED, digest
 from desim.runs.premises import Stated, stated

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from desim.errors import InputError
+from desim.reading.waits import DEADLINE, NOBODY, waits
 from desim.runs.run import NETWORK
-from desim.timing.waits import DEADLINE, NOBODY, waits
 
 MOST = 200_000  # events that one trace shows
 WORK = {"compute": "compute", "abort": "aborted"}

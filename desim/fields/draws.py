@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
 from desim import units
-from desim.distributions import (
+from desim.draws.distributions import (
     CONSTANT,
     EXPONENTIAL,
     GAMMA,

@@ -1,1 +1,1 @@
-"""Pure numeric functions on arrays: no scenario, no time, no state. Compiled through desim.jit."""
+"""Pure numeric functions on arrays: no scenario, no time, no state."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from desim.jit import inline, kernel
+from desim.compiling.jit import inline, kernel
 from desim.kernels.batches import column, plain
 from desim.kernels.gradients import (
     Data,
@@ -19,7 +19,7 @@ from desim.kernels.gradients import (
     slopes,
     whole_block,
 )
-from desim.losses import clipped_bend
+from desim.losses.scalar import clipped_bend
 
 STEPS = 200
 IDLE = 5  # steps without progress after which only rounding is left

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from desim.jit import lean_inline
-from desim.keys import Stream, address, subset_with
+from desim.compiling.jit import lean_inline
+from desim.draws.keys import Stream, address, subset_with
 
 WHOLE = 1 << 62  # a batch size that no agent's rows reach
 _BATCH = int(Stream.BATCH)

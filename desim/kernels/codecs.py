@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from desim.jit import kernel
-from desim.keys import Stream, address, counter, permutation, seed_word, uniform
+from desim.compiling.jit import kernel
+from desim.draws.keys import Stream, address, counter, permutation, seed_word, uniform
 
 CODEC = int(Stream.CODEC)
 

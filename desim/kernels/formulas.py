@@ -11,8 +11,8 @@ import numpy as np
 from numba import types
 from numba.extending import overload, register_jitable
 
-from desim.jit import LEAN
-from desim.regularizers import prox
+from desim.compiling.jit import LEAN
+from desim.losses.regularizers import prox
 
 Numbers = TypeVar("Numbers", bound=tuple[Any, ...])
 register_jitable(**LEAN)(prox)

@@ -11,12 +11,12 @@ from typing import NamedTuple
 import numpy as np
 from numba import prange
 
-from desim.jit import inline, kernel, lean_inline, parallel_kernel, threads, use_parallel
+from desim.compiling.jit import inline, kernel, lean_inline, parallel_kernel, threads, use_parallel
+from desim.compiling.lanes import in_lanes, load, load_one, pick, store
+from desim.draws.keys import counter, seed_word
 from desim.kernels import layered
 from desim.kernels.batches import WHOLE, batch_scale, choose, column, plain
-from desim.keys import counter, seed_word
-from desim.lanes import in_lanes, load, load_one, pick, store
-from desim.losses import OWN, own_slopes, slope
+from desim.losses.scalar import OWN, own_slopes, slope
 
 
 class Data(NamedTuple):
@@ -25,7 +25,7 @@ class Data(NamedTuple):
     A (total_rows, dim), b (total_rows,) float64; start (agents + 1,) int64: agent i holds rows
     start[i]:start[i+1]; transposed (total_rows dim,): blocks (dim, m_i), one from start[i] dim on.
     f_i(x) = scale[i] sum_h loss(a_h.x, b_h) + ridge[i]/2 ||x||^2 + lasso[i] ||x||_1; code and knee
-    choose the loss (desim.losses); if clipped, |slope| of row h is cut to limit[h] (total_rows,).
+    choose the loss; if clipped, |slope| of row h is cut to limit[h] (total_rows,).
     """
 
     A: np.ndarray

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from desim.elementary import exp_, log_
-from desim.jit import in_parts, inline, kernel, one_blas_thread
+from desim.compiling.jit import in_parts, inline, kernel, one_blas_thread
+from desim.draws.elementary import exp_, log_
+from desim.draws.keys import counter
 from desim.kernels.batches import WHOLE, batch_scale, choose
-from desim.keys import counter
 
 
 class Layered(NamedTuple):

@@ -6,7 +6,8 @@ models that agents keep once a call.
 
 import numpy as np
 
-from desim.jit import in_parts, inline, kernel, one_blas_thread
+from desim.compiling.jit import in_parts, inline, kernel, one_blas_thread
+from desim.draws.keys import counter
 from desim.kernels.batches import batch_scale
 from desim.kernels.layered import (
     Layered,
@@ -17,7 +18,6 @@ from desim.kernels.layered import (
     whole_block,
 )
 from desim.kernels.plan import ACCELERATED, NOISY, Plan, batches_of, perturb
-from desim.keys import counter
 
 
 @inline

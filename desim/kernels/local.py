@@ -8,7 +8,15 @@ has q = 1/rho and v = 2y - z_i; methods that correct the drift of plain local st
 import numpy as np
 from numba import prange
 
-from desim.jit import kernel, lean_inline, lean_kernel, parallel_kernel, threads, use_parallel
+from desim.compiling.jit import (
+    kernel,
+    lean_inline,
+    lean_kernel,
+    parallel_kernel,
+    threads,
+    use_parallel,
+)
+from desim.draws.keys import counter, seed_word
 from desim.kernels.batches import WHOLE, batch_scale, column, plain
 from desim.kernels.gradients import (
     Block,
@@ -22,7 +30,6 @@ from desim.kernels.layered import Layered, work
 from desim.kernels.layered_training import in_type
 from desim.kernels.layered_training import train as train_layered
 from desim.kernels.plan import ACCELERATED, NOISY, SGD, Plan, batches_of, perturb
-from desim.keys import counter, seed_word
 
 
 @lean_inline

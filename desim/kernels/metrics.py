@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from desim.jit import kernel
+from desim.compiling.jit import kernel
 
 
 @kernel

@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from desim.jit import inline, lean_inline
+from desim.compiling.jit import inline, lean_inline
+from desim.draws.keys import Stream, address, normals_into
 from desim.kernels.batches import WHOLE
-from desim.keys import Stream, address, normals_into
 
 GRADIENT, ACCELERATED, SGD, NOISY = range(4)
 SOLVERS = ("gradient", "accelerated", "sgd", "noisy")

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from desim.jit import kernel, lean_inline, lean_kernel
+from desim.compiling.jit import kernel, lean_inline, lean_kernel
 
 
 @kernel

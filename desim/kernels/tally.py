@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from desim.jit import lean_inline, lean_kernel
+from desim.compiling.jit import lean_inline, lean_kernel
 
 LEAF = 128  # agents that are summed one after the other, in eight lanes
 

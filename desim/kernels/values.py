@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from desim.jit import kernel
+from desim.compiling.jit import kernel
 from desim.kernels import layered
 from desim.kernels.batches import plain
 from desim.kernels.gradients import Data, forward, whole_block
-from desim.losses import clipped_value
+from desim.losses.scalar import clipped_value
 
 
 @kernel

@@ -11,11 +11,11 @@ from typing import NamedTuple
 import numpy as np
 from numba import prange
 
-from desim.jit import inline, kernel, parallel_kernel, threads, use_parallel
+from desim.compiling.jit import inline, kernel, parallel_kernel, threads, use_parallel
+from desim.draws.keys import Stream, address, counter, normal, normals_into, seed_word
 from desim.kernels.batches import column, plain
 from desim.kernels.gradients import Data, forward, whole_block
-from desim.keys import Stream, address, counter, normal, normals_into, seed_word
-from desim.losses import clipped_change
+from desim.losses.scalar import clipped_change
 
 _DIRECTION = int(Stream.DIRECTION)
 _NOISE = int(Stream.NOISE)

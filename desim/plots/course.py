@@ -8,9 +8,9 @@ import pandas as pd
 
 from desim.arrays import Array
 from desim.errors import InputError, refusal
+from desim.reading.metrics import ranked
+from desim.reading.series import Seeded
 from desim.runs.digests import UNENDED, UNLISTED
-from desim.runs.metrics import ranked
-from desim.runs.series import Seeded
 
 Abscissa = Literal["time", "round", "bytes", "epsilon"]
 LARGEST = 1e100

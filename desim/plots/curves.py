@@ -11,7 +11,6 @@ from matplotlib.ticker import MaxNLocator
 
 from desim.arrays import Array
 from desim.errors import InputError
-from desim.fairness import RISING
 from desim.plots.course import Played, check_abscissa, thinned
 from desim.plots.groups import Band, band, behind, check_band, named
 from desim.plots.lettering import plain
@@ -19,6 +18,7 @@ from desim.plots.limits import beginning
 from desim.plots.look import Look, scaled
 from desim.plots.measured import Drawable, Measured, drawable
 from desim.plots.style import NAMES, legend, look, scale, unit_of, worded
+from desim.problem.fairness import RISING
 
 Line = tuple[Array, ...]  # abscissae, values, and the ends of the band where there is one
 FEW = 25  # points that are marked one by one

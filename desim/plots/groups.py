@@ -9,7 +9,7 @@ import numpy as np
 from desim.arrays import Array
 from desim.errors import InputError, refusal, show
 from desim.plots.lettering import fitted, plain
-from desim.runs.series import Member, Series, series_of
+from desim.reading.series import Member, Series, series_of
 from desim.studies.statistics import fewest, place
 
 Band = Literal["range", "middle", "quartiles", "interval", "seeds", "none"]

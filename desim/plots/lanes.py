@@ -19,7 +19,7 @@ from desim.plots.course import Logged
 from desim.plots.look import Framed, framed
 from desim.plots.spans import COLUMNS, KINDS, Spans, occupied, spans, united
 from desim.plots.style import COLOURS, STATES, patches, spelled_time, unit_of
-from desim.runs.sites import numbered
+from desim.reading.sites import numbered
 
 LANES = 24
 BUSY = 24  # computations in a lane of the window that is shown if none is named

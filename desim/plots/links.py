@@ -20,7 +20,7 @@ from desim.plots.layout import spread
 from desim.plots.lettering import plain, wrapped
 from desim.plots.look import Framed, framed
 from desim.plots.style import COLOURS, INK, grade, unit_of
-from desim.runs.sites import listed, sites
+from desim.reading.sites import listed, sites
 
 AGENTS = 200
 LINKS = 2000

@@ -10,7 +10,7 @@ from desim.arrays import Array
 from desim.errors import InputError
 from desim.plots.course import Played, course, shared_metric, terms
 from desim.plots.groups import grouped, named
-from desim.runs.series import Series
+from desim.reading.series import Series
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 from desim.errors import DesimError
 from desim.plots.course import Played
 from desim.plots.measured import Measured
-from desim.runs.labels import labels
+from desim.reading.labels import labels
 
 LOCAL = ("solver", "tau")  # of algorithm.local: noise is in the steps themselves
 SILENT = "gradient"  # what the noisy solver is without its noise

@@ -14,7 +14,7 @@ from desim.plots.course import Logged
 from desim.plots.groups import grouped, named
 from desim.plots.look import Framed, framed
 from desim.plots.style import COLOURS, DASHES, STATES, legend, look, patches
-from desim.runs.sites import numbered
+from desim.reading.sites import numbered
 
 Ints = NDArray[Any]
 BARS = 80

@@ -13,16 +13,16 @@ from matplotlib.axes import Axes
 
 from desim.arrays import Array
 from desim.errors import InputError, finite
-from desim.fairness import RISING
 from desim.plots.course import Played, check_abscissa
 from desim.plots.groups import named
 from desim.plots.lettering import width, wrapped
 from desim.plots.look import Framed, framed
 from desim.plots.measured import Measured, drawable
 from desim.plots.style import COLOURS, INK, NAMES, legend, shown, unit_of
-from desim.runs.metrics import improved
+from desim.problem.fairness import RISING
+from desim.problem.targets import first_met
+from desim.reading.metrics import improved
 from desim.studies.statistics import Estimate, interval_named, median_estimate
-from desim.targets import first_met
 
 HEIGHT = 0.62
 WIDTH = 5.0  # of the figure, inches

@@ -13,8 +13,8 @@ from desim.plots.course import Logged, terms
 from desim.plots.lettering import plain
 from desim.plots.look import Look, scaled
 from desim.plots.style import COLOURS, INK, legend, unit_of
-from desim.privacy.risk import Risk
-from desim.runs.sites import agent_named
+from desim.privacy.accounting.risk import Risk
+from desim.reading.sites import agent_named
 
 Curves = dict[int, tuple[Array, Array]]  # of each agent
 LINES = 40  # agents up to which each has a line

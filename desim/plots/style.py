@@ -20,7 +20,7 @@ from desim.amounts import best_unit
 from desim.arrays import Array
 from desim.errors import InputError, refusal
 from desim.plots.lettering import families, width, wrapped
-from desim.runs.metrics import LOGARITHMIC, is_share
+from desim.reading.metrics import LOGARITHMIC, is_share
 from desim.runs.output import output
 
 # Okabe and Ito (2008): distinguishable with every kind of colour vision; yellow is too light here.

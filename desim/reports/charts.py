@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.arrays import Array
-from desim.fairness import RISING
+from desim.problem.fairness import RISING
+from desim.reading.metrics import LOGARITHMIC, is_share, ranked
 from desim.reports.reading import Curve, Reading
-from desim.runs.metrics import LOGARITHMIC, is_share, ranked
 
 POINTS = 40_000  # in all curves of a report together: some 2 MB
 MOST, LEAST = 2000, 40  # of one curve

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from desim.amounts import epsilon
-from desim.privacy.risk import Risk
-from desim.privacy.statements import each_once
+from desim.privacy.accounting.risk import Risk
+from desim.privacy.accounting.statements import each_once
 from desim.reports.charts import terms
 from desim.reports.reading import Reading
 from desim.reports.wording import NOTHING, Table, by_text, number

@@ -11,10 +11,10 @@ import pandas as pd
 
 from desim.arrays import Array
 from desim.errors import DesimError
-from desim.privacy.accountants import Account
+from desim.privacy.accounting.accountants import Account
+from desim.reading.series import series_of
+from desim.reading.traffic import ARRIVED, delivered_by
 from desim.runs.run import NETWORK, Run
-from desim.runs.series import series_of
-from desim.timing.traffic import ARRIVED, delivered_by
 
 Part = TypeVar("Part")
 LARGEST = 1e100  # beyond it a run has diverged, and no axis holds its values

@@ -7,7 +7,9 @@ from typing import TypeAlias
 import numpy as np
 
 from desim.amounts import epsilon
-from desim.fairness import RISING
+from desim.problem.fairness import RISING
+from desim.problem.targets import first_met
+from desim.reading.metrics import improved
 from desim.reports.charts import metrics, terms
 from desim.reports.reading import Curve, Reading
 from desim.reports.seeds import together
@@ -21,9 +23,7 @@ from desim.reports.wording import (
     seconds,
     size,
 )
-from desim.runs.metrics import improved
 from desim.studies.statistics import Estimate, median_estimate
-from desim.targets import first_met
 
 Target = tuple[str, float]
 Bar: TypeAlias = Sequence[tuple[str, float]]

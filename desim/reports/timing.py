@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
+from desim.reading.sites import agent_named
+from desim.reading.waits import DEADLINE, NOBODY
 from desim.reports.reading import Reading
 from desim.reports.wording import Table, agent_name, count, seconds, share, size
-from desim.runs.sites import agent_named
-from desim.timing.waits import DEADLINE, NOBODY
 
 ROWS = 10  # of a list of the largest
 AGENTS = 24  # with a bar each; more are shown in so many groups

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from desim.amounts import best_unit
-from desim.runs.metrics import is_share
+from desim.reading.metrics import is_share
 
 NUMBER = re.compile(r"^(-?[\d.,]+(e[-+]?\d+)?( .*)?|-|infinite.*|never.*|not recorded)$")
 NOTHING = "-"

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from desim.errors import DesimError
 from desim.runs.digests import own_scenario
 from desim.scenario.load import read
-from desim.scenario.problem_section import Loss
 from desim.scenario.registry import OWN
+from desim.scenario.sections.problem import Loss
 
 if TYPE_CHECKING:
     from desim.scenario.schema import Scenario

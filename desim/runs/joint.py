@@ -17,24 +17,24 @@ from numpy.typing import NDArray
 
 from desim.columns import gathered
 from desim.errors import DesimError, InputError
-from desim.privacy.gaussian import check_delta
-from desim.privacy.loss_distribution import spent
-from desim.privacy.replay import Block
-from desim.privacy.risk import Risk, of_tally
-from desim.privacy.statements import Signs, assumptions, each_once, flags
-from desim.privacy.tallies import LOST, NOTHING, Tally, dearest, tallies
-from desim.privacy.views import adversary, require_seen, reservations
-from desim.runs.declared import plugged
-from desim.runs.likeness import same_data, same_run, same_seed, unrelated
-from desim.runs.premises import Stated, stated, stored
-from desim.runs.run import Run
-from desim.runs.spending import (
+from desim.privacy.accounting.gaussian import check_delta
+from desim.privacy.accounting.loss_distribution import spent
+from desim.privacy.accounting.replay import Block
+from desim.privacy.accounting.risk import Risk, of_tally
+from desim.privacy.accounting.statements import Signs, assumptions, each_once, flags
+from desim.privacy.accounting.tallies import LOST, NOTHING, Tally, dearest, tallies
+from desim.privacy.accounting.views import adversary, require_seen, reservations
+from desim.reading.spending import (
     RELEASED,
     doubts,
     heard,
     require_known,
     with_coordinator,
 )
+from desim.runs.declared import plugged
+from desim.runs.likeness import same_data, same_run, same_seed, unrelated
+from desim.runs.premises import Stated, stated, stored
+from desim.runs.run import Run
 
 FIXED = "which runs are made, and with which settings, was fixed before the first of them"
 Addresses = dict[int, frozenset[int]]  # rounds and exchanges of noise, by agent

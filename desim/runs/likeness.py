@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from desim.draws.keys import seed_word
 from desim.errors import DesimError
-from desim.keys import seed_word
 from desim.runs.run import Run
 
 FREE = ("name", "observe", "log", "engine", "stop")  # sections that change no bit of a release

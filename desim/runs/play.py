@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from desim.compiling import watched
+from desim.compiling.watched import watched
 from desim.engine.play import Simulation
 from desim.engine.world import Progress
 from desim.errors import Differs, RunError, Unfit, raised
@@ -27,7 +27,7 @@ from desim.runs.store import Directory, Memory, Store
 from desim.scenario.blame import blame, own_access
 from desim.scenario.build import build
 from desim.scenario.calibration import completed
-from desim.scenario.endless import refuse_endless
+from desim.scenario.checks.endless import refuse_endless
 from desim.scenario.load import loaded, resolved_yaml
 from desim.scenario.schema import Scenario
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Self
 
-from desim.compiling import watched
+from desim.compiling.watched import watched
 from desim.runs.interruption import Interruption
 
 COMPILER = ("llvmlite", "numba")

@@ -13,18 +13,18 @@ import pandas as pd
 
 from desim.columns import gathered
 from desim.errors import DesimError, InputError
-from desim.privacy.accountants import Account
-from desim.privacy.bounds.claims import RELEASED, Claim
-from desim.privacy.bounds.theorems import claim_of, theorems
-from desim.privacy.plugged import Accountant
-from desim.privacy.plugged import spent as asked
-from desim.privacy.risk import risk
-from desim.privacy.statements import each_once
+from desim.privacy.accounting.accountants import Account
+from desim.privacy.accounting.plugged import Accountant
+from desim.privacy.accounting.plugged import spent as asked
+from desim.privacy.accounting.risk import risk
+from desim.privacy.accounting.statements import each_once
+from desim.privacy.papers.claims import RELEASED, Claim
+from desim.privacy.papers.theorems import claim_of, theorems
+from desim.reading.spending import spent, with_coordinator
 from desim.runs.decided_by_rows import ended_by_rows
 from desim.runs.declared import names, shortly
 from desim.runs.premises import Stated, stored
 from desim.runs.run import Run
-from desim.runs.spending import spent, with_coordinator
 from desim.scenario import registry
 
 CAVEATS = (
@@ -47,7 +47,7 @@ class Statement:
 
     table: a row for each view, columns view, relation, delta, paper epsilon, rigorous epsilon (the
     largest of an agent), agent (whose it is; the first of several), median epsilon, method, risk
-    (the best attack on that agent, see `desim.privacy.risk`), assumptions, flags, and own epsilon,
+    (the best attack on that agent, see `risk`), assumptions, flags, and own epsilon,
     what the plug-in `accountant` says; paper and own epsilon are nan where nothing is claimed;
     claim: the paper's, or None for the reason `silence`; tuned: what was computed from the data
     without being charged; unsure: whose word the sensitivities are, empty where they are desim's.

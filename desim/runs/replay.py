@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.compiling.later import pd
 from desim.engine.world import Progress
 from desim.errors import RunError
-from desim.later import pd
 from desim.runs.play import run as play
 from desim.runs.run import Run
 

@@ -19,7 +19,6 @@ from desim.engine.blind import BlindMethod, Seen
 from desim.engine.play import Observation, Simulation
 from desim.engine.world import Discard, Sink
 from desim.errors import InputError
-from desim.kernels.record import Kind
 from desim.log.outcome import Outcome
 from desim.log.parquet import Tables
 from desim.runs import directory as place
@@ -32,6 +31,7 @@ from desim.scenario.include import include_network
 from desim.scenario.load import load, read
 from desim.scenario.schema import Scenario
 from desim.scenario.tree import from_python
+from desim.timeline.record import Kind
 
 Conditions = Mapping[str, Any] | str | Path
 UNSEEN = Observation((), 0.0, False, None)

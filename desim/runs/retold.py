@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from desim.arrays import Array
+from desim.compiling.later import pd
 from desim.engine.blind import Seen
 from desim.engine.metrics import MetricRows, Metrics
 from desim.engine.observer import ClockObserver
@@ -13,9 +14,8 @@ from desim.engine.patience import Patience
 from desim.engine.play import Observation, Simulation
 from desim.engine.round_observer import RoundObserver
 from desim.errors import InputError
-from desim.fairness import MEASURES
-from desim.later import pd
-from desim.problem import Problem
+from desim.problem.fairness import MEASURES
+from desim.problem.problem import Problem
 from desim.runs.run import Run
 
 OF_MODEL = ("loss", "accuracy", "gradient", *MEASURES)  # of the coordinator's model alone

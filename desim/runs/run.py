@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from desim.columns import Pieces
     from desim.plots.of_run import Figures
-    from desim.privacy.accountants import Account
+    from desim.privacy.accounting.accountants import Account
     from desim.scenario.schema import Scenario
 
 NETWORK = -1
@@ -52,7 +52,7 @@ class Run:
         return f"<Run {self.name}{where}: {self.status}{until}>"
 
     def _repr_html_(self) -> str:
-        from desim.runs.facts import facts
+        from desim.reading.facts import facts
         from desim.tabulated import card
 
         return card(f"{self.name}: {self.status}", facts(self, quick=True))
@@ -189,8 +189,8 @@ class Run:
 
         InputError where the log leaves messages out.
         """
-        from desim.later import pd
-        from desim.timing.traffic import ARRIVED, delivered
+        from desim.compiling.later import pd
+        from desim.reading.traffic import ARRIVED, delivered
 
         came = delivered(self._log("bytes", ARRIVED, "deliver"))
         return described(pd.DataFrame(came), "delivered")
@@ -214,7 +214,7 @@ class Run:
 
         stays: from which on it is so to the end of the run, as far as it was measured.
         """
-        from desim.targets import time_met
+        from desim.problem.targets import time_met
 
         if metric in self.observed and not (self.metrics["metric"] == metric).any():
             return float("inf")  # the run ended before it was measured at all
@@ -230,9 +230,9 @@ class Run:
         """What the run's releases cost; terms that are None are those of the scenario's `privacy`.
 
         Without such a section: delta 1e-5, view eavesdropper, relation replace-one. See
-        `desim.privacy.accountants.account`; InputError for terms that have no meaning.
+        `desim.privacy.accounting.accountants.account`; InputError for terms that have no meaning.
         """
-        from desim.runs.spending import spent
+        from desim.reading.spending import spent
 
         return spent(self, delta, view, relation, amplification)
 
@@ -242,10 +242,10 @@ class Run:
         """Columns time s, agent, epsilon, cumulative: the last row of an agent is final.
 
         What the numbers mean is in `.attrs`: view, relation, delta, method, assumptions, flags,
-        and of the agent that spends most its `risk`, see `desim.privacy.risk`. Terms are those of
+        and of the agent that spends most its `risk`. Terms are those of
         `account`.
         """
-        from desim.privacy.risk import risk
+        from desim.privacy.accounting.risk import risk
 
         told = self.account(delta, view, relation)
         curve = described(told.curve.copy(), "epsilon")
@@ -253,37 +253,37 @@ class Run:
         return curve
 
     def critical_path(self, round: int | None = None) -> "pd.DataFrame":
-        """What the run, or a round, could not have been faster than: see `desim.timing.critical`.
+        """What the run, or a round, could not have been faster than: see `desim.reading.critical`.
 
         Columns round, begin s, end s, seconds, what, source, target.
         """
-        from desim.timing.critical import NEEDED, critical_path
+        from desim.reading.critical import NEEDED, critical_path
 
         log = self._log("critical path", NEEDED, "compute", "deliver", "aggregate")
         return described(critical_path(log, round), "critical_path")
 
     def waits(self) -> "pd.DataFrame":
         """Columns time s, round, agent, waited s, closer: whom everybody waited for."""
-        from desim.timing.waits import COLUMNS, waits
+        from desim.reading.waits import COLUMNS, waits
 
         return described(waits(self._log("waits", COLUMNS, "deliver", "aggregate")), "waits")
 
     def utilisation(self) -> "pd.DataFrame":
         """Columns agent, computing, aborted, away, idle, sending in s, utilisation."""
-        from desim.timing.occupation import SPENT, utilisation
+        from desim.reading.occupation import SPENT, utilisation
 
         log, end = self._log("utilisation", SPENT, "compute", "send"), self.manifest.get("time")
         return described(utilisation(log, None if end is None else float(end)), "utilisation")
 
     def links(self) -> "pd.DataFrame":
-        """Messages, bytes and seconds by source and target; see `desim.timing.traffic.links`."""
-        from desim.timing.traffic import CARRIED, links
+        """Messages, bytes and seconds by source and target; see `desim.reading.traffic.links`."""
+        from desim.reading.traffic import CARRIED, links
 
         return described(links(self._log("links", CARRIED, "send", "deliver")), "links")
 
     def staleness(self) -> "pd.DataFrame":
         """How old what is used is, columns time s, agent, round, peer, heard, staleness, age s."""
-        from desim.timing.traffic import hearing, staleness
+        from desim.reading.traffic import hearing, staleness
 
         self.require("staleness", "activate", "deliver", "aggregate")
         return described(staleness(self.events, **hearing(self.scenario)), "staleness")

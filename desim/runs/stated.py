@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from desim.privacy.risk import RATES, Risk
+from desim.privacy.accounting.risk import RATES, Risk
 from desim.runs.joint import Joint
 from desim.runs.privacy import Statement
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from desim.compiling import watched
+from desim.compiling.watched import watched
 from desim.errors import DesimError
 from desim.runs.play import run
 from desim.scenario.shipped import scenarios

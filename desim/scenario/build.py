@@ -5,32 +5,32 @@ from typing import Any, Literal
 
 import numpy as np
 
-from desim.algorithms.method import Ingredients
-from desim.cache import cache_home
+from desim.compiling.cache import cache_home
+from desim.conditions.changing import Changing
+from desim.conditions.policy import Policy
+from desim.conditions.topology import Graph, from_edges
 from desim.engine.play import Observation, Simulation
 from desim.engine.world import Settings
 from desim.errors import InputError, refusal
-from desim.fairness import MEASURES, lacking
-from desim.kernels.network import Links
-from desim.network.changing import Changing
-from desim.network.topology import Graph, from_edges
-from desim.optimum import centralised_optimum
-from desim.policy import Policy
-from desim.privacy.budget import Budget
-from desim.privacy.mechanisms import Noise
-from desim.problem import Problem
-from desim.scenario.accountant import try_accountant
+from desim.methods.shared.method import Ingredients
+from desim.privacy.ledger.budget import Budget
+from desim.privacy.ledger.mechanisms import Noise
+from desim.problem.fairness import MEASURES, lacking
+from desim.problem.optimum import centralised_optimum
+from desim.problem.problem import Problem
 from desim.scenario.blame import explained
 from desim.scenario.calibration import calibrated, noise_of, warnings
 from desim.scenario.check import located, unfit_for
+from desim.scenario.checks.endless import endless, refuse_endless
 from desim.scenario.conditions import Conditions
-from desim.scenario.endless import endless, refuse_endless
-from desim.scenario.initial import initial
 from desim.scenario.layout import Layout
 from desim.scenario.observing import heavy
 from desim.scenario.origin import Origin
 from desim.scenario.problem_read import read_problem
 from desim.scenario.schema import Scenario
+from desim.scenario.sections.accountant import try_accountant
+from desim.scenario.sections.initial import initial
+from desim.timeline.messages import Links
 
 Engine = Literal["compiled", "cohort", "agents"]
 

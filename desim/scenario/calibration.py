@@ -7,9 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.errors import InputError, refusal
-from desim.privacy.bounds.composition import per_round
-from desim.privacy.calibrate import Target, factor, planned
-from desim.privacy.mechanisms import (
+from desim.privacy.accounting.calibrate import Target, factor, planned
+from desim.privacy.ledger.mechanisms import (
     Allotted,
     Classical,
     DiscreteGaussian,
@@ -19,8 +18,9 @@ from desim.privacy.mechanisms import (
     Laplace,
     Noise,
 )
-from desim.scenario.privacy_section import ALLOTTED
+from desim.privacy.papers.composition import per_round
 from desim.scenario.schema import Scenario
+from desim.scenario.sections.privacy import ALLOTTED
 
 Rows = NDArray[np.int64]
 PLANNED = 1_000_000

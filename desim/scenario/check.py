@@ -16,7 +16,7 @@ from desim.errors import InputError, spelling
 from desim.fields.strict import UNKNOWN_KEY, explain
 from desim.scenario import registry
 from desim.scenario.blame import accused
-from desim.scenario.consistency import CHECKS, Check
+from desim.scenario.checks.run import CHECKS, Check
 from desim.scenario.places import belongs
 from desim.scenario.schema import SECTIONS, Scenario
 from desim.scenario.tree import Place, Tree, dotted, placed, unfit

@@ -6,17 +6,11 @@ import numpy as np
 
 from desim import units
 from desim.arrays import Array, Int
-from desim.compute import NOTHING, measured_speeds, speed_model
-from desim.distributions import Distribution
-from desim.errors import InputError
-from desim.kernels.network import FAIR, FIFO, NONE, Links
-from desim.kernels.phases import Calendar
-from desim.kernels.speed import DRAWN, IN_TURN, OVER_TIME, Speeds
-from desim.network.churn import Churn, daily, renewal, state_traces, traced
-from desim.network.latencies import Latencies, latencies, sites
-from desim.network.links import make_links
-from desim.network.traces import Traces, rate_traces
-from desim.participation import (
+from desim.conditions.churn import Churn, daily, renewal, state_traces, traced
+from desim.conditions.compute import NOTHING, measured_speeds, speed_model
+from desim.conditions.latencies import Latencies, latencies, sites
+from desim.conditions.links import make_links
+from desim.conditions.participation import (
     Bernoulli,
     Everybody,
     Participation,
@@ -24,9 +18,15 @@ from desim.participation import (
     UniformSubset,
     recorded,
 )
-from desim.scenario.device_section import Churn as ChurnSection
-from desim.scenario.measured_section import BandwidthTrace, SpeedTrace, lasting, scale
+from desim.conditions.traces import Traces, rate_traces
+from desim.draws.distributions import Distribution
+from desim.errors import InputError
 from desim.scenario.schema import Scenario
+from desim.scenario.sections.devices import Churn as ChurnSection
+from desim.scenario.sections.measured import BandwidthTrace, SpeedTrace, lasting, scale
+from desim.timeline.messages import FAIR, FIFO, NONE, Links
+from desim.timeline.phases import Calendar
+from desim.timeline.speed import DRAWN, IN_TURN, OVER_TIME, Speeds
 
 ORDERS = {"random": DRAWN, "measured": IN_TURN, "time": OVER_TIME}
 CONTENTION = {"none": NONE, "fifo": FIFO, "fair": FAIR}

@@ -17,11 +17,11 @@ from desim.readers import text_of
 from desim.scenario.check import validated
 from desim.scenario.dump import dumped, parser
 from desim.scenario.include import include_network
-from desim.scenario.method_section import Participation, Policy
-from desim.scenario.problem_section import Loss, Partition
 from desim.scenario.schema import SECTIONS, Scenario
+from desim.scenario.sections.method import Participation, Policy
+from desim.scenario.sections.problem import Loss, Partition
+from desim.scenario.sections.topology import Topology
 from desim.scenario.shipped import found
-from desim.scenario.topology_section import Topology
 from desim.scenario.tree import Place, Tree, from_python, native, require_mapping
 
 KINDS = "str int float bool null timestamp map seq merge".split()

@@ -2,7 +2,7 @@
 
 from desim.engine.play import Observation
 from desim.engine.world import Settings
-from desim.problem import Problem
+from desim.problem.problem import Problem
 
 HEAVY = 1e10  # numbers read: some ten seconds
 TIMES = 10  # what the training reads, in one step of those whose replies are awaited

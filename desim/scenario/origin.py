@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.arrays import Array
-from desim.data import Change
-from desim.data.prepare import scaling
 from desim.engine.world import Settings
-from desim.problem import Problem
+from desim.problem.data import Change
+from desim.problem.data.prepare import scaling
+from desim.problem.problem import Problem
 from desim.scenario.schema import Scenario
 
 ESTIMATED = ("standard", "minmax", "max", "unit-ball")  # scales that come from the training rows

@@ -6,8 +6,8 @@ from typing import Any, get_args
 
 from desim.fields import Strict
 from desim.scenario import registry
-from desim.scenario.data_section import SOURCES
 from desim.scenario.schema import SECTIONS, Scenario
+from desim.scenario.sections.data import SOURCES
 from desim.scenario.tree import Place
 
 

@@ -4,12 +4,12 @@ from typing import Any
 
 import numpy as np
 
-from desim.data import Change, Shards, read
-from desim.data.row_norm import guaranteed, shortened
 from desim.errors import InputError
-from desim.problem import Problem
-from desim.scenario.data_section import Npz
+from desim.problem.data import Change, Shards, read
+from desim.problem.data.row_norm import guaranteed, shortened
+from desim.problem.problem import Problem
 from desim.scenario.schema import Scenario
+from desim.scenario.sections.data import Npz
 
 
 def read_problem(
@@ -17,7 +17,7 @@ def read_problem(
 ) -> tuple[Problem, list[str]]:
     """The problem, and a warning where it is not that of the agents whose rows it has.
 
-    nodes: agents of the topology, if it says so; change: as `desim.data.read` has it.
+    nodes: agents of the topology, if it says so; change: as `desim.problem.data.read` has it.
     """
     section, method = scenario.problem, scenario.algorithm.method
     agents = section.agents

@@ -15,12 +15,12 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from desim.algorithms.method import Method
 from desim.errors import InputError, raised, refusal
 from desim.fields import Strict
-from desim.losses import CODES
-from desim.plugged import ScalarLoss
-from desim.privacy.plugged import Accountant
+from desim.losses.plugged import ScalarLoss
+from desim.losses.scalar import CODES
+from desim.methods.shared.method import Method
+from desim.privacy.accounting.plugged import Accountant
 
 OWN = tuple(
     """fed-plt fed-pd fedlin fedavg scaffold tamuna led 5gcs dp-admm zcdp-nfl dp-nfl
@@ -137,7 +137,7 @@ def accountant(name: str, key: str) -> type[Accountant]:
 @cache
 def _own(name: str) -> type[Method]:
     """The method of desim's own that has this name."""
-    file = importlib.import_module(f"desim.algorithms.{FILES.get(name, name.replace('-', '_'))}")
+    file = importlib.import_module(f"desim.methods.{FILES.get(name, name.replace('-', '_'))}")
     classes = [one for one in vars(file).values() if isinstance(one, type)]
     methods = [one for one in classes if issubclass(one, Method) and "name" in vars(one)]
     return {one.name: one for one in methods}[name]

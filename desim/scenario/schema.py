@@ -7,16 +7,16 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field
 from pydantic.json_schema import GenerateJsonSchema
 
-from desim.algorithms.method import Kind
 from desim.errors import refusal
 from desim.fields import File, Several, Strict, Text
 from desim.fields.numbers import wholes
-from desim.scenario.device_section import Compute, MaybeChurn
-from desim.scenario.method_section import AlgorithmSection, Participation, Policy
-from desim.scenario.network_section import Network
-from desim.scenario.observe_section import Observe, Stop
-from desim.scenario.privacy_section import Privacy
-from desim.scenario.problem_section import Problem
+from desim.methods.shared.method import Kind
+from desim.scenario.sections.devices import Compute, MaybeChurn
+from desim.scenario.sections.method import AlgorithmSection, Participation, Policy
+from desim.scenario.sections.network import Network
+from desim.scenario.sections.observe import Observe, Stop
+from desim.scenario.sections.privacy import Privacy
+from desim.scenario.sections.problem import Problem
 
 Seed = Annotated[int, *wholes(0)]
 LONGEST = 200  # bytes of a name: file systems allow 255

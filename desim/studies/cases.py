@@ -12,7 +12,7 @@ import numpy as np
 
 from desim.errors import InputError
 from desim.fields.numbers import whole
-from desim.runs.labels import told
+from desim.reading.labels import told
 from desim.scenario.load import load, resolved_yaml, seeded
 from desim.scenario.schema import Scenario
 from desim.studies.file import Search, StudyFile

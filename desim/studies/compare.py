@@ -16,9 +16,9 @@ import pandas as pd
 from desim.amounts import NO_NOISE, amount
 from desim.errors import InputError, finite, refusal
 from desim.log.described import described
-from desim.runs.facts import bare
+from desim.reading.facts import bare
+from desim.reading.series import Series, series_of
 from desim.runs.run import Run
-from desim.runs.series import Series, series_of
 from desim.studies.measures import Asked, measured, unit
 from desim.studies.opened import opened
 from desim.studies.statistics import Estimate, lacking, mean_estimate, median_estimate, skewed

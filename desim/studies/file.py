@@ -12,8 +12,8 @@ from desim.fields import Count, Flag, Strict, Text, Whole
 from desim.fields.numbers import existing, finite
 from desim.fields.strict import explain
 from desim.scenario.load import read
-from desim.scenario.privacy_section import Delta, View
 from desim.scenario.schema import directory_name
+from desim.scenario.sections.privacy import Delta, View
 from desim.scenario.shipped import found, scenarios
 from desim.scenario.tree import Tree, from_python, require_mapping
 from desim.studies import values

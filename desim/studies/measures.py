@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from desim.arrays import Array
-from desim.fairness import RISING
 from desim.log.rows import levels_with
+from desim.problem.fairness import RISING
+from desim.problem.targets import first_met
 from desim.runs.run import NETWORK, Run
-from desim.targets import first_met
 
 SPENT = ("time", "rounds", "bytes", "epsilon")  # what it takes until a target
 UNITS = {"time": "s", "bytes": "B", "wall": "s"}

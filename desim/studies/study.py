@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from desim.cores import cores
+from desim.compiling.cores import cores
 from desim.errors import InputError, RunError, refusal
 from desim.log.described import described
 from desim.runs.opened import open_run

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from desim.arrays import Array
-from desim.runs.labels import told
+from desim.reading.labels import told
 from desim.studies.cases import Case
 from desim.studies.measures import SPENT, Asked, rises, unit
 from desim.studies.statistics import mean_estimate, median_estimate, paired, settled

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from desim.errors import DesimError
+from desim.reading.labels import differing
+from desim.reading.series import Series
 from desim.runs.declared import shortly
-from desim.runs.labels import differing
 from desim.runs.likeness import sharing
 from desim.runs.run import Run
-from desim.runs.series import Series
 
 SHOWN = 8  # keys that runs differ in, named before the rest is counted
 

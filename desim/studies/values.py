@@ -7,8 +7,8 @@ from typing import Any
 
 from desim.errors import refusal, show, spelling
 from desim.fields.numbers import finite
-from desim.scenario.observe_section import METRICS
 from desim.scenario.schema import SECTIONS
+from desim.scenario.sections.observe import METRICS
 from desim.scenario.tree import native
 
 RANGE = re.compile(r"\s*(-?\d{1,15})\s*\.\.\s*(-?\d{1,15})\s*")

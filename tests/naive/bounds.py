@@ -12,11 +12,11 @@ from scipy.optimize import minimize_scalar
 
 from analysis.reproductions.printed import Split, total
 from desim.arrays import Array
-from desim.privacy.bounds import pr_admm
-from desim.privacy.bounds.conversions import own_order, simple
-from desim.privacy.bounds.objective import stretch as extra
-from desim.privacy.bounds.pp_admm import deviation, lemma_13
-from desim.privacy.gaussian import check_delta, epsilon_of
+from desim.privacy.accounting.gaussian import check_delta, epsilon_of
+from desim.privacy.papers import pr_admm
+from desim.privacy.papers.conversions import own_order, simple
+from desim.privacy.papers.objective import stretch as extra
+from desim.privacy.papers.pp_admm import deviation, lemma_13
 
 XI = 1e-8  # price of the change of variables in one objective perturbation
 

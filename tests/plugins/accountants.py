@@ -3,7 +3,7 @@
 import numpy as np
 from dp_accounting.pld import privacy_loss_distribution as loss
 
-from desim.privacy.plugged import Accountant
+from desim.privacy.accounting.plugged import Accountant
 
 INTERVAL = 1e-3
 

@@ -1,9 +1,9 @@
 """What the accountant knows of mechanisms, and what became of the papers' theorems."""
 
 from analysis.docs.generate.markdown import code, escaped, table
-from desim.privacy.bounds.claims import Bound
-from desim.privacy.bounds.theorems import BOUNDS, theorems
-from desim.privacy.ledger import MECHANISMS
+from desim.privacy.ledger.ledger import MECHANISMS
+from desim.privacy.papers.claims import Bound
+from desim.privacy.papers.theorems import BOUNDS, theorems
 
 COSTS = {
     "none": "infinite, unless $D = 0$",

@@ -8,11 +8,11 @@ from typing import Any
 from analysis.docs.generate.types import schema_of, sections_in
 from desim.fields import Form, Strict
 from desim.scenario import registry
-from desim.scenario.data_section import SOURCES
 from desim.scenario.load import read
-from desim.scenario.network_section import Network
 from desim.scenario.schema import Scenario
-from desim.scenario.table_section import MarkedRows, SomeRows
+from desim.scenario.sections.data import SOURCES
+from desim.scenario.sections.network import Network
+from desim.scenario.sections.tables import MarkedRows, SomeRows
 
 SCENARIOS = Path(__file__).resolve().parents[3] / "scenarios"
 FIRST = ("quickstart.yaml", "asynchronous.yaml", "deadline-sgd.yaml", "networked-admm.yaml")

@@ -6,22 +6,22 @@ from analysis.docs.generate.markdown import code, escaped, paragraphs, table
 FIRST = ("load", "run", "open")
 FOLDED = ("Scenario",)  # the keys are in the reference of scenarios
 VERBS = (
-    ("desim.algorithms.method.Method", ":members:"),
-    ("desim.engine.cohort.Cohort", ":members:\n   :inherited-members:"),
+    ("desim.methods.shared.method.Method", ":members:"),
+    ("desim.engine.us.Cohort", ":members:\n   :inherited-members:"),
     (
         "desim.engine.hub.Hub",
         ":members: memory, start, open, invite, call, collect, publish, tell, inform, now",
     ),
     ("desim.engine.clients.Clients", ":members: noised, released, noise_key"),
-    ("desim.privacy.ledger.Terms", ":members: of"),
+    ("desim.privacy.ledger.ledger.Terms", ":members: of"),
 )
 FUNCTIONS = (
-    "desim.privacy.mechanisms.terms",
+    "desim.privacy.ledger.mechanisms.terms",
     "desim.kernels.gradients.gradient",
     "desim.kernels.gradients.batch_gradient",
-    "desim.network.matching.random_matching",
-    "desim.network.matching.random_neighbours",
-    "desim.network.mixing.mixing_matrix",
+    "desim.conditions.matching.random_matching",
+    "desim.conditions.matching.random_neighbours",
+    "desim.conditions.mixing.mixing_matrix",
 )
 
 
@@ -46,7 +46,7 @@ def interface() -> str:
         *(_directive("autoexception", f"desim.{name}", ":show-inheritance:") for name in errors),
         "## For methods of your own",
         *(_directive("autoclass", name, option) for name, option in VERBS),
-        _directive("autoclass", "desim.privacy.terms.View", ":members:\n   :undoc-members:"),
+        _directive("autoclass", "desim.privacy.ledger.terms.View", ":members:\n   :undoc-members:"),
         *(_directive("autofunction", name) for name in FUNCTIONS),
     )
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from analysis.docs.generate.markdown import code, escaped
-from desim.algorithms.method import Method
-from desim.scenario.method_section import Participation
+from desim.methods.shared.method import Method
+from desim.scenario.sections.method import Participation
 
 KINDS = {
     "coordinator": "a coordinator and agents: `network.topology: star`, the default",

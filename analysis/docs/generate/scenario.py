@@ -7,10 +7,10 @@ from analysis.docs.generate.markdown import code, escaped, flowing, paragraphs
 from analysis.docs.generate.types import sections_in
 from desim.fields import Form, Init, Local, Step, Strict
 from desim.fields.methods import Decay
-from desim.scenario.data_section import SOURCES
-from desim.scenario.method_section import Algorithm
 from desim.scenario.schema import Scenario
-from desim.scenario.table_section import MarkedRows, SomeRows
+from desim.scenario.sections.data import SOURCES
+from desim.scenario.sections.method import Algorithm
+from desim.scenario.sections.tables import MarkedRows, SomeRows
 from desim.studies.file import StudyFile
 
 Places = dict[type[Strict], str]

@@ -2,7 +2,7 @@
 
 import math
 
-from desim.plugged import ScalarLoss
+from desim.losses.plugged import ScalarLoss
 
 
 class LogCosh(ScalarLoss):

@@ -1,0 +1,123 @@
+"""How fast agents compute: per-example gradient evaluations per second."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from desim.conditions.traces import Traces
+from desim.draws import keys
+from desim.draws.distributions import Distribution, bounds
+from desim.draws.keys import Stream, seed_word
+from desim.errors import InputError
+from desim.readers import arrays, faulty, select, whose
+from desim.timeline.speed import DRAWN, OVER_TIME, Speeds, speeds_into
+
+NOTHING = Distribution(0, 1.0)
+Spells = tuple[float, Distribution, Distribution]
+
+
+def speed_model(
+    law: Distribution | Traces,
+    agents: int,
+    seed: int,
+    *,
+    inverse: bool = False,
+    redraw: bool = False,
+    order: int = DRAWN,
+    slow: tuple[float, float] = (0.0, 1.0),
+    spells: Spells = (1.0, NOTHING, NOTHING),
+) -> Speeds:
+    """Speeds of `agents` agents: by a law in 1/s (inverse: of one gradient, in s), or measured.
+
+    redraw: a new speed every round, else one per agent and run; order: how an agent goes through
+    measured speeds. slow: the share of agents that are slower all along, and the factor; spells:
+    by which factor all are at times, and durations s between two spells of an agent, and of one.
+    """
+    devices = np.array([np.ones(agents), np.zeros(agents)])
+    chosen = keys.permutation(seed, Stream.SPEED, agents)
+    devices[0, chosen[: round(slow[0] * agents)]] = slow[1]
+    measured, whose, loops = np.empty((1, 0)), np.empty((2, 0), np.int64), False
+    if isinstance(law, Traces):
+        whose, devices[1] = law.played(np.arange(agents), seed, Stream.SPEED)
+        whose[1] += order != OVER_TIME  # up to which, without it
+        measured, loops, law = law.samples, law.loops, NOTHING
+    factor, every, lasting = spells
+    return Speeds(
+        seed_word(seed),
+        law[:],  # a plain tuple, as kernels take it
+        inverse,
+        devices,
+        redraw,
+        measured,
+        whose,
+        order,
+        loops,
+        (float(factor), (every[:], lasting[:])),
+        np.zeros((3, agents if factor > 1.0 else 0)),
+    )
+
+
+def fastest(speeds: Speeds) -> NDArray[np.float64]:
+    """The most gradients per second (agents,) that each agent ever computes; inf if no law says."""
+    factor, agents = speeds.devices[0], np.arange(speeds.devices.shape[1])
+    if speeds.measured.shape[1] and (speeds.order == OVER_TIME or speeds.redraw):
+        row = 1 if speeds.order == OVER_TIME else 0
+        spans = zip(*speeds.whose, strict=True)
+        most = np.array([speeds.measured[row, first:last].max() for first, last in spans])
+    elif speeds.redraw:
+        low, high = bounds(speeds.law)
+        with np.errstate(divide="ignore"):
+            most = np.full(len(factor), np.divide(1.0, low) if speeds.inverse else high)
+    else:
+        most = np.empty(len(factor))
+        speeds_into(speeds, agents, np.ones(len(factor), np.int64), most)
+        return most
+    return np.asarray(most / factor)
+
+
+def measured_speeds(
+    path: Path,
+    fields: Sequence[str],
+    unit: float,
+    durations: bool,
+    median: float | None,
+    *,
+    where: str,
+    **ways: bool,
+) -> Traces:
+    """Read measured speeds, or durations of one gradient, out of arrays (npz) or columns (csv).
+
+    A row of a matrix is a device; (n,) and (n, 1) are one. fields: which arrays, default all; unit:
+    1/s (durations: s) of a 1 in the file; median: 1/s of the median of all values instead, of which
+    the others are multiples, as benchmark scores are; ways: of Traces. InputError at `where` for
+    NaN, 0 and negative values.
+    """
+    if header := whose(path, where):
+        text = f"found the columns {', '.join(header)}"
+        raise InputError(f"{where}: {text}; allowed: one for each device (with agents: order time)")
+    found = arrays(path, where, fields)
+    devices: list[NDArray[np.float64]] = []
+    for name, values in select(found, fields, where).items():
+        if values.ndim not in (1, 2) or not values.size:
+            text = f"found {name} of shape {values.shape}; allowed: values, or devices x values"
+            raise InputError(f"{where}: {text}")
+        faulty(values, where, "a speed", name)
+        if not values.all():
+            what = "takes no time" if durations else "never ends"
+            text = f"found 0 in {name}: a computation that {what}"
+            raise InputError(f"{where}: {text}; allowed: values > 0")
+        flat = values.ndim == 1 or values.shape[1] == 1
+        rows = values.reshape(1, -1) if flat else values
+        with np.errstate(over="ignore", divide="ignore"):
+            made = [1.0 / (row * unit) if durations else row * unit for row in rows]
+        if not all(((row > 0.0) & np.isfinite(row)).all() for row in made):
+            text = f"found {values.min():g} to {values.max():g} in {name}"
+            raise InputError(f"{where}: {text}; allowed: speeds that are numbers in 1/s")
+        devices += made
+    if median is not None and devices:
+        share = median / float(np.median(np.concatenate(devices)))
+        devices = [row * share for row in devices]
+    parts = {str(number): row[None] for number, row in enumerate(devices)}
+    return Traces.joined(parts, path, where, **ways)

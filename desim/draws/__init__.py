@@ -1,0 +1,1 @@
+"""Random numbers by address, and the laws that they follow."""

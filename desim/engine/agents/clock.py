@@ -1,0 +1,189 @@
+"""SimPy's clock for the agent engine, and devices that computations run on and churn interrupts."""
+
+import time as wall
+from collections.abc import Callable, Generator
+from heapq import heappush
+from typing import Any
+
+import numpy as np
+import simpy
+
+from desim.engine.absences import Absences
+from desim.engine.waits import Waits
+from desim.engine.world import World
+from desim.timeline.phases import Calendar, is_up
+from desim.timeline.record import UPLINK, Kind
+
+TICK = 0.2  # s of real time after which the world has its turn, if not before
+NORMAL, LEAVING, LAST = 1, 2, 9  # SimPy priorities: LAST follows all of the same instant
+Steps = Generator[simpy.Event, Any, Any]
+
+
+class Broken(Exception):
+    """Carries what a process raised past SimPy, which raises copies: `of` is that error."""
+
+    def __init__(self, of: BaseException) -> None:
+        super().__init__(of)
+        self.of = of
+
+
+def told(steps: Steps) -> Steps:
+    """The same process, whose errors survive SimPy whatever it takes to make them."""
+    try:
+        return (yield from steps)
+    except (simpy.Interrupt, GeneratorExit, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        raise Broken(error) from error
+
+
+class Clock(simpy.Environment):
+    """A SimPy environment that also schedules at absolute times.
+
+    `now + (t - now)` may miss t by a rounding; the engines would then differ in the last bit.
+    """
+
+    resting = 0  # computations that wait for their device to come up again
+    churning = 0  # devices that will still leave or come back
+
+    def at(self, time: float, callback: Callable[[], None], priority: int = NORMAL) -> simpy.Event:
+        """Return an event that happens at `time` s (not before now) and runs `callback`."""
+        event = simpy.Event(self)
+        event._ok, event._value = True, None
+        event.callbacks.append(lambda _: callback())
+        queue: list[Any] = self._queue
+        heappush(queue, (time, priority, next(self._eid), event))
+        return event
+
+    def process(self, generator: Steps) -> simpy.Process:
+        """Begin a process."""
+        return super().process(told(generator))
+
+    def step(self) -> None:
+        """Let the next event happen."""
+        try:
+            super().step()
+        except Broken as broken:
+            raise broken.of from broken.of.__cause__
+
+    def last(self) -> simpy.Event:
+        """Return an event that happens now, after everything else that happens now."""
+        return self.at(self.now, lambda: None, LAST)
+
+    def play(self, world: World, finished: Callable[[], bool]) -> bool:
+        """Step until `finished`, the horizon, or nothing is left but devices that come and go.
+
+        Return whether something was still to come.
+        """
+        horizon, steps, ticked = world.settings.horizon, 0, wall.monotonic()
+        while not finished() and not world.reached:
+            if (len(self._queue) <= self.churning and not self.resting) or self.peek() == np.inf:
+                return False
+            if self.peek() > min(horizon, world.stopped):
+                return True
+            try:
+                self.step()
+            except BaseException:
+                world.now = float(self.now)
+                raise
+            steps += 1
+            if steps % 256 == 0 or wall.monotonic() - ticked > TICK:
+                world.tick(float(self.now))
+                ticked = wall.monotonic()
+        return True
+
+
+class Device:
+    """Agent i's processor: it computes for a time, unless it goes down or is told to stop.
+
+    A computation that ends at the very time at which its agent leaves is done.
+    """
+
+    def __init__(self, clock: Clock, world: World, agent: int, restarts: bool = False) -> None:
+        self.clock, self.world, self.agent = clock, world, agent
+        self.restarts = restarts  # whether a loss of memory interrupts also what only waits
+        self.process: simpy.Process | None = None
+        self.computing = self.waiting = False
+        self.forgot = False  # it has left since this was last set to False
+        self.for_good = False  # it has left and never comes back
+        self.until = 0.0  # when the running computation ends, s; inf while the device is down
+        self.up = clock.event()
+        self.up.succeed()
+        self.absences: Absences | None = None
+        if world.settings.churn is not None:
+            self.absences = Absences(world, agent, world.settings.churn)
+            clock.churning += 1
+            clock.process(self._churn(world.settings.churn.calendar))
+
+    def work(
+        self, duration: Callable[[float], float], work: float, round_: int, waits: Waits
+    ) -> Steps:
+        """Compute for duration(begin s) s without interruption; a failure loses what was done.
+
+        work: how many gradients that are. Return the beginning of the attempt that succeeded and
+        how long it took, s. An interruption by a newer call, or one of a device that restarts, is
+        passed on as simpy.Interrupt.
+        """
+        if self.absences is not None:
+            self.absences.asked()
+        while True:
+            begin: float | None = None
+            self.computing, self.until = True, np.inf
+            try:
+                yield from self.ready(waits)
+                begin = float(self.clock.now)
+                seconds = duration(begin)
+                if self.absences is not None:
+                    self.absences.begun(begin, seconds, work, round_)
+                self.until = begin + seconds
+                if seconds == np.inf:
+                    waits.endless(begin, self.agent, round_)
+                yield self.clock.timeout(seconds) if seconds < np.inf else self.clock.event()
+                if self.absences is not None:
+                    self.absences.finished()
+                return begin, seconds
+            except simpy.Interrupt as interruption:
+                if begin is not None and begin < self.clock.now:
+                    self._abort(begin, round_)
+                if interruption.cause is not None or self.restarts:
+                    raise
+            finally:
+                self.computing = False
+
+    def ready(self, waits: Waits) -> Steps:
+        """Wait until the device is up."""
+        if self.for_good:
+            waits.away(float(self.clock.now), self.agent)
+        self.clock.resting += 1
+        try:
+            yield self.up
+        finally:
+            self.clock.resting -= 1
+
+    def _abort(self, begin: float, round_: int) -> None:
+        now = float(self.clock.now)
+        self.world.log.add(Kind.ABORT, UPLINK, self.agent, round_, now, seconds=now - begin)
+
+    def _churn(self, calendar: Calendar) -> Steps:
+        here, until = True, 0.0
+        assert self.absences is not None
+        while until < np.inf:
+            if until > 0.0:
+                yield self.clock.at(until, lambda: None, LEAVING)
+                self.absences.turned(until)
+            now_up, until = is_up(calendar, self.agent, until)
+            if now_up != here:
+                here = now_up
+                self.for_good = not here and until == np.inf
+                self._come() if here else self._leave()
+        self.clock.churning -= 1
+
+    def _come(self) -> None:
+        self.world.log.add(Kind.UP, 0, self.agent, 0, float(self.clock.now))
+        self.up.succeed()
+
+    def _leave(self) -> None:
+        self.world.log.add(Kind.DOWN, 0, self.agent, 0, float(self.clock.now))
+        self.up, self.forgot = self.clock.event(), True
+        if (self.computing or self.waiting) and self.process is not None:
+            self.process.interrupt(None)

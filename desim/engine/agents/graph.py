@@ -1,0 +1,297 @@
+"""Agent engine for graph methods: every agent its own SimPy process, every message a SimPy event.
+
+The reference: it runs whatever the scenario asks for, churn included.
+"""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import simpy
+from numpy.typing import NDArray
+
+from desim.arrays import Array, Int, Mask
+from desim.conditions.topology import Graph
+from desim.engine.addressees import outgoing_part
+from desim.engine.agents.clock import Clock, Device, Steps
+from desim.engine.agents.jobs import Jobs, Ticket
+from desim.engine.agents.ports import Ports
+from desim.engine.meetings import Meetings
+from desim.engine.requests import Compute, Gather, Heard
+from desim.engine.us import Cohort
+from desim.engine.waits import Waits
+from desim.engine.world import World
+from desim.timeline.messages import Links, broadcast
+from desim.timeline.record import DISTANT, UPLINK, Kind
+
+
+class Mailbox:
+    """What has arrived at one agent: per neighbour its messages by number, a null being None."""
+
+    def __init__(self, clock: Clock, agent: int, neighbours: int) -> None:
+        self.clock, self.agent = clock, agent
+        self.letters: list[dict[int, Array | None]] = [{} for _ in range(neighbours)]
+        self.last: Array = np.empty((neighbours, 0))
+        self.number = np.zeros(neighbours, np.int64)
+        self.farewell = np.full(neighbours, 1 << 60)  # number of the last message ever
+        self.awaited: Mask | None = None  # neighbours that have something for the agent, or all
+        self.wanted = 0
+        self.complete: simpy.Event | None = None
+
+    def widen(self, dim: int) -> None:
+        """Until something is heard it is zeros of dimension `dim`."""
+        if self.last.shape[1] == 0:
+            self.last = np.zeros((len(self.letters), dim))
+
+    def put(self, place: int, number: int, letter: Array | None, last: bool = False) -> None:
+        """Take a message of the neighbour at `place`; wake the agent if it was the last wanted."""
+        self.letters[place][number] = letter
+        if last:
+            self.farewell[place] = number
+        if self.complete is not None and self.has(self.wanted):
+            self.complete.succeed()
+            self.complete = None
+
+    def has(self, number: int) -> bool:
+        """Whether every awaited message `number` is here, or will never be sent."""
+        return all(
+            number in letters or heard >= number or last < number or not awaited
+            for letters, heard, last, awaited in zip(
+                self.letters, self.number, self.farewell,
+                [True] * len(self.letters) if self.awaited is None else self.awaited, strict=True,
+            )
+        )  # fmt: skip
+
+    def read(self, number: int) -> NDArray[np.bool_]:
+        """Bring `last` up to the newest messages not after `number`; say which have that number."""
+        for place in range(len(self.letters)):
+            self._take(place, number)
+        return np.asarray(self.number == number)
+
+    def newest(self) -> NDArray[np.bool_]:
+        """Bring `last` up to all that is here; say which neighbours it has news of."""
+        return np.array([self._take(place, 1 << 60) for place in range(len(self.letters))])
+
+    def _take(self, place: int, number: int) -> bool:
+        """Read the neighbour's messages up to `number`; return whether they hold a value."""
+        letters, spoken = self.letters[place], False
+        for n in sorted(k for k in letters if k <= number):
+            letter = letters.pop(n)
+            if n > self.number[place]:
+                self.number[place] = n
+                if letter is not None:
+                    if self.last.shape[1] != len(letter):
+                        self.last = np.zeros((len(self.letters), len(letter)))
+                    self.last[place], spoken = letter, True
+        return spoken
+
+
+class Post:
+    """Carries messages of single agents as SimPy events."""
+
+    ahead = False
+
+    def __init__(self, world: World, clock: Clock) -> None:
+        graph, links = world.settings.graph, world.settings.links
+        assert graph is not None
+        assert links is not None
+        self.world, self.clock, self.changing = world, clock, world.settings.changing
+        self._lay(graph, links)
+        self.boxes: list[Any] = [Mailbox(clock, i, int(d)) for i, d in enumerate(graph.degree)]
+        if self.changing is not None:
+            self.boxes = [Meetings(i, self.changing) for i in range(graph.agents)]
+        self.sent = np.zeros(graph.agents, np.int64)
+        self.waits = Waits()
+        self.ports: Ports | None = None  # one at each agent, where messages share bandwidth
+        if links.contention:
+            self.ports = Ports(world, clock, links, graph.source.tolist(), UPLINK)
+
+    def _lay(self, graph: Graph, links: Links) -> None:
+        """Send along the links of `graph` from now on."""
+        self.graph, self.links, self.flat = graph, links, tuple(links)
+        self.arrival = np.empty(len(graph.source))
+
+    def send(
+        self, us: Cohort, payload: Array, bits: Int, silent: Mask, used: Mask | None = None
+    ) -> None:
+        """Schedule the arrival of one message per (used) link of the agent."""
+        if us.gone[0]:
+            return
+        i = int(us.who[0])
+        if self.changing is not None:
+            self._lay(*self.changing.at(us.turn))
+        graph, part = self.graph, None if us.leaving[0] else used
+        self.boxes[i].awaited = None
+        if used is not None:
+            self.boxes[i].awaited = used[graph.incoming[i] : graph.incoming[i + 1]]
+        routes = (graph.outgoing, graph.out_links) if part is None else outgoing_part(graph, part)
+        edges = routes[1][routes[0][i] : routes[0][i + 1]]
+        self.sent[i] += 1
+        self.boxes[i].widen(payload.shape[1])
+        letter, last = None if silent[0] else payload[0].copy(), bool(us.leaving[0])
+        receive = partial(self._receive, int(self.sent[i]), letter, last)
+        if self.changing is not None:
+            receive = partial(self._meet, self.graph, us.turn, letter)
+        if self.ports is None:
+            served = self._carry(us, bits, silent, edges, routes, receive)
+        else:
+            size = 1 if silent[0] else int(bits[0])
+            served = self._share(self.ports, us, size, edges, receive)
+        us.served(np.array([served.sum()]))
+        for e in edges[~served]:
+            self.waits.lost(float(us.clock[0]), i, int(self.graph.target[e]), int(us.round[0]))
+
+    def _receive(self, number: int, letter: Array | None, last: bool, e: int) -> None:
+        """A message arrives on link e."""
+        target = self.graph.target[e]
+        self.boxes[target].put(int(e - self.graph.incoming[target]), number, letter, last)
+
+    def _meet(self, graph: Graph, turn: int, letter: Array | None, e: int) -> None:
+        """A message of turn `turn` arrives on link e of its graph."""
+        assert letter is not None  # with policy all everybody has something to say
+        self.boxes[graph.target[e]].put(turn, int(graph.source[e]), letter)
+
+    def _carry(
+        self, us: Cohort, bits: Int, silent: Mask, edges: Int, routes: tuple[Int, Int],
+        receive: Any,
+    ) -> Mask:  # fmt: skip
+        """Send on links `edges`, of which each has its own bandwidth; return which serve."""
+        log = self.world.log
+        log.reserve(self.links.rows * len(edges))
+        broadcast(
+            self.flat, *routes, us.who, us.clock, us.round, bits, silent, us._release,
+            self.world.settings.horizon, self.arrival, np.empty(1, np.int64), log.flat,
+        )  # fmt: skip
+        served = self.arrival[edges] < np.inf
+        for e in edges[served]:
+            self.clock.at(float(self.arrival[e]), partial(receive, e))
+        return np.asarray(served)
+
+    def _share(
+        self, ports: Ports, us: Cohort, bits: int, edges: Int, receive: Any
+    ) -> NDArray[np.bool_]:
+        """Send on links `edges`, whose messages share the agent's port; return which serve."""
+        round_, release = int(us.round[0]), int(us._release[0])
+        groups = [edges.tolist()] if self.links.once else [[e] for e in edges.tolist()]
+        served = [ports.send(one, round_, 0, bits, release, receive) for one in groups if one]
+        return np.array([flag for flags in served for flag in flags], bool)
+
+    def known(self, us: Cohort, values: Array) -> Heard:
+        """The agent's neighbours have announced their rows of values (agents, dim)."""
+        box = self.boxes[int(us.who[0])]
+        graph = self.graph if self.changing is None else self.changing.at(us.turn)[0]
+        links = slice(graph.incoming[box.agent], graph.incoming[box.agent + 1])
+        box.last = np.ascontiguousarray(values[graph.source[links]])
+        return _heard(box, np.ones(len(box.last), bool))
+
+
+def _heard(box: Mailbox, fresh: NDArray[np.bool_]) -> Heard:
+    neighbours = len(box.last)
+    return Heard(np.array([0, neighbours]), np.arange(neighbours), box.last.copy(), fresh)
+
+
+class Agent:
+    """One agent's process: it drives the program for a cohort of one."""
+
+    def __init__(self, program: Any, world: World, clock: Clock, post: Post, jobs: Jobs, i: int):
+        self.world, self.clock, self.post, self.jobs = world, clock, post, jobs
+        self.us = Cohort(world, np.array([i]), post)
+        churn = world.settings.churn
+        self.forgets = churn is not None and churn.forgets
+        self.device = Device(clock, world, i, restarts=self.forgets)
+        self.gathered = 0
+        self.ticket: Ticket | None = None
+        self.finished = False
+        self.process = clock.process(self._live(program))
+        self.device.process = self.process
+
+    def _live(self, program: Any) -> Steps:
+        """Run the program, and again from its beginning whenever the agent loses its memory."""
+        while not self.finished:
+            try:
+                yield from self._run(program(self.us))
+                self.finished = True
+            except simpy.Interrupt:
+                self._forget()
+                yield from self.device.ready(self.post.waits)
+
+    def _run(self, generator: Any) -> Steps:
+        answer: Any = None
+        while True:
+            self.us._set(clock=np.array([float(self.clock.now)]))
+            try:
+                request = generator.send(answer)
+            except StopIteration:
+                return
+            if self.world.observer.failed:
+                raise self.world.observer.failed
+            if self.us.gone[0]:
+                return
+            if isinstance(request, Compute):
+                answer = yield from self._compute(request)
+            else:
+                answer = yield from self._gather(request)
+
+    def _forget(self) -> None:
+        """All is lost but what has come since and was not read, and how many messages went out."""
+        box, sent = self.post.boxes[int(self.us.who[0])], int(self.post.sent[self.us.who[0]])
+        if self.ticket is not None:
+            self.jobs.drop(self.ticket)
+        box.complete, self.gathered = None, sent
+        self.us.begin_anew(sent)
+
+    def _compute(self, request: Compute) -> Steps:
+        us = self.us
+        i, round_, value = int(us.who[0]), int(us.round[0]), float(request.value[0])
+        self.ticket = self.jobs.begin(request.job, us, request.inputs)
+        _, seconds = yield from self.device.work(
+            lambda begin: us.lasting(request, begin), value, round_, self.post.waits
+        )
+        now = float(self.clock.now)
+        self.world.log.add(Kind.COMPUTE, UPLINK, i, round_, now, seconds=seconds, value=value)
+        ticket, self.ticket = self.ticket, None
+        return self.jobs.result(ticket)
+
+    def _gather(self, request: Gather) -> Steps:
+        i, round_ = int(self.us.who[0]), int(self.us.round[0])
+        box, begin = self.post.boxes[i], float(self.clock.now)
+        self.gathered += 1
+        number = self.gathered if self.post.changing is None else self.us.turn
+        self.device.waiting = self.forgets
+        try:
+            if not request.newest and not box.has(number):
+                yield from self._wait(box, number, request.within)
+            if request.within < np.inf:
+                yield self.clock.last()
+            yield from self.device.ready(self.post.waits)
+        finally:
+            self.device.waiting = False
+        fresh = box.newest() if request.newest else box.read(number)
+        now, news = float(self.clock.now), float(fresh.sum())
+        self.world.log.add(Kind.AGGREGATE, DISTANT, i, round_, now, seconds=now - begin, value=news)
+        if request.newest or request.within < np.inf:
+            self.world.waited(self.us.who, np.array([news]), np.array([now]))
+        return _heard(box, fresh)
+
+    def _wait(self, box: Mailbox, number: int, within: float) -> Steps:
+        box.wanted, box.complete = number, self.clock.event()
+        if within < np.inf:
+            yield box.complete | self.clock.timeout(within)
+            box.complete = None
+        else:
+            yield box.complete
+
+
+def play(program: Any, world: World) -> float:
+    """Run `program(us)` for every agent; return the end of the run in virtual seconds."""
+    clock = Clock()
+    post, jobs = Post(world, clock), Jobs(world)
+    agents = [
+        Agent(program, world, clock, post, jobs, i) for i in range(world.settings.problem.agents)
+    ]
+    more = clock.play(world, lambda: all(a.finished for a in agents))
+    if all(a.finished for a in agents) or world.reached:
+        return float(clock.now)
+    if not more and not world.settings.over:
+        raise post.waits.deadlock(sum(not a.finished for a in agents))
+    return world.settings.horizon

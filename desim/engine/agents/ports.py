@@ -1,0 +1,210 @@
+"""Ports of the agent engine: messages that share a node's bandwidth hold each other up.
+
+A message takes its turn when it is handed over, one at the same instant by sender and receiver, and
+goes on its way, which takes the latency, when its last bit has left. What an attempt loses is drawn
+when it is handed over, and a lost one is handed over again at the times of `kernels.network`,
+whether or not it has left by then. In the log a send lasts as long as the bits would take alone,
+a delivery from the first handing over to the arrival, waiting included.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from desim.engine.agents.clock import Clock
+from desim.engine.world import World
+from desim.timeline.messages import (
+    FAIR,
+    Links,
+    alone,
+    log_message,
+    share_out,
+    shared_ends,
+    try_once,
+)
+from desim.timeline.record import Kind
+
+ADMIT = 5  # SimPy priority: after all that happens at an instant, before what closes it
+Left = Callable[[float, float], None]
+
+
+class Fifo:
+    """One message after the other, each at the rate of its link; called with begin and seconds."""
+
+    def __init__(self, clock: Clock, links: Links) -> None:
+        self.clock, self.flat = clock, tuple(links)
+        self.free = 0.0  # when the port has sent all that is in it, s
+
+    def enter(self, e: int, bits: int, left: Left) -> None:
+        """Take a message for link e; left(begin, seconds) tells when it is on the wire."""
+        begin = max(float(self.clock.now), self.free)
+        seconds = float(alone(self.flat, e, begin, float(bits)))
+        self.free = begin + seconds
+        left(begin, seconds)
+
+
+class Fair:
+    """All at once: each of n messages leaves at 1/n of the rate of its link (processor sharing)."""
+
+    def __init__(self, clock: Clock, links: Links) -> None:
+        self.clock, self.flat = clock, tuple(links)
+        self.flows: list[tuple[float, Left]] = []  # when each one came, s, and whom to tell
+        self.edges = np.empty(0, np.int64)
+        self.bits = np.empty(0)  # of each that are left
+        self.ends = np.empty(0)  # s if no message comes or goes before
+        self.since = 0.0  # when the bits left were reckoned, s
+        self.plans = 0
+
+    def enter(self, e: int, bits: int, left: Left) -> None:
+        """Take a message for link e; left(begin, seconds) is called when all of it has left."""
+        self._reckon()
+        self.flows.append((float(self.clock.now), left))
+        self.edges, self.bits = np.append(self.edges, e), np.append(self.bits, float(bits))
+        self._plan()
+
+    def _reckon(self) -> None:
+        """Take off what has left since the last time."""
+        now = float(self.clock.now)
+        if now > self.since:
+            share_out(self.flat, self.edges, self.bits, self.since, now)
+        self.since = now
+
+    def _plan(self) -> None:
+        """Wake up when the next message has left, unless the number of them changes before."""
+        self.plans += 1
+        if self.flows:
+            self.ends = np.empty(len(self.flows))
+            shared_ends(self.flat, self.edges, self.bits, float(self.clock.now), self.ends)
+            self.clock.at(float(self.ends.min()), partial(self._leave, self.plans))
+
+    def _leave(self, plan: int) -> None:
+        if plan != self.plans:
+            return
+        self._reckon()
+        now = float(self.clock.now)
+        stay = self.ends > now
+        gone = [flow for flow, stays in zip(self.flows, stay, strict=True) if not stays]
+        self.flows = [flow for flow, stays in zip(self.flows, stay, strict=True) if stays]
+        self.edges, self.bits = self.edges[stay], self.bits[stay]
+        self._plan()
+        for begin, left in gone:
+            left(begin, now - begin)
+
+
+class Try(NamedTuple):
+    """An attempt: when it is handed over, how long after the first, its latency, all s; lost."""
+
+    begin: float
+    after: float
+    latency: float
+    lost: bool
+
+
+class Message(NamedTuple):
+    """What is sent on links `edges`, and the attempts to do so on each."""
+
+    edges: Sequence[int]
+    round_: int
+    exchange: int
+    bits: int
+    release: int
+    tries: list[list[Try]]
+    arrive: Callable[[int], None]  # called with the link
+
+
+class Ports:
+    """The ports that the links leave from; ports (links,): which one each of them does."""
+
+    def __init__(
+        self, world: World, clock: Clock, links: Links, ports: Sequence[int], side: int
+    ) -> None:
+        self.world, self.clock, self.links, self.ports, self.side = world, clock, links, ports, side
+        self.flat = tuple(links)
+        law = Fair if links.contention == FAIR else Fifo
+        self.queues = {port: law(clock, links) for port in sorted(set(ports))}
+        self.waiting: list[tuple[tuple[int, ...], Message, int]] = []  # handed over at this instant
+
+    def send(
+        self, edges: Sequence[int], round_: int, exchange: int, bits: int, release: int,
+        arrive: Callable[[int], None],
+    ) -> list[bool]:  # fmt: skip
+        """Hand over a message that one transmission takes to all `edges`; return who gets it."""
+        tries = [self._fate(e, round_, exchange) for e in edges]
+        message = Message(edges, round_, exchange, bits, release, tries, arrive)
+        for attempt in range(max(len(one) for one in tries)):
+            begin = next(one[attempt].begin for one in tries if len(one) > attempt)
+            if attempt:
+                self.clock.at(begin, partial(self._hand_over, message, attempt))
+            else:
+                self._hand_over(message, 0)
+        return [not one[-1].lost for one in tries]
+
+    def _fate(self, e: int, round_: int, exchange: int) -> list[Try]:
+        """The attempts on link e of a message that is handed over now."""
+        links, now, pauses, pause = self.links, float(self.clock.now), 0.0, 1.0
+        found: list[Try] = []
+        while not found or (found[-1].lost and len(found) <= links.limit):
+            after = pauses * links.timeout
+            latency, lost = try_once(self.flat, e, now + after, round_, exchange, len(found))
+            found.append(Try(now + after, after, float(latency), bool(lost)))
+            pauses, pause = pauses + pause, pause * links.backoff
+        return found
+
+    def _hand_over(self, message: Message, attempt: int) -> None:
+        now, first = float(self.clock.now), self._lacking(message, attempt)[0]
+        seconds = float(alone(self.flat, message.edges[first], now, float(message.bits)))
+        self._log(message, attempt, Kind.SEND, lambda _: (now, seconds))
+        if not self.waiting:
+            self.clock.at(now, self._admit, ADMIT)
+        source, target = self.links.ends[:, message.edges[first]].tolist()
+        order = source, target, message.round_, message.exchange, attempt
+        self.waiting.append((order, message, attempt))
+
+    def _admit(self) -> None:
+        waiting, self.waiting = sorted(self.waiting, key=lambda one: one[0]), []
+        for _, message, attempt in waiting:
+            e = message.edges[self._lacking(message, attempt)[0]]
+            queue, handed = self.queues[self.ports[e]], float(self.clock.now)
+            queue.enter(e, message.bits, partial(self._left, message, attempt, handed))
+
+    def _left(
+        self, message: Message, attempt: int, handed: float, begin: float, seconds: float
+    ) -> None:
+        """An attempt is on the wire from `begin` for `seconds` s: what follows can be told."""
+        now = float(self.clock.now)
+
+        def arrival(place: int) -> tuple[float, float]:
+            one = message.tries[place][attempt]
+            delay = one.latency + seconds
+            since = delay if one.lost else one.after + delay
+            return max(begin + delay, now), begin - handed + since
+
+        self._log(message, attempt, None, arrival)
+        for place in self._lacking(message, attempt):
+            if not message.tries[place][attempt].lost:
+                arrive = partial(message.arrive, message.edges[place])
+                self.clock.at(arrival(place)[0], arrive)
+
+    def _lacking(self, message: Message, attempt: int) -> list[int]:
+        """Places of the links that this attempt is for."""
+        return [place for place, tries in enumerate(message.tries) if len(tries) > attempt]
+
+    def _log(
+        self, message: Message, attempt: int, kind: Kind | None,
+        when: Callable[[int], tuple[float, float]],
+    ) -> None:  # fmt: skip
+        """One row for each link that an attempt is for; its bytes count once, on the first."""
+        log, size = self.world.log, (message.bits + 7) // 8
+        for place in self._lacking(message, attempt):
+            lost = message.tries[place][attempt].lost
+            shown = kind if kind is not None else (Kind.LOST if lost else Kind.DELIVER)
+            ends = self.links.ends[:, message.edges[place]].tolist()
+            source, target = ends if kind is Kind.SEND else ends[::-1]
+            log.reserve(1)
+            log_message(
+                log.flat, int(shown), self.side, source, target, message.round_, size,
+                message.release, *when(place), attempt,
+            )  # fmt: skip
+            size = 0

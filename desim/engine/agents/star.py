@@ -1,0 +1,219 @@
+"""Agent engine for coordinator methods: coordinator and agents are SimPy processes with mailboxes.
+
+Every message is a SimPy event, a deadline is a SimPy condition, and churn interrupts computations.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import simpy
+
+from desim.arrays import Array, Int
+from desim.engine.agents.clock import Clock, Steps
+from desim.engine.agents.ports import Ports
+from desim.engine.agents.star_client import Client, Coming, Letter
+from desim.engine.hub import Hub
+from desim.engine.waits import Waits
+from desim.engine.world import Exhausted, World
+from desim.errors import Deadlock
+from desim.timeline.messages import transmit_one
+from desim.timeline.record import UPLINK, Kind, release_id
+from desim.timeline.speed import speeds_into
+
+
+class AgentStation:
+    """The coordinator's station: it posts calls and counts replies."""
+
+    ahead = False  # rows are written when things happen
+
+    def __init__(self, world: World, clock: Clock) -> None:
+        self.world, self.clock = world, clock
+        agents = world.settings.problem.agents
+        self.waits = [Waits() for _ in range(agents)]  # causes in the latest call of each agent
+        self.arrived: set[int] = set()  # agents whose latest reply is in, not collected yet
+        self.lost: set[int] = set()  # agents whose latest call or its reply is lost for good
+        self.enough: simpy.Event | None = None
+        self.hub: Hub | None = None
+        self.finished = False
+        self.begun: dict[str, Array] | None = None  # the agents' state at the start
+        self.anew: set[int] = set()  # agents whose next job begins with that state
+        self.clients = [Client(self, i) for i in range(agents)]
+        self.ports = [
+            Ports(world, clock, links, [0] * agents, side) if links.contention else None
+            for links, side in ((world.settings.uplinks, UPLINK), (world.settings.downlinks, 0))
+            if links is not None
+        ]  # one port at the coordinator for each direction, where messages share bandwidth
+
+    @property
+    def now(self) -> float:
+        """Virtual time s."""
+        return float(self.clock.now)
+
+    def call(self, hub: Hub, who: Int, bits: int, reply_bits: int, work: Array) -> None:
+        """Post a call to agents who (n,)."""
+        world, rounds = self.world, np.full(len(who), hub.round)
+        speed = np.empty(len(who))
+        speeds_into(world.settings.speeds, who, rounds, speed)
+        mechanism, view, amounts = hub.terms.compiled
+        durations = work[who] / speed
+        if self.begun is None and world.settings.churn is not None and world.settings.churn.forgets:
+            self.begun = {name: rows.copy() for name, rows in world.state.items()}
+        for i, seconds in zip(who.tolist(), durations, strict=True):
+            world.log.add(Kind.ACTIVATE, 0, i, hub.round, self.now)
+            hub.calls.pending[i], hub.calls.round_[i] = 1, hub.round
+            self.arrived.discard(i)
+            self.lost.discard(i)
+            self.waits[i] = Waits()
+            terms = mechanism, view, *amounts[:, i].tolist()
+            price = np.zeros(3) if hub.spending is None else hub.spending.prices[:, i].copy()
+            letter = Letter(
+                hub.round, hub.exchange, float(seconds), float(work[i]), reply_bits, terms, price
+            )
+            receive = partial(self.clients[i].receive, letter)
+            if self.carry(True, i, hub.round, hub.exchange, bits, -1, receive):
+                if world.filter is not None:
+                    world.filter.spend(i, price)
+            else:
+                self.lost.add(i)
+                self.waits[i].lost(self.now, -1, i, hub.round)
+
+    def post(self, hub: Hub, who: Int, bits: int) -> None:
+        """Send agents who (n,) a message that asks for no reply."""
+        for i in who.tolist():
+            self.carry(True, i, hub.round, hub.exchange, bits, -1, lambda: None)
+
+    def carry(
+        self, down: bool, i: int, round_: int, exchange: int, bits: int, release: int,
+        arrive: Callable[[], None],
+    ) -> bool:  # fmt: skip
+        """Send `bits` on agent i's downlink or uplink now; return whether they ever arrive.
+
+        What is sent to one agent arrives in the order in which it was sent.
+        """
+        settings, log = self.world.settings, self.world.log
+        links = settings.downlinks if down else settings.uplinks
+        assert links is not None
+        side, client, ports = 0 if down else UPLINK, self.clients[i], self.ports[down]
+        if ports is not None:
+            coming = Coming(arrive)
+            taken = partial(client.take, coming) if down else arrive
+            served = ports.send([i], round_, exchange, bits, release, lambda _: taken())[0]
+            if served and down:
+                client.coming.append(coming)
+            return served
+        log.reserve(links.rows)
+        arrival = float(
+            transmit_one(links, i, self.now, round_, exchange, bits, release, side, log.rows)
+        )
+        if down and arrival < np.inf:
+            arrival = client.latest = max(arrival, client.latest)
+        if arrival < np.inf:
+            self.clock.at(arrival, arrive)
+        return arrival < np.inf
+
+    def void(self, i: int, letters: list[Letter]) -> None:
+        """Agent i will never answer these letters: their prices are given back."""
+        if self.world.filter is not None:
+            for letter in letters:
+                self.world.filter.refund(i, letter.price)
+
+    def reply(self, i: int, letter: Letter) -> None:
+        """Agent i has finished the job of `letter`: its reply is on the way."""
+        world = self.world
+        release = int(release_id(world.settings.problem.agents, i, letter.round_, letter.exchange))
+        world.log.add(Kind.RELEASE, UPLINK, i, letter.round_, self.now, release=release)
+        arrive = partial(self.receive, i, letter)
+        served = self.carry(
+            False, i, letter.round_, letter.exchange, letter.bits, release, arrive
+        )  # fmt: skip
+        world.ledger.charge_one(self.now, i, letter.round_, release, letter.terms, int(served))
+        if not served:
+            if self._awaits(i, letter):
+                self.lost.add(i)
+            self.waits[i].lost(self.now, i, -1, letter.round_)
+
+    def receive(self, i: int, letter: Letter) -> None:
+        """A reply arrives at the coordinator; it counts if it answers a call that is still open."""
+        if self._awaits(i, letter):
+            self.arrived.add(i)
+            self.check()
+
+    def _awaits(self, i: int, letter: Letter) -> bool:
+        """Whether the coordinator still waits for agent i's answer to `letter`."""
+        assert self.hub is not None
+        calls = self.hub.calls
+        return bool(calls.pending[i] and calls.round_[i] == letter.round_)
+
+    def check(self) -> None:
+        """Let the coordinator know when the policy is satisfied."""
+        if self.enough is not None and self._satisfied():
+            self.enough.succeed()
+            self.enough = None
+
+    def _satisfied(self) -> bool:
+        hub, policy = self.hub, self.world.settings.policy
+        assert hub is not None
+        calls = hub.calls
+        return policy.closed(calls.pending > 0, self.arrived, calls.round_ == hub.round)
+
+    def deadlock(self) -> Deadlock:
+        """The error for a collection that never closes; its root is in a call that still counts."""
+        assert self.hub is not None
+        waits = Waits()
+        for i in np.flatnonzero(self.hub.calls.pending):
+            waits.roots += self.waits[i].roots
+        return waits.deadlock(1)
+
+    def coordinate(self, program: Any) -> Steps:
+        """The coordinator's process."""
+        hub = self.hub = Hub(self.world, self)
+        generator = program(hub)
+        answer: Any = None
+        policy = self.world.settings.policy
+        while True:
+            try:
+                generator.send(answer)
+            except (StopIteration, Exhausted):
+                self.finished = True
+                return
+            opened = self.now
+            self.enough = self.clock.event()
+            closing = self.enough
+            self.check()
+            if policy.kind == "deadline":
+                yield closing | self.clock.timeout(policy.value)
+            else:
+                yield closing
+            self.enough = None
+            yield self.clock.last()
+            missing = int(hub.calls.pending.sum()) - len(self.arrived)
+            if policy.kind == "deadline" and missing:
+                hub.missed(opened, missing)
+                hub.calls.pending[list(self.lost)] = 0
+                self.lost.clear()
+            who = np.array(sorted(self.arrived), np.int64)
+            self.arrived.clear()
+            self._forget(who)
+            answer = hub.accept(who, opened)
+
+    def _forget(self, who: Int) -> None:
+        """Agents among who (n,) that lost their state before this job begin with their first."""
+        lost = [i for i in who.tolist() if i in self.anew]
+        self.anew.difference_update(lost)
+        for name, rows in (self.begun or {}).items():
+            self.world.state[name][lost] = rows[lost]
+
+
+def play(program: Any, world: World) -> float:
+    """Run `program(hub)`; return the end of the run in virtual seconds."""
+    clock = Clock()
+    station = AgentStation(world, clock)
+    clock.process(station.coordinate(program))
+    more = clock.play(world, lambda: station.finished)
+    if station.finished:
+        return float(clock.now)
+    if not more:
+        raise station.deadlock()
+    return world.settings.horizon

@@ -1,0 +1,1 @@
+"""The engine that plays a round of all agents as one step."""

@@ -1,0 +1,254 @@
+"""Cohort engine for graph methods: all agents in one program, a clock per agent, no event loop.
+
+Legal while durations depend on nothing but the scenario: then the arrival of every message is known
+when it is sent, and a gather is a maximum over arrivals.
+"""
+
+from collections import deque
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from desim.arrays import Array, Int, Mask
+from desim.conditions.topology import Graph
+from desim.engine.addressees import outgoing_part
+from desim.engine.at_work import Rows
+from desim.engine.requests import Compute, Gather, Heard
+from desim.engine.us import Cohort
+from desim.engine.waits import Waits
+from desim.engine.world import World
+from desim.errors import Diverged
+from desim.timeline.appended import Batch
+from desim.timeline.messages import Links, broadcast, close
+from desim.timeline.neighbourhood import (
+    send_all,
+    span,
+    tell_messages,
+    wait_all,
+    work_all,
+)
+from desim.timeline.record import DISTANT, UPLINK, Kind
+from desim.timeline.together import TOGETHER
+
+
+class Wires:
+    """Messages in flight: per iteration the payloads (agents, dim) and arrivals (links,) s."""
+
+    ahead = True
+
+    def __init__(self, world: World) -> None:
+        graph, links = world.settings.graph, world.settings.links
+        assert graph is not None
+        assert links is not None
+        self.world, self.changing = world, world.settings.changing
+        self._lay(graph, links)
+        self.nothing = np.full(graph.agents, -1, np.int64)
+        self.sent: Array = np.empty((0, 0))
+        self.silent = np.empty(0, bool)
+        self.pending: deque[tuple[int, Array, Array, NDArray[np.bool_]]] = deque()
+        self.last: Array | None = None  # (links, dim): latest message heard on each link
+        self.number = np.zeros(len(graph.source), np.int64)  # its iteration
+        self.base: Array = np.empty((0, 0))  # (agents, dim): what everybody heard last
+        self.ever_silent = False
+        self.overdue = False  # a message is under way when the run's time is over
+        self.count = 0
+        self.keys = np.empty(TOGETHER, np.uint64)
+        self.gone = np.zeros(len(graph.degree), bool)  # agents that have sent their last message
+        self.farewell = np.full(len(graph.source), np.inf)  # when that arrives (links,) s
+
+    def _lay(self, graph: Graph, links: Links) -> None:
+        """Send and hear along the links of `graph` from now on."""
+        self.graph, self.links, self.flat, self.first = graph, links, tuple(links), links.first
+        self.everything = np.ones(len(graph.source), bool)
+        self.degree = graph.degree.astype(float)
+        self.arrival = self.awaited = np.empty(len(graph.source))
+        self.recipients = np.diff(graph.outgoing)
+
+    def send(
+        self, us: Cohort, payload: Array, bits: Int, silent: Mask, used: Mask | None = None
+    ) -> None:
+        """Put one message per (used) link on its way; nothing leaves one that is past the end."""
+        if self.changing is not None:
+            self._lay(*self.changing.at(us.turn))
+        everywhere = used is None or us.leaving.all()
+        sent = None if used is None or everywhere else used | us.leaving[self.graph.source]
+        us.served(self._transmit(us, bits, silent, sent))
+        if us.parting:
+            self._part(us)
+        self.awaited = self.arrival if used is None else np.where(used, self.arrival, -np.inf)
+        self.ever_silent |= used is not None
+        self.count += 1
+        self.sent = payload.copy()
+        self.silent = silent
+        self.ever_silent |= bool(np.count_nonzero(silent))
+        end = self.world.settings.horizon
+        if end < np.inf:
+            self.overdue |= bool(((self.arrival > end) & (self.arrival < np.inf)).any())
+        if self.ever_silent or self.last is not None:
+            self._keep()
+
+    def _transmit(self, us: Cohort, bits: Int, silent: Mask, used: Mask | None) -> Int:
+        """Fill `arrival`, write or keep the rows of all messages; return their recipients (n,)."""
+        log, end, graph = self.world.log, self.world.settings.horizon, self.graph
+        if used is None and self.links.plain:
+            number = len(self.arrival)
+            factor, size = np.empty(number), np.empty(len(bits))
+            place = int(us.round[0]), us.clock, bits, silent, self.keys, factor, size
+            total, earliest, latest, last = send_all(
+                self.first, graph.outgoing, *place, self.arrival
+            )
+            if latest <= end and max(latest, last) < np.inf:
+                counts = (int(Kind.SEND), number, total), (int(Kind.DELIVER), number, total)
+                inputs = self.first, factor, us.clock, us.round, size, us._release
+                latest = max(latest, last)
+                log.later(Batch(tell_messages, inputs, 2 * number, earliest, latest, counts))
+                return self.recipients
+        log.reserve(self.links.rows * len(self.arrival))
+        sent = us.clock, us.round, bits, silent, us._release, end
+        delivered = np.empty(len(us.who), np.int64)
+        routes = graph.outgoing, graph.out_links
+        if used is not None:
+            routes, self.arrival = outgoing_part(graph, used), np.full(len(used), np.inf)
+        served = self.arrival, delivered, log.flat
+        broadcast(self.flat, *routes, us.who, *sent, *served)
+        return delivered
+
+    def known(self, us: Cohort, values: Array) -> Heard:
+        """All agents have announced values (agents, dim)."""
+        graph = self.graph
+        self.base = values
+        return Heard(graph.incoming, graph.source, values, np.ones(len(graph.source), bool))
+
+    def _part(self, us: Cohort) -> None:
+        """After the last message of an agent nothing is awaited from it but that message."""
+        self.gone, source = us.gone, self.graph.source
+        if np.count_nonzero(us.gone):
+            self.arrival = np.where(us.gone[source], self.farewell, self.arrival)
+        if np.count_nonzero(us.leaving):
+            self.farewell = np.where(us.leaving[source], self.arrival, self.farewell)
+
+    def _keep(self) -> None:
+        arrival = np.where(self.gone[self.graph.source], np.inf, self.arrival)
+        self.pending.append((self.count, arrival, self.sent, self.silent))
+
+    @property
+    def open(self) -> bool:
+        """Whether every gather so far has heard a value from every neighbour."""
+        return not self.ever_silent and self.last is None
+
+    def all_heard(self) -> Heard:
+        """What a gather hears that has waited for everybody's value."""
+        self.base = self.sent
+        return Heard(self.graph.incoming, self.graph.source, self.sent, self.everything)
+
+    def gather(self, us: Cohort, request: Gather) -> Heard:
+        """Advance the clocks to the closing of the gather and return what is heard by then."""
+        graph = self.graph
+        if request.newest:
+            raise RuntimeError("agents that wait for nothing need the agent engine: policy each")
+        close(graph.incoming, self.awaited, float(request.within), us.clock)
+        if request.within < np.inf and self.last is None and not self.pending:
+            self._keep()
+        return self._latest(us)
+
+    def _latest(self, us: Cohort) -> Heard:
+        """Newest message on each link among those that have arrived, in order of their numbers."""
+        graph = self.graph
+        if self.last is None:
+            if self.base.shape != self.sent.shape:
+                self.base = np.zeros_like(self.sent)
+            self.last = np.ascontiguousarray(self.base[graph.source])
+            self.number[:] = self.count - 1
+        close = us.clock[graph.target]
+        for number, arrival, payload, silent in self.pending:
+            fresh = (arrival <= close) & (number > self.number)
+            self.number[fresh] = number
+            spoken = fresh & ~silent[graph.source]
+            self.last[spoken] = payload[graph.source[spoken]]
+        while (
+            self.pending
+            and ((self.pending[0][0] <= self.number) | (self.pending[0][1] == np.inf)).all()
+        ):
+            self.pending.popleft()
+        own = np.arange(len(graph.source))
+        return Heard(graph.incoming, own, self.last.copy(), self.number == self.count)
+
+
+def play(program: Any, world: World) -> float:
+    """Run `program(us)` to its end; return the end of the run in virtual seconds."""
+    settings = world.settings
+    us = Cohort(world, np.arange(settings.problem.agents), wires := Wires(world))
+    generator = program(us)
+    cut = np.zeros(len(us.who), bool)  # agents that the end of the run interrupts
+    waits = Waits()
+    end, after = settings.horizon, np.nextafter(settings.horizon, np.inf)
+    answer: Any = None
+    while not world.reached:
+        try:
+            request = generator.send(answer)
+        except StopIteration:
+            break
+        if us.parting and us.gone.all():
+            break
+        before = us.clock
+        serve = _work if isinstance(request, Compute) else _wait
+        answer, earliest, latest = serve(request, us, wires, world)
+        if latest == np.inf:
+            waits.note_graph(request, us, before, wires)
+        if failed := world.observer.failed:
+            end = min(end, failed.time)  # others have not come that far yet: they go on until then
+            if earliest >= end and not isinstance(failed, Diverged):  # where time may stand still
+                break
+        end = min(end, world.stopped)
+        if latest > end or latest == np.inf:
+            cut |= (us.live | us.leaving) & (us.clock > end) & (us.clock < np.inf)
+            us._set(live=(us.clock <= end) & (us.clock < np.inf) & ~us.leaving)
+        frontier = min(earliest, after)
+        if frontier < np.inf:
+            world.tick(float(frontier))
+    if world.observer.failed:
+        raise world.observer.failed
+    stuck = (us.clock == np.inf) & ~us.gone
+    if settings.over or cut.any() or (wires.overdue and stuck.any()):
+        return settings.horizon
+    if stuck.any() and not world.reached:
+        raise waits.deadlock(int(stuck.sum()))
+    return float(max(us.clock[us.clock < np.inf].max(initial=0.0), us.ended.max()))
+
+
+def _work(request: Compute, us: Cohort, wires: Wires, world: World) -> tuple[Any, float, float]:
+    """The job's result, and the earliest and the latest clock s after it."""
+    after = np.empty(len(us.who))
+    earliest, latest = work_all(us.clock, request.seconds, after)
+    us._set(clock=after)
+    world.log.each(
+        Kind.COMPUTE, UPLINK, us.who, us.round, world.settings.horizon, after, request.seconds,
+        request.value, wires.nothing,
+    )  # fmt: skip
+    rows = Rows(us.who, us.round, us.noise_seed)
+    return world.work(request.job, rows, *request.inputs), earliest, latest
+
+
+def _wait(request: Gather, us: Cohort, wires: Wires, world: World) -> tuple[Heard, float, float]:
+    """What is heard, and the earliest and the latest clock s after the gather."""
+    before, n = us.clock, len(us.who)
+    if request.within == np.inf and wires.open:
+        after, waited = np.empty(n), np.empty(n)
+        earliest, latest = wait_all(wires.graph.incoming, wires.arrival, before, after, waited)
+        us._set(clock=after)
+        heard, fresh = wires.all_heard(), wires.degree
+    else:
+        us._set(clock=before.copy())
+        heard = wires.gather(us, request)
+        fresh = np.add.reduceat(heard.fresh.astype(float), wires.graph.incoming[:-1])
+        earliest, latest = span(us.clock)
+        if request.within < np.inf:
+            live = us.live & (us.clock <= world.settings.horizon) & (us.clock < np.inf)
+            world.waited(us.who[live], fresh[live], us.clock[live])
+        waited = us.clock - before
+    world.log.each(
+        Kind.AGGREGATE, DISTANT, us.who, us.round, world.settings.horizon, us.clock, waited, fresh,
+        wires.nothing,
+    )  # fmt: skip
+    return heard, earliest, latest

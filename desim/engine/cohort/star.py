@@ -1,0 +1,154 @@
+"""Cohort engine for coordinator methods: due times of replies are known when a call is made.
+
+Legal while durations depend on nothing but the scenario. A round costs a few compiled calls.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from desim.arrays import Array, Int
+from desim.engine.hub import Hub
+from desim.engine.waits import Waits
+from desim.engine.world import Exhausted, World
+from desim.errors import RunError
+from desim.memory import Tree, recall
+from desim.timeline.calls import (
+    BEGIN,
+    CALLED,
+    DUE,
+    FINISH,
+    LOGGED,
+    ROUND,
+    SENT,
+    call,
+    post,
+    settle_due,
+)
+from desim.timeline.collection import lost
+from desim.timeline.together import memory_for_draws
+
+
+class CohortStation:
+    """Calls as arrays: pending replies with their due times."""
+
+    def __init__(self, world: World) -> None:
+        settings = world.settings
+        assert settings.downlinks is not None
+        assert settings.uplinks is not None
+        self.world = world
+        self.now = 0.0
+        self.defer = settings.policy.interrupts
+        self.ahead = not self.defer
+        speeds, down, up = settings.speeds, settings.downlinks, settings.uplinks
+        self.devices = tuple(speeds), tuple(down), tuple(up), memory_for_draws()
+        self.rows_per_call = 4 + settings.uplinks.rows + settings.downlinks.rows
+
+    def call(self, hub: Hub, who: Int, bits: int, reply_bits: int, work: Array) -> None:
+        """Send a call to agents who (n,) and fill in when their replies are due."""
+        spending = hub.spending
+        before = None if spending is None else spending.under_way(hub.calls, who)
+        call(
+            who, self.now, hub.round, hub.exchange, bits, reply_bits, work, self.defer,
+            hub.terms.compiled, self.devices, self._book(hub, len(who)),
+        )  # fmt: skip
+        if spending is not None:
+            spending.made(hub.calls, who, hub.round, hub.exchange, before)
+
+    def post(self, hub: Hub, who: Int, bits: int) -> None:
+        """Send agents who (n,) a message that asks for no reply."""
+        log = self.world.log
+        log.reserve(self.rows_per_call * len(who))
+        post(who, self.now, hub.round, hub.exchange, bits, self.devices[1], hub.flat, log.flat)
+
+    def settle(self, hub: Hub, until: float) -> None:
+        """Write the rows of calls whose computation was over by `until` s."""
+        open_calls = int(np.count_nonzero(hub.calls.whole[LOGGED] == 0))
+        if open_calls:
+            settle_due(until, self.devices, self._book(hub, open_calls))
+
+    def _book(self, hub: Hub, calls: int) -> tuple[Any, ...]:
+        """Calls, log and ledger as kernels take them, with room for so many more calls."""
+        log, ledger = self.world.log, self.world.ledger
+        log.reserve(self.rows_per_call * calls)
+        ledger.reserve(2 * calls)
+        return hub.flat, log.flat, ledger.flat
+
+
+def play(program: Any, world: World) -> float:
+    """Run `program(hub)`; return the end of the run in virtual seconds."""
+    station = CohortStation(world)
+    hub = Hub(world, station)
+    try:
+        return _played(program, world, station, hub)
+    except (KeyboardInterrupt, RunError):
+        raise
+    except BaseException:  # of the program: what came before this instant is complete
+        station.settle(hub, station.now)
+        world.now = station.now
+        raise
+
+
+def _played(program: Any, world: World, station: CohortStation, hub: Hub) -> float:
+    hub.boundary = lambda: world.keep(lambda: hub.remembered() | {"now": station.now})
+    world.go_on(lambda tree: _recall(hub, station, tree))
+    policy, horizon = world.settings.policy, world.settings.horizon
+    generator = program(hub)
+    answer: Any = None
+    while True:
+        try:
+            generator.send(answer)
+        except (StopIteration, Exhausted):
+            end = station.now
+            break
+        opened = station.now
+        waits_for_all = policy.kind == "all"
+        pending = hub.called if waits_for_all else np.flatnonzero(hub.calls.pending)
+        due = hub.calls.due[hub.rows(pending)]
+        close = policy.close(opened, due, hub.calls.round_[pending] == hub.round)
+        if close == np.inf and not under_way(hub, horizon):
+            station.settle(hub, np.inf)
+            raise explained(hub, pending[due == np.inf])
+        if close > horizon:
+            end = horizon
+            break
+        station.now = close
+        if station.defer:
+            station.settle(hub, close)
+        if not waits_for_all:
+            arrived = due <= close
+            if policy.kind == "deadline" and not arrived.all():
+                hub.missed(opened, int((~arrived).sum()))
+                rounds, finish = hub.calls.whole[:, pending], hub.calls.real[FINISH, pending]
+                gone = lost(due, rounds[ROUND], rounds[CALLED], finish, close)
+                hub.calls.pending[pending[gone]] = 0
+            pending = pending[arrived]
+        answer = hub.accept(pending, opened)
+    station.settle(hub, end)
+    return end
+
+
+def _recall(hub: Hub, station: CohortStation, tree: Tree) -> None:
+    recall(station, tree, "now")
+    hub.recall(tree)
+
+
+def under_way(hub: Hub, horizon: float) -> bool:
+    """Whether anything still happens after the horizon, so that time is what ends the run."""
+    times = hub.calls.real[[BEGIN, FINISH, DUE]]
+    return bool(((times > horizon) & (times < np.inf)).any())
+
+
+def explained(hub: Hub, silent: Int) -> Exception:
+    """The error that says why the replies of agents silent (n,) will never come."""
+    waits, calls = Waits(), hub.calls
+    for i in silent:
+        begin, finish = float(calls.real[BEGIN, i]), float(calls.real[FINISH, i])
+        round_ = int(calls.round_[i])
+        if calls.whole[ROUND, i] != round_:
+            waits.lost(float(calls.real[SENT, i]), -1, int(i), round_)
+        elif finish == np.inf:
+            waits.endless(begin, int(i), round_)
+        else:
+            waits.lost(finish, int(i), -1, round_)
+    return waits.deadlock(1)

@@ -1,0 +1,208 @@
+"""Compiled engine for coordinator methods: whole blocks of rounds without a step of Python.
+
+Legal where the cohort engine is, for methods that are `Compilable`, if nothing has to be asked of
+Python inside a round: no budget, no transcript. The numbers are the cohort engine's.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from desim.arrays import Array
+from desim.compiling.jit import threads, use_parallel
+from desim.conditions.participation import Everybody
+from desim.engine.cohort.star import CohortStation, explained, under_way
+from desim.engine.compiled.desk import HEAPED, IDLE, UNHEARD, desk_for
+from desim.engine.compiled.rounds import (  # fmt: skip
+    CLOSED,
+    LOOK,
+    OVER,
+    ROOM,
+    STUCK,
+    advance,
+    advance_shared,
+)
+from desim.engine.compiled.watch import KEPT, Watch
+from desim.engine.hub import Hub
+from desim.engine.observer import MOST
+from desim.engine.round_observer import SEEN_NUMBERS
+from desim.engine.world import World
+from desim.kernels.compilable import Compilable
+from desim.kernels.local import memory_for
+from desim.kernels.sums import column_sums
+from desim.kernels.tally import no_tally
+from desim.log.rows import FLUSH_ROWS
+from desim.memory import Tree, fill, fitting
+
+BLOCK_ROUNDS = 4096  # of one compiled call at most
+BLOCK_WORK = 2e8  # multiply-adds of one compiled call: a tenth of a second or so
+
+
+class Engine:
+    """One play: what the compiled rounds need, and what is told between them."""
+
+    def __init__(self, program: Compilable, world: World) -> None:
+        self.program, self.world, settings = program, world, world.settings
+        self.observer: Any = world.observer
+        self.station = CohortStation(world)
+        self.hub = Hub(world, self.station)
+        local, memory = program.local, program.memory
+        self.hub.terms = terms = local.terms
+        self.agents = settings.problem.agents
+        policy = settings.policy
+        self.policy = policy.code, policy.value, policy.late == "discard"
+        self.desk = desk_for(self.agents, program.formulas.model(memory))
+        latest = np.empty((0, len(memory))) if program.latest is None else program.latest.copy()
+        self.centre = latest, column_sums(latest), np.zeros(1), memory.copy()
+        replies = policy.value if policy.kind == "buffer" else self.agents
+        bits = 64 * len(memory)
+        self.calling = (
+            bits, bits, local.work, terms.compiled, self.station.devices,
+            self.station.rows_per_call,
+        )  # fmt: skip
+        seed = world.ledger.noise_key(terms) if local.noisy else local.seed_word
+        plan, data, madds = local.trainer.parts
+        scratch = memory_for(np.arange(self.agents), plan, data)
+        self.training = threads(), seed, local.epochs, plan, data, scratch
+        self.work = float(madds * local.epochs[0] * min(replies, self.agents))  # of a collection
+        shared = use_parallel(self.work) and replies > 1
+        self.advance = advance_shared if shared else advance
+        if not world.go_on(self.recall):
+            self.hub.start(**program.state)
+            self.hub.publish(self.desk.model.copy())
+        self.most = self._most()
+
+    def remembered(self) -> Tree:
+        """What a checkpoint needs; the models that agents heard, of those that owe a reply."""
+        desk, calls = self.desk, self.hub.calls
+        own = {name: getattr(desk, name)[:n] for name, n in self._in_use()}
+        heard = desk.heard[np.flatnonzero(calls.pending)]
+        centre = {str(place): part for place, part in enumerate(self.centre)}
+        return {"desk": own, "calls": calls._asdict(), "heard": heard, "centre": centre}
+
+    def recall(self, tree: Tree) -> None:
+        """Go on from a checkpoint."""
+        desk, calls = self.desk, self.hub.calls
+        fill(desk.counts, tree["desk"]["counts"])
+        for name, n in self._in_use():
+            fill(getattr(desk, name)[:n], tree["desk"][name])
+        for name, array in calls._asdict().items():
+            fill(array, tree["calls"][name])
+        owing = np.flatnonzero(calls.pending)
+        desk.heard[owing] = fitting(desk.heard[owing], tree["heard"])
+        for place, part in enumerate(self.centre):
+            fill(part, tree["centre"][str(place)])
+        self.station.now = float(desk.now[0])
+
+    def _in_use(self) -> list[tuple[str, int]]:
+        """Arrays of the desk that outlive a round, and how much of each is in use."""
+        heap, idle = int(self.desk.counts[HEAPED]), int(self.desk.counts[IDLE])
+        whole = ("counts", len(self.desk.counts)), ("now", 1), ("model", len(self.desk.model))
+        return [*whole, ("times", heap), ("agents", heap), ("idle", idle)]
+
+    def _most(self) -> int:
+        """Rounds of one compiled call."""
+        world, most = self.world, BLOCK_ROUNDS
+        if any(name != "error" for name, _ in world.settings.targets):
+            return 1
+        if self.observer.full:
+            most = min(most, SEEN_NUMBERS // self.world.state["x"].size)
+        return max(1, min(most, int(BLOCK_WORK / self.work)))
+
+    def _drawn(self, most: int) -> tuple[Any, ...]:
+        """Who participates in the next rounds, as `invited` takes it."""
+        drawing, first = self.world.settings.participation, int(self.desk.counts[0])
+        if isinstance(drawing, Everybody):
+            return True, np.zeros(1, np.int64), np.zeros(1, np.int64), first
+        drawn = [drawing.draw(first + k) for k in range(most)]
+        pointer = np.cumsum([0, *(len(who) for who in drawn)])
+        return False, pointer, np.concatenate(drawn), first
+
+    def make_room(self) -> None:
+        """Make room for one round of everybody at least, and for a flush."""
+        calls = self.agents * (2 if self.station.defer else 1)
+        self.world.log.reserve(max(FLUSH_ROWS, self.station.rows_per_call * calls + 2))
+        self.world.ledger.reserve(max(FLUSH_ROWS // 4, 2 * calls))
+
+    def _watch(self, most: int) -> Watch:
+        """What the observer wants to know of so many rounds."""
+        observer, x, copies = self.observer, self.world.state["x"], 0
+        if observer.every and not (observer.idle or observer.full):
+            copies = max(1, min(most, SEEN_NUMBERS // x.size))
+        goal = float(dict(self.world.settings.targets).get("error", -np.inf))
+        limits = float(observer.every), MOST, observer.rows.metrics.norm, goal
+        tally = observer.tally(x) if observer.tallied else no_tally()
+        return Watch(
+            np.empty((copies, *x.shape)), np.empty(copies, np.int64),
+            np.array([0, observer.instant]), limits, tuple(tally),
+            np.empty(most if observer.tallied else 0),
+        )  # fmt: skip
+
+    def block(self) -> tuple[int, int]:
+        """Play a block of rounds and show them to the observer; return (why it ended, rounds)."""
+        world, hub, desk, settings = self.world, self.hub, self.desk, self.world.settings
+        first, x = int(desk.counts[0]), world.state["x"]
+        last = min(settings.rounds, float(1 << 62))
+        patience = world.patience.left(first - 1, int(desk.counts[UNHEARD]))
+        most = int(max(1, min(self.most, last - first + 1, patience)))
+        full, watch = self.observer.full and most > 1, self._watch(most)
+        iterates = np.empty((most if full else 0, *x.shape))
+        times, models = np.empty(most), np.empty((most, len(desk.model)))
+        book = hub.flat, world.log.flat, world.ledger.flat
+        why, done = self.advance(
+            self.program.formulas, (int(last), settings.horizon, most),
+            (*self.policy, self.station.defer), self._drawn(most), self.calling, self.training,
+            tuple(world.state.values()), self.centre, tuple(desk), book,
+            (times, models, iterates, tuple(watch)),
+        )  # fmt: skip
+        self.station.now = float(desk.now[0])
+        if self.observer.full:
+            for k in range(done):
+                seen = iterates[k] if full else x
+                self.observer.publish(float(times[k]), first + k, seen, models[k])
+        else:
+            self._show(why, first, times[:done], models[:done], watch)
+        world.patience.heard(int(desk.counts[UNHEARD]), self.station.now)
+        return why, done
+
+    def _show(self, why: int, first: int, times: Array, models: Array, watch: Watch) -> None:
+        """Show rounds first, ... that ended at times (n,) s; the last may have gone wrong."""
+        x, n = self.world.state["x"], len(times)
+        wrong = why == LOOK and not (np.isfinite(x).all() and np.isfinite(models[-1]).all())
+        places, good = watch.places[: watch.counts[KEPT]], n - wrong
+        before = dict(zip(places.tolist(), watch.copies, strict=False))
+        self.observer.passed(times[:good], models[:good].copy(), x, watch.errors[:good], before)
+        if wrong:
+            self.observer.publish(float(times[-1]), first + good, x, models[-1])
+
+
+def play(program: Compilable, world: World) -> float:
+    """Play the rounds; return the end of the run in virtual seconds."""
+    engine = Engine(program, world)
+    station, hub, horizon = engine.station, engine.hub, world.settings.horizon
+    engine.make_room()
+    while True:
+        world.keep(engine.remembered)
+        if world.reached:
+            end = station.now
+            break
+        why, done = engine.block()
+        if done:
+            world.tick(station.now)
+            if station.ahead:
+                world.between(station.now)
+        if why == ROOM:
+            world.flush(station.now)
+            engine.make_room()
+        if why == STUCK and not under_way(hub, horizon):
+            station.settle(hub, np.inf)
+            pending = np.flatnonzero(hub.calls.pending)
+            raise explained(hub, pending[hub.calls.due[pending] == np.inf])
+        if why in (OVER, STUCK):
+            end = horizon
+            break
+        if why == CLOSED:
+            end = station.now
+            break
+    station.settle(hub, end)
+    return end

@@ -1,0 +1,60 @@
+"""What compiled rounds keep for whoever observes them: no more than is looked at."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from desim.compiling.jit import lean_inline
+from desim.kernels.tally import Tally, moved
+
+KEPT, INSTANT = range(2)  # columns of Watch.counts
+
+
+class Watch(NamedTuple):
+    """What is observed of a block of rounds, apart from times and the coordinator's models.
+
+    copies (most or 0, agents, dim): the agents' models before each round in whose course an
+    observation was due; places (most,): those rounds' places in the block; counts (2,): copies
+    made, and the next observation's number; limits (every s, observations at most, norm, goal): the
+    block ends once the error, the tally's sum by norm, is at most the goal; tally: a plain tuple;
+    errors (rounds or 0,): after each round.
+    """
+
+    copies: np.ndarray
+    places: np.ndarray
+    counts: np.ndarray
+    limits: tuple[float, int, float, float]
+    tally: tuple[np.ndarray, ...] | Tally
+    errors: np.ndarray
+
+
+@lean_inline
+def copied(k, close, x, watch_):
+    """Round k of the block closes at `close` s: keep models x if an observation is due by then."""
+    watch = Watch(*watch_)
+    counts, every = watch.counts, watch.limits[0]
+    if watch.copies.shape[0] == 0 or counts[INSTANT] * every > close:
+        return
+    copy = watch.copies[counts[KEPT]]
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            copy[i, j] = x[i, j]
+    watch.places[counts[KEPT]] = k
+    counts[KEPT] += 1
+    while counts[INSTANT] * every < close and counts[INSTANT] <= watch.limits[1]:
+        counts[INSTANT] += 1
+
+
+@lean_inline
+def told_at_once(k, n, who, x, watch_):
+    """Agents who[:n] have models x anew in round k: note the error; return if the block ends."""
+    watch = Watch(*watch_)
+    over = False
+    if watch.errors.shape[0]:
+        error = moved(who, n, x, watch.tally) / watch.limits[2]
+        watch.errors[k] = error
+        over = error <= watch.limits[3]
+    kept = watch.copies.shape[0]
+    if kept and (watch.counts[KEPT] == kept or watch.counts[INSTANT] > watch.limits[1]):
+        return True
+    return over

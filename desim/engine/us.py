@@ -1,0 +1,291 @@
+"""`us`: a cohort of agents that run one program, as the algorithm sees it in either engine.
+
+Attributes that are set on it are rows of the agents' state, shape (agents of the cohort, ...). Rows
+of agents whose clock has passed the end of the run no longer change.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from desim.arrays import Array, Int, Mask
+from desim.conditions.topology import Graph
+from desim.engine.addressees import addressed
+from desim.engine.at_work import Outside
+from desim.engine.given import refuse_owned, state_rows
+from desim.engine.masks import public
+from desim.engine.releasing import Releasing
+from desim.engine.requests import Compute, Gather, Heard, Job
+from desim.engine.world import World
+from desim.privacy.ledger.ledger import View, plain
+from desim.timeline.messages import neighbour_sum
+from desim.timeline.speed import fitting, seconds_into, speeds_into
+
+
+class Carrier(Protocol):
+    """How an engine moves messages for a cohort; ahead: of all, a whole round at a time."""
+
+    ahead: bool
+
+    def send(
+        self, us: "Cohort", payload: Array, bits: Int, silent: Mask, used: Mask | None
+    ) -> None:
+        """Put the messages of the cohort's agents, of bits (n,), on their links, or the used."""
+
+    def known(self, us: "Cohort", values: Array) -> Heard:
+        """What the cohort hears when every agent i has announced values[i]."""
+
+
+class Cohort(Releasing):
+    """Agents `who` (n,) in their `round` (n,) at `clock` (n,) s; `live` (n,): still in the run."""
+
+    leaving = Outside[NDArray[np.bool_]]("us")  # budget spent: the next message is a last null
+    gone = Outside[NDArray[np.bool_]]("us")  # nothing comes any more
+    ended = Outside[Array]("us")  # (n,) s when that began
+    degree: Int
+    turn: int  # the round on whose graph messages are exchanged
+    _carrier: Carrier
+    _speed: Array | None
+    _lasted: tuple[Array, Array] | None  # seconds and work (n,) of the latest computation
+    _past: int  # rounds before the first
+    _reported: int  # rounds that have been shown
+    _whole: bool
+    _all_live: bool
+
+    def __init__(self, world: World, who: Int, carrier: Carrier) -> None:
+        own = self.__dict__
+        own["_world"], own["_carrier"], own["who"] = world, carrier, who
+        own["round"], own["turn"] = np.zeros(len(who), np.int64), 1
+        own["clock"] = np.zeros(len(who))
+        own["live"] = np.ones(len(who), bool)
+        own["leaving"] = own["gone"] = np.zeros(len(who), bool)
+        own["ended"] = np.zeros(len(who))
+        own["_release"] = np.full(len(who), -1, np.int64)
+        own["_unsent"], own["_ahead"], own["_exposed"], own["_covered"] = [], [], False, False
+        own["_speed"] = own["_lasted"] = None
+        own["_releases"], own["_bare"] = 0, None
+        own["_past"] = own["_reported"] = 0
+        own["_whole"] = len(who) == world.settings.problem.agents
+        own["_all_live"] = True
+        if (graph := world.settings.graph) is not None:
+            own["degree"] = graph.degree[who]
+
+    def __getattr__(self, name: str) -> Array:
+        try:
+            rows = self._world.state[name]
+        except KeyError:
+            raise AttributeError(f"the agents have no state {name!r}; set it first") from None
+        return np.array(rows) if self._whole else np.asarray(rows[self.who])
+
+    def _set(self, **names: Any) -> None:
+        """Set what the engine owns, which a program cannot."""
+        self.__dict__.update(names)
+        if "live" in names:
+            self.__dict__["_all_live"] = bool(names["live"].all())
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self._world.outside(f"us.{name} = ...")
+        state = self._world.state
+        if name not in state:
+            refuse_owned(f"us.{name} = ...", name, type(self))
+        rows = state_rows(name, value, len(self.who), state.get(name)).astype(float, copy=False)
+        if name not in state:
+            agents = self._world.settings.problem.agents
+            state[name] = np.zeros((agents, *rows.shape[1:]))
+        if self._whole and self._all_live:
+            state[name] = np.array(rows)
+        else:
+            state[name][self.who[self.live]] = rows[self.live]
+
+    def rounds(self) -> Iterator[int]:
+        """Count the cohort's iterations 1, 2, ... until the run ends."""
+        self._world.outside("us.rounds")
+        limit = self._world.settings.rounds
+        k = self._past
+        while self._reported < k:  # rounds that were lost on the way show the state of the restart
+            self._show(self._reported + 1, self.x)
+        while k < limit and (self._all_live or self.live.any() or self.leaving.any()):
+            k += 1
+            if self._carrier.ahead:
+                self._world.between(float(np.minimum.reduce(self.clock)))
+            round_ = np.empty(len(self.who), np.int64)
+            round_[:] = k
+            self.__dict__.update(round=round_, _releases=0)
+            yield k
+
+    def speed(self) -> Array:
+        """Speeds (n,) 1/s in this round: per-example gradient evaluations per second."""
+        self._world.outside("us.speed")
+        speeds = self._world.settings.speeds
+        if self._speed is not None and not speeds.redraw:
+            return self._speed
+        drawn = np.empty(len(self.who))
+        speeds_into(speeds, self.who, self.round, drawn)
+        self._set(_speed=drawn)
+        return drawn
+
+    def capacity(self, seconds: float) -> Int:
+        """How many gradient evaluations (n,) fit into `seconds` s of this round."""
+        return np.asarray(fitting(self.speed(), seconds))
+
+    def compute(
+        self, job: Job, *inputs: NDArray[Any], work: Any = None, seconds: float | None = None
+    ) -> Compute:
+        """Yield this to run `job(us, *inputs)` for work / speed s, or for `seconds` s.
+
+        work (n,): per-example gradient evaluations, what the log shows.
+        """
+        self._world.outside("us.compute")
+        self.__dict__.update(_exposed=self._exposed or not self._covered, _covered=False)
+        if self._unsent:  # an answer that goes with the outcome: its row waits for that message
+            self._world.ledger.wait(self.who, self.clock)
+        if seconds is None and self._lasted is not None and (self._lasted[1] == work).all():
+            return Compute(job, inputs, *self._lasted)
+        amount, speeds = np.empty(len(self.who)), self._world.settings.speeds
+        amount[:] = work
+        if seconds is not None:
+            return Compute(job, inputs, np.full(len(self.who), float(seconds)), amount)
+        if speeds.steady:
+            lasting = amount / self.speed()
+            again = not speeds.redraw and len(amount) > 1
+            self._set(_lasted=(lasting, amount) if again else None)
+            return Compute(job, inputs, lasting, amount)
+        return Compute(job, inputs, self._lasting(amount, self.clock), amount, paced=True)
+
+    def _lasting(self, work: Array, begin: Array) -> Array:
+        """How long (n,) s work (n,) takes from begin (n,) s on."""
+        seconds = np.empty(len(self.who))
+        speeds = self._world.settings.speeds
+        seconds_into(speeds, self.who, self.round, begin, work, seconds)
+        return seconds
+
+    def lasting(self, request: Compute, begin: float) -> float:
+        """How long, in s, a cohort of one computes for `request` if it begins at `begin` s."""
+        if not request.paced or begin == self.clock[0]:
+            return float(request.seconds[0])
+        return float(self._lasting(request.value, np.array([begin]))[0])
+
+    @property
+    def parting(self) -> bool:
+        """Whether agents may leave the run before its end."""
+        return self._world.filter is not None
+
+    def begin_anew(self, past: int) -> None:
+        """Forget what was under way: the next round is `past` + 1."""
+        self._set(_past=past, turn=past + 1, _ahead=[], _unsent=[], _exposed=False, _covered=False)
+        self._set(_release=np.full(len(self.who), -1, np.int64))
+
+    def depart(self, left: NDArray[np.bool_]) -> None:
+        """Agents (n,) where `left` do, send and hear nothing any more."""
+        ended, clock = np.where(left, self.clock, self.ended), np.where(left, np.inf, self.clock)
+        self._set(gone=self.gone | left, ended=ended, clock=clock)
+
+    def send(
+        self,
+        payload: Array,
+        *,
+        bits: int | Int | None = None,
+        where: Any = None,
+        turn: int | None = None,
+        to: Int | None = None,
+    ) -> None:
+        """Send payload (n, dim) to all neighbours; where it is False a null of one bit goes out.
+
+        where: as in `release`. bits of a message, one number or (n,), default to 64 per number. It
+        carries the releases since the last one. What was computed and not released since is charged
+        as a release without noise. turn: the round whose graph the neighbours are of, by default
+        this one. to (agents,): the one neighbour that each of all agents sends to, -1 for nobody;
+        the next gather waits for the messages that are addressed to the agent.
+        """
+        self._world.outside("us.send")
+        self._tell(where)
+        self._set(turn=int(self.round[0]) if turn is None else turn)
+        used, speaks = addressed(self, self._world.settings, to)
+        size = np.empty(len(self.who), np.int64)
+        size[:] = 64 * payload.shape[1] if bits is None else bits
+        silent = np.zeros(len(self.who), bool) if where is None else ~np.asarray(where, bool)
+        if self._exposed or self._bare is not None:
+            bare = speaks if self._exposed or self._bare is None else speaks & self._bare
+            left = None if self._bare is None else (self._exposed | self._bare) & ~speaks
+            terms = plain(len(self.who), View.NEIGHBOURS)
+            payload = self.release(payload, terms, public(~silent & bare))
+            self._set(_bare=left)
+        leaving = self.leaving
+        farewell = self.parting and np.count_nonzero(leaving) > 0
+        if farewell:
+            silent = silent | leaving
+            self._set(_release=np.where(leaving, -1, self._release))
+        if self._ahead:
+            for ids in self._ahead:
+                self._world.ledger.sent(ids, self.clock, self.live)
+                self._log_releases(ids, self.live & (ids >= 0), past=True)
+                if self._world.transcript is not None:
+                    self._world.transcript.keep(ids, False)
+            self._set(_ahead=[])
+        if self._world.transcript is not None:
+            spoken = np.where((silent | self.gone | ~speaks)[:, None], 0.0, payload)
+            place, traffic = (self.who, self.round, self._release), (self.clock, size, silent)
+            payload = self._world.transcript.send(*place, spoken, traffic)
+        self._carrier.send(self, payload, size, silent, used)
+        if farewell:
+            self.depart(leaving)
+            self._set(leaving=np.zeros_like(leaving))
+
+    def gather(self, within: float = np.inf) -> Gather:
+        """Yield this to wait for all neighbours' messages of this iteration, `within` s at most."""
+        return Gather(within)
+
+    def arrived(self) -> Gather:
+        """Yield this to hear the newest messages that are here, with `policy: each`."""
+        return Gather(0.0, newest=True)
+
+    def known(self, values: Array) -> Heard:
+        """What all agents hear if values (agents, dim) are public from the start."""
+        return self._carrier.known(self, values)
+
+    def sum(self, heard: Heard, weights: NDArray[Any] | None = None) -> Array:
+        """Sum (n, dim) of what is heard, each message times its weight (links,) where given.
+
+        heard.fresh are weights, too: they leave the messages of this iteration alone.
+        """
+        if isinstance(heard, Gather):
+            raise TypeError("found no messages but a request; write heard = yield us.gather()")
+        if weights is None and heard.total is not None:
+            return heard.total
+        out = np.empty((len(self.who), heard.values.shape[1]))
+        if weights is None:
+            used = self._world.ones(len(heard.index))
+        else:
+            used = weights.astype(float, copy=False)
+        neighbour_sum(heard.pointer, heard.index, heard.values, used, out)
+        if weights is None:
+            heard.total = out
+        return out
+
+    def link_weights(self, matrix: Array, graph: Graph | None = None) -> Array:
+        """Entries (links,) of W (agents, agents) for the incoming links, in the order of Heard.
+
+        graph: the one whose links are meant where it changes.
+        """
+        graph = graph or self._world.settings.graph
+        assert graph is not None
+        first, number = graph.incoming[self.who], np.diff(graph.incoming)[self.who]
+        before = np.cumsum(number) - number
+        links = np.repeat(first - before, number) + np.arange(number.sum())
+        return np.ascontiguousarray(matrix[graph.target[links], graph.source[links]])
+
+    def report(self, models: Array) -> None:
+        """Show the agents' own models (n, dim) of this round to the observer, true from now on."""
+        self._world.outside("us.report")
+        self._show(int(self.round[0]), models)
+
+    def _show(self, round_: int, models: Array) -> None:
+        self._set(_reported=round_)
+        live = self.live
+        observer: Any = self._world.observer
+        if self._all_live:
+            observer.report(self.clock, self.who, round_, models)
+        elif live.any():
+            observer.report(self.clock[live], self.who[live], round_, models[live])

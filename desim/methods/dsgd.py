@@ -1,0 +1,70 @@
+"""DSGD: decentralised SGD with batches of fixed size and whole models as messages.
+
+Lian, Zhang, Zhang, Hsieh, Zhang, Liu 2017 (arXiv 1705.09056), Algorithm 1, as Ding 2021,
+dissertation, Section 4.5, compares with it: x_i+ = sum_j w_ij x_j - alpha g_i(x_i). The start is
+public, so the first message is x after one step, for the averages of the second.
+"""
+
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from desim.method import Array, Count, Int, Noise, Problem, Program, Strict, Terms, Us, oversized
+from desim.methods.decentralised_sgd import Averaging, DecentralisedSGD
+
+NUMBERS = {"float64": 64, "float32": 32, "float16": 16}  # bits of one number
+
+
+class Batches(Averaging):
+    """batch: rows of a gradient; numbers: how a message writes them."""
+
+    batch: Count | None = None
+    """fresh rows of every gradient; default: all that an agent has"""
+    numbers: Literal["float64", "float32", "float16"] = "float64"
+    """format of the numbers in a message, to which they are rounded"""
+
+
+class DSGD(DecentralisedSGD):
+    """Every agent waits for all its neighbours' models, and these for the slowest gradient."""
+
+    name = "dsgd"
+    summary = "decentralised SGD: batches of fixed size, whole models as messages"
+    paper = "Lian, Zhang, Zhang, Hsieh, Zhang, Liu 2017"
+    restarts: ClassVar[tuple[str, ...]] = ("all", "deadline")
+    Parameters: ClassVar[type[Strict]] = Batches
+
+    @classmethod
+    def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:
+        """Return what is wrong with this combination, one line each."""
+        return oversized("algorithm.batch", parameters.batch, problem)
+
+    def samples(self, who: Int) -> Int:
+        """Rows (n,) of a gradient of agents who (n,)."""
+        rows = self.problem.rows[who]
+        return rows if self.parameters.batch is None else np.minimum(rows, self.parameters.batch)
+
+    def agents(self, us: Us) -> Program:
+        """The recursion for agents `us`."""
+        number, samples = self.parameters.numbers, self.samples(us.who)
+        weights = self.averages.of(us)
+        us.x = self.x0[us.who]
+        heard = us.known(self.x0)
+        for k in us.rounds():
+            g = yield us.compute(self.batch_gradient, us.x, samples, work=samples)
+            g = us.release(g, self.terms(us.who, k, samples))
+            w_own, w_link = weights(k)
+            us.x = w_own * us.x + us.sum(heard, w_link) - self.alpha.at(k) * g
+            us.report(us.x)
+            us.send(rounded(us.x, number), bits=NUMBERS[number] * self.problem.dim, turn=k + 1)
+            heard = yield us.gather(self.within)
+
+    def planned(self, k: int) -> Terms:
+        """Terms (agents,) of round k."""
+        everybody = np.arange(self.problem.agents)
+        return self.terms(everybody, k, self.samples(everybody))
+
+
+def rounded(x: Array, number: str) -> Array:
+    """What x (n, dim) is once it was written in the format `number`: post-processing."""
+    with np.errstate(over="ignore"):
+        return x.astype(number).astype(float)

@@ -1,0 +1,125 @@
+"""IPP-ADMM: PP-ADMM whose agents send a solution only where it is better by alpha, c times at most.
+
+Ding 2021, dissertation, Algorithm 3. An agent asks a sparse vector whether its clipped loss falls
+by alpha from its last model to its new solution; a "no" is a message of one bit. Corrected: what
+one record moves the question by, 2 C_loss / |D_i| and what it moves the solution by; after c
+releases no data are read. Threshold noise is drawn for every answer, so that every answer is
+charged. variant: `fresh` draws b_1 anew for the solution that is sent, `charge-all` sends what was
+asked about and charges every b_1, and `printed` has noise for 2 C_loss besides.
+"""
+
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+
+from desim.method import (
+    Array,
+    Count,
+    Ingredients,
+    Inputs,
+    Noise,
+    NonNegative,
+    Positive,
+    Problem,
+    Program,
+    Us,
+    minimise,
+)
+from desim.methods.pp_admm import PPADMM
+from desim.methods.pp_admm import Parameters as Plausible
+from desim.methods.pp_claim import improved
+from desim.methods.sparse_vector import SparseVector
+
+UNANSWERABLE = (
+    "privacy.noise: noise on an answer is in proportion to what one row moves it by; set "
+    "problem.clip (the largest gradient norm of one example)"
+)
+
+
+class Parameters(Plausible):
+    """PP-ADMM's; c, alpha, C_loss, answers: of the sparse vector; variant."""
+
+    c: Count
+    """largest number of solutions that an agent sends"""
+    alpha: NonNegative = 1e-3
+    """by how much a solution's loss has to be less"""
+    C_loss: Positive = 2.0
+    """what the loss of a row, and the regulariser's, is cut to in the question"""
+    answers: Positive = 1.0
+    """epsilon_1 + epsilon_2 of the sparse vector as the paper counts them, for c answers `yes`"""
+    variant: Literal["fresh", "charge-all", "printed"] = "fresh"
+    """fresh: b_1 anew for what is sent; charge-all: the same; printed: noise for 2 C_loss too"""
+
+
+class IPPADMM(PPADMM):
+    """The agents' models are those they sent last, before noise b_2; neighbours see w."""
+
+    name = "ipp-admm"
+    summary = "PP-ADMM that asks a sparse vector which solutions to send"
+    paper = "Ding 2021, Algorithm 3"
+    Parameters = Parameters
+    policies = ("all",)
+
+    def __init__(self, ingredients: Ingredients) -> None:
+        super().__init__(ingredients)
+        self.fresh = self.parameters.variant == "fresh"
+        self.svt = SparseVector(self.problem, self.cost, self.parameters)
+
+    @classmethod
+    def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:
+        """Return what is wrong with this combination, one line each."""
+        unbounded = noise is not None and not problem.clipped
+        return super().problems(parameters, problem, noise) + [UNANSWERABLE] * unbounded
+
+    def agents(self, us: Us) -> Program:
+        """Algorithm 3 for agents `us`."""
+        p, eta, degree = self.parameters, self.rho, us.degree[:, None]
+        us.x = us.w = self.x0[us.who]
+        us.count, curved = np.zeros(len(us.who)), 2.0 * eta * degree
+        edges, work = self.edges(us), self.work[us.who]
+        for k in us.rounds():
+            asks = np.asarray(us.count) < p.c
+            v = eta * (degree * us.w + edges.neighbours()) - us.dual
+            may = us.public(asks)  # by the answers so far
+            b = self.noise_where(us, k, may, charged=not self.fresh)  # line 6
+            reads = np.where(asks, work + self.problem.rows[us.who], 0.0)
+            found = yield us.compute(self.question, us.w, v - b, curved, asks, work=reads)
+            x = self.checked(us, found[:, 1:])  # line 8
+            speaks = us.above(found[:, 0] - p.alpha, *self.svt.terms(us.who), where=may)  # line 9
+            if self.fresh:
+                b = self.noise_where(us, k, speaks, charged=True)
+                reads = np.where(speaks, work, 0.0)
+                found = yield us.compute(self.solve, us.w, v - b, curved, speaks, work=reads)
+                x = self.checked(us, found)
+            us.count = us.count + speaks  # line 10
+            us.x = np.where(speaks[:, None], x, us.x)
+            us.report(us.x)
+            sent = us.release(x, self.cost.solution(us.who, k), where=speaks)  # lines 11, 12
+            us.w = np.where(speaks[:, None], sent, us.w)  # lines 13, 15
+            yield from edges.exchange(us.w, speaks)
+            us.dual = edges.agreed(us.dual + eta * (degree * us.w - edges.neighbours()))  # 17-22
+
+    def noise_where(self, us: Us, k: int, where: Any, charged: bool) -> Array | float:
+        """b_1 (n, dim) of those `where`; of what only an answer tells nothing else is charged."""
+        if self.noise is None:
+            return 0.0
+        terms = self.cost.objective(us.who, k)
+        if not charged:
+            terms = replace(terms, sensitivity=np.zeros(len(us.who)))
+        return us.perturbation(self.problem.dim, terms, where)
+
+    def question(self, us: Us, w: Array, v: Array, c: Array, asks: Any) -> Array:
+        """By how much the clipped f_i falls from w to its solution, and `solve`: (n, dim + 3)."""
+        found = self.solve(us, w, v, c, asks)
+        return np.column_stack([self.svt.fall(us.who, w, found[:, : w.shape[1]], asks), found])
+
+    def solve(self, us: Us, w: Array, v: Array, c: Array, reads: Any) -> Array:
+        """Solutions up to beta, and what is left (n, dim + 2); w where no data are read."""
+        goal = np.where(reads, self.goal, np.inf)
+        return np.hstack(minimise(us.who, w, c[:, 0], v, goal, self.problem.data))
+
+    def claim_inputs(self) -> Inputs | None:
+        """Theorem 10."""
+        paid = self.svt.epsilons
+        return improved(self, paid) if self.noise is not None else None

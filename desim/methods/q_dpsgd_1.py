@@ -1,0 +1,84 @@
+"""Q-DPSGD-1: decentralised SGD with deadlines, quantised messages and noise on the gradients.
+
+Ding 2021, dissertation, Algorithm 4 and eqs. (26), (27). The quantiser has the 2^s levels
+-2^(s-1) .. 2^(s-1) - 1 (the printed range has 1.5 * 2^s); |S| is V T_d rounded down; a batch is a
+fresh uniform subset, not the first rows. T_c s/16 is what the network takes for s bits a number.
+"""
+
+from typing import ClassVar
+
+import numpy as np
+
+from desim.method import (
+    Array,
+    Gaussian,
+    Inputs,
+    Int,
+    Program,
+    Terms,
+    Us,
+    View,
+    fitting,
+    plain,
+    quantize,
+    speeds_into,
+)
+from desim.methods.q_dpsgd_claim import claimed
+from desim.methods.quantised_sgd import QuantisedSGD
+
+
+class QDPSGD1(QuantisedSGD):
+    """Noise enters the state, so what is sent is post-processing of noisy gradients."""
+
+    name = "q-dpsgd-1"
+    summary = (
+        "decentralised SGD: as many samples as fit a deadline, noisy gradients, s-bit messages"
+    )
+    paper = "Ding 2021, Algorithm 4"
+    restarts: ClassVar[tuple[str, ...]] = ("all", "deadline")
+
+    def agents(self, us: Us) -> Program:
+        """Algorithm 4 for agents `us`.
+
+        The next message tells of a gradient: the last one is in models that are sent to nobody, and
+        is not charged. Whoever publishes these models makes one release more.
+        """
+        p, eps, T_d = self.parameters, self.parameters.mixing, self.parameters.deadline
+        weights = self.averages.of(us)
+        us.x = self.x0[us.who]
+        us.known(self.x0)
+        for k in us.rounds():
+            z = quantize(self.settings.seed, us.who, us.round, us.x, p.resolution, p.bits)  # (26)
+            us.send(z, bits=p.bits * self.problem.dim)  # line 4
+            heard = yield us.gather(self.within)  # line 5
+            samples = self.samples(us.speed(), us.who)  # lines 6-7
+            g = yield us.compute(self.batch_gradient, us.x, samples, work=samples, seconds=T_d)
+            spoken = us.public(samples > 0)
+            g = us.release(g, self.terms(us.who, k, samples), where=spoken, kept=True)
+            w_own, w_link = weights(k)
+            mixed = (1.0 - eps + eps * w_own) * us.x + eps * us.sum(heard, w_link)
+            us.x = mixed - self.alpha.at(k) * eps * g  # (27)
+            us.report(us.x)
+
+    def samples(self, speed: Array, who: Int) -> Int:
+        """Rows (n,) that agents who (n,) of these speeds (n,) 1/s have seen at the deadline."""
+        fit = np.minimum(fitting(speed, self.parameters.deadline), self.problem.rows[who])
+        return np.where(fit >= self.parameters.least, fit, 0)
+
+    def foreseen(self, k: int) -> Int:
+        """Rows (agents,) of everybody's batch in round k: speeds do not depend on the run."""
+        who = np.arange(self.problem.agents)
+        speed = np.empty(len(who))
+        speeds_into(self.settings.speeds, who, np.full_like(who, k), speed)
+        return self.samples(speed, who)
+
+    def planned(self, k: int) -> Terms:
+        """Terms (agents,) of round k; what the last one makes is sent to nobody."""
+        if k == self.settings.rounds:
+            return plain(self.problem.agents, View.NEIGHBOURS, 0.0)
+        return self.terms(np.arange(self.problem.agents), k, self.foreseen(k))
+
+    def claim_inputs(self) -> Inputs | None:
+        """Theorem 11 for the rounds in which an agent had a sample at its deadline."""
+        gaussian = isinstance(self.noise, Gaussian)
+        return claimed(self.problem, "q-dpsgd-1/theorem-11") if gaussian else None

@@ -1,0 +1,131 @@
+"""Duals of consensus on a graph: one update for all ADMM methods, lossless or lossy.
+
+With a barrier gamma_i += rho sum_j (w_i - w_j), as the papers print it. Where messages are lost or
+late the two ends of a link would add different differences, the sum of the duals would drift off
+zero for good, and the limit would be wrong. There an agent sends the sum S_i of its models so far
+as well: both ends take gamma_ij = rho (S_i - S_j) at the newest iteration of j that i has heard, so
+that gamma_ij = -gamma_ji whenever both have heard the same, and a later message mends a lost one.
+
+Agents that never wait (`policy: each`) keep what edge_pairs says, which stands for both: there an
+agent's own model is taken for its neighbours', and gamma_i is what the pull lacks of 2 rho d_i w_i.
+Where nothing changes any more these are the duals.
+"""
+
+from collections.abc import Generator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from desim.arrays import Array
+from desim.methods.shared.edge_pairs import EdgePairs
+from desim.timeline.speed import speeds_into
+
+if TYPE_CHECKING:
+    from desim.engine.requests import Heard
+    from desim.engine.us import Cohort
+    from desim.engine.world import Settings
+
+
+def apart(settings: "Settings", work: Array) -> list[str]:
+    """A warning that agents drift apart: one is through before a neighbour has computed.
+
+    work (agents,): evaluations of an iteration. Without a barrier that lets the duals rest on ever
+    older differences: then they grow.
+    """
+    graph, policy, who = settings.graph, settings.policy, np.arange(len(work))
+    if graph is None or policy.kind != "deadline":
+        return []
+    speed = np.empty(len(work))
+    speeds_into(settings.speeds, who, np.ones_like(who), speed)
+    seconds = work / speed
+    longer = seconds[graph.source] - seconds[graph.target]
+    e = int(np.argmax(longer))
+    if longer[e] <= policy.value:
+        return []
+    slow, fast = graph.source[e], graph.target[e]
+    return [
+        f"policy.deadline: {policy.value:g} s; agent {slow} computes {longer[e]:.3g} s longer than "
+        f"its neighbour {fast}, which does not wait for it: they drift apart and may diverge"
+    ]
+
+
+class EdgeDuals:
+    """What agents `us` know of their neighbours' models, and their duals `us.dual` (n, dim).
+
+    x0 (agents, dim): what all have announced before the run; penalty: what a difference weighs.
+    """
+
+    def __init__(self, us: "Cohort", x0: Array, penalty: float, settings: "Settings") -> None:
+        policy = settings.policy
+        self.us, self.penalty, self.dim = us, penalty, x0.shape[1]
+        self.barrier, self.pairs = policy.kind == "all", None
+        self.within = np.inf if self.barrier else policy.value
+        self.degree = us.degree[:, None]
+        if policy.kind == "each":
+            self.pairs, self.own = EdgePairs(us, x0, penalty, settings), x0[us.who]
+            us.dual = self.agreed(self.own)
+            return
+        us.dual = np.zeros((len(us.who), self.dim))
+        self.number, self.summed = 0, np.zeros((len(us.who), self.dim))
+        self.past, self.forgotten = [self.summed], 0  # S_i after iterations forgotten, ...
+        beside = np.zeros((len(x0), 0 if self.barrier else self.dim + 1))
+        self.heard: Heard = us.known(np.hstack([x0, beside]))
+        self.rows = np.repeat(np.arange(len(us.who)), np.diff(self.heard.pointer))
+
+    def neighbours(self) -> Array:
+        """Sum (n, dim) of the neighbours' models as they were last heard."""
+        if self.pairs is not None:
+            return np.asarray(self.degree * self.own)
+        return self.us.sum(self.heard)[:, : self.dim]
+
+    def models(self) -> Array:
+        """The neighbours' models (messages, dim) as they were last heard; `rows` heard them."""
+        return self.heard.values[self.heard.index][:, : self.dim]
+
+    def sums(self, values: Array) -> Array:
+        """Sums (n, dim) over the neighbours of values (messages, dim)."""
+        total = np.zeros((len(self.degree), values.shape[1]))
+        np.add.at(total, self.rows, values)
+        return total
+
+    def exchange(self, w: Array, where: Any = None) -> Generator[Any, "Heard", None]:
+        """Send models w (n, dim) and hear the neighbours'.
+
+        where (n,): with a barrier, who has a new model; the others say only that they have none.
+        """
+        us = self.us
+        if self.pairs is not None:
+            self.own = w
+            yield from self.pairs.exchange(w)
+        elif self.barrier:
+            us.send(w, where=where)
+            self.heard = yield us.gather()
+        else:
+            self.number, self.summed = self.number + 1, self.summed + w
+            self.past.append(self.summed)
+            us.send(np.hstack([w, self.summed, np.full((len(w), 1), float(self.number))]))
+            self.heard = yield us.gather(self.within)
+
+    def agreed(self, dual: Array) -> Array:
+        """The duals (n, dim) after an exchange: `dual`, which the method's equation makes of it.
+
+        Where messages are lost or late, or nobody waits, those on which both ends of a link agree.
+        """
+        if self.pairs is not None:
+            return np.asarray(2.0 * self.penalty * self.degree * self.own - self.pairs.pull())
+        return dual if self.barrier else self.penalty * self._differences()
+
+    def _differences(self) -> Array:
+        """Sums (n, dim) over links of S_i - S_j, both after the iteration of j that i has heard."""
+        values, rows = self.heard.values[self.heard.index], self.rows
+        number = values[:, -1].astype(np.int64)
+        between = -values[:, self.dim : -1]
+        for one in np.unique(number):
+            heard = number == one
+            between[heard] += self.past[one - self.forgotten][rows[heard]]
+        oldest = int(number.min(initial=self.number))
+        del self.past[: oldest - self.forgotten]
+        self.forgotten = oldest
+        links = np.arange(len(self.heard.index))
+        return self.us.sum(replace(self.heard, index=links, values=between, total=None))

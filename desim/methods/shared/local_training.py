@@ -1,0 +1,174 @@
+"""Local training of federated methods: steps, momenta and the call of the kernel.
+
+An agent minimises d(w) = f_i(w) + (q/2) ||w - v||^2, with q = 1/rho in Fed-PLT (Bastianello, Liu,
+Johansson 2024, eqs. 11-13 with the moduli of d; notes on eq. 12's misprint in the README).
+"""
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from desim.arrays import Array
+from desim.draws.keys import seed_word
+from desim.errors import InputError
+from desim.fields import Local
+from desim.kernels.exact import solve_rows
+from desim.kernels.local import Trainer
+from desim.kernels.plan import plan_for, without_noise
+from desim.methods.shared.steps import auto_step, best_momentum, beyond, stable_step, tied_momentum
+from desim.privacy.ledger.ledger import Terms, View, plain
+from desim.privacy.papers.noisy_steps import end_of_steps
+
+if TYPE_CHECKING:
+    from desim.engine.clients import Clients
+    from desim.engine.us import Cohort
+    from desim.engine.world import Settings
+    from desim.kernels.compilable import Compilable
+
+STABLE = "the bound of stable steps, 2/(smoothness + q) without momentum,"
+
+
+class LocalTraining:
+    """The scenario's `local` section on one problem.
+
+    q: weight of the proximal term; sigma: standard deviation of the noise of one local step, the
+    other way to give tau (sigma = sqrt(2 gamma) tau). unit: the scenario's steps are on d times
+    `unit`, which is what the method's paper minimises.
+    """
+
+    def __init__(
+        self, local: Local, settings: "Settings", q: float, sigma: float | None, unit: float = 1.0
+    ) -> None:
+        problem = settings.problem
+        self.local, self.problem, self.q, self.unit = local, problem, q, unit
+        self.seed_word, n = seed_word(settings.seed), problem.agents
+        self.warnings: list[str] = []
+        solvers = np.broadcast_to(local.solver, n)
+        self.exact, noisy = "exact" in local.solvers, solvers == "noisy"
+        self.gamma, beta = self._steps(solvers == "accelerated")
+        tau = local.tau if sigma is None else sigma / np.sqrt(2.0 * self.gamma)
+        self.tau = np.where(noisy, tau, 0.0)
+        self.noisy = bool(self.tau.any())
+        if not self.exact:
+            self.plan = plan_for(
+                n, solvers, self.gamma, beta=beta, q=np.full(n, q), tau=self.tau,
+                batch=local.batch or 1, printed=local.scaling == "printed",
+            )  # fmt: skip
+            self.trainer = Trainer(self.plan, problem.data)
+            self.silent_trainer = Trainer(without_noise(self.plan), problem.data)
+        else:
+            self._factorise()
+        batch = np.minimum(local.batch or 0, problem.rows)
+        rows = np.where(solvers == "sgd", batch, problem.rows)
+        self.epochs = np.full(n, local.epochs)
+        self.work = (1 if self.exact else local.epochs) * rows.astype(float)
+        self.terms = self.terms_of(local.epochs)
+        if self.noisy and problem.clipped and local.epochs > 1 and "nothing" in self.terms.basis:
+            self.warnings.append(f"privacy: {self.terms.basis}, as if all had been sent")
+
+    def _steps(self, accelerated: Any) -> tuple[Array, Array]:
+        """Steps and momenta (agents,) from the moduli of d, for all agents or each.
+
+        Steps of noisy training come from moduli that hold for every data set, where these do.
+        """
+        lo, hi = self.problem.moduli
+        step, public = self.local.step, self.problem.public_moduli
+        auto = isinstance(step, str)
+        if auto and "noisy" in self.local.solvers and np.isfinite(public[1]).all():
+            lo, hi = public
+        if step != "per-agent":
+            lo, hi = np.full_like(lo, lo.min()), np.full_like(hi, hi.max())
+        self.lo, self.hi = lo, hi = lo + self.q, hi + self.q
+        if auto:
+            gamma = auto_step(lo, hi, accelerated)
+            return gamma, self._momenta(gamma)
+        given = np.broadcast_to(np.asarray(step, float), lo.shape)
+        gamma = given * self.unit
+        beta = self._momenta(gamma)
+        if not self.exact:
+            bound = stable_step(hi, np.where(accelerated, beta, 0.0)) / self.unit
+            self.warnings += beyond("algorithm.local.step", given, bound, STABLE)
+        return gamma, beta
+
+    def _momenta(self, gamma: Array) -> Array:
+        """Momenta (agents,) of accelerated steps gamma (agents,) on d; 0 where d is not convex."""
+        momentum = self.local.momentum
+        if not isinstance(momentum, str):
+            return np.broadcast_to(np.asarray(momentum, float), gamma.shape)
+        if not self.problem.loss.convex:
+            return np.zeros_like(gamma)
+        if momentum == "from-step":
+            return tied_momentum(self.lo, gamma)
+        return best_momentum(self.lo, self.hi)
+
+    def _factorise(self) -> None:
+        """Invert each agent's H = 2 s A'A + (ridge + q) I; keep its linear part c = 2 s A'b."""
+        problem, eye = self.problem, np.eye(self.problem.dim)
+        inverse, linear = [], []
+        for (i, j), scale, ridge in zip(problem.spans(), problem.scale, problem.ridge, strict=True):
+            A, b = problem.A[i:j], problem.b[i:j]
+            inverse.append(np.linalg.inv(2.0 * scale * (A.T @ A) + (ridge + self.q) * eye))
+            linear.append(2.0 * scale * (A.T @ b))
+        self.inverse, self.linear = np.array(inverse), np.array(linear)
+
+    def terms_of(self, n_e: int) -> Terms:
+        """Terms (agents,) of n_e noisy steps of which only the end is seen; plain without noise."""
+        if "noisy" not in self.local.solvers:
+            return plain(self.problem.agents, View.COORDINATOR)
+        return end_of_steps(self.problem, self.gamma, self.tau, self.q, n_e)
+
+    def compiled(
+        self, formulas: Any, memory: Array, latest: Array | None = None, **state: Array
+    ) -> "Compilable | None":
+        """A method that trains so, for the compiled engine; None where training is not in steps."""
+        from desim.kernels.compilable import Compilable
+
+        steps = not self.exact and self.problem.loss.linear
+        return Compilable(formulas, self, state, memory, latest) if steps else None
+
+    def work_of(self, steps: int) -> Array:
+        """Per-example gradient evaluations (agents,) of so many local steps."""
+        return self.work / self.local.epochs * steps
+
+    @property
+    def common_step(self) -> float:
+        """The step of all agents; InputError where they have different ones."""
+        if np.ptp(self.gamma) > 0.0:
+            raise InputError(
+                "algorithm.local.step: found a different step for each agent, but the corrections "
+                "of this method weigh all agents by one; allowed: a number, or auto with solvers "
+                "that have the same step"
+            )
+        return float(self.gamma[0])
+
+    def train(
+        self,
+        us: "Clients",
+        x: Array,
+        v: Array,
+        shift: Array | None = None,
+        steps: int | None = None,
+    ) -> Array:
+        """Train agents `us` from x towards v, all (n, dim); shift (n, dim): linear term of d.
+
+        steps: local steps of this round, where they are not `local.epochs`.
+        """
+        if self.exact:
+            right = self.linear[us.who] + self.q * v - (0.0 if shift is None else shift)
+            return np.asarray(solve_rows(us.who, self.inverse, right))
+        epochs = self.epochs[: len(us.who)] if steps is None else np.full(len(us.who), steps)
+        key = us.noise_key if self.noisy else self.seed_word
+        job = us.who, x, v, us.address, epochs, key, shift
+        trained: Array = self.trainer(*job)
+        if self.noisy:
+            trained = us.released(trained, partial(self.silent_trainer, *job))
+        return trained
+
+    def descend(
+        self, us: "Cohort", key: Any, x: Array, shift: Array, silent: bool = False
+    ) -> Array:
+        """Train agents `us` of a graph from x on f_i + <shift, w>; key (n,): of the noise."""
+        trainer = self.silent_trainer if silent else self.trainer
+        epochs = self.epochs[: len(us.who)]
+        return np.asarray(trainer(us.who, x, x, us.round, epochs, key[0], shift))

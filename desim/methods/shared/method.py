@@ -1,0 +1,142 @@
+"""What every method declares about itself, and the settings that it is made from."""
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from desim.fields import Strict
+from desim.privacy.ledger.ledger import Terms
+from desim.privacy.ledger.mechanisms import Noise, unbounded
+from desim.privacy.papers.claims import Inputs
+from desim.problem.problem import Problem
+
+if TYPE_CHECKING:  # whoever reads a scenario needs methods, but no engine
+    from desim.engine.world import Settings
+    from desim.kernels.compilable import Compilable
+
+Program = Generator[Any, Any, None]  # yields requests, gets their answers
+LOGISTIC = "the logistic loss"  # as `wants` has it
+Kind = Literal["coordinator", "graph", "central"]
+
+
+@dataclass(frozen=True)
+class Ingredients:
+    """What a method is made from: parameters, settings of the run, noise on what it perturbs."""
+
+    parameters: Any
+    settings: "Settings"
+    noise: Noise | None
+
+
+class Method:
+    """A method: what it needs and admits; its program is `coordinator(hub)` or `agents(us)`.
+
+    A subclass is registered by its `name`. Errors in the combination of problem and parameters are
+    returned by `problems` as lines "key: found ...; allowed ...".
+    """
+
+    #: what a scenario calls it
+    name: ClassVar[str]
+    #: coordinator (the program is `coordinator(hub)`), graph (`agents(us)`) or central (one agent)
+    kind: Kind
+    #: a coordinator method that runs on a graph, too, by `agents(us)`
+    peers: ClassVar[bool] = False
+    #: one line for `desim list`
+    summary: ClassVar[str]
+    #: authors and year, or where it is from
+    paper: ClassVar[str]
+    #: what a scenario may write below `algorithm`
+    Parameters: ClassVar[type[Strict]]
+    #: whether losses and regularisers must have gradients
+    smooth_only: ClassVar[bool] = True
+    #: linear, convex (softmax, too) or any (networks, too)
+    models: ClassVar[Literal["linear", "convex", "any"]] = "linear"
+    #: whether it treats a nonsmooth regulariser by its prox
+    has_prox: ClassVar[bool] = False
+    #: ways of waiting with which it makes sense, of all, deadline, quorum, buffer and each
+    policies: ClassVar[tuple[str, ...]] = ("all",)
+    #: policies with which an agent may begin anew that has lost its state
+    restarts: ClassVar[tuple[str, ...]] = ()
+    #: what hinders that there, or what it costs
+    forgetting: ClassVar[str] = ""
+    #: whether links without an opposite one will do
+    directed: ClassVar[bool] = False
+    #: whether neighbours may be others in every round
+    changing: ClassVar[bool] = False
+    #: why they may not, where `changing` is false
+    keeping: ClassVar[str] = "duals, or weights, that belong to neighbours who stay"
+    #: whether the speed decides what an agent computes
+    timed: ClassVar[bool] = False
+    #: a protocol of one round, after which the run is over
+    once: ClassVar[bool] = False
+    #: with a coordinator: whether rounds may go on without some agents
+    partial: ClassVar[bool] = True
+    #: noise that it can add: gaussian, laplace, l2-laplace, discrete-gaussian, and the forms
+    #: schedule {phi, growth}, classical and allotted; () for none
+    noises: ClassVar[tuple[str, ...]] = ("gaussian", "schedule")
+    #: whether noise in proportion to its sensitivities needs problem.clip
+    needs_clip: ClassVar[bool] = False
+    #: whether noise lowers all of the cost, for a target
+    proportional: ClassVar[bool] = True
+    #: relations of neighbours for which its sensitivities are known
+    relations: ClassVar[tuple[str, ...]] = ("replace-one", "add-or-remove-one", "agent")
+    #: keys to change when a model diverges
+    cures: ClassVar[tuple[str, ...]] = ("the step",)
+    #: what else it needs of data, loss or problem, in words
+    wants: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, ingredients: Ingredients) -> None:
+        self.parameters = ingredients.parameters
+        self.settings = ingredients.settings
+        self.noise = ingredients.noise
+        self.problem: Problem = ingredients.settings.problem
+        self.warnings: list[str] = []
+        churn, policy = ingredients.settings.churn, ingredients.settings.policy
+        if churn is not None and churn.forgets and self.forgetting and policy.kind != "each":
+            self.warnings.append(f"churn.memory: {self.forgetting}")
+        if self.peers and ingredients.settings.graph is not None:
+            self.kind = "graph"
+
+    @classmethod
+    def kind_on(cls, topology: str) -> Kind:
+        """Return what the method is on a topology: on a star one for peers has a coordinator."""
+        return "graph" if cls.peers and topology != "star" else cls.kind
+
+    @classmethod
+    def needs(cls) -> list[str]:
+        """Return what it needs, in words: network, models and loss, then what is its own."""
+        kinds = {"coordinator": "a star", "graph": "a graph", "central": "one agent"}
+        places = [kinds[cls.kind], *(["a graph"] if cls.peers else [])]
+        models = {"linear": "a linear model", "convex": "a linear or softmax model", "any": ""}
+        smooth = "a smooth loss" if cls.smooth_only else "a convex loss"
+        told = [" or ".join(places), models[cls.models], "" if LOGISTIC in cls.wants else smooth]
+        told += ["speeds of agents" if cls.timed else "", *cls.wants]
+        return [text for text in told if text]
+
+    @classmethod
+    def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:
+        """Return what is wrong with this combination, one line each."""
+        return unbounded(noise, problem.clipped) if cls.needs_clip else []
+
+    def compiled(self) -> "Compilable | None":
+        """What the compiled engine plays in place of `coordinator`, with the same numbers.
+
+        None where there is no such thing: then the cohort engine runs.
+        """
+        return None
+
+    def planned(self, k: int) -> Terms | None:
+        """Terms (agents,) of what every agent releases in round k = 1, 2, ... if it takes part.
+
+        None where a method cannot say; then no target calibrates its noise. Every scale must grow
+        in proportion to the noise's deviation.
+        """
+        return None
+
+    def claim_inputs(self) -> Inputs | None:
+        """Public numbers from which the paper's claim about a run follows, with its releases.
+
+        See `desim.privacy.papers.claims.inputs`. None where the paper says nothing: no noise, or
+        noise of another kind.
+        """
+        return None

@@ -1,0 +1,78 @@
+"""Exact minimisation at the agents: its parameters, and what a round does with its outcome."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from desim.arrays import Array
+from desim.errors import RunError
+from desim.fields import Count, Init, Positive, Strict
+from desim.kernels.argmin import minimise
+from desim.methods.shared.consensus import ConsensusADMM
+from desim.methods.shared.method import Ingredients
+
+if TYPE_CHECKING:
+    from desim.engine.us import Cohort
+
+
+class Minimisation(Strict):
+    """tolerance, passes: of a minimisation; init: x0."""
+
+    examples: ClassVar[Mapping[str, Any]] = {"tolerance": 1e-8}
+
+    tolerance: Positive = 1e-10
+    """largest gradient norm that a minimisation leaves"""
+    passes: Count = 1
+    """passes over its rows that a minimisation takes of an agent's time"""
+    init: Init = Init.of("zeros")
+    """x0, which the neighbours know from the start"""
+
+
+class ExactADMM(ConsensusADMM):
+    """Consensus ADMM whose agents minimise f_i itself, up to a gradient norm."""
+
+    restarts: ClassVar[tuple[str, ...]] = ()
+    forgetting = ""
+    cures: ClassVar[tuple[str, ...]] = ("algorithm.eta",)
+    letter = "eta"
+    #: what the paper calls the gradient norm that a minimisation leaves
+    accuracy: ClassVar[str] = "tolerance"
+
+    def __init__(self, ingredients: Ingredients) -> None:
+        super().__init__(ingredients)
+        self.tolerance = float(getattr(self.parameters, self.accuracy))
+        self.goal = 0.01 * self.tolerance  # what the last step of Newton's method mostly reaches
+
+    def argmin(self, us: "Cohort", w: Array, v: Array, c: Array) -> Array:
+        """Argmin f_i + (c/2) ||.||^2 - v. from w, and what is left of a gradient: (n, dim + 2)."""
+        return np.hstack(minimise(us.who, w, c[:, 0], v, self.goal, self.problem.data))
+
+    def checked(self, us: "Cohort", found: Array) -> Array:
+        """The minimisers (n, dim); RunError where the tolerance that the ledger counts on fails."""
+        private = self.noise is not None and self.problem.clipped
+        keys = f"algorithm.{self.accuracy}, {self.cures[0]}"
+        return minimisers(us, found, self.tolerance, private, keys)
+
+
+def minimisers(us: "Cohort", found: Array, tolerance: float, private: bool, keys: str) -> Array:
+    """The minimisers (n, dim) of found (n, dim + 2), whose last columns are what is left of them.
+
+    Where they are `private`, RunError at a gradient norm above `tolerance`, which the ledger counts
+    on; else where it is above what rounding leaves, too. keys: those to change.
+    """
+    left, rounding = found[:, -2], found[:, -1]
+    enough = tolerance if private else np.maximum(tolerance, rounding)
+    short = np.flatnonzero(us.live & (left > enough) & (left < np.inf))
+    if len(short):
+        r = short[np.argmax(left[short])]
+        why = "rounding leaves" if left[r] <= rounding[r] else "Newton's method leaves"
+        named, cure = keys.split(", ")
+        error = RunError(
+            f"agent {us.who[r]} could not minimise to {named} {tolerance:g} in round "
+            f"{us.round[r]}: {why} a gradient of norm {left[r]:.6g}; raise it, scale the features "
+            f"(problem.data.scale), or change {cure} where models grow without end"
+        )
+        error.time = float(us.clock[r])
+        raise error
+    return np.ascontiguousarray(found[:, :-2])

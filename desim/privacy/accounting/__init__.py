@@ -1,0 +1,1 @@
+"""What releases cost: epsilon at delta, for a view and a relation."""

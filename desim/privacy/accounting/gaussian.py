@@ -1,0 +1,149 @@
+"""The exact price of Gaussian noise: epsilon, mu and delta of a mu-GDP mechanism, vectorised.
+
+A Gaussian release of L2 sensitivity D and standard deviation s is exactly (D/s)-GDP, and releases
+compose to the root of the sum of the squares (Dong, Roth and Su 2022, Cor. 3.3). Balle and Wang
+(2018, Thm 8): delta = Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu). With eps = mu^2/2 + mu t and
+Mills' ratio R = (1 - Phi)/phi that is delta = phi(t) (R(t) - R(t + mu)), which neither overflows
+nor cancels; it is log-concave in t, so Newton's method from the right converges monotonically.
+"""
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from desim.arrays import Array
+from desim.compiling.later import optimize, special
+from desim.errors import InputError, refusal
+
+SERIES = 1e-3  # below, R(t) - R(t + mu) by Taylor's series about the middle
+LARGE = 1e4  # above, all start from one t
+BLOCK = 4096  # values solved at once, so that they stay in a cache
+STEPS = 60  # never all taken: about eight are needed
+LOG_ROOT_2PI = 0.5 * np.log(2.0 * np.pi)
+
+LARGEST = 1e12  # an epsilon beyond which the equation of mu has no root in doubles
+
+
+def epsilon_of(mu: ArrayLike, delta: float) -> Array:
+    """Smallest epsilon >= 0 at which mu-GDP is (epsilon, delta)-DP; shaped as `mu`.
+
+    mu = 0 costs 0 and mu = inf costs inf. InputError unless 0 < delta < 1 and every mu >= 0.
+    """
+    check_delta(delta)
+    whole = np.asarray(mu, float)
+    if not np.all(whole >= 0.0):
+        raise InputError("mu: found a negative value or nan; allowed: mu >= 0")
+    flat = whole.ravel()
+    epsilon = np.where(np.isinf(flat), np.inf, 0.0)
+    costly = np.flatnonzero(np.isfinite(flat) & (special.erf(flat / np.sqrt(8.0)) > delta))
+    with np.errstate(over="ignore"):
+        epsilon[costly] = _solved(flat[costly], delta)
+    return epsilon.reshape(whole.shape)
+
+
+def delta_of(epsilon: ArrayLike, mu: ArrayLike) -> Array:
+    """Smallest delta at which mu-GDP is (epsilon, delta)-DP; shapes broadcast (Balle-Wang, Thm 8).
+
+    InputError unless every epsilon >= 0 and mu >= 0.
+    """
+    e, m = np.broadcast_arrays(np.asarray(epsilon, float), np.asarray(mu, float))
+    if not (np.all(e >= 0.0) and np.all(m >= 0.0)):
+        raise InputError("found a negative value or nan; allowed: epsilon >= 0 and mu >= 0")
+    delta = np.where(np.isinf(m) & np.isfinite(e), 1.0, 0.0)
+    inside = (m > 0.0) & np.isfinite(m) & np.isfinite(e)
+    with np.errstate(over="ignore", under="ignore"):
+        t = e[inside] / m[inside] - 0.5 * m[inside]
+        delta[inside] = np.exp(_log_delta(t, m[inside]))
+    return delta
+
+
+def mu_of(epsilon: float, delta: float) -> float:
+    """Return the largest mu at which mu-GDP is (epsilon, delta)-DP; sigma = sensitivity / mu.
+
+    InputError unless 0 < delta < 1 and epsilon is 0 to LARGEST, or infinite.
+    """
+    check_delta(delta)
+    if not epsilon >= 0.0:
+        raise InputError(f"epsilon: {refusal(epsilon, 'a number >= 0')}")
+    if np.isinf(epsilon):
+        return np.inf
+    if epsilon > LARGEST:
+        raise InputError(f"epsilon: {refusal(epsilon, f'at most {LARGEST:g}, or infinite')}")
+    free = float(np.sqrt(8.0) * special.erfinv(delta))  # the root at epsilon = 0
+    if epsilon == 0.0:
+        return free
+    tail = float(-special.ndtri(delta))
+    least = max(free, float(np.hypot(tail, np.sqrt(2.0 * epsilon))) - tail)  # as t <= tail
+    low, high = 0.5 * least, 2.0 * least
+    while _excess(high, epsilon, delta) < 0.0:
+        low, high = high, 2.0 * high
+    return float(optimize.brentq(_excess, low, high, (epsilon, delta), xtol=1e-300, rtol=1e-15))
+
+
+def check_delta(delta: float) -> None:
+    """Raise InputError unless 0 < delta < 1."""
+    real = isinstance(delta, int | float | np.floating) and not isinstance(delta, bool)
+    if not real or not 0.0 < delta < 1.0:
+        raise InputError(f"delta: {refusal(delta, '0 < delta < 1')}")
+
+
+def _excess(mu: float, epsilon: float, delta: float) -> float:
+    t = np.array([epsilon / mu - 0.5 * mu])
+    return float(_log_delta(t, np.array([mu]))[0] - np.log(delta))
+
+
+def _solved(mu: Array, delta: float) -> Array:
+    """Epsilon (n,) of mu (n,), all finite and with a positive epsilon: a function of each alone."""
+    knots, roots = _table(delta)
+    t = np.empty_like(mu)
+    for first in range(0, len(mu), BLOCK):
+        block = slice(first, first + BLOCK)
+        t[block] = _newton(mu[block], delta, np.interp(np.log(mu[block]), knots, roots))
+    return np.maximum(mu * (0.5 * mu + t), 0.0)
+
+
+@lru_cache(maxsize=64)
+def _table(delta: float) -> tuple[Array, Array]:
+    """Log mu and t at BLOCK values of mu, from which others start."""
+    knots = np.geomspace(min(np.sqrt(8.0) * special.erfinv(delta), 1.0), LARGE, BLOCK)
+    return np.log(knots), _newton(knots, delta, np.full_like(knots, -special.ndtri(delta)))
+
+
+def _newton(mu: Array, delta: float, t: Array) -> Array:
+    """Solve log delta(t) = log delta for t (n,), from the start `t`; each until it stands still."""
+    moving = np.ones(len(mu), bool)
+    for _ in range(STEPS):
+        after = t + mu
+        fall = _mills_fall(t, mu)
+        excess = np.log(fall) - 0.5 * t * t - LOG_ROOT_2PI - np.log(delta)
+        step = np.where(moving, excess * fall / (mu * _mills(after)), 0.0)
+        t = t + step
+        moving &= np.abs(step) > 1e-9 * (1.0 + np.abs(t))  # what is left is its square
+        if not moving.any():
+            break
+    return t
+
+
+def _log_delta(t: Array, mu: Array) -> Array:
+    """Log of phi(t) (R(t) - R(t + mu)); t is kept where that is neither 0 nor 1 to the last bit."""
+    kept = np.clip(t, -30.0, 1e3)
+    return np.asarray(np.log(_mills_fall(kept, mu)) - 0.5 * kept * kept - LOG_ROOT_2PI)
+
+
+def _mills(t: Array) -> Array:
+    return np.asarray(np.sqrt(0.5 * np.pi) * special.erfcx(t * np.sqrt(0.5)))
+
+
+def _mills_fall(t: Array, mu: Array) -> Array:
+    """R(t) - R(t + mu), from R' = t R - 1 and R^(n+1) = n R^(n-1) + t R^(n) where mu is small."""
+    fall = _mills(t) - _mills(t + mu)
+    small = mu < SERIES
+    if np.any(small):
+        h = mu[small]
+        middle = t[small] + 0.5 * h
+        value = _mills(middle)
+        first = middle * value - 1.0
+        third = 2.0 * first + middle * (value + middle * first)
+        fall[small] = -h * (first + third * h * h / 24.0)
+    return np.asarray(fall)

@@ -1,0 +1,209 @@
+"""What each release costs under a neighbouring relation, in the currency in which it adds up best.
+
+A Gaussian release is paid in mu^2 of Gaussian DP, which is exact; all others in what their Renyi
+divergences are made of. A mechanism that is not known here is refused, never guessed.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from desim.arrays import Array
+from desim.columns import Columns, Words
+from desim.compiling.later import special
+from desim.errors import InputError, refusal
+from desim.privacy.accounting import renyi
+
+if TYPE_CHECKING:
+    pass
+
+RELATIONS = ("replace-one", "add-or-remove-one", "agent")
+MECHANISMS = (
+    "none",
+    "gaussian",
+    "noisy-gradient",
+    "laplace",
+    "discrete-gaussian",
+    "objective-perturbation",
+    "sparse-vector",
+    "reused",
+    "l2-laplace",
+    "objective-laplace",
+)
+# Their sensitivities hold a rounding, a range or a change of volume, of which a removed record does
+# not spare one half.
+WHOLE = tuple(
+    MECHANISMS.index(name)
+    for name in (
+        "discrete-gaussian",
+        "objective-perturbation",
+        "sparse-vector",
+        "objective-laplace",
+    )
+)
+CURVATURE = (
+    1e-8  # xi of objective perturbation, of the printed theorem; `at_every_order` needs none
+)
+
+
+class Prices(NamedTuple):
+    """Costs of releases, arrays (n,); what does not apply is 0, and mu2 inf is no privacy at all.
+
+    mu2: mu^2 of Gaussian DP; rho, xi: zCDP; laplace: L1 sensitivity / b; pure: epsilon; ratio,
+    batch, rows: of a Gaussian on a secret batch, replace-one sensitivity / standard deviation.
+    """
+
+    mu2: Array
+    rho: Array
+    xi: Array
+    laplace: Array
+    pure: Array
+    ratio: Array
+    batch: NDArray[np.int64]
+    rows: NDArray[np.int64]
+
+    @property
+    def share(self) -> Array:
+        """Batches over rows, 0 where neither was needed."""
+        return np.asarray(self.batch / np.maximum(self.rows, 1))
+
+    @property
+    def foreign(self) -> NDArray[np.bool_]:
+        """Which releases are of other mechanisms than Gaussian ones."""
+        return np.asarray((self.rho + self.xi + self.laplace + self.pure) > 0.0)
+
+    @property
+    def gaussian(self) -> NDArray[np.bool_]:
+        """Which releases mu^2 says everything about."""
+        return np.asarray(~self.foreign & (self.ratio == 0.0))
+
+    def take(self, where: Any) -> "Prices":
+        """The costs of the releases `where`."""
+        return Prices(*(column[where] for column in self))
+
+    def divergences(self) -> Array:
+        """Renyi divergences (n, orders) of each release; one that repeats the last is copied."""
+        changed = np.any([np.diff(column) != 0 for column in self], axis=0)
+        kind = np.concatenate([[0], np.cumsum(changed)])[: len(self.mu2)]
+        first = np.concatenate([[0], 1 + np.flatnonzero(changed)])[: len(self.mu2)]
+        return np.asarray(self.take(first)._divergences()[kind])
+
+    def _divergences(self) -> Array:
+        total = renyi.concentrated(self.rho + 0.5 * self.mu2, self.xi)
+        for where, price, column in (
+            (self.laplace > 0.0, renyi.laplace, self.laplace),
+            (self.pure > 0.0, renyi.pure, self.pure),
+        ):
+            if where.any():
+                total[where] += price(column[where])
+        secret = self.ratio > 0.0
+        if secret.any():
+            terms = np.column_stack([self.ratio, self.batch, self.rows])[secret]
+            kinds, kind = np.unique(terms, axis=0, return_inverse=True)
+            table = [renyi.sampled_gaussian(z, b / n) for z, b, n in kinds.tolist()]
+            total[secret] += np.array(table)[kind]
+        return total
+
+
+def prices(
+    releases: Columns,
+    rows: NDArray[np.int64] | None,
+    relation: str = "replace-one",
+    amplification: bool = True,
+) -> Prices:
+    """Price every row of the releases table; rows (agents,) are the records of each agent.
+
+    amplification: whether a Gaussian on part of the rows is charged as one on a secret uniform
+    batch, which only `replace-one` knows how to. InputError for what has no meaning, or for `rows`
+    that are needed and not known.
+    """
+    if relation not in RELATIONS:
+        raise InputError(f"relation: {refusal(relation, ', '.join(RELATIONS), RELATIONS)}")
+    code = _codes(releases["mechanism"])
+    scale = _amounts(releases, "scale")
+    fraction = np.asarray(releases["sampling"], float)
+    part = (fraction > 0.0) & (fraction < 1.0)
+    amplified = amplification and relation == "replace-one"
+    needed = relation == "agent" or bool(part.any() and amplified)
+    group, batch, owned = _group(releases, np.where(part, fraction, 1.0), rows, relation, needed)
+    if relation == "add-or-remove-one":
+        group = np.where(np.isin(code, WHOLE), 1.0, group)
+    ratio = _ratio(_amounts(releases, "sensitivity") * group, scale, code)
+    lost = np.isinf(ratio)
+    ratio = np.where(lost, 0.0, ratio)
+    secret = part & (code == MECHANISMS.index("gaussian")) & (batch < owned) & amplified
+    paid = {name: np.where(code == number, ratio, 0.0) for number, name in enumerate(MECHANISMS)}
+    objective, discrete = paid["objective-perturbation"], paid["discrete-gaussian"]
+    xi = np.where(objective > 0.0, CURVATURE * _group_factor(group), 0.0)
+    with np.errstate(over="ignore"):
+        mu2 = (np.where(secret, 0.0, paid["gaussian"]) + paid["noisy-gradient"]) ** 2
+        rho = 0.5 * (objective**2 + discrete**2)
+    return Prices(
+        np.where(lost, np.inf, mu2),
+        rho,
+        xi,
+        paid["laplace"],
+        paid["sparse-vector"] + paid["l2-laplace"] + paid["objective-laplace"],
+        np.where(secret, ratio, 0.0),
+        batch,
+        owned,
+    )
+
+
+def _group_factor(group: Array) -> Array:
+    """Return k (1 + ... + 1/k): groups of k multiply xi by it (Bun and Steinke 2016, Prop. 1.9)."""
+    k = np.maximum(group, 1.0)
+    return np.asarray(k * (special.psi(k + 1.0) + np.euler_gamma))
+
+
+def _codes(mechanism: Words) -> NDArray[np.int64]:
+    used = np.unique(mechanism.codes).tolist()
+    found = [mechanism.words[code] if code >= 0 else None for code in used]
+    unknown = [word for word in found if word not in MECHANISMS]
+    if unknown:
+        odd = next((word for word in unknown if word is not None), None)
+        raise InputError(f"releases: mechanism: {refusal(odd, ', '.join(MECHANISMS), MECHANISMS)}")
+    code = np.zeros(len(mechanism.words), np.int64)
+    code[used] = [MECHANISMS.index(str(word)) for word in found]
+    return np.asarray(code[mechanism.codes])
+
+
+def _amounts(releases: Mapping[str, Any], column: str) -> Array:
+    amount = np.asarray(releases[column], float)
+    if not (amount >= 0.0).all():
+        wrong = amount[~(amount >= 0.0)][0]
+        raise InputError(f"releases: {column}: {refusal(float(wrong), 'a number >= 0, or inf')}")
+    return amount
+
+
+def _group(
+    releases: Mapping[str, Any], share: Array, rows: NDArray[np.int64] | None, relation: str,
+    needed: bool,
+) -> tuple[Array, NDArray[np.int64], NDArray[np.int64]]:  # fmt: skip
+    """Factor (n,) on the replace-one sensitivity, rows drawn (n,) and rows owned (n,).
+
+    One record removed moves a value half as far as one replaced, if contributions lie in a ball
+    around 0; an agent's records are replaced one after the other.
+    """
+    n = len(share)
+    batch = owned = np.zeros(n, np.int64)
+    if needed and rows is None:
+        raise InputError("rows: this run does not say how many records each agent has")
+    if needed and rows is not None:
+        owned = rows[releases["agent"]]
+        batch = np.clip(np.rint(share * owned), 1, None).astype(np.int64)
+    if relation == "agent":
+        return batch.astype(float), batch, owned
+    return np.full(n, 0.5 if relation == "add-or-remove-one" else 1.0), batch, owned
+
+
+def _ratio(sensitivity: Array, scale: Array, code: NDArray[np.int64]) -> Array:
+    """Sensitivity over scale (n,), inf for no privacy and 0 for a value that no record moves."""
+    bare = (code == MECHANISMS.index("none")) | (scale == 0.0) | np.isinf(sensitivity)
+    with np.errstate(over="ignore"):
+        ratio = sensitivity / np.where(bare, 1.0, scale)
+    ratio = np.where(bare, np.inf, ratio)
+    ratio = np.where(sensitivity == 0.0, 0.0, ratio)
+    return np.where(code == MECHANISMS.index("reused"), np.inf, ratio)

@@ -1,0 +1,1 @@
+"""What was released, at which scale, and when it became known."""

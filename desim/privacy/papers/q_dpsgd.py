@@ -1,0 +1,47 @@
+"""Q-DPSGD-1 and Q-DPSGD-2 (Ding 2021, dissertation, chapter 4): noisy gradients, noisy models.
+
+K bounds a record's gradient, the noise has standard deviation sigma K, an iteration uses |S| of an
+agent's m records. Theorems 11 and 15 take the leading term of the bound of Wang, Balle and
+Kasiviswanathan (2019) for amplification by sampling as if it were the whole.
+"""
+
+import numpy as np
+
+from desim.arrays import Array
+from desim.columns import Columns, rows_of
+from desim.privacy.papers.claims import Inputs, by_agent, once, summed
+from desim.privacy.papers.conversions import own_order
+
+
+def theorem_11(given: Inputs, releases: Columns, delta: float) -> tuple[Array, list[str]]:
+    """Epsilon of the curve 8 alpha / (m sigma)^2 a round, of rounds with a batch.
+
+    The proof prints m sigma^2; Lemma 8 has its last brace in the wrong place.
+    """
+    rows = once(releases)
+    return _curve(given, rows, by_agent(given, "K")[rows["agent"]], delta), []
+
+
+def theorem_15(given: Inputs, releases: Columns, delta: float) -> tuple[Array, list[str]]:
+    """Epsilon of 8 alpha / (sigma^2 m^2) (step + resolution sqrt(dim) |S|/K)^2 a message.
+
+    step: the product of the paper's alpha and epsilon in the round before, after which the message
+    goes out. The proof prints alpha^2.
+    """
+    rows = once(releases)
+    rows = rows_of(rows, rows["sampling"] > 0.0)
+    agent, rounds = rows["agent"], rows["round"] - 1
+    size = rows["sampling"] * by_agent(given, "rows")[agent]
+    different, place = np.unique(rounds, return_inverse=True)
+    alpha = [given["alpha"] / float(k) ** given["power"] for k in different.tolist()]
+    step = given["mixing"] * np.array(alpha, float)[place]
+    rounding = given["resolution"] * np.sqrt(given["dim"]) * size
+    return _curve(given, rows, by_agent(given, "K")[agent] * step + rounding, delta), []
+
+
+def _curve(given: Inputs, rows: Columns, reach: Array, delta: float) -> Array:
+    """Epsilon (agents,) of 8 alpha (reach / (scale m))^2 a row, reach (n,)."""
+    agent = rows["agent"]
+    with np.errstate(divide="ignore"):
+        spent = 8.0 * (reach / (rows["scale"] * by_agent(given, "rows")[agent])) ** 2
+    return own_order(summed(agent, spent, given["agents"]), delta)

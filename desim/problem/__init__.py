@@ -1,0 +1,1 @@
+"""Data, losses and regularisers of all agents: the problem, and its optimum."""

@@ -1,0 +1,89 @@
+"""Labels as numbers: -1 and 1 for two classes, or as they are."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from desim.errors import InputError
+from desim.losses.layers import MOST_CLASSES, LayeredLoss
+from desim.losses.scalar import Loss
+from desim.problem.data.table import Table
+
+
+def numbers(table: Table, positive: Sequence[object], loss: Loss) -> NDArray[np.float64]:
+    """Labels (rows,) as numbers: 1 for `positive` labels and -1 for all others, or the label as is.
+
+    Without `positive`, a loss for two classes takes the greater of exactly two labels as 1. Losses
+    of layered models take class numbers from 0 on: labels that are such numbers as they are, where
+    the loss says how many classes there are, else the place of a label among all, in order.
+    """
+    found = np.unique(table.labels)
+    if positive:
+        chosen: list[Any] = [_found(one, found, table) for one in positive]
+        b = np.where(np.isin(table.labels, chosen), 1.0, -1.0)
+        if np.all(b == 1.0):
+            raise InputError(f"problem.data.positive: every label is positive: {_listed(found)}")
+        return b if loss.linear else np.where(b > 0.0, 1.0, 0.0)
+    if not loss.linear:
+        return _class_numbers(table.labels, found, loss)
+    if loss.classification:
+        if len(found) != 2:
+            raise InputError(
+                f"problem.data: {loss.name} loss needs two classes, found {len(found)} labels: "
+                f"{_listed(found)}; say which become 1 by problem.data.positive"
+            )
+        return np.where(table.labels == found[1], 1.0, -1.0)
+    try:
+        b = np.asarray(table.labels, float)
+    except (ValueError, TypeError, OverflowError):
+        raise InputError(
+            f"problem.data.label: {loss.name} loss needs numbers, found {_listed(found)}; choose "
+            "a numeric column, or say which labels become 1 by problem.data.positive"
+        ) from None
+    _refuse_infinite(b)
+    return b
+
+
+def _refuse_infinite(b: NDArray[Any]) -> None:
+    if not np.isfinite(b).all():
+        row = int(np.argmax(~np.isfinite(b)))
+        raise InputError(f"problem.data.label: row {row + 1} is {b[row]}; allowed: finite numbers")
+
+
+def _class_numbers(labels: NDArray[Any], found: NDArray[Any], loss: Loss) -> NDArray[np.float64]:
+    """The class (rows,) of every label, of which `found` are the different ones."""
+    known = loss.classes if isinstance(loss, LayeredLoss) else 0
+    if np.issubdtype(found.dtype, np.number):
+        _refuse_infinite(labels)
+        if known and np.isin(found, np.arange(known)).all():
+            return np.asarray(labels, float)
+    most = known or MOST_CLASSES
+    if len(found) > most:
+        raise InputError(
+            f"problem.data: {loss.name} loss needs classes, found {len(found)} different labels: "
+            f"{_listed(found)}; allowed: at most {most}"
+        )
+    return np.searchsorted(found, labels).astype(float)
+
+
+def classes(labels: NDArray[Any]) -> NDArray[np.int64] | None:
+    """The number of each row's class (rows,), or None where labels are no classes but a scale."""
+    found, number = np.unique(labels, return_inverse=True)
+    return None if len(found) > MOST_CLASSES else np.asarray(number, np.int64)
+
+
+def _found(one: object, found: NDArray[Any], table: Table) -> object:
+    """The label of the data that `one` means: itself, its spelling, or its name in the source."""
+    for label in found:
+        if label == one or str(label) == str(one):
+            return label
+    if str(one) in table.codes:
+        return table.codes[str(one)]
+    known = _listed(found) + (f" ({', '.join(table.codes)})" if table.codes else "")
+    raise InputError(f"problem.data.positive: found no label {one!r}; allowed: {known}")
+
+
+def _listed(found: NDArray[Any]) -> str:
+    return ", ".join(str(one) for one in found[:8]) + (", ..." if len(found) > 8 else "")

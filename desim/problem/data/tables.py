@@ -1,0 +1,89 @@
+"""Tables by source: generated, bundled with scikit-learn, of openml.org, files, images."""
+
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from desim.errors import InputError
+from desim.problem.data.bundled import bundled
+from desim.problem.data.frames import framed
+from desim.problem.data.images import read_images
+from desim.problem.data.split import split
+from desim.problem.data.synthetic import generate
+from desim.problem.data.table import Table
+from desim.readers import csv_frame, parquet_frame, uneven
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FILE = "problem.data.file"
+NA = ("", "?", "NA", "N/A", "NaN", "nan", "null", "NULL")
+
+
+def read_table(section: Any, agents: int | None, seed: int, apart: Sequence[str] = ()) -> Table:
+    """The table of any source but npz; InputError where it cannot be had.
+
+    apart: columns that serve for something else, and are no features unless named.
+    """
+    if section.source == "synthetic":
+        return _without(generate(section, agents, seed), apart)
+    if section.source == "sklearn":
+        return _without(_bundled(section, seed), apart)
+    if section.source.startswith("mnist"):
+        return read_images(section, seed)
+    if section.source == "openml":
+        frame, label, where = *_openml(section), "openml"
+    else:
+        frame = _csv(section) if section.source == "csv" else parquet_frame(section.file, FILE)
+        label, where = section.label, section.file.name
+    return framed(frame, label, section, seed, apart, where)
+
+
+def _without(table: Table, apart: Sequence[str]) -> Table:
+    keep = [j for j, name in enumerate(table.names) if name not in apart]
+    return table._replace(A=table.A[:, keep], names=tuple(table.names[j] for j in keep))
+
+
+def _bundled(section: Any, seed: int) -> Table:
+    """A data set inside scikit-learn; its labels also go by their names."""
+    found = bundled(section.name)
+    codes: dict[str, object] = {name: code for code, name in enumerate(found.called)}
+    columns = dict(zip(found.names, found.A.T, strict=True))
+    parts = split(section, columns, len(found.A), seed)
+    return Table(found.A, found.labels, found.names, columns, *parts, codes)
+
+
+def _openml(section: Any) -> "tuple[pd.DataFrame, str]":
+    """A data set of openml.org, from scikit-learn's cache after the first time, and its label."""
+    from sklearn.datasets import fetch_openml
+
+    which = {"data_id": section.id} if section.id else {"name": section.name}
+    if section.version:
+        which["version"] = section.version
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of several versions the oldest active one is taken
+            found = fetch_openml(**which, as_frame=True, parser="auto")
+    except Exception as wrong:  # network, cache, server and parser have no exception in common
+        raise InputError(f"problem.data: openml {section.name or section.id}: {wrong}") from wrong
+    label = section.label or (found.target_names[0] if found.target_names else None)
+    if label is None:
+        raise InputError("problem.data.label: this openml data set has no default; name a column")
+    return found.frame, label
+
+
+def _csv(section: Any) -> "pd.DataFrame":
+    """A CSV file, also compressed, with a header line."""
+    lines = len(section.separator) == 1  # else they are split by a regular expression
+    try:
+        frame = csv_frame(
+            section.file, FILE, sep=section.separator, index_col=False, skipinitialspace=True,
+            na_values=NA, keep_default_na=False,
+        )  # fmt: skip
+    except InputError:
+        if lines and section.file.is_file():
+            uneven(section.file, section.separator, FILE)
+        raise
+    if lines and frame.isna().to_numpy().any():
+        uneven(section.file, section.separator, FILE)
+    return frame

@@ -1,0 +1,285 @@
+"""What is minimised: sum_i f_i(x) + h(x), with every agent's rows in flat arrays.
+
+f_i(x) = scale_i sum_h loss(a_h . x, b_h) + (1/agents) of the agents' regulariser; h is the
+coordinator's. Clipping each example's gradient to norm C replaces the loss by the one that has
+these gradients (desim.losses.scalar.clipped_value), here and in the optimum.
+"""
+
+import hashlib
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from itertools import pairwise
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
+
+from desim.arrays import Array
+from desim.errors import InputError
+from desim.kernels.gradients import Data, gradient, transpose
+from desim.kernels.layered import Layered
+from desim.kernels.values import agent_losses
+from desim.losses.layers import LayeredLoss
+from desim.losses.regularizers import Regularizer
+from desim.losses.scalar import Loss
+
+Rows = NDArray[np.int64]
+TOGETHER = 4096  # agents whose Gram matrices are in memory at a time
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Data, loss and regularisers of all agents; agent i holds rows start[i]:start[i+1].
+
+    A (total_rows, features) and b (total_rows,) float64; start (agents + 1,) int64; average: "mean"
+    or "sum" over an agent's rows; both regularisers are whole (agent i takes 1/agents of its own);
+    clip: largest norm of one example's gradient; test_A, test_b: rows for accuracy; names: of the
+    features; protected, test_protected (rows,): 1 for rows of the protected group, else 0;
+    precision: of a layered model's rows and gradients (models are float64); row_norm: bound on the
+    norm of a row that holds for every data set. Raises InputError where shapes, labels or numbers
+    are impossible.
+    """
+
+    A: Array
+    b: Array
+    start: Rows
+    loss: Loss
+    average: str = "mean"
+    agent_regularizer: Regularizer = field(default_factory=Regularizer)
+    coordinator_regularizer: Regularizer = field(default_factory=Regularizer)
+    clip: float = np.inf
+    test_A: Array | None = None
+    test_b: Array | None = None
+    names: tuple[str, ...] = ()
+    protected: Array | None = None
+    test_protected: Array | None = None
+    precision: Literal["float64", "float32"] = "float64"
+    sites: tuple[str, ...] = ()
+    row_norm: float = np.inf
+
+    def __post_init__(self) -> None:
+        for name, dtype in (("A", float), ("b", float), ("start", np.int64)):
+            object.__setattr__(self, name, np.require(getattr(self, name), dtype, ["C", "W"]))
+        problems = list(_problems(self))
+        if problems:
+            raise InputError(problems)
+
+    @property
+    def agents(self) -> int:
+        """How many agents there are."""
+        return len(self.start) - 1
+
+    @property
+    def dim(self) -> int:
+        """Parameters of the model."""
+        return self.loss.dimension(self.A.shape[1])
+
+    @cached_property
+    def rows(self) -> Rows:
+        """Rows of each agent (agents,)."""
+        return np.diff(self.start)
+
+    @cached_property
+    def scale(self) -> Array:
+        """What each agent's sum is multiplied by (agents,): 1/m_i for the mean, else 1."""
+        return np.asarray(1.0 / self.rows if self.average == "mean" else np.ones(self.agents))
+
+    @cached_property
+    def ridge(self) -> Array:
+        """Coefficient of ||x||^2 / 2 in each f_i (agents,)."""
+        return np.full(self.agents, self.agent_regularizer.l2 / self.agents)
+
+    @cached_property
+    def lasso(self) -> Array:
+        """Coefficient of |x|_1 in each f_i (agents,)."""
+        return np.full(self.agents, self.agent_regularizer.l1 / self.agents)
+
+    @property
+    def regularizer(self) -> Regularizer:
+        """Agents' and coordinator's together: what the objective has."""
+        return self.agent_regularizer + self.coordinator_regularizer
+
+    @property
+    def clipped(self) -> bool:
+        """Whether examples' gradients are clipped."""
+        return self.clip < np.inf
+
+    @cached_property
+    def limit(self) -> Array:
+        """Largest |slope| of each row (total_rows,): clip / ||a_h||, infinite where none."""
+        norms = np.sqrt(np.einsum("hj,hj->h", self.A, self.A))
+        free = np.full(len(norms), np.inf)
+        return np.asarray(np.divide(self.clip, norms, out=free, where=norms > 0.0))
+
+    @cached_property
+    def transposed(self) -> Array:
+        """The (dim, m_i) blocks of all agents, flat; agent i's starts at start[i] * dim."""
+        return np.asarray(transpose(self.A, self.start))
+
+    @cached_property
+    def data(self) -> Data | Layered:
+        """All that the kernels need, as their one argument."""
+        if isinstance(self.loss, LayeredLoss):
+            kind = np.dtype(self.precision)
+            rows = self.A.astype(kind, copy=False)
+            return Layered(
+                rows, self.b.astype(np.int64), self.start, np.einsum("hj,hj->h", self.A, self.A),
+                self.scale, self.ridge.astype(kind), self.lasso.astype(kind), float(self.clip),
+                self.loss.hidden, self.loss.classes, self.loss.activation == "relu",
+            )  # fmt: skip
+        return Data(
+            self.A, self.transposed, self.b, self.start, self.limit, self.scale, self.ridge,
+            self.lasso, self.loss.code, float(self.loss.knee), self.clipped,
+        )  # fmt: skip
+
+    def agent_values(self, x: Array, who: Rows | None = None) -> Array:
+        """f_i(x) (n,) of agents who (n,), by default all; x (dim,) or one model each (n, dim)."""
+        who = np.arange(self.agents) if who is None else np.asarray(who, np.int64)
+        models = np.array(np.broadcast_to(x, (len(who), self.dim)), float)
+        out = np.empty(len(who))
+        agent_losses(who, models, self.data, out)
+        out += 0.5 * self.ridge[who] * np.sum(models * models, axis=1)
+        return np.asarray(out + self.lasso[who] * np.sum(np.abs(models), axis=1))
+
+    def objective(self, x: Array) -> float:
+        """sum_i f_i(x) + h(x) at x (dim,)."""
+        return float(np.sum(self.agent_values(x))) + self.coordinator_regularizer.value(x)
+
+    def total_gradient(self, x: Array) -> Array:
+        """Gradient (dim,) of the objective's smooth part: a subgradient of the losses, and l2 x.
+
+        A layered model's objective knows no clip, so neither does this gradient.
+        """
+        models = np.array(np.broadcast_to(x, (self.agents, self.dim)), float)
+        smooth = self.data._replace(lasso=np.zeros_like(self.data.lasso))
+        if isinstance(smooth, Layered):
+            smooth = smooth._replace(clip=np.inf)
+        each = gradient(np.arange(self.agents), models, smooth)
+        return np.asarray(each.sum(axis=0) + self.coordinator_regularizer.l2 * x)
+
+    def accuracy(self, x: Array) -> float:
+        """Share of test rows whose label the model x (dim,) predicts (Loss.predictions)."""
+        if self.test_A is None or self.test_b is None:
+            raise InputError("observe.metrics: accuracy needs test rows; set problem.data.test")
+        if not self.loss.classifies:
+            raise InputError(f"observe.metrics: accuracy has no meaning for {self.loss.name} loss")
+        return float(np.mean(self.loss.predictions(self.test_A, x) == self.test_b))
+
+    @cached_property
+    def moduli(self) -> tuple[Array, Array]:
+        """Strong convexity and smoothness (lo, hi) (agents,) of each f_i, tight from eigenvalues.
+
+        hi = curvature scale_i lambda_max(A_i' A_i) + ridge; lo = ridge, and for unclipped squared
+        loss 2 scale_i lambda_min(A_i' A_i) more. A nonsmooth f_i has hi = inf. (Bastianello, Liu,
+        Johansson 2024, Section VI, for logistic loss; printed with eps for ridge = eps/agents.)
+        mlp: nothing is known, lo = -inf and hi = inf; softmax under a clip is not monotone, so lo
+        is no contraction there (see LocalTraining.terms_of).
+        """
+        if not self.loss.convex:
+            return np.full(self.agents, -np.inf), np.full(self.agents, np.inf)
+        with _libraries().limit(limits=1):
+            ends = _spectra(self.A, self.start)
+        lo, hi = self.ridge.copy(), np.full(self.agents, np.inf)
+        if self.loss.smooth:
+            finite = self.loss.curvature * self.scale * ends[:, 1] + self.ridge
+            hi = np.where(self.lasso > 0.0, np.inf, finite)
+        if self.loss.quadratic and not self.clipped:
+            lo += self.loss.curvature * self.scale * ends[:, 0]
+        return lo, hi
+
+    @cached_property
+    def public_moduli(self) -> tuple[Array, Array]:
+        """Bounds (lo, hi) (agents,) of `moduli` that hold for every data set, as row_norm does.
+
+        lo = ridge; hi = curvature row_norm^2 scale_i m_i + ridge, inf where nothing bounds it.
+        """
+        hi = np.full(self.agents, np.inf)
+        if self.loss.convex and self.loss.smooth and not self.agent_regularizer.l1:
+            with np.errstate(over="ignore"):
+                square = np.square(np.float64(self.row_norm))
+                hi = self.loss.curvature * square * self.scale * self.rows + self.ridge
+        return self.ridge.copy(), hi
+
+    def spans(self) -> list[tuple[int, int]]:
+        """First row and end of every agent."""
+        return list(zip(self.start[:-1].tolist(), self.start[1:].tolist(), strict=True))
+
+    def digest(self) -> str:
+        """Hash of all that says what is minimised and tested: equal digest, equal problem."""
+        said = (self.loss, self.average, self.agent_regularizer, self.coordinator_regularizer)
+        found = hashlib.sha256(repr((said, float(self.clip), self.A.shape)).encode())
+        for array in (self.A, self.b, self.start, self.test_A, self.test_b):
+            found.update(b"none" if array is None else np.ascontiguousarray(array).data)
+        for group in (self.protected, self.test_protected):
+            found.update(b"" if group is None else group.tobytes())
+        return found.hexdigest()
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    """The numerical libraries of this process; finding them takes longer than a small problem."""
+    return ThreadpoolController()
+
+
+def _spectra(A: Array, start: Rows) -> Array:
+    """Smallest and largest eigenvalue (agents, 2) of every agent's A_i' A_i."""
+    rows = np.diff(start)
+    if np.any(rows != rows[0]):
+        blocks = [A[None, i:j] for i, j in pairwise(start)]
+    else:
+        alike = A.reshape(len(rows), rows[0], -1)
+        blocks = [alike[i : i + TOGETHER] for i in range(0, len(rows), TOGETHER)]
+    return np.concatenate([_extremes(block) for block in blocks])
+
+
+def _extremes(A: Array) -> Array:
+    """The same (n, 2) of A (n, rows, dim), from the smaller of the two Gram matrices."""
+    columns = A.transpose(0, 2, 1)
+    wide = A.shape[1] < A.shape[2]
+    ends = np.linalg.eigvalsh(A @ columns if wide else columns @ A)[:, [0, -1]]
+    ends[:, 0] = 0.0 if wide else np.maximum(0.0, ends[:, 0])
+    return np.asarray(ends)
+
+
+def _problems(problem: Problem) -> list[str]:
+    """One line for each thing that makes these arrays no problem at all."""
+    A, b, start, found = problem.A, problem.b, problem.start, []
+    if A.ndim != 2 or b.shape != A.shape[:1] or start.ndim != 1:
+        return [f"problem.data: A {A.shape} and b {b.shape} are not (rows, features) and (rows,)"]
+    if len(start) < 2 or start[0] != 0 or start[-1] != len(A):
+        return [f"problem.data: the agents' rows end at {start[-1:]}, not at {len(A)}"]
+    found += [
+        f"problem.data: agent {agent} has no rows; use fewer agents or another partition"
+        for agent in np.flatnonzero(np.diff(start) < 1)
+    ]
+    for name, array in (("A", A), ("b", b[:, None])):
+        for row, column in np.argwhere(~np.isfinite(array))[:1]:
+            found.append(f"problem.data: {name} is not finite in row {row}, column {column}")
+    found += problem.loss.problems(b)
+    if problem.average not in ("mean", "sum"):
+        found.append(f"problem.average: {problem.average!r}; allowed: mean, sum")
+    if problem.agent_regularizer.boxed:
+        found.append("problem.regularizer: a box cannot be at the agents, it has no subgradient")
+    if problem.precision != "float64" and problem.loss.linear:
+        found.append(f"problem.precision: {problem.precision} is for softmax and mlp")
+    if not problem.row_norm > 0.0:
+        found.append(f"problem.row_norm: {problem.row_norm} is not > 0")
+    elif np.isfinite(problem.row_norm):
+        found += _too_long(problem)
+    if not problem.clip > 0.0:
+        found.append(f"problem.clip: {problem.clip} is not > 0")
+    return found
+
+
+def _too_long(problem: Problem) -> list[str]:
+    """One line if a row is longer than row_norm; dividing by a norm rounds."""
+    norms = np.linalg.norm(problem.A, axis=1)
+    longer = np.flatnonzero(norms > problem.row_norm * (1.0 + 1e-12))
+    if not len(longer):
+        return []
+    place = int(longer[0])
+    agent = int(np.searchsorted(problem.start, place, side="right")) - 1
+    text = f"found {problem.row_norm:g}, but row {place - problem.start[agent]} of agent {agent}"
+    allowed = f"at least {norms.max():.6g}, the longest, or {{clip: {problem.row_norm:g}}}"
+    return [f"problem.row_norm: {text} has norm {norms[place]:.6g}; allowed: {allowed}"]

@@ -1,0 +1,221 @@
+"""What a run came to, in words: how it ended, what it cost, what it spent and whom it waited for.
+
+Every fact is told as far as the run has it: a killed run, one whose scenario cannot be read any
+more, or one whose log leaves events out says so instead.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from desim.amounts import NO_NOISE, epsilon, size
+from desim.columns import Columns, Pieces
+from desim.errors import DesimError
+from desim.reading.glance import GLANCED, SHORT, Glance
+from desim.reading.sites import agent_named, listed, sites
+from desim.reading.waits import DEADLINE
+from desim.runs.declared import shortly
+from desim.runs.digests import UNLISTED
+from desim.runs.directory import written_by
+from desim.runs.premises import stored
+
+if TYPE_CHECKING:
+    from desim.privacy.accounting.accountants import Account
+    from desim.runs.store import Store
+    from desim.scenario.schema import Scenario
+
+NETWORK = -1
+ALIKE = "all agents alike"
+SEEN = 0.05  # s of compiling that are worth a word
+MANY = 2_000_000  # events above which whom a run waited for is read on demand only
+Facts = list[tuple[str, str]]
+
+
+class Played(Protocol):
+    """What is told of: a run."""
+
+    manifest: dict[str, Any]
+    directory: Path | None
+    store: "Store"
+
+    @property
+    def name(self) -> str:
+        """Of the scenario."""
+
+    @property
+    def scenario(self) -> "Scenario":
+        """What was played."""
+
+    @property
+    def known(self) -> "Scenario | None":
+        """The same; None for a run in memory that was not told it."""
+
+    @property
+    def level(self) -> str:
+        """Of the log."""
+
+    def account(self) -> "Account":
+        """What the releases cost."""
+
+
+def facts(run: Played, quick: bool = False) -> Facts:
+    """What is known of a run, as pairs of a name and a text.
+
+    quick: leave out what takes seconds where a run has millions of events.
+    """
+    manifest, level = run.manifest, run.level
+    counted = sum(n for name, n in manifest.get("counts", {}).items() if "bytes" not in name)
+    deep = not quick or counted < MANY
+    columns = GLANCED if deep else SHORT
+    read = deep or not manifest.get("counts")
+    seen = Glance(run.store.pieces("events", columns), deep) if read else None
+    told = [("stored in", str(run.directory))] if run.directory else []
+    told += [("version", text)] if (text := written_by(manifest)) else []
+    told += [("unchecked", text)] if (text := run.store.unchecked) == UNLISTED else []
+    told += [("ended", manifest["reason"])] if manifest.get("reason") else []
+    told += [("engine", _joined(manifest.get("engine", ""), manifest.get("why", "")))]
+    told += [("sites", listed(names))] if (names := sites(manifest)) else []
+    told += [("virtual time", _times(run, seen)), ("messages", _messages(run, seen, level))]
+    told += [*_releases(run), *(_privacy(run) if deep else ()), *_metrics(run)]
+    if level == "rounds":
+        told += [("not kept", "messages, work, and all but the first release without noise")]
+    elif deep and seen is not None:
+        told += [*_waits(run, seen), *_busy(run, seen)]
+    told += [("", f"more than {MANY:,} events: desim show says which agents were slowest")] * (
+        not deep
+    )
+    return [*told, *(("warning", text) for text in manifest.get("warnings", []))]
+
+
+def _joined(first: str, second: str) -> str:
+    return f"{first} ({second})" if second else first
+
+
+def _times(run: Played, seen: Glance | None) -> str:
+    manifest = run.manifest
+    if "time" not in manifest:
+        return f"{seen.last if seen else 0.0:.6g} s at the last event that was stored"
+    text = f"{manifest['time']:.6g} s, {manifest['rounds']} rounds"
+    compiling = float(manifest.get("compile_seconds", 0.0))
+    text += f"; wall clock {manifest['wall_seconds'] - compiling:.3g} s"
+    return text + (f", after compiling for {compiling:.3g} s" if compiling >= SEEN else "")
+
+
+def _messages(run: Played, seen: Glance | None, level: str) -> str:
+    """What was counted, or, where the run was killed before, what can be counted."""
+    count = run.manifest.get("counts")
+    if not count and level == "rounds":
+        return "unknown: the run was killed, and its log leaves messages out"
+    if not count and seen is not None:
+        count = {**seen.counts, "deliver_bytes": seen.bytes}
+    count = count or {}
+    delivered = size(count.get("deliver_bytes", 0.0))
+    text = f"{count.get('send', 0)} sent, {count.get('deliver', 0)} delivered ({delivered})"
+    return text + (f", {count['lost']} lost" if count.get("lost") else "")
+
+
+def _counted(pieces: Pieces, column: str) -> dict[str, int]:
+    """How often each word of a column occurs, the most frequent first."""
+    found: Counter[str] = Counter()
+    for rows in pieces:
+        codes, counts = np.unique(rows[column].codes, return_counts=True)
+        words = rows[column].words
+        found.update({words[code]: int(n) for code, n in zip(codes, counts, strict=True)})
+    return dict(sorted(found.items(), key=lambda one: (-one[1], one[0])))
+
+
+def _releases(run: Played) -> Facts:
+    counted = _counted(run.store.pieces("releases", ["mechanism"]), "mechanism")
+    told = ", ".join(
+        f"{n} messages without noise" if mechanism == "none" else f"{n} with noise ({mechanism})"
+        for mechanism, n in counted.items()
+    )
+    return [("releases", told)] if told else []
+
+
+def _privacy(run: Played) -> Facts:
+    """One line: the largest epsilon of an agent in the scenario's terms, all of them named."""
+    try:
+        if stored(run).get("terms") is None:
+            return [("privacy", NO_NOISE)] if bare(run) else []
+        told = run.account()
+    except DesimError as error:
+        return [("privacy", f"not known: {str(error).splitlines()[0]}")]
+    terms = f"view {told.view}, {told.relation}, delta {told.delta:g}, {told.method}"
+    terms += f"; {unsure}" if (unsure := shortly(run)) else ""
+    text = f"epsilon {epsilon(told.worst)} of the agent that spends most ({terms})"
+    why = next((one for one in told.flags if one.startswith("infinite")), "")
+    return [("privacy", f"{text}; {why}" if why and np.isinf(told.worst) else text)]
+
+
+def bare(run: Played) -> bool:
+    """Whether something private was released without noise."""
+    for rows in run.store.pieces("releases", ["mechanism", "scale", "sensitivity"]):
+        silent = rows["mechanism"].equal("none") | (rows["scale"] == 0.0)
+        if (silent & (rows["sensitivity"] != 0.0)).any():
+            return True
+    return False
+
+
+def _metrics(run: Played) -> Facts:
+    """The last value of each metric of the network, in the order in which they come."""
+    found: dict[str, str] = {}
+    for rows in run.store.pieces("metrics", ["metric", "agent", "value", "time", "round"]):
+        of_all = np.flatnonzero(rows["agent"] == NETWORK)
+        metric = rows["metric"].codes[of_all]
+        codes, first = np.unique(metric, return_index=True)
+        for code in codes[np.argsort(first)]:
+            last = int(of_all[metric == code][-1])
+            found[rows["metric"].words[code]] = _metric(rows, last)
+    return list(found.items())
+
+
+def _metric(rows: Columns, last: int) -> str:
+    value, time = float(rows["value"][last]), float(rows["time"][last])
+    told = f"{value:.6g}" if np.isfinite(value) else "not finite"
+    return f"{told} (measured at {time:.6g} s, round {rows['round'][last]})"
+
+
+def _waits(run: Played, seen: Glance) -> Iterator[tuple[str, str]]:
+    """The three most frequent closers of collections, or of the waits of a graph's agents."""
+    unit = "rounds" if seen.hub else "waits"
+    if seen.alike:
+        yield "slowest", f"none: {ALIKE}"
+        return
+    whole = sum(seen.closers.values())
+    often = sorted(seen.closers.items(), key=lambda one: (-one[1], one[0]))[:3]
+    told = [_closed(run, who, f"{number / whole:.0%}", unit) for who, number in often]
+    if told:
+        rest = [text.removesuffix(f" of {unit}").replace(", last", "") for text in told[1:]]
+        yield "slowest" if often[0][0] >= 0 else "waiting", "; ".join([told[0], *rest])
+    if seen.waited is not None:
+        one, other = (agent_named(run.manifest, agent) for agent in seen.waited[:2])
+        yield "longest", f"{one} for {other}, {seen.waited[2]:.4g} s in all"
+
+
+def _closed(run: Played, who: int, share: str, unit: str) -> str:
+    """Who or what ended this share of the waits."""
+    if who >= 0:
+        return f"{agent_named(run.manifest, who)}, last in {share} of {unit}"
+    names = {DEADLINE: "the deadline", NETWORK: "the coordinator"}
+    ended = f"ended by {names[who]}" if who in names else "nobody had to wait"
+    return f"{ended} in {share} of {unit}"
+
+
+def _busy(run: Played, seen: Glance) -> Iterator[tuple[str, str]]:
+    """Which share of the run agents computed: on average, and who least and most."""
+    end = float(run.manifest.get("time", seen.last))
+    if not seen.counts["compute"] or end <= 0.0:
+        return
+    share = np.round(seen.computing / end, 9)  # sums of equal times differ in their last bits
+    text = f"{share.mean():.0%} of the time"
+    if len(share) > 1 and share.min() == share.max():
+        text += f", {ALIKE}"
+    elif len(share) > 1:
+        least, most = (int(one) for one in (share.argmin(), share.argmax()))
+        low, high = (agent_named(run.manifest, one) for one in (least, most))
+        text += f"; {low} least, {share[least]:.0%}, {high} most, {share[most]:.0%}"
+    yield "computing", text

@@ -1,0 +1,107 @@
+"""What the releases of a run cost, read from its tables piece by piece."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from desim.columns import Columns, Words, gathered
+from desim.errors import InputError, refusal
+from desim.privacy.accounting.accountants import Account, account
+from desim.privacy.accounting.prices import RELATIONS
+from desim.privacy.accounting.views import read_view
+from desim.runs.declared import declared, names
+from desim.runs.digests import own_scenario
+from desim.runs.premises import Stated, stated
+from desim.scenario import registry
+
+if TYPE_CHECKING:
+    from desim.runs.store import Store
+    from desim.scenario.schema import Scenario
+
+RELEASED = "time agent release mechanism sensitivity scale sampling seen_by delivered".split()
+HEARD = ["kind", "agent", "peer", "release"]
+
+
+class Released(Protocol):
+    """What is accounted for: a run."""
+
+    manifest: dict[str, Any]
+    directory: Path | None
+    store: "Store"
+
+    @property
+    def known(self) -> "Scenario | None":
+        """What was played, if the run knows it."""
+
+    def require(self, what: str, *kinds: str) -> None:
+        """Refuse where the log leaves out events of these kinds."""
+
+
+def spent(
+    run: Released,
+    delta: float | None = None,
+    view: str | None = None,
+    relation: str | None = None,
+    amplification: bool = True,
+) -> Account:
+    """See `Run.account`.
+
+    That the files cannot be checked, or sensitivities are a plug-in's, is said among the flags.
+    """
+    if run.directory is not None:
+        own_scenario(run.directory, run.manifest)
+    asked = None in (delta, view, relation)  # else a run without a scenario is accounted for, too
+    terms = stated(run) if asked else Stated()
+    seen, relation = view or terms.view, relation or terms.relation
+    require_known(run, relation)
+    found = account(
+        run.store.pieces("releases", RELEASED),
+        rows=run.manifest.get("rows"),
+        delta=terms.delta if delta is None else delta,
+        view=seen,
+        relation=relation,
+        events=heard(run, seen),
+        amplification=amplification,
+    )
+    return replace(found, flags=(*found.flags, *doubts(run)))
+
+
+def doubts(run: Released) -> Iterator[str]:
+    """On whose word the run's epsilon rests, and that its files cannot be checked."""
+    yield from declared(run)
+    if doubt := run.store.unchecked:
+        yield doubt
+
+
+def with_coordinator(run: Released) -> bool:
+    """Whether a coordinator receives releases."""
+    pieces = run.store.pieces("releases", ["seen_by"])
+    return any(rows["seen_by"].equal("coordinator").any() for rows in pieces)
+
+
+def require_known(run: Released, relation: str) -> None:
+    """InputError for a relation for which the sensitivities of the run's method are not known."""
+    name = names(run)[0]
+    if name in registry.OWN and relation in RELATIONS:
+        known = registry.get(name).relations
+        if relation not in known:
+            allowed = f"{', '.join(known)}, with {name}"
+            raise InputError(f"relation: {refusal(relation, allowed)}")
+
+
+def heard(run: Released, view: str) -> Columns | None:
+    """The events that a direct view needs: what arrived at its agent."""
+    if not str(view).startswith("direct"):
+        return None
+    run.require(f"view {view}", "deliver")
+    try:
+        agents = read_view(view).agents
+    except ValueError:
+        return None  # told by who reads it next
+
+    def arrived(log: Columns) -> Any:
+        kind: Words = log["kind"]
+        return kind.equal("deliver") & (log["agent"] == agents[0])
+
+    return gathered(run.store.pieces("events", HEARD), arrived)

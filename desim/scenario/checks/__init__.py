@@ -1,0 +1,1 @@
+"""What sections have to agree on, one file for each section."""

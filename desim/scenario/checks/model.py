@@ -1,0 +1,75 @@
+"""What softmax and mlp owe the other sections: methods, steps and metrics that make sense there."""
+
+from typing import Any
+
+from desim.fields import Local
+from desim.scenario.sections.data import Synthetic
+from desim.scenario.sections.method import Algorithm
+from desim.scenario.sections.observe import Observe
+from desim.scenario.sections.problem import Problem
+from desim.scenario.tree import Found
+
+LINEAR = "logistic, squared, absolute, huber, hinge"
+
+
+def models_fit(problem: Problem, algorithm: Algorithm) -> Found:
+    """A method that minimises exactly needs a linear model, another one a convex loss."""
+    loss, models, here = problem.loss, algorithm.method.models, ("problem", "loss")
+    data = problem.data
+    if loss.layered and models == "linear":
+        text = f"found {loss.kind}, but {algorithm.name} is for linear models"
+        yield here, f"{text}; allowed: {LINEAR}"
+    elif loss.kind == "mlp" and models == "convex":
+        text = f"found mlp, which is not convex, but {algorithm.name} needs a convex loss"
+        yield here, f"{text}; allowed: softmax, {LINEAR}"
+    if loss.layered and isinstance(data, Synthetic) and data.kind == "regression":
+        text = f"found {loss.kind}, whose labels are classes, with data of kind regression"
+        yield here, f"{text}; allowed: squared, absolute, huber"
+    if not loss.layered and problem.precision != "float64":
+        text = f"found {problem.precision} with loss {loss.kind}"
+        yield ("problem", "precision"), f"{text}; allowed: float64 (softmax and mlp: float32 too)"
+
+
+def steps_known(problem: Problem, algorithm: Algorithm) -> Found:
+    """Nothing is known of a network's curvature, from which steps and momenta could come."""
+    if problem.loss.kind != "mlp":
+        return
+    here: tuple[str, ...] = ("algorithm",)
+    given: Any = algorithm.parameters
+    if isinstance(getattr(given, "local", None), Local):
+        here, given = ("algorithm", "local"), given.local
+    if "exact" not in getattr(given, "solvers", ()) and _automatic(getattr(given, "step", None)):
+        text = f"found {given.step}, but the smoothness of mlp is not known"
+        yield (*here, "step"), f"{text}; allowed: a number > 0"
+    fast = "accelerated" in (getattr(given, "solvers", ()) or (getattr(given, "solver", None),))
+    if fast and isinstance(getattr(given, "momentum", "auto"), str):
+        text = "found accelerated, whose momentum comes from moduli that mlp does not have"
+        yield (*here, "solver"), f"{text}; allowed: gradient, sgd, noisy, or a number for momentum"
+
+
+def _automatic(step: object) -> bool:
+    return isinstance(step, str) and step in ("auto", "per-agent")
+
+
+def optimum_exists(problem: Problem, observe: Observe) -> Found:
+    """The metric error measures from the optimum: there has to be one, and that of what runs."""
+    here, loss = ("observe", "metrics"), problem.loss
+    if "error" not in observe.metrics:
+        return
+    allowed = "allowed: loss, accuracy, consensus, gradient"
+    if loss.own is not None and (problem.clip is not None or not loss.smooth):
+        why = "has kinks" if problem.clip is None else "is clipped"
+        text = f"found error with a plug-in's loss that {why}, for which desim has no optimum"
+        unsaid = f"; {loss.unsaid}" if loss.unsaid and problem.clip is None else ""
+        yield here, f"{text}{unsaid}; {allowed}"
+    if not loss.layered:
+        return
+    if loss.kind == "mlp":
+        text = "found error with loss mlp, which has no unique optimum"
+        yield here, f"{text}; {allowed}"
+    elif problem.clip is not None:
+        text = "found error with softmax and clip, whose clipped gradients no function has"
+        yield here, f"{text}; {allowed}, or error without problem.clip"
+    elif any(one.kind != "l2" for one in problem.regularizer):
+        text = "found error with softmax and a regularizer other than l2, for which desim has no"
+        yield here, f"{text} optimum; {allowed}, or error with l2"

@@ -1,0 +1,182 @@
+"""What the sections of a scenario owe each other: each check names the sections it compares.
+
+A check is a generator of (place, message); its parameters are the sections it needs, and it runs
+whenever these are right on their own.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from desim.fields import Local
+from desim.methods.shared.method import Kind
+from desim.scenario.checks import devices as device_consistency
+from desim.scenario.checks import links as link_consistency
+from desim.scenario.checks import model as model_consistency
+from desim.scenario.checks import privacy as privacy_consistency
+from desim.scenario.checks import topology as topology_consistency
+from desim.scenario.sections.data import Synthetic
+from desim.scenario.sections.method import Algorithm, Participation, Policy
+from desim.scenario.sections.observe import Observe, Stop
+from desim.scenario.sections.problem import Problem
+from desim.scenario.sections.tables import Data
+from desim.scenario.tree import Found
+
+Check = Callable[..., Any]
+
+
+def policy_fits(algorithm: Algorithm, policy: Policy) -> Found:
+    """Only a coordinator can wait for some agents and not for others."""
+    method, name = algorithm.method, algorithm.name
+    if policy.kind == "all" or policy.kind in method.policies:
+        return
+    if method.kind == "coordinator" or policy.kind in ("each", "deadline"):
+        allowed = f"allowed with {name}: {', '.join(method.policies)}"
+        yield ("policy",), f"found {policy.kind}; {allowed}"
+    else:
+        reason = f"{name} has no coordinator that could close a collection ({method.kind} method)"
+        allowed = ", ".join(method.policies)
+        yield ("policy",), f"found {policy.kind}, but {reason}; allowed: {allowed}"
+
+
+def lateness_fits(policy: Policy, kind: Kind) -> Found:
+    """On a graph an agent keeps the newest message of each neighbour, however late it came."""
+    if kind == "graph" and policy.late == "discard" and policy.kind == "deadline":
+        text = "found discard, but on a graph the newest message counts, however late"
+        yield ("policy", "late"), f"{text}; allowed: carry"
+
+
+def participation_fits(algorithm: Algorithm, participation: Participation) -> Found:
+    """Only methods made for it go on without some agents."""
+    method = algorithm.method
+    if participation.kind != "all" and not (method.kind == "coordinator" and method.partial):
+        reason = f"{algorithm.name} needs every agent in every round"
+        yield ("participation",), f"found {participation.kind}, but {reason}; allowed: all"
+
+
+def invitations_fit(participation: Participation, agents: int | None) -> Found:
+    """Somebody is active in some round, nobody twice, and no more agents than there are."""
+    place, schedule = ("participation", participation.kind), participation.schedule
+    if schedule is not None and not any(schedule):
+        yield place, "found no agent at all; allowed: at least one"
+    if participation.kind == "uniform" and agents is not None and participation.value > agents:
+        text = f"found {participation.value} active of {agents} agents"
+        yield place, f"{text}; allowed: at most {agents}, the agents"
+    for index, invited in enumerate(schedule or ()):
+        if len(set(invited)) < len(invited):
+            yield (*place, index), f"found {list(invited)}; allowed: each agent once"
+        if agents is not None and max(invited, default=0) >= agents:
+            text = f"found agent {max(invited)}; allowed: 0 to {agents - 1}"
+            yield (*place, index), text
+
+
+def replies_suffice(participation: Participation, policy: Policy, agents: int | None) -> Found:
+    """A collection cannot wait for more replies than there are invitations."""
+    invited = participation.uniform if participation.kind == "uniform" else agents
+    if policy.kind in ("quorum", "buffer") and invited is not None and policy.value > invited:
+        text = f"found {policy.value} replies from {invited} invited agents"
+        yield ("policy", policy.kind), f"{text}; allowed: 1 to {invited}"
+
+
+def rounds_fit(algorithm: Algorithm, stop: Stop) -> Found:
+    """A protocol of one round has no second one."""
+    if algorithm.method.once and stop.rounds is not None and stop.rounds > 1:
+        text = f"found {stop.rounds}, but {algorithm.name} is over after one round"
+        yield ("stop", "rounds"), f"{text}; allowed: 1"
+
+
+def loss_fits(problem: Problem, algorithm: Algorithm) -> Found:
+    """Some methods need gradients that are Lipschitz."""
+    name, method = algorithm.name, algorithm.method
+    loss, here = problem.loss, ("problem", "loss")
+    if method.smooth_only and not loss.smooth:
+        text = f"found {loss.kind}, which is not smooth, but {name} needs a smooth loss"
+        unsaid = f"; {loss.unsaid}" if loss.unsaid else ""
+        yield here, f"{text}; allowed: logistic, squared, huber{unsaid}"
+    data = problem.data
+    if loss.classification and isinstance(data, Synthetic) and data.kind == "regression":
+        text = f"found {loss.kind}, whose labels are -1 and 1, with data of kind regression"
+        yield here, f"{text}; allowed: squared, absolute, huber"
+
+
+def regularizer_fits(problem: Problem, algorithm: Algorithm) -> Found:
+    """A box needs a prox, and only a coordinator with a prox can take a regulariser over."""
+    name, method = algorithm.name, algorithm.method
+    for penalty in problem.regularizer:
+        here, kind = ("problem", "regularizer"), penalty.kind
+        local = penalty.at == "agents" or not method.has_prox
+        if kind == "box" and local:
+            lack = f"{name} has none" if not method.has_prox else "at: agents has none"
+            yield here, f"found box, which needs a prox, and {lack}; allowed: l2, l1, elastic_net"
+        elif penalty.at == "coordinator" and not method.has_prox:
+            text = f"found coordinator, but {name} has no prox there; allowed: agents"
+            yield (*here, "at"), text
+        elif kind in ("l1", "elastic_net") and local and method.smooth_only:
+            lack = f"{name} needs smooth agents" + ("" if method.has_prox else " and has no prox")
+            yield here, f"found {kind}, which is not smooth, but {lack}; allowed: l2"
+
+
+def local_training_fits(problem: Problem, algorithm: Algorithm, agents: int | None) -> Found:
+    """Exact solves need quadratics, and lists have one entry for each agent."""
+    local, here = getattr(algorithm.parameters, "local", None), ("algorithm", "local")
+    if not isinstance(local, Local):
+        return
+    quadratic = problem.loss.kind == "squared" and problem.clip is None
+    if "exact" in local.solvers and not quadratic:
+        found = f"{problem.loss.kind}{' with clip' if problem.clip else ''}"
+        text = f"found exact with loss {found}; allowed: exact with loss squared, not clipped"
+        yield (*here, "solver"), text
+    for key in ("solver", "step", "momentum"):
+        value = getattr(local, key)
+        if isinstance(value, tuple) and agents not in (None, len(value)):
+            text = f"found {len(value)} entries for {agents} agents"
+            yield (*here, key), f"{text}; allowed: one for each agent"
+    rows = problem.data.rows if isinstance(problem.data, Synthetic) else None
+    if rows and not problem.sizes and local.batch and local.batch > rows:
+        text = f"found {local.batch} of {rows} rows; allowed: at most {rows}"
+        yield (*here, "batch"), text
+
+
+def steps_fit(policy: Policy, kind: Kind, engine: str) -> Found:
+    """Agents of a graph that do not wait are in different iterations."""
+    if kind == "graph" and policy.kind == "each" and engine in ("cohort", "compiled"):
+        text = f"found {engine} with policy each on a graph"
+        yield ("engine",), f"{text}; allowed with it: agents, auto"
+
+
+def metrics_fit(problem: Problem, observe: Observe) -> Found:
+    """Accuracy is a share of test rows whose label is right."""
+    if "accuracy" not in observe.metrics:
+        return
+    here, data = ("observe", "metrics"), problem.data
+    if not (problem.loss.classification or problem.loss.layered):
+        text = f"found accuracy with loss {problem.loss.kind}, which classifies nothing"
+        yield here, f"{text}; allowed with logistic, hinge, softmax and mlp"
+    elif not isinstance(data, Data) or not data.tested:
+        text = "found accuracy without test rows"
+        yield here, f"{text}; allowed: accuracy with problem.data.test above 0"
+
+
+def target_observed(observe: Observe, stop: Stop) -> Found:
+    """A metric that is not measured cannot end a run."""
+    for name in stop.targets:
+        if name not in observe.metrics:
+            text = f"found {name}, which is not measured; allowed: "
+            text += ", ".join(observe.metrics) or "none (observe.metrics is empty)"
+            yield ("stop", "metric", name), text
+
+
+def _checks(module: Mapping[str, Any]) -> list[Check]:
+    """Every generator of a module that is not its own business."""
+    found = [one for name, one in module.items() if not name.startswith("_")]
+    return [one for one in found if inspect.isgeneratorfunction(one)]
+
+
+OTHERS = (
+    link_consistency,
+    topology_consistency,
+    model_consistency,
+    privacy_consistency,
+    device_consistency,
+)
+CHECKS = tuple(one for module in (globals(), *map(vars, OTHERS)) for one in _checks(module))

@@ -1,0 +1,201 @@
+"""The sections `compute` and `churn`: how fast agents are, and when they are away."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, model_validator
+
+from desim.draws.distributions import CONSTANT, Distribution, mean
+from desim.errors import refusal
+from desim.fields import Duration, DurationDist, File, Form, Fraction, Several, Strict, Text
+from desim.fields.choices import OrElse
+from desim.fields.numbers import number
+from desim.scenario.sections.measured import SpeedLaw, SpeedTrace, names, shifted_in_loops
+
+SLOWER = "a number >= 1, by which the speed is divided"
+SHORTEST = 1e-6  # s of two turns of an agent: a compiled loop goes through a million in a blink
+Slowdown = Annotated[float, BeforeValidator(lambda x: number(x, SLOWER, lambda f: f >= 1))]
+
+
+class Slow(Strict):
+    """Agents that are slower than the rest for the whole run."""
+
+    fraction: Fraction = 0.0
+    """share of the agents, drawn at random"""
+    factor: Slowdown = 1.0
+    """their speed is divided by this"""
+
+
+class Spells(Strict):
+    """Times in which an agent is slower, as by other work or heat; all begin at full speed."""
+
+    examples: ClassVar[Mapping[str, Any]] = {
+        "factor": 4,
+        "every": {"exponential": "60 s"},
+        "lasting": {"exponential": "10 s"},
+    }
+
+    factor: Slowdown
+    """the speed is divided by this during a spell, also in the middle of a computation"""
+    every: DurationDist
+    """time at full speed between two spells; with exponential times the speed is a Markov chain"""
+    lasting: DurationDist
+    """how long a spell lasts"""
+
+    @model_validator(mode="after")
+    def _moves(self) -> "Spells":
+        _passes(self.every, "every")
+        _turns(self.every, self.lasting, "every")
+        return self
+
+
+class Compute(Strict):
+    """How fast agents compute, in gradients of one row per second."""
+
+    examples: ClassVar[Mapping[str, Any]] = {
+        "time": {"shifted_exponential": ["1 ms", "0.5 ms"]},
+        "spells": {"factor": 4, "every": {"exponential": "60 s"}, "lasting": "10 s"},
+    }
+
+    speed: SpeedLaw | None = "1000 /s"  # type: ignore[assignment]
+    """gradients of one row in a second; inf: computing takes no time; {trace: file, ...}"""
+    time: DurationDist | None = None
+    """how long the gradient of one row takes, instead of speed: {shifted_exponential: [..]}, ..."""
+    redraw: Literal["run", "round"] = "run"
+    """when a random speed is drawn: once for each agent, or every round"""
+    slow: Slow = Slow()
+    """a set of slow agents: {fraction: 20 %, factor: 4}"""
+    spells: Spells | None = None
+    """times in which an agent is slower: {factor: 4, every: {exponential: 60 s}, lasting: ...}"""
+
+    @classmethod
+    def mapping(cls, data: object) -> Mapping[str, Any]:
+        """What was written; a time of gradients takes the place of their speed."""
+        found = super().mapping(data)
+        if "time" in found and found.get("speed") is not None:
+            raise ValueError("found speed and time; allowed: only one of them")
+        return {**found, "speed": None} if "time" in found else found
+
+    @model_validator(mode="after")
+    def _turns(self) -> "Compute":
+        order = self.speed.order if isinstance(self.speed, SpeedTrace) else ""
+        if order == "measured" and self.redraw != "round":
+            raise ValueError("speed: found order measured with redraw run; allowed: redraw round")
+        if order == "time" and self.spells is not None:
+            raise ValueError("spells: found with order time; allowed: in the trace itself")
+        return self
+
+
+class Daily(Strict):
+    """Agents that are up once a day, as phones that charge at night."""
+
+    examples: ClassVar[Mapping[str, Any]] = {
+        "up": "8 h",
+        "start": {"normal": ["22 h", "90 min"]},
+        "day": "24 h",
+    }
+
+    up: DurationDist
+    """how long an agent is up, drawn every day; at most the day"""
+    start: DurationDist | None = None
+    """when in its day an agent comes up, drawn once for each; default: any time, uniformly"""
+    day: Duration = "24 h"  # type: ignore[assignment]
+    """how long a day is"""
+
+    @model_validator(mode="after")
+    def _moves(self) -> "Daily":
+        _passes(self.up, "up")
+        _turns(Distribution(CONSTANT, self.day), Distribution(CONSTANT, 0.0), "day")
+        return self
+
+
+COMMON = ("memory", "messages")
+OWN = {
+    "up": ("up", "down"),
+    "trace": ("trace", "field", "assign", "end", "offset"),
+    "daily": ("daily",),
+}
+
+
+class Churn(Form):
+    """Agents that leave and come back: none, or when they are up and down.
+
+    A computation in progress is lost when its agent leaves and begun again when it is back.
+    """
+
+    modifiers = ("down", "field", "assign", "end", "offset", *COMMON)
+    examples: ClassVar[Mapping[str, Any]] = {
+        "up": {"exponential": "300 s"},
+        "down": {"exponential": "30 s"},
+        "trace": "states.npz",
+        "daily": {"up": "8 h"},
+        "field": ["phone_1", "phone_2"],
+    }
+
+    up: DurationDist | None = None
+    """time until an agent leaves; all begin up"""
+    down: DurationDist | None = None
+    """time until it comes back"""
+    trace: File | None = None
+    """npz (arrays of rows (time in s, 1 or 0)) or csv (columns time and one for each device, or
+    time, agent and up)"""
+    daily: Daily | None = None
+    """once a day: {up: 8 h, start: {normal: [22 h, 90 min]}}"""
+    field: Annotated[Several[Text] | None, BeforeValidator(names), OrElse((), single=True)] = None
+    """trace: names of arrays in an npz, of columns in a csv; default: all of them"""
+    assign: Literal["random", "in-order"] | None = None
+    """trace: each agent draws one of them (default), or takes its own in turn"""
+    end: Literal["loop", "hold", "error"] | None = None
+    """trace: it begins again (default), keeps its last state, or may not end before the run"""
+    offset: Literal["none", "random"] | None = None
+    """trace, loop: whether agents begin at random places of it; default none"""
+    memory: Literal["kept", "lost"] = "kept"
+    """what an agent that leaves does with its own state: find it again, or begin anew"""
+    messages: Literal["queued", "lost"] = "queued"
+    """what comes for an agent that is down waits for it, or is lost, as on a link: the sender then
+    sends it again, or does not, as link.on_loss says; what has come before it left waits"""
+
+    @classmethod
+    def mapping(cls, data: object) -> Mapping[str, Any]:
+        """What was written, if its keys agree; a trace's defaults are made explicit."""
+        found = super().mapping(data)
+        kind = next((key for key in OWN if key in found), "up")
+        odd = [key for key in found if key in cls.keys() and key not in (*OWN[kind], *COMMON)]
+        if odd:
+            allowed = ", ".join([*OWN[kind], *COMMON])
+            raise ValueError(f"found {odd[0]} with {kind}; allowed: {allowed}")
+        if kind == "up" and "down" not in found:
+            raise ValueError("found up without down; allowed: both")
+        if kind != "trace":
+            return found
+        played = {"field": (), "assign": "random", "end": "loop", "offset": "none"}
+        return shifted_in_loops({**played, **found})
+
+    @model_validator(mode="after")
+    def _moves(self) -> "Churn":
+        if self.up is not None and self.down is not None:
+            _passes(self.up, "up")
+            _turns(self.up, self.down, "up")
+        return self
+
+
+def _passes(law: Distribution, key: str) -> None:
+    if mean(law) == 0.0:
+        raise ValueError(f"{key}: found 0; allowed: a duration > 0, or a distribution")
+
+
+def _turns(first: Distribution, second: Distribution, key: str) -> None:
+    """Turns that are much shorter than anything that happens meanwhile take for ever to play."""
+    if mean(first) + mean(second) < SHORTEST:
+        text = f"found turns of {mean(first) + mean(second):.3g} s on average"
+        raise ValueError(f"{key}: {text}; allowed: at least 1 us for two of them")
+
+
+def _churn(value: object) -> object:
+    """None for none, else what was written."""
+    if isinstance(value, str) and value != "none":
+        raise ValueError(refusal(value, "none, " + Churn.allowed()))
+    return None if value == "none" else value
+
+
+MaybeChurn = Annotated[Churn | None, BeforeValidator(_churn), OrElse(({"enum": ["none"]},))]

@@ -1,0 +1,201 @@
+"""What a message meets between two nodes: latency, bandwidth, losses, and links that differ."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from pydantic import AfterValidator, PlainValidator, WithJsonSchema, model_validator
+
+from desim import units
+from desim.errors import refusal
+from desim.fields import (
+    BandwidthDist,
+    Duration,
+    DurationDist,
+    FactorDist,
+    Fraction,
+    Strict,
+)
+from desim.fields.choices import OrRead
+from desim.fields.numbers import quantity, whole, wholes, within
+from desim.scenario.sections.measured import BandwidthLaw
+
+Resends = Annotated[int, *wholes(1, 255)]
+Contention = Literal["none", "fifo", "fair"]
+FROM_1_TO_10 = within("a number from 1 to 10", lambda x: 1 <= x <= 10, minimum=1, maximum=10)
+Backoff = Annotated[float, *FROM_1_TO_10]
+
+
+def _phase(value: float) -> float:
+    if value < SHORTEST:
+        raise ValueError(refusal(value, "at least 1 us, as a duration such as 10 s"))
+    return value
+
+
+SHORTEST = 1e-6  # s: shorter ones are one rate of loss, and their number is beyond integers
+Phase = Annotated[Duration, AfterValidator(_phase)]
+
+
+class Bursts(Strict):
+    """A channel that is good for exponential times and bad for exponential times."""
+
+    examples: ClassVar[Mapping[str, Any]] = {
+        "good": "10 s",
+        "bad": "1 s",
+        "loss_good": "1 %",
+        "loss_bad": "90 %",
+    }
+
+    good: Phase
+    """how long it is good on average"""
+    bad: Phase
+    """how long it is bad on average"""
+    loss_good: Fraction = 0.0
+    """probability that a message is lost while it is good"""
+    loss_bad: Fraction = 1.0
+    """probability that a message is lost while it is bad"""
+
+
+class BurstLoss(Strict):
+    """Losses in bursts: each link has a state in time, the same in both directions."""
+
+    examples: ClassVar[Mapping[str, Any]] = {"gilbert_elliott": {"good": "10 s", "bad": "1 s"}}
+
+    gilbert_elliott: Bursts
+    """the channel of Gilbert and Elliott in continuous time"""
+
+
+def _fraction(value: object) -> float:
+    try:
+        return units.fraction(value)
+    except ValueError as error:
+        raise ValueError(f"{error}, {{gilbert_elliott: {{good: 10 s, bad: 1 s}}}}") from None
+
+
+if TYPE_CHECKING:
+    LossLaw = float | BurstLoss
+else:
+    _READ = OrRead(_fraction, lambda share: share, lambda: quantity(units.SHARE))
+    LossLaw = Annotated[BurstLoss, _READ]
+
+
+class Link(Strict):
+    """What a message meets between two nodes."""
+
+    examples: ClassVar[Mapping[str, Any]] = {"backoff": 2}
+
+    latency: DurationDist = "10 ms"  # type: ignore[assignment]
+    """time on the way; a distribution is drawn once for each link; with latency_matrix 0"""
+    bandwidth: BandwidthLaw = "100 Mbit/s"  # type: ignore[assignment]
+    """bits leaving in a second; inf: sending takes no time; {trace: file, ...}: as measured"""
+    directions: Literal["same", "own"] = "same"
+    """whether drawn latencies and bandwidths of a link are the same in both directions"""
+    jitter: FactorDist = "none"  # type: ignore[assignment]
+    """random factor on the latency of each message: none, {lognormal: 0.3}, {normal: 0.2}, ..."""
+    loss: LossLaw = 0.0
+    """probability that a message is lost, or {gilbert_elliott: {good: 10 s, bad: 1 s}}"""
+    on_loss: Literal["resend", "drop"] = "resend"
+    """what happens after a loss"""
+    timeout: Duration = 1.0
+    """resend: time after which the sender sends again"""
+    backoff: Backoff = 1.0
+    """resend: factor on that time after every resend; 2 doubles it"""
+    limit: Resends = 20
+    """resend: how often a lost message is sent again at most"""
+
+    @property
+    def resends(self) -> int:
+        """How often a lost message is sent again at most."""
+        return 0 if self.on_loss == "drop" else self.limit
+
+    @property
+    def losses(self) -> tuple[float, float]:
+        """Probability that an attempt is lost, outside bursts and in them."""
+        if isinstance(self.loss, BurstLoss):
+            return self.loss.gilbert_elliott.loss_good, self.loss.gilbert_elliott.loss_bad
+        return self.loss, self.loss
+
+    @property
+    def bursts(self) -> tuple[float, float]:
+        """Rate 1/s at which a link's state is drawn anew, and the share of time in bursts."""
+        if not isinstance(self.loss, BurstLoss):
+            return 0.0, 0.0
+        good, bad = self.loss.gilbert_elliott.good, self.loss.gilbert_elliott.bad
+        return 1.0 / good + 1.0 / bad, bad / (good + bad)
+
+
+class LinkChange(Strict):
+    """Keys of `link` that differ in one direction of a star."""
+
+    examples: ClassVar[Mapping[str, Any]] = {
+        "latency": "50 ms",
+        "loss": "1 %",
+        "timeout": "500 ms",
+        "backoff": 2,
+        "limit": 5,
+    }
+
+    latency: DurationDist | None = None
+    """time on the way"""
+    bandwidth: BandwidthLaw | None = None
+    """bits leaving in a second"""
+    jitter: FactorDist | None = None
+    """random factor on the latency of each message"""
+    loss: LossLaw | None = None
+    """probability that a message is lost"""
+    on_loss: Literal["resend", "drop"] | None = None
+    """what happens after a loss"""
+    timeout: Duration | None = None
+    """time after which the sender sends again"""
+    backoff: Backoff | None = None
+    """factor on that time after every resend"""
+    limit: Resends | None = None
+    """how often a lost message is sent again at most"""
+    contention: Contention | None = None
+    """whether the messages of this direction share the coordinator's bandwidth"""
+
+    def applied(self, link: Link) -> Link:
+        """`link` with these changes."""
+        given = {key: getattr(self, key) for key in self.keys() if key != "contention"}
+        return link.model_copy(update={key: new for key, new in given.items() if new is not None})
+
+
+def _nodes(value: object) -> tuple[int, ...]:
+    one = (value,) if not isinstance(value, list | tuple) else value
+    try:
+        return tuple(-1 if node == "coordinator" else whole(node, -1) for node in one)
+    except ValueError:
+        allowed = "an agent, a list of agents, or coordinator"
+        raise ValueError(refusal(value, allowed)) from None
+
+
+_NODE = {"anyOf": [{"type": "integer", "minimum": -1}, {"const": "coordinator"}]}
+Nodes = Annotated[
+    tuple[int, ...],
+    PlainValidator(_nodes),
+    WithJsonSchema({"anyOf": [*_NODE["anyOf"], {"type": "array", "items": _NODE}]}),
+]
+
+
+class LinkOf(Strict):
+    """Links that differ from the rest, by the node that sends or the one that receives."""
+
+    examples: ClassVar[Mapping[str, Any]] = {
+        "sender": 3,
+        "latency": "200 ms",
+        "bandwidth": "1 Mbit/s",
+    }
+
+    sender: Nodes | None = None
+    """the agents that send, or coordinator; default: all"""
+    receiver: Nodes | None = None
+    """the agents that receive, or coordinator; default: all"""
+    latency: DurationDist | None = None
+    """time on the way"""
+    bandwidth: BandwidthDist | None = None
+    """bits leaving in a second"""
+
+    @model_validator(mode="after")
+    def _says_something(self) -> "LinkOf":
+        if self.latency is None and self.bandwidth is None:
+            raise ValueError("missing; allowed: latency, bandwidth, or both")
+        return self

@@ -1,0 +1,213 @@
+"""The section `privacy`: noise, the target it is calibrated to, the budget, and the terms of both.
+
+An epsilon is always about neighbouring data sets (relation), an adversary (view) and a delta.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, WithJsonSchema
+
+from desim.errors import refusal
+from desim.fields import Count, Flag, NonNegative, Positive, Share, Strict, Text
+from desim.fields.numbers import within
+from desim.privacy.accounting.views import PATTERN, read_view
+
+DELTA = 1e-5
+SCHEDULE = ("sigma", "kind", "decay", "period", "iteration")
+ALLOTTED = ("epsilon", "epsilon_s", "epsilon_n", "delta", "delta_s", "delta_n")
+
+BETWEEN = "a number above 0 and below 1"
+_BELOW_1 = within(BETWEEN, lambda x: 0 < x < 1, exclusiveMinimum=0, exclusiveMaximum=1)
+Delta = Annotated[float, *_BELOW_1]
+
+
+class Noise(Strict):
+    """Noise on what the method perturbs, in one of four forms.
+
+    {kind, sigma, decay}; zCDP-NFL's {phi, growth}; the classical {epsilon, delta, composition}; or
+    of methods that release once, {kind, epsilon}, with groups {kind, epsilon_s, epsilon_n}, and as
+    many deltas where kind is gaussian.
+    """
+
+    examples: ClassVar[Mapping[str, Any]] = {"epsilon_n": 1.0, "delta_n": 1e-5}
+
+    kind: Literal["gaussian", "laplace", "l2-laplace", "discrete-gaussian"] | None = None
+    """distribution; default gaussian, with sigma"""
+    sigma: NonNegative | None = None
+    """standard deviation per coordinate, in the first round; left to privacy.target if not given"""
+    decay: Share | None = None
+    """factor on the variance each round; default 1"""
+    period: Count | None = None
+    """rounds between two such factors (Ding's T_p, with decay R_P); default 1"""
+    iteration: Positive | None = None
+    """R_T: the variance is sigma^2 / (R_T (k - 1) k) in round k > 1, which first raises it"""
+    resolution: Positive | None = None
+    """discrete-gaussian: distance between two levels, to which values are rounded before noise"""
+    phi: Positive | None = None
+    """zCDP that the first round spends; the variance follows from it"""
+    growth: Share | None = None
+    """round n spends phi / growth^(n - 1)"""
+    epsilon: Positive | None = None
+    """what the classical Gaussian mechanism promises, all rounds of stop.rounds together"""
+    delta: Delta | None = None
+    """delta of that epsilon"""
+    composition: Literal["none", "basic", "advanced"] | None = None
+    """how epsilon and delta are shared out over rounds; none: they are those of every round"""
+    epsilon_s: Positive | None = None
+    """epsilon of the coefficients with the special attribute; with epsilon_n, or with the whole"""
+    epsilon_n: Positive | None = None
+    """epsilon of all other coefficients"""
+    delta_s: Delta | None = None
+    """delta of epsilon_s, gaussian only"""
+    delta_n: Delta | None = None
+    """delta of epsilon_n, gaussian only"""
+
+    @classmethod
+    def mapping(cls, data: object) -> Mapping[str, Any]:
+        """What was written, with the defaults of the form it takes."""
+        written = super().mapping(data)
+        direct = [key for key in (*SCHEDULE, "resolution") if key in written]
+        paper = [key for key in ("phi", "growth") if key in written]
+        once = [key for key in ALLOTTED if key in written]
+        if once and ("kind" in written or not {"epsilon", "delta"}.issuperset(once)):
+            return cls._allotted(written, once)
+        classical = [key for key in ("epsilon", "delta", "composition") if key in written]
+        if classical:
+            return cls._classical(written, [*direct, *paper])
+        if direct and paper:
+            found = f"found {direct[0]} and {paper[0]}"
+            raise ValueError(f"{found}; allowed: {{kind, sigma, decay}} or {{phi, growth}}")
+        if paper:
+            if "growth" not in written:
+                raise ValueError("found no growth; allowed: {phi: ..., growth: ...}")
+            return written
+        discrete = written.get("kind") == "discrete-gaussian"
+        if discrete and "resolution" not in written:
+            raise ValueError(
+                "found discrete-gaussian without resolution; allowed: the distance "
+                "between two levels, a number > 0"
+            )
+        if not discrete and "resolution" in written:
+            raise ValueError("found resolution; allowed: with kind: discrete-gaussian")
+        if "iteration" in written:
+            fixed = [key for key in ("decay", "period") if key in written]
+            if fixed:
+                raise ValueError(f"found iteration and {fixed[0]}; allowed: one of them")
+            return {"kind": "gaussian", **written}
+        return {"kind": "gaussian", "decay": 1.0, **written}
+
+    @classmethod
+    def _classical(cls, written: Mapping[str, Any], others: list[str]) -> Mapping[str, Any]:
+        """The form {epsilon, delta, composition}, whole and alone."""
+        keys = ("epsilon", "delta", "composition")
+        lacking = [key for key in keys if key not in written]
+        if lacking or others:
+            found = f"no {lacking[0]}" if lacking else f"epsilon and {others[0]}"
+            allowed = "{epsilon: ..., delta: ..., composition: none | basic | advanced}"
+            raise ValueError(f"found {found}; allowed: {allowed}")
+        return written
+
+    @classmethod
+    def _allotted(cls, written: Mapping[str, Any], once: list[str]) -> Mapping[str, Any]:
+        """The form {kind, epsilon...}, alone, with a delta for every epsilon if it is gaussian."""
+        kind = written.get("kind", "gaussian" if any("delta" in key for key in once) else "laplace")
+        if kind not in ("laplace", "gaussian"):
+            raise ValueError(f"kind: {refusal(kind, f'laplace or gaussian, with {once[0]}')}")
+        wanted = [["epsilon"], ["epsilon", "epsilon_s"], ["epsilon_s", "epsilon_n"]]
+        if kind == "gaussian":
+            wanted = [keys + [key.replace("epsilon", "delta") for key in keys] for keys in wanted]
+        if written.keys() - {"kind"} not in [set(keys) for keys in wanted]:
+            forms = " or ".join(f"{{{', '.join(keys)}}}" for keys in wanted)
+            found = ", ".join(str(key) for key in written if key != "kind")
+            raise ValueError(f"found {found} with kind: {kind}; allowed: {forms}")
+        return {"kind": kind, **written}
+
+    @property
+    def form(self) -> str:
+        """The kind of noise, or `schedule`, `classical` or `allotted`."""
+        if self.composition is None and (self.epsilon or self.epsilon_s):
+            return "allotted"
+        if self.composition is not None:
+            return "classical"
+        return "schedule" if self.scheduled else self.kind or "gaussian"
+
+    @property
+    def scheduled(self) -> bool:
+        """Whether the paper's own schedule {phi, growth} sets the noise."""
+        return self.growth is not None
+
+    @property
+    def complete(self) -> bool:
+        """Whether it says how much noise there is."""
+        return any(one is not None for one in (self.phi, self.sigma, self.epsilon, self.epsilon_s))
+
+
+class Target(Strict):
+    """The privacy that the planned rounds may cost; the noise follows from it."""
+
+    epsilon: Positive
+    """epsilon of all planned releases of the agent that spends most"""
+    delta: Delta
+    """delta of that epsilon; below 1 / rows of every agent"""
+    calibrated: Flag = False
+    """whether privacy.noise is what this target gave; a stored scenario says so"""
+
+
+def _view(value: object) -> str:
+    """A view in its one spelling."""
+    return str(read_view(value))
+
+
+View = Annotated[
+    str,
+    BeforeValidator(_view),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "pattern": PATTERN},
+                {"type": "object", "minProperties": 1, "maxProperties": 1},
+            ]
+        }
+    ),
+]
+
+
+class Privacy(Strict):
+    """Noise, and the terms in which privacy is stated."""
+
+    examples: ClassVar[Mapping[str, Any]] = {"budget": 8.0}
+
+    noise: Noise | None = None
+    """noise on what the method perturbs; default: none, or gaussian where a target is given"""
+    target: Target | None = None
+    """calibrates what privacy.noise leaves out, over the rounds of stop.rounds"""
+    relation: Literal["replace-one", "add-or-remove-one", "agent"] = "replace-one"
+    """neighbouring data sets: one row replaced, one added or removed, or all rows of one agent"""
+    view: View = "eavesdropper"
+    """what the adversary sees: every message, the uploads, agents' inboxes, the last model"""
+    delta: Delta = DELTA
+    """delta of a reported epsilon and of the budget; default: the target's, else 1e-5"""
+    budget: Positive | None = None
+    """epsilon that no agent's releases exceed"""
+    on_exhausted: Literal["retire", "stop"] | None = None
+    """what a spent budget ends: the agent's part in the run (the default), or the run"""
+    accountant: Text | None = None
+    """a plug-in's accountant, whose epsilon stands beside desim's own; no budget counts by it"""
+
+    @classmethod
+    def mapping(cls, data: object) -> Mapping[str, Any]:
+        """What was written, with the defaults that a target and a budget bring."""
+        written = dict(super().mapping(data))
+        if "budget" in written:
+            written.setdefault("on_exhausted", "retire")
+        elif "on_exhausted" in written:
+            raise ValueError("found on_exhausted without budget; allowed: both, or none of them")
+        target = written.get("target")
+        if isinstance(target, Target):
+            written.setdefault("delta", target.delta)
+        elif isinstance(target, Mapping) and "delta" in target:
+            written.setdefault("delta", target["delta"])
+        if "target" in written:
+            written.setdefault("noise", {"kind": "gaussian"})
+        return written

@@ -1,0 +1,237 @@
+"""The section `problem`: data, who holds them, the loss and the regulariser."""
+
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import (
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    WithJsonSchema,
+    model_validator,
+)
+
+from desim.errors import refusal
+from desim.fields import Count, Form, Positive, Several, Strict, Text
+from desim.fields.choices import OrElse
+from desim.fields.numbers import positive
+from desim.losses import scalar as losses
+from desim.losses.layers import MOST_CLASSES, LayeredLoss
+from desim.losses.plugged import ScalarLoss, plugged
+from desim.losses.regularizers import Regularizer
+from desim.scenario import registry
+from desim.scenario.sections.data import DataSection, Npz
+from desim.scenario.sections.regularizers import Penalties
+
+TABLES = ("sklearn", "openml", "csv", "parquet", "mnist-idx", "mnist-npz")
+
+
+def _sizes(value: object) -> object:
+    if value == "equal":
+        return ()
+    if not isinstance(value, list | tuple):
+        raise ValueError(refusal(value, "equal, or a list of whole numbers, one for each agent"))
+    return value
+
+
+class Partition(Form):
+    """How rows of one table are dealt to the agents."""
+
+    words = ("iid", "contiguous")
+    examples: ClassVar[Mapping[str, Any]] = {"labels": 2, "by": "hospital"}
+
+    dirichlet: Positive | None = None
+    """concentration of each label's split over the agents; small is uneven"""
+    labels: Count | None = None
+    """labels that each agent holds"""
+    by: Text | None = None
+    """column whose values are the agents"""
+
+
+class Softmax(Strict):
+    """Softmax regression: a score w_c.a for each class c."""
+
+    examples: ClassVar[Mapping[str, Any]] = {"classes": 10}
+
+    classes: Annotated[int, Field(ge=2, le=MOST_CLASSES)] | None = None
+    """how many; default: as many as the data have"""
+
+
+class Mlp(Softmax):
+    """One hidden layer with biases, and softmax of its scores."""
+
+    hidden: Count
+    """hidden units"""
+    activation: Literal["sigmoid", "relu"] = "sigmoid"
+    """of the hidden units"""
+
+
+class Loss(Form):
+    """The loss of one row a with label b, and r = a.x - b; also the name of a plug-in's loss."""
+
+    words = ("logistic", "squared", "absolute", "huber", "hinge", "softmax")
+    examples: ClassVar[Mapping[str, Any]] = {"softmax": {"classes": 10}}
+
+    huber: Positive | None = None
+    """knee of the Huber loss: r^2 up to it, linear beyond; the word huber means 1"""
+    softmax: Softmax | None = None
+    """cross-entropy of a linear model for several classes; the word softmax: classes of the data"""
+    mlp: Mlp | None = None
+    """cross-entropy of a network with one hidden layer"""
+
+    @classmethod
+    def _word(cls, data: str) -> Mapping[str, Any]:
+        own = registry.plugged().losses
+        if data in own:
+            return {"(word)": data}
+        if own and data not in (*cls.words, *cls.alternatives()):
+            allowed = f"{cls.allowed()}, {', '.join(own)}"
+            raise ValueError(refusal(data, allowed, (*cls.words, *cls.alternatives(), *own)))
+        return super()._word(data)
+
+    @property
+    def kind(self) -> str:
+        """The loss's name."""
+        return self.word or super().kind
+
+    @property
+    def own(self) -> type[ScalarLoss] | None:
+        """The class of a plug-in's loss."""
+        named = self.word and self.word not in self.words
+        return registry.plugged().losses.get(self.word) if named else None
+
+    @property
+    def knee(self) -> float:
+        """The Huber loss's knee; 1 for the others, which have none."""
+        return 1.0 if self.huber is None else self.huber
+
+    @property
+    def smooth(self) -> bool:
+        """Whether the loss is differentiable with a Lipschitz gradient."""
+        own = self.own
+        return self.made().smooth if own is None else math.isfinite(own.curvature)
+
+    @property
+    def unsaid(self) -> str:
+        """What to say where it is not smooth only because a plug-in does not say otherwise."""
+        own = () if self.own is None else self.own.__mro__
+        if not own or any("curvature" in vars(one) for one in own[: own.index(ScalarLoss)]):
+            return ""
+        return f"{self.kind} has no `curvature`: give its largest bend"
+
+    @property
+    def classification(self) -> bool:
+        """Whether labels must be -1 and 1."""
+        own = self.own
+        return self.made().classification if own is None else own.labels == "signs"
+
+    @property
+    def layered(self) -> bool:
+        """Whether labels are class numbers, each with a score."""
+        return self.kind in ("softmax", "mlp")
+
+    def made(self) -> losses.Loss:
+        """What desim computes; data may still have to tell how many classes there are."""
+        if self.mlp is not None:
+            given = self.mlp
+            return LayeredLoss(
+                "mlp",
+                classes=given.classes or 0,
+                hidden=given.hidden,
+                activation=given.activation,
+            )
+        if self.kind == "softmax":
+            return LayeredLoss("softmax", classes=self.softmax.classes or 0 if self.softmax else 0)
+        if self.own is not None:
+            return plugged(self.own)
+        return losses.Loss(self.kind, self.knee)
+
+
+class RowNorm(Form):
+    """Public bound on the Euclidean norm of every training row, its intercept included.
+
+    A number refuses longer rows, as {refuse: ...} does.
+    """
+
+    examples: ClassVar[Mapping[str, Any]] = {"refuse": 1.5, "clip": 1.5}
+
+    refuse: Positive | None = None
+    """longer rows are refused"""
+    clip: Positive | None = None
+    """longer rows, test rows too, are shortened to it; an intercept stays 1"""
+
+    @classmethod
+    def mapping(cls, data: object) -> Mapping[str, Any]:
+        """What was written; a bare number is the bound that longer rows are refused at."""
+        if isinstance(data, Mapping):
+            return super().mapping(data)
+        try:
+            return {"refuse": positive(data)}
+        except ValueError:
+            raise ValueError(refusal(data, "a number > 0, {refuse: ...} or {clip: ...}")) from None
+
+
+class Problem(Strict):
+    """What is learnt: min over x of the sum of the agents' losses plus the regulariser."""
+
+    examples: ClassVar[Mapping[str, Any]] = {"sizes": [1, 1, 2]}
+
+    agents: Count | None = None
+    """number of agents; not needed where the data or the graph say it"""
+    data: DataSection
+    """where the rows come from"""
+    partition: Partition = Partition.of("iid")
+    """how one table is dealt to the agents; default iid, and contiguous for generated rows"""
+    sizes: Annotated[
+        Several[Count],
+        BeforeValidator(_sizes),
+        PlainSerializer(lambda value: list(value) or "equal"),
+        WithJsonSchema({"anyOf": [{"enum": ["equal"]}, {"type": "array"}]}),
+    ] = ()
+    """rows of each agent: equal, or a list of relative sizes, one for each agent"""
+    loss: Loss
+    """loss of one row: logistic, squared, absolute, huber, hinge, softmax, or mlp with its keys"""
+    average: Literal["mean", "sum"] = "mean"
+    """over an agent's rows"""
+    regularizer: Penalties = ()
+    """none, {l2: c}, {l1: c}, {elastic_net: {l1, l2}}, {box: [low, high]}, or a list of them"""
+    clip: Positive | None = None
+    """largest norm of one row's gradient, over all parameters; default: not clipped"""
+    row_norm: Annotated[RowNorm | None, OrElse(({"type": "number", "exclusiveMinimum": 0},))] = None
+    """public bound on the norm of a training row: a number, which longer rows are refused at, or
+    {clip: 1.5}; what one row adds to the curvature rests on it wherever an epsilon needs that.
+    Default: what `normalize`, `scale` and `intercept` guarantee"""
+    precision: Literal["float64", "float32"] = "float64"
+    """softmax and mlp: type of rows and of a gradient's arithmetic; models are float64"""
+
+    @classmethod
+    def mapping(cls, data: object) -> Mapping[str, Any]:
+        """What was written, with the partition that suits the source."""
+        written = super().mapping(data)
+        section = written.get("data")
+        table = isinstance(section, Mapping) and section.get("source") in TABLES
+        return written if table else {"partition": "contiguous", **written}
+
+    def regularizers(self, has_prox: bool) -> tuple[Regularizer, Regularizer]:
+        """The whole regulariser: the part at the agents (1/N each), the part in the prox."""
+        agents, coordinator = Regularizer(), Regularizer()
+        for penalty in self.regularizer:
+            here, there = penalty.pieces(has_prox)
+            agents, coordinator = agents + here, coordinator + there
+        return agents, coordinator
+
+    @model_validator(mode="after")
+    def _arrays_as_they_are(self) -> "Problem":
+        if isinstance(self.data, Npz) and (self.partition.kind != "contiguous" or self.sizes):
+            key = "sizes" if self.sizes else "partition"
+            raise ValueError(f"found {key} with source npz, whose arrays are taken as they are")
+        shortest = self.row_norm.clip if self.row_norm is not None else None
+        if shortest is not None and getattr(self.data, "intercept", False) and shortest <= 1.0:
+            raise ValueError(f"row_norm.clip: {refusal(shortest, 'above 1, the intercept')}")
+        if self.sizes and self.partition.kind not in ("iid", "contiguous"):
+            found = f"found sizes with partition {self.partition.kind}, which decides them itself"
+            raise ValueError(f"{found}; allowed: sizes with iid or contiguous")
+        if self.sizes and self.agents is not None and len(self.sizes) != self.agents:
+            raise ValueError(f"sizes: found {len(self.sizes)} sizes for {self.agents} agents")
+        return self

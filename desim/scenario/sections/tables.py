@@ -1,0 +1,247 @@
+"""Sections of `problem.data` whose rows come in one table and are dealt to the agents."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import (
+    PlainSerializer,
+    PlainValidator,
+    ValidationInfo,
+    WithJsonSchema,
+    model_validator,
+)
+
+from desim import units
+from desim.errors import refusal
+from desim.fields import Count, File, Flag, Folder, Form, Several, Strict, Text
+from desim.fields.numbers import quantity, scalars
+from desim.scenario.sections.protected import Protected
+
+Scale = Literal["none", "standard", "minmax", "max", "pixel", "unit-ball"]
+
+
+class Data(Strict):
+    """What every source has: what is done to features before training."""
+
+    source: str
+    scale: Scale = "none"
+    """features: as they are, mean 0 and deviation 1, in [0, 1], in [-1, 1] by their largest
+    absolute value, divided by 255 (pixel), or all rows in the unit ball"""
+    normalize: Literal["none", "l2", "clip"] = "none"
+    """each row: none, divided by its norm (l2), or by max(1, norm) (clip)"""
+    intercept: Flag = False
+    """put a feature that is always 1 in front"""
+    protected: Protected | None = None
+    """the protected group: {column: sex, value: Female}, or {column: age, above: 60}"""
+
+    @property
+    def tested(self) -> bool:
+        """Whether there are test rows."""
+        return bool(getattr(self, "test", 0.0))
+
+
+def _share(value: object) -> float:
+    """The share of rows for testing, a fraction in [0, 1)."""
+    share = units.fraction(value)
+    if share == 1:
+        raise ValueError("found 1; allowed: a fraction below 1, for rows to train on")
+    return share
+
+
+TestShare = Annotated[
+    float,
+    PlainValidator(_share),
+    WithJsonSchema({**quantity(units.SHARE), "description": "a fraction, 0 to below 1"}),
+]
+
+
+def _label(value: object) -> str | int | float:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ValueError(refusal(value, "a label: text or a number"))
+    return value
+
+
+Scalars = tuple[str | int | float, ...]
+Label = Annotated[str | int | float, PlainValidator(_label)]
+
+
+class SomeRows(Strict):
+    """So many rows for testing."""
+
+    rows: Count
+    """how many, drawn uniformly"""
+
+
+class MarkedRows(Strict):
+    """The rows that a column marks for testing."""
+
+    examples: ClassVar[Mapping[str, Any]] = {"column": "split", "value": "test"}
+
+    column: Text
+    """column that says which rows are for testing; no feature unless named"""
+    value: Label
+    """what it holds in these rows"""
+
+
+def _test(value: object, info: ValidationInfo) -> float | Strict:
+    if isinstance(value, Strict):
+        return value
+    if isinstance(value, dict):
+        kind = MarkedRows if "column" in value or "value" in value else SomeRows
+        return kind.model_validate(value, context=info.context)
+    return _share(value)
+
+
+TEST_KINDS: list[dict[str, Any]] = [
+    {"type": "object", "properties": keys, "required": list(keys), "additionalProperties": False}
+    for keys in (
+        {"rows": {"type": "integer", "minimum": 1}},
+        {"column": {"type": "string"}, "value": {"type": ["string", "number"]}},
+    )
+]
+Test = Annotated[
+    Any,
+    PlainValidator(_test),
+    PlainSerializer(lambda test: test.written() if isinstance(test, Strict) else test),
+    WithJsonSchema({"anyOf": [quantity(units.SHARE), *TEST_KINDS]}),
+]
+
+
+class Table(Data):
+    """Rows that come in one table and are dealt to the agents by `problem.partition`."""
+
+    positive: Annotated[Scalars, scalars("a label, or a list of labels")] = ()
+    """classification: the label, or list of labels, that becomes 1; every other becomes -1"""
+    train: Count | None = None
+    """how many of the rows that are not for testing to train on, drawn uniformly; default: all"""
+
+
+class Bundled(Table):
+    """A data set that comes with scikit-learn."""
+
+    source: Literal["sklearn"]
+    name: Literal["breast_cancer", "digits", "wine", "iris", "diabetes"]
+    """the data set"""
+    test: Test = 0.0
+    """rows held out for testing: a share of all, {rows: n}, or {column: ..., value: ...}"""
+
+
+class Columns(Table):
+    """Rows with named columns, some of which may hold words or have missing values."""
+
+    examples: ClassVar[Mapping[str, Any]] = {"features": ["age", "hours"], "marks": -999}
+
+    test: Test = 0.0
+    """rows held out for testing: a share of all, {rows: n}, or {column: ..., value: ...}"""
+    features: Several[Text] = ()
+    """columns to learn from; default: every other numeric column, with `encode` every other one"""
+    exclude: Several[Text] = ()
+    """columns not to learn from, where features says nothing"""
+    encode: Literal["none", "one-hot", "ordinal"] = "none"
+    """columns of words: no features; one feature for each word (1 where it stands, else 0); or one
+    for each column, its words numbered 0, 1, ... in the order of the alphabet; words are those of
+    the training rows"""
+    unseen: Literal["none", "error"] = "none"
+    """with encode, words of test rows that no training row holds: no word at all (0 in all of the
+    column's features; -1 with ordinal), or refused"""
+    missing: Literal["error", "drop", "most-frequent", "mean", "median"] = "error"
+    """rows with a missing value (in CSV files an empty place, ? or NA) among features, label and
+    columns that other keys name: refused, left out, or filled from the training rows (features
+    only): with the most frequent value, or the mean or median of numbers and the most frequent word
+    """
+    marks: Annotated[Scalars, scalars("a number or text, or a list of them")] = ()
+    """what else stands for a missing value, in any column: a number or text, or a list of them"""
+
+    @model_validator(mode="after")
+    def _chosen_once(self) -> "Columns":
+        if self.features and self.exclude:
+            raise ValueError("found features and exclude; allowed: only one of them")
+        return self
+
+
+class OpenML(Columns):
+    """A data set of openml.org, downloaded once and cached by scikit-learn."""
+
+    examples: ClassVar[Mapping[str, Any]] = {
+        "name": "adult",
+        "version": 2,
+        "id": 1590,
+        "label": "class",
+    }
+
+    source: Literal["openml"]
+    name: Text | None = None
+    """name of the data set; with id left out"""
+    version: Count | None = None
+    """version of the named data set"""
+    id: Count | None = None
+    """number of the data set; with name left out"""
+    label: Text | None = None
+    """column to predict; default: the data set's own"""
+
+    @model_validator(mode="after")
+    def _one_address(self) -> "OpenML":
+        if (self.name is None) == (self.id is None):
+            found = "neither" if self.name is None else "both"
+            raise ValueError(f"found {found} of name and id; allowed: one of them")
+        return self
+
+
+class File_(Columns):
+    """A table in a file."""
+
+    file: File
+    """the file, relative to the scenario's folder; ${NAME} is an environment variable"""
+    label: Text
+    """column to predict"""
+
+
+class Csv(File_):
+    """A CSV file with a header line, perhaps compressed."""
+
+    examples: ClassVar[Mapping[str, Any]] = {"separator": ";"}
+
+    source: Literal["csv"]
+    separator: Text = ","
+    """what stands between columns"""
+
+
+class Parquet(File_):
+    """A Parquet file."""
+
+    source: Literal["parquet"]
+
+
+class OwnTest(Form):
+    """Which of the source's own test rows are used: all, or so many."""
+
+    words = ("all",)
+
+    rows: Count | None = None
+    """how many, drawn uniformly"""
+
+
+class Images(Table):
+    """Images with labels, each one row of pixels, and with test rows of their own."""
+
+    test: OwnTest = OwnTest.of("all")
+    """which of the source's test rows are used: all, or {rows: n} of them"""
+    scale: Scale = "pixel"
+    """features: divided by 255 (pixel), or as for other sources"""
+
+
+class MnistIdx(Images):
+    """Images in the four idx files of MNIST and its kin, compressed or not."""
+
+    source: Literal["mnist-idx"]
+    folder: Folder
+    """the folder with train-images-idx3-ubyte, train-labels-idx1-ubyte and t10k-... (or .gz),
+    relative to the scenario's; ${NAME} is an environment variable"""
+
+
+class MnistNpz(Images):
+    """Images in arrays x_train, y_train, x_test, y_test of one npz file, as Keras keeps MNIST."""
+
+    source: Literal["mnist-npz"]
+    file: File
+    """the file, relative to the scenario's folder; ${NAME} is an environment variable"""

@@ -1,0 +1,121 @@
+"""Speeds of agents, drawn at addresses inside compiled timelines, and what computations take."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from desim.compiling.jit import lean_inline, lean_kernel
+from desim.draws.distributions import sample
+from desim.draws.keys import Stream, address, counter, integer
+from desim.timeline.fluid import fluid
+from desim.timeline.phases import alternation
+
+SPEED = int(Stream.SPEED)
+DRAWN, IN_TURN, OVER_TIME = range(3)  # how an agent goes through measured speeds
+SPELL = 3  # sub-counter of the draws of slow spells, apart from those of speeds and devices
+
+
+class Speeds(NamedTuple):
+    """Speed model: law (kind, a, b) in 1/s (inverse: of one gradient, in s); redraw every round.
+
+    devices (2, agents): what a speed is divided by, and where in its trace an agent begins, s.
+    measured (r, n) takes the place of the law where n > 0. Row 0 holds speeds 1/s: agent i draws
+    one of those from whose[0, i] up to whose[1, i] (order DRAWN), or goes through them round by
+    round (IN_TURN) and then begins again (loops) or stays at the last. OVER_TIME its three rows are
+    a trace, columns whose[0, i] to whose[1, i], as `fluid` takes it: the speed changes during a
+    computation. spells: (factor, laws in s): at times an agent is slower by the factor, as
+    `alternation` says, which also explains memory (3, agents).
+    """
+
+    seed: np.uint64
+    law: tuple[int, float, float]
+    inverse: bool
+    devices: np.ndarray
+    redraw: bool
+    measured: np.ndarray
+    whose: np.ndarray
+    order: int
+    loops: bool
+    spells: tuple[float, tuple[tuple[int, float, float], tuple[int, float, float]]]
+    memory: np.ndarray
+
+    @property
+    def steady(self) -> bool:
+        """Whether a speed stays the same during a round."""
+        return self.order != OVER_TIME and self.spells[0] == 1.0
+
+
+@lean_inline
+def paced(speeds, drawn, agent):
+    """Speed 1/s of an agent for which the law of speeds has drawn that."""
+    return (1.0 / drawn if speeds.inverse else drawn) / speeds.devices[0, agent]
+
+
+@lean_inline
+def speed_of(speeds, agent, round_):
+    """Speed 1/s of `agent` in `round_`; the same in all rounds unless the model redraws.
+
+    Where speeds change in the course of time, the one of full speed, or the mean of the trace.
+    """
+    k1 = address(SPEED, agent, -1)
+    c0 = counter(round_ if speeds.redraw else 0, 0)
+    if speeds.measured.shape[1] > 0:
+        factor = speeds.devices[0, agent]
+        first, last = speeds.whose[0, agent], speeds.whose[1, agent]
+        if speeds.order == OVER_TIME:
+            return speeds.measured[2, last] / speeds.measured[0, last] / factor
+        turn = max(round_ - 1, 0)
+        if speeds.order == DRAWN:
+            turn = integer(speeds.seed, k1, c0, 0, last - first)
+        elif speeds.loops:
+            turn = turn % (last - first)
+        return speeds.measured[0, first + min(turn, last - first - 1)] / factor
+    kind, a, b = speeds.law
+    return paced(speeds, sample(kind, a, b, speeds.seed, k1, c0, 0), agent)
+
+
+@lean_inline
+def _with_spells(speeds, agent, begin, seconds):
+    """How long what takes `seconds` s at full speed takes from `begin` s on, in s."""
+    factor, laws = speeds.spells
+    now, left = begin, seconds
+    while True:
+        full, until = alternation(speeds.seed, SPEED, SPELL, laws, agent, now, speeds.memory)
+        pace = 1.0 if full else factor
+        if now + left * pace <= until:
+            return now + left * pace - begin
+        left = max(left - (until - now) / pace, 0.0)
+        now = until
+
+
+@lean_inline
+def seconds_for(speeds, agent, round_, begin, work):
+    """How long `work` gradients of `round_` take an agent from `begin` s on, in s."""
+    if speeds.order == OVER_TIME and begin < np.inf:
+        first, last = speeds.whose[0, agent], speeds.whose[1, agent]
+        factor, place = speeds.devices[0, agent], speeds.devices[1, agent]
+        return fluid(speeds.measured, first, last, speeds.loops, begin + place, work * factor)
+    seconds = work / speed_of(speeds, agent, round_)
+    if speeds.spells[0] == 1.0 or begin == np.inf or not seconds < np.inf:
+        return seconds
+    return _with_spells(speeds, agent, begin, seconds)
+
+
+@lean_kernel
+def speeds_into(speeds, who, round_, out):
+    """Fill out[r] with the speed 1/s of agent who[r] in round_[r]."""
+    for r in range(who.shape[0]):
+        out[r] = speed_of(speeds, who[r], round_[r])
+
+
+@lean_kernel
+def seconds_into(speeds, who, round_, begin, work, out):
+    """Fill out[r] with how long work[r] gradients take agent who[r] from begin[r] s on, in s."""
+    for r in range(who.shape[0]):
+        out[r] = seconds_for(speeds, who[r], round_[r], begin[r], work[r])
+
+
+def fitting(speed, seconds):
+    """How many gradient evaluations (n,) fit into `seconds` s at speeds (n,) 1/s."""
+    most = np.minimum(speed * seconds * (1.0 + 1e-12), float(1 << 40))
+    return np.floor(most).astype(np.int64)
