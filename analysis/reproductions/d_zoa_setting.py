@@ -17,9 +17,9 @@ from analysis.reproductions.tuning import Point
 from analysis.reproductions.zcdp_nfl_errors import curve, minimiser
 from desim.compiling.cache import cache_home
 from desim.engine.play import Simulation
-from desim.methods.d_zoa import ALPHA_0
 from desim.methods.shared.method import Ingredients
 from desim.privacy.papers import d_zoa as printed
+from desim.privacy.papers.d_zoa import ALPHA_0
 from desim.problem.optimum import centralised_optimum
 
 Axes = Mapping[str, tuple[float, float]]

@@ -40,13 +40,13 @@ def _played_by(name: str) -> Callable[[Any, World], float]:
 
 
 ENGINES = {
-    ("coordinator", "compiled"): _played_by("star_compiled"),
-    ("coordinator", "cohort"): _played_by("star_cohort"),
-    ("coordinator", "agents"): _played_by("star_agents"),
-    ("graph", "cohort"): _played_by("graph_cohort"),
-    ("graph", "agents"): _played_by("graph_agents"),
-    ("central", "cohort"): _played_by("graph_cohort"),
-    ("central", "agents"): _played_by("graph_agents"),
+    ("coordinator", "compiled"): _played_by("compiled.star"),
+    ("coordinator", "cohort"): _played_by("cohort.star"),
+    ("coordinator", "agents"): _played_by("agents.star"),
+    ("graph", "cohort"): _played_by("cohort.graph"),
+    ("graph", "agents"): _played_by("agents.graph"),
+    ("central", "cohort"): _played_by("cohort.graph"),
+    ("central", "agents"): _played_by("agents.graph"),
 }
 
 
