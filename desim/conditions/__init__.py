@@ -1,1 +1,1 @@
-"""Who is connected to whom, and by which links."""
+"""What a scenario fixes around the agents: links, graphs, devices, absences, who is waited for."""

@@ -1,1 +1,1 @@
-"""What the log says about time: who waited for whom, who was busy, what the links carried."""
+"""What a run stored, read for people: facts, waits, traffic, who was busy."""
