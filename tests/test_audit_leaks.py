@@ -10,7 +10,6 @@ from mutant import mutant
 
 import desim
 from desim import contract
-from desim.arrays import Mask
 from desim.audit import apart
 from desim.audit.apart import beyond
 from desim.audit.of_method import audit
@@ -18,7 +17,7 @@ from desim.audit.verdict import judge
 from desim.contract import algorithm_laws, privacy_laws
 from desim.contract.finding import BrokenError
 from desim.contract.stage import Stage
-from desim.engine.masks import is_public, public
+from desim.engine.masks import Mask, is_public, public
 from desim.privacy.ledger.transcript import Sent
 from desim.scenario import registry
 

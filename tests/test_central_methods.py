@@ -422,7 +422,7 @@ def stable_bound(scenario, accelerated):
 
     made = check(desim.load(scenario))
     lo, hi = made.problem.moduli
-    q = 1.0 / made.method.rho if scenario["algorithm"]["name"] == "fed-plt" else 0.0
+    q = 1.0 / made.method.parameters.rho if scenario["algorithm"]["name"] == "fed-plt" else 0.0
     lo, hi = lo.min() + q, hi.max() + q
     root = np.sqrt(lo / hi)
     beta = (1.0 - root) / (1.0 + root) if accelerated else 0.0

@@ -46,7 +46,7 @@ def test_copies_share_what_they_compiled_and_an_edit_does_not(tmp_path: Path) ->
     with (other / "desim" / "cli" / "summary.py").open("a") as file:
         file.write("# no kernel depends on this\n")
     assert found(other, cache) == (1, path)
-    with (other / "desim" / "elementary.py").open("a") as file:
+    with (other / "desim" / "draws" / "elementary.py").open("a") as file:
         file.write("# an edit\n")
     assert found(other, cache)[0] == 0
 

@@ -273,7 +273,7 @@ def test_the_same_bits_again_are_one_release_and_other_bits_ruin_it(engine):
 
 
 def test_a_ledger_that_forgets_its_draws_is_noticed():
-    wrong = mutant(ledger, "if before == told:", "if True:")
+    wrong = mutant(ledger, "if before == asked:", "if True:")
     cost = Terms(Mechanism.GAUSSIAN, View.NEIGHBOURS, np.ones(1), np.ones(1), np.full(1, np.nan))
     for module, words_ in ((ledger, ["gaussian", "reused"]), (wrong, ["gaussian", "gaussian"])):
         book, who = module.Ledger(1, 1), np.zeros(1, np.int64)

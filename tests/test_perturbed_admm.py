@@ -208,7 +208,7 @@ def test_one_row_changes_the_volume_by_no_more_than_is_charged():
     method = build(desim.load(CASES["dvp"])).method
     wrong = mutant(dvp, "volume = np.log1p(", "volume = 0.5 * np.log1p(")
     for source, holds in ((dvp, True), (wrong, False)):
-        terms = source.DVP.terms(method, np.array([0]), np.array([3]), 2)
+        terms = source.DVP.terms(method, np.array([0]), 2)
         k = 2.0 / 6 * 100.0 / (2 * 2.0 * 3 + 1.0 / 8)
         share = (terms.sensitivity - 2 * 1.0 / 6)[0] / terms.scale[0] / np.log1p(k)
         charged = share * np.log1p(2 / m * norm**2 / modulus)

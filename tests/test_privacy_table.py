@@ -183,7 +183,7 @@ def test_a_run_without_its_data_has_both_numbers(moved):
     stored = 'run.manifest.get("privacy", {}).get("claim")'
     twin = mutant(privacy, stored, "check(run.scenario).method.claim_inputs()")
     twin.check = check
-    with pytest.raises(InputError, match=r"rows\.npz"):
+    with pytest.raises(InputError, match=r"problem\.data\.file"):
         twin.statement(desim.open(folder))
 
 

@@ -20,6 +20,7 @@ from analysis.reproductions.monte_carlo import (
     simulations,
 )
 from desim.arrays import Array
+from desim.columns import columns_of
 from desim.engine.play import Simulation
 from desim.methods.shared.method import Ingredients
 from desim.privacy.accounting.gaussian import epsilon_of
@@ -92,7 +93,7 @@ def rigorous(method: Any, rounds: int) -> float:
         }
     )
     table["mechanism"] = table["mechanism"].astype(str).where(table.sensitivity > 0.0, "gaussian")
-    paid = prices(table, method.problem.rows)
+    paid = prices(columns_of(table), method.problem.rows)
     if paid.gaussian.all():
         return float(epsilon_of(np.sqrt(paid.mu2.sum()), DELTA))
     bound = epsilon_of_divergences(paid.divergences().sum(axis=0), DELTA)

@@ -18,17 +18,10 @@ from matplotlib.figure import Figure
 from scipy.stats import gaussian_kde
 
 from analysis.reproductions import page
-from analysis.reproductions.d_zoa_setting import (
-    C1,
-    REGULARIZERS,
-    RHO,
-    ROUNDS,
-    Array,
-    Level,
-    samples,
-)
+from analysis.reproductions.d_zoa_setting import C1, REGULARIZERS, RHO, ROUNDS, Level, samples
 from analysis.reproductions.monte_carlo import SCENARIOS, Case, MonteCarlo, simulations
 from analysis.reproductions.zcdp_nfl_errors import minimiser
+from desim.arrays import Array
 from desim.audit.game import trained
 from desim.audit.neighbours import replaced
 from desim.audit.of_method import audit

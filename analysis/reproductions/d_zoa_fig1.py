@@ -25,7 +25,6 @@ from analysis.reproductions.d_zoa_setting import (
     ROWS,
     SEEDS,
     SIZE,
-    Array,
     kept,
 )
 from analysis.reproductions.monte_carlo import (
@@ -36,6 +35,7 @@ from analysis.reproductions.monte_carlo import (
     simulations,
 )
 from analysis.reproductions.tuning import Point, Space, search
+from desim.arrays import Array
 from desim.audit.neighbours import on
 from desim.engine.play import Simulation
 from desim.plots import COLOURS, STYLE, Axes

@@ -17,8 +17,9 @@ from scipy.special import log_ndtr, ndtri
 from scipy.stats import kurtosis
 
 from analysis.reproductions import page
-from analysis.reproductions.d_zoa_setting import Array, Level, with_samples
+from analysis.reproductions.d_zoa_setting import Level, with_samples
 from analysis.reproductions.monte_carlo import Case, MonteCarlo, simulations
+from desim.arrays import Array
 from desim.engine.play import Simulation
 from desim.engine.world import Discard
 from desim.kernels.zeroth import descend, estimates

@@ -22,7 +22,6 @@ from analysis.reproductions.d_zoa_setting import (
     SEEDS,
     SIZE,
     STEP,
-    Array,
     Axes,
     Level,
     Player,
@@ -33,6 +32,7 @@ from analysis.reproductions.d_zoa_setting import (
 )
 from analysis.reproductions.monte_carlo import Case, Measure, MonteCarlo, mean_and_error, reported
 from analysis.reproductions.tuning import Point, Space, search
+from desim.arrays import Array
 
 SHOWN = (Level(0.15), Level(0.95))  # of the learning curves
 EPSILONS, DELTAS = (0.15, 0.5, 0.95), (1e-6, 1e-4, 1e-2)

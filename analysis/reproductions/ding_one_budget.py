@@ -16,7 +16,7 @@ from typing import Any, cast
 import numpy as np
 
 from analysis.reproductions import adult_admm, page
-from analysis.reproductions.adult_admm import DELTA, Array, Setting, rigorous
+from analysis.reproductions.adult_admm import DELTA, Setting, rigorous
 from analysis.reproductions.ding_one_budget_words import draw, markdown
 from analysis.reproductions.ipp_admm_fig7_13 import FILE, FINE, SHARE, improved, plausible
 from analysis.reproductions.monte_carlo import (
@@ -27,6 +27,7 @@ from analysis.reproductions.monte_carlo import (
     simulations,
 )
 from analysis.reproductions.pr_admm_fig2_6 import ITER, PER, wary
+from desim.arrays import Array
 from desim.engine.play import Simulation
 from desim.log.parquet import Tables
 from desim.privacy.accounting.accountants import account

@@ -12,8 +12,9 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 import desim
-from analysis.reproductions.monte_carlo import SCENARIOS, Array, Case, Measure, MonteCarlo
+from analysis.reproductions.monte_carlo import SCENARIOS, Case, Measure, MonteCarlo
 from analysis.reproductions.zcdp_nfl_methods import ROUNDS, WATCHED
+from desim.arrays import Array
 from desim.compiling.cache import cache_home
 from desim.engine.play import Simulation
 from desim.engine.world import Discard

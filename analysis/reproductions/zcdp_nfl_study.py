@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 import desim
-from analysis.reproductions.monte_carlo import SCENARIOS, Array, Case, MonteCarlo, reported
+from analysis.reproductions.monte_carlo import SCENARIOS, Case, MonteCarlo, reported
 from analysis.reproductions.tuning import Point
 from analysis.reproductions.zcdp_nfl_errors import KEPT, errors, together
 from analysis.reproductions.zcdp_nfl_methods import RIVALS, ROUNDS, SHOWN, ZCDP, Plan
 from analysis.reproductions.zcdp_nfl_tuning import read
+from desim.arrays import Array
 from desim.runs.privacy import statement
 
 WAYS = {"paper": "the paper's tuning", "budget": "tuned, equal budgets"}

@@ -20,9 +20,10 @@ import numpy as np
 
 from analysis.reproductions.monte_carlo import TUNING, Measure, MonteCarlo
 from analysis.reproductions.page import RESULTS
-from analysis.reproductions.tuning import Array, Point, Space, search
+from analysis.reproductions.tuning import Point, Space, search
 from analysis.reproductions.zcdp_nfl_errors import last, speed, together
 from analysis.reproductions.zcdp_nfl_methods import PLANS, RIVALS, SHOWN, WINDOW, ZCDP, Plan
+from desim.arrays import Array
 
 NAME = "zcdp_nfl_tuning"
 SEEDS = TUNING[:4]  # data sets of every search

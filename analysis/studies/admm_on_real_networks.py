@@ -20,9 +20,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from analysis.reproductions import page
-from analysis.reproductions.monte_carlo import Array, Case, MonteCarlo, reported
+from analysis.reproductions.monte_carlo import Case, MonteCarlo, reported
 from analysis.studies.curves import Panel, draw, passage
 from analysis.studies.standings import Interval, interval
+from desim.arrays import Array
 
 NAME, SETS, TUNING = "admm_on_real_networks", 20, range(1001, 1005)
 FOLDER = Path(__file__).parent

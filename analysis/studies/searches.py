@@ -11,15 +11,8 @@ import numpy as np
 from scipy.stats import qmc
 
 from analysis.reproductions.monte_carlo import Case, MonteCarlo
-from analysis.studies.contests import (
-    ASYNCHRONOUS,
-    EPOCHS,
-    NETWORKS,
-    Array,
-    Contest,
-    Point,
-    reach,
-)
+from analysis.studies.contests import ASYNCHRONOUS, EPOCHS, NETWORKS, Contest, Point, reach
+from desim.arrays import Array
 
 BATCHES, BATCH = 3, 8  # trials for each number of local steps; a batch's box is a third of the last
 FIRST, OTHERS = range(1001, 1004), range(1004, 1011)  # data sets; those reported are 1, 2, ...

@@ -7,15 +7,8 @@ import numpy as np
 from scipy import stats
 
 from analysis.reproductions import page
-from analysis.studies.contests import (
-    ASYNCHRONOUS,
-    METHODS,
-    NETWORKS,
-    WAYS,
-    Array,
-    Contest,
-    Point,
-)
+from analysis.studies.contests import ASYNCHRONOUS, METHODS, NETWORKS, WAYS, Contest, Point
+from desim.arrays import Array
 
 MEASURES = ("seconds", "bytes", "rounds")
 UNITS = {"seconds": ("seconds", 1.0), "bytes": ("kB", 1e-3)}

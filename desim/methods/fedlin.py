@@ -90,7 +90,7 @@ class FedLin(Federated):
 
     def differentiate(self, us: Clients, x: Array) -> Array:
         """First exchange: gradients (n, dim) of agents `us` at the model x (n, dim) they heard."""
-        us.x = x.copy()  # x_i = xb; the message is overwritten by the next one
+        us.x = x  # x_i = xb
         us.slope = slope = gradient(us.who, x, self.problem.data)
         return np.asarray(slope)
 
