@@ -59,7 +59,7 @@ def test_plug_ins_need_the_door_alone(path):
     assert untyped(path.read_text("utf-8")) == []
 
 
-METHODS = sorted((ROOT / "desim" / "algorithms").glob("*.py"))
+METHODS = sorted((ROOT / "desim" / "methods").rglob("*.py"))
 
 
 @pytest.mark.parametrize("path", METHODS, ids=lambda path: path.stem)

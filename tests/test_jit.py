@@ -29,6 +29,7 @@ RING = SMALL | {
 }
 
 
+ROOMS = ("desim.kernels", "desim.timeline", "desim.engine.compiled", "desim.privacy", "desim.log")
 OF_NUMBERS = (
     "desim.draws.keys",
     "desim.draws.elementary",
@@ -41,7 +42,7 @@ def lean_functions() -> dict[str, Any]:
     """Every function of desim that was compiled without counting."""
     found = {}
     for module in pkgutil.walk_packages(desim.__path__, "desim."):
-        if module.name.startswith(("desim.kernels", "desim.privacy", "desim.log")):
+        if module.name.startswith(ROOMS):
             for name, one in vars(importlib.import_module(module.name)).items():
                 if getattr(one, "targetoptions", {}).get("_nrt") is False:
                     found[name] = one

@@ -86,7 +86,7 @@ def test_bytes_are_those_that_arrived(tmp_path):
     [
         (measured, course, "course", 'side="right"', 'side="left"'),
         (measured, course, "course", "np.cumsum(", "np.asarray("),
-        (style, amounts, "best_unit", '"kB", 1e-3', '"kB", 1.0'),
+        (style, amounts, "best_unit", "float(1 / WORTH[name])", "float(WORTH[name])"),
     ],
 )
 def test_wrong_bytes_are_noticed(tmp_path, monkeypatch, home, module, name, right, wrong):

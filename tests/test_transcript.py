@@ -257,11 +257,12 @@ def test_answers_and_noise_drawn_ahead_are_held_to_what_they_declare(way, most):
 
 
 STAR_LEAKS = {
-    "us.z = z = z + 2.0 * (x - y)": "us.z = z = z + 2.0 * (x - y) + np.add.reduceat("
-    "self.problem.A * self.problem.b[:, None], self.problem.start[:-1])[us.who]",
-    "us.x = x = self.local.train(us, us.x, 2.0 * y - z)": "x = self.local.train(us, us.x, "
-    "2.0 * y - z); us.x = self.local.silent_trainer(us.who, us.x, 2.0 * y - z, us.address, "
-    "self.local.epochs[: len(us.who)], np.uint64(1))",
+    "        return np.asarray(reply)": "        us.z = us.z + np.add.reduceat("
+    "self.problem.A * self.problem.b[:, None], self.problem.start[:-1])[us.who]\n"
+    "        return np.asarray(us.z)",
+    "        return np.asarray(reply)\n": "        us.x = self.local.silent_trainer(us.who, x, "
+    "2.0 * y - z, us.address, self.local.epochs[: len(us.who)], np.uint64(1))\n"
+    "        return np.asarray(reply)\n",
 }
 
 
