@@ -15,7 +15,7 @@ from desim.errors import Unfit
 Tree = dict[str, Any]
 
 
-def told(owner: Any, names: str) -> Tree:
+def attributes(owner: Any, names: str) -> Tree:
     """The attributes `names` of `owner`, as they are: arrays are not copied."""
     return {name: getattr(owner, name) for name in names.split()}
 

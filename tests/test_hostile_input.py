@@ -173,9 +173,9 @@ def test_a_program_that_nobody_looks_at_is_noticed():
         yield None
 
     with pytest.raises(RunError, match=r"test_hostile_input\.py, line \d+, yields None"):
-        next(programs.held(program, "coordinator", lambda: 0.0)(None))
+        next(programs.checked_requests(program, "coordinator", lambda: 0.0)(None))
     twin = mutant(programs, "if not isinstance(request, known)", "if False")
-    assert next(twin.held(program, "coordinator", lambda: 0.0)(None)) is None
+    assert next(twin.checked_requests(program, "coordinator", lambda: 0.0)(None)) is None
 
 
 @pytest.mark.parametrize(

@@ -277,7 +277,7 @@ def test_noise_that_is_shared_is_lost_to_others_too(play, arrays):
     """Who may be in a run that has lost its privacy has lost it as well."""
     low, high = (play(problem=arrays(0), seed=1, privacy=noise(one)) for one in (1.0, 2.0))
     far = play(problem={**arrays(1)}, seed=3)
-    for agents in (joint._seen("far", far, [("far", far)], 1e-5, "eavesdropper", "replace-one"),):
+    for agents in (joint._block("far", far, [("far", far)], 1e-5, "eavesdropper", "replace-one"),):
         assert agents.agents.keys() == {0, 1, 2, 3}
     assert np.isinf(seen([low, high, far]).epsilon)
 

@@ -19,7 +19,7 @@ import desim
 from desim.errors import Differs, InputError, RunError
 from desim.log import resumed
 from desim.runs import directory as place
-from desim.runs.hold import held
+from desim.runs.lock import write_lock
 from desim.runs.play import Behind
 
 TABLES = ("events", "metrics", "releases")
@@ -263,7 +263,7 @@ def test_a_manifest_that_is_damaged_is_named(tmp_path):
 
 def test_only_one_process_writes(tmp_path, monkeypatch):
     killed(star(), tmp_path / "a", monkeypatch, 3)
-    with held(tmp_path / "a", "mine"):
+    with write_lock(tmp_path / "a", "mine"):
         assert desim.open(tmp_path / "a").status == "running"
         with pytest.raises(InputError, match="is being written by another process"):
             desim.resume(tmp_path / "a")

@@ -11,7 +11,7 @@ import desim
 from desim.engine import blind
 from desim.errors import Deadlock, InputError
 from desim.methods.fed_plt import FedPLT
-from desim.runs import retime, retold
+from desim.runs import retime, retimed_metrics
 
 NETWORKS = {
     "slow": {"link": {"latency": "2 s", "bandwidth": "20 kbit/s"}},
@@ -87,9 +87,9 @@ def test_the_agent_engine_tells_the_same(name):
 
 
 WRONG = [
-    (retold, "observer.publish(time, k,", "observer.publish(time, k - 1,", "plt-every"),
-    (retold, "dates[round_] = time", "dates[round_ - 1] = time", "plt-all"),
-    (retold, "observer.leave(agent, time)", "pass", "nfl-budget"),
+    (retimed_metrics, "observer.publish(time, k,", "observer.publish(time, k - 1,", "plt-every"),
+    (retimed_metrics, "dates[round_] = time", "dates[round_ - 1] = time", "plt-all"),
+    (retimed_metrics, "observer.leave(agent, time)", "pass", "nfl-budget"),
     (blind, "*inputs, **duration", "*inputs, work=2.0", "nfl-lossy"),
     (blind, "us.clock[live], us", "0.5 * us.clock[live], us", "nfl-every"),
 ]

@@ -11,7 +11,7 @@ from mutant import mutant
 from desim.cli import main
 from desim.cli.compiling import announced
 from desim.compiling import watched as compiling
-from desim.compiling.cache import keep, kept
+from desim.compiling.cache import keep, stored_arrays
 from desim.compiling.later import Later
 from desim.fields import Strict
 from desim.problem.data import bundled as bundled_module
@@ -143,11 +143,11 @@ def test_another_version_of_the_tables_is_read_anew(tmp_path, monkeypatch):
 
 def test_a_damaged_file_is_none(tmp_path):
     path = tmp_path / "kept" / "x.npz"
-    assert kept(path) is None
+    assert stored_arrays(path) is None
     keep(path, {"x": np.arange(3)})
-    assert kept(path)["x"].tolist() == [0, 1, 2]
+    assert stored_arrays(path)["x"].tolist() == [0, 1, 2]
     path.write_bytes(path.read_bytes()[:40])
-    assert kept(path) is None
+    assert stored_arrays(path) is None
     assert [one.name for one in path.parent.iterdir()] == ["x.npz"]
 
 

@@ -33,7 +33,7 @@ from analysis.studies.numbers import (
 )
 from analysis.studies.standings import Interval
 from desim.plots import COLOURS, STYLE, Axes, save
-from desim.studies.cases import told
+from desim.reading.labels import setting_text
 from desim.studies.file import read_study
 from desim.studies.study import Study
 
@@ -59,7 +59,7 @@ def best(found: Study) -> dict[tuple[str, str], Mapping[str, Any]]:
     """
     chosen: dict[tuple[str, str], tuple[tuple[float, float], Mapping[str, Any]]] = {}
     for case in found.plan.cases:
-        key = case.values["algorithm"]["name"], WAYS[str(told(case.values["policy"]))]
+        key = case.values["algorithm"]["name"], WAYS[str(setting_text(case.values["policy"]))]
         took = estimate(found.summary, case.number, f"time to {TARGET}").median
         score = took, -estimate(found.summary, case.number, "final accuracy").median
         if key not in chosen or score < chosen[key][0]:

@@ -22,7 +22,7 @@ def cache_home() -> Path:
     return Path(chosen) if chosen else Path(home) / "desim"
 
 
-def kept(path: Path) -> dict[str, NDArray[Any]] | None:
+def stored_arrays(path: Path) -> dict[str, NDArray[Any]] | None:
     """The arrays of an npz file, or None where there is none or it is damaged."""
     try:
         return read_npz(path)

@@ -26,11 +26,11 @@ class Later:
     def __getattr__(self, attribute: str) -> Any:
         if attribute.startswith("__"):  # whoever inspects objects asks everything for these
             raise AttributeError(attribute)
-        value = self._found(attribute)
+        value = self._attribute(attribute)
         setattr(self, attribute, value)
         return value
 
-    def _found(self, attribute: str) -> Any:
+    def _attribute(self, attribute: str) -> Any:
         return getattr(import_module(self._name), attribute)
 
 
@@ -42,14 +42,14 @@ class Inner(Later):
         self._module = module
         self._inner: ModuleType | None = None
 
-    def _found(self, attribute: str) -> Any:
+    def _attribute(self, attribute: str) -> Any:
         try:
             if self._inner is None:
                 with bare(self._name):
                     self._inner = import_module(f"{self._name}.{self._module}")
             return getattr(self._inner, attribute)
         except (ImportError, AttributeError):
-            return super()._found(attribute)
+            return super()._attribute(attribute)
 
 
 @contextmanager

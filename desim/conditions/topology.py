@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,10 +40,12 @@ class Graph:
     outgoing: Int
     out_links: Int
 
-    @property
+    @cached_property
     def degree(self) -> Int:
         """Number of neighbours, (agents,), of a directed graph of those that are heard."""
-        return np.diff(self.incoming)
+        degree = np.diff(self.incoming)
+        degree.flags.writeable = False
+        return degree
 
     @property
     def symmetric(self) -> bool:

@@ -24,7 +24,7 @@ class Absences:
         self.world, self.agent = world, agent
         self.longest = float(churn.longest[agent])
         self.attempts = self.turns = self.idle = 0
-        self.told = 0.0  # s of the computation that cannot be done
+        self.reported = 0.0  # s of the computation that cannot be done
 
     def asked(self) -> None:
         """The agent is asked for another computation."""
@@ -35,8 +35,8 @@ class Absences:
 
         RunError if it is waited for and can never be done.
         """
-        if self.longest * ROUNDING < seconds < np.inf and self.told != seconds:
-            self.told, text = seconds, never(self.agent, seconds, work, self.longest)
+        if self.longest * ROUNDING < seconds < np.inf and self.reported != seconds:
+            self.reported, text = seconds, never(self.agent, seconds, work, self.longest)
             if endless(self.world, self.agent):
                 raise at(begin, f"{text} (round {round_})")
             self.world.caution(text)

@@ -21,7 +21,7 @@ def published(model: Any, state: Mapping[str, Any], agents: int, dim: int) -> Ar
     for name, found, shape in (("", model, (dim,)), (" us.x:", state["x"], (agents, dim))):
         if not _floats(found, shape):
             allowed = f"a float array of shape {shape}"
-            raise ValueError(f"hub.publish:{name} found {_found(found)}; allowed: {allowed}")
+            raise ValueError(f"hub.publish:{name} found {_as_text(found)}; allowed: {allowed}")
     return np.asarray(model)
 
 
@@ -39,7 +39,7 @@ def started(state: Mapping[str, Any], agents: int, dim: int) -> dict[str, Array]
             good = numbers and rows.shape[:1] == (agents,)
             allowed = f"an array of numbers of {agents} rows, one for each agent"
         if not good:
-            raise ValueError(f"hub.start: {name}: found {_found(rows)}; allowed: {allowed}")
+            raise ValueError(f"hub.start: {name}: found {_as_text(rows)}; allowed: {allowed}")
     return {name: rows.copy() for name, rows in state.items()}
 
 
@@ -60,7 +60,7 @@ def state_rows(name: str, value: Any, agents: int, known: Array | None) -> Array
     shape = (agents, *(rows.shape[1:] if known is None else known.shape[1:]))
     if rows.shape != shape or rows.dtype.kind not in "biuf":
         allowed = f"numbers of shape {shape}, a row for each agent"
-        raise ValueError(f"us.{name}: found {_found(value)}; allowed: {allowed}")
+        raise ValueError(f"us.{name}: found {_as_text(value)}; allowed: {allowed}")
     return rows
 
 
@@ -72,7 +72,7 @@ def check_call(who: Any, payload: Any, work: Any, charge: Terms | None, agents: 
     """
     if np.ndim(payload) != 1 and np.shape(payload)[:-1] != np.shape(who):
         allowed = f"one row for all, or {len(who)} rows, one for each agent that is called"
-        raise ValueError(f"hub.call: payload: found {_found(payload)}; allowed: {allowed}")
+        raise ValueError(f"hub.call: payload: found {_as_text(payload)}; allowed: {allowed}")
     if charge is not None and len(charge.sensitivity) != agents:
         found = f"terms of {len(charge.sensitivity)} agents"
         raise ValueError(f"charge: found {found}; allowed: those of all {agents}")
@@ -90,7 +90,7 @@ def _floats(value: Any, shape: tuple[int, ...]) -> bool:
     return isinstance(value, np.ndarray) and value.dtype.kind == "f" and value.shape == shape
 
 
-def _found(value: Any) -> str:
+def _as_text(value: Any) -> str:
     if isinstance(value, np.ndarray):
         return f"an array of {value.dtype}, shape {value.shape}"
     return show(value)

@@ -16,7 +16,7 @@ from desim.engine.spending import Spending
 from desim.engine.variables import Variables, recalled, remembered
 from desim.engine.world import World
 from desim.errors import InputError, RunError
-from desim.memory import Tree, fill, fitting, recall, told
+from desim.memory import Tree, attributes, fill, fitting, recall
 from desim.privacy.ledger.ledger import Terms, View, plain
 from desim.timeline.calls import CALLED, PENDING, Calls, no_calls
 from desim.timeline.record import DISTANT, Kind, release_id
@@ -70,7 +70,7 @@ class Hub:
         self.terms: Terms = plain(agents, View.COORDINATOR)
         self.job: Train | None = None
         self.called: Int = NOBODY  # agents of the latest call
-        self.told: Int = NOBODY  # agents that the next calls inform, or messages
+        self.informed: Int = NOBODY  # agents that the next calls inform, or messages
         self.payload: Array = np.empty((agents, 0))
         filter_ = world.filter
         self.spending = None if filter_ is None else Spending(world, filter_)
@@ -113,11 +113,11 @@ class Hub:
     def remembered(self) -> Tree:
         """What a checkpoint needs; the payloads, of those that owe a reply."""
         owing = np.flatnonzero(self.calls.pending)
-        return told(self, KEPT) | {
+        return attributes(self, KEPT) | {
             "own": remembered(self.own),
             "calls": self.calls._asdict(),
             "payload": self.payload[owing],
-            "told": self.told,
+            "told": self.informed,
             "spending": self.spending and self.spending.remembered(),
         }
 
@@ -126,7 +126,7 @@ class Hub:
         recall(self, tree, KEPT)
         for name, array in self.calls._asdict().items():
             fill(array, tree["calls"][name])
-        self.before, self.told = tree["own"], tree["told"]
+        self.before, self.informed = tree["own"], tree["told"]
         self.payload = np.empty((self.agents, tree["payload"].shape[1]))
         owing = np.flatnonzero(self.calls.pending)
         self.payload[owing] = fitting(self.payload[owing], tree["payload"])
@@ -189,9 +189,9 @@ class Hub:
         self.payload[self.rows(who) if payload.ndim == 1 else who] = payload
         self.called, self.begun = who, True
         down = 64 * size if bits is None else bits
-        if len(self.told):
-            self.station.post(self, np.setdiff1d(self.told, who), down)
-            self.told = NOBODY
+        if len(self.informed):
+            self.station.post(self, np.setdiff1d(self.informed, who), down)
+            self.informed = NOBODY
         self.station.call(self, who, down, down if reply_bits is None else reply_bits, work)
         self.exchange += 1
 
@@ -206,7 +206,7 @@ class Hub:
         message of their own. Both come in order and for sure, so that the job is run here.
         """
         self.outside("hub.tell")
-        self.told = who
+        self.informed = who
         if len(who):
             self._move(who)
             us = Clients(self.world, who, np.full(len(who), self.round), None)
@@ -217,7 +217,7 @@ class Hub:
         self.tell(who, job, payload)
         if len(who):
             self.station.post(self, who, 64 * len(payload))
-        self.told = NOBODY
+        self.informed = NOBODY
 
     def accept(self, who: Int, opened: float) -> Replies:
         """Run the jobs of the replies of agents who (n,), as one batch, and log the collection."""
@@ -295,4 +295,4 @@ class Hub:
         world.tick(self.now)
         if self.station.ahead:
             world.between(self.now)
-        world.patience.heard(self.unheard, self.now)
+        world.patience.require_reply(self.unheard, self.now)

@@ -51,7 +51,7 @@ class Patience:
         text = f"{round_} rounds took {now:.3g} s, so that stop.time {self.horizon:g} s would take"
         return at(now, f"time hardly passes: {text} {needed:.1g} rounds; {GIVE}")
 
-    def heard(self, unheard: int, now: float) -> None:
+    def require_reply(self, unheard: int, now: float) -> None:
         """RunError if so many collections in a row were without a reply until `now` s."""
         if not self.ends and unheard >= self.silence:
             raise at(now, f"{unheard} collections in a row closed without a reply, {_until(now)}")

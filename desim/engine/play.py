@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from desim.arrays import Array
-from desim.engine.agents.programs import held
+from desim.engine.agents.programs import checked_requests
 from desim.engine.metrics import MetricRows, Metrics
 from desim.engine.observer import ClockObserver
 from desim.engine.patience import Patience
@@ -194,7 +194,7 @@ class Simulation:
         if engine == "compiled":
             program = method.compiled()
         else:
-            program = held(program, method.kind, lambda: world.now)
+            program = checked_requests(program, method.kind, lambda: world.now)
         return ENGINES[method.kind, engine](program, world)
 
     def _reason(self, world: World, end: float) -> str:

@@ -11,7 +11,7 @@ from desim.engine.observer import Alive, bounded, unheeding
 from desim.engine.patience import Patience
 from desim.errors import RunError
 from desim.kernels.tally import Tally, move, tally_for
-from desim.memory import Tree, fill, recall, told
+from desim.memory import Tree, attributes, fill, recall
 
 COORDINATOR = np.zeros(1, np.int64)  # whose clock is looked at
 SEEN_NUMBERS = 1 << 20  # of the models that are kept before they are looked at
@@ -182,7 +182,7 @@ class RoundObserver:
             self.models = [np.concatenate(self.models)]
         held = self._held and dict(zip("round x model".split(), self._held, strict=True))
         own = {"held": held, "rows": self.rows.remembered(), "looked": self.patience.looked}
-        return own | told(self, "rounds _instant model iterates")
+        return own | attributes(self, "rounds _instant model iterates")
 
     def recall(self, tree: Tree) -> None:
         """Go on from a checkpoint."""

@@ -65,7 +65,7 @@ class Spending:
         for _, i, price in due:
             self.filter.refund(i, price)
 
-    def made(self, calls: Any, who: Int, round_: int, exchange: int, before: Any) -> None:
+    def charge_calls(self, calls: Any, who: Int, round_: int, exchange: int, before: Any) -> None:
         """Charge the calls just made to agents who (n,), as far as they arrive.
 
         before: (begin s, finish s, open) of their calls so far, from `under_way`.

@@ -20,7 +20,7 @@ from desim.engine.observer import Observer
 from desim.engine.patience import Patience, earlier
 from desim.engine.requests import Job
 from desim.log.rows import FLUSH_ROWS, LEVELS, EventLog
-from desim.memory import Tree, recall, recalling, told
+from desim.memory import Tree, attributes, recall, recalling
 from desim.privacy.ledger.budget import Budget, Filter
 from desim.privacy.ledger.ledger import Ledger
 from desim.privacy.ledger.transcript import Transcript
@@ -189,7 +189,7 @@ class World:
         """
         if frontier > self._stood:
             self._stood = frontier
-        elif self.log.held >= FLUSH_ROWS:
+        elif self.log.waiting_rows >= FLUSH_ROWS:
             self._hand_over(frontier, float(np.nextafter(frontier, np.inf)))
 
     def pulse(self) -> None:
@@ -245,7 +245,7 @@ class World:
         if self.keeper is None or began < self._rested:
             return
         self.flush(self.now)
-        own = told(self, "now state")
+        own = attributes(self, "now state")
         parts: dict[str, Any] = {name: getattr(self, name) for name in PARTS}
         own |= {name: part.remembered() for name, part in parts.items() if part is not None}
         self.keeper.keep(own | {"engine": engine()})

@@ -41,7 +41,7 @@ class Tables:
         self.directory = directory
         self.found: Tree | None = None  # the checkpoint that its run goes on from
         self.rows = dict.fromkeys(SCHEMAS, 0)  # handed over
-        self._kept: dict[str, list[pa.Table | Deferred]] = {name: [] for name in SCHEMAS}
+        self._tables: dict[str, list[pa.Table | Deferred]] = {name: [] for name in SCHEMAS}
         self._new: dict[str, list[pa.Table]] = {name: [] for name in SCHEMAS}  # in no part yet
         self._parts = dict.fromkeys(SCHEMAS, 0)
         self._due = False  # whether the next part has been ordered
@@ -69,7 +69,7 @@ class Tables:
         if number == 0:
             return
         if self._worker is None:
-            self._kept[name].append(rows)
+            self._tables[name].append(rows)
         else:
             self._worker.do(self._store, name, rows)
 
@@ -101,7 +101,7 @@ class Tables:
         if self.directory is not None:
             self.settle()
             return read_pieces(self.directory, name, columns)
-        kept = self._known(name)
+        kept = self._computed(name)
         if not kept:
             return empty(name, columns)
         rows = [table.num_rows for table in kept]
@@ -113,22 +113,22 @@ class Tables:
 
         return dataset.dataset(self._whole(name, None))
 
-    def _known(self, name: str) -> list[pa.Table]:
+    def _computed(self, name: str) -> list[pa.Table]:
         """What is kept in memory, all of it computed."""
-        kept = [_known(name, rows) for rows in self._kept[name]]
-        self._kept[name] = [*kept]
+        kept = [_as_table(name, rows) for rows in self._tables[name]]
+        self._tables[name] = [*kept]
         return kept
 
     def _whole(self, name: str, columns: Sequence[str] | None) -> pa.Table:
         if self.directory is not None:
             self.settle()
             return _stored(self.directory, name, columns)
-        table = concatenated(SCHEMAS[name], self._known(name))
+        table = concatenated(SCHEMAS[name], self._computed(name))
         return table.select(columns) if columns else table
 
     def _store(self, name: str, rows: pa.Table | Deferred) -> None:
         """Store rows, in the thread, as all that follows."""
-        self._take(name, _known(name, rows))
+        self._take(name, _as_table(name, rows))
         new = max(sum(table.num_rows for table in tables) for tables in self._new.values())
         if new >= PART_ROWS or PART_SECONDS <= 0.0:
             self._part()
@@ -158,7 +158,7 @@ class Tables:
         shutil.rmtree(self.directory / PARTS)
 
 
-def _known(name: str, rows: pa.Table | Deferred) -> pa.Table:
+def _as_table(name: str, rows: pa.Table | Deferred) -> pa.Table:
     return table_of(name, rows) if isinstance(rows, Deferred) else rows
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from desim.arrays import Array, Int
 from desim.columns import Columns, Words
-from desim.memory import Tree, recall, told
+from desim.memory import Tree, attributes, recall
 from desim.timeline.appended import Appended, Batch
 from desim.timeline.messages import log_each
 from desim.timeline.neighbourhood import span
@@ -112,17 +112,17 @@ class EventLog(Appended):
     @property
     def full(self) -> bool:
         """Whether it is time to flush: more rows than were held back last time."""
-        return self.held >= self._threshold
+        return self.waiting_rows >= self._threshold
 
     @property
-    def held(self) -> int:
+    def waiting_rows(self) -> int:
         """How many rows there are, those that are not written yet being smaller."""
         used, brief, _ = self.rows.n.tolist()
         return int(used + brief + self._batched // SMALLER)
 
     def remembered(self) -> Tree:
         """What a checkpoint needs, after a flush."""
-        return super().remembered() | told(self, "written last totals")
+        return super().remembered() | attributes(self, "written last totals")
 
     def recall(self, tree: Tree) -> None:
         """Go on from a checkpoint."""

@@ -65,7 +65,7 @@ class QDPSGD1(QuantisedSGD):
         fit = np.minimum(fitting(speed, self.parameters.deadline), self.problem.rows[who])
         return np.where(fit >= self.parameters.least, fit, 0)
 
-    def foreseen(self, k: int) -> Int:
+    def planned_samples(self, k: int) -> Int:
         """Rows (agents,) of everybody's batch in round k: speeds do not depend on the run."""
         who = np.arange(self.problem.agents)
         speed = np.empty(len(who))
@@ -76,7 +76,7 @@ class QDPSGD1(QuantisedSGD):
         """Terms (agents,) of round k; what the last one makes is sent to nobody."""
         if k == self.settings.rounds:
             return plain(self.problem.agents, View.NEIGHBOURS, 0.0)
-        return self.terms(np.arange(self.problem.agents), k, self.foreseen(k))
+        return self.terms(np.arange(self.problem.agents), k, self.planned_samples(k))
 
     def claim_inputs(self) -> Inputs | None:
         """Theorem 11 for the rounds in which an agent had a sample at its deadline."""

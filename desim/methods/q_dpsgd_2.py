@@ -99,7 +99,7 @@ class QDPSGD2(QDPSGD1):
     def planned(self, k: int) -> Terms:
         """Terms (agents,) of round k, whose message tells of the step of round k - 1."""
         who = np.arange(self.problem.agents)
-        return self.terms(who, k, self.foreseen(k - 1) if k > 1 else np.zeros_like(who))
+        return self.terms(who, k, self.planned_samples(k - 1) if k > 1 else np.zeros_like(who))
 
     def terms(self, who: Int, k: int, samples: Int) -> Terms:
         """Sensitivity of quantised models after a step of samples (n,) rows; the start is public.

@@ -65,14 +65,15 @@ class ZcdpNfl(ConsensusADMM):
         us.x = us.w = self.x0[us.who]
         edges = self.edges(us)
         for k in us.rounds():
-            eta = self.eta.at(k)
-            g = yield us.compute(self.subgradient, us.w, work=self.work[us.who])
-            pull = rho * (d * us.w + edges.neighbours())  # rho sum_j (w_i + w_j)
-            us.x = (us.w / eta + pull - us.dual - g) / (2.0 * rho * d + 1.0 / eta)  # (7)
-            us.report(us.x)
-            us.w = us.release(us.x, self.terms(us.who, k))  # (8), noise (12)
-            yield from edges.exchange(us.w)
-            us.dual = edges.agreed(us.dual + rho * (d * us.w - edges.neighbours()))  # (9)
+            w, eta = us.w, self.eta.at(k)
+            g = yield us.compute(self.subgradient, w, work=self.work[us.who])
+            pull = rho * (d * w + edges.neighbours())  # rho sum_j (w_i + w_j)
+            x = us.x = (w / eta + pull - us.dual - g) / (2.0 * rho * d + 1.0 / eta)  # (7)
+            us.report(x)
+            us.w = us.release(x, self.terms(us.who, k))  # (8), noise (12)
+            w = us.w
+            yield from edges.exchange(w)
+            us.dual = edges.agreed(us.dual + rho * (d * w - edges.neighbours()))  # (9)
 
     def subgradient(self, us: Us, w: Array) -> Array:
         """Subgradients (n, dim) of f_i at w (n, dim)."""

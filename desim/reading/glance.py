@@ -28,7 +28,7 @@ class Glance:
         self._computing, self._pairs, self._waited = Sums(), Keys(), Sums()
         self._arrived, self._last = Counter[bool](), Counter[bool]()  # by: whether at coordinator
         if deep:
-            for log in instants(_seen(pieces, self)):
+            for log in instants(_counted(pieces, self)):
                 self._wait(log)
         else:
             for log in pieces:
@@ -85,7 +85,7 @@ class Glance:
         return one, other, float(spent[most])
 
 
-def _seen(pieces: Pieces, glance: Glance) -> Pieces:
+def _counted(pieces: Pieces, glance: Glance) -> Pieces:
     """The same pieces, each counted when it is read."""
 
     def read(number: int) -> Columns:

@@ -88,13 +88,13 @@ def differing(runs: Sequence[Named]) -> list[Place]:
     return _unlike([tree for tree in map(_written, runs) if tree])
 
 
-def told(value: Any) -> Any:
+def setting_text(value: Any) -> Any:
     """A value as tables and labels show it: scalars as they are, the rest as flow YAML."""
     if isinstance(value, Mapping):
-        inner = ", ".join(f"{key}: {told(item)}" for key, item in value.items())
+        inner = ", ".join(f"{key}: {setting_text(item)}" for key, item in value.items())
         return f"{{{inner}}}"
     if isinstance(value, list | tuple):
-        return f"[{', '.join(str(told(item)) for item in value)}]"
+        return f"[{', '.join(str(setting_text(item)) for item in value)}]"
     if isinstance(value, bool):
         return "true" if value else "false"
     return f"{value:.6g}" if isinstance(value, float) else value
@@ -106,7 +106,7 @@ def _setting(tree: Any, place: Place) -> str:
     unit = UNITS.get(place[0], {}).get(place[-1], "")
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not (unit and number and math.isfinite(value)):
-        return f"{place[-1]} {told(value)}"
+        return f"{place[-1]} {setting_text(value)}"
     name, factor = best_unit(value, unit) if unit in BELOW else (unit, 1.0)
     return f"{place[-1]} {value * factor:.6g} {name}"
 

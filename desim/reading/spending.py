@@ -61,7 +61,7 @@ def spent(
         delta=terms.delta if delta is None else delta,
         view=seen,
         relation=relation,
-        events=heard(run, seen),
+        events=arrivals(run, seen),
         amplification=amplification,
     )
     return replace(found, flags=(*found.flags, *doubts(run)))
@@ -90,7 +90,7 @@ def require_known(run: Released, relation: str) -> None:
             raise InputError(f"relation: {refusal(relation, allowed)}")
 
 
-def heard(run: Released, view: str) -> Columns | None:
+def arrivals(run: Released, view: str) -> Columns | None:
     """The events that a direct view needs: what arrived at its agent."""
     if not str(view).startswith("direct"):
         return None

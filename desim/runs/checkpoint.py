@@ -52,7 +52,7 @@ class Checkpoints:
             place.write_arrays(self.directory / place.CHECKPOINT, arrays)
 
 
-def found_in(directory: Path, of: Mapping[str, Any]) -> tuple[dict[str, int], Tree] | None:
+def stored_checkpoint(directory: Path, of: Mapping[str, Any]) -> tuple[dict[str, int], Tree] | None:
     """The checkpoint in `directory`: rows of each table that came before it, and its tree.
 
     None where there is none, or one of another run, or a damaged one.

@@ -57,14 +57,14 @@ class Digests:
     """
 
     def __init__(self, path: Path, told: Files | None) -> None:
-        self.path, self.told = path, told
+        self.path, self.listed = path, told
         self._seen: dict[str, tuple[int, ...]] = {}
 
     def require(self, name: str) -> None:
         """Raise InputError where a file is missing, and Foreign where it is not the run's."""
-        if self.told is None or name == SCENARIO:  # see `own_scenario`
+        if self.listed is None or name == SCENARIO:  # see `own_scenario`
             return
-        file, told = self.path / name, self.told.get(name)
+        file, told = self.path / name, self.listed.get(name)
         if told is None:
             if file.exists():
                 text = "the manifest lists no such file"
@@ -86,7 +86,7 @@ class Digests:
 
     def require_all(self) -> None:
         """See `require`; all files, whatever is listed or not."""
-        for name in LISTED if self.told is not None else ():
+        for name in LISTED if self.listed is not None else ():
             self.require(name)
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from desim.errors import InputError, show
 from desim.npz import read_npz
 from desim.readers import text_of
-from desim.runs.hold import held
+from desim.runs.lock import write_lock
 
 FORMAT = 1  # of run directories; a manifest that names none has this one
 MANIFEST = "manifest.json"
@@ -108,7 +108,7 @@ def claim(path: Path, manifest: Mapping[str, Any], force: bool = False) -> Itera
     with ExitStack() as stack:
         try:
             path.mkdir(parents=True, exist_ok=True)
-            stack.enter_context(held(path, BEGUN if not force else BUSY))
+            stack.enter_context(write_lock(path, BEGUN if not force else BUSY))
             if force:
                 clear(path)
             if (path / MANIFEST).exists():

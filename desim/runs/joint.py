@@ -26,8 +26,8 @@ from desim.privacy.accounting.tallies import LOST, NOTHING, Tally, dearest, tall
 from desim.privacy.accounting.views import adversary, require_seen, reservations
 from desim.reading.spending import (
     RELEASED,
+    arrivals,
     doubts,
-    heard,
     require_known,
     with_coordinator,
 )
@@ -137,7 +137,7 @@ def _joint(
     runs: Sequence[tuple[str, Run]], repeated: Sequence[str], delta: float, view: str,
     relation: str,
 ) -> Joint:  # fmt: skip
-    seen = [_seen(label, run, runs, delta, view, relation) for label, run in runs]
+    seen = [_block(label, run, runs, delta, view, relation) for label, run in runs]
     broken = dict(_broken(seen))
     holders = [(place, agent) for place, one in enumerate(seen) for agent in one.agents]
     sums = [_together(seen, broken, *one) for one in holders] or [NOTHING]
@@ -156,7 +156,7 @@ def _joint(
     )  # fmt: skip
 
 
-def _seen(
+def _block(
     label: str, run: Run, runs: Sequence[tuple[str, Run]], delta: float, view: str, relation: str
 ) -> Seen:
     """What the view is charged for; batches that another run has drawn too are known ones."""
@@ -169,7 +169,7 @@ def _seen(
     who = adversary(view, agents)
     require_seen(who, star, len(rows["agent"]))
     alone = not any(other is not run and same_seed(run, other) for _, other in runs)
-    block = Block.of(rows, who, heard(run, view), owned, relation, alone)
+    block = Block.of(rows, who, arrivals(run, view), owned, relation, alone)
     agent = np.asarray(block.seen["agent"], np.int64)
     own = tallies(block.priced, agent)
     every = list(own.values())

@@ -48,14 +48,14 @@ def same_run(whole: Run, part: Run) -> bool:
     Their scenarios differ at most in what changes no release, so that equal noise is on equal
     values; one of them may have ended before.
     """
-    if not same_seed(whole, part) or not same_data(whole, part) or not _told_alike(whole, part):
+    if not same_seed(whole, part) or not same_data(whole, part) or not _same_training(whole, part):
         return False
     long, short = (run.store.table("releases", COMPARED) for run in (whole, part))
     common = long[long["release"].isin(short["release"])]
     return _rows(common) == _rows(short)
 
 
-def _told_alike(one: Run, other: Run) -> bool:
+def _same_training(one: Run, other: Run) -> bool:
     """Whether scenarios say the same of what is released, be it that one was retimed to another."""
     roots = [_root(run) for run in (one, other)]
     if roots[0] is not None and roots[0] == roots[1]:
@@ -112,7 +112,7 @@ def sharing(groups: Sequence[Iterable[Run]]) -> str:
         seeds = {run.manifest.get("seed"): run for run in some}
         for run in others:
             twin = seeds.get(run.manifest.get("seed"))
-            if twin is None or twin is run or (same_data(twin, run) and _told_alike(twin, run)):
+            if twin is None or twin is run or (same_data(twin, run) and _same_training(twin, run)):
                 continue
             if drawn(twin) and drawn(run):
                 return ALIKE

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from desim.runs.directory import read_manifest
-from desim.runs.hold import busy
+from desim.runs.lock import busy
 from desim.runs.run import Run
 from desim.runs.store import Directory
 

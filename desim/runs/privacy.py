@@ -75,7 +75,7 @@ def statement(
     accountant: of a plug-in, whose epsilon stands beside. InputError for a view, relation, delta or
     accountant that has no meaning here.
     """
-    known, unread = _known(run)
+    known, unread = _stored_terms(run)
     terms = Stated(**(known.get("terms") or {}))
     if delta is not None or relation:
         terms = terms._replace(
@@ -95,7 +95,7 @@ def statement(
     )  # fmt: skip
 
 
-def _known(run: Run) -> tuple[dict[str, Any], list[str]]:
+def _stored_terms(run: Run) -> tuple[dict[str, Any], list[str]]:
     """What is stored, or that a run of an older version says less, as its scenario is lost."""
     try:
         return stored(run), []

@@ -18,9 +18,9 @@ from desim.errors import InputError, Unfit, refusal
 from desim.log.resumed import ResumedTables
 from desim.runs import directory as place
 from desim.runs.aside import as_it_was
-from desim.runs.checkpoint import found_in, identity
+from desim.runs.checkpoint import identity, stored_checkpoint
 from desim.runs.digests import own_scenario
-from desim.runs.hold import held
+from desim.runs.lock import write_lock
 from desim.runs.opened import open_run
 from desim.runs.play import Prepared, carry_out, prepare
 from desim.runs.run import Run
@@ -47,7 +47,7 @@ def resume(
     """
     directory = Path(path)
     place.read_manifest(directory)
-    with held(directory, place.BUSY):
+    with write_lock(directory, place.BUSY):
         manifest = place.read_manifest(directory)
         scenario = _scenario(directory, manifest)
         moved = _moved(scenario, overrides, manifest, directory)
@@ -57,7 +57,9 @@ def resume(
         prepared = _prepared(directory, manifest, scenario, moved)
         extended = moved is not None and _extends(scenario, moved)
         opened = partial(ResumedTables, directory, _sure(manifest, prepared, extended))
-        checkpoint = None if moved else found_in(directory, identity(prepared.head, scenario))
+        checkpoint = (
+            None if moved else stored_checkpoint(directory, identity(prepared.head, scenario))
+        )
         try:
             with as_it_was(directory, manifest):
                 place.write_manifest(directory, prepared.begun)

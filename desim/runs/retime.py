@@ -24,7 +24,7 @@ from desim.log.parquet import Tables
 from desim.runs import directory as place
 from desim.runs.play import prepare, record
 from desim.runs.replay import TABLES, first_difference
-from desim.runs.retold import Training
+from desim.runs.retimed_metrics import Training
 from desim.runs.run import Run
 from desim.scenario.build import build
 from desim.scenario.include import include_network
@@ -35,7 +35,7 @@ from desim.timeline.record import Kind
 
 Conditions = Mapping[str, Any] | str | Path
 UNSEEN = Observation((), 0.0, False, None)
-KEPT: "WeakKeyDictionary[Run, Kept]" = WeakKeyDictionary()
+KEPT: "WeakKeyDictionary[Run, Retimable]" = WeakKeyDictionary()
 
 
 def retime(
@@ -55,7 +55,7 @@ def retime(
     path = None if out is None else Path(out)
     if path is not None:
         place.check_free(path, force)
-    kept = _kept(run)
+    kept = _retimable(run)
     scenario = under(run.scenario, network, compute)
     simulation = kept.under(scenario)
     trained = {"scenario_sha256": run.manifest["scenario_sha256"]}
@@ -130,14 +130,14 @@ class Retimed(Simulation):
         explained: Any = None,
     ) -> Outcome:  # fmt: skip
         """Play blind into `sink`, metrics told at their new times; the results are those known."""
-        return self.told(sink, progress)[0]
+        return self.outcome_and_views(sink, progress)[0]
 
     @np.errstate(all="ignore")
-    def told(self, sink: Sink, progress: Any = None) -> tuple[Outcome, Seen]:
+    def outcome_and_views(self, sink: Sink, progress: Any = None) -> tuple[Outcome, Seen]:
         """As `play`; return what was seen, too."""
         kept, dated = self.training, Dated(sink)
         outcome, seen = self.blind(dated, progress)
-        sink.append("metrics", kept.retold(seen, dated.left, outcome.time))
+        sink.append("metrics", kept.metrics_at(seen, dated.left, outcome.time))
         if outcome.status == "failed":  # what agents had come to by then nobody has kept
             again = build(self.scenario, kept.problem).play(Discard(), progress)
             arrays = {name: getattr(again, name) for name in ("state", "iterates", "model")}
@@ -186,7 +186,7 @@ class Dated:
 
 
 @dataclass(frozen=True)
-class Kept:
+class Retimable:
     """A run that may be re-timed: its scenario and training; paced: speeds change the training."""
 
     scenario: Scenario
@@ -216,14 +216,14 @@ class Kept:
         return found
 
 
-def _kept(run: Run) -> Kept:
+def _retimable(run: Run) -> Retimable:
     """What there is to re-time in `run`, examined once."""
     if run not in KEPT:
         KEPT[run] = _examined(run)
     return KEPT[run]
 
 
-def _examined(run: Run) -> Kept:
+def _examined(run: Run) -> Retimable:
     run.store.check()
     if found := obstacles(run):
         raise InputError(found)
@@ -231,9 +231,9 @@ def _examined(run: Run) -> Kept:
     training = Training.of(run, simulation)
     if found := training.lacking:
         raise InputError(found)
-    kept = Kept(run.scenario, training)
+    kept = Retimable(run.scenario, training)
     tables, own = Tables(), kept.under(run.scenario)
-    seen = own.told(tables)[1]
+    seen = own.outcome_and_views(tables)[1]
     if seen.clocked:
         raise InputError("algorithm: its program looks at the clock, so that delays may change it")
     for name in TABLES:

@@ -66,7 +66,7 @@ class Directory:
         """See Store."""
         if not self.ended:
             return UNENDED
-        return UNLISTED if self._digests.told is None else ""
+        return UNLISTED if self._digests.listed is None else ""
 
     def check(self) -> None:
         """See Store."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from desim.errors import InputError
 from desim.fields.numbers import whole
-from desim.reading.labels import told
+from desim.reading.labels import setting_text
 from desim.scenario.load import load, resolved_yaml, seeded
 from desim.scenario.schema import Scenario
 from desim.studies.file import Search, StudyFile
@@ -107,7 +107,7 @@ class _Draft:
     def label(self) -> str:
         """The entry's name, then the values that it does not stand for."""
         named = self.listed if self.name else ()
-        rest = [f"{short(k)} {told(v)}" for k, v in self.values.items() if k not in named]
+        rest = [f"{short(k)} {setting_text(v)}" for k, v in self.values.items() if k not in named]
         return ", ".join([*([self.name] if self.name else []), *rest])
 
 

@@ -13,7 +13,7 @@ from desim.errors import InputError, RunError
 from desim.readers import text_of
 from desim.runs.directory import MANIFEST, write_text
 from desim.runs.directory import STUDY as STUDY
-from desim.runs.hold import held
+from desim.runs.lock import write_lock
 from desim.runs.opened import open_run
 from desim.runs.run import Run
 from desim.studies.work import TOKEN
@@ -50,7 +50,7 @@ def claimed(path: Path, about: Mapping[str, Any]) -> Iterator[str]:
     with contextlib.ExitStack() as stack:
         try:
             (path / RUNS).mkdir(parents=True, exist_ok=True)
-            stack.enter_context(held(path, BUSY))
+            stack.enter_context(write_lock(path, BUSY))
             token = os.urandom(8).hex()
             write_text(path / TOKEN, token)
             stack.callback((path / TOKEN).unlink, missing_ok=True)

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from desim.arrays import Array
-from desim.reading.labels import told
+from desim.reading.labels import setting_text
 from desim.studies.cases import Case
 from desim.studies.measures import SPENT, Asked, rises, unit
 from desim.studies.statistics import mean_estimate, median_estimate, paired, settled
@@ -63,7 +63,7 @@ def _never(table: pd.DataFrame, asked: Asked) -> pd.DataFrame:
 
 
 def _cell(value: Any) -> Any:
-    return told(value) if isinstance(value, Mapping | list | tuple) else value
+    return setting_text(value) if isinstance(value, Mapping | list | tuple) else value
 
 
 def _column(values: "pd.Series[Any]") -> "pd.Series[Any]":
@@ -71,7 +71,7 @@ def _column(values: "pd.Series[Any]") -> "pd.Series[Any]":
     kinds = {type(one) for one in values.dropna()}
     if kinds <= {int, float} or kinds == {bool}:
         return values
-    return values.map(lambda one: None if pd.isna(one) else str(told(one)))
+    return values.map(lambda one: None if pd.isna(one) else str(setting_text(one)))
 
 
 def measures(runs: pd.DataFrame, asked: Asked) -> list[str]:

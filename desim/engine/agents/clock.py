@@ -27,7 +27,7 @@ class Broken(Exception):
         self.of = of
 
 
-def told(steps: Steps) -> Steps:
+def carrying_errors(steps: Steps) -> Steps:
     """The same process, whose errors survive SimPy whatever it takes to make them."""
     try:
         return (yield from steps)
@@ -57,7 +57,7 @@ class Clock(simpy.Environment):
 
     def process(self, generator: Steps) -> simpy.Process:
         """Begin a process."""
-        return super().process(told(generator))
+        return super().process(carrying_errors(generator))
 
     def step(self) -> None:
         """Let the next event happen."""

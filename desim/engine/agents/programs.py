@@ -20,7 +20,7 @@ WORDS = {
 }
 
 
-def held(program: Program, kind: str, now: Callable[[], float]) -> Program:
+def checked_requests(program: Program, kind: str, now: Callable[[], float]) -> Program:
     """The program of a method of that kind, whose every request is looked at.
 
     now: virtual time s. RunError, with the line, for a program that is no generator or yields
@@ -28,7 +28,7 @@ def held(program: Program, kind: str, now: Callable[[], float]) -> Program:
     """
     known, allowed = REQUESTS[kind], WORDS[kind]
 
-    def asked(desk: Any) -> Generator[Any, Any, None]:
+    def checked(desk: Any) -> Generator[Any, Any, None]:
         generator, answer = program(desk), None
         if not hasattr(generator, "send"):
             raise at(now(), f"algorithm: its program never yields; allowed: {allowed}")
@@ -43,7 +43,7 @@ def held(program: Program, kind: str, now: Callable[[], float]) -> Program:
                 raise at(now(), f"algorithm: {text}; allowed: {allowed}")
             answer = yield request
 
-    return asked
+    return checked
 
 
 def _line(generator: Any) -> str:

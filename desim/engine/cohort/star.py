@@ -53,7 +53,7 @@ class CohortStation:
             hub.terms.compiled, self.devices, self._book(hub, len(who)),
         )  # fmt: skip
         if spending is not None:
-            spending.made(hub.calls, who, hub.round, hub.exchange, before)
+            spending.charge_calls(hub.calls, who, hub.round, hub.exchange, before)
 
     def post(self, hub: Hub, who: Int, bits: int) -> None:
         """Send agents who (n,) a message that asks for no reply."""

@@ -15,7 +15,7 @@ from desim.engine.compiled.desk import (
     invited,
     sent,
 )
-from desim.engine.compiled.watch import copied, told_at_once
+from desim.engine.compiled.watch import block_over, copied
 from desim.kernels.formulas import aggregate, begin, entries, finish, model, put
 from desim.kernels.local import train_in, train_shared
 from desim.kernels.sums import replace_row, summed_again
@@ -128,7 +128,7 @@ def ended(formulas, n, k, total, state, centre, desk, seen):
         for i in range(iterates.shape[1]):
             for j in range(iterates.shape[2]):
                 iterates[k, i, j] = state[0][i, j]
-    over = told_at_once(k, n, desk[2], state[0], watch)
+    over = block_over(k, n, desk[2], state[0], watch)
     if not np.isfinite(total):
         return LOOK
     return BLOCK if over else ON

@@ -162,7 +162,7 @@ class Engine:
                 self.observer.publish(float(times[k]), first + k, seen, models[k])
         else:
             self._show(why, first, times[:done], models[:done], watch)
-        world.patience.heard(int(desk.counts[UNHEARD]), self.station.now)
+        world.patience.require_reply(int(desk.counts[UNHEARD]), self.station.now)
         return why, done
 
     def _show(self, why: int, first: int, times: Array, models: Array, watch: Watch) -> None:

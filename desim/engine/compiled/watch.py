@@ -46,7 +46,7 @@ def copied(k, close, x, watch_):
 
 
 @lean_inline
-def told_at_once(k, n, who, x, watch_):
+def block_over(k, n, who, x, watch_):
     """Agents who[:n] have models x anew in round k: note the error; return if the block ends."""
     watch = Watch(*watch_)
     over = False

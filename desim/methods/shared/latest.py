@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from desim.arrays import Array
 from desim.kernels.sums import column_sums, replace_rows
-from desim.memory import Tree, recall, told
+from desim.memory import Tree, attributes, recall
 
 
 class Latest:
@@ -16,7 +16,7 @@ class Latest:
 
     def remembered(self) -> Tree:
         """What a checkpoint needs."""
-        return told(self, "rows total since")
+        return attributes(self, "rows total since")
 
     def recall(self, tree: Tree) -> None:
         """Go on from a checkpoint."""

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from desim.arrays import Array, Int
 from desim.columns import Words
-from desim.memory import Tree, recall, told
+from desim.memory import Tree, attributes, recall
 from desim.privacy.accounting.gaussian import epsilon_of, mu_of
 from desim.privacy.accounting.loss_distribution import epsilon_pld
 from desim.privacy.accounting.prices import Prices, prices
@@ -31,7 +31,7 @@ from desim.privacy.ledger.ledger import MECHANISMS, Mechanism, Terms
 ROUNDING = 1.0 + 1e-9  # sums of prices round: a target that is also the budget must fit into it
 KEPT = "square divergence order known kinds numbers others retired stopped stopper reason"
 LAWS = ("laplace", "pure", "batch")
-KINDS = 8  # of releases that are not Gaussian, told apart of each agent
+KINDS = 8  # of releases that are not Gaussian, counted apart for each agent
 EXACT = (Mechanism.GAUSSIAN, Mechanism.NOISY_GRADIENT)
 
 
@@ -84,7 +84,7 @@ class Filter:
 
     def remembered(self) -> Tree:
         """What a checkpoint needs."""
-        return told(self, KEPT)
+        return attributes(self, KEPT)
 
     def recall(self, tree: Tree) -> None:
         """Go on from a checkpoint."""
@@ -132,10 +132,10 @@ class Filter:
         same = (self.kinds[who] == kind[:, None]).all(axis=2)
         free = self.kinds[who, :, 1] == 0.0
         place = np.where(same.any(axis=1), same.argmax(axis=1), free.argmax(axis=1))
-        told = (same.any(axis=1) | free.any(axis=1)) & (costs.rho == 0.0) & (costs.xi == 0.0)
-        told &= kind[:, 1] > 0.0
-        self.kinds[who[told], place[told]] = kind[told]
-        return np.where(costs.gaussian, 0.0, np.where(told, place + 1.0, KINDS + 1.0))
+        exact = (same.any(axis=1) | free.any(axis=1)) & (costs.rho == 0.0) & (costs.xi == 0.0)
+        exact &= kind[:, 1] > 0.0
+        self.kinds[who[exact], place[exact]] = kind[exact]
+        return np.where(costs.gaussian, 0.0, np.where(exact, place + 1.0, KINDS + 1.0))
 
     def _choose(self, who: Int, divergences: Array, ratio: Array) -> None:
         """Fix how agents pay that pay for something not Gaussian for the first time."""

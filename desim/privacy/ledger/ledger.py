@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from desim.arrays import Array, Int
 from desim.columns import Columns, Words
 from desim.draws.keys import seed_word
-from desim.memory import Tree, recall, told
+from desim.memory import Tree, attributes, recall
 from desim.privacy.ledger.charges import charge_each, deliver, let_go, stamp
 from desim.privacy.ledger.draws import add_discrete, add_laplace, add_normal, add_spherical
 from desim.privacy.ledger.terms import MECHANISMS, VIEWS, Mechanism, Terms, View, plain
@@ -192,7 +192,7 @@ class Ledger(Appended):
 
     def remembered(self) -> Tree:
         """What a checkpoint needs, after a flush; numbered draws are not in it."""
-        return super().remembered() | told(self, "written waiting _bared")
+        return super().remembered() | attributes(self, "written waiting _bared")
 
     def recall(self, tree: Tree) -> None:
         """Go on from a checkpoint."""

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.compiling.cache import cache_home, keep, kept
+from desim.compiling.cache import cache_home, keep, stored_arrays
 
 
 class Bundled(NamedTuple):
@@ -21,7 +21,7 @@ class Bundled(NamedTuple):
 def bundled(name: str) -> Bundled:
     """Data set `name` as the installed version of scikit-learn has it."""
     path = cache_home() / "tables" / f"{name}-{version('scikit-learn')}.npz"
-    found = kept(path)
+    found = stored_arrays(path)
     if found is None or set(found) != set(Bundled._fields):
         found = _loaded(name)
         keep(path, found)

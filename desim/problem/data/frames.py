@@ -32,7 +32,7 @@ def framed(
     frame = frame.mask(_marked(frame, section.marks)) if section.marks else frame
     marks = getattr(section.test, "column", "")
     apart = [name for name in (*apart, marks) if name in frame.columns and name not in named]
-    _known(frame, label, section, where)
+    _require_values(frame, label, section, where)
     frame, names, train, test = _parted(frame, label, section, seed, apart, where)
     columns = {name: frame[name].to_numpy() for name in frame.columns}
     frame = frame.assign(**{n: _truths(frame[n], train, section, where) for n in names})
@@ -72,7 +72,7 @@ def _parted(
     return kept, names, train, test
 
 
-def _known(frame: "pd.DataFrame", label: str, section: Any, where: str) -> None:
+def _require_values(frame: "pd.DataFrame", label: str, section: Any, where: str) -> None:
     """Raise InputError for columns that are named and not there."""
     asked = {"label": [label], "features": section.features, "exclude": section.exclude}
     problems = [
@@ -224,7 +224,7 @@ def _numbered(
     code = np.searchsorted(words, texts).clip(max=len(words) - 1)
     known = words[code] == texts
     if section.unseen == "error":
-        _all_known(column, known | ~test, words, where)
+        _require_numbers(column, known | ~test, words, where)
     if section.encode == "ordinal":
         return np.where(known, code, -1.0)[:, None], [name]
     if len(words) > MOST_WORDS:
@@ -235,7 +235,9 @@ def _numbered(
     return np.eye(len(words))[code] * known[:, None], [f"{name}={word}" for word in words]
 
 
-def _all_known(column: "pd.Series[Any]", known: Mask, words: NDArray[Any], where: str) -> None:
+def _require_numbers(
+    column: "pd.Series[Any]", known: Mask, words: NDArray[Any], where: str
+) -> None:
     """Raise InputError at the first word that no training row holds."""
     for place in np.flatnonzero(~known)[:1]:
         some = ", ".join(words[:8]) + (", ..." if len(words) > 8 else "")

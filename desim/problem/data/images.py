@@ -58,10 +58,10 @@ def _npz_parts(file: Path) -> list[NDArray[Any]]:
 
 def _idx_parts(folder: Path) -> list[NDArray[Any]]:
     """The four arrays of a folder of idx files, compressed or not."""
-    return [_idx(_found(folder, FILES[part])) for part in PARTS]
+    return [_idx(_file(folder, FILES[part])) for part in PARTS]
 
 
-def _found(folder: Path, name: str) -> Path:
+def _file(folder: Path, name: str) -> Path:
     """The file of that name, also spelt with a dot before idx, also compressed."""
     for spelt in (name, name.replace("-idx", ".idx")):
         for file in (folder / spelt, folder / f"{spelt}.gz"):

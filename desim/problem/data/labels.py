@@ -21,7 +21,7 @@ def numbers(table: Table, positive: Sequence[object], loss: Loss) -> NDArray[np.
     """
     found = np.unique(table.labels)
     if positive:
-        chosen: list[Any] = [_found(one, found, table) for one in positive]
+        chosen: list[Any] = [_label(one, found, table) for one in positive]
         b = np.where(np.isin(table.labels, chosen), 1.0, -1.0)
         if np.all(b == 1.0):
             raise InputError(f"problem.data.positive: every label is positive: {_listed(found)}")
@@ -74,7 +74,7 @@ def classes(labels: NDArray[Any]) -> NDArray[np.int64] | None:
     return None if len(found) > MOST_CLASSES else np.asarray(number, np.int64)
 
 
-def _found(one: object, found: NDArray[Any], table: Table) -> object:
+def _label(one: object, found: NDArray[Any], table: Table) -> object:
     """The label of the data that `one` means: itself, its spelling, or its name in the source."""
     for label in found:
         if label == one or str(label) == str(one):

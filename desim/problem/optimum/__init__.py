@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.compiling.cache import keep, kept
+from desim.compiling.cache import keep, stored_arrays
 from desim.errors import InputError
 from desim.problem.problem import Problem
 
@@ -63,7 +63,7 @@ def _solve(problem: Problem) -> Optimum:
 
 def _read(path: Path, dim: int) -> Optimum | None:
     """What the file holds, or None where there is none that fits."""
-    found = kept(path)
+    found = stored_arrays(path)
     if found is None or set(found) != {one.name for one in fields(Optimum)}:
         return None
     x = np.asarray(found["x"], float)

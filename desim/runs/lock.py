@@ -21,7 +21,7 @@ TRIES, PAUSE = 5, 0.02  # s; who only asks holds the directory for a moment
 
 
 @contextmanager
-def held(path: Path, refusal: str) -> Iterator[None]:
+def write_lock(path: Path, refusal: str) -> Iterator[None]:
     """Keep others from writing to directory `path`; InputError(refusal) where somebody does.
 
     On file systems without locks nobody is kept out.

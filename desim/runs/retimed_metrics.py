@@ -78,7 +78,7 @@ class Training:
             return [f"observe.iterates: found false; {text}; {cure}"]
         return []
 
-    def retold(self, blind: Seen, left: dict[int, float], end: float) -> dict[str, Any]:
+    def metrics_at(self, blind: Seen, left: dict[int, float], end: float) -> dict[str, Any]:
         """Columns of the metrics table up to `end` s, models being shown as in `blind`.
 
         left: when agents retired, s.
