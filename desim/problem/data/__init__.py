@@ -61,10 +61,7 @@ def read(
     values, labels that do not suit the loss, too few rows.
     """
     if section.source == "npz":
-        A, b = read_arrays(section.file, agents)
-        start = np.arange(len(A) + 1) * A.shape[1]
-        names = tuple(f"x{j}" for j in range(A.shape[2]))
-        return Shards(A.reshape(-1, A.shape[2]), b.ravel(), start, None, None, names)
+        return _dealt_already(*read_arrays(section.file, agents))
     apart = (partition.value,) if partition.kind == "by" else ()
     group = getattr(section, "protected", None)
     kept = (*apart, group.column) if group else apart
@@ -77,13 +74,9 @@ def read(
     bounded(b, "problem.data: labels")
     dealt = None if groups is None else _typed(groups[train], section)
     how = Deal(
-        partition.kind,
-        partition.value,
-        seed,
-        sizes=tuple(sizes),
-        classes=classes(table.labels[train]),
-        groups=dealt,
-    )
+        partition.kind, partition.value, seed, sizes=tuple(sizes),
+        classes=classes(table.labels[train]), groups=dealt,
+    )  # fmt: skip
     shares = deal(int(train.sum()), agents, how)
     order, start = np.concatenate(shares), np.cumsum([0, *(len(share) for share in shares)])
     rows = table.A[train] if change is None else change(table.A[train], order)
@@ -100,6 +93,13 @@ def read(
         z[test] if z is not None and tested else None,
         () if dealt is None else tuple(str(one) for one in np.unique(dealt)),
     )
+
+
+def _dealt_already(A: Array, b: Array) -> Shards:
+    """The shards of features A (agents, rows, features) and labels b (agents, rows)."""
+    start = np.arange(len(A) + 1) * A.shape[1]
+    names = tuple(f"x{j}" for j in range(A.shape[2]))
+    return Shards(A.reshape(-1, A.shape[2]), b.ravel(), start, None, None, names)
 
 
 def _groups(table: Table, column: str) -> NDArray[Any]:
