@@ -22,7 +22,7 @@ from desim.scenario.shipped import networks
 SCENARIOS = Path(__file__).resolve().parents[1] / "scenarios"
 
 HEAVY = (
-    "networkx", "sklearn", "scipy.stats", "scipy.linalg", "scipy.optimize", "scipy.special",
+    "networkx", "sklearn", "scipy.stats", "scipy.optimize", "scipy.special",
     "clarabel", "pandas", "pyarrow.dataset", "matplotlib",
 )  # fmt: skip
 
@@ -56,8 +56,8 @@ def test_a_run_imports_only_what_it_needs(tmp_path):
     code = f"import desim\ndesim.run('scenarios/quickstart.yaml', out={str(tmp_path / 'a')!r})"
     loaded(code)  # whatever is kept between runs is there from now on
     assert loaded(code.replace("/a'", "/b'")) == "[]"
-    more = f"{code.replace('/a', '/c')}\nimport scipy.linalg\nscipy.linalg.cython_blas"
-    assert loaded(more) == "['scipy.linalg']"
+    more = f"{code.replace('/a', '/c')}\nimport scipy.stats"
+    assert "scipy.stats" in loaded(more)
     shown = f"from desim.cli import main\ntry: main(['show', {str(tmp_path / 'a')!r}])\n"
     assert loaded(f"{shown}except SystemExit: pass") == "[]"
 
@@ -96,24 +96,6 @@ def test_a_module_comes_when_it_is_asked_for():
     with pytest.raises(AttributeError, match="nothing"):
         Later("math").nothing  # noqa: B018
     assert not hasattr(Later("math"), "__array__")
-
-
-def test_a_package_comes_in_part_and_whole_later():
-    """What its inner module lacks is taken from the whole; so is all where it is there before."""
-    code = (
-        "from desim.compiling.later import Inner\nspecial = Inner('scipy.special', '_ufuncs')\n"
-        "{}\nbefore = 'scipy.special' in sys.modules\nfrom scipy.special import logsumexp, erf\n"
-        "import scipy.special\nassert scipy.special._ufuncs.erf is erf is special.erf, before\n"
-        "print(before)"
-    )
-    found = [
-        subprocess.run(
-            [sys.executable, "-c", "import sys\n" + code.format(use)],
-            capture_output=True, text=True, check=True,
-        ).stdout.split()[-1]
-        for use in ("special.erf", "special.logsumexp", "import scipy.special")
-    ]  # fmt: skip
-    assert found == ["False", "True", "True"]
 
 
 @pytest.mark.parametrize("name", ["breast_cancer", "digits", "wine", "iris", "diabetes"])

@@ -5,7 +5,6 @@ numpy's error model (without it a division blocks vectorisation). What is compil
 see `code_cache`.
 """
 
-import importlib
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,24 +17,12 @@ import numba
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 from desim.compiling.code_cache import PACKAGE, by_content, guarded
-from desim.compiling.later import bare
 from desim.errors import InputError
 
 LEAN = {"error_model": "numpy", "forceinline": True, "_nrt": False}  # see `lean_inline`
 PARALLEL_WORK = 1 << 19  # multiply-adds, about 0.1 ms on one core: 25 times the launch of a team
 
 
-def _ready_numba() -> None:
-    """Import the part of numba that asks scipy for matrix products, without all of scipy.linalg.
-
-    Numba's first call in a process imports it, whatever that call computes. It only wants to know
-    that two extension modules are there; the package around them takes a quarter of a second.
-    """
-    with bare("scipy.linalg"):
-        importlib.import_module("numba.np.arraymath")
-
-
-_ready_numba()
 _threads: int | None = None
 _launched = 0
 

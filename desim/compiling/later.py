@@ -5,16 +5,10 @@
 A run whose data, network and noise do not need them never imports them.
 """
 
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib import import_module
-from importlib.util import find_spec
-from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["Inner", "Later", "bare", "optimize", "pd", "sparse", "special"]
+__all__ = ["Later", "optimize", "pd", "sparse", "special"]
 
 
 class Later:
@@ -26,50 +20,9 @@ class Later:
     def __getattr__(self, attribute: str) -> Any:
         if attribute.startswith("__"):  # whoever inspects objects asks everything for these
             raise AttributeError(attribute)
-        value = self._attribute(attribute)
+        value = getattr(import_module(self._name), attribute)
         setattr(self, attribute, value)
         return value
-
-    def _attribute(self, attribute: str) -> Any:
-        return getattr(import_module(self._name), attribute)
-
-
-class Inner(Later):
-    """Stands for a package whose `module` has most of what is asked for: all else is left alone."""
-
-    def __init__(self, name: str, module: str) -> None:
-        super().__init__(name)
-        self._module = module
-        self._inner: ModuleType | None = None
-
-    def _attribute(self, attribute: str) -> Any:
-        try:
-            if self._inner is None:
-                with bare(self._name):
-                    self._inner = import_module(f"{self._name}.{self._module}")
-            return getattr(self._inner, attribute)
-        except (ImportError, AttributeError):
-            return super()._attribute(attribute)
-
-
-@contextmanager
-def bare(package: str) -> Iterator[None]:
-    """Import modules of a package, e.g. scipy.linalg, without what the package itself imports.
-
-    Whoever imports the package later gets it whole. Nothing is done where it is there already.
-    """
-    parent, _, name = package.rpartition(".")
-    found = find_spec(parent)
-    if package in sys.modules or found is None or not found.submodule_search_locations:
-        yield
-        return
-    stand_in = sys.modules[package] = ModuleType(package)
-    stand_in.__path__ = [str(Path(found.submodule_search_locations[0]) / name)]
-    try:
-        yield
-    finally:
-        for one in [one for one in sys.modules if f"{one}.".startswith(f"{package}.")]:
-            del sys.modules[one]
 
 
 if TYPE_CHECKING:
@@ -78,4 +31,4 @@ if TYPE_CHECKING:
 else:
     pd = Later("pandas")
     optimize, sparse = Later("scipy.optimize"), Later("scipy.sparse")
-    special = Inner("scipy.special", "_ufuncs")
+    special = Later("scipy.special")
