@@ -69,10 +69,10 @@ def rigorous(ground: Ground) -> Claim:
 
 def paper(ground: Ground) -> Claim | str:
     """What the method's paper says, zCDP too where its epsilon comes from that; or why not."""
-    inputs = ground.simulation.method.claim_inputs()
-    if inputs is None:
+    method = ground.simulation.method
+    if (inputs := method.claim_inputs()) is None:
         return "the paper claims nothing about this method and noise"
-    said = claim_of(inputs, ground.releases, ground.delta)
+    said = claim_of(inputs, ground.releases, ground.delta, method.bounds)
     bound = said.bound
     if ground.sampled:
         return f"{bound.theorem} counts on secret batches, which the game does not draw anew"

@@ -50,7 +50,7 @@ def privacy(
     ] = None,
     plugin: Annotated[
         Path | None,
-        typer.Option("--plugin", metavar="FILE", help="Python file that defines the accountant."),
+        typer.Option("--plugin", metavar="FILE", help="Python file with an accountant or theorem."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For other programs.")] = False,
 ) -> None:

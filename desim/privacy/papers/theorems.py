@@ -1,6 +1,9 @@
 """All theorems of the papers, each with the view it covers, a verdict and what holds instead."""
 
+from collections.abc import Iterable
 from typing import Any
+
+import numpy as np
 
 from desim.columns import columns_of
 from desim.errors import InputError, raised, refusal
@@ -211,6 +214,7 @@ BOUNDS = (
 )  # fmt: skip
 
 BY_NAME = {bound.name: bound for bound in BOUNDS}
+COMPUTED = tuple(bound for bound in BOUNDS if bound.formula is not None)
 
 
 def theorems(algorithm: str) -> tuple[Bound, ...]:
@@ -218,22 +222,33 @@ def theorems(algorithm: str) -> tuple[Bound, ...]:
     return tuple(bound for bound in BOUNDS if algorithm in bound.algorithms)
 
 
-def claim_of(inputs: Inputs, releases: Any, delta: float) -> Claim:
+def bound_of(inputs: Inputs, brought: Iterable[Bound] = ()) -> Bound:
+    """The theorem that inputs name, of desim's own or of those that a plug-in has brought.
+
+    InputError where there is none, or none that gives an epsilon.
+    """
+    known, name = {one.name: one for one in (*COMPUTED, *brought)}, inputs.get("theorem")
+    if isinstance(name, str) and name in known:
+        return known[name]
+    raise InputError(f"claim: theorem: {refusal(name, ', '.join(known), known)}")
+
+
+def claim_of(inputs: Inputs, releases: Any, delta: float, brought: Iterable[Bound] = ()) -> Claim:
     """What the theorem that the inputs name says of a run with these releases at `delta`.
 
-    inputs: see `claims.inputs`; releases: columns, or a data frame. A theorem that is stated at a
-    larger delta of its own says nothing at `delta`, and the claim is at that one. InputError for
-    inputs from which nothing follows.
+    inputs: see `claims.inputs`; releases: columns, or a data frame; brought: see `bound_of`. A
+    theorem that is stated at a larger delta of its own says nothing at `delta`, and the claim is at
+    that one. InputError for inputs from which nothing follows.
     """
-    bound = BY_NAME.get(str(inputs.get("theorem")))
-    if bound is None or bound.formula is None:
-        allowed = [one.name for one in BOUNDS if one.formula is not None]
-        found = refusal(inputs.get("theorem"), ", ".join(allowed), allowed)
-        raise InputError(f"claim: theorem: {found}")
+    bound = bound_of(inputs, brought)
     try:
+        assert bound.formula is not None
         epsilon, unmet = bound.formula(inputs, columns_of(releases), delta)
+        epsilon = np.broadcast_to(np.asarray(epsilon, float), inputs["agents"])
         stated, unmet = float(inputs.get("delta", 0.0)), [*inputs["unmet"], *unmet]
-    except (KeyError, IndexError, TypeError, ValueError) as error:
+        if not (epsilon >= 0.0).all():
+            raise ValueError(refusal(epsilon.tolist(), "epsilons >= 0"))
+    except Exception as error:
         raise InputError(f"claim: inputs of {bound.name}: {raised(error)}") from error
     if stated > delta:
         unmet.insert(0, f"it is stated at delta {stated:g}")
