@@ -195,7 +195,7 @@ def test_a_given_epsilon_is_tested_too(correct):
 def test_a_record_of_the_data_can_be_named():
     """Against its opposite: the negated features with the same label tell the two apart."""
     named = audit(SMALL, runs=40, claims=["rigorous"], agent=2, row=3)
-    assert (named.agent, named.row) == (2, 3)
+    assert (named.agent, named.played["row"]) == (2, 3)
     assert np.median(named.scores.new) > 0.0 > np.median(named.scores.old)
 
 
