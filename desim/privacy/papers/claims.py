@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,6 +10,9 @@ from numpy.typing import ArrayLike
 from desim.arrays import Array
 from desim.columns import Columns, rows_of
 from desim.errors import InputError, refusal
+
+if TYPE_CHECKING:
+    from desim.problem.problem import Problem
 
 Inputs = Mapping[str, Any]  # see `inputs`
 Formula = Callable[[Inputs, Columns, float], tuple[Array, list[str]]]
@@ -96,6 +99,11 @@ def _plain(theorem: str, key: str, numbers: ArrayLike) -> Any:
     if np.isfinite(values).all():
         return values.tolist()
     return [str(one) for one in values.tolist()] if values.ndim else str(float(values))
+
+
+def unclipped(problem: "Problem") -> list[str]:
+    """The condition of a bounded gradient, where the run does not meet it."""
+    return [] if problem.clipped else [UNCLIPPED]
 
 
 def by_agent(given: Inputs, name: str) -> Array:
