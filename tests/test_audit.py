@@ -241,8 +241,8 @@ def test_without_noise_every_claim_but_infinity_falls(bare):
     found = audit(bare, runs=60, claims=["rigorous", 1.0])
     assert found.findings[0].claim.epsilon == np.inf
     assert [finding.verdict for finding in found.findings] == ["not refuted", "refuted"]
-    assert found.told()["findings"][0]["claim"]["epsilon"] == "infinite"
-    json.dumps(found.told(), allow_nan=False)
+    assert found.plain()["findings"][0]["claim"]["epsilon"] == "infinite"
+    json.dumps(found.plain(), allow_nan=False)
 
 
 def test_an_adversary_who_misses_releases_has_a_trained_score():

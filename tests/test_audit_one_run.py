@@ -167,8 +167,8 @@ def test_a_right_mechanism_is_refuted_in_no_more_audits_than_the_level():
 def test_without_noise_every_claim_but_infinity_falls(bare):
     found = audit_one_run(bare, claims=["rigorous", 1.0], agent=0)
     assert [one.verdict for one in found.findings] == ["not refuted", "refuted"]
-    assert found.told()["findings"][0]["claim"]["epsilon"] == "infinite"
-    json.dumps(found.told(), allow_nan=False)
+    assert found.plain()["findings"][0]["claim"]["epsilon"] == "infinite"
+    json.dumps(found.plain(), allow_nan=False)
 
 
 @pytest.mark.parametrize("loss", ["softmax", {"mlp": {"classes": 2, "hidden": 4}}])

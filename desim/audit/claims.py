@@ -30,14 +30,14 @@ class Ground:
     delta: float
 
     @property
-    def own(self) -> pd.DataFrame:
+    def agent_releases(self) -> pd.DataFrame:
         """The releases of the agent."""
         return self.releases[self.releases["agent"] == self.agent]
 
     @property
     def sampled(self) -> bool:
         """Whether some of the agent's releases are of batches."""
-        return bool((self.own["sampling"] < 1.0).any())
+        return bool((self.agent_releases["sampling"] < 1.0).any())
 
 
 def claimed(name: str | float, ground: Ground) -> Claim | str:

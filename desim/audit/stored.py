@@ -86,13 +86,13 @@ class Audit:
         place.check_free(path, force=False)
         try:
             path.mkdir(parents=True, exist_ok=True)
-            place.write_text(path / "audit.json", json.dumps(self.told(), indent=2) + "\n")
+            place.write_text(path / "audit.json", json.dumps(self.plain(), indent=2) + "\n")
             place.write_arrays(path / "scores.npz", self.arrays)
         except OSError as error:
             raise InputError(f"{path}: cannot be written ({error.strerror})") from None
         plot_audit(self.findings, *self.samples, out=path / "trade-off.png", of=self.of)
 
-    def told(self) -> dict[str, Any]:
+    def plain(self) -> dict[str, Any]:
         """The audit as JSON holds it; infinities as the text "infinite"."""
         return {
             "name": self.name,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from desim.cli.options import Overrides, ScenarioFile, load_scenario
+from desim.cli.options import Overrides, ScenarioFile, load_scenario, option
 from desim.cli.outcome import complain
 from desim.cli.progress import counting_bar
 from desim.compiling.cores import cores
@@ -23,11 +23,6 @@ METHODS = {
     "infinite ratio": "by what one of the two data sets alone can show",
 }
 NAMES = ("paper", "rigorous")
-
-
-def option(name: str, letter: str, text: str) -> Any:
-    """An option --name LETTER."""
-    return typer.Option(f"--{name}", metavar=letter, help=text)
 
 
 ONE_RUN = "Play one run, in which coins choose the records of canaries."

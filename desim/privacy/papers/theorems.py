@@ -32,6 +32,16 @@ PR, PP, IPP = ("pr-admm",), ("pp-admm",), ("ipp-admm",)
 Q1, Q2, FED, DZOA = ("q-dpsgd-1",), ("q-dpsgd-2",), ("fed-plt",), ("d-zoa",)
 FM, PFLR, PDFC, ADFC = ("functional-mechanism",), ("pflr",), ("pdfc",), ("adfc",)
 INFINITE = "infinite, unless noise is added"
+EXACT = "exact Gaussian DP of the same releases"
+UNNAMED = (
+    "needs epsilon < 1 in every iteration, and clipped gradients; the paper names no rule of "
+    "composition"
+)
+COUPLED = (
+    "conditions on v, which depends on the data, and takes coupled models for independent; "
+    "false for who sees z, from which every x follows: audits refute it there"
+)
+ALLOTTED = functional.allotted, "as allotted"
 
 BOUNDS = (
     Bound(
@@ -48,19 +58,17 @@ BOUNDS = (
         "zcdp-nfl/corollary", ZCDP, "Corollary", DYNAMIC, ALL, "loose",
         "the conversion of zCDP is loose; the index 0 < n < T should be n = 1 .. T; phi grows by "
         "1/tau, which is not the variance falling by tau where eta varies",
-        "exact Gaussian DP of the same releases",
+        EXACT,
         zcdp_nfl.corollary, "zCDP, simple conversion",
     ),
     Bound(
         "dp-nfl/basic", DWORK, "Theorems A.1 and 3.16", DP, ALL, "loose",
-        "needs epsilon < 1 in every iteration, and clipped gradients; the paper names no rule of "
-        "composition", "exact Gaussian DP of the same releases",
+        UNNAMED, EXACT,
         composition.composed, "basic composition",
     ),
     Bound(
         "dp-nfl/advanced", DWORK, "Theorems A.1 and 3.20", DP, ALL, "loose",
-        "needs epsilon < 1 in every iteration, and clipped gradients; the paper names no rule of "
-        "composition", "exact Gaussian DP of the same releases",
+        UNNAMED, EXACT,
         composition.composed, "advanced composition",
     ),
     Bound(
@@ -81,7 +89,7 @@ BOUNDS = (
     Bound(
         "pr-admm/theorem-3", DING, "Theorem 3", PR, ALL, "loose",
         "formula (17) divides by 0 at t = 0, where sigma_1 is meant; the conversion is loose",
-        "exact Gaussian DP of the same releases",
+        EXACT,
         pr_admm.decaying, "zCDP, simple conversion",
     ),
     Bound(
@@ -145,49 +153,45 @@ BOUNDS = (
         "functional-mechanism/theorem-1", ZHANG, "Theorem 1", FM, ONCE, "holds",
         "needs features within the bounds that the sensitivity supposes",
         "the same",
-        functional.allotted, "as allotted",
+        *ALLOTTED,
     ),
     Bound(
         "pflr/pflr", XU, "PFLR", PFLR, ONCE, "loose",
         "zbar must be public, or its part in every record's coefficients be paid",
         "eps D / Delta_1 with D of the domain",
-        functional.allotted, "as allotted",
+        *ALLOTTED,
     ),
     Bound(
         "pflr/pflr-star", XU, "PFLR*", PFLR, ONCE, "wrong",
         "the mean of the noise is computed from the data and nothing pays for that: it is the fair "
         "objective with the noise of the plain one",
         "eps D / Delta_1 with D of the fair objective",
-        functional.allotted, "as allotted",
+        *ALLOTTED,
     ),
     Bound(
         "pdfc/theorem-18", DING, "Theorem 18", PDFC, ONCE, "unproved",
         "one record can move more than 1/d of the coefficients' sensitivity; true at the printed, "
         "too large sensitivity, false as a rule for a smaller valid one",
         "max(eps_s, eps_n) D / Delta_1 with D = 3 sqrt(d) + d/4",
-        functional.allotted, "as allotted",
+        *ALLOTTED,
     ),
     Bound(
         "adfc/theorem-19", DING, "Theorem 19", (*ADFC, *FM), ONCE, "loose",
         "noise 1.5 times too large at (1, 1e-3)", "exact Gaussian DP",
-        functional.allotted, "as allotted",
+        *ALLOTTED,
     ),
     Bound(
         "adfc/theorem-20", DING, "Theorem 20", ADFC, ONCE, "unproved",
         "shares epsilon out as Theorem 18 does", "mu = Delta_2 / min(sigma_s, sigma_n)",
-        functional.allotted, "as allotted",
+        *ALLOTTED,
     ),
     Bound(
         "fed-plt/proposition-4", PLT, "Proposition 4", FED, FINAL, "unproved",
-        "conditions on v, which depends on the data, and takes coupled models for independent; "
-        "false for who sees z, from which every x follows: audits refute it there",
-        "every round charged, exact Gaussian DP",
+        COUPLED, "every round charged, exact Gaussian DP",
     ),
     Bound(
         "fed-plt/adp", PLT, "Proposition 4 with Lemma 5", FED, FINAL, "unproved",
-        "conditions on v, which depends on the data, and takes coupled models for independent; "
-        "false for who sees z, from which every x follows: audits refute it there",
-        "every round charged, exact Gaussian DP",
+        COUPLED, "every round charged, exact Gaussian DP",
         fed_plt.last_model, "RDP at its best order",
     ),
     Bound(
