@@ -147,7 +147,7 @@ def test_a_right_mechanism_is_refuted_in_no_more_audits_than_the_level():
     found = [play_once(Game(simulation, of), seed=seed) for seed in range(20)]
     assert len({one.coins.tobytes() for one in found}) == 20
     claim = audit_one_run(SMALL, claims=["rigorous"], agent=0).findings[0].claim
-    tiers = chosen_tiers(40, claim.mu)
+    tiers = chosen_tiers(40, "mu", claim.mu)
     best = max(found, key=lambda one: tiers.score(right_guesses(one.scores, one.coins)))
     assert judge_one_run(claim, best.scores, best.coins, 0.05).verdict == "not refuted"
 

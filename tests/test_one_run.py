@@ -216,13 +216,13 @@ def test_a_thousand_canaries_find_most_of_a_gaussian_epsilon(mu):
 
     The bound grows with the score: the median rejects what has 60 %, the largest not the truth.
     """
-    tiers = chosen_tiers(1000, mu)
+    tiers = chosen_tiers(1000, "mu", mu)
     right = [right_guesses(*audit) for audit in zip(*gaussian_audits(mu), strict=True)]
     scores = np.sort([tiers.score(one) for one in right])
     epsilon = float(epsilon_of(mu, DELTA))
     assert chance_of_score(tiers, scores[99], "mu", mu_of(0.6 * epsilon, DELTA)) <= LEVEL
     assert chance_of_score(tiers, scores[199], "mu", mu) > LEVEL
-    guesses = chosen_guesses(1000, mu)
+    guesses = chosen_guesses(1000, mu, DELTA, LEVEL)
     counts = sorted(int(one[:guesses].sum()) for one in right)
     theirs = [epsilon_low(1000, guesses, counts[n], DELTA, LEVEL) for n in (99, 199)]
     assert 0.3 * epsilon < theirs[0] < 0.6 * epsilon
@@ -230,7 +230,7 @@ def test_a_thousand_canaries_find_most_of_a_gaussian_epsilon(mu):
 
 
 def test_half_the_noise_is_refuted_and_the_right_one_is_not():
-    tiers = chosen_tiers(400, 1.0)
+    tiers = chosen_tiers(400, "mu", 1.0)
     for mu, refuted in ((1.0, False), (2.0, True)):
         scores, coins = gaussian_audits(mu, 1, 400)
         score = tiers.score(right_guesses(scores[0], coins[0]))
@@ -245,7 +245,7 @@ def test_zcdp_claims_have_a_test_of_their_own():
     scores, coins = gaussian_audits(2.0, 1, 200)
     finding = judge_one_run(claim, scores[0], coins[0], LEVEL)
     assert [test.parameter for test in finding.tests if test.refutes] == ["rho"]
-    tiers = chosen_tiers(200, np.sqrt(0.5))
+    tiers = chosen_tiers(200, "rho", 0.25)
     score = tiers.score(right_guesses(scores[0], coins[0]))
     assert chance_of_score(tiers, score, "rho", 2.0) > LEVEL
 

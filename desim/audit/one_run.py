@@ -11,7 +11,8 @@ Steinke, Nasr, Jagielski 2023 (arXiv 2305.08846) for epsilon; Mahloujifar, Melis
 """
 
 from collections.abc import Callable
-from functools import partial
+from dataclasses import dataclass
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,14 +23,37 @@ from desim.audit.verdict import Claim, Comparison, Finding
 from desim.compiling.later import special
 from desim.privacy.accounting.gaussian import delta_of, mu_of
 
-FEWEST, FEWEST_IN_TIERS = 30, 100  # guesses, if there are so many slots
-SHARE = 0.2  # of the slots, at least
-STEEP, STEEP_IN_TIERS = 6.0, 8.0  # mu of a claim with which all of them are guessed
+Curve = Callable[[Array], Array]
+SHARES = (
+    0.05,
+    0.08,
+    0.11,
+    0.13,
+    0.15,
+    0.18,
+    0.2,
+    0.22,
+    0.25,
+    0.28,
+    0.3,
+    0.4,
+    0.6,
+    0.8,
+    1.0,
+)  # of the slots, guessed
 MOST = 300  # guesses in tiers, so that their programme stays small
 WEIGHTS = (3, 1)  # of right guesses in the surer third and in the rest
 POINTS = 12  # of a curve
 NEAR, FAR = 0.6, 4.2  # epsilons are mu^2 / 2 + mu t with t between these
+DESIGNS = (
+    (1.0, 0.6),
+    (2.0, 1.0),
+    (4.0, 1.0),
+    (8.0, 1.0),
+)  # true and tested mu over the claimed one
+LIKELY = 0.2  # a design whose chance is larger can refute nothing
 EPSILON_SHARE = 0.05  # of the level, where mu or rho is tested too, which says far more
+LARGEST_MU = 20.0
 LEAST = 1e-3  # a parameter is found to this share of what was claimed
 METHODS = {"epsilon": "right guesses", "mu": "tiers of guesses", "rho": "tiers of guesses"}
 
@@ -89,15 +113,10 @@ def chance_of_score(
     tiers: Tiers, score: int, parameter: str, value: float, points: int = POINTS
 ) -> float:
     """Largest probability of the score under mu-GDP or rho-zCDP, at `points` of their curve."""
-    mu = _mu(parameter, value)
+    mu = value if parameter == "mu" else float(np.sqrt(2.0 * value))
     epsilons = mu * (0.5 * mu + np.linspace(NEAR, FAR, points))
     curve = partial(delta_of, mu=value) if parameter == "mu" else partial(zcdp_delta, rho=value)
     return chance(tiers, score, epsilons, curve(epsilons))
-
-
-def _mu(parameter: str, value: float) -> float:
-    """The mu of the Gaussian mechanism that is mu-GDP, or rho-zCDP, and no better."""
-    return value if parameter == "mu" else float(np.sqrt(2.0 * value))
 
 
 def zcdp_delta(epsilons: Array, rho: float) -> Array:
@@ -124,15 +143,77 @@ def _largest(rejected: Callable[[float], bool], start: float) -> float:
     return low
 
 
-def chosen_guesses(slots: int, mu: float, least: int = FEWEST, steep: float = STEEP) -> int:
-    """How many slots to guess where a claim is like mu-GDP: with much noise only the surest."""
-    share = min(1.0, max(SHARE, mu / steep))
-    return min(slots, max(least, round(share * slots)))
+@dataclass(frozen=True)
+class Expected:
+    """What the surest `guesses` of m slots give with independent slots of a mu-GDP mechanism."""
+
+    slots: int
+    mu: float
+
+    def right(self, guesses: int) -> float:
+        """Expected right guesses: scores are N(mu / 2, 1) and N(-mu / 2, 1)."""
+        far = self._threshold(guesses / self.slots)
+        return self.slots * float(special.ndtr(0.5 * self.mu - far))
+
+    def _threshold(self, share: float) -> float:
+        """What this share of the absolute scores exceeds."""
+        low, high = 0.0, 0.5 * self.mu + 40.0
+        for _ in range(60):
+            middle = 0.5 * (low + high)
+            more = special.ndtr(0.5 * self.mu - middle) + special.ndtr(-0.5 * self.mu - middle)
+            low, high = (middle, high) if more > share else (low, middle)
+        return low
 
 
-def chosen_tiers(slots: int, mu: float) -> Tiers:
-    """Two tiers, of which the surer has a third of the guesses."""
-    guesses = min(MOST, chosen_guesses(slots, mu, FEWEST_IN_TIERS, STEEP_IN_TIERS))
+@lru_cache(maxsize=64)
+def chosen_guesses(slots: int, mu: float, delta: float, level: float) -> int:
+    """How many slots to guess for a bound on epsilon, were the mechanism mu-GDP with free slots.
+
+    Where no bound is above 0 then: were mu larger.
+    """
+    sizes, best = _sizes(slots, slots), 0
+    for times, _ in DESIGNS:
+        expected = Expected(slots, min(times * mu, LARGEST_MU))
+        lows = [epsilon_low(slots, k, int(expected.right(k)), delta, level) for k in sizes]
+        best = int(np.argmax(lows))
+        if lows[best] > 0.0:
+            break
+    return sizes[best]
+
+
+@lru_cache(maxsize=64)
+def chosen_tiers(slots: int, parameter: str, value: float) -> Tiers:
+    """Tiers that would tell mechanisms that are what a claim of mu or rho says from better ones.
+
+    Or, where so few slots cannot do that, much worse ones from those that the claim allows.
+    """
+    claimed = value if parameter == "mu" else float(np.sqrt(2.0 * value))
+    found = [_in_tiers(slots, k) for k in _sizes(slots, MOST)]
+    best = 0
+    for true, tested in DESIGNS:
+        expected = Expected(slots, min(true * claimed, LARGEST_MU))
+        test = tested * value if parameter == "mu" else tested**2 * value
+        chances = [
+            chance_of_score(one, _expected_score(one, expected), parameter, test, 5)
+            for one in found
+        ]
+        best = int(np.argmin(chances))
+        if chances[best] <= LIKELY:
+            break
+    return found[best]
+
+
+def _expected_score(tiers: Tiers, expected: Expected) -> int:
+    """A score that is reached more often than not."""
+    surer, together = expected.right(tiers.sizes[0]), expected.right(tiers.guesses)
+    return int(WEIGHTS[0] * surer + WEIGHTS[1] * (together - surer) - 0.5)
+
+
+def _sizes(slots: int, most: int) -> list[int]:
+    return sorted({min(most, max(3, round(share * slots))) for share in SHARES})
+
+
+def _in_tiers(slots: int, guesses: int) -> Tiers:
     surer = max(1, guesses // 3)
     return Tiers(slots, (surer, guesses - surer), WEIGHTS)
 
@@ -147,12 +228,13 @@ def judge_one_run(
     right, slots = right_guesses(scores, coins), len(scores)
     finer = [name for name in ("mu", "rho") if getattr(claim, name) is not None]
     share = EPSILON_SHARE * level if finer else level
-    guesses = chosen_guesses(slots, mu_of(min(claim.epsilon, 1e3), claim.delta))
+    like = mu_of(min(claim.epsilon, 1e3), claim.delta)
+    guesses = chosen_guesses(slots, like, claim.delta, share)
     low = epsilon_low(slots, guesses, int(right[:guesses].sum()), claim.delta, share)
     tests = [Comparison("epsilon", METHODS["epsilon"], claim.epsilon, low)]
     for name in finer:
         value = float(getattr(claim, name))
-        tiers = chosen_tiers(slots, _mu(name, value))
+        tiers = chosen_tiers(slots, name, value)
         found = parameter_low(tiers, tiers.score(right), name, (level - share) / len(finer), value)
         tests.append(Comparison(name, METHODS[name], value, found))
     return Finding(claim, level, tuple(tests))
