@@ -138,6 +138,7 @@ def test_in_step_it_is_the_barrier_iterate_by_iterate(tmp_path, name):
     assert np.abs(together.iterates[-1]).max() > 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "setting", "error"),
     [

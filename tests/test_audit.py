@@ -131,6 +131,7 @@ def correct():
     return audit(SMALL, runs=800, claims=["rigorous"])
 
 
+@pytest.mark.slow
 def test_the_scores_of_a_gaussian_release_have_its_mu(correct):
     """Mean mu^2 / 2, of 800 runs: 5 standard errors are 5 mu / sqrt(800) < mu / 5."""
     claim = correct.findings[0].claim
@@ -141,6 +142,7 @@ def test_the_scores_of_a_gaussian_release_have_its_mu(correct):
     assert correct.scores.as_declared
 
 
+@pytest.mark.slow
 def test_a_correct_gaussian_is_never_flagged_in_20_audits(correct):
     claim, scores = correct.findings[0].claim, correct.scores
     for part in np.split(np.arange(800), 20):
@@ -150,6 +152,7 @@ def test_a_correct_gaussian_is_never_flagged_in_20_audits(correct):
     assert 0.8 * claim.mu < max(t.low for t in correct.findings[0].tests if t.parameter == "mu")
 
 
+@pytest.mark.slow
 def test_laplace_noise_is_audited_with_its_own_ratio():
     flat = merged(SMALL, {"privacy": {"noise": {"kind": "laplace", "sigma": 0.3}}})
     found = audit(flat, runs=200, claims=["rigorous", 0.01])
@@ -159,6 +162,7 @@ def test_laplace_noise_is_audited_with_its_own_ratio():
     assert [finding.verdict for finding in found.findings] == ["not refuted", "refuted"]
 
 
+@pytest.mark.slow
 def test_half_the_declared_noise_is_caught_with_400_runs(monkeypatch):
     whole = Ledger.release
 
@@ -174,6 +178,7 @@ def test_half_the_declared_noise_is_caught_with_400_runs(monkeypatch):
     assert [test.method for test in found.findings[0].tests] == ["event", "event"]
 
 
+@pytest.mark.slow
 def test_fed_plt_over_50_rounds_refutes_the_paper_and_not_the_rigorous_epsilon():
     """Proposition 4 is for the last local model alone; who sees z sees every round."""
     found = audit(PLT, runs=80, claims=["paper", "rigorous"])
@@ -223,6 +228,7 @@ def test_without_noise_every_claim_but_infinity_falls(bare):
     json.dumps(found.told(), allow_nan=False)
 
 
+@pytest.mark.slow
 def test_an_adversary_who_misses_releases_has_a_trained_score():
     drop = {"link": {"on_loss": "drop", "loss": "40 %"}}
     lossy = merged(PLT, {"network": merged(LOSSY, drop), "policy": {"deadline": "10 s"}})
@@ -307,6 +313,7 @@ class Tripping(GradientDescent):
 """
 
 
+@pytest.mark.slow
 def test_what_a_plug_in_raises_in_another_process_is_told_in_words(tmp_path, monkeypatch):
     monkeypatch.delenv("DESIM_THREADS", raising=False)
     file = tmp_path / "tripping.py"

@@ -197,6 +197,7 @@ def test_what_forgetting_does_to_methods_with_a_coordinator(once):
     assert lasting(once, algorithm=SCAFFOLD, stop=600, **kept) < 1e-12
 
 
+@pytest.mark.slow
 def test_what_forgetting_does_to_methods_on_a_graph(once):
     assert lasting(once, algorithm=NFL, **RING, stop=300) > 1e-6
     assert lasting(once, algorithm=NFL, **RING, stop=400, policy="each") < 1e-12

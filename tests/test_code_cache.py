@@ -38,6 +38,7 @@ def found(tree: Path, cache: Path) -> tuple[int, str]:
     return int(hits), path
 
 
+@pytest.mark.slow
 def test_copies_share_what_they_compiled_and_an_edit_does_not(tmp_path: Path) -> None:
     one, other = copied(tmp_path / "one"), copied(tmp_path / "other")
     cache = tmp_path / "cache"

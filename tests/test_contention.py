@@ -101,6 +101,7 @@ def waits(law, rate=0.6, messages=40_000):
     return float(np.mean(served(law, one_rate(1000.0), times, sizes) - times - 1.0))
 
 
+@pytest.mark.slow
 def test_mean_waits_of_poisson_messages_of_one_size():
     """M/D/1: rho/(2(1 - rho)) = 0.75 s; processor sharing: rho/(1 - rho) = 1.5 s.
 

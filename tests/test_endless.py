@@ -118,7 +118,7 @@ def test_rows_of_one_time_are_settled_once(monkeypatch):
 
 @pytest.mark.parametrize("make", [star, graph])
 def test_rows_leave_while_time_stands_still(monkeypatch, make):
-    scenario, held = free(make, stop={"rounds": 150}), []
+    scenario, held = free(make, stop={"rounds": 50}), []
     whole = desim.run(scenario, overrides={"engine": "cohort"})
     take = rows.EventLog.take
     with monkeypatch.context() as patch:

@@ -125,7 +125,7 @@ def test_time_that_stands_still_is_an_error_not_an_endless_run(monkeypatch, make
         still["network"]["topology"] = "ring"
     with pytest.raises(RunError, match=r"time stands still at 0 s"):
         desim.run({**make(), **still}, overrides={"engine": engine})
-    counted = desim.run({**make(), **still, "stop": {"rounds": 500}}, overrides={"engine": engine})
+    counted = desim.run({**make(), **still, "stop": {"rounds": 60}}, overrides={"engine": engine})
     assert counted.manifest["time"] == 0.0
 
 

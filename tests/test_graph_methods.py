@@ -587,6 +587,7 @@ def test_clipped_problems_end_at_hubers_optimum(name):
     assert free.manifest["status"] == "done"
 
 
+@pytest.mark.slow
 def test_a_diminishing_step_ends_at_the_optimum_and_a_constant_one_beside_it():
     changes = {"stop": {"rounds": 4000}, "problem": {"regularizer": {"l2": 9.0}}}
     scenario = merged(quiet("p-admm"), changes)

@@ -310,6 +310,7 @@ def outcomes(count, play):
     return Counter(one for one, _ in found), [fault for _, fault in found if fault]
 
 
+@pytest.mark.slow
 def test_mutated_scenarios_are_accepted_or_refused_in_words():
     told, faults = outcomes(150, 1)
     assert faults == []

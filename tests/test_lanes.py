@@ -165,6 +165,7 @@ print(normals(3, 10, agent=[0, 1], size=13 * 21).tobytes().hex())
 """
 
 
+@pytest.mark.slow
 def test_processors_without_wide_registers_compute_the_same_bits(tmp_path):
     said = set()
     for name in ("", "generic"):

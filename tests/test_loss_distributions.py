@@ -182,6 +182,7 @@ def test_many_different_kinds_are_rounded_up_and_not_by_much(sizes):
     assert rounded <= 1.02 * sum(sizes)
 
 
+@pytest.mark.slow
 def test_what_is_not_known_has_no_distribution():
     far = tuple((Kind("batch", 0.1 * i, 1.0 / i), 1) for i in range(2, 90))
     assert np.isnan(loss_distribution.epsilon_pld(Tally(0.0, far), 1e-5))

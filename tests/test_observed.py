@@ -141,6 +141,7 @@ def tallies(module):
     return same
 
 
+@pytest.mark.slow
 def test_a_tally_is_the_sum_to_the_last_bit():
     assert tallies(tally)
     assert not tallies(mutant(tally, "while k > 0:", "while k > 2:"))

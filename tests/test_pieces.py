@@ -354,12 +354,14 @@ ON_LINUX = pytest.mark.skipif(
 )
 
 
+@pytest.mark.slow
 @ON_LINUX
 @pytest.mark.parametrize("act", ["summary", "links", "path", "waits", "utilisation"])
 def test_a_large_log_is_read_in_little_memory(act, large):
     assert extra(large, act) < MOST
 
 
+@pytest.mark.slow
 @ON_LINUX
 def test_a_log_that_is_read_as_a_whole_is_noticed(large):
     assert extra(large, "whole") > 1.5 * MOST

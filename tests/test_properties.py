@@ -203,18 +203,13 @@ CAREFUL = settings(
 )
 
 
-@settings(CAREFUL, max_examples=60)
-@given(stars())
-def test_coordinator_methods(scenario):
-    check(scenario)
+@pytest.mark.parametrize("count", [8, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("scenarios", [stars, graphs], ids=["star", "graph"])
+def test_the_engines_agree_on_random_scenarios(scenarios, count):
+    settings(CAREFUL, max_examples=count)(given(scenarios())(check))()
 
 
-@settings(CAREFUL, max_examples=60)
-@given(graphs())
-def test_graph_methods(scenario):
-    check(scenario)
-
-
+@pytest.mark.slow
 @settings(CAREFUL, max_examples=20)
 @given(st.one_of(stars(), graphs()), st.sampled_from(["20 ms", "100 ms", {"exponential": 0.2}]))
 def test_runs_with_churn_end(scenario, up):

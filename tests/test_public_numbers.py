@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cases import CASES, graph, merged, star
+from cases import CASES, graph, merged, one_each, star
 from releases import claimed
 
 import desim
@@ -117,7 +117,7 @@ def private(scenario):
 NOISY = [name for name in CASES if noisy(CASES[name])]
 
 
-@pytest.mark.parametrize("name", NOISY)
+@pytest.mark.parametrize("name", one_each(NOISY))
 def test_no_row_decides_a_number_that_epsilon_rests_on(name):
     assert private(numbered(CASES[name])) == []
 

@@ -234,6 +234,7 @@ def test_what_is_no_file_is_refused(make, told, tmp_path):
     assert told in message(make(tmp_path))
 
 
+@pytest.mark.slow
 def test_aliases_that_multiply_are_refused():
     lines = ["a0: &a0 [1, 2, 3, 4, 5, 6, 7, 8, 9]"]
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 9)]
@@ -402,6 +403,7 @@ JUNK = st.one_of(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_any_damage_to_a_scenario_is_accepted_or_explained(data):

@@ -62,6 +62,7 @@ def test_a_median_whose_interval_is_too_short_is_noticed(right, wrong):
     assert any(covered(found, LOGNORMAL[0], 1.0, n) < least(0.95) for n in (5, 10))
 
 
+@pytest.mark.slow
 # Measured on 4000 other samples: .947 .946 .945 .943 .953 of normal ones, .881 .892 .908 .927 .936
 # of lognormal ones, whose own standard error is .005 at most.
 @pytest.mark.parametrize(
@@ -73,6 +74,7 @@ def test_the_interval_of_a_mean_covers(n, normal, lognormal):
     assert covered(mean_estimate, *LOGNORMAL, n) >= least(lognormal)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [

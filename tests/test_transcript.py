@@ -107,6 +107,7 @@ def trainings(draw):
     )
 
 
+@pytest.mark.slow
 @settings(derandomize=True, database=None, deadline=None, max_examples=40)
 @given(trainings(), st.integers(0, 2))
 def test_local_training_contracts_as_it_declares(scenario, agent):
