@@ -7,11 +7,17 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import effort
 import pytest
 
 from desim.scenario import registry
 
 GOLDEN = Path(__file__).resolve().parent / "golden"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The quick loop tries properties less often."""
+    effort.quick = "not slow" in config.getoption("markexpr")
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -4,6 +4,7 @@ import numpy as np
 import pairs
 import pandas as pd
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mutant import mutant
@@ -173,7 +174,7 @@ def epsilon_after(release, rows, number):
     ),
     st.floats(0.2, 8.0),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_no_mixture_of_releases_goes_beyond_the_budget(releases, epsilon):
     filter_, one = Filter(Budget(epsilon), np.array([50])), np.array([0])
     for mechanism, scale in releases:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from cases import LOSSY, graph, star
+from effort import examples
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from mutant import mutant
@@ -196,21 +197,19 @@ def check(scenario):
 
 CAREFUL = settings(
     derandomize=True,
-    max_examples=60,
+    max_examples=examples(60),
     deadline=None,
     database=None,
     suppress_health_check=list(HealthCheck),
 )
 
 
-@pytest.mark.parametrize("count", [8, pytest.param(60, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("scenarios", [stars, graphs], ids=["star", "graph"])
-def test_the_engines_agree_on_random_scenarios(scenarios, count):
-    settings(CAREFUL, max_examples=count)(given(scenarios())(check))()
+def test_the_engines_agree_on_random_scenarios(scenarios):
+    CAREFUL(given(scenarios())(check))()
 
 
-@pytest.mark.slow
-@settings(CAREFUL, max_examples=20)
+@settings(CAREFUL, max_examples=examples(20))
 @given(st.one_of(stars(), graphs()), st.sampled_from(["20 ms", "100 ms", {"exponential": 0.2}]))
 def test_runs_with_churn_end(scenario, up):
     """Given a time to stop: a computation longer than every time up never ends."""
@@ -222,7 +221,7 @@ def test_runs_with_churn_end(scenario, up):
 
 
 def test_the_search_finds_wrong_engines(monkeypatch):
-    quick = settings(CAREFUL, phases=[Phase.generate], report_multiple_bugs=False)
+    quick = settings(CAREFUL, max_examples=60, phases=[Phase.generate], report_multiple_bugs=False)
     for method, module, right, wrong, scenarios in (
         ("coordinator", star_cohort, "arrived = due <= close", "arrived = due < close", stars()),
         ("coordinator", star_cohort, "close > horizon", "close >= 1e9", stars()),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mutant import mutant
@@ -403,8 +404,7 @@ JUNK = st.one_of(
 )  # fmt: skip
 
 
-@pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.data())
 def test_any_damage_to_a_scenario_is_accepted_or_explained(data):
     written = copy.deepcopy(WRITTEN[data.draw(st.integers(0, len(WRITTEN) - 1))])
@@ -416,7 +416,7 @@ def test_any_damage_to_a_scenario_is_accepted_or_explained(data):
     assert all(line.startswith("scenario: ") for line in problems(load, written))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.one_of(st.text(max_size=60), st.text("{}[]:,-&*!|>#\n 'a1.e%@`?", max_size=40)))
 def test_any_text_is_yaml_or_explained(text):
     assert all(line.startswith("text") for line in problems(parse, text, "text"))

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cases import CASES, NOISY, graph, local, one_each, star
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mutant import mutant
@@ -107,8 +108,7 @@ def trainings(draw):
     )
 
 
-@pytest.mark.slow
-@settings(derandomize=True, database=None, deadline=None, max_examples=40)
+@settings(derandomize=True, database=None, deadline=None, max_examples=examples(40))
 @given(trainings(), st.integers(0, 2))
 def test_local_training_contracts_as_it_declares(scenario, agent):
     pair = worst_pair(built(scenario), agent, pinned=True)

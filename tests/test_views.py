@@ -144,7 +144,6 @@ def heard_of(log):
     return events(*links)
 
 
-@pytest.mark.slow
 @LAW
 @given(logs())
 def test_who_sees_more_learns_more(log):
