@@ -6,10 +6,10 @@ import naive.relaxed_admm
 import numpy as np
 import pytest
 from cases import DROP, LOSSY, merged
+from laws import check_log
 from mutant import mutant
 from test_against_naive import Rows
 from test_engines import differences
-from test_invariants import check_log
 
 import desim
 from desim.draws import keys

@@ -9,9 +9,9 @@ import naive.ports
 import numpy as np
 import pytest
 from cases import CASES, graph, merged, star
+from laws import check_log
 from mutant import mutant
 from test_engines import differences
-from test_invariants import check_log
 from test_traces import drawn_trace, links_with, written
 
 import desim

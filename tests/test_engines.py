@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from cases import CASES, GRAPH, STAR, one_each
+from laws import check_log
 from mutant import mutant
 
 import desim
@@ -48,6 +49,7 @@ def test_the_engines_agree_to_the_last_bit(name):
     assert (cohort.manifest["engine"], agents.manifest["engine"]) == ("cohort", "agents")
     assert len(cohort.events) > 20
     assert differences(cohort, agents) == []
+    check_log(cohort)
 
 
 @pytest.mark.parametrize(

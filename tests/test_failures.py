@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from cases import LOSSY, graph, merged, star
-from test_invariants import check_log
+from laws import check_log
 
 import desim
 from desim.errors import Deadlock, Diverged, RunError

@@ -72,7 +72,12 @@ def leaky(leak, **keys):
     return built(scenario)
 
 
-@pytest.mark.parametrize("name", one_each(CASES))
+DECLARED = [name for name in CASES if name not in UNDECLARED]
+
+
+@pytest.mark.parametrize(
+    "name", [*one_each(DECLARED), *(pytest.param(n, marks=pytest.mark.slow) for n in UNDECLARED)]
+)
 def test_no_algorithm_moves_more_than_it_declares(name):
     late = name.startswith(("led", "scaffold"))  # their largest step is not among the first
     checked = transcript_check(built(CASES[name]), rounds=12 if late else 6, pinned=True)
