@@ -20,6 +20,18 @@ def pytest_configure(config: pytest.Config) -> None:
     effort.quick = "not slow" in config.getoption("markexpr")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of the cases of a test that is marked thin(n) all but every n-th are slow."""
+    before: dict[str, int] = {}
+    for item in items:
+        if (thin := item.get_closest_marker("thin")) is not None:
+            name = item.nodeid.split("[")[0]
+            before[name] = before.get(name, -1) + 1
+            if before[name] % thin.args[0]:
+                item.add_marker("slow")
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Neighbouring tests go to one worker: they share fixtures and what numba compiles."""

@@ -115,6 +115,7 @@ def test_the_twin_in_the_order_of_the_log(tmp_path, name, noise):
     assert twin_gap(tmp_path, name, noise) < TOLERANCE
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [

@@ -189,12 +189,12 @@ def test_fed_plt_over_50_rounds_refutes_the_paper_and_not_the_rigorous_epsilon()
     assert rigorous.claim.epsilon == pytest.approx(7.143, abs=2e-3)
 
 
-def test_a_given_epsilon_is_tested_too(correct):
-    scores, name = correct.scores, 0.1
+def test_a_given_epsilon_is_tested_too():
+    scores, name = audit(SMALL, runs=20, claims=["rigorous"]).scores, 0.1
     found = audit(SMALL, runs=100, claims=[name, "rigorous"], seed=3)
     assert [finding.claim.name for finding in found.findings] == ["given", "rigorous"]
     assert [finding.verdict for finding in found.findings] == ["refuted", "not refuted"]
-    assert not np.array_equal(found.scores.old, scores.old[:100])
+    assert not np.array_equal(found.scores.old[:20], scores.old)
 
 
 def test_a_record_of_the_data_can_be_named():

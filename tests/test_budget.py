@@ -103,6 +103,7 @@ def between(first, second):
     return found
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_the_engines_agree_and_nobody_spends_more(name):
     scenario = SCENARIOS[name]

@@ -146,6 +146,7 @@ FORGETFUL = [
 ]
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(("right", "wrong", "changes"), FORGETFUL)
 def test_a_hub_that_forgets_is_noticed(right, wrong, changes, tmp_path, monkeypatch):
     scenario = star(name="case", engine="cohort", stop={"rounds": 30}, **changes)
@@ -215,6 +216,7 @@ def rows_lost(file, arrays):
 HARMS = (torn, flipped, nothing, pickled, headless, other_code)  # before an engine looks at it
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(
     ("harm", "engine"),
     [(harm, "cohort") for harm in HARMS]

@@ -190,6 +190,7 @@ DSGD = {"name": "dsgd", "alpha": 0.1}
 RING = {"network": {"topology": "ring", "link": {"latency": "1 ms"}}}
 
 
+@pytest.mark.slow
 def test_what_forgetting_does_to_methods_with_a_coordinator(once):
     assert lasting(once, algorithm=PLT) < 1e-12
     assert lasting(once, algorithm=SCAFFOLD, stop=600) > 1e-6

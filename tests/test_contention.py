@@ -133,6 +133,7 @@ def play(made, engine="agents", **overrides):
     return desim.run(made, overrides={"engine": engine, **overrides})
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize(
     "name", ["nfl", "nfl-lossy", "plt-deadline", "plt-increments", "plt-lossy-carry", "qsgd-budget"]
@@ -144,6 +145,7 @@ def test_ports_that_are_never_busy_change_no_bit(name, law):
     assert differences(free, play(CASES[name], **{"network.contention": law}))
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize(
     "name", ["nfl-lossy", "nfl-late", "plt-lossy", "plt-increments", "tamuna-half", "plt-budget"]

@@ -65,6 +65,7 @@ def test_a_state_that_is_handed_out_is_noticed(module, name, topology, right, wr
     assert counted(topology, "cohort") != {3.0}
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(("topology", "engine"), PLACES)
 @pytest.mark.parametrize("name", OWNED.split())
 def test_names_of_the_engine_are_refused(topology, engine, name):

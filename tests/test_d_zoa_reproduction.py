@@ -109,6 +109,7 @@ def test_the_attack_respects_the_bound_that_the_paper_supposes(regularizer):
         assert (one.A[1:] == made.problem.A[1:]).all()
 
 
+@pytest.mark.slow
 def test_the_attack_refutes_d_zoa_and_not_the_control():
     case = "ridge", "at the optimum", Level(0.15), 400
     row, control = (d_zoa_attack.attacked(*case, control=one)[0] for one in (False, True))

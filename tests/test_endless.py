@@ -204,6 +204,7 @@ STAR = ["compiled", "cohort", "agents"]
 SHORT = {"deadline": "1e-9 s"}
 
 
+@pytest.mark.slow
 def test_time_that_hardly_passes_is_told(monkeypatch, tmp_path):
     monkeypatch.setattr("desim.engine.patience.STANDSTILL", 40)
     scenario = star(policy=SHORT, stop={"rounds": None, "time": "100 s"})

@@ -94,6 +94,7 @@ def test_a_verdict_counts_both_errors():
     assert script.verdict(row, (0.15, 0.02)) == "differs: 0.050 above (7.1 standard errors)"
 
 
+@pytest.mark.slow
 def test_what_is_kept_is_on_the_page(tmp_path):
     rows = read(KEPT)
     assert len(rows) == len(settings())

@@ -69,6 +69,7 @@ def test_a_wrong_filter_is_noticed(right, wrong):
     ],
     ids=lambda release: release.mechanism.name.lower(),
 )
+@pytest.mark.slow
 def test_the_account_of_what_was_afforded_fits_and_one_more_does_not(release):
     """Equal releases lose nothing: the one order is the account's best, and so is the other way."""
     rows = np.array([100])
@@ -100,6 +101,7 @@ def test_batches_are_as_many_as_their_distribution_allows():
     check_batches(module)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [

@@ -128,6 +128,7 @@ WHERE = {
 }
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("engine", ["cohort", "agents"])
 @pytest.mark.parametrize("right", WHERE)
 @pytest.mark.parametrize(("error", "told"), RAISED.items())

@@ -65,6 +65,7 @@ def doubled(scenario):
     )
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("name", BARRIER)
 @pytest.mark.parametrize("engine", ["cohort", "agents"])
 def test_delays_leave_the_iterates_of_barrier_methods(name, engine):

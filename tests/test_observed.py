@@ -26,6 +26,7 @@ def observed(engine="compiled", observe=INSTANTS, **overrides):
     return desim.run({**PLAIN, "observe": observe}, overrides={"engine": engine, **overrides})
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(
     ("observe", "changes"),
     [

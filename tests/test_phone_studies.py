@@ -19,6 +19,7 @@ def data(shared, monkeypatch):
     monkeypatch.setenv("DESIM_DATA", str(shared / "data"))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("data")
 def test_the_study_files_are_what_their_pages_say():
     ways = plan(asynchronous_phones.FILE)
@@ -45,6 +46,7 @@ class Found:
         self.summary = pd.DataFrame(table)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("data")
 def test_the_best_parameter_is_the_fastest_and_the_most_accurate_where_none_arrives():
     cases = plan(asynchronous_phones.FILE).cases

@@ -220,6 +220,7 @@ def test_runs_with_churn_end(scenario, up):
     assert error is None or can_hang(scenario)
 
 
+@pytest.mark.slow
 def test_the_search_finds_wrong_engines(monkeypatch):
     quick = settings(CAREFUL, max_examples=60, phases=[Phase.generate], report_multiple_bugs=False)
     for method, module, right, wrong, scenarios in (
@@ -279,6 +280,7 @@ ONCE_WRONG = {
 }
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("name", ONCE_WRONG)
 def test_scenarios_that_were_wrong_once(name):
     check(ONCE_WRONG[name])

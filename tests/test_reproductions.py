@@ -68,6 +68,7 @@ def data(tmp_path_factory):
     return folder
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("file", SCENARIOS, ids=lambda file: file.stem)
 def test_the_scenarios_of_papers_run(file, data, monkeypatch):
     monkeypatch.setenv("DESIM_DATA", str(data))

@@ -119,6 +119,7 @@ def test_a_run_that_is_done_is_only_opened(tmp_path):
     assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "a").iterdir()}
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("name", ["events.parquet", "releases.parquet", "state.npz", "model.npz"])
 @pytest.mark.parametrize("harm", ["missing", "cut"])
 def test_a_run_that_is_done_but_has_lost_a_file_is_made_whole(name, harm, tmp_path):
@@ -231,6 +232,7 @@ def half_files(folder):
         (folder / name).write_text("{")
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(
     "harm", [damaged_part, missing_part, no_parts, merged_already, no_scenario, half_files]
 )

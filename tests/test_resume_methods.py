@@ -33,6 +33,7 @@ def test_goes_on_after_a_kill(name, tmp_path, monkeypatch):
     assert unlike(desim.run(scenario), went_on) == []
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("engine", ["cohort", "agents"])
 @pytest.mark.parametrize("name", [name for name in CASES if name.startswith("ipp-admm")])
 def test_flushes_change_no_release(name, engine, monkeypatch):

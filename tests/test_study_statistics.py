@@ -189,6 +189,7 @@ def test_differences_of_what_rises_count_the_larger_as_better():
     assert paired(case, other, ratio=False, rising=False).wins == 1
 
 
+@pytest.mark.slow
 def test_what_intervals_of_few_means_hold_is_said_where_there_are_some():
     [text] = skewed("mean", [4, 20])
     assert "88 % at 4 seeds, 91 % at 10" in text

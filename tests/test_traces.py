@@ -148,6 +148,7 @@ CASES = {
 }
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("lossy", [False, True])
 @pytest.mark.parametrize("name", CASES)
 def test_the_engines_agree_under_measured_conditions(tmp_path, name, lossy):

@@ -75,6 +75,7 @@ def leaky(leak, **keys):
 DECLARED = [name for name in CASES if name not in UNDECLARED]
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(
     "name", [*one_each(DECLARED), *(pytest.param(n, marks=pytest.mark.slow) for n in UNDECLARED)]
 )
