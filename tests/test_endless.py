@@ -118,7 +118,7 @@ def test_rows_of_one_time_are_settled_once(monkeypatch):
 
 @pytest.mark.parametrize("make", [star, graph])
 def test_rows_leave_while_time_stands_still(monkeypatch, make):
-    scenario, held = free(make, stop={"rounds": 50}), []
+    scenario, held = free(make, stop={"rounds": 100}), []
     whole = desim.run(scenario, overrides={"engine": "cohort"})
     take = rows.EventLog.take
     with monkeypatch.context() as patch:
@@ -129,7 +129,7 @@ def test_rows_leave_while_time_stands_still(monkeypatch, make):
             lambda self, until: held.append(self.written) or take(self, until),
         )
         parts = desim.run(scenario, overrides={"engine": "cohort"})
-    assert len(held) > 3
+    assert len(held) > 4
     assert held[-2] > 0.7 * len(whole.events)
     assert differences(parts, whole) == []
     assert differences(desim.run(scenario, overrides={"engine": "agents"}), whole) == []
