@@ -109,6 +109,7 @@ def test_the_attack_respects_the_bound_that_the_paper_supposes(regularizer):
         assert (one.A[1:] == made.problem.A[1:]).all()
 
 
+@pytest.mark.slow
 def test_the_attack_refutes_d_zoa_and_not_the_control():
     case = "ridge", "at the optimum", Level(0.15), 400
     row, control = (d_zoa_attack.attacked(*case, control=one)[0] for one in (False, True))
@@ -118,6 +119,7 @@ def test_the_attack_refutes_d_zoa_and_not_the_control():
     assert control["verdict"] == "not refuted"
 
 
+@pytest.mark.slow
 def test_figure_1(alone, monkeypatch, tmp_path):
     monkeypatch.setattr(d_zoa_fig1, "SIZE", 1)
     monkeypatch.setattr(d_zoa_fig1, "SEEDS", [1001])
@@ -130,6 +132,7 @@ def test_figure_1(alone, monkeypatch, tmp_path):
     save(d_zoa_fig1.draw(rows), tmp_path / "a.svg")
 
 
+@pytest.mark.slow
 def test_figures_2_and_3(alone, monkeypatch, tmp_path):
     monkeypatch.setattr(d_zoa_fig2_3, "PLACES", ((2, 3), (3, 2)))
     monkeypatch.setattr(d_zoa_fig2_3, "DRAWS", 500)
@@ -138,6 +141,7 @@ def test_figures_2_and_3(alone, monkeypatch, tmp_path):
     save(d_zoa_fig2_3.draw(rows), tmp_path / "a.svg")
 
 
+@pytest.mark.slow
 def test_figures_4_and_5(alone, monkeypatch, tmp_path):
     few = {"LEVELS": d_zoa_study.SHOWN, "ANCHORS": d_zoa_study.SHOWN[:1], "HONEST": (10.0,)}
     small = {"SIZE": 1, "HONEST_SIZE": 1, "SEEDS": [1001], "WORK": 1, "FEWEST": 2}

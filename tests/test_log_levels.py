@@ -52,6 +52,7 @@ def check_level(name, level, dropped):
     assert whole.metrics.equals(less.metrics)
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("flush", [32, 1 << 16])
 @pytest.mark.parametrize("level", ["messages", "rounds"])
 @pytest.mark.parametrize("name", SCENARIOS)

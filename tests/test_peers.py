@@ -18,6 +18,7 @@ NAMES = [
 ]
 
 
+@pytest.mark.slow
 def test_contestants_find_the_same_models(tmp_path, monkeypatch):
     few = {name: contest.CONTESTANTS[name]._replace(updates=8) for name in NAMES}
     monkeypatch.setattr(contest, "CONTESTANTS", few)
@@ -33,6 +34,7 @@ def test_other_models_are_marked():
     assert (row.remark, row.least, row.processor) == ("OTHER ITERATES", 125_000.0, 62_500.0)
 
 
+@pytest.mark.slow
 def test_what_cannot_be_installed_is_skipped(tmp_path, monkeypatch):
     monkeypatch.setitem(environments.NEEDS, "jax", environments.Needs(("x",), "2.0"))
     row, *_ = contest.held(problem(4, tmp_path), 4, ["JAX, jit and scan"], tmp_path, 1)

@@ -19,6 +19,7 @@ def data(shared, monkeypatch):
     monkeypatch.setenv("DESIM_DATA", str(shared / "data"))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("data")
 def test_the_study_files_are_what_their_pages_say():
     ways = plan(asynchronous_phones.FILE)
@@ -45,6 +46,7 @@ class Found:
         self.summary = pd.DataFrame(table)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("data")
 def test_the_best_parameter_is_the_fastest_and_the_most_accurate_where_none_arrives():
     cases = plan(asynchronous_phones.FILE).cases
@@ -62,6 +64,7 @@ def test_the_best_parameter_is_the_fastest_and_the_most_accurate_where_none_arri
     assert chosen(never, [0.1, 0.2, 0.3, 0.8, 0.4]) == steps[3]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("data")
 def test_a_contest_is_played_told_and_drawn(tmp_path):
     chosen = {}
@@ -87,6 +90,7 @@ def test_a_contest_is_played_told_and_drawn(tmp_path):
     assert {"time to accuracy 0.85", "bytes to accuracy 0.9", "final accuracy"} <= numbers_of
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("data")
 def test_deadlines_are_played_told_and_drawn(tmp_path):
     study, _ = read_study(deadlines.FILE)

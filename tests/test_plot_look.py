@@ -49,6 +49,7 @@ def test_a_look_that_cannot_be_is_refused(tmp_path, asked, said):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_the_caption_says_which_band_it_is(tmp_path):
     runs = [Seed(np.array(ERROR) * n) for n in range(1, 7)]
     said = {}

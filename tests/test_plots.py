@@ -142,6 +142,7 @@ def test_an_infinite_epsilon_has_no_place_on_an_axis(tmp_path):
     ("unit", "label", "last"),
     [(1e-4, "µs", 300), (0.1, "ms", 300), (10.0, "s", 30), (600.0, "min", 30), (36000, "h", 30)],
 )
+@pytest.mark.thin(3)
 def test_time_is_shown_in_the_unit_that_reads_best(tmp_path, unit, label, last):
     axes = plot([Course(error=ERROR, unit=unit)], out=tmp_path / "a.png")
     assert axes.get_xlabel() == f"virtual time ({label})"

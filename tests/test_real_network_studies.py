@@ -16,6 +16,7 @@ def data(shared, monkeypatch):
     return shared / "data"
 
 
+@pytest.mark.slow
 def test_every_way_of_waiting_can_be_played_everywhere(data, tmp_path):
     for name, place in admm.places(data, tmp_path).items():
         short, ends = place._replace(seconds=1.5, brief=1.5), {}
@@ -39,6 +40,7 @@ def test_a_backbone_delays_by_the_speed_of_light(data, tmp_path):
     assert 0.0003 < links.wires[0].min() < links.wires[0].max() < 0.01
 
 
+@pytest.mark.slow
 def test_every_contestant_on_phones_can_be_played(data):
     sent = []
     for one in phones.CONTESTANTS:

@@ -68,6 +68,7 @@ def data(tmp_path_factory):
     return folder
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("file", SCENARIOS, ids=lambda file: file.stem)
 def test_the_scenarios_of_papers_run(file, data, monkeypatch):
     monkeypatch.setenv("DESIM_DATA", str(data))
@@ -125,6 +126,7 @@ def test_a_share_of_the_automatic_step_is_that(alone):
     np.testing.assert_allclose(half.local.gamma, 0.5 * whole.local.gamma)
 
 
+@pytest.mark.slow
 def test_table_2(alone, monkeypatch):
     monkeypatch.setattr(tuning, "LINE", 2)
     monkeypatch.setattr(tuning, "BATCH", 2)
@@ -158,6 +160,7 @@ def test_accelerated_steps_are_tuned_with_both_momenta(alone, monkeypatch):
     assert made.method.local.plan.rates[1, 0] == pytest.approx((1 - root) / (1 + root))
 
 
+@pytest.mark.slow
 def test_table_3(alone):
     rows = fed_plt_table3.study(alone, 2)
     rates = [row["ours"] for row in rows]
@@ -166,6 +169,7 @@ def test_table_3(alone):
     assert fed_plt_table3.markdown(rows).startswith("| active agents |")
 
 
+@pytest.mark.slow
 def test_table_4_has_the_square_root_law(alone, tmp_path):
     rows = fed_plt_table4.study(alone, 2)
     for key in ("ours_optimal", "ours_1_over_smoothness"):

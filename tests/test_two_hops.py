@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cases import CASES, graph, merged, star
+from laws import check_log
 from mutant import mutant
 from scipy import stats
 from test_engines import differences
-from test_invariants import check_log
 from test_times import left
 
 import desim

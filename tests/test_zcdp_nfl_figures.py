@@ -89,6 +89,7 @@ def test_speed_is_interpolated(monkeypatch):
     assert zcdp_nfl_errors.speed(None) == math.inf
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["p-admm", "zcdp-subgradient"])
 def test_initial_speeds_are_matched(alone, monkeypatch, name):
     monkeypatch.setattr(zcdp_nfl_tuning, "SEEDS", range(1001, 1002))
@@ -102,6 +103,7 @@ def test_initial_speeds_are_matched(alone, monkeypatch, name):
     assert point["window"] == leader["window"]
 
 
+@pytest.mark.slow
 def test_all_cases_on_one_build_are_those_built_apart(alone):
     cases = {
         (name, epsilon): rival.case(FILE, POINTS[name], epsilon)
@@ -114,6 +116,7 @@ def test_all_cases_on_one_build_are_those_built_apart(alone):
         np.testing.assert_array_equal(joint[key], apart[key])
 
 
+@pytest.mark.slow
 def test_what_is_found_is_kept(alone, monkeypatch, tmp_path):
     monkeypatch.setattr(zcdp_nfl_tuning, "SEEDS", range(1001, 1002))
     for name in ("FIRST", "AGAIN", "LINE"):
@@ -142,6 +145,7 @@ def test_the_results_are_those_of_the_kept_parameters(name):
     assert played == told
 
 
+@pytest.mark.slow
 def test_a_small_study(alone, tmp_path):
     plan = replace(zcdp_nfl_fig3.PLAN, epsilons=(10.0, 30.0))
     rows = zcdp_nfl_fig3.study(alone, 2, plan)
