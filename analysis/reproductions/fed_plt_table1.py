@@ -1,12 +1,11 @@
 """Table I of Fed-PLT: what six methods store and send, counted in runs, and whether some may miss.
 
-python -m analysis.reproductions.fed_plt_table1
+python -m analysis.reproductions fed_plt_table1
 
 An array of the agents is state where a run goes on differently once it is spoilt: when a round
 begins, when a second call goes out in it, or when agents that have replied hear the news.
 """
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, cast
@@ -197,12 +196,3 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
         "half", "paper: cohorts", "ours", "verdict",
     )  # fmt: skip
     return page.table(head, lines)
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Count, print and write."""
-    page.carry_out(sys.modules[__name__], arguments)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,6 @@
 """Table II of Fed-PLT: the rates of six methods with two local solvers, full and half cohorts.
 
-python -m analysis.reproductions.fed_plt_table2 [--sets N]
+python -m analysis.reproductions fed_plt_table2 [--sets N]
 
 The paper does not give the baselines' parameters. They are compared twice: with their main
 parameter where it comes nearest to the paper, everything else at its default; and tuned, every
@@ -9,7 +9,6 @@ Accelerated steps are tuned twice: with the momentum of the moduli, as the paper
 the one that belongs to their size.
 """
 
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -188,12 +187,3 @@ def _settled(rows: Sequence[Mapping[str, Any]]) -> str:
         "The tuned rates of accelerated steps change most, over the later half of the tails only "
         f"and as geometric means, by: {'; '.join(told)}."
     )
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Search, play, print and write."""
-    page.carry_out(sys.modules[__name__], arguments)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,14 +1,12 @@
 """Figures 7 to 12 of Ding's dissertation: PP-ADMM, IPP-ADMM and what they are compared with.
 
-DESIM_DATA=folder/with/adult.csv.gz python -m analysis.reproductions.ipp_admm_fig7_13 [--sets N]
+DESIM_DATA=folder/with/adult.csv.gz python -m analysis.reproductions ipp_admm_fig7_13 [--sets N]
 """
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
@@ -25,7 +23,7 @@ from analysis.reproductions.adult_words import (
 )
 from analysis.reproductions.monte_carlo import MonteCarlo, reported
 from analysis.reproductions.printed import Split, split, thresholds
-from desim.plots import STYLE, Axes
+from desim.plots import Axes
 from desim.privacy.papers.pp_admm import budget, deviation
 
 NAME, SETS, FILE = "ipp_admm_fig7_13", 5, "ipp-admm"
@@ -159,25 +157,15 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def draw(rows: Sequence[Mapping[str, Any]]) -> Axes:
     """Figures 11 and 12, as printed and corrected."""
-    with matplotlib.rc_context(STYLE):
-        panels = Figure(figsize=(11.0, 2.7)).subplots(1, 4)
-        for n, variant in enumerate(("printed", "corrected")):
-            mine = chosen(rows, figure="Fig. 11", variant=variant)
-            shown = [row for row in mine if row["epsilon"] in (1.0, np.inf)]
-            curves(panels[2 * n], shown, LABELS)
-            panels[2 * n].set_title(rf"{variant}, $\varepsilon = 1$")
-            panels[2 * n].set_ylabel("average loss")
-            tradeoff(panels[2 * n + 1], mine, LABELS)
-            panels[2 * n + 1].set_title(variant)
-            panels[2 * n + 1].set_ylabel("test accuracy")
-        panels[0].legend(fontsize=5.5)
+    panels = Figure(figsize=(11.0, 2.7)).subplots(1, 4)
+    for n, variant in enumerate(("printed", "corrected")):
+        mine = chosen(rows, figure="Fig. 11", variant=variant)
+        shown = [row for row in mine if row["epsilon"] in (1.0, np.inf)]
+        curves(panels[2 * n], shown, LABELS)
+        panels[2 * n].set_title(rf"{variant}, $\varepsilon = 1$")
+        panels[2 * n].set_ylabel("average loss")
+        tradeoff(panels[2 * n + 1], mine, LABELS)
+        panels[2 * n + 1].set_title(variant)
+        panels[2 * n + 1].set_ylabel("test accuracy")
+    panels[0].legend(fontsize=5.5)
     return cast(Axes, panels[0])
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Play, print, draw and write."""
-    page.carry_out(sys.modules[__name__], arguments)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,14 +1,12 @@
 """Figures 2 to 6 of Ding's dissertation: PR-ADMM and what it is compared with, on Adult.
 
-DESIM_DATA=folder/with/adult.csv.gz python -m analysis.reproductions.pr_admm_fig2_6 [--sets N]
+DESIM_DATA=folder/with/adult.csv.gz python -m analysis.reproductions pr_admm_fig2_6 [--sets N]
 """
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
@@ -24,7 +22,7 @@ from analysis.reproductions.adult_words import (
     tradeoff,
 )
 from analysis.reproductions.monte_carlo import MonteCarlo, reported
-from desim.plots import STYLE, Axes
+from desim.plots import Axes
 from desim.privacy.papers.pr_admm import iteration_sum, lemma_10, periodic_sum
 
 NAME, SETS, FILE = "pr_admm_fig2_6", 5, "pr-admm"
@@ -143,25 +141,15 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def draw(rows: Sequence[Mapping[str, Any]]) -> Axes:
     """Figures 4 and 5, as printed and corrected."""
-    with matplotlib.rc_context(STYLE):
-        panels = Figure(figsize=(11.0, 2.7)).subplots(1, 4)
-        for n, variant in enumerate(("printed", "corrected")):
-            mine = chosen(rows, figure="Fig. 5", variant=variant)
-            shown = [row for row in mine if row["epsilon"] in (10.0, np.inf)]
-            curves(panels[2 * n], shown, LABELS)
-            panels[2 * n].set_title(rf"{variant}, $\varepsilon = 10$")
-            panels[2 * n].set_ylabel("average loss")
-            tradeoff(panels[2 * n + 1], mine, LABELS)
-            panels[2 * n + 1].set_title(variant)
-            panels[2 * n + 1].set_ylabel("test accuracy")
-        panels[0].legend(fontsize=5.5)
+    panels = Figure(figsize=(11.0, 2.7)).subplots(1, 4)
+    for n, variant in enumerate(("printed", "corrected")):
+        mine = chosen(rows, figure="Fig. 5", variant=variant)
+        shown = [row for row in mine if row["epsilon"] in (10.0, np.inf)]
+        curves(panels[2 * n], shown, LABELS)
+        panels[2 * n].set_title(rf"{variant}, $\varepsilon = 10$")
+        panels[2 * n].set_ylabel("average loss")
+        tradeoff(panels[2 * n + 1], mine, LABELS)
+        panels[2 * n + 1].set_title(variant)
+        panels[2 * n + 1].set_ylabel("test accuracy")
+    panels[0].legend(fontsize=5.5)
     return cast(Axes, panels[0])
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Play, print, draw and write."""
-    page.carry_out(sys.modules[__name__], arguments)
-
-
-if __name__ == "__main__":
-    main()
