@@ -38,7 +38,8 @@ TUNED_ON = range(1001, 1002)
 TOLERANCE = 1e-7
 ETA = 0.5  # as printed
 BASELINES: dict[str, dict[str, float]] = {
-    "dvp": {"rho": ETA}, "m-admm": {"eta": ETA, "growth": 1.02}, "r-admm": {"eta": ETA, "gamma": 0.1}
+    "dvp": {"rho": ETA}, "m-admm": {"eta": ETA, "growth": 1.02},
+    "r-admm": {"eta": ETA, "gamma": 0.1},
 }  # fmt: skip
 
 

@@ -166,24 +166,4 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
             if row["parameters"] == way
         ]  # fmt: skip
         parts.append(page.table(head, lines))
-    tables = f"**Nearest to the paper.**\n\n{parts[0]}\n\n**Tuned.**\n\n{parts[1]}"
-    return f"{tables}\n\n{_settled(rows)}"
-
-
-def _settled(rows: Sequence[Mapping[str, Any]]) -> str:
-    """How far rates of steps with momentum depend on where, and how, ratios are averaged."""
-    told = []
-    for cohort in COHORTS:
-        mine = [
-            row for row in rows
-            if (row["parameters"], row["solver"], row["cohort"]) == ("tuned", "accelerated", cohort)
-        ]  # fmt: skip
-        late, geometric = (
-            max((row[key] - row["ours"] for row in mine if row[key]), key=abs, default=0.0)
-            for key in ("late", "geometric")
-        )
-        told.append(f"cohort {cohort}: {late:+.3f} and {geometric:+.3f}")
-    return (
-        "The tuned rates of accelerated steps change most, over the later half of the tails only "
-        f"and as geometric means, by: {'; '.join(told)}."
-    )
+    return f"**Nearest to the paper.**\n\n{parts[0]}\n\n**Tuned.**\n\n{parts[1]}"
