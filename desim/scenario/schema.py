@@ -1,8 +1,7 @@
 """The whole scenario: one frozen object with a section for each top-level key, in s, bit/s, 1/s."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 from pydantic.json_schema import GenerateJsonSchema
@@ -37,7 +36,7 @@ class Scenario(Strict):
     `folder` is where relative names count from, `source` the file, `marks` the line of each key.
     """
 
-    examples: ClassVar[Mapping[str, Any]] = {
+    examples = {
         "plugins": ["my_method.py"],
         "participation": {"bernoulli": "50 %"},
         "churn": {"up": {"exponential": "300 s"}, "down": {"exponential": "30 s"}},

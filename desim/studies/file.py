@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, ValidationError
 from pydantic import model_validator as together
@@ -42,9 +42,7 @@ def _base(value: object, info: Any) -> Any:
 class Terms(Strict):
     """`false`, or the terms in which epsilons are stated; left out: as the scenario has them."""
 
-    examples: ClassVar[Mapping[str, Any]] = {
-        "view": "eavesdropper", "delta": 1e-6, "relation": "agent",
-    }  # fmt: skip
+    examples = {"view": "eavesdropper", "delta": 1e-6, "relation": "agent"}
 
     off: bool = Field(False, alias="(off)", repr=False)
     view: View | None = None
@@ -74,7 +72,7 @@ class Terms(Strict):
 class Compare(Strict):
     """What is compared between cases, over the seeds that they have in common."""
 
-    examples: ClassVar[Mapping[str, Any]] = {
+    examples = {
         "targets": {"accuracy": [0.9, 0.93]}, "against": {"policy": "all"}, "level": 0.9,
         "epsilon": {"view": "coordinator", "delta": 1e-5},
     }  # fmt: skip
@@ -96,7 +94,7 @@ class Compare(Strict):
 class Search(Strict):
     """Keys drawn at random, `trials` times; a trial's values depend on nothing but its number."""
 
-    examples: ClassVar[Mapping[str, Any]] = {
+    examples = {
         "trials": 20, "seed": 1,
         "draw": {"algorithm.rho": {"log_uniform": [0.1, 10]}, "seed": {"integer": [0, 99]}},
     }  # fmt: skip
@@ -112,7 +110,7 @@ class Search(Strict):
 class StudyFile(Strict):
     """A study as it is written: grid x list x random are its cases, `seed` repeats each of them."""
 
-    examples: ClassVar[Mapping[str, Any]] = {
+    examples = {
         "name": "waiting", "base": "quickstart", "set": {"stop.time": "60 s"},
         "grid": {"policy": ["all", {"quorum": 8}], "seed": "0..19"},
         "list": [{"label": "slow at times", "compute.slow.factor": 10}],

@@ -1,8 +1,7 @@
 """The key `problem.regularizer`: penalties, and where they act."""
 
 import math
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
@@ -53,7 +52,7 @@ class Penalty(Form):
     """One regulariser, added once to the sum over all agents."""
 
     modifiers = ("at",)
-    examples: ClassVar[Mapping[str, Any]] = {"box": [0, 1]}
+    examples = {"box": [0, 1]}
 
     l2: NonNegative | None = None
     """c of (c/2) ||x||^2"""

@@ -1,7 +1,6 @@
 """Sections of `problem.data` whose rows come in one table and are dealt to the agents."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     PlainSerializer,
@@ -75,7 +74,7 @@ class SomeRows(Strict):
 class MarkedRows(Strict):
     """The rows that a column marks for testing."""
 
-    examples: ClassVar[Mapping[str, Any]] = {"column": "split", "value": "test"}
+    examples = {"column": "split", "value": "test"}
 
     column: Text
     """column that says which rows are for testing; no feature unless named"""
@@ -129,7 +128,7 @@ class Bundled(Table):
 class Columns(Table):
     """Rows with named columns, some of which may hold words or have missing values."""
 
-    examples: ClassVar[Mapping[str, Any]] = {"features": ["age", "hours"], "marks": -999}
+    examples = {"features": ["age", "hours"], "marks": -999}
 
     test: Test = 0.0
     """rows held out for testing: a share of all, {rows: n}, or {column: ..., value: ...}"""
@@ -162,12 +161,7 @@ class Columns(Table):
 class OpenML(Columns):
     """A data set of openml.org, downloaded once and cached by scikit-learn."""
 
-    examples: ClassVar[Mapping[str, Any]] = {
-        "name": "adult",
-        "version": 2,
-        "id": 1590,
-        "label": "class",
-    }
+    examples = {"name": "adult", "version": 2, "id": 1590, "label": "class"}
 
     source: Literal["openml"]
     name: Text | None = None
@@ -199,7 +193,7 @@ class File_(Columns):
 class Csv(File_):
     """A CSV file with a header line, perhaps compressed."""
 
-    examples: ClassVar[Mapping[str, Any]] = {"separator": ";"}
+    examples = {"separator": ";"}
 
     source: Literal["csv"]
     separator: Text = ","
