@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from desim.errors import InputError
+from desim.reading.sites import called
 from desim.reading.waits import DEADLINE, NOBODY, waits
-from desim.runs.run import NETWORK
 
 MOST = 200_000  # events that one trace shows
 WORK = {"compute": "compute", "abort": "aborted"}
@@ -31,11 +31,6 @@ class Slice:
     notes: dict[str, int] = field(default_factory=dict)
     sends: int = 0
     lands: int = 0
-
-
-def called(who: int) -> str:
-    """An agent's name."""
-    return "coordinator" if who == NETWORK else f"agent {who}"
 
 
 def window(

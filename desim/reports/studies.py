@@ -2,29 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 import pandas as pd
 
 from desim.reports.wording import Table
-from desim.studies.shown import Tables, shown
+from desim.studies.folder import StoredStudy
+from desim.studies.shown import shown
 
 REASONS = 5  # that are listed of runs that failed
 UNWRITTEN = "The study has not written its tables: it was ended before, or is still being played."
 
 OLD = "Its tables are of another version of desim: play the study again, which keeps its runs."
-
-
-class Compared(Tables, Protocol):
-    """What is told of a study."""
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-
-    @property
-    def runs(self) -> pd.DataFrame:
-        """A row for each run: case, label, seed, status, reason, measures."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +24,7 @@ class Told:
     tables: Sequence[Table]
 
 
-def told(study: Compared) -> Told:
+def told(study: StoredStudy) -> Told:
     """The name, how many runs ended how and why, and the tables that `desim study` prints."""
     if "measure" not in study.summary or "status" not in study.runs:
         return Told(study.name, [UNWRITTEN], [])
@@ -45,11 +33,6 @@ def told(study: Compared) -> Told:
     except KeyError:  # a column that today's tables have
         return Told(study.name, [*_said(study.runs), OLD], [])
     return Told(study.name, _said(study.runs), made)
-
-
-def asked(study: Any) -> Sequence[tuple[str, float]]:
-    """The targets (metric, value) of a study that is stored, or that was just played."""
-    return tuple(study.targets if hasattr(study, "targets") else study.plan.asked.targets)
 
 
 def _said(runs: pd.DataFrame) -> list[str]:

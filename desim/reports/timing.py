@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from desim.reading.sites import agent_named
+from desim.reading.sites import agent_named, called
 from desim.reading.waits import DEADLINE, NOBODY
 from desim.reports.reading import Reading
-from desim.reports.wording import Table, agent_name, count, seconds, share, size
+from desim.reports.wording import Table, count, seconds, share, size
 
 ROWS = 10  # of a list of the largest
 AGENTS = 24  # with a bar each; more are shown in so many groups
@@ -97,7 +97,7 @@ def traffic(one: Reading) -> Table | None:
     mean = np.average(made["on_the_way"].fillna(0.0), weights=arrived) if arrived.sum() else np.nan
     rows = [
         [
-            agent_name(int(row["source"])), agent_name(int(row["target"])),
+            called(int(row["source"])), called(int(row["target"])),
             *(count(row[name]) for name in counts), size(row["bytes"]), seconds(row["on_the_way"]),
         ]
         for _, row in made.head(ROWS).iterrows()

@@ -19,8 +19,8 @@ from desim.log.described import described
 from desim.reading.facts import bare
 from desim.reading.series import Series, series_of
 from desim.runs.run import Run
+from desim.studies.folder import opened
 from desim.studies.measures import Asked, measured, unit
-from desim.studies.opened import opened
 from desim.studies.statistics import Estimate, lacking, mean_estimate, median_estimate, skewed
 from desim.studies.together import notes, shared, terms
 from desim.studies.words import awaited, estimate, is_final, one_epsilon

@@ -28,8 +28,7 @@ def check(scenario: Target, override: Overrides = None, contract: Contract = Fal
         with announced(), preparing():
             keep(scenario, settings(override))
         return
-    from desim.cli.checked import sentence
-    from desim.cli.conditions import told
+    from desim.cli.conditions import sentence, told
     from desim.scenario import build
 
     loaded = load_scenario(scenario, override)
