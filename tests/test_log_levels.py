@@ -119,7 +119,7 @@ def test_who_needs_messages_says_so():
     with pytest.raises(InputError, match="view direct:1: needs deliver events"):
         played("graph", "rounds").epsilon(view="direct:1")
     assert len(played("star", "messages").delivered()) > 0
-    told = "\n".join(text for _, text in facts(less))
+    told = "\n".join(map(" ".join, facts(less)))
     assert f"{less.manifest['counts']['send']} sent" in told
     assert "not kept" in told
 
