@@ -5,7 +5,7 @@ import pytest
 from mutant import mutant
 
 from desim.errors import InputError
-from desim.plots import groups, limits
+from desim.plots import curves, groups
 
 
 def check_kinds(module):
@@ -56,7 +56,7 @@ def check_cut(module):
 
 
 def test_limits_hold_what_curves_come_to():
-    check_cut(limits)
+    check_cut(curves)
 
 
 @pytest.mark.parametrize(
@@ -67,4 +67,4 @@ def test_limits_hold_what_curves_come_to():
 )  # fmt: skip
 def test_wrong_limits_are_noticed(right, wrong):
     with pytest.raises((AssertionError, TypeError)):
-        check_cut(mutant(limits, right, wrong))
+        check_cut(mutant(curves, right, wrong))

@@ -86,7 +86,7 @@ def test_an_order_that_hides_own_files_is_noticed(elsewhere):
 def test_what_is_nowhere_is_told_with_both_places(name, kind, end, elsewhere):
     (elsewhere / "mine.yaml").write_text(OWN)
     with pytest.raises(InputError) as error:
-        shipped.found(name, kind)
+        shipped.named_file(name, kind)
     assert str(error.value).startswith(f"{name}: no such file")
     assert str(error.value).endswith(end)
 

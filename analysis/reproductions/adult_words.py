@@ -8,17 +8,13 @@ from matplotlib.figure import Figure
 
 from analysis.reproductions import page, verdicts
 from analysis.reproductions.monte_carlo import mean_and_error
+from analysis.reproductions.page import chosen
 from desim.plots import COLOURS, Axes
 
 Row = Mapping[str, Any]
 Line = tuple[str, str, str]
 VARIANTS = ("printed", "corrected")
 NOTHING = 1e-3  # of loss; less is of no use, whether it can be told from chance or not
-
-
-def chosen(rows: Sequence[Row], **keys: Any) -> list[Row]:
-    """The rows that have these values."""
-    return [row for row in rows if all(row[key] == value for key, value in keys.items())]
 
 
 def percent(row: Row, key: str = "test") -> str:

@@ -213,8 +213,7 @@ def draw(rows: Sequence[Row]) -> Axes:
         "control: exact minimiser + noise",
     )
     for axes, kind, title in zip(panels, kinds, titles, strict=True):
-        wanted = {"what": kind, "where": "at the optimum", "epsilon": 0.15}
-        mine = [r for r in rows if all(r[k] == v for k, v in wanted.items())]
+        mine = page.chosen(rows, what=kind, where="at the optimum", epsilon=0.15)
         for part, label, colour, dash in (
             ("old", "$D$", COLOURS[0], "-"), ("new", "$D'$", COLOURS[1], "--"),
         ):  # fmt: skip

@@ -32,7 +32,7 @@ from analysis.reproductions.monte_carlo import (
     reported,
     simulations,
 )
-from analysis.reproductions.tuning import Point, Space, search
+from analysis.reproductions.tuning import Point, Space, named, search
 from desim.arrays import Array
 from desim.audit.neighbours import on
 from desim.engine.play import Simulation
@@ -81,7 +81,7 @@ def study(monte_carlo: MonteCarlo, sets: int) -> list[dict[str, Any]]:
             measure = kept if name == D_ZOA else kept_together
             found = monte_carlo.values({0: case(name, regularizer, point)}, reported(sets), measure)
             models = found[0] / (AGENTS if name == D_ZOA else 1)
-            text = "; ".join(f"{key} {value:g}" for key, value in point.items()) or "step 0.27"
+            text = named(point) or "step 0.27"
             for place, round_ in enumerate(KEPT):
                 error, spread = mean_and_error(models[:, place])
                 about = {"regularizer": regularizer, "method": name, "parameters": text}

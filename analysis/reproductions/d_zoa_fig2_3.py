@@ -96,8 +96,7 @@ def study(monte_carlo: MonteCarlo, sets: int) -> list[dict[str, Any]]:
 
 def _one(rows: Sequence[dict[str, Any]], **wanted: Any) -> Array:
     """Pairs (n, 2) of the rows that have these values."""
-    mine = [r for r in rows if all(r[key] == value for key, value in wanted.items())]
-    return np.array([(r["x"], r["y"]) for r in mine])
+    return np.array([(r["x"], r["y"]) for r in page.chosen(rows, **wanted)])
 
 
 def markdown(rows: Sequence[dict[str, Any]]) -> str:

@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 
 from analysis.reproductions import page
 from analysis.reproductions.d_zoa_setting import AGENTS, D_ZOA, DELTA, EXACT, ROUNDS
-from analysis.reproductions.d_zoa_study import BOTH, HONEST, SHOWN, Row, names, pick, study
-from analysis.reproductions.page import Script
+from analysis.reproductions.d_zoa_study import BOTH, HONEST, SHOWN, Row, names, study
+from analysis.reproductions.page import Script, chosen
 from desim.plots import COLOURS, Axes
 
 LOOKS = {
@@ -48,7 +48,7 @@ def draw(rows: Sequence[Row]) -> Axes:
 def _curves(axes: Axes, rows: Sequence[Row], epsilon: float) -> None:
     for name in names(rows, "trade-off"):
         colour = LOOKS[name][0]
-        mine = [r for r in pick(rows, method=name, epsilon=epsilon, delta=DELTA)]
+        mine = [r for r in chosen(rows, method=name, epsilon=epsilon, delta=DELTA)]
         mine = sorted((r for r in mine if r["part"] != "holds"), key=lambda r: r["round"])
         x, y, e = _columns(mine, "round", "error", "standard_error")
         axes.fill_between(
@@ -67,7 +67,7 @@ def _against(axes: Axes, rows: Sequence[Row], key: str, lines: Sequence[dict[str
             continue
         colour, marker = LOOKS[name]
         for line, dash in zip(lines, ("-", ":"), strict=False):
-            mine = sorted(pick(rows, part="trade-off", method=name, **line), key=lambda r: r[key])
+            mine = sorted(chosen(rows, part="trade-off", method=name, **line), key=lambda r: r[key])
             x, y, e = _columns(mine, key, "error", "standard_error")
             axes.errorbar(
                 x,
@@ -101,7 +101,7 @@ def _holds(axes: Axes, rows: Sequence[Row]) -> None:
     for name in names(rows, "holds"):
         colour, marker = LOOKS[name]
         x, y, e = _columns(
-            pick(rows, part="holds", method=name), "epsilon", "error", "standard_error"
+            chosen(rows, part="holds", method=name), "epsilon", "error", "standard_error"
         )
         axes.errorbar(
             x,
@@ -148,7 +148,7 @@ def _paper_table(rows: Sequence[Row]) -> str:
     lines = []
     for name in names(rows, "trade-off"):
         mine = [
-            pick(rows, part="trade-off", method=name, epsilon=one.epsilon, delta=DELTA)[0]
+            chosen(rows, part="trade-off", method=name, epsilon=one.epsilon, delta=DELTA)[0]
             for one in SHOWN
         ]
         lines.append(
@@ -166,7 +166,7 @@ def _value(row: Row) -> str:
 def _honest_table(rows: Sequence[Row]) -> str:
     lines = []
     for name in names(rows, "holds"):
-        mine = {row["epsilon"]: row for row in pick(rows, part="holds", method=name)}
+        mine = {row["epsilon"]: row for row in chosen(rows, part="holds", method=name)}
         lines.append((name, mine[HONEST[-1]]["parameters"], *(_value(mine[e]) for e in HONEST)))
     head = ("method", f"parameters at ε = {HONEST[-1]:g}", *(f"ε = {e:g}" for e in HONEST))
     told = f"**An ε that holds**, all messages, δ = 1e-6; a model of zeros has the error {AGENTS}."

@@ -7,7 +7,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from analysis.reproductions import page, verdicts
-from analysis.reproductions.adult_words import NOTHING, Line, Row, chosen, gap, percent
+from analysis.reproductions.adult_words import NOTHING, Line, Row, gap, percent
+from analysis.reproductions.page import chosen
 from desim.plots import COLOURS, Axes
 
 CONSTANT, PP, IPP = "PR, constant", "PP", "IPP"

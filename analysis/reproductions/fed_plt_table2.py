@@ -20,7 +20,7 @@ from analysis.reproductions.monte_carlo import (
     mean_and_error,
     reported,
 )
-from analysis.reproductions.tuning import SPACES, Point, nearest, tuned
+from analysis.reproductions.tuning import SPACES, Point, named, nearest, tuned
 from desim.arrays import Array
 
 NAME = "fed_plt_table2"
@@ -82,8 +82,7 @@ class Chosen(NamedTuple):
     momentum: str = ""
 
     def __str__(self) -> str:
-        values = [f"{name} {value:g}" for name, value in self.point.items()]
-        return "; ".join([*values, f"{MOMENTUM} {self.momentum}"] if self.momentum else values)
+        return named(self.point) + (f"; {MOMENTUM} {self.momentum}" if self.momentum else "")
 
 
 CELLS = [Cell(method, *place) for method, values in PAPER.items() for place in values]

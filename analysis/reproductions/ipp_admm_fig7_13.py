@@ -11,8 +11,9 @@ import numpy as np
 
 from analysis.reproductions import adult_admm, adult_words
 from analysis.reproductions.adult_admm import BASELINES, DELTA, ETA, Setting, baselines
-from analysis.reproductions.adult_words import beaten, chosen, preferred
+from analysis.reproductions.adult_words import beaten, preferred
 from analysis.reproductions.monte_carlo import MonteCarlo, reported
+from analysis.reproductions.page import chosen
 from analysis.reproductions.printed import Split, split, thresholds
 from desim.plots import Axes
 from desim.privacy.papers.pp_admm import budget, deviation

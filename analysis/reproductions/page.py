@@ -55,6 +55,11 @@ def _plain(value: Any) -> Any:
     return f"{value:.6g}" if isinstance(value, float) else value
 
 
+def chosen(rows: Sequence[Mapping[str, Any]], **keys: Any) -> list[Any]:
+    """The rows that have these values."""
+    return [row for row in rows if all(row[key] == value for key, value in keys.items())]
+
+
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A Markdown table."""
     lines = [head, ["---"] * len(head), *rows]

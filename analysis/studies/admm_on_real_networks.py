@@ -21,7 +21,7 @@ from analysis.reproductions import page
 from analysis.reproductions.monte_carlo import Case, MonteCarlo, reported
 from analysis.studies.curves import Panel, draw, passage
 from analysis.studies.numbers import options, publish
-from analysis.studies.standings import Interval, interval
+from analysis.studies.standings import cell, columns
 from desim.arrays import Array
 
 NAME, SETS, TUNING = "admm_on_real_networks", 20, range(1001, 1005)
@@ -110,9 +110,7 @@ def rows(points: Mapping[Any, Point], found: Mapping[Any, Array]) -> Iterable[di
         numbers: dict[str, Any] = {}
         for place, measure in enumerate(("seconds", "kB")):
             for kind, these in (("", values[:, place]), ("_ratio", _ratio(values, barrier, place))):
-                median, low, high = interval(these)
-                keys = (f"{measure}{kind}{end}" for end in ("", "_low", "_high"))
-                numbers |= dict(zip(keys, (median, low, high), strict=True))
+                numbers |= columns(f"{measure}{kind}", these)
         reached = int(np.isfinite(values[:, 0]).sum())
         own = {"network": name, "way": way, **points[name, way]._asdict()}
         yield {**own, **numbers, "reached": reached, "sets": len(values)}
@@ -125,11 +123,6 @@ def _ratio(values: Array, barrier: Array, place: int) -> Array:
 
 def markdown(made: Sequence[Mapping[str, Any]], where: Mapping[str, Place]) -> str:
     """The table of the page."""
-
-    def cell(row: Mapping[str, Any], key: str) -> str:
-        one = Interval(*(row[key + end] for end in ("", "_low", "_high")))
-        return f"{one.median:.3g} ({one.low:.3g} to {one.high:.3g})"
-
     lines = []
     for row in made:
         waits = f", {1e3 * row['deadline']:g} ms" if row["way"] == "deadline" else ""

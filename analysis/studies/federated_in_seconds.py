@@ -29,8 +29,8 @@ from analysis.studies.standings import (
     MEASURES,
     UNITS,
     Found,
+    columns,
     grid,
-    interval,
     level,
     parameters,
     waiting,
@@ -52,8 +52,7 @@ def rows(points: Mapping[Contest, Point], found: Found) -> list[dict[str, Any]]:
     for one, values in found.items():
         numbers: dict[str, Any] = {}
         for name, column in zip(MEASURES, values.T, strict=True):
-            median, low, high = interval(column)
-            numbers |= {name: median, f"{name}_low": low, f"{name}_high": high}
+            numbers |= columns(name, column)
         for name in UNITS:
             numbers[f"{name}_first"] = level(found, one, name)
         reached = {"reached": int(np.isfinite(values[:, 0]).sum()), "sets": len(values)}

@@ -17,7 +17,7 @@ from analysis.reproductions import page
 from analysis.reproductions.monte_carlo import Case, MonteCarlo, reported
 from analysis.studies.curves import Panel, draw, passage
 from analysis.studies.numbers import options, publish
-from analysis.studies.standings import Interval, interval
+from analysis.studies.standings import cell, columns
 from desim.arrays import Array
 
 NAME, SETS, TUNING = "quantised_on_phones", 10, range(1001, 1003)
@@ -88,8 +88,7 @@ def rows(chosen: Mapping[Contestant, Point], found: Mapping[Contestant, Array]) 
     for one, values in found.items():
         numbers: dict[str, Any] = {}
         for name, column in (("seconds", 0), ("kB", 1), ("accuracy", -1)):
-            median, low, high = interval(values[:, column])
-            numbers |= {name: median, f"{name}_low": low, f"{name}_high": high}
+            numbers |= columns(name, values[:, column])
         reached = int(np.isfinite(values[:, 0]).sum())
         own = {"contestant": one.label, **chosen[one]._asdict()}
         yield {**own, **numbers, "reached": reached, "sets": len(values)}
@@ -97,11 +96,6 @@ def rows(chosen: Mapping[Contestant, Point], found: Mapping[Contestant, Array]) 
 
 def markdown(made: Sequence[Mapping[str, Any]]) -> str:
     """The table of the page."""
-
-    def cell(row: Mapping[str, Any], key: str, factor: float = 1.0) -> str:
-        one = Interval(*(factor * row[key + end] for end in ("", "_low", "_high")))
-        return f"{one.median:.3g} ({one.low:.3g} to {one.high:.3g})"
-
     heads = ("", f"seconds to {TARGET:.0%}", "MB by then", f"accuracy at {SECONDS:g} s", "step",
              "largest number", "reached")  # fmt: skip
     lines = [

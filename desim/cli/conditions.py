@@ -27,12 +27,12 @@ def sentence(scenario: Scenario, simulation: Simulation) -> str:
         f"ok: {scenario.name}: {scenario.algorithm.name}, {problem.agents} agents{where}, "
         f"{int(problem.start[-1])} rows, {problem.A.shape[1]} features, "
         f"{scenario.problem.loss.kind} loss, {scenario.network.topology.kind} topology, "
-        f"{simulation.engine} engine ({simulation.why}), until {scenario.stop.told()}"
+        f"{simulation.engine} engine ({simulation.why}), until {scenario.stop.limits()}"
     )
 
 
 @np.errstate(divide="ignore", invalid="ignore")  # what was drawn as 0 takes for ever
-def told(simulation: Simulation) -> list[str]:
+def circumstances(simulation: Simulation) -> list[str]:
     """Lines: what the links and the devices are, and what the first exchange takes."""
     settings = simulation.settings
     pace = speeds(settings)

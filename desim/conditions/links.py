@@ -76,45 +76,42 @@ def make_links(
     same agents. once: one transmission of a sender reaches all neighbours, at the rate of the
     slowest of its links; contention: how the messages of a port share it.
     """
-    place = _place(link, source, target)
-    wires = np.zeros((3 if onward is None else 4, len(source)))
-    if onward is None:
-        wires[:2] = _hop(link, source, target, seed)
-    else:
-        wires[[0, 1, 3]] = _two_hops(link, onward, source, target, seed)
+    wires = _wires(link, source, target, seed, others, onward)
     plays, samples, loops = np.empty((2, 0), np.int64), np.empty((3, 0)), False
     if traces is not None:
         plays, wires[2] = traces.played(np.where(source < 0, target, source), seed)
         samples, loops = traces.samples, traces.loops
-    for other in others:
-        where = _concerned(other, source, target)
-        for row, law, index in ((0, other.latency, LATENCY), (1, other.bandwidth, BANDWIDTH)):
-            if law is not None:
-                wires[row, where] = draw(law, seed, Stream.LINK, **place, index=index)[where]
-                wires[row + 3 : row + 4, where] = 0.0  # the second hop's part of a latency
     if measured is not None:
         wires[0] += measured
     if once and len(source):
         slowest = np.full(source.max() + 1, np.inf)
         np.minimum.at(slowest, source, wires[1])
         wires[1] = slowest[source]
+    jitter = link.jitter[:]  # a plain tuple, as kernels take it
     return Links(
-        seed_word(seed),
-        np.array([source, target]),
-        wires,
-        link.jitter[:],  # a plain tuple, as kernels take it
-        link.losses,
-        link.bursts,
-        float(link.timeout),
-        float(link.backoff),
-        link.resends,
-        plays,
-        samples,
-        loops,
-        once,
-        contention,
-        onward=DIRECT if onward is None else _laws(onward),
-    )
+        seed_word(seed), np.array([source, target]), wires, jitter, link.losses, link.bursts,
+        float(link.timeout), float(link.backoff), link.resends, plays, samples, loops, once,
+        contention, onward=DIRECT if onward is None else _laws(onward),
+    )  # fmt: skip
+
+
+def _wires(
+    link: Link, source: Int, target: Int, seed: int, others: Sequence[LinkOf], onward: Link | None
+) -> Array:
+    """Rows (3 or 4, links) as `Links` has them, drawn; 0 where a trace says a rate."""
+    wires = np.zeros((3 if onward is None else 4, len(source)))
+    if onward is None:
+        wires[:2] = _hop(link, source, target, seed)
+    else:
+        wires[[0, 1, 3]] = _two_hops(link, onward, source, target, seed)
+    place = _place(link, source, target)
+    for other in others:
+        where = _concerned(other, source, target)
+        for row, law, index in ((0, other.latency, LATENCY), (1, other.bandwidth, BANDWIDTH)):
+            if law is not None:
+                wires[row, where] = draw(law, seed, Stream.LINK, **place, index=index)[where]
+                wires[row + 3 : row + 4, where] = 0.0  # the second hop's part of a latency
+    return wires
 
 
 def _concerned(other: LinkOf, source: Int, target: Int) -> NDArray[np.bool_]:

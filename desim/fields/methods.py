@@ -202,15 +202,12 @@ class Local(Strict):
     def _consistent(self) -> "Local":
         if "sgd" in self.solvers and self.batch is None:
             raise ValueError("solver sgd needs batch; allowed: batch: a whole number of rows >= 1")
-        if self.batch is not None and "sgd" not in self.solvers:
-            raise ValueError(
-                f"found batch with solver {self.solver}; allowed: batch with solver sgd"
-            )
-        if self.momentum != "auto" and "accelerated" not in self.solvers:
-            raise ValueError(
-                f"found momentum with solver {self.solver}; allowed: momentum with solver "
-                "accelerated"
-            )
-        if self.tau > 0 and "noisy" not in self.solvers:
-            raise ValueError(f"found tau with solver {self.solver}; allowed: tau with solver noisy")
+        for key, found, solver in (
+            ("batch", self.batch is not None, "sgd"),
+            ("momentum", self.momentum != "auto", "accelerated"),
+            ("tau", self.tau > 0, "noisy"),
+        ):
+            if found and solver not in self.solvers:
+                allowed = f"{key} with solver {solver}"
+                raise ValueError(f"found {key} with solver {self.solver}; allowed: {allowed}")
         return self

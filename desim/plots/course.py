@@ -121,7 +121,7 @@ def shared_metric(runs: Sequence[Played]) -> str:
     return order[0]
 
 
-def told(attrs: Mapping[Any, Any]) -> str:
+def about_epsilon(attrs: Mapping[Any, Any]) -> str:
     """What an epsilon is about, in one line: delta, view, relation, method."""
     about = "; ".join(f"{attrs[word]}" for word in ("view", "relation", "method"))
     return f"$\\delta$ = {attrs['delta']:g}; {about}"
@@ -138,7 +138,7 @@ def terms(runs: Mapping[str, Played], endless: bool = False) -> str:
         if not endless and not np.isfinite(spent["epsilon"]).all():
             why = next((one for one in spent.attrs["flags"] if one.startswith("infinite")), "")
             raise InputError(f"epsilon of run {label} is {why or 'infinite'}")
-        stated[told(spent.attrs)] = label
+        stated[about_epsilon(spent.attrs)] = label
         doubts += not {UNLISTED, UNENDED}.isdisjoint(spent.attrs["flags"])
     if len(stated) > 1:
         raise InputError(f"the runs' epsilons are about different things: {' / '.join(stated)}")

@@ -11,7 +11,7 @@ from desim.reports.privacy import epsilon_terms, privacy
 from desim.reports.reading import Reading, readings
 from desim.reports.results import RULE, default_targets, headline, time_to_targets
 from desim.reports.settings import differences, manifests, scenario_text
-from desim.reports.studies import told
+from desim.reports.studies import study_part
 from desim.reports.timing import occupation, traffic, waiting
 from desim.runs.run import Run
 from desim.studies.folder import StoredStudy
@@ -66,7 +66,7 @@ def report(
         "privacy": privacy(some),
         "terms": epsilon_terms(found),
         "title": ", ".join(one.name for one in studies) or _title(found),
-        "studies": [told(one) for one in studies],
+        "studies": [study_part(one) for one in studies],
         "finite": any(one.spent is not None for one in found),
         "count": len(found),
         "thinning": thinning(found),

@@ -73,17 +73,11 @@ def headline(found: Sequence[Reading]) -> Table:
 
 
 def _ended(one: Reading) -> list[str]:
-    run, written = one.run, one.written
-    rows, arrived = (
-        one.stored("rows", list),
-        (one.stored("counts", dict) or {}).get("deliver_bytes"),
-    )
-    if arrived is None and one.delivered is not None:
-        arrived = float(one.delivered.totals[-1]) if len(one.delivered.totals) else 0.0
+    run, written, rows = one.run, one.written, one.stored("rows", list)
     return [
         one.label, run.status, str(written.get("algorithm", {}).get("name", NOTHING)),
         NOTHING if rows is None else count(len(rows)), seconds(one.ended),
-        count(one.stored("rounds", int)), size(arrived),
+        count(one.stored("rounds", int)), size(one.arrived),
     ]  # fmt: skip
 
 

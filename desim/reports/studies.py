@@ -16,7 +16,7 @@ OLD = "Its tables are of another version of desim: play the study again, which k
 
 
 @dataclass(frozen=True)
-class Told:
+class StudyPart:
     """A study's name, sentences about its runs, and its tables."""
 
     name: str
@@ -24,15 +24,15 @@ class Told:
     tables: Sequence[Table]
 
 
-def told(study: StoredStudy) -> Told:
+def study_part(study: StoredStudy) -> StudyPart:
     """The name, how many runs ended how and why, and the tables that `desim study` prints."""
     if "measure" not in study.summary or "status" not in study.runs:
-        return Told(study.name, [UNWRITTEN], [])
+        return StudyPart(study.name, [UNWRITTEN], [])
     try:
         made = [Table(one.title, one.head, one.rows, " ".join(one.notes)) for one in shown(study)]
     except KeyError:  # a column that today's tables have
-        return Told(study.name, [*_said(study.runs), OLD], [])
-    return Told(study.name, _said(study.runs), made)
+        return StudyPart(study.name, [*_said(study.runs), OLD], [])
+    return StudyPart(study.name, _said(study.runs), made)
 
 
 def _said(runs: pd.DataFrame) -> list[str]:

@@ -43,7 +43,7 @@ def named(file: Path) -> str:
     return file.relative_to(FOLDER).with_suffix("").as_posix()
 
 
-def found(source: str | Path, kind: Kind = "scenario", folder: Path | None = None) -> Path:
+def named_file(source: str | Path, kind: Kind = "scenario", folder: Path | None = None) -> Path:
     """The file that `source` names: NAME or NAME.yaml in `folder`, else what desim brings.
 
     InputError, with both places, where there is none; whatever exists is left for its reader.

@@ -14,7 +14,7 @@ from desim.fields.strict import explain
 from desim.scenario.load import read
 from desim.scenario.schema import directory_name
 from desim.scenario.sections.privacy import Delta, View
-from desim.scenario.shipped import found, scenarios
+from desim.scenario.shipped import named_file, scenarios
 from desim.scenario.tree import Tree, from_python, require_mapping
 from desim.studies import values
 
@@ -152,7 +152,7 @@ def read_study(source: str | Path | Mapping[str, Any]) -> tuple[StudyFile, Path]
     if isinstance(source, Mapping):
         tree, folder, name = from_python(source), Path(), "study"
     else:
-        path = found(source, "study")
+        path = named_file(source, "study")
         tree, folder, name = read(path), path.parent, path.name.split(".")[0]
     require_mapping(tree, f"a study, which is a mapping with {', '.join(StudyFile.keys())}")
     if "base" not in tree.data and {"problem", "algorithm"} & set(tree.data):

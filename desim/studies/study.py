@@ -15,11 +15,10 @@ from desim.log.described import described
 from desim.runs.opened import open_run
 from desim.runs.run import Run
 from desim.studies import cluster, processes
-from desim.studies.cases import Case, cases, key_of
+from desim.studies.cases import Case, cases, key_of, opponents
 from desim.studies.file import StudyFile, read_study
 from desim.studies.folder import RUNS, StoredStudy, claimed, store_run, write_tables
 from desim.studies.measures import Asked
-from desim.studies.opponents import opponents
 from desim.studies.tables import comparisons_table, runs_table, summary_table
 from desim.studies.work import Job, Result, carry_out, finished
 
