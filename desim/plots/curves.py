@@ -11,11 +11,11 @@ from matplotlib.ticker import MaxNLocator
 
 from desim.arrays import Array
 from desim.errors import InputError
+from desim.plots.bands import Band, band, behind, check_band, named
 from desim.plots.course import Played, check_abscissa, thinned
-from desim.plots.groups import Band, band, behind, check_band, named
+from desim.plots.drawable import Drawable, Measured, drawable
 from desim.plots.lettering import plain
 from desim.plots.look import Look, scaled
-from desim.plots.measured import Drawable, Measured, drawable
 from desim.plots.style import NAMES, legend, look, scale, unit_of, worded
 from desim.problem.fairness import RISING
 

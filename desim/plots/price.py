@@ -11,11 +11,11 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from desim.arrays import Array
 from desim.errors import DesimError, InputError
+from desim.plots.bands import renamed
 from desim.plots.course import Played, terms
-from desim.plots.groups import renamed
+from desim.plots.drawable import Measured, drawable
 from desim.plots.lettering import plain
 from desim.plots.look import Look, scaled
-from desim.plots.measured import Measured, drawable
 from desim.plots.style import NAMES, legend, look, scale
 from desim.reading.labels import labels
 from desim.studies.statistics import Estimate, interval_named, mean_estimate, median_estimate

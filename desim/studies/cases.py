@@ -16,7 +16,7 @@ from desim.reading.labels import told
 from desim.scenario.load import load, resolved_yaml, seeded
 from desim.scenario.schema import Scenario
 from desim.studies.file import Search, StudyFile
-from desim.studies.values import MOST
+from desim.studies.varied import MOST
 
 DIGITS = 16  # of the hash that names a run's directory
 

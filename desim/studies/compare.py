@@ -21,8 +21,8 @@ from desim.reading.series import Series, series_of
 from desim.runs.run import Run
 from desim.studies.folder import opened
 from desim.studies.measures import Asked, measured, unit
+from desim.studies.notes import notes, shared, terms
 from desim.studies.statistics import Estimate, lacking, mean_estimate, median_estimate, skewed
-from desim.studies.together import notes, shared, terms
 from desim.studies.words import awaited, estimate, is_final, one_epsilon
 from desim.tabulated import Table, card
 

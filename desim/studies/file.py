@@ -1,4 +1,4 @@
-"""Study files: a base scenario, which of its keys vary over which values, and what to compare."""
+"""Study files: a base scenario, which of its keys vary over which varied, and what to compare."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +16,7 @@ from desim.scenario.schema import directory_name
 from desim.scenario.sections.privacy import Delta, View
 from desim.scenario.shipped import named_file, scenarios
 from desim.scenario.tree import Tree, from_python, require_mapping
-from desim.studies import values
+from desim.studies import varied
 
 
 def _level(value: object) -> float:
@@ -77,11 +77,11 @@ class Compare(Strict):
         "epsilon": {"view": "coordinator", "delta": 1e-5},
     }  # fmt: skip
 
-    targets: Annotated[dict[str, tuple[float, ...]], PlainValidator(values.targets)] = {}
+    targets: Annotated[dict[str, tuple[float, ...]], PlainValidator(varied.targets)] = {}
     """time, rounds, bytes and epsilon are taken until these values; default: stop.metric"""
     stays: Flag = False
     """count a target as met from when on it is met to the run's end, not at the first touch"""
-    against: Annotated[dict[str, Any], PlainValidator(values.against)] = {}
+    against: Annotated[dict[str, Any], PlainValidator(varied.against)] = {}
     """values of the cases that the others are held against, or {label: ...}; default: the first"""
     epsilon: Annotated[
         Terms, PlainSerializer(lambda terms: terms.given if not terms.off else False)
@@ -101,7 +101,7 @@ class Search(Strict):
 
     trials: Count
     """how many cases are drawn"""
-    draw: Annotated[dict[str, dict[str, Any]], PlainValidator(values.laws)]
+    draw: Annotated[dict[str, dict[str, Any]], PlainValidator(varied.laws)]
     """law of each dotted key: uniform, log_uniform, integer [a, b], or choice [...]"""
     seed: Whole = 0
     """seed of these draws"""
@@ -125,11 +125,11 @@ class StudyFile(Strict):
     ]
     """the scenario that the keys below change: a file, a scenario that comes with desim by its
     name, or one written out"""
-    set: Annotated[dict[str, Any], PlainValidator(values.settings)] = {}
+    set: Annotated[dict[str, Any], PlainValidator(varied.settings)] = {}
     """values by dotted key for all cases"""
-    grid: Annotated[dict[str, tuple[Any, ...]], PlainValidator(values.grid)] = {}
+    grid: Annotated[dict[str, tuple[Any, ...]], PlainValidator(varied.grid)] = {}
     """every combination of the values of these dotted keys; ranges such as seed: [0..99]"""
-    list: Annotated[tuple[dict[str, Any], ...], PlainValidator(values.entries)] = ({},)
+    list: Annotated[tuple[dict[str, Any], ...], PlainValidator(varied.entries)] = ({},)
     """cases written out: mappings of dotted keys, each perhaps with a label"""
     random: Search | None = None
     """a random search over dotted keys"""

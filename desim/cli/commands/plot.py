@@ -122,7 +122,7 @@ def _drawn(
 ) -> Path:
     """Draw and say where; by default in `folder`."""
     from desim import plots
-    from desim.plots.measured import drawable
+    from desim.plots.drawable import drawable
 
     stem = kind
     if kind in ("curve", "bars"):
