@@ -63,11 +63,9 @@ def pick(rows: Sequence[Row], method: str, variant: str, x_s: str = "") -> list[
     """Rows of one curve: by epsilon, with delta 0 or DELTA."""
     wanted = (method, variant, x_s)
     mine = [row for row in rows if (row["method"], row["variant"], row["x_s"] or "") == wanted]
-    return sorted((row for row in mine if row["delta"] in (0.0, DELTA)), key=_epsilon)
-
-
-def _epsilon(row: Row) -> float:
-    return float(row["epsilon"])
+    return sorted(
+        (row for row in mine if row["delta"] in (0.0, DELTA)), key=lambda row: float(row["epsilon"])
+    )
 
 
 def gaps(one: Sequence[Row], other: Sequence[Row], key: str = "accuracy") -> list[int]:

@@ -101,15 +101,11 @@ def stored(method: Method) -> tuple[int, str, float]:
     arrays = list(hub.hub.world.state)
     most, where = 0, ""
     for moment in MOMENTS:
-        needed = [name for name in arrays if not _same(played(method, moment, name)[0], usual)]
+        needed = [n for n in arrays if not np.array_equal(played(method, moment, n)[0], usual)]
         if len(needed) > most:
             most, where = len(needed), f"{', '.join(needed)} when {moment}"
     own = _numbers(hub.hub.remembered()["own"]) // usual.shape[1]
     return most, where, own
-
-
-def _same(one: Any, other: Any) -> bool:
-    return bool(np.array_equal(one, other))
 
 
 def _numbers(tree: Any) -> int:

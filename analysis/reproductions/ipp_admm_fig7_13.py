@@ -101,14 +101,11 @@ def study(monte_carlo: MonteCarlo, sets: int) -> list[dict[str, Any]]:
     """One row for each setting."""
     settings = [*varied("printed"), *compared("printed")]
     right = adult_admm.tuned(monte_carlo, FILE, compared("corrected"))
-    eta = {one.method: one.parameters["eta"] for one in right if one.epsilon == 1.0 and _own(one)}
+    own = [one for one in right if one.method in ("pp-admm", "ipp-admm") and one.epsilon == 1.0]
+    eta = {one.method: one.parameters["eta"] for one in own}
     for one in varied("corrected"):
         settings.append(replace(one, parameters={**one.parameters, "eta": eta[one.method]}))
     return adult_admm.study(monte_carlo, FILE, [*settings, *right], reported(sets))
-
-
-def _own(setting: Setting) -> bool:
-    return setting.method in ("pp-admm", "ipp-admm")
 
 
 def verdicts(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, str]]:

@@ -95,12 +95,10 @@ def tuned(monte_carlo: MonteCarlo, where: Mapping[str, Place]) -> dict[tuple[str
             grid = [Point(eta, deadline) for eta in ETAS for deadline in waits]
             cases = {point: case(place, way, point) for point in grid}
             found = monte_carlo.values(cases, TUNING, reach(place))
-            points[name, way] = min(grid, key=lambda one: _score(found[one][:, 0]))
+            seconds = {one: values[:, 0] for one, values in found.items()}
+            score = {one: (float(np.median(s)), float(np.mean(s))) for one, s in seconds.items()}
+            points[name, way] = min(grid, key=lambda one, score=score: score[one])
     return points
-
-
-def _score(seconds: Array) -> tuple[float, float]:
-    return float(np.median(seconds)), float(np.mean(seconds))
 
 
 def rows(points: Mapping[Any, Point], found: Mapping[Any, Array]) -> Iterable[dict[str, Any]]:

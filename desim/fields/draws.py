@@ -73,10 +73,6 @@ def written(value: Distribution) -> Any:
     return {name: value.a if name == "exponential" else [value.a, value.b]}
 
 
-def _written_factor(value: Distribution) -> Any:
-    return "none" if value == Distribution(CONSTANT, 1.0, 0.0) else written(value)
-
-
 def _forms() -> str:
     return ", ".join(f"{{{name}: {form}}}" for name, form in FORMS.items())
 
@@ -145,7 +141,9 @@ BandwidthDist = Annotated[Distribution, *_bandwidth]
 FactorDist = Annotated[
     Distribution,
     PlainValidator(factor),
-    PlainSerializer(_written_factor),
+    PlainSerializer(
+        lambda law: "none" if law == Distribution(CONSTANT, 1.0, 0.0) else written(law)
+    ),
     _schema(
         "a random factor; one number alone is its spread around 1",
         {"enum": ["none"]},

@@ -48,7 +48,11 @@ def headline(found: Sequence[Reading]) -> Table:
     """How each run ended, and what it had spent and reached by then; of seeds their medians."""
     names = metrics(found)
     heads = ["run", "status", "method", "agents", "time", "rounds", "delivered", *names, "epsilon"]
-    rows = [[*_ended(one), *_last(one, names), _epsilon(one)] for one in found]
+    rows = [
+        [*_ended(one), *_last(one, names),
+         NOTHING if one.account is None else epsilon(one.account.worst, one.account.flags)]
+        for one in found
+    ]  # fmt: skip
     note = "Metrics are the last that were measured. Delivered: bytes of messages that arrived. "
     stated = [(one.label, terms(one)) for one in found if one.account is not None]
     about = [
@@ -87,10 +91,6 @@ def _last(one: Reading, names: Sequence[str]) -> list[str]:
         NOTHING if curve is None else metric_value(name, float(curve.value[-1]))
         for name, curve in curves
     ]
-
-
-def _epsilon(one: Reading) -> str:
-    return NOTHING if one.account is None else epsilon(one.account.worst, one.account.flags)
 
 
 def default_targets(found: Sequence[Reading]) -> list[Target]:

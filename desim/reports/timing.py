@@ -54,7 +54,8 @@ def occupation(one: Reading) -> Table | None:
     rows, bars = [], []
     for name, part in parts.items():
         means = {what: float(part[what].mean()) / end for what, _ in WHAT}
-        rows.append([name, *(share(means[what]) for what, _ in WHAT), seconds(_mean(part))])
+        sending = seconds(float(part["sending"].mean()))
+        rows.append([name, *(share(means[what]) for what, _ in WHAT), sending])
         bars.append([(style, means[what]) for what, style in WHAT])
     heads = ["agents" if grouped else "agent", *(what for what, _ in WHAT), "sending"]
     note = f"Shares of the {seconds(end)} that the run took. Sending overlaps with the rest."
@@ -72,10 +73,6 @@ def _without_zeros(
     zero = [name for name in columns if all(row[heads.index(name)] in ("0", "0 %") for row in rows)]
     kept = [place for place, name in enumerate(heads) if name not in zero]
     return [heads[k] for k in kept], [[row[k] for k in kept] for row in rows], zero
-
-
-def _mean(part: pd.DataFrame) -> float:
-    return float(part["sending"].mean())
 
 
 def _groups(made: pd.DataFrame) -> Mapping[str, pd.DataFrame]:

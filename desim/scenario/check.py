@@ -53,9 +53,8 @@ def _validated(tree: Tree, folder: Path, sections: dict[str, Any]) -> Scenario:
     if problems:
         raise InputError(_report(tree, problems))
     scenario = Scenario.model_validate(sections)
-    return scenario.model_copy(
-        update={"folder": folder, "source": tree.source, "marks": _marks(tree)}
-    )
+    marks = {dotted(place): mark for place, mark in tree.marks.items()}
+    return scenario.model_copy(update={"folder": folder, "source": tree.source, "marks": marks})
 
 
 def _inside(place: Place, problems: list[Problem]) -> bool:
@@ -77,10 +76,6 @@ def _locate(marks: Mapping[str, str], line: str) -> str:
             return placed(marks[path], line)
         path = path.rpartition(".")[0]
     return line
-
-
-def _marks(tree: Tree) -> dict[str, str]:
-    return {dotted(place): mark for place, mark in tree.marks.items()}
 
 
 @cache

@@ -27,7 +27,9 @@ def networks() -> dict[str, Path]:
 @cache
 def studies() -> dict[str, Path]:
     """The study files by name."""
-    return {file.stem: file for file in sorted(STUDIES.glob("*.yaml")) if _is_study(file)}
+    files = {file.stem: file for file in sorted(STUDIES.glob("*.yaml"))}
+    lines = {name: file.read_text("utf-8").splitlines() for name, file in files.items()}
+    return {n: f for n, f in files.items() if any(one.startswith(MARK) for one in lines[n])}
 
 
 @cache
@@ -83,7 +85,3 @@ def _missing(path: Path, name: str, kind: Kind) -> str:
     words = "scenarios" if kind == "scenario" else "studies"
     told = f"no {kind} of that name comes with desim (desim list {words})"
     return f"no such file, and {told}{spelling(bare, known)}"
-
-
-def _is_study(file: Path) -> bool:
-    return any(line.startswith(MARK) for line in file.read_text("utf-8").splitlines())

@@ -15,7 +15,7 @@ from desim.scenario.load import read
 from desim.scenario.schema import directory_name
 from desim.scenario.sections.privacy import Delta, View
 from desim.scenario.shipped import named_file, scenarios
-from desim.scenario.tree import Tree, from_python, require_mapping
+from desim.scenario.tree import from_python, require_mapping
 from desim.studies import varied
 
 
@@ -164,12 +164,9 @@ def read_study(source: str | Path | Mapping[str, Any]) -> tuple[StudyFile, Path]
     try:
         study = StudyFile.model_validate(tree.data, context={"folder": folder.resolve()})
     except ValidationError as error:
-        problems += [_line(tree, details) for details in error.errors(include_url=False)]
+        for details in error.errors(include_url=False):
+            problems.append(tree.line(details["loc"], explain(details, StudyFile)))
         raise InputError(problems) from None
     if problems:
         raise InputError(problems)
     return study, folder.resolve()
-
-
-def _line(tree: Tree, details: Any) -> str:
-    return tree.line(tuple(details["loc"]), explain(details, StudyFile))

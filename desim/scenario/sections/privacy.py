@@ -154,14 +154,9 @@ class Target(Strict):
     """whether privacy.noise is what this target gave; a stored scenario says so"""
 
 
-def _view(value: object) -> str:
-    """A view in its one spelling."""
-    return str(read_view(value))
-
-
 View = Annotated[
     str,
-    BeforeValidator(_view),
+    BeforeValidator(lambda value: str(read_view(value))),  # in its one spelling
     WithJsonSchema(
         {
             "anyOf": [

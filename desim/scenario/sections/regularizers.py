@@ -36,14 +36,10 @@ def _bound(value: object) -> float:
     return value if value in (math.inf, -math.inf) else finite(value)
 
 
-def _written_bounds(value: tuple[float, float]) -> list[Any]:
-    return [str(bound) if math.isinf(bound) else bound for bound in value]
-
-
 Bounds = Annotated[
     Any,
     BeforeValidator(_bounds),
-    PlainSerializer(_written_bounds),
+    PlainSerializer(lambda ends: [str(one) if math.isinf(one) else one for one in ends]),
     WithJsonSchema({"type": "array", "minItems": 2, "maxItems": 2, "description": "[low, high]"}),
 ]
 
