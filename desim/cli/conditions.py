@@ -42,13 +42,9 @@ def circumstances(simulation: Simulation) -> list[str]:
     return [*lines, *sizes(simulation)]
 
 
-def _sides(settings: Settings) -> dict[str, Links]:
-    sides = {"links": settings.links, "uplinks": settings.uplinks, "downlinks": settings.downlinks}
-    return {name: links for name, links in sides.items() if links is not None and links.ends.size}
-
-
 def _links(settings: Settings) -> Iterator[str]:
-    words = {name: _link(links) for name, links in _sides(settings).items()}
+    sides = {"links": settings.links, "uplinks": settings.uplinks, "downlinks": settings.downlinks}
+    words = {name: _link(one) for name, one in sides.items() if one is not None and one.ends.size}
     if len(words) > 1 and len({*words.values()}) == 1:
         words = {"links": next(iter(words.values()))}
     yield from (f"{name}: {text}" for name, text in words.items())

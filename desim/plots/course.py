@@ -38,18 +38,11 @@ class Played(Seeded, Protocol):
         """Rows time s, agent, epsilon in order of time; `.attrs` says in which terms."""
 
 
-class Stored(Protocol):
-    """Where a run's tables are."""
-
-    def table(self, name: str, columns: Sequence[str] | None = None) -> pd.DataFrame:
-        """Table events, metrics or releases, or some of its columns."""
-
-
 class Logged(Played, Protocol):
     """What a figure of one run's events needs of it."""
 
     @property
-    def store(self) -> Stored:
+    def store(self) -> Any:
         """Where the run's tables are."""
 
     @property

@@ -49,17 +49,13 @@ def _validated(tree: Tree, folder: Path, sections: dict[str, Any]) -> Scenario:
         problems += _section(name, tree.data, folder, sections)
     absent: dict[str, Any] = {name: None for name in ("privacy", "churn") if name not in tree.data}
     right = {**absent, **{name: one for name, one in sections.items() if name not in broken}}
-    problems += [one for one in _together(right) if not _inside(one[0], problems)]
+    around = {place[:end] for place, _ in problems for end in range(len(place))}
+    problems += [one for one in _together(right) if one[0] not in around]  # wrong inside already
     if problems:
         raise InputError(_report(tree, problems))
     scenario = Scenario.model_validate(sections)
     marks = {dotted(place): mark for place, mark in tree.marks.items()}
     return scenario.model_copy(update={"folder": folder, "source": tree.source, "marks": marks})
-
-
-def _inside(place: Place, problems: list[Problem]) -> bool:
-    """Whether something inside `place` is wrong already, so that it is not judged as a whole."""
-    return any(other[: len(place)] == place and other != place for other, _ in problems)
 
 
 def located(scenario: Scenario, error: InputError) -> InputError:

@@ -143,7 +143,8 @@ def comparisons_table(
     """
     rows: list[dict[str, Any]] = []
     for case, other in opponents:
-        both = _both(runs, case, other)
+        one, two = (runs[runs["case"] == who.number] for who in (case, other))
+        both = one.merge(two, on="seed", suffixes=(" of case", " of other"))
         for name in measures(runs, asked):
             known = both[_counts(both, name, " of case") & _counts(both, name, " of other")]
             pairs = _columns(known, name)
@@ -168,9 +169,3 @@ def comparisons_table(
 def _columns(both: pd.DataFrame, name: str) -> Array:
     """Values (pairs, 2) of a measure: of the case and of the other."""
     return np.asarray(both[[f"{name} of case", f"{name} of other"]].to_numpy(float))
-
-
-def _both(runs: pd.DataFrame, case: Case, other: Case) -> pd.DataFrame:
-    """The seeds of both cases with the measures of both; nan where a run has none."""
-    one, two = (runs[runs["case"] == who.number] for who in (case, other))
-    return one.merge(two, on="seed", suffixes=(" of case", " of other"))
