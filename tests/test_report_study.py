@@ -12,7 +12,7 @@ import desim
 from desim.cli import main
 from desim.errors import InputError
 from desim.reports import results, seeds, studies
-from desim.reports.readings import readings
+from desim.reports.readable import readings
 from desim.studies.folder import open_study
 from desim.studies.shown import shown
 

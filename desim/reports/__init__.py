@@ -8,7 +8,7 @@ from desim.reports.cautions import cautions
 from desim.reports.charts import chart_data, metrics, thinning
 from desim.reports.page import write
 from desim.reports.privacy import epsilon_terms, privacy
-from desim.reports.readings import Reading, readings
+from desim.reports.readable import Reading, readings
 from desim.reports.results import RULE, default_targets, headline, time_to_targets
 from desim.reports.settings import differences, manifests, scenario_text
 from desim.reports.studies import study_part

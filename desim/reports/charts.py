@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from desim.arrays import Array
 from desim.problem.fairness import RISING
 from desim.reading.metrics import LOGARITHMIC, WORDS, is_share, ranked
-from desim.reports.readings import Curve, Reading
+from desim.reports.readable import Curve, Reading
 
 POINTS = 40_000  # in all curves of a report together: some 2 MB
 MOST, LEAST = 2000, 40  # of one curve

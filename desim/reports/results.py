@@ -11,7 +11,7 @@ from desim.problem.fairness import RISING
 from desim.problem.targets import first_met
 from desim.reading.metrics import improved
 from desim.reports.charts import metrics, terms
-from desim.reports.readings import Curve, Reading
+from desim.reports.readable import Curve, Reading
 from desim.reports.seeds import together
 from desim.reports.wording import (
     NOTHING,

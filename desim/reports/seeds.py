@@ -7,7 +7,7 @@ import numpy as np
 
 from desim.amounts import epsilon
 from desim.problem.fairness import RISING
-from desim.reports.readings import Reading
+from desim.reports.readable import Reading
 from desim.reports.wording import NOTHING, metric_value, number, seconds, size
 from desim.studies.statistics import median
 

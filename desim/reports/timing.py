@@ -7,7 +7,7 @@ import pandas as pd
 
 from desim.reading.sites import agent_named, called
 from desim.reading.waits import DEADLINE, NOBODY
-from desim.reports.readings import Reading
+from desim.reports.readable import Reading
 from desim.reports.wording import Table, count, seconds, share, size
 
 ROWS = 10  # of a list of the largest
