@@ -55,15 +55,19 @@ def test_order_changes_nothing_here():
     assert order.played(1) == order.played(-1)
 
 
-def test_the_section_replaces_itself():
+def test_the_section_replaces_itself(tmp_path, monkeypatch):
     row = contest.Row(10, "desim, log stored", 1.0, 1.5, 1.0, 1e-16, 2, "numpy 2")
     text = report.section([row], [order.Effect("desim", "a", "a")])
     assert "| 10 | desim, log stored | 1.00 | 1.50 | 1.00 | 1.00 | 1.0e-16 |" in text
-    once = report.inserted("# Page\n", text)
-    again = report.inserted(f"{once}\nmore\n", "other\n")
-    assert once.count("desim, log stored |") == 1
-    assert "desim, log stored" not in again
-    assert again.endswith("more\n")
+    monkeypatch.setattr(report, "HOME", tmp_path)
+    readme = tmp_path / "README.md"
+    readme.write_text("# Page\n<!-- peers -->\nold\n<!-- /peers -->\nmore\n")
+    report.write([row], [order.Effect("desim", "a", "a")])
+    assert readme.read_text() == f"# Page\n<!-- peers -->\n{text}<!-- /peers -->\nmore\n"
+    head, line = (tmp_path / "results" / "peers.csv").read_text().splitlines()
+    assert head == ",".join(contest.Row._fields)
+    assert line == '10,"desim, log stored",1,1.5,1,1e-16,2,numpy 2,'
+    assert (tmp_path / "results" / "order.csv").read_text() == "name,first,second\ndesim,a,a\n"
 
 
 def test_the_problem_has_both_labels_and_an_intercept(tmp_path):

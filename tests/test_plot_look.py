@@ -8,7 +8,7 @@ from test_plot_figures import Logged
 from test_plots import ERROR, Course
 
 from desim.errors import InputError
-from desim.plots import epsilon, noise, plot, staleness, timeline, tradeoff
+from desim.plots import epsilon, plot, price, staleness, timeline, tradeoff
 from desim.reading import metrics
 
 
@@ -133,7 +133,7 @@ def check_families(module):
 
 
 def test_only_noise_is_joined():
-    check_families(noise)
+    check_families(price)
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_only_noise_is_joined():
     ],
 )
 def test_what_is_wrongly_joined_is_noticed(right, wrong):
-    twin = mutant(noise, right, wrong)
+    twin = mutant(price, right, wrong)
     with pytest.raises(AssertionError):
         check_families(twin)
 

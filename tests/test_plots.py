@@ -10,7 +10,7 @@ from mutant import mutant
 
 from desim import amounts, plots
 from desim.errors import InputError
-from desim.plots import course, measured, plot, style
+from desim.plots import course, drawable, plot, style
 
 
 class Course:
@@ -84,8 +84,8 @@ def test_bytes_are_those_that_arrived(tmp_path):
 @pytest.mark.parametrize(
     ("home", "module", "name", "right", "wrong"),
     [
-        (measured, course, "course", 'side="right"', 'side="left"'),
-        (measured, course, "course", "np.cumsum(", "np.asarray("),
+        (drawable, course, "course", 'side="right"', 'side="left"'),
+        (drawable, course, "course", "np.cumsum(", "np.asarray("),
         (style, amounts, "best_unit", "float(1 / WORTH[name])", "float(WORTH[name])"),
     ],
 )
@@ -115,7 +115,7 @@ def test_epsilon_is_that_of_the_agent_that_spends_most(tmp_path):
     ],
 )
 def test_a_wrong_epsilon_is_noticed(tmp_path, monkeypatch, name, right, wrong):
-    monkeypatch.setattr(measured, name, getattr(mutant(course, right, wrong), name))
+    monkeypatch.setattr(drawable, name, getattr(mutant(course, right, wrong), name))
     with pytest.raises(AssertionError):
         check_epsilon(tmp_path)
 

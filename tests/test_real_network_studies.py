@@ -95,7 +95,6 @@ def test_tables_and_figures_of_given_numbers(tmp_path):
     assert [row["seconds_ratio"] for row in made] == [1.0, 2.0, 3.0]
     table = admm.markdown(made, {"x": place})
     assert "| somewhere | deadline, 200 ms | 0.1 |" in table
-    assert "takes 3.00 (3.00 to 3.00)" in admm.words(made, {"x": place})
     found[("x", "each")] = np.full_like(values, np.inf)
     made = list(admm.rows(dict.fromkeys(found, admm.Point(0.1)), found))
     assert made[2]["reached"] == 0
@@ -103,7 +102,6 @@ def test_tables_and_figures_of_given_numbers(tmp_path):
     chosen = dict.fromkeys(phones.CONTESTANTS, phones.Point(1.0, 0.5))
     rows = list(phones.rows(chosen, dict.fromkeys(chosen, values)))
     assert phones.markdown(rows).count("\n") == 1 + len(phones.CONTESTANTS)
-    assert phones.words(rows).startswith("**DSGD, 32 bits** is first")
     lines = dict.fromkeys(("a", "b"), values)
     curves.draw([curves.Panel("one", 3.0, lines)] * 2, tmp_path / "x.svg", "error", 1e-3)
     assert (tmp_path / "x.svg").stat().st_size > 5000

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 from mutant import mutant
 
 import desim
@@ -18,16 +19,14 @@ from analysis.reproductions import (
     monte_carlo,
     page,
     tuning,
-    zcdp_nfl_fig1,
-    zcdp_nfl_fig2,
-    zcdp_nfl_fig3,
+    zcdp_nfl_panels,
 )
 from analysis.reproductions.monte_carlo import MonteCarlo
 from desim.compiling.jit import set_threads
 from desim.plots import save
 
 FED_PLT = (fed_plt_table2, fed_plt_table3, fed_plt_table4, fed_plt_fig2, fed_plt_fig3)
-SCRIPTS = (*FED_PLT, zcdp_nfl_fig1, zcdp_nfl_fig2, zcdp_nfl_fig3)
+SCRIPTS = (*FED_PLT, *zcdp_nfl_panels.FIGURES)
 EVERY = everything.SCRIPTS
 SCENARIOS = sorted(monte_carlo.SCENARIOS.glob("*.yaml"))
 
@@ -228,14 +227,25 @@ def test_what_is_kept_is_within_the_bands():
     assert all(abs(row["ours"] - row["paper"]) <= fed_plt_table3.BAND for row in table_3)
 
 
-def test_a_small_study_writes_nothing_unless_asked(alone, tmp_path, capsys):
+def empty(rows):
+    return Figure().subplots()
+
+
+def test_a_small_study_writes_nothing_unless_asked(alone, tmp_path, capsys, monkeypatch):
     before = page.README.read_bytes()
-    fed_plt_table4.main(["--sets", "1", "--processes", "1"])
+    everything.main(["fed_plt_table4", "--sets", "1", "--processes", "1"])
     assert page.README.read_bytes() == before
     assert "1 data sets" in capsys.readouterr().out
-    assert page.options("", ["--sets", "3"]).out is None
-    assert page.options("", ["--sets", "3", "--out", str(tmp_path)]).out == tmp_path
-    assert page.options("", []).official
+    one = page.Script("x", lambda _, sets: [{"sets": sets}], lambda rows: f"{rows}", empty)
+    page.carry_out(one, 3, 1, tmp_path / "own")
+    assert sorted(file.name for file in (tmp_path / "own").iterdir()) == ["x.csv", "x.svg"]
+    monkeypatch.setattr(page, "RESULTS", tmp_path)
+    monkeypatch.setattr(page, "update", lambda *part: print(*part))
+    page.carry_out(one, None, 1)
+    assert "x [{'sets': 100}]" in capsys.readouterr().out
+    assert (tmp_path / "x.csv").read_text() == "sets\n100\n"
+    with pytest.raises(SystemExit):
+        everything.main(["fed_plt_table5"])
 
 
 def test_a_page_has_one_place_for_each_part(tmp_path):

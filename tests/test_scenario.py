@@ -18,7 +18,7 @@ from desim.errors import InputError
 from desim.losses.regularizers import Regularizer
 from desim.scenario import registry, schema
 from desim.scenario.check import located, validated
-from desim.scenario.checks import run as consistency
+from desim.scenario.checks import methods as consistency
 from desim.scenario.load import load, parse, resolved_yaml
 from desim.scenario.shipped import networks
 

@@ -18,7 +18,7 @@ from desim.studies import cases as module
 from desim.studies.cases import drawn, key_of, seeded
 from desim.studies.file import Search, read_study
 from desim.studies.study import plan
-from desim.studies.values import expanded
+from desim.studies.varied import expanded
 
 
 def labels(study):
