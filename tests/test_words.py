@@ -113,7 +113,7 @@ def test_a_study_tells_an_infinite_epsilon_from_never():
     [
         ("int(np.isinf(when).sum())", "int(np.isinf(values).sum())"),
         ('"counted": found.estimate.n', '"counted": len(pairs)'),
-        ("np.isinf(_columns(both, until_when))", "np.isinf(_columns(both, until_when)) | True"),
+        ("np.isinf(_columns(known, until_when))", "np.isinf(_columns(known, until_when)) | True"),
     ],
 )
 def test_a_wrong_count_is_noticed(right, wrong):

@@ -95,7 +95,7 @@ def _checks(name: str) -> str:
     lines = [f"- {twin}, held equal in {tests}", f"- {promises(registry.get(name))}"]
     again = said.get("reproductions", ())
     if again:
-        scripts = ", ".join(code(f"analysis/reproductions/{one}.py") for one in again)
+        scripts = ", ".join(code(f"python -m analysis.reproductions {one}") for one in again)
         lines.append(
             f"- the papers' tables and figures, computed again: {scripts} "
             "([errata](../../errata.md))"
