@@ -148,9 +148,8 @@ class PerturbedObjective:
         """Terms (n,) of noise on the slope: the zCDP that it has at every order."""
         if not isinstance(self.noise, Gaussian):
             return plain(len(who), View.NEIGHBOURS)
-        sensitivity = self.sensitivity[who]
-        s = self.noise.scale(k, sensitivity)
-        rho = at_every_order(sensitivity / s, self.row_curvature[who] / self.modulus[who])
+        s = self.noise.scale(k, self.sensitivity[who])
+        rho = at_every_order(self.sensitivity[who] / s, self.row_curvature[who] / self.modulus[who])
         D, nothing = s * np.sqrt(2.0 * rho), np.full(len(who), np.nan)
         return Terms(
             Mechanism.OBJECTIVE_PERTURBATION, View.NEIGHBOURS, D, s, nothing, basis=basis(self.norm)
