@@ -75,7 +75,8 @@ from desim.privacy.ledger.mechanisms import (
     Noise,
     terms,
 )
-from desim.privacy.papers.claims import Inputs, inputs
+from desim.privacy.papers.claims import ALL, Bound, Inputs, by_agent, inputs, once, ratios, summed
+from desim.privacy.papers.conversions import simple
 from desim.problem.problem import Problem
 from desim.timeline.speed import fitting, speeds_into
 
@@ -90,17 +91,18 @@ else:  # the types of what an engine hands over: no engine is imported for them
     Clients = Compilable = Us = Hub = Heard = Replies = Settings = Any
 
 __all__ = [
-    "LOGISTIC", "Allotted", "Array", "AutoStep", "Averages", "Classical", "Clients", "Compilable",
-    "ConsensusADMM", "Count", "Counts", "DiscreteGaussian", "Duration", "DynamicZcdp",
-    "EdgeDuals", "ExactADMM", "Federated", "Flag", "Form", "Fraction", "Gaussian", "Heard", "Hub",
-    "Ingredients", "Init", "InputError", "Inputs", "Int", "L2Laplace", "Laplace", "Latest",
-    "Local", "LocalTraining", "Mechanism", "Method", "Minimisation", "Momentum", "Noise",
+    "ALL", "LOGISTIC", "Allotted", "Array", "AutoStep", "Averages", "Bound", "Classical",
+    "Clients", "Compilable", "ConsensusADMM", "Count", "Counts", "DiscreteGaussian", "Duration",
+    "DynamicZcdp", "EdgeDuals", "ExactADMM", "Federated", "Flag", "Form", "Fraction", "Gaussian",
+    "Heard", "Hub", "Ingredients", "Init", "InputError", "Inputs", "Int", "L2Laplace", "Laplace",
+    "Latest", "Local", "LocalTraining", "Mechanism", "Method", "Minimisation", "Momentum", "Noise",
     "NonNegative", "Number", "Positive", "Problem", "Program", "Rate", "Replies", "RunError",
     "Seconds", "Settings", "Several", "Share", "Step", "Strict", "Terms", "Text", "Us", "View",
     "Whole", "against_themselves", "auto_step", "batch_gradient", "best_momentum", "beyond",
-    "capped_losses", "clamp", "column_sums", "common_length", "descend", "dual_bound",
+    "by_agent", "capped_losses", "clamp", "column_sums", "common_length", "descend", "dual_bound",
     "estimates", "fitting", "formulas", "gradient", "inputs", "linearised_bound", "minimise",
-    "minimisers", "mixing_matrix", "oversized", "plain", "prox", "quantize", "random_matching",
-    "random_neighbours", "refusal", "replace_rows", "seed_word", "shares", "solve_rows",
-    "sparsify", "speeds_into", "spelling", "stable_step", "terms", "tied_momentum",
+    "minimisers", "mixing_matrix", "once", "oversized", "plain", "prox", "quantize",
+    "random_matching", "random_neighbours", "ratios", "refusal", "replace_rows", "seed_word",
+    "shares", "simple", "solve_rows", "sparsify", "speeds_into", "spelling", "stable_step",
+    "summed", "terms", "tied_momentum",
 ]  # fmt: skip

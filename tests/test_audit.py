@@ -12,7 +12,7 @@ from mutant import mutant
 from scipy.stats import laplace, norm
 
 import desim
-from desim.audit import likelihood
+from desim.audit import game, likelihood
 from desim.audit.claims import zcdp_of
 from desim.audit.game import Stage, noise_seed, play_game, trained
 from desim.audit.likelihood import likelihood_ratio
@@ -131,14 +131,36 @@ def correct():
     return audit(SMALL, runs=800, claims=["rigorous"])
 
 
+def check_scores(scores, mu):
+    """Mean mu^2 / 2 and deviation mu: of 1600, 5 standard errors are mu / 8 and mu / 11."""
+    toward = np.concatenate([scores.new, -scores.old])
+    assert toward.mean() == pytest.approx(mu**2 / 2, abs=mu / 8)
+    assert toward.std() == pytest.approx(mu, abs=mu / 11)
+    assert scores.old.mean() < 0.0 < scores.new.mean()
+
+
 def test_the_scores_of_a_gaussian_release_have_its_mu(correct):
-    """Mean mu^2 / 2, of 800 runs: 5 standard errors are 5 mu / sqrt(800) < mu / 5."""
     claim = correct.findings[0].claim
     assert 1.0 < claim.mu < 3.0
     assert correct.scores.exact
-    assert correct.scores.new.mean() == pytest.approx(claim.mu**2 / 2, abs=claim.mu / 5)
-    assert correct.scores.old.mean() == pytest.approx(-(claim.mu**2) / 2, abs=claim.mu / 5)
     assert correct.scores.as_declared
+    check_scores(correct.scores, claim.mu)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("(mean + other) / 2", "(0.6 * mean + 0.4 * other)"),
+        ("/ s[:, None] ** 2", "/ (1.15 * s[:, None]) ** 2"),
+    ],
+)
+def test_scores_that_are_a_little_wrong_are_noticed(monkeypatch, correct, right, wrong):
+    twin = mutant(likelihood, right, wrong)
+    monkeypatch.setattr(game, "likelihood_ratio", twin.likelihood_ratio)
+    scores = audit(SMALL, runs=800, claims=["rigorous"]).scores
+    with pytest.raises(AssertionError):
+        check_scores(scores, correct.findings[0].claim.mu)
 
 
 def test_a_correct_gaussian_is_never_flagged_in_20_audits(correct):
@@ -195,7 +217,7 @@ def test_a_given_epsilon_is_tested_too(correct):
 def test_a_record_of_the_data_can_be_named():
     """Against its opposite: the negated features with the same label tell the two apart."""
     named = audit(SMALL, runs=40, claims=["rigorous"], agent=2, row=3)
-    assert (named.agent, named.row) == (2, 3)
+    assert (named.agent, named.played["row"]) == (2, 3)
     assert np.median(named.scores.new) > 0.0 > np.median(named.scores.old)
 
 
@@ -219,8 +241,8 @@ def test_without_noise_every_claim_but_infinity_falls(bare):
     found = audit(bare, runs=60, claims=["rigorous", 1.0])
     assert found.findings[0].claim.epsilon == np.inf
     assert [finding.verdict for finding in found.findings] == ["not refuted", "refuted"]
-    assert found.told()["findings"][0]["claim"]["epsilon"] == "infinite"
-    json.dumps(found.told(), allow_nan=False)
+    assert found.plain()["findings"][0]["claim"]["epsilon"] == "infinite"
+    json.dumps(found.plain(), allow_nan=False)
 
 
 def test_an_adversary_who_misses_releases_has_a_trained_score():

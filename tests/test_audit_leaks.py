@@ -17,7 +17,7 @@ from desim.audit.verdict import judge
 from desim.contract import algorithm_laws, privacy_laws
 from desim.contract.finding import BrokenError
 from desim.contract.stage import Stage
-from desim.engine.masks import Mask, is_public, public
+from desim.masks import Mask, is_public, public
 from desim.privacy.ledger.transcript import Sent
 from desim.scenario import registry
 
@@ -127,7 +127,7 @@ def check_public(module):
 
 
 def test_masks_know_where_they_come_from():
-    from desim.engine import masks
+    from desim import masks
 
     check_public(masks)
     assert isinstance(public([True]), Mask)

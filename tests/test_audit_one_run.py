@@ -125,7 +125,7 @@ WIDE = partial(audit_one_run, one_round(300, 0.0046), claims=["rigorous"], level
 
 def test_half_the_declared_noise_is_refuted_in_one_run(halved):
     found = WIDE()
-    assert found.canaries == 300
+    assert found.played["canaries"] == 300
     assert found.findings[0].claim.mu == pytest.approx(1.0, abs=0.05)
     assert found.findings[0].verdict == "refuted"
 
@@ -133,7 +133,7 @@ def test_half_the_declared_noise_is_refuted_in_one_run(halved):
 def test_the_declared_noise_is_not_refuted():
     found = WIDE()
     assert found.findings[0].verdict == "not refuted"
-    share = ((found.guessable.scores > 0.0) == found.guessable.coins).mean()
+    share = ((found.scores.scores > 0.0) == found.scores.coins).mean()
     assert share == pytest.approx(0.691, abs=5.0 * 0.5 / np.sqrt(300))
 
 
@@ -167,8 +167,8 @@ def test_a_right_mechanism_is_refuted_in_no_more_audits_than_the_level():
 def test_without_noise_every_claim_but_infinity_falls(bare):
     found = audit_one_run(bare, claims=["rigorous", 1.0], agent=0)
     assert [one.verdict for one in found.findings] == ["not refuted", "refuted"]
-    assert found.told()["findings"][0]["claim"]["epsilon"] == "infinite"
-    json.dumps(found.told(), allow_nan=False)
+    assert found.plain()["findings"][0]["claim"]["epsilon"] == "infinite"
+    json.dumps(found.plain(), allow_nan=False)
 
 
 @pytest.mark.parametrize("loss", ["softmax", {"mlp": {"classes": 2, "hidden": 4}}])
@@ -184,7 +184,7 @@ def test_layered_models_are_audited(loss):
     )
     found = audit_one_run(layered, claims=["rigorous", 0.001], view="coordinator")
     assert found.findings[0].verdict == "not refuted"
-    assert np.ptp(found.guessable.scores) > 0.0
+    assert np.ptp(found.scores.scores) > 0.0
 
 
 def test_views_that_miss_something_have_scores_of_their_own():
@@ -209,7 +209,7 @@ def test_views_that_miss_something_have_scores_of_their_own():
     for view in ("coordinator", "final-model"):
         found = audit_one_run(lossy, claims=["rigorous"], view=view)
         assert found.view == view
-        assert np.ptp(found.guessable.scores) > 0.0
+        assert np.ptp(found.scores.scores) > 0.0
         assert found.findings[0].verdict == "not refuted"
 
 

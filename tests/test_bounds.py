@@ -429,7 +429,7 @@ def test_every_theorem_has_a_view_a_verdict_and_a_reason():
         assert bound.view
         assert bound.wrong
         assert bound.rigorous
-        assert bound.trusted == (bound.verdict in ("holds", "loose"))
+        assert bound.verdict in ("holds", "loose", "unproved", "wrong")
         assert bound.name.split("/")[0] in bound.algorithms
     assert {name for name in WRONG if theorems.BY_NAME[name].verdict == "wrong"} == WRONG
     assert [bound.theorem for bound in theorems.theorems("fed-plt")] == [

@@ -9,9 +9,9 @@ from cases import CASES, graph, merged
 import desim
 from desim.audit.canaries import canaries
 from desim.audit.canary_scores import Game, play_once
-from desim.engine.masks import of_agents, public
 from desim.errors import InputError
 from desim.exports import public as exported
+from desim.masks import of_agents, public
 from desim.privacy.accounting.plugged import Accountant, answered
 from desim.runs.decided_by_rows import tuned
 from desim.scenario import registry

@@ -22,7 +22,7 @@ from desim.scenario.shipped import networks
 SCENARIOS = Path(__file__).resolve().parents[1] / "scenarios"
 
 HEAVY = (
-    "networkx", "sklearn", "scipy.stats", "scipy.optimize", "scipy.special",
+    "networkx", "sklearn", "scipy.stats", "scipy.optimize",
     "clarabel", "pandas", "pyarrow.dataset", "matplotlib",
 )  # fmt: skip
 

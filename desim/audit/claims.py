@@ -30,14 +30,14 @@ class Ground:
     delta: float
 
     @property
-    def own(self) -> pd.DataFrame:
+    def agent_releases(self) -> pd.DataFrame:
         """The releases of the agent."""
         return self.releases[self.releases["agent"] == self.agent]
 
     @property
     def sampled(self) -> bool:
         """Whether some of the agent's releases are of batches."""
-        return bool((self.own["sampling"] < 1.0).any())
+        return bool((self.agent_releases["sampling"] < 1.0).any())
 
 
 def claimed(name: str | float, ground: Ground) -> Claim | str:
@@ -69,10 +69,10 @@ def rigorous(ground: Ground) -> Claim:
 
 def paper(ground: Ground) -> Claim | str:
     """What the method's paper says, zCDP too where its epsilon comes from that; or why not."""
-    inputs = ground.simulation.method.claim_inputs()
-    if inputs is None:
+    method = ground.simulation.method
+    if (inputs := method.claim_inputs()) is None:
         return "the paper claims nothing about this method and noise"
-    said = claim_of(inputs, ground.releases, ground.delta)
+    said = claim_of(inputs, ground.releases, ground.delta, method.bounds)
     bound = said.bound
     if ground.sampled:
         return f"{bound.theorem} counts on secret batches, which the game does not draw anew"

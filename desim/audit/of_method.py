@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,17 +13,13 @@ from desim.audit.claims import Ground, claimed
 from desim.audit.evidence import DECIMALS
 from desim.audit.game import Scores, Stage, Tell, play_game
 from desim.audit.neighbours import Neighbours, neighbours, worst_pair
-from desim.audit.pairs import unobserved
-from desim.audit.reading import reading_of
-from desim.audit.stored import findings_told, problems_of, write_audit
-from desim.audit.verdict import Claim, Finding, judge
+from desim.audit.reading import reading_of, require_agent, require_other, tables_of
+from desim.audit.stored import Audit, terms
+from desim.audit.verdict import Claim, judge
 from desim.compiling.cores import cores
 from desim.errors import InputError, refusal
-from desim.log.parquet import Tables
-from desim.privacy.accounting.gaussian import check_delta
 from desim.privacy.accounting.views import adversary
 from desim.runs.decided_by_rows import tuned
-from desim.runs.premises import terms_of
 from desim.scenario.blame import explained
 from desim.scenario.build import build
 from desim.scenario.load import load, loaded
@@ -35,43 +31,6 @@ REAL = (
     "doubles leaks more (Mironov 2012)"
 )
 NEVER = "`not refuted` is no proof: another record, score or number of runs may still refute"
-
-
-@dataclass(frozen=True)
-class Audit:
-    """What the game said: the pair, the scores, and a finding for each claim.
-
-    view: as the adversary was let see; notes: what a reader of the verdicts has to know.
-    """
-
-    name: str
-    view: str
-    agent: int
-    row: int
-    seed: int
-    scores: Scores
-    findings: tuple[Finding, ...]
-    notes: tuple[str, ...]
-
-    def write(self, folder: str | Path) -> None:
-        """Store audit.json, scores.npz and the figure trade-off.png in a new or empty directory."""
-        old, new = self.scores.old, self.scores.new
-        write_audit(Path(folder), self.told(), {"old": old, "new": new}, self.findings, old, new)
-
-    def told(self) -> dict[str, Any]:
-        """The audit as JSON holds it; infinities as the text "infinite"."""
-        return {
-            "name": self.name,
-            "view": self.view,
-            "relation": "replace-one",
-            "agent": self.agent,
-            "row": self.row,
-            "seed": self.seed,
-            "runs": [len(self.scores.old), len(self.scores.new)],
-            "exact_likelihood": self.scores.exact,
-            "findings": findings_told(self.findings),
-            "notes": list(self.notes),
-        }
 
 
 def audit(
@@ -97,10 +56,11 @@ def audit(
     seed: of the noise of all runs. InputError for what cannot be audited.
     """
     of = loaded(scenario, overrides)
-    _check(of, runs, level, claims, seed, workers)
-    view = terms_of(of).view if view is None else view
-    delta = terms_of(of).delta if delta is None else delta
-    check_delta(delta)
+    others = (
+        (workers < 1, f"workers: {refusal(workers, 'a whole number, at least 1')}"),
+        (runs < LEAST_RUNS, f"runs: {refusal(runs, f'at least {LEAST_RUNS}')}"),
+    )
+    view, delta = terms(of, view, delta, level, claims, seed, others)
     with explained(of):
         pair, stage, ground = _staged(of, view, delta, agent, row)
         found = [claimed(name, ground) for name in claims]
@@ -118,20 +78,15 @@ def audit(
     public = bool(np.isfinite(ground.simulation.problem.row_norm))
     notes += [f"tuned on data, not charged: {text}" for text in tuned(of, public)]
     notes += [REAL, NEVER]
-    return Audit(of.name, ground.view, pair.agent, pair.row, seed, scores, findings, tuple(notes))
-
-
-def _check(
-    scenario: Scenario, runs: int, level: float, claims: Sequence[str | float], seed: int,
-    workers: int,
-) -> None:  # fmt: skip
-    problems = problems_of(scenario, level, claims, seed)
-    if workers < 1:
-        problems.append(f"workers: {refusal(workers, 'a whole number, at least 1')}")
-    if runs < LEAST_RUNS:
-        problems.append(f"runs: {refusal(runs, f'at least {LEAST_RUNS}')}")
-    if problems:
-        raise InputError(problems)
+    who = f"agent {pair.agent}, record {pair.row} replaced, seen by {ground.view}"
+    old, new = scores.old, scores.new
+    sizes = [len(old), len(new)]
+    played = {"row": pair.row, "seed": seed, "runs": sizes, "exact_likelihood": scores.exact}
+    return Audit(
+        name=of.name, view=ground.view, agent=pair.agent, findings=findings, notes=tuple(notes),
+        title=f"{who}; {sizes[0]} + {sizes[1]} runs", played=played, scores=scores,
+        arrays={"old": old, "new": new}, samples=(old, new), of="runs",
+    )  # fmt: skip
 
 
 def _staged(
@@ -141,19 +96,15 @@ def _staged(
     simulation = build(scenario)
     agents = simulation.problem.agents
     seen = adversary(view, agents)
-    if agent is not None and not 0 <= agent < agents:
-        raise InputError(f"agent: {refusal(agent, f'0 to {agents - 1}')}")
+    require_agent(agent, agents)
     if row is None:
         pair = worst_pair(simulation, agent)
     elif agent is None:
         raise InputError(f"row: found {row} without agent; allowed: both, agent alone, or neither")
     else:
         pair = neighbours(simulation, agent, row)
-    if pair.agent in seen.agents:
-        raise InputError(f"agent: found {pair.agent}, whose data the adversary {seen} knows")
-    tables = Tables()
-    unobserved(pair.first).play(tables)
-    releases, events = tables.read("releases"), tables.read("events")
+    require_other(pair.agent, seen)
+    releases, events = tables_of(pair.first)
     words = partial(explained, scenario)
     stage = replace(reading_of(releases, events, seen, pair), explained=words)
     ground = Ground(pair.first, releases, events, pair.agent, str(seen), delta)

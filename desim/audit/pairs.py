@@ -121,31 +121,30 @@ def _of_pair(
                 rows.append((mine, theirs, r))
             else:
                 partial = True
-    dim = max((mine.output.shape[1] for mine, _, _ in rows), default=0)
+    sizes = [mine.output.shape[1] for mine, _, _ in rows]
 
     def vectors(of: Any) -> Array:
-        out = np.zeros((len(rows), dim))
-        for place, (mine, theirs, r) in enumerate(rows):
-            vector = of(mine, theirs)[r]
-            out[place, : len(vector)] = vector
+        out = np.zeros((len(rows), max(sizes, default=0)))
+        for place, (row, size) in enumerate(zip(rows, sizes, strict=True)):
+            out[place, :size] = of(*row)
         return out
 
-    def numbers(of: Any, dtype: Any) -> Any:
+    def numbers(of: Any, dtype: Any = float) -> Any:
         return np.array([of(*row) for row in rows], dtype)
 
     found = PairReleases(
-        numbers(lambda mine, _, r: mine.round_[r], np.int64),
-        numbers(lambda mine, _, r: mine.release[r], np.int64),
-        vectors(lambda mine, _: mine.output),
-        vectors(lambda mine, _: mine.value),
-        vectors(lambda _, theirs: theirs.value),
-        numbers(lambda mine, _, r: mine.sensitivity[r], float),
-        numbers(lambda mine, _, r: mine.scale[r], float),
-        numbers(lambda mine, _, r: mine.mechanism, np.int64),
-        numbers(lambda _, theirs, r: theirs.scale[r], float),
-        numbers(lambda mine, _, r: mine.output.shape[1], np.int64),
-        told,
-        partial,
+        round=numbers(lambda mine, _, r: mine.round_[r], np.int64),
+        release=numbers(lambda mine, _, r: mine.release[r], np.int64),
+        output=vectors(lambda mine, _, r: mine.output[r]),
+        mean=vectors(lambda mine, _, r: mine.value[r]),
+        other=vectors(lambda _, theirs, r: theirs.value[r]),
+        sensitivity=numbers(lambda mine, _, r: mine.sensitivity[r]),
+        scale=numbers(lambda mine, _, r: mine.scale[r]),
+        mechanism=numbers(lambda mine, _, r: mine.mechanism, np.int64),
+        other_scale=numbers(lambda _, theirs, r: theirs.scale[r]),
+        size=np.array(sizes, np.int64),
+        apart=told,
+        partial=partial,
     )
     return _once(found)
 

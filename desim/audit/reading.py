@@ -5,11 +5,48 @@ import pandas as pd
 
 from desim.audit.game import Stage
 from desim.audit.neighbours import Neighbours
+from desim.audit.pairs import unobserved
 from desim.columns import columns_of
-from desim.errors import InputError
+from desim.engine.play import Simulation
+from desim.errors import InputError, refusal
+from desim.log.parquet import Tables
 from desim.privacy.accounting.views import Adversary, require_seen, visible
 
 HIDDEN = ("none", "objective-perturbation", "objective-laplace")  # no release of its own to score
+
+
+def require_agent(agent: int | None, agents: int) -> None:
+    """Raise InputError for an agent that there is not; None is any."""
+    if agent is not None and not 0 <= agent < agents:
+        raise InputError(f"agent: {refusal(agent, f'0 to {agents - 1}')}")
+
+
+def require_other(agent: int, seen: Adversary) -> None:
+    """Raise InputError for an agent whose data the adversary knows."""
+    if agent in seen.agents:
+        raise InputError(f"agent: found {agent}, whose data the adversary {seen} knows")
+
+
+def tables_of(simulation: Simulation) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Releases and events of one play."""
+    tables = Tables()
+    unobserved(simulation).play(tables)
+    return tables.read("releases"), tables.read("events")
+
+
+def shown(
+    releases: pd.DataFrame, events: pd.DataFrame, seen: Adversary, agent: int
+) -> tuple[frozenset[int], bool, frozenset[int]]:
+    """(Ids of the agent's releases that the view shows, whether these are all, who hides some).
+
+    Who looks at links sees no release whole. InputError for a view that no such run has.
+    """
+    require_seen(seen, bool((releases["seen_by"] == "coordinator").any()), len(releases))
+    shows, owner = visible(columns_of(releases), seen, columns_of(events)), releases["agent"]
+    own = (owner == agent).to_numpy()
+    ids = frozenset(releases.loc[own & shows, "release"].tolist())
+    whole = bool(shows[own].all()) and seen.kind != "direct"
+    return ids, whole, frozenset(owner[~shows].tolist())
 
 
 def reading_of(
@@ -20,21 +57,15 @@ def reading_of(
     A ratio of likelihoods needs all releases of the agent, and their noise: noise inside an
     objective, or a method's own, leaves messages that are no function of what was released.
     """
-    agent, owner = pair.agent, releases["agent"].to_numpy()
-    own = owner == agent
-    require_seen(seen, bool((releases["seen_by"] == "coordinator").any()), len(releases))
-    shows = visible(columns_of(releases), seen, columns_of(events))
-    shown = own & shows
+    agent = pair.agent
+    ids, whole, hiding = shown(releases, events, seen, agent)
+    own = releases["agent"] == agent
     silent = not own.any() and seen.kind == "eavesdropper"  # who hears that nothing is said
-    if not shown.any() and not silent:
+    if not ids and not silent:
         raise InputError(f"view: {seen} sees no release of agent {agent}")
-    ids = frozenset(releases.loc[shown, "release"].tolist())
-    hidden = releases["mechanism"].isin(HIDDEN).to_numpy(bool)
-    whole = bool((shown == own).all() and not (own & hidden).any() and seen.kind != "direct")
+    whole &= not (own & releases["mechanism"].isin(HIDDEN)).any()
     reading = "model" if seen.kind == "final-model" else "likelihood" if whole else "releases"
-    agents = None
-    if not shows.all():
-        agents = frozenset(range(pair.first.problem.agents)) - frozenset(owner[~shows].tolist())
+    agents = frozenset(range(pair.first.problem.agents)) - hiding if hiding else None
     heard = _heard(events, seen, agent)
     return Stage(pair.first, pair.second, agent, reading, ids, heard, agents)  # type: ignore[arg-type]
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +12,23 @@ from numpy.typing import NDArray
 from desim.arrays import Array
 from desim.audit.verdict import Finding
 from desim.errors import InputError, refusal
+from desim.privacy.accounting.gaussian import check_delta
 from desim.runs import directory as place
+from desim.runs.premises import terms_of
 from desim.scenario.schema import Scenario
 
 
-def problems_of(
-    scenario: Scenario, level: float, claims: Sequence[str | float], seed: int
-) -> list[str]:
-    """What is wrong with options of any audit, and with a scenario that none can test."""
-    problems = []
+def terms(
+    scenario: Scenario, view: str | None, delta: float | None, level: float,
+    claims: Sequence[str | float], seed: int, others: Sequence[tuple[bool, str]] = (),
+) -> tuple[str, float]:  # fmt: skip
+    """View and delta of an audit, by default the scenario's.
+
+    InputError for options of any audit that mean nothing, a scenario that none can test, and the
+    lines of those `others` that are wrong.
+    """
+    stated = terms_of(scenario)
+    problems = [line for wrong, line in others if wrong]
     if seed < 0:
         problems.append(f"seed: {refusal(seed, 'a whole number, at least 0')}")
     given = scenario.privacy
@@ -42,45 +50,71 @@ def problems_of(
             "stop.metric: found a run that ends on what the data say, which no release accounts "
             "for; allowed in an audit: rounds, time"
         )
-    return problems
+    if problems:
+        raise InputError(problems)
+    delta = stated.delta if delta is None else delta
+    check_delta(delta)
+    return stated.view if view is None else view, delta
 
 
-def write_audit(
-    path: Path, told: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]],
-    findings: Sequence[Finding], old: Array, new: Array, of: str = "runs",
-) -> None:  # fmt: skip
-    """Store audit.json, scores.npz and the figure trade-off.png in a new or empty directory."""
-    from desim.plots.audit import plot_audit
+@dataclass(frozen=True, kw_only=True)
+class Audit:
+    """What an audit said: a finding for each claim about the records of `agent`.
 
-    place.check_free(path, force=False)
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        place.write_text(path / "audit.json", json.dumps(told, indent=2) + "\n")
-        place.write_arrays(path / "scores.npz", arrays)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written ({error.strerror})") from None
-    plot_audit(findings, old, new, out=path / "trade-off.png", of=of)
+    view: as the adversary was let see; notes: what a reader of the verdicts has to know; title:
+    what was played, in words; played: the same as JSON holds it; scores: `Scores` or `Guessable`;
+    arrays: those of scores.npz; samples: scores on D and on D', or of second and of first records.
+    """
 
+    name: str
+    view: str
+    agent: int
+    findings: tuple[Finding, ...]
+    notes: tuple[str, ...]
+    title: str
+    played: Mapping[str, Any]
+    scores: Any
+    arrays: Mapping[str, NDArray[Any]]
+    samples: tuple[Array, Array]
+    of: str
 
-def findings_told(findings: Sequence[Finding]) -> list[dict[str, Any]]:
-    """Findings as JSON holds them; infinities as the text "infinite"."""
-    return [
-        {
-            "claim": {key: _number(item) for key, item in asdict(one.claim).items()},
-            "level": one.level,
-            "verdict": one.verdict,
-            "tests": [
-                {
-                    "parameter": test.parameter,
-                    "method": test.method,
-                    "claimed": _number(test.claimed),
-                    "low": _number(test.low),
-                }
-                for test in one.tests
-            ],
+    def write(self, folder: str | Path) -> None:
+        """Store audit.json, scores.npz and the figure trade-off.png in a new or empty directory."""
+        from desim.plots.audit import plot_audit
+
+        path = Path(folder)
+        place.check_free(path, force=False)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            place.write_text(path / "audit.json", json.dumps(self.plain(), indent=2) + "\n")
+            place.write_arrays(path / "scores.npz", self.arrays)
+        except OSError as error:
+            raise InputError(f"{path}: cannot be written ({error.strerror})") from None
+        plot_audit(self.findings, *self.samples, out=path / "trade-off.png", of=self.of)
+
+    def plain(self) -> dict[str, Any]:
+        """The audit as JSON holds it; infinities as the text "infinite"."""
+        return {
+            "name": self.name,
+            "view": self.view,
+            "relation": "replace-one",
+            "agent": self.agent,
+            **self.played,
+            "findings": [_plain(one) for one in self.findings],
+            "notes": list(self.notes),
         }
-        for one in findings
-    ]
+
+
+def _plain(finding: Finding) -> dict[str, Any]:
+    tests = [
+        {
+            "parameter": test.parameter, "method": test.method,
+            "claimed": _number(test.claimed), "low": _number(test.low),
+        }
+        for test in finding.tests
+    ]  # fmt: skip
+    claim = {key: _number(item) for key, item in asdict(finding.claim).items()}
+    return {"claim": claim, "level": finding.level, "verdict": finding.verdict, "tests": tests}
 
 
 def _number(value: Any) -> Any:

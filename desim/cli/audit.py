@@ -1,12 +1,12 @@
 """`desim audit`: tries to refute an epsilon, and says what the verdict does not say."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from desim.cli.options import Overrides, ScenarioFile, load_scenario
+from desim.cli.options import Overrides, ScenarioFile, load_scenario, option
 from desim.cli.outcome import complain
 from desim.cli.progress import counting_bar
 from desim.compiling.cores import cores
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from desim.audit.verdict import Comparison, Finding
     from desim.scenario.schema import Scenario
 
-Line = Callable[["Comparison", float], str]
 LETTERS = {"epsilon": "epsilon", "mu": "Gaussian mu", "rho": "zCDP rho"}
 METHODS = {
     "hockey-stick": "hockey-stick divergence",
@@ -26,54 +25,29 @@ METHODS = {
 NAMES = ("paper", "rigorous")
 
 
+ONE_RUN = "Play one run, in which coins choose the records of canaries."
+CANARIES = "With --one-run: how many; default: all rows, 500 at most."
+CLAIM = "paper, rigorous or an epsilon; repeatable."
+ROW = "Which record; default: a worst pair is searched."
+OUT = typer.Option("-o", "--out", metavar="DIR", help="New directory; default: audits/NAME.")
+
+
 def audit(
     scenario: ScenarioFile,
-    runs: Annotated[
-        int | None, typer.Option("--runs", metavar="N", help="Runs on each side; default: 1000.")
-    ] = None,
-    one_run: Annotated[
-        bool,
-        typer.Option(
-            "--one-run", help="Play one run, in which coins choose the records of canaries."
-        ),
-    ] = False,
-    canaries: Annotated[
-        int | None,
-        typer.Option(
-            "--canaries",
-            metavar="M",
-            help="With --one-run: how many; default: all rows, 500 at most.",
-        ),
-    ] = None,
-    claim: Annotated[
-        list[str] | None,
-        typer.Option("--claim", metavar="CLAIM", help="paper, rigorous or an epsilon; repeatable."),
-    ] = None,
-    view: Annotated[
-        str | None, typer.Option("--view", metavar="VIEW", help="Default: the scenario's.")
-    ] = None,
-    delta: Annotated[
-        float | None, typer.Option("--delta", metavar="D", help="Default: the scenario's.")
-    ] = None,
-    level: Annotated[
-        float, typer.Option("--level", metavar="P", help="Probability of a false alarm.")
-    ] = 0.01,
+    runs: Annotated[int | None, option("runs", "N", "Runs on each side; default: 1000.")] = None,
+    one_run: Annotated[bool, typer.Option("--one-run", help=ONE_RUN)] = False,
+    canaries: Annotated[int | None, option("canaries", "M", CANARIES)] = None,
+    claim: Annotated[list[str] | None, option("claim", "CLAIM", CLAIM)] = None,
+    view: Annotated[str | None, option("view", "VIEW", "Default: the scenario's.")] = None,
+    delta: Annotated[float | None, option("delta", "D", "Default: the scenario's.")] = None,
+    level: Annotated[float, option("level", "P", "Probability of a false alarm.")] = 0.01,
     agent: Annotated[
-        int | None,
-        typer.Option("--agent", metavar="I", help="Whose record; default: who pays most."),
+        int | None, option("agent", "I", "Whose record; default: who pays most.")
     ] = None,
-    row: Annotated[
-        int | None,
-        typer.Option("--row", metavar="H", help="Which record; default: a worst pair is searched."),
-    ] = None,
-    seed: Annotated[int, typer.Option("--seed", metavar="S", help="Of the runs' noise.")] = 0,
-    workers: Annotated[
-        int | None, typer.Option("--workers", metavar="W", help="Processes; default: all cores.")
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("-o", "--out", metavar="DIR", help="New directory; default: audits/NAME."),
-    ] = None,
+    row: Annotated[int | None, option("row", "H", ROW)] = None,
+    seed: Annotated[int, option("seed", "S", "Of the runs' noise.")] = 0,
+    workers: Annotated[int | None, option("workers", "W", "Processes; default: all cores.")] = None,
+    out: Annotated[Path | None, OUT] = None,
     override: Overrides = None,
 ) -> None:
     """Try to refute a scenario's epsilon by simulating it on neighbouring data.
@@ -87,54 +61,41 @@ def audit(
         "claims": [_claim(text) for text in claim or NAMES], "view": view, "delta": delta,
         "level": level, "agent": agent, "seed": seed,
     }  # fmt: skip
-    many = {"runs": runs, "row": row, "workers": workers}
     if canaries is not None and not one_run:
         raise InputError(f"--canaries: {refusal(canaries, 'nothing without --one-run')}")
     unused = [
         f"--{name}: {refusal(value, 'nothing beside --one-run, which plays one run on canaries')}"
-        for name, value in many.items()
+        for name, value in (("runs", runs), ("row", row), ("workers", workers))
         if value is not None and one_run
     ]
     if unused:
         raise InputError(unused)
+    if one_run:
+        options["canaries"] = canaries
+    else:
+        most = cores() if workers is None else workers
+        options |= {"runs": 1000 if runs is None else runs, "row": row, "workers": most}
     try:
-        if one_run:
-            lines = _in_one_run(loaded, out, options | {"canaries": canaries})
-        else:
-            lines = _in_many_runs(loaded, out, options | many)
+        lines = _audited(loaded, out, one_run, options)
     except KeyboardInterrupt:
         complain("stopped before the verdict; nothing was written")
         raise typer.Exit(1) from None
     typer.echo("\n".join(lines))
 
 
-def _in_many_runs(scenario: "Scenario", out: Path | None, options: dict[str, Any]) -> list[str]:
+def _audited(scenario: "Scenario", out: Path | None, one_run: bool, options: Any) -> list[str]:
     """Audit a loaded scenario, store the audit, return what to print."""
     from desim.audit.of_method import audit
-
-    given = options | {
-        "runs": 1000 if options["runs"] is None else options["runs"],
-        "workers": cores() if options["workers"] is None else options["workers"],
-    }
-    path, name = _free(scenario, out), scenario.name
-    with counting_bar(f"{name}: searching a pair of data sets", f"{name}: run") as tell:
-        found = audit(scenario, tell=tell, **given)
-    found.write(path)
-    who = f"{found.name}: agent {found.agent}, record {found.row} replaced, seen by {found.view}"
-    title = f"{who}; {len(found.scores.old)} + {len(found.scores.new)} runs"
-    return report(title, found.findings, found.notes, path, _by_event)
-
-
-def _in_one_run(scenario: "Scenario", out: Path | None, options: dict[str, Any]) -> list[str]:
-    """The same by one run on canaries."""
     from desim.audit.of_one_run import audit_one_run
 
     path, name = _free(scenario, out), scenario.name
-    with counting_bar(f"{name}: playing the run", f"{name}: reference for canary") as tell:
-        found = audit_one_run(scenario, tell=tell, **options)
+    searching, playing = "searching a pair of data sets", "run"
+    if one_run:
+        searching, playing = "playing the run", "reference for canary"
+    with counting_bar(f"{name}: {searching}", f"{name}: {playing}") as tell:
+        found = (audit_one_run if one_run else audit)(scenario, tell=tell, **options)
     found.write(path)
-    who = f"{found.name}: agent {found.agent}, {found.canaries} canaries, seen by {found.view}"
-    return report(f"{who}; one run", found.findings, found.notes, path, _by_guesses)
+    return report(f"{found.name}: {found.title}", found.findings, found.notes, path)
 
 
 def _free(scenario: "Scenario", out: Path | None) -> Path:
@@ -156,23 +117,23 @@ def _claim(text: str) -> str | float:
 
 
 def report(
-    title: str, findings: Sequence["Finding"], notes: Sequence[str], path: Path, line: Line
+    title: str, findings: Sequence["Finding"], notes: Sequence[str], path: Path
 ) -> list[str]:
     """Lines of text: what was played, one block for each claim, and the reservations."""
     width = max((len(one.claim.name) for one in findings), default=0) + 2
-    blocks = [text for one in findings for text in _block(one, width, line)]
+    blocks = [text for one in findings for text in _block(one, width)]
     stored = f"  stored in {path}: audit.json, scores.npz, trade-off.png"
     return [title, *blocks, *(f"  note: {text}" for text in notes), stored]
 
 
-def _block(finding: "Finding", width: int, line: Line) -> list[str]:
+def _block(finding: "Finding", width: int) -> list[str]:
     """The verdict on one claim, and below it the claim's source and every test."""
     claim = finding.claim
     head = f"epsilon {number(claim.epsilon)} at delta {claim.delta:g}, replace-one"
     texts = [
         f"{head}: {finding.verdict} (level {finding.level:g})",
         *(claim.about.split("; ") if claim.about else []),
-        *(_bound(test) + line(test, claim.delta) for test in finding.tests),
+        *(_bound(test) + _ground(test, claim.delta) for test in finding.tests),
     ]
     names = [claim.name, *[""] * len(texts)]
     return [f"  {name:{width}}{text}" for name, text in zip(names, texts, strict=False)]
@@ -184,18 +145,15 @@ def _bound(test: "Comparison") -> str:
     return f"{LETTERS[test.parameter]} >= {low} {sign} {claimed} claimed, "
 
 
-def _by_event(test: "Comparison", delta: float) -> str:
-    if test.certified is None:
-        return METHODS[test.method]
-    new, old = float(test.certified.new), float(test.certified.old)
-    return f"event with probability >= {new:.3g} on D' and <= {old:.3g} on D"
-
-
-def _by_guesses(test: "Comparison", delta: float) -> str:
+def _ground(test: "Comparison", delta: float) -> str:
+    """How the bound of a test came about."""
     from desim.privacy.accounting.gaussian import epsilon_of
 
-    if test.parameter != "mu":
-        return test.method
+    if test.certified is not None:
+        new, old = float(test.certified.new), float(test.certified.old)
+        return f"event with probability >= {new:.3g} on D' and <= {old:.3g} on D"
+    if test.method in METHODS or test.parameter != "mu":
+        return METHODS.get(test.method, test.method)
     return f"{test.method} (epsilon {number(float(epsilon_of(test.low, delta)))} if it is Gaussian)"
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,6 +21,11 @@ Overrides = Annotated[
         "--set", metavar="KEY=VALUE", help="Override: algorithm.rho=0.1; null leaves a key out."
     ),
 ]
+
+
+def option(name: str, letter: str, text: str) -> Any:
+    """An option --name LETTER."""
+    return typer.Option(f"--{name}", metavar=letter, help=text)
 
 
 def settings(texts: list[str] | None) -> dict[str, str]:

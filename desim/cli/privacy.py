@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from desim.amounts import epsilon
+from desim.cli.options import option
 from desim.errors import InputError
 from desim.tabulated import aligned
 
@@ -31,27 +32,19 @@ HEADS = ("view", "relation", "delta", "paper epsilon", "rigorous epsilon", "adva
 TOGETHER = ("view", "relation", "delta", "epsilon", "advantage", "method")
 
 
+VIEW = "E.g. neighbour:3; default: all that apply."
+RELATION = "replace-one, add-or-remove-one, agent."
+ACCOUNTANT = "A plug-in's, beside desim's own."
+PLUGIN = "Python file with an accountant or theorem."
+
+
 def privacy(
     runs: Runs,
-    delta: Annotated[
-        float | None, typer.Option("--delta", metavar="D", help="Default: the scenario's.")
-    ] = None,
-    view: Annotated[
-        str | None,
-        typer.Option("--view", metavar="VIEW", help="E.g. neighbour:3; default: all that apply."),
-    ] = None,
-    relation: Annotated[
-        str | None,
-        typer.Option("--relation", metavar="R", help="replace-one, add-or-remove-one, agent."),
-    ] = None,
-    accountant: Annotated[
-        str | None,
-        typer.Option("--accountant", metavar="NAME", help="A plug-in's, beside desim's own."),
-    ] = None,
-    plugin: Annotated[
-        Path | None,
-        typer.Option("--plugin", metavar="FILE", help="Python file that defines the accountant."),
-    ] = None,
+    delta: Annotated[float | None, option("delta", "D", "Default: the scenario's.")] = None,
+    view: Annotated[str | None, option("view", "VIEW", VIEW)] = None,
+    relation: Annotated[str | None, option("relation", "R", RELATION)] = None,
+    accountant: Annotated[str | None, option("accountant", "NAME", ACCOUNTANT)] = None,
+    plugin: Annotated[Path | None, option("plugin", "FILE", PLUGIN)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For other programs.")] = False,
 ) -> None:
     """Account for a run: the paper's epsilon beside the rigorous one, with all that they mean.

@@ -2,15 +2,15 @@
 
 import numpy as np
 
-from desim.arrays import Int
 from desim.conditions.topology import Graph
 from desim.draws import keys
 from desim.draws.keys import Stream
+from desim.masks import Mask, public
 
 MATCHING = 1 << 20  # steps of draws that no participation makes
 
 
-def random_matching(graph: Graph, seed: int, round_: int) -> Int:
+def random_matching(graph: Graph, seed: int, round_: int) -> Mask:
     """Whom each agent (agents,) is paired with in a round, -1 for nobody: j has i where i has j.
 
     The pairs are neighbours, taken in a random order until no two neighbours are left over.
@@ -23,10 +23,10 @@ def random_matching(graph: Graph, seed: int, round_: int) -> Int:
         i, j = graph.source[e], graph.target[e]
         if partner[i] < 0 and partner[j] < 0:
             partner[i], partner[j] = j, i
-    return partner
+    return public(partner)
 
 
-def random_neighbours(graph: Graph, seed: int, round_: int) -> Int:
+def random_neighbours(graph: Graph, seed: int, round_: int) -> Mask:
     """A neighbour of each agent (agents,) in a round, every one as likely, -1 where there is none.
 
     Of links that have a direction those that leave the agent count.
@@ -36,4 +36,4 @@ def random_neighbours(graph: Graph, seed: int, round_: int) -> Int:
     number = np.diff(graph.outgoing)
     chosen = graph.outgoing[:-1] + (u * number).astype(np.int64)
     links = graph.out_links[np.minimum(chosen, len(graph.out_links) - 1)]
-    return np.where(number > 0, graph.target[links], -1)
+    return public(np.where(number > 0, graph.target[links], -1))

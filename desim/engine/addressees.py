@@ -61,6 +61,4 @@ def addressed(us: Any, settings: Any, to: Any) -> tuple[Mask | None, Mask]:
     used = used_links(to, settings.graph, settings.changing)
     speaks = np.asarray(np.asarray(to)[us.who] >= 0)
     demand_released(us.who, speaks | ~us.live, [*us._unsent, *us._ahead])
-    if us._bare is None:
-        us._set(_bare=~everybody)
     return used, speaks

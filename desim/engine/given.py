@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from desim.arrays import Array
+from desim.arrays import Array, Int
 from desim.engine.at_work import OWNED
 from desim.errors import show
 from desim.privacy.ledger.ledger import Terms
@@ -84,6 +84,21 @@ def check_call(who: Any, payload: Any, work: Any, charge: Terms | None, agents: 
         raise ValueError(f"hub.call: found agents {show(rows.tolist())}; allowed: {allowed}")
     if effort.dtype.kind not in "biuf" or not ((effort >= 0.0) & (effort < np.inf)).all():
         raise ValueError(f"hub.call: found work {show(effort.tolist())}; allowed: finite, >= 0")
+
+
+def check_owing(who: Int, pending: Int, size: int, width: int) -> None:
+    """ValueError if agents who (n,) owe a reply, or others one to a payload of another size.
+
+    pending (agents,): who owes one; size, width: numbers of the new payload and of theirs.
+    """
+    if not pending.any():
+        return
+    if len(busy := who[pending[who] > 0]):
+        text = "which owes a reply; allowed: agents that owe none, as hub.invite() names them"
+        raise ValueError(f"hub.call: found agent {busy[0]}, {text}")
+    if width != size:
+        found = f"found {size} numbers while agents owe replies to {width}"
+        raise ValueError(f"hub.call: payload: {found}; allowed: {width} numbers until then")
 
 
 def _floats(value: Any, shape: tuple[int, ...]) -> bool:

@@ -1,16 +1,18 @@
 """`hub`: the coordinator's side of a method, and the bookkeeping of calls that engines share."""
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from desim.arrays import Array, Int
+from desim.engine.assignments import Assignment, Assignments, Train, ascending
 from desim.engine.at_work import Outside
 from desim.engine.blind import Blank
+from desim.engine.carriers import Station
 from desim.engine.clients import Clients
-from desim.engine.given import check_call, published, refuse_owned, started
+from desim.engine.given import check_call, check_owing, published, refuse_owned, started
 from desim.engine.requests import Collect, Replies
 from desim.engine.spending import Spending
 from desim.engine.variables import Variables, recalled, remembered
@@ -21,29 +23,10 @@ from desim.privacy.ledger.ledger import Terms, View, plain
 from desim.timeline.calls import CALLED, PENDING, Calls, no_calls
 from desim.timeline.record import DISTANT, Kind, release_id
 
-Train = Callable[..., Array]
 COLLECT = Collect()
 NOBODY = np.empty(0, np.int64)
 KEPT = "round begun exchange unheard"
 EXCHANGES = 1000  # calls in a round; who makes more has forgotten to end it
-
-
-class Station(Protocol):
-    """How an engine carries calls out."""
-
-    @property
-    def ahead(self) -> bool:
-        """Whether no row of a round is written after its end that is not later in time."""
-
-    @property
-    def now(self) -> float:
-        """Virtual time s."""
-
-    def call(self, hub: "Hub", who: Int, bits: int, reply_bits: int, work: Array) -> None:
-        """Send a call to agents who (n,)."""
-
-    def post(self, hub: "Hub", who: Int, bits: int) -> None:
-        """Send agents who (n,) a message that asks for no reply."""
 
 
 class Hub:
@@ -67,8 +50,8 @@ class Hub:
         self.unheard = 0  # latest collections in a row without a reply
         self.calls = no_calls(agents)
         self.flat = tuple(self.calls)
-        self.terms: Terms = plain(agents, View.COORDINATOR)
-        self.job: Train | None = None
+        self.bare = self.terms = plain(agents, View.COORDINATOR)
+        self.assignments = Assignments(agents)
         self.called: Int = NOBODY  # agents of the latest call
         self.informed: Int = NOBODY  # agents that the next calls inform, or messages
         self.payload: Array = np.empty((agents, 0))
@@ -116,6 +99,7 @@ class Hub:
         return attributes(self, KEPT) | {
             "own": remembered(self.own),
             "calls": self.calls._asdict(),
+            "assignments": self.assignments.remembered(owing),
             "payload": self.payload[owing],
             "told": self.informed,
             "spending": self.spending and self.spending.remembered(),
@@ -130,6 +114,7 @@ class Hub:
         self.payload = np.empty((self.agents, tree["payload"].shape[1]))
         owing = np.flatnonzero(self.calls.pending)
         self.payload[owing] = fitting(self.payload[owing], tree["payload"])
+        self.assignments.recall(owing, tree["assignments"])
         if self.spending is not None:
             self.spending.recall(tree["spending"])
 
@@ -179,14 +164,19 @@ class Hub:
         check_call(who, payload, work, charge, self.agents)
         if self.exchange == EXCHANGES:
             raise RuntimeError(f"{EXCHANGES} calls in round {self.round}; publish ends it")
-        self.job, self.terms = job, charge or plain(self.agents, View.COORDINATOR)
+        who, payload = ascending(who, payload)
         size = payload.shape[-1]
+        if self.world.settings.policy.late != "discard":
+            check_owing(who, self.calls.pending, size, self.payload.shape[1])
+        self.terms = charge or self.bare
         if self.payload.shape[1] != size:
             self.payload = np.empty((self.agents, size))
         if self.spending is not None:
-            asked, who = who, self.spending.affordable(who, self.terms, self.round, self.now)
-            payload = payload if payload.ndim == 1 else payload[np.isin(asked, who)]
+            invited, who = who, self.spending.affordable(who, self.terms, self.round, self.now)
+            payload = payload if payload.ndim == 1 else payload[np.isin(invited, who)]
         self.payload[self.rows(who) if payload.ndim == 1 else who] = payload
+        new = Assignment(job, self.terms, self.exchange)
+        self.assignments.note(self.rows(who), new, self.calls.pending)
         self.called, self.begun = who, True
         down = 64 * size if bits is None else bits
         if len(self.informed):
@@ -221,21 +211,16 @@ class Hub:
 
     def accept(self, who: Int, opened: float) -> Replies:
         """Run the jobs of the replies of agents who (n,), as one batch, and log the collection."""
-        world, job, whole = self.world, self.job, self.calls.whole
-        settings = world.settings
+        world, whole = self.world, self.calls.whole
         self._move(who)
-        if job is None:
+        if not self.assignments.ready:
             raise RunError("algorithm: collects replies before any call; allowed: hub.call first")
-        whole[PENDING, slice(None) if settings.policy.late == "discard" else who] = 0
+        whole[PENDING, slice(None) if world.settings.policy.late == "discard" else who] = 0
         rounds = whole[CALLED].take(who)
-        if 0 < len(who) <= settings.batch_limit:
-            us = Clients(world, who, rounds, self.terms, self.exchange - 1)
-            payload = self._done(job, us, self.payload[self.rows(who)])
-        else:
-            payload = self._in_batches(job, who, rounds)
+        payload, exchange = self._answers(who, rounds)
         now = self.station.now
         if world.transcript is not None:
-            ids = release_id(self.agents, who, rounds, max(self.exchange - 1, 0))
+            ids = release_id(self.agents, who, rounds, exchange)
             traffic = np.full(len(who), now), *self.calls.traffic(who)
             payload = world.transcript.send(who, rounds, ids, payload, traffic)
         self.unheard = 0 if len(who) else self.unheard + 1
@@ -254,14 +239,23 @@ class Hub:
             )
         return result
 
-    def _in_batches(self, job: Train, who: Int, rounds: Int) -> Array:
-        """Run the jobs of agents who (n,), called in rounds (n,), so many at a time."""
-        limit, parts = self.world.settings.batch_limit, []
-        for first in range(0, len(who), limit):
-            part = slice(first, first + limit)
-            us = Clients(self.world, who[part], rounds[part], self.terms, self.exchange - 1)
-            parts.append(self._done(job, us, self.payload[who[part]]))
-        return np.concatenate(parts) if parts else np.empty((0, self.payload.shape[1]))
+    def _answers(self, who: Int, rounds: Int) -> tuple[Array, Int]:
+        """Replies (n, dim) to the calls of agents who (n,) in rounds (n,), and their exchanges."""
+        answers = np.empty((len(who), self.payload.shape[1]))
+        exchange = np.zeros(len(who), np.int64)
+        limit, first = self.world.settings.batch_limit, True
+        for given, rows in self.assignments.groups(who):
+            exchange[rows] = given.exchange
+            for low in range(0, len(rows), limit):
+                part = rows[low : low + limit]
+                us = Clients(self.world, who[part], rounds[part], given.terms, given.exchange)
+                reply = self._done(given.job, us, self.payload[self.rows(who[part])])
+                if len(part) == len(who):
+                    return reply, exchange
+                if first:
+                    answers, first = np.empty((len(who), *reply.shape[1:])), False
+                answers[part] = reply
+        return answers, exchange
 
     def _move(self, who: Int) -> None:
         """Note that agents who (n,) get models anew."""

@@ -12,11 +12,14 @@ from numpy.typing import NDArray
 
 from desim.arrays import Array, Int, Mask
 from desim.engine.at_work import Outside
-from desim.engine.masks import is_public, of_agents, public
+from desim.engine.exposure import Exposed, difference, idle, rows, union
 from desim.engine.retirement import admitted
 from desim.engine.world import World
-from desim.privacy.ledger.ledger import Mechanism, Terms, View
+from desim.masks import is_public, of_agents, public
+from desim.privacy.ledger.ledger import Mechanism, Terms, View, plain
 from desim.timeline.record import UPLINK, Kind, round_of
+
+LEFT = 1 << 14  # the number in their round of charges that only some agents of a cohort have
 
 
 class Releasing:
@@ -30,9 +33,10 @@ class Releasing:
     _release: Int
     _unsent: list[Int]  # ids (n,) of releases that the next message carries
     _ahead: list[Int]  # those whose noise was drawn before a computation
-    _bare: NDArray[np.bool_] | None  # agents (n,) of which something waits for an addressee
-    _exposed: bool  # whether something was computed that no release has noised since
-    _covered: bool  # whether noise drawn ahead covers the next computation
+    _exposed: bool  # whether something was computed since the last release of any agent
+    _read: Exposed  # of whom something was computed that no release has noised since
+    _before: Exposed  # the same before the latest computation
+    _covered: Exposed  # of whom noise drawn ahead covers the next computation
     _releases: int  # in this round
 
     def _set(self, **names: Any) -> None:
@@ -63,7 +67,7 @@ class Releasing:
         self._note(ids, np.zeros_like(mask) if kept else mask)
         if kept:
             self._set(_ahead=[*self._ahead, ids])
-        self._set(_exposed=False, _bare=None if self._bare is None else self._bare & ~mask)
+        self._set(_exposed=False, _read=difference(self._read, mask))
         if world.transcript is not None:
             noisy = world.transcript.release(self.who, self.round, ids, value, noisy, terms)
             world.transcript.keep(ids, kept)
@@ -80,7 +84,8 @@ class Releasing:
         ledger, mask = self._world.ledger, admitted(self, self._world, terms, where)
         noise, ids = ledger.ahead(self.who, self.round, self._releases, dim, terms, mask)
         self._note(ids, np.zeros_like(mask))
-        self._set(_ahead=[*self._ahead, ids], _covered=True)
+        covered = union(self._covered, difference(True, ~mask))
+        self._set(_ahead=[*self._ahead, ids], _covered=covered)
         return noise
 
     def charged(self, terms: Terms) -> NDArray[np.uint64]:
@@ -128,10 +133,33 @@ class Releasing:
     def public(self, mask: Any) -> Mask:
         """State that mask (n,) follows from time, terms, answers and releases, not from data.
 
+        Or a table (agents,) of whole numbers, whom each of all agents sends to.
+
         Nothing proves it: `desim check --contract` and `desim audit` look for what contradicts it.
         """
         self._world.outside("us.public")
-        return public(of_agents(np.asarray(mask), len(self.who), "us.public"))
+        table = np.asarray(mask)
+        if table.dtype.kind in "iu":
+            return public(of_agents(table, self._world.settings.problem.agents, "us.public"))
+        return public(of_agents(table, len(self.who), "us.public"))
+
+    def computed(self, work: Array, result: Any) -> None:
+        """Note what a computation gave, rows (n, ...) for work (n,)."""
+        if (nothing := idle(work, result)) is not None:
+            self._set(_read=union(self._before, difference(self._read, nothing)))
+
+    def _bare(self, payload: Array, speaks: Mask) -> Array:
+        """Charge agents that speak (n,) and have read data without a release; return payload."""
+        n, number = len(self.who), self._releases
+        if self._exposed:
+            return self.release(payload, plain(n, View.NEIGHBOURS), public(speaks))
+        left = speaks & rows(self._read, n)  # a release was for others: not all engines are here
+        if not left.any():
+            return payload
+        self._set(_releases=LEFT + number)
+        payload = self.release(payload, plain(n, View.NEIGHBOURS), public(left))
+        self._set(_releases=number)
+        return payload
 
     def _tell(self, where: Any) -> None:
         """Charge all agents for a mask that may come from their data: an answer without noise."""

@@ -5,37 +5,24 @@ of agents whose clock has passed the end of the run no longer change.
 """
 
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.arrays import Array, Int, Mask
+from desim.arrays import Array, Int
 from desim.conditions.topology import Graph
 from desim.engine.addressees import addressed
 from desim.engine.at_work import Outside
+from desim.engine.carriers import Carrier
+from desim.engine.exposure import difference, rows, union
 from desim.engine.given import refuse_owned, state_rows
-from desim.engine.masks import public
 from desim.engine.releasing import Releasing
 from desim.engine.requests import Compute, Gather, Heard, Job
 from desim.engine.world import World
-from desim.privacy.ledger.ledger import View, plain
+from desim.masks import is_public
 from desim.timeline.messages import neighbour_sum
 from desim.timeline.speed import fitting, seconds_into, speeds_into
-
-
-class Carrier(Protocol):
-    """How an engine moves messages for a cohort; ahead: of all, a whole round at a time."""
-
-    ahead: bool
-
-    def send(
-        self, us: "Cohort", payload: Array, bits: Int, silent: Mask, used: Mask | None
-    ) -> None:
-        """Put the messages of the cohort's agents, of bits (n,), on their links, or the used."""
-
-    def known(self, us: "Cohort", values: Array) -> Heard:
-        """What the cohort hears when every agent i has announced values[i]."""
 
 
 class Cohort(Releasing):
@@ -49,6 +36,7 @@ class Cohort(Releasing):
     _carrier: Carrier
     _speed: Array | None
     _lasted: tuple[Array, Array] | None  # seconds and work (n,) of the latest computation
+    _sent: bool  # whether a message waits for its `gather`
     _past: int  # rounds before the first
     _reported: int  # rounds that have been shown
     _whole: bool
@@ -64,8 +52,9 @@ class Cohort(Releasing):
         own["ended"] = np.zeros(len(who))
         own["_release"] = np.full(len(who), -1, np.int64)
         own["_unsent"], own["_ahead"], own["_exposed"], own["_covered"] = [], [], False, False
+        own["_sent"] = own["_read"] = own["_before"] = False
         own["_speed"] = own["_lasted"] = None
-        own["_releases"], own["_bare"] = 0, None
+        own["_releases"] = 0
         own["_past"] = own["_reported"] = 0
         own["_whole"] = len(who) == world.settings.problem.agents
         own["_all_live"] = True
@@ -138,7 +127,9 @@ class Cohort(Releasing):
         work (n,): per-example gradient evaluations, what the log shows.
         """
         self._world.outside("us.compute")
-        self.__dict__.update(_exposed=self._exposed or not self._covered, _covered=False)
+        before, new = self._read, difference(True, rows(self._covered, len(self.who)))
+        self.__dict__.update(_before=before, _read=union(before, new), _covered=False)
+        self.__dict__["_exposed"] = self._exposed or new is True
         if self._unsent:  # an answer that goes with the outcome: its row waits for that message
             self._world.ledger.wait(self.who, self.clock)
         if seconds is None and self._lasted is not None and (self._lasted[1] == work).all():
@@ -175,6 +166,7 @@ class Cohort(Releasing):
     def begin_anew(self, past: int) -> None:
         """Forget what was under way: the next round is `past` + 1."""
         self._set(_past=past, turn=past + 1, _ahead=[], _unsent=[], _exposed=False, _covered=False)
+        self._set(_read=False, _sent=False)
         self._set(_release=np.full(len(self.who), -1, np.int64))
 
     def depart(self, left: NDArray[np.bool_]) -> None:
@@ -200,18 +192,17 @@ class Cohort(Releasing):
         the next gather waits for the messages that are addressed to the agent.
         """
         self._world.outside("us.send")
+        self._demand_turn(True)
         self._tell(where)
+        if not is_public(to):
+            self._tell(~np.zeros(len(self.who), bool))
         self._set(turn=int(self.round[0]) if turn is None else turn)
         used, speaks = addressed(self, self._world.settings, to)
         size = np.empty(len(self.who), np.int64)
         size[:] = 64 * payload.shape[1] if bits is None else bits
         silent = np.zeros(len(self.who), bool) if where is None else ~np.asarray(where, bool)
-        if self._exposed or self._bare is not None:
-            bare = speaks if self._exposed or self._bare is None else speaks & self._bare
-            left = None if self._bare is None else (self._exposed | self._bare) & ~speaks
-            terms = plain(len(self.who), View.NEIGHBOURS)
-            payload = self.release(payload, terms, public(~silent & bare))
-            self._set(_bare=left)
+        if self._exposed or self._read is not False:
+            payload = self._bare(payload, speaks & ~silent)
         leaving = self.leaving
         farewell = self.parting and np.count_nonzero(leaving) > 0
         if farewell:
@@ -235,11 +226,24 @@ class Cohort(Releasing):
 
     def gather(self, within: float = np.inf) -> Gather:
         """Yield this to wait for all neighbours' messages of this iteration, `within` s at most."""
+        self._demand_turn(False)
         return Gather(within)
 
     def arrived(self) -> Gather:
         """Yield this to hear the newest messages that are here, with `policy: each`."""
+        self._set(_sent=False)
         return Gather(0.0, newest=True)
+
+    def _demand_turn(self, sends: bool) -> None:
+        """ValueError unless sends and gathers of a graph's agents alternate."""
+        graph = self._world.settings.graph
+        if graph is None or graph.agents == 1:
+            return
+        if sends is self._sent:
+            found = "a second us.send before us.gather" if sends else "no us.send before it"
+            verb, allowed = ("us.send", "us.gather")[not sends], "one of each in turn"
+            raise ValueError(f"{verb}: found {found}; allowed: us.send and us.gather, {allowed}")
+        self._set(_sent=sends)
 
     def known(self, values: Array) -> Heard:
         """What all agents hear if values (agents, dim) are public from the start."""

@@ -29,7 +29,7 @@ from desim.method import (
     inputs,
 )
 from desim.methods.shared.zeroth_order import ZerothOrder
-from desim.privacy.papers.claims import UNCLIPPED
+from desim.privacy.papers.claims import unclipped
 
 INEXACT = "minimisers are not exact, and estimates are not independent over steps"
 
@@ -106,7 +106,7 @@ class DZOA(ZerothOrder):
         p, graph, problem = self.parameters, self.settings.graph, self.problem
         if self.noise is not None or p.radius is None or graph is None:
             return None
-        unmet = [INEXACT] if problem.clipped else [UNCLIPPED, INEXACT]
+        unmet = [*unclipped(problem), INEXACT]
         c1 = problem.clip * problem.scale
         return inputs(
             "d-zoa/theorem-2", problem.agents, unmet, samples=self.samples, c1=c1,

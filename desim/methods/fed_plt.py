@@ -29,7 +29,7 @@ from desim.method import (
     formulas,
     prox,
 )
-from desim.methods.fed_plt_claim import claimed, supposed_start
+from desim.privacy.papers.fed_plt import last_model_inputs, supposed_start
 
 
 class Start(Init):
@@ -148,4 +148,4 @@ class FedPLT(Federated):
 
     def claim_inputs(self) -> Inputs | None:
         """Proposition 4, with K the rounds in which an agent released."""
-        return claimed(self.local, self.parameters.init)
+        return last_model_inputs(self.local, self.parameters.init)

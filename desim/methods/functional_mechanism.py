@@ -27,7 +27,6 @@ from desim.method import (
     View,
 )
 from desim.methods.coefficients import Layout, minimiser, projected
-from desim.methods.functional_claim import allotted
 from desim.methods.functional_parameters import (
     GroupedParameters,
     Parameters,
@@ -37,6 +36,7 @@ from desim.methods.functional_parameters import (
     unfair,
 )
 from desim.privacy.papers.coefficient_noise import Reach, Rule, cost_of
+from desim.privacy.papers.functional import allotted_inputs
 
 Penalty = Literal["none", "printed", "exact", "shifted"]
 
@@ -116,7 +116,7 @@ class FunctionalMechanism(Method):
 
     def claim_inputs(self) -> Inputs | None:
         """Epsilon as it was allotted."""
-        return allotted(self, self.theorems)
+        return allotted_inputs(self, self.theorems)
 
     @property
     def theorems(self) -> tuple[str, str]:

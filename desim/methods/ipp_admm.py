@@ -28,8 +28,8 @@ from desim.method import (
 )
 from desim.methods.pp_admm import PPADMM
 from desim.methods.pp_admm import Parameters as Plausible
-from desim.methods.pp_claim import improved
 from desim.methods.sparse_vector import SparseVector
+from desim.privacy.papers.pp_admm import rounds_inputs
 
 UNANSWERABLE = (
     "privacy.noise: noise on an answer is in proportion to what one row moves it by; set "
@@ -122,5 +122,6 @@ class IPPADMM(PPADMM):
 
     def claim_inputs(self) -> Inputs | None:
         """Theorem 10."""
-        paid = self.svt.epsilons
-        return improved(self, paid) if self.noise is not None else None
+        if self.noise is None:
+            return None
+        return rounds_inputs("ipp-admm/theorem-10", self, 1.0, answers=self.svt.epsilons)

@@ -21,7 +21,7 @@ from desim.method import (
     Terms,
     Us,
 )
-from desim.methods.zcdp_claim import dynamic
+from desim.privacy.papers.zcdp_nfl import corollary_inputs
 
 
 class Parameters(Minimisation):
@@ -68,7 +68,7 @@ class PADMM(ExactADMM):
 
     def claim_inputs(self) -> Inputs | None:
         """The Corollary of zCDP-NFL, by which its paper compares the two."""
-        return dynamic(self.noise, self.problem)
+        return corollary_inputs(self.noise, self.problem)
 
 
 class Unperturbed(Minimisation):

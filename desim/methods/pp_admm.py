@@ -39,8 +39,8 @@ from desim.methods.perturbed_objective import (
     one_sided,
     too_long,
 )
-from desim.methods.pp_claim import plausible
 from desim.privacy.papers.objective import at_every_order
+from desim.privacy.papers.pp_admm import PART, rounds_inputs
 
 
 class Parameters(Strict):
@@ -117,7 +117,8 @@ class PPADMM(ExactADMM):
 
     def claim_inputs(self) -> Inputs | None:
         """Theorem 7 of Theorem 6."""
-        return plausible(self) if isinstance(self.noise, Gaussian) else None
+        gaussian = isinstance(self.noise, Gaussian)
+        return rounds_inputs("pp-admm/theorem-7", self, PART) if gaussian else None
 
 
 class PerturbedObjective:

@@ -10,7 +10,7 @@ import numpy as np
 
 from desim.method import ExactADMM, Inputs, Positive, Program, Us
 from desim.methods.p_admm import PADMM, Unperturbed
-from desim.methods.pp_claim import decaying
+from desim.privacy.papers.pr_admm import decaying_inputs
 
 
 class Parameters(Unperturbed):
@@ -55,4 +55,4 @@ class PRADMM(PADMM):
 
     def claim_inputs(self) -> Inputs | None:
         """Theorem 2, or Theorem 3 with iteration-based decay, on Lemma 10 as it is printed."""
-        return decaying(self)
+        return decaying_inputs(self)

@@ -23,8 +23,8 @@ from desim.method import (
     quantize,
     speeds_into,
 )
-from desim.methods.q_dpsgd_claim import claimed
 from desim.methods.quantised_sgd import QuantisedSGD
+from desim.privacy.papers.q_dpsgd import clipped_inputs
 
 
 class QDPSGD1(QuantisedSGD):
@@ -81,4 +81,4 @@ class QDPSGD1(QuantisedSGD):
     def claim_inputs(self) -> Inputs | None:
         """Theorem 11 for the rounds in which an agent had a sample at its deadline."""
         gaussian = isinstance(self.noise, Gaussian)
-        return claimed(self.problem, "q-dpsgd-1/theorem-11") if gaussian else None
+        return clipped_inputs(self.problem, "q-dpsgd-1/theorem-11") if gaussian else None

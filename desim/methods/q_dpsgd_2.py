@@ -27,8 +27,8 @@ from desim.method import (
     terms,
 )
 from desim.methods.q_dpsgd_1 import QDPSGD1
-from desim.methods.q_dpsgd_claim import theorem_15
 from desim.methods.quantised_sgd import Quantised
+from desim.privacy.papers.q_dpsgd import clipped_inputs
 
 LEAK = (
     "algorithm.fixed: false: agents go on with their own models, which have no noise: epsilon is "
@@ -115,5 +115,10 @@ class QDPSGD2(QDPSGD1):
 
     def claim_inputs(self) -> Inputs | None:
         """Theorem 15 for the messages after a step that had samples."""
-        discrete = isinstance(self.noise, DiscreteGaussian)
-        return theorem_15(self.problem, self.parameters) if discrete else None
+        p = self.parameters
+        if not isinstance(self.noise, DiscreteGaussian):
+            return None
+        return clipped_inputs(
+            self.problem, "q-dpsgd-2/theorem-15", dim=self.problem.dim, mixing=p.mixing,
+            resolution=p.resolution, alpha=p.alpha.initial, power=p.alpha.decay.exponent,
+        )  # fmt: skip

@@ -24,7 +24,8 @@ from desim.method import (
     gradient,
     linearised_bound,
 )
-from desim.methods.zcdp_claim import composed, dynamic
+from desim.privacy.papers.composition import composed_inputs
+from desim.privacy.papers.zcdp_nfl import corollary_inputs
 
 STABLE = "1/s, s the top eigenvalue of diag(smoothness)/2 - rho (D + A),"
 
@@ -88,7 +89,7 @@ class ZcdpNfl(ConsensusADMM):
     def claim_inputs(self) -> Inputs | None:
         """The Corollary."""
         varies = "eta" if self.eta.decay.exponent > 0.0 else ""
-        return dynamic(self.noise, self.problem, varies)
+        return corollary_inputs(self.noise, self.problem, varies)
 
 
 class DpNfl(ZcdpNfl):
@@ -106,4 +107,4 @@ class DpNfl(ZcdpNfl):
 
     def claim_inputs(self) -> Inputs | None:
         """The composition that the noise was shared out by."""
-        return composed(self.noise, self.problem)
+        return composed_inputs(self.noise, self.problem)

@@ -30,7 +30,7 @@ from desim.method import (
     gradient,
     terms,
 )
-from desim.methods.zcdp_claim import dynamic
+from desim.privacy.papers.zcdp_nfl import corollary_inputs
 
 STABLE = "(1 + least eigenvalue of the weights) / smoothness"  # Yuan, Ling, Yin 2016, Theorem 1
 
@@ -112,4 +112,4 @@ class ZcdpSubgradient(Method):
     def claim_inputs(self) -> Inputs | None:
         """The Corollary of zCDP-NFL, by which its paper compares the two."""
         varies = "step" if self.alpha.decay.exponent > 0.0 else ""
-        return dynamic(self.noise, self.problem, varies)
+        return corollary_inputs(self.noise, self.problem, varies)

@@ -1,14 +1,21 @@
 """What an account of a run needs beside its releases: written at its start, read from then on."""
 
+import json
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from desim.errors import InputError, refusal
+from desim.privacy.papers.theorems import bound_of
 from desim.runs.decided_by_rows import tuned
 from desim.scenario.blame import explained
 
 if TYPE_CHECKING:
     from desim.engine.play import Simulation
+    from desim.methods.shared.method import Method
     from desim.scenario.schema import Scenario
+
+PLAIN = "what JSON holds: finite numbers, text, and lists and mappings of them"
 
 
 class Stated(NamedTuple):
@@ -35,13 +42,35 @@ def premises(scenario: "Scenario", simulation: "Simulation") -> dict[str, Any]:
 
     terms: `Stated`, None without a section privacy; claim: inputs of the paper's claim, see
     `Method.claim_inputs`; basis: what sensitivities rest on; tuned: what is computed from data
-    without being charged.
+    without being charged. InputError for a claim that cannot be stored, or names no theorem.
     """
     method, bounded = simulation.method, math.isfinite(simulation.problem.row_norm)
     with explained(scenario):
-        claim, basis = method.claim_inputs(), getattr(method.planned(1), "basis", "")
+        claim, basis = _claim(method), getattr(method.planned(1), "basis", "")
     terms = None if scenario.privacy is None else terms_of(scenario)._asdict()
     return {"terms": terms, "claim": claim, "basis": basis, "tuned": [*tuned(scenario, bounded)]}
+
+
+def _claim(method: "Method") -> Any:
+    """The inputs of the paper's claim, which JSON can hold."""
+    given: object = method.claim_inputs()
+    if given is None:
+        return None
+    where = f"algorithm {method.name}: claim_inputs"
+    if not isinstance(given, Mapping):
+        raise InputError(
+            f"{where}: {refusal(given, 'what inputs of desim.method returns, or null')}"
+        )
+    for key, value in given.items():
+        try:
+            json.dumps({key: value}, allow_nan=False)
+        except (TypeError, ValueError, RecursionError):
+            raise InputError(f"{where}: {key}: {refusal(value, PLAIN)}") from None
+    try:
+        bound_of(given, method.bounds)
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
+    return given
 
 
 def stored(run: Played) -> dict[str, Any]:

@@ -11,15 +11,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from desim.columns import gathered
+from desim.columns import Columns, gathered
 from desim.errors import DesimError, InputError
 from desim.privacy.accounting.accountants import Account
 from desim.privacy.accounting.plugged import Accountant
 from desim.privacy.accounting.plugged import spent as asked
 from desim.privacy.accounting.risk import risk
 from desim.privacy.accounting.statements import each_once
-from desim.privacy.papers.claims import RELEASED, Claim
-from desim.privacy.papers.theorems import claim_of, theorems
+from desim.privacy.papers.claims import RELEASED, Claim, Inputs
+from desim.privacy.papers.theorems import BY_NAME, claim_of, theorems
 from desim.reading.spending import spent, with_coordinator
 from desim.runs.decided_by_rows import ended_by_rows
 from desim.runs.declared import names, shortly
@@ -108,13 +108,30 @@ def _claim(run: Run, delta: float) -> tuple[Claim | None, str]:
     """What the paper claims, or why nothing is claimed."""
     algorithm, inputs = names(run)[0], run.manifest.get("privacy", {}).get("claim")
     if inputs is not None and not _noiseless(run):
-        return claim_of(inputs, gathered(run.store.pieces("releases", RELEASED)), delta), ""
+        releases = gathered(run.store.pieces("releases", RELEASED))
+        if algorithm in registry.OWN or inputs.get("theorem") in BY_NAME:
+            return claim_of(inputs, releases, delta), ""
+        return _brought(algorithm, inputs, releases, delta)
     known = ", ".join(bound.theorem for bound in theorems(algorithm))
     if not known:
         return None, f"no claim of differential privacy by a paper is on record for {algorithm}"
     if "privacy" not in run.manifest:
         return None, f"{known}: {UNTOLD}"
     return None, f"{known}: nothing is claimed for a run without the paper's noise"
+
+
+def _brought(
+    algorithm: str, inputs: Inputs, releases: Columns, delta: float
+) -> tuple[Claim | None, str]:
+    """What a plug-in's theorem says; or why nothing, for desim's own account needs no plug-in."""
+    theorem = inputs.get("theorem")
+    method = registry.plugged().methods.get(algorithm)
+    if method is None:
+        return None, f"{theorem} is in plug-in {algorithm}, which is not there; give it by --plugin"
+    try:
+        return claim_of(inputs, releases, delta, method.bounds), ""
+    except InputError as error:
+        return None, f"{theorem} of plug-in {algorithm} says nothing: {error}"
 
 
 def _noiseless(run: Run) -> bool:

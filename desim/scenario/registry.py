@@ -21,6 +21,8 @@ from desim.losses.plugged import ScalarLoss
 from desim.losses.scalar import CODES
 from desim.methods.shared.method import Method
 from desim.privacy.accounting.plugged import Accountant
+from desim.privacy.papers.claims import Bound
+from desim.privacy.papers.theorems import BY_NAME
 
 OWN = tuple(
     """fed-plt fed-pd fedlin fedavg scaffold tamuna led 5gcs dp-admm zcdp-nfl dp-nfl
@@ -39,6 +41,7 @@ NEEDED = {  # attributes of all that is plugged in
     Accountant: ("summary",),
 }
 PROGRAMS = {"coordinator": "coordinator", "graph": "agents", "central": "agents"}  # by kind
+CALLED = "a function of inputs, releases and delta"
 GROUP = "desim.plugins"  # of entry points
 
 
@@ -97,6 +100,14 @@ def _shaped(method: type[Method], where: str) -> None:
     if not (isinstance(method.Parameters, type) and issubclass(method.Parameters, Strict)):
         allowed = "a class that inherits from desim.fields.Strict"
         raise InputError(f"{where}.Parameters: {refusal(method.Parameters, allowed)}")
+    bounds: object = method.bounds
+    if not isinstance(bounds, tuple) or not all(isinstance(one, Bound) for one in bounds):
+        raise InputError(f"{where}.bounds: {refusal(bounds, 'a tuple of desim.method.Bound')}")
+    for one in bounds:
+        if one.name in BY_NAME:
+            raise InputError(f"{where}.bounds: {one.name!r} is a name that desim uses itself")
+        if not callable(one.formula):
+            raise InputError(f"{where}.bounds: {one.name}: formula: {refusal(one.formula, CALLED)}")
 
 
 def _by_name(module: Any, parent: type, where: str) -> dict[str, Any]:

@@ -101,6 +101,7 @@ class Post:
         if self.changing is not None:
             self.boxes = [Meetings(i, self.changing) for i in range(graph.agents)]
         self.sent = np.zeros(graph.agents, np.int64)
+        self.forgets = bool(world.settings.churn and world.settings.churn.forgets)
         self.waits = Waits()
         self.ports: Ports | None = None  # one at each agent, where messages share bandwidth
         if links.contention:
@@ -127,6 +128,9 @@ class Post:
         routes = (graph.outgoing, graph.out_links) if part is None else outgoing_part(graph, part)
         edges = routes[1][routes[0][i] : routes[0][i + 1]]
         self.sent[i] += 1
+        if self.forgets and self.sent[i] != us.round[0]:
+            found = f"found message {self.sent[i]} of agent {i} in round {us.round[0]}"
+            raise ValueError(f"us.send: {found}; allowed with churn.memory: lost: one a round")
         self.boxes[i].widen(payload.shape[1])
         letter, last = None if silent[0] else payload[0].copy(), bool(us.leaving[0])
         receive = partial(self._receive, int(self.sent[i]), letter, last)
@@ -196,9 +200,7 @@ class Agent:
     def __init__(self, program: Any, world: World, clock: Clock, post: Post, jobs: Jobs, i: int):
         self.world, self.clock, self.post, self.jobs = world, clock, post, jobs
         self.us = Cohort(world, np.array([i]), post)
-        churn = world.settings.churn
-        self.forgets = churn is not None and churn.forgets
-        self.device = Device(clock, world, i, restarts=self.forgets)
+        self.device = Device(clock, world, i, restarts=post.forgets)
         self.gathered = 0
         self.ticket: Ticket | None = None
         self.finished = False
@@ -257,7 +259,7 @@ class Agent:
         box, begin = self.post.boxes[i], float(self.clock.now)
         self.gathered += 1
         number = self.gathered if self.post.changing is None else self.us.turn
-        self.device.waiting = self.forgets
+        self.device.waiting = self.post.forgets
         try:
             if not request.newest and not box.has(number):
                 yield from self._wait(box, number, request.within)

@@ -42,6 +42,8 @@ def checked_requests(program: Program, kind: str, now: Callable[[], float]) -> P
                 text = f"{_line(generator)} yields {found}"
                 raise at(now(), f"algorithm: {text}; allowed: {allowed}")
             answer = yield request
+            if isinstance(request, Compute):
+                desk.computed(request.value, answer)
 
     return checked
 

@@ -144,7 +144,8 @@ class AgentStation:
         """Whether the coordinator still waits for agent i's answer to `letter`."""
         assert self.hub is not None
         calls = self.hub.calls
-        return bool(calls.pending[i] and calls.round_[i] == letter.round_)
+        latest = (int(calls.round_[i]), self.hub.assignments.exchange(i))
+        return bool(calls.pending[i]) and latest == (letter.round_, letter.exchange)
 
     def check(self) -> None:
         """Let the coordinator know when the policy is satisfied."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from desim.fields import Strict
 from desim.privacy.ledger.ledger import Terms
 from desim.privacy.ledger.mechanisms import Noise, unbounded
-from desim.privacy.papers.claims import Inputs
+from desim.privacy.papers.claims import Bound, Inputs
 from desim.problem.problem import Problem
 
 if TYPE_CHECKING:  # whoever reads a scenario needs methods, but no engine
@@ -84,6 +84,8 @@ class Method:
     cures: ClassVar[tuple[str, ...]] = ("the step",)
     #: what else it needs of data, loss or problem, in words
     wants: ClassVar[tuple[str, ...]] = ()
+    #: theorems of a plug-in's paper, one of which `claim_inputs` may name
+    bounds: ClassVar[tuple[Bound, ...]] = ()
 
     def __init__(self, ingredients: Ingredients) -> None:
         self.parameters = ingredients.parameters
@@ -136,7 +138,7 @@ class Method:
     def claim_inputs(self) -> Inputs | None:
         """Public numbers from which the paper's claim about a run follows, with its releases.
 
-        See `desim.privacy.papers.claims.inputs`. None where the paper says nothing: no noise, or
-        noise of another kind.
+        Made by `inputs`; they name a theorem of desim's own or of `bounds`. None where the paper
+        says nothing: no noise, or noise of another kind.
         """
         return None

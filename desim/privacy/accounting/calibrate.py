@@ -20,15 +20,11 @@ from desim.privacy.accounting.gaussian import epsilon_of, mu_of
 from desim.privacy.accounting.loss_distribution import sharpen
 from desim.privacy.accounting.prices import Prices, prices
 from desim.privacy.accounting.renyi import concentrated, epsilon_of_divergences
-from desim.privacy.accounting.tallies import NOTHING, tallies, told_apart
+from desim.privacy.accounting.tallies import NOTHING, distinct_prices, tallies
 from desim.privacy.ledger.ledger import MECHANISMS, Terms
 
 Plan = Callable[[int], Terms | None]
-SCALED = (
-    "laplace",
-    "pure",
-    "ratio",
-)  # prices in proportion to 1 / scale; mu2 and rho to its square
+SCALED = "laplace pure ratio".split()  # in proportion to 1 / scale; mu2 and rho to its square
 TOLERANCE = 1e-6  # relative, of a scale that has no closed form; epsilon stays below its target
 
 
@@ -49,15 +45,10 @@ def planned(plan: Plan, rounds: int) -> "pd.DataFrame | None":
         if terms is None:
             return None
         agents = len(terms.sensitivity)
-        columns = {
-            "round": np.full(agents, k),
-            "agent": np.arange(agents),
-            "mechanism": np.full(agents, int(terms.mechanism)),
-            "sensitivity": terms.sensitivity,
-            "scale": terms.scale,
-            "sampling": terms.sampling,
-        }
-        tables.append(columns)
+        names = "round agent mechanism sensitivity scale sampling".split()
+        place = np.full(agents, k), np.arange(agents), np.full(agents, int(terms.mechanism))
+        columns = (*place, terms.sensitivity, terms.scale, terms.sampling)
+        tables.append(dict(zip(names, columns, strict=True)))
     joined = {name: np.concatenate([one[name] for one in tables]) for name in tables[0]}
     words = pd.Categorical.from_codes(joined["mechanism"], pd.Index(MECHANISMS))
     return pd.DataFrame({**joined, "mechanism": words})
@@ -128,7 +119,7 @@ class _Table:
     def __init__(self, costs: Prices, agent: NDArray[np.int64], agents: int) -> None:
         self.linear = np.zeros((agents, 3))
         np.add.at(self.linear, agent, np.stack([costs.mu2, costs.rho, costs.xi], axis=1))
-        self.others, which = told_apart(costs)
+        self.others, which = distinct_prices(costs)
         shape = agents, len(self.others.mu2)
         self.times = sparse.csr_matrix((np.ones(len(agent)), (agent, which)), shape)
         self.tallies = tallies(costs, agent)

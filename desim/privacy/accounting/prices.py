@@ -5,7 +5,7 @@ divergences are made of. A mechanism that is not known here is refused, never gu
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,37 +15,16 @@ from desim.columns import Columns, Words
 from desim.compiling.later import special
 from desim.errors import InputError, refusal
 from desim.privacy.accounting import renyi
-
-if TYPE_CHECKING:
-    pass
+from desim.privacy.ledger.terms import MECHANISMS, Mechanism
 
 RELATIONS = ("replace-one", "add-or-remove-one", "agent")
-MECHANISMS = (
-    "none",
-    "gaussian",
-    "noisy-gradient",
-    "laplace",
-    "discrete-gaussian",
-    "objective-perturbation",
-    "sparse-vector",
-    "reused",
-    "l2-laplace",
-    "objective-laplace",
-)
 # Their sensitivities hold a rounding, a range or a change of volume, of which a removed record does
 # not spare one half.
-WHOLE = tuple(
-    MECHANISMS.index(name)
-    for name in (
-        "discrete-gaussian",
-        "objective-perturbation",
-        "sparse-vector",
-        "objective-laplace",
-    )
-)
-CURVATURE = (
-    1e-8  # xi of objective perturbation, of the printed theorem; `at_every_order` needs none
-)
+WHOLE = [
+    Mechanism.DISCRETE_GAUSSIAN, Mechanism.OBJECTIVE_PERTURBATION, Mechanism.SPARSE_VECTOR,
+    Mechanism.OBJECTIVE_LAPLACE,
+]  # fmt: skip
+CURVATURE = 1e-8  # xi of objective perturbation as printed; `at_every_order` needs none
 
 
 class Prices(NamedTuple):
@@ -133,7 +112,7 @@ def prices(
     ratio = _ratio(_amounts(releases, "sensitivity") * group, scale, code)
     lost = np.isinf(ratio)
     ratio = np.where(lost, 0.0, ratio)
-    secret = part & (code == MECHANISMS.index("gaussian")) & (batch < owned) & amplified
+    secret = part & (code == Mechanism.GAUSSIAN) & (batch < owned) & amplified
     paid = {name: np.where(code == number, ratio, 0.0) for number, name in enumerate(MECHANISMS)}
     objective, discrete = paid["objective-perturbation"], paid["discrete-gaussian"]
     xi = np.where(objective > 0.0, CURVATURE * _group_factor(group), 0.0)
@@ -201,9 +180,9 @@ def _group(
 
 def _ratio(sensitivity: Array, scale: Array, code: NDArray[np.int64]) -> Array:
     """Sensitivity over scale (n,), inf for no privacy and 0 for a value that no record moves."""
-    bare = (code == MECHANISMS.index("none")) | (scale == 0.0) | np.isinf(sensitivity)
+    bare = (code == Mechanism.NONE) | (scale == 0.0) | np.isinf(sensitivity)
     with np.errstate(over="ignore"):
         ratio = sensitivity / np.where(bare, 1.0, scale)
     ratio = np.where(bare, np.inf, ratio)
     ratio = np.where(sensitivity == 0.0, 0.0, ratio)
-    return np.where(code == MECHANISMS.index("reused"), np.inf, ratio)
+    return np.where(code == Mechanism.REUSED, np.inf, ratio)

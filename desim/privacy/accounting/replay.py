@@ -13,7 +13,7 @@ from desim.privacy.accounting.prices import Prices, prices
 from desim.privacy.accounting.renyi import ORDERS, concentrated, epsilon_of_divergences
 from desim.privacy.accounting.running import running_max, running_sum
 from desim.privacy.accounting.statements import Signs
-from desim.privacy.accounting.tallies import told_apart
+from desim.privacy.accounting.tallies import distinct_prices
 from desim.privacy.accounting.views import Adversary, charged
 
 BLOCK = 256  # rows of divergences that are held at once: they fit a cache
@@ -86,7 +86,7 @@ def _cumulative_epsilon(agent: NDArray[np.int64], priced: Prices, delta: float) 
     order = np.argsort(agent, kind="stable")
     bounds = np.flatnonzero(np.diff(agent[order], prepend=-1, append=-1))
     gaussian, foreign = priced.gaussian[order], priced.foreign[order]
-    kinds, kind = told_apart(priced)
+    kinds, kind = distinct_prices(priced)
     table = np.pad(kinds.divergences(), ((0, 1), (0, 0)))
     stride = -(-len(agent) // SOLVED)
     for first, end in pairwise(bounds):

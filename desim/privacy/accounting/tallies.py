@@ -107,7 +107,7 @@ def divergences(kind: Kind) -> Array:
     return np.asarray(price(np.array([kind.size]))[0])
 
 
-def told_apart(priced: Prices) -> tuple[Prices, NDArray[np.int64]]:
+def distinct_prices(priced: Prices) -> tuple[Prices, NDArray[np.int64]]:
     """Different prices of what is not zCDP, and which of them each release (n,) pays."""
     code = np.zeros(len(priced.mu2), np.int64)
     sizes = {name: getattr(priced, name) for name in ("laplace", "pure", "ratio")}
@@ -124,7 +124,7 @@ def told_apart(priced: Prices) -> tuple[Prices, NDArray[np.int64]]:
 
 def tallies(priced: Prices, agent: NDArray[np.int64]) -> Mapping[int, Tally]:
     """Tallies by agent (n,) of the releases priced; of very many sizes some are rounded up."""
-    kinds, which = told_apart(priced)
+    kinds, which = distinct_prices(priced)
     table, named = kinds.divergences(), _kinds(kinds)
     code, number = np.unique(agent * max(len(table), 1) + which, return_counts=True)
     whose, kind = np.divmod(code, max(len(table), 1))

@@ -164,12 +164,10 @@ class Filter:
 
         What is less of every kind than something that was allowed needs no distribution.
         """
-        numbers, square = self.numbers[agent].copy(), self.square[agent] + price[0]
-        place = int(price[2])
-        if self.others[agent] or place > KINDS:
+        numbers, square = self._numbers(agent, price), self.square[agent] + price[0]
+        if numbers is None:
             return False
-        if place:
-            numbers[place - 1] += 1
+        place = int(price[2])
         most, largest = self._allowed.get(agent, (-1.0, numbers))
         if square <= most and (numbers <= largest).all():
             return True
@@ -184,22 +182,25 @@ class Filter:
 
     def _tally(self, agent: int, more: Any) -> Tally | None:
         """What an agent has released, with a price (3,) on top; None if not all kinds are known."""
-        numbers, place = self.numbers[agent].copy(), int(more[2])
+        numbers = self._numbers(agent, more)
+        if numbers is None:
+            return None
+        return self._counted(agent, numbers, float(self.square[agent] + more[0]))
+
+    def _numbers(self, agent: int, more: Any) -> Int | None:
+        """How many releases of each kind, with a price (3,) on top; None if not all are known."""
+        numbers: Int = self.numbers[agent].copy()
+        place = int(more[2])
         if self.others[agent] or place > KINDS:
             return None
         if place:
             numbers[place - 1] += 1
-        return self._counted(agent, numbers, float(self.square[agent] + more[0]))
+        return numbers
 
     def _counted(self, agent: int, numbers: Int, square: float) -> Tally:
-        counted = [
-            (Kind(LAWS[int(law)], size, share), number)
-            for (law, size, share), number in zip(
-                self.kinds[agent].tolist(), numbers.tolist(), strict=True
-            )
-            if number
-        ]
-        return Tally(float(square), tuple(counted))
+        pairs = zip(self.kinds[agent].tolist(), numbers.tolist(), strict=True)
+        named = ((Kind(LAWS[int(law)], size, share), n) for (law, size, share), n in pairs if n)
+        return Tally(float(square), tuple(named))
 
     def spend(self, who: Any, price: Array, times: int = 1) -> None:
         """Charge price (3, n) to agents who (n,), `times` times."""
@@ -217,10 +218,10 @@ class Filter:
 
     def epsilon(self, agent: int, more: Any = (0.0, 0.0, 0.0)) -> float:
         """Epsilon of what an agent has spent, and of a price (3,) on top of it."""
-        return self._told(agent, more)[0]
+        return self._epsilon_and_method(agent, more)[0]
 
-    def _told(self, agent: int, more: Any) -> tuple[float, str]:
-        """The same and the method of accounting."""
+    def _epsilon_and_method(self, agent: int, more: Any) -> tuple[float, str]:
+        """Epsilon of what an agent has spent and of a price (3,), and the method of accounting."""
         square, divergence = self.square[agent] + more[0], self.divergence[agent] + more[1]
         if divergence <= 0.0:
             spent = epsilon_of(np.sqrt(max(square, 0.0)), self.budget.delta)
@@ -236,7 +237,7 @@ class Filter:
 
     def cost(self, agent: int, more: Any) -> str:
         """The epsilon that an agent would have spent after a price (3,), in words."""
-        (spent, method), budget = self._told(agent, more), self.budget
+        (spent, method), budget = self._epsilon_and_method(agent, more), self.budget
         amount = f"{spent:.6g}" if np.isfinite(spent) else "infinite"
         return (
             f"epsilon {amount} (delta {budget.delta:g}, {budget.relation}, eavesdropper, {method})"

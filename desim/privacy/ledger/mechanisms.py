@@ -12,7 +12,7 @@ import numpy as np
 from desim.arrays import Array
 from desim.errors import RunError
 from desim.privacy.accounting.gaussian import mu_of
-from desim.privacy.ledger.ledger import Mechanism, Terms, View
+from desim.privacy.ledger.terms import Mechanism, Terms, View
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,10 @@ class _Deviation:
             deviation = self.sigma * self.decay ** (before // self.period / 2.0)
         return np.asarray(deviation * np.ones_like(like))
 
+    def scale(self, round_: Any, sensitivity: Array) -> Array:
+        """That of the mechanism per coordinate, shaped as `sensitivity`, in rounds 1, 2, ..."""
+        return self.deviation(round_, sensitivity)
+
     def times(self, factor: float) -> Self:
         """The same schedule with `factor` times the deviation."""
         return replace(self, sigma=self.sigma * factor)
@@ -58,10 +62,6 @@ class Gaussian(_Deviation):
     """Gaussian noise: standard deviation sigma in round 1, variance times `decay` each round."""
 
     mechanism: ClassVar[Mechanism] = Mechanism.GAUSSIAN
-
-    def scale(self, round_: Any, sensitivity: Array) -> Array:
-        """Standard deviation per coordinate, shaped as `sensitivity`, in rounds 1, 2, ..."""
-        return self.deviation(round_, sensitivity)
 
 
 @dataclass(frozen=True)
@@ -84,10 +84,6 @@ class L2Laplace(_Deviation):
 
     mechanism: ClassVar[Mechanism] = Mechanism.L2_LAPLACE
 
-    def scale(self, round_: Any, sensitivity: Array) -> Array:
-        """Standard deviation per coordinate, shaped as `sensitivity`, in rounds 1, 2, ..."""
-        return self.deviation(round_, sensitivity)
-
 
 @dataclass(frozen=True)
 class DiscreteGaussian(_Deviation):
@@ -99,10 +95,6 @@ class DiscreteGaussian(_Deviation):
 
     resolution: float = 1.0
     mechanism: ClassVar[Mechanism] = Mechanism.DISCRETE_GAUSSIAN
-
-    def scale(self, round_: Any, sensitivity: Array) -> Array:
-        """Parameter sigma, shaped as `sensitivity`, in rounds 1, 2, ..."""
-        return self.deviation(round_, sensitivity)
 
 
 @dataclass(frozen=True)

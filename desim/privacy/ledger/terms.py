@@ -75,13 +75,8 @@ class Terms:
 
 def plain(agents: int, view: View, sensitivity: float = np.inf) -> Terms:
     """Terms of a release without noise."""
-    return Terms(
-        Mechanism.NONE,
-        view,
-        np.full(agents, sensitivity),
-        np.zeros(agents),
-        np.full(agents, np.nan),
-    )
+    costs = np.full(agents, sensitivity), np.zeros(agents), np.full(agents, np.nan)
+    return Terms(Mechanism.NONE, view, *costs)
 
 
 MECHANISMS = [one.name.lower().replace("_", "-") for one in Mechanism]

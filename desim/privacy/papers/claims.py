@@ -2,13 +2,17 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from desim.arrays import Array
 from desim.columns import Columns, rows_of
+from desim.errors import InputError, refusal
+
+if TYPE_CHECKING:
+    from desim.problem.problem import Problem
 
 Inputs = Mapping[str, Any]  # see `inputs`
 Formula = Callable[[Inputs, Columns, float], tuple[Array, list[str]]]
@@ -24,7 +28,7 @@ UNCLIPPED = "gradients are not clipped, so c1 is infinite"
 
 @dataclass(frozen=True)
 class Bound:
-    """One theorem about privacy.
+    """One theorem about privacy, of desim's own table or of a plug-in's `Method.bounds`.
 
     algorithms: contract names; view: what the adversary it covers sees; verdict: whether it holds,
     holds but is loose, lacks a proof, or is wrong; wrong: what is wrong, or what it needs;
@@ -43,11 +47,6 @@ class Bound:
     rigorous: str
     formula: Formula | None = None
     method: str = ""
-
-    @property
-    def trusted(self) -> bool:
-        """Whether an epsilon of this theorem may be acted on."""
-        return self.verdict in ("holds", "loose")
 
     def covers(self, view: str) -> bool:
         """Whether the theorem speaks about a view as scenarios name it, once for the whole run."""
@@ -82,19 +81,29 @@ def inputs(
 
     theorem: name of a `Bound` with a formula; unmet: its conditions that the run does not meet, in
     words; numbers: public ones, or an array (agents,), which is one number where all are the same.
+    InputError for what is no number.
     """
-    plain = {name: _plain(one) for name, one in numbers.items() if one is not None}
+    plain = {k: _plain(theorem, k, one) for k, one in numbers.items() if one is not None}
     return {"theorem": theorem, "agents": agents, **plain, "unmet": list(unmet)}
 
 
-def _plain(numbers: ArrayLike) -> Any:
+def _plain(theorem: str, key: str, numbers: ArrayLike) -> Any:
     """JSON has no infinity: the text `inf`."""
-    values = np.asarray(numbers, float)
+    try:
+        values = np.asarray(numbers, float)
+    except (TypeError, ValueError):
+        text = refusal(numbers, "a number, or an array (agents,) of them")
+        raise InputError(f"inputs of {theorem}: {key}: {text}") from None
     if values.ndim and values.size and (values == values.flat[0]).all():
         values = values.flat[0]
     if np.isfinite(values).all():
         return values.tolist()
     return [str(one) for one in values.tolist()] if values.ndim else str(float(values))
+
+
+def unclipped(problem: "Problem") -> list[str]:
+    """The condition of a bounded gradient, where the run does not meet it."""
+    return [] if problem.clipped else [UNCLIPPED]
 
 
 def by_agent(given: Inputs, name: str) -> Array:

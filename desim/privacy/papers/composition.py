@@ -4,6 +4,8 @@ Dwork, Roth 2014: one release (Theorem A.1), basic (Theorem 3.16) and advanced c
 3.20, whose delta' and the sum of the releases' deltas have one half of delta each here).
 """
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -11,7 +13,11 @@ from desim.arrays import Array
 from desim.columns import Columns
 from desim.compiling.later import optimize
 from desim.privacy.accounting.gaussian import check_delta
-from desim.privacy.papers.claims import Inputs, once, ratios
+from desim.privacy.ledger.mechanisms import Classical, Noise
+from desim.privacy.papers.claims import Inputs, inputs, once, ratios, unclipped
+
+if TYPE_CHECKING:
+    from desim.problem.problem import Problem
 
 STEEP = "epsilon of a round is not below 1, where the classical deviation is no bound"
 
@@ -65,3 +71,12 @@ def per_round(epsilon: float, delta: float, rounds: int, composition: str) -> tu
 
     top = epsilon / np.sqrt(2.0 * rounds * np.log(2.0 / delta))
     return float(optimize.brentq(excess, 0.0, top, xtol=1e-15 * top)), delta / (2.0 * rounds)
+
+
+def composed_inputs(noise: Noise | None, problem: "Problem") -> Inputs | None:
+    """Inputs of the composition that the noise was shared out by, or of basic composition."""
+    if not isinstance(noise, Classical):
+        return None
+    rule = "advanced" if noise.composition == "advanced" else "basic"
+    theorem, unmet = f"dp-nfl/{rule}", unclipped(problem)
+    return inputs(theorem, problem.agents, unmet, delta_of_a_round=noise.delta)

@@ -5,12 +5,15 @@ coefficients, with and without the special weight w_s, get noise for eps_s and e
 """
 
 from math import log, pi, sqrt
+from typing import Any
 
 import numpy as np
 
 from desim.arrays import Array
 from desim.columns import Columns
-from desim.privacy.papers.claims import Inputs
+from desim.privacy.ledger.mechanisms import Allotted
+from desim.privacy.ledger.terms import Mechanism
+from desim.privacy.papers.claims import Inputs, inputs
 
 
 def shared_out(epsilon_s: float, epsilon_n: float, d: float) -> float:
@@ -40,3 +43,28 @@ def allotted(given: Inputs, releases: Columns, delta: float) -> tuple[Array, lis
     epsilon = np.zeros(given["agents"])
     epsilon[np.unique(releases["agent"])] = given["epsilon"]
     return epsilon, []
+
+
+def allotted_inputs(method: Any, names: tuple[str, str]) -> Inputs | None:
+    """Inputs of the theorem names[0], or names[1] for Gaussian noise; None without epsilons.
+
+    method: has noise, problem, layout and parameters. With two groups epsilon is their mean by
+    shares of features, which is what Theorem 18 says with one special feature.
+    """
+    noise, layout = method.noise, method.layout
+    if not isinstance(noise, Allotted):
+        return None
+    d, k = layout.d, int(layout.special.sum())
+    (epsilon_s, delta_s), (epsilon_n, delta_n) = noise.groups(k / d)
+    both = noise.epsilon_s is not None
+    epsilon = shared_out(epsilon_s, epsilon_n, d / k) if both else epsilon_n
+    delta = theorem_20_delta(delta_s, delta_n) if both else delta_n
+    unmet = []
+    if both and k != 1:
+        unmet.append(f"one special feature: here {k} features are special")
+    if method.penalty == "exact":
+        unmet.append("the printed objective: here c is sent with noise of its own")
+    if method.penalty != "none" and method.zbar is None:
+        unmet.append("a public zbar: here it is the mean of the data")
+    name = names[noise.mechanism is Mechanism.GAUSSIAN]
+    return inputs(name, method.problem.agents, unmet, epsilon=epsilon, delta=delta)

@@ -5,14 +5,16 @@ Gaussian noise to the solution. In IPP-ADMM a sparse vector decides which soluti
 """
 
 from math import log, sqrt
+from typing import Any
 
 import numpy as np
 
 from desim.arrays import Array
 from desim.columns import Columns, rows_of
-from desim.privacy.papers.claims import Inputs, by_agent, once
+from desim.privacy.papers.claims import Inputs, by_agent, inputs, once, unclipped
 from desim.privacy.papers.conversions import simple
 
+PART = 0.99  # epsilon_3 / epsilon_1 in the thesis's experiments
 LITTLE = 2.8  # c_1 times this, over (epsilon_1 - epsilon_3) |D_i| / N, is the least lambda-hat
 LOW = "lambda-hat is below what Algorithm 2, line 3 asks for"
 
@@ -90,3 +92,17 @@ def _rounds(given: Inputs, rows: Columns, delta: float) -> tuple[Array, list[str
         spare = m * (1.0 - part) * epsilon_1
         short |= bool(spare * ridge[i] < LITTLE * float(given["curvature"])) and part < 1.0
     return total, [LOW] * short
+
+
+def rounds_inputs(theorem: str, method: Any, part: float, **numbers: Any) -> Inputs:
+    """Inputs of a theorem that has Theorem 6.
+
+    part: of epsilon_1 that scales the noise; with 1 nothing is said about lambda-hat.
+    """
+    problem = method.problem
+    return inputs(
+        theorem, problem.agents, unclipped(problem),
+        reach=problem.clip * problem.scale, tolerance=method.tolerance,
+        modulus=method.cost.modulus, ridge=problem.ridge, curvature=problem.loss.curvature,
+        part=part, **numbers,
+    )  # fmt: skip

@@ -5,11 +5,14 @@ printed sensitivity is (2 V / m + 2 beta) / (2 eta |V_i| + lambda / N), beta bei
 that a solver leaves.
 """
 
+from typing import Any
+
 import numpy as np
 
 from desim.arrays import Array
 from desim.columns import Columns
-from desim.privacy.papers.claims import Inputs, by_agent, once
+from desim.privacy.ledger.mechanisms import Gaussian
+from desim.privacy.papers.claims import Inputs, by_agent, inputs, once, unclipped
 from desim.privacy.papers.conversions import simple
 
 UNEVEN = "the number of rounds is no multiple of the period"
@@ -61,3 +64,16 @@ def decaying(given: Inputs, releases: Columns, delta: float) -> tuple[Array, lis
         else:
             epsilon[i] = theorem_2(rho_1, given["decay"], period, T, delta)
     return epsilon, [UNEVEN] * (iteration is None and bool((rounds % period).any()))
+
+
+def decaying_inputs(method: Any) -> Inputs | None:
+    """Inputs of Theorem 2, or 3 with iteration-based decay, on Lemma 10; None without noise."""
+    noise, problem = method.noise, method.problem
+    if not isinstance(noise, Gaussian):
+        return None
+    name = "pr-admm/theorem-2" if noise.iteration is None else "pr-admm/theorem-3"
+    return inputs(
+        name, problem.agents, unclipped(problem), V=problem.clip, eta=method.rho,
+        degree=method.graph.degree, variance=noise.sigma**2, decay=noise.decay,
+        period=noise.period, iteration=noise.iteration,
+    )  # fmt: skip

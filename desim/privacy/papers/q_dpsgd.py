@@ -5,12 +5,17 @@ agent's m records. Theorems 11 and 15 take the leading term of the bound of Wang
 Kasiviswanathan (2019) for amplification by sampling as if it were the whole.
 """
 
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 
 from desim.arrays import Array
 from desim.columns import Columns, rows_of
-from desim.privacy.papers.claims import Inputs, by_agent, once, summed
+from desim.privacy.papers.claims import Inputs, by_agent, inputs, once, summed
 from desim.privacy.papers.conversions import own_order
+
+if TYPE_CHECKING:
+    from desim.problem.problem import Problem
 
 
 def theorem_11(given: Inputs, releases: Columns, delta: float) -> tuple[Array, list[str]]:
@@ -45,3 +50,10 @@ def _curve(given: Inputs, rows: Columns, reach: Array, delta: float) -> Array:
     with np.errstate(divide="ignore"):
         spent = 8.0 * (reach / (rows["scale"] * by_agent(given, "rows")[agent])) ** 2
     return own_order(summed(agent, spent, given["agents"]), delta)
+
+
+def clipped_inputs(problem: "Problem", theorem: str, **numbers: Any) -> Inputs:
+    """Inputs of a theorem: K = m clip for a sum over an agent's m records, and what is its own."""
+    unmet = [] if problem.clipped else ["gradients are not clipped, so K is infinite"]
+    K = problem.clip * problem.scale * problem.rows
+    return inputs(theorem, problem.agents, unmet, K=K, rows=problem.rows, **numbers)

@@ -1,6 +1,9 @@
 """All theorems of the papers, each with the view it covers, a verdict and what holds instead."""
 
+from collections.abc import Iterable
 from typing import Any
+
+import numpy as np
 
 from desim.columns import columns_of
 from desim.errors import InputError, raised, refusal
@@ -29,6 +32,16 @@ PR, PP, IPP = ("pr-admm",), ("pp-admm",), ("ipp-admm",)
 Q1, Q2, FED, DZOA = ("q-dpsgd-1",), ("q-dpsgd-2",), ("fed-plt",), ("d-zoa",)
 FM, PFLR, PDFC, ADFC = ("functional-mechanism",), ("pflr",), ("pdfc",), ("adfc",)
 INFINITE = "infinite, unless noise is added"
+EXACT = "exact Gaussian DP of the same releases"
+UNNAMED = (
+    "needs epsilon < 1 in every iteration, and clipped gradients; the paper names no rule of "
+    "composition"
+)
+COUPLED = (
+    "conditions on v, which depends on the data, and takes coupled models for independent; "
+    "false for who sees z, from which every x follows: audits refute it there"
+)
+ALLOTTED = functional.allotted, "as allotted"
 
 BOUNDS = (
     Bound(
@@ -45,19 +58,17 @@ BOUNDS = (
         "zcdp-nfl/corollary", ZCDP, "Corollary", DYNAMIC, ALL, "loose",
         "the conversion of zCDP is loose; the index 0 < n < T should be n = 1 .. T; phi grows by "
         "1/tau, which is not the variance falling by tau where eta varies",
-        "exact Gaussian DP of the same releases",
+        EXACT,
         zcdp_nfl.corollary, "zCDP, simple conversion",
     ),
     Bound(
         "dp-nfl/basic", DWORK, "Theorems A.1 and 3.16", DP, ALL, "loose",
-        "needs epsilon < 1 in every iteration, and clipped gradients; the paper names no rule of "
-        "composition", "exact Gaussian DP of the same releases",
+        UNNAMED, EXACT,
         composition.composed, "basic composition",
     ),
     Bound(
         "dp-nfl/advanced", DWORK, "Theorems A.1 and 3.20", DP, ALL, "loose",
-        "needs epsilon < 1 in every iteration, and clipped gradients; the paper names no rule of "
-        "composition", "exact Gaussian DP of the same releases",
+        UNNAMED, EXACT,
         composition.composed, "advanced composition",
     ),
     Bound(
@@ -78,7 +89,7 @@ BOUNDS = (
     Bound(
         "pr-admm/theorem-3", DING, "Theorem 3", PR, ALL, "loose",
         "formula (17) divides by 0 at t = 0, where sigma_1 is meant; the conversion is loose",
-        "exact Gaussian DP of the same releases",
+        EXACT,
         pr_admm.decaying, "zCDP, simple conversion",
     ),
     Bound(
@@ -142,49 +153,45 @@ BOUNDS = (
         "functional-mechanism/theorem-1", ZHANG, "Theorem 1", FM, ONCE, "holds",
         "needs features within the bounds that the sensitivity supposes",
         "the same",
-        functional.allotted, "as allotted",
+        *ALLOTTED,
     ),
     Bound(
         "pflr/pflr", XU, "PFLR", PFLR, ONCE, "loose",
         "zbar must be public, or its part in every record's coefficients be paid",
         "eps D / Delta_1 with D of the domain",
-        functional.allotted, "as allotted",
+        *ALLOTTED,
     ),
     Bound(
         "pflr/pflr-star", XU, "PFLR*", PFLR, ONCE, "wrong",
         "the mean of the noise is computed from the data and nothing pays for that: it is the fair "
         "objective with the noise of the plain one",
         "eps D / Delta_1 with D of the fair objective",
-        functional.allotted, "as allotted",
+        *ALLOTTED,
     ),
     Bound(
         "pdfc/theorem-18", DING, "Theorem 18", PDFC, ONCE, "unproved",
         "one record can move more than 1/d of the coefficients' sensitivity; true at the printed, "
         "too large sensitivity, false as a rule for a smaller valid one",
         "max(eps_s, eps_n) D / Delta_1 with D = 3 sqrt(d) + d/4",
-        functional.allotted, "as allotted",
+        *ALLOTTED,
     ),
     Bound(
         "adfc/theorem-19", DING, "Theorem 19", (*ADFC, *FM), ONCE, "loose",
         "noise 1.5 times too large at (1, 1e-3)", "exact Gaussian DP",
-        functional.allotted, "as allotted",
+        *ALLOTTED,
     ),
     Bound(
         "adfc/theorem-20", DING, "Theorem 20", ADFC, ONCE, "unproved",
         "shares epsilon out as Theorem 18 does", "mu = Delta_2 / min(sigma_s, sigma_n)",
-        functional.allotted, "as allotted",
+        *ALLOTTED,
     ),
     Bound(
         "fed-plt/proposition-4", PLT, "Proposition 4", FED, FINAL, "unproved",
-        "conditions on v, which depends on the data, and takes coupled models for independent; "
-        "false for who sees z, from which every x follows: audits refute it there",
-        "every round charged, exact Gaussian DP",
+        COUPLED, "every round charged, exact Gaussian DP",
     ),
     Bound(
         "fed-plt/adp", PLT, "Proposition 4 with Lemma 5", FED, FINAL, "unproved",
-        "conditions on v, which depends on the data, and takes coupled models for independent; "
-        "false for who sees z, from which every x follows: audits refute it there",
-        "every round charged, exact Gaussian DP",
+        COUPLED, "every round charged, exact Gaussian DP",
         fed_plt.last_model, "RDP at its best order",
     ),
     Bound(
@@ -211,6 +218,7 @@ BOUNDS = (
 )  # fmt: skip
 
 BY_NAME = {bound.name: bound for bound in BOUNDS}
+COMPUTED = tuple(bound for bound in BOUNDS if bound.formula is not None)
 
 
 def theorems(algorithm: str) -> tuple[Bound, ...]:
@@ -218,22 +226,33 @@ def theorems(algorithm: str) -> tuple[Bound, ...]:
     return tuple(bound for bound in BOUNDS if algorithm in bound.algorithms)
 
 
-def claim_of(inputs: Inputs, releases: Any, delta: float) -> Claim:
+def bound_of(inputs: Inputs, brought: Iterable[Bound] = ()) -> Bound:
+    """The theorem that inputs name, of desim's own or of those that a plug-in has brought.
+
+    InputError where there is none, or none that gives an epsilon.
+    """
+    known, name = {one.name: one for one in (*COMPUTED, *brought)}, inputs.get("theorem")
+    if isinstance(name, str) and name in known:
+        return known[name]
+    raise InputError(f"claim: theorem: {refusal(name, ', '.join(known), known)}")
+
+
+def claim_of(inputs: Inputs, releases: Any, delta: float, brought: Iterable[Bound] = ()) -> Claim:
     """What the theorem that the inputs name says of a run with these releases at `delta`.
 
-    inputs: see `claims.inputs`; releases: columns, or a data frame. A theorem that is stated at a
-    larger delta of its own says nothing at `delta`, and the claim is at that one. InputError for
-    inputs from which nothing follows.
+    inputs: see `claims.inputs`; releases: columns, or a data frame; brought: see `bound_of`. A
+    theorem that is stated at a larger delta of its own says nothing at `delta`, and the claim is at
+    that one. InputError for inputs from which nothing follows.
     """
-    bound = BY_NAME.get(str(inputs.get("theorem")))
-    if bound is None or bound.formula is None:
-        allowed = [one.name for one in BOUNDS if one.formula is not None]
-        found = refusal(inputs.get("theorem"), ", ".join(allowed), allowed)
-        raise InputError(f"claim: theorem: {found}")
+    bound = bound_of(inputs, brought)
     try:
+        assert bound.formula is not None
         epsilon, unmet = bound.formula(inputs, columns_of(releases), delta)
+        epsilon = np.broadcast_to(np.asarray(epsilon, float), inputs["agents"])
         stated, unmet = float(inputs.get("delta", 0.0)), [*inputs["unmet"], *unmet]
-    except (KeyError, IndexError, TypeError, ValueError) as error:
+        if not (epsilon >= 0.0).all():
+            raise ValueError(refusal(epsilon.tolist(), "epsilons >= 0"))
+    except Exception as error:
         raise InputError(f"claim: inputs of {bound.name}: {raised(error)}") from error
     if stated > delta:
         unmet.insert(0, f"it is stated at delta {stated:g}")

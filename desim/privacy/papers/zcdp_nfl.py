@@ -4,10 +4,16 @@ The argmin of eq. (7) moves by the gradient's change over 2 rho |N| + 1/eta, dua
 models are released values, so every message to every link is covered by adaptive composition.
 """
 
+from typing import TYPE_CHECKING
+
 from desim.arrays import Array
 from desim.columns import Columns
-from desim.privacy.papers.claims import Inputs, once, ratios, summed
+from desim.privacy.ledger.mechanisms import DynamicZcdp, Gaussian, Noise
+from desim.privacy.papers.claims import Inputs, inputs, once, ratios, summed, unclipped
 from desim.privacy.papers.conversions import simple
+
+if TYPE_CHECKING:
+    from desim.problem.problem import Problem
 
 
 def corollary(given: Inputs, releases: Columns, delta: float) -> tuple[Array, list[str]]:
@@ -19,3 +25,16 @@ def corollary(given: Inputs, releases: Columns, delta: float) -> tuple[Array, li
     rows = once(releases)
     phi = 0.5 * ratios(rows) ** 2  # (12)
     return simple(summed(rows["agent"], phi, given["agents"]), delta), []
+
+
+def corollary_inputs(noise: Noise | None, problem: "Problem", varies: str = "") -> Inputs | None:
+    """Inputs of the Corollary; None where the noise is not Gaussian.
+
+    varies: what makes the sensitivity change over rounds, if anything does.
+    """
+    if not isinstance(noise, Gaussian | DynamicZcdp):
+        return None
+    unmet = unclipped(problem)
+    if isinstance(noise, Gaussian) and varies:
+        unmet.append(f"{varies} varies, so phi does not grow by 1/tau: Theorem I is summed instead")
+    return inputs("zcdp-nfl/corollary", problem.agents, unmet)

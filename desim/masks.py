@@ -38,8 +38,11 @@ class Mask(np.ndarray[Any, np.dtype[np.bool_]]):
 
 
 def public(mask: Any) -> Mask:
-    """The mask (n,) as one that is known to be public; later writes to `mask` do not change it."""
-    made = np.array(mask, bool).view(Mask)
+    """The mask (n,) as one that is known to be public; later writes to `mask` do not change it.
+
+    Or a table (agents,) of whole numbers.
+    """
+    made = np.array(mask).view(Mask)
     made.flags.writeable = False
     made.public = True
     return made
@@ -47,8 +50,9 @@ def public(mask: Any) -> Mask:
 
 def of_agents(mask: Any, n: int, where: str) -> Any:
     """The mask, if it is None or says of each of n agents whether; ValueError for any other one."""
-    if mask is None or (isinstance(mask, np.ndarray) and mask.dtype == bool and mask.shape == (n,)):
-        return mask
+    if mask is None or (isinstance(mask, np.ndarray) and mask.shape == (n,)):
+        if mask is None or mask.dtype == bool or (where == "us.public" and mask.dtype.kind in "iu"):
+            return mask
     found = f"{type(mask).__name__}"
     if isinstance(mask, np.ndarray):
         found = f"an array of {mask.dtype} {mask.shape}"
