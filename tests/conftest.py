@@ -7,11 +7,29 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import effort
 import pytest
 
 from desim.scenario import registry
 
 GOLDEN = Path(__file__).resolve().parent / "golden"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The quick loop tries properties less often."""
+    effort.quick = "not slow" in config.getoption("markexpr")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of the cases of a test that is marked thin(n) all but every n-th are slow."""
+    before: dict[str, int] = {}
+    for item in items:
+        if (thin := item.get_closest_marker("thin")) is not None:
+            name = item.nodeid.split("[")[0]
+            before[name] = before.get(name, -1) + 1
+            if before[name] % thin.args[0]:
+                item.add_marker("slow")
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -77,8 +77,8 @@ def spoken(fence):
     return fence["words"].strip() if fence["fence"][0] == "`" else ""
 
 
-def play(text, folder):
-    """Play all blocks of a page in `folder`, which is the working directory; Wrong if one fails."""
+def mistake(text, folder):
+    """What a page says wrongly first, played in `folder`, where one works; empty if nothing."""
     session = {"__name__": "__page__"}
     for block in blocks(text):
         word, rest = block.note
@@ -93,7 +93,8 @@ def play(text, folder):
             else:
                 raise Wrong(f"nobody plays {block.language!r}")
         except Exception as error:
-            raise Wrong(f"line {block.line}: {type(error).__name__}: {error}") from error
+            return f"line {block.line}: {type(error).__name__}: {error}"
+    return ""
 
 
 def keep(block, path):

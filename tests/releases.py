@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from effort import examples
 from hypothesis import settings
 from hypothesis import strategies as some
 
@@ -12,7 +13,7 @@ from desim.privacy.papers.theorems import claim_of
 
 AGENTS = 4
 ROWS = np.array([40, 50, 60, 70])
-LAW = settings(deadline=None, max_examples=60)
+LAW = settings(deadline=None, max_examples=examples(60))
 MECHANISMS = ("gaussian", "noisy-gradient", "laplace", "discrete-gaussian", "sparse-vector")
 
 

@@ -1,8 +1,6 @@
 """Laws that any accounting of releases obeys, on random logs of every mechanism."""
 
 import numpy as np
-import pandas as pd
-import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 from mutant import mutant
@@ -12,17 +10,18 @@ from desim.privacy.accounting import accountants, prices, replay
 from desim.privacy.accounting.accountants import account
 
 
-def same(one, other):
-    pd.testing.assert_frame_equal(one.curve, other.curve)
-    assert one.method == other.method
-    assert (one.assumptions, one.flags) == (other.assumptions, other.flags)
+def unlike(one, other):
+    """What differs between two accounts, to the last bit."""
+    words = "method", "assumptions", "flags"
+    found = [name for name in words if getattr(one, name) != getattr(other, name)]
+    return found + ["curve"] * (not one.curve.equals(other.curve))
 
 
 @LAW
 @given(logs(), some.integers(0, 2**32 - 1))
 def test_the_order_of_rows_does_not_matter(log, seed):
     shuffled = log.sample(frac=1.0, random_state=seed)
-    same(account(shuffled, rows=ROWS), account(log, rows=ROWS))
+    assert unlike(account(shuffled, rows=ROWS), account(log, rows=ROWS)) == []
 
 
 @LAW
@@ -31,7 +30,7 @@ def test_a_log_that_is_split_and_merged_is_the_same(log, first, second):
     """Parts may overlap: what both hold is one release."""
     low, high = sorted((first, second))
     merged = joined(log.iloc[:high], log.iloc[low:])
-    same(account(merged, rows=ROWS), account(log, rows=ROWS))
+    assert unlike(account(merged, rows=ROWS), account(log, rows=ROWS)) == []
 
 
 @LAW
@@ -57,7 +56,7 @@ def test_more_rounds_cost_more_and_leave_an_exact_past_alone(log, rounds):
 @given(logs(), some.sampled_from([2.0**-20, 0.25, 8.0, 2.0**30]))
 def test_sensitivity_and_noise_scaled_together_change_nothing(log, factor):
     scaled = log.assign(sensitivity=factor * log.sensitivity, scale=factor * log.scale)
-    same(account(scaled, rows=ROWS), account(log, rows=ROWS))
+    assert unlike(account(scaled, rows=ROWS), account(log, rows=ROWS)) == []
 
 
 @LAW
@@ -93,5 +92,4 @@ def test_laws_notice_an_accountant_that_depends_on_order(monkeypatch):
     log = table(2, time=0.5, scale=[3.0, 8.0])
     again = joined(log.iloc[::-1], log.iloc[:1])
     monkeypatch.setattr(accountants, "Block", wrong.Block)
-    with pytest.raises(AssertionError):
-        same(account(again, rows=ROWS), account(log, rows=ROWS))
+    assert unlike(account(again, rows=ROWS), account(log, rows=ROWS)) == ["curve"]

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from laws import check_log
 from mutant import mutant
 from test_engines import differences
-from test_invariants import check_log
 
 import desim
 from desim.conditions import matching as matching_module
@@ -38,7 +38,7 @@ def scenario(name="addressed", plugin=PLUGIN, link=LINK, **changes):
             "data": {"source": "synthetic", "kind": "regression", "rows": ROWS, "dim": 3},
         },
         "algorithm": {"name": name, **changes.pop("algorithm", {})},
-        "network": {"topology": {"edges": EDGES}, "link": link},
+        "network": {"topology": {"edges": EDGES}, "link": link, **changes.pop("network", {})},
         "compute": {"speed": {"uniform": [50, 500]}, "redraw": "round"},
         "observe": {"iterates": True}, "stop": {"rounds": ROUNDS}, **changes,
     }  # fmt: skip
@@ -105,36 +105,129 @@ NOISE = {
     "problem": {"clip": 1.0},
     "privacy": {"noise": {"sigma": 0.3}, "view": "eavesdropper"},
 }
+RADIO = {"network": {"medium": "shared"}}
+RESENT = {**LINK, "loss": "20 %", "timeout": "60 ms"}
+PUSH = {"algorithm": {"choice": "push"}}
+
+
+def spending(epsilon, **privacy):
+    """Noise, and a budget that some agents use up before others."""
+    return {**NOISE, "privacy": {"noise": {"sigma": 3.0}, "budget": epsilon, **privacy}}
+
+
 SETTINGS = {
     "all": {},
     "push": {"algorithm": {"choice": "push"}},
     "twice": {"algorithm": {"choice": "push", "twice": True}},
-    "lossy": {"link": {**LINK, "loss": "20 %", "timeout": "60 ms"}},
+    "lossy": {"link": RESENT},
     "deadline": {"link": DROP, "policy": {"deadline": "60 ms"}, "algorithm": {"wait": 0.06}},
     "noise": NOISE,
     "end": {"stop": {"time": "400 ms"}},
-}
+    "radio": RADIO,
+    "radio-lossy": {**RADIO, **PUSH, "link": RESENT},
+    "budget": spending(2.5),
+    "budget-radio": {**spending(2.0), **RADIO, "link": RESENT},
+    "budget-stop": spending(2.5, on_exhausted="stop"),
+    "budget-deadline": {
+        **spending(2.5), "link": DROP, "policy": {"deadline": "60 ms"}, "algorithm": {"wait": 0.06},
+    },
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_both_engines_give_the_same_bits(name):
     runs = [desim.run(scenario(engine=one, **SETTINGS[name])) for one in ("agents", "cohort")]
     assert list(differences(*runs)) == []
-    assert runs[0].releases.equals(runs[1].releases)
+    check_log(runs[0])
     check_rows(runs[0], twice=name == "twice")
+    assert (len(goodbyes(runs[0])) > 0) == (name in ("budget", "budget-radio", "budget-deadline"))
+
+
+def goodbyes(run):
+    """First attempts (rows) of the last messages of agents that retire: a byte to each one near."""
+    events, left = run.events, run.events[run.events["kind"] == "retire"]
+    since = events["agent"].map(dict(zip(left["agent"], left["time"], strict=True)))
+    rows = events[(events["kind"] == "send") & (events["time"] >= since)]
+    return rows[rows["value"] == 0]
 
 
 def check_rows(run, twice=False):
-    """Messages go from an agent to the one it has chosen, and releases to that one alone."""
-    sent = run.events[(run.events["kind"] == "send") & (run.events["value"] == 0)]
-    assert len(sent)
+    """Messages go from an agent to the one it has chosen, and releases to that one alone.
+
+    Their bytes count at every attempt; a goodbye goes to all, on radio once.
+    """
     graph, push = check(run.scenario).settings.graph, run.scenario.algorithm.parameters.choice
+    last, tries = goodbyes(run), run.events[run.events["kind"] == "send"]
+    for agent, mine in last.groupby("agent"):
+        assert sorted(mine["peer"]) == sorted(graph.target[graph.source == agent])
+        assert mine["bytes"].sum() == (1 if run.scenario.network.medium == "shared" else len(mine))
+    paid = tries[tries["bytes"] > 1]
+    assert (paid["bytes"] == 24).all()
+    sent = tries[tries["value"] == 0].drop(last.index)
+    assert len(sent)
+    assert set(sent.index) <= set(paid.index)
     draw = random_neighbours if push == "push" else random_matching
     for row in sent.itertuples():
         places = [2 * row.round, 2 * row.round + 1] if twice else [2 * row.round]
         assert row.peer in [draw(graph, SEED, k)[row.agent] for k in places]
     assert not sent.duplicated(["agent", "round"]).any() or twice
     assert run.releases["delivered"].max() == 1
+
+
+def test_one_neighbour_costs_the_same_on_radio_and_never_queues():
+    """At a constant rate one message at a time leaves a port as if it were alone."""
+    alone = scenario(link={"latency": "10 ms", "bandwidth": "8 kbit/s"}, engine="agents")
+    free, gossip = desim.run(alone), EXAMPLE.with_name("noisy_gossip.py")
+    for network in ({"medium": "shared"}, {"contention": "fifo"}, {"contention": "fair"}):
+        changed = {"network": {**alone["network"], **network}}
+        run = desim.run({**alone, **changed})
+        assert network == {"contention": "fair"} or differences(run, free) == []
+        assert np.abs(run.events["time"] - free.events["time"]).max() < 1e-15  # fair: rounding
+        assert run.events["bytes"].equals(free.events["bytes"])
+        everybody = {**alone, "plugins": [str(gossip)], "algorithm": {"name": "noisy-gossip"}}
+        assert differences(desim.run({**everybody, **changed}), desim.run(everybody)) != []
+
+
+AWAY = {"up": {"exponential": "150 ms"}, "down": {"exponential": "60 ms"}}
+
+
+@pytest.mark.parametrize("network", [{}, RADIO["network"], {"contention": "fifo"}], ids=str)
+def test_who_is_away_delays_those_who_wait_for_it(network):
+    calm = desim.run(scenario(network=network))
+    run = desim.run(scenario(network=network, churn=AWAY))
+    assert run.iterates.tobytes() == calm.iterates.tobytes()
+    assert run.manifest["time"] > calm.manifest["time"]
+    assert {"down", "abort"} <= set(run.events["kind"])
+    for one in (run, calm):
+        check_log(one)
+        check_rows(one)
+
+
+@pytest.mark.parametrize("setting", [{}, spending(2.5)], ids=["missed", "budget"])
+def test_what_is_missed_is_sent_again_to_the_chosen_one(setting):
+    churn = {**AWAY, "messages": "lost"}
+    run = desim.run(scenario(link=RESENT, churn=churn, **RADIO, **setting))
+    check_log(run)
+    check_rows(run)
+    lost = run.events[run.events["kind"] == "lost"]
+    calm = desim.run(scenario(link=RESENT, **RADIO, **setting)).events
+    assert len(lost) > (calm["kind"] == "lost").sum()
+    assert (len(goodbyes(run)) > 0) == bool(setting)
+
+
+@pytest.mark.parametrize(
+    ("engine", "module", "right", "wrong"),
+    [
+        ("agents", graph_agents, "None if us.leaving[0] else used", "used"),
+        ("agents", graph_agents, "None if us.leaving[0] else used", "None"),
+        ("cohort", graph_cohort, "used | us.leaving[self.graph.source]", "used"),
+        ("cohort", graph_cohort, "= outgoing_part(graph, used), np", "= (*routes,), np"),
+    ],
+)
+def test_messages_to_others_are_noticed(engine, module, right, wrong, monkeypatch):
+    monkeypatch.setitem(play.ENGINES, ("graph", engine), mutant(module, right, wrong).play)
+    with pytest.raises((AssertionError, RunError)):
+        check_rows(desim.run(scenario(engine=engine, **SETTINGS["budget"])))
 
 
 def test_rows_of_more_than_one_receiver_are_noticed():

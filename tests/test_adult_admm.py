@@ -126,6 +126,7 @@ def rows_of(script):
     return rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", [pr_admm_fig2_6, ipp_admm_fig7_13])
 def test_pages_have_words_tables_and_figures(script, tmp_path):
     rows = rows_of(script)

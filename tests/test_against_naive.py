@@ -248,6 +248,7 @@ def fed_plt_gap(folder, case, setting, twin=naive.fed_plt, seed=1):
     return max(map(gap, found, (x, z[-1], y))), issued
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("name", FED_PLT)
 def test_fed_plt(tmp_path, name):
     worst = 0.0
@@ -261,6 +262,7 @@ def test_fed_plt(tmp_path, name):
     assert worst < TOLERANCE
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("engine", ["cohort", "agents"])
 @pytest.mark.parametrize("name", LATE)
 def test_fed_plt_with_late_replies(tmp_path, name, engine):
@@ -304,6 +306,7 @@ MUTANTS = [
 ]
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(("name", "right", "wrong"), MUTANTS)
 def test_another_fed_plt_is_noticed(tmp_path, name, right, wrong):
     twin = mutant(naive.fed_plt, right, wrong)

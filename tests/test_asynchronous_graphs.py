@@ -6,10 +6,10 @@ import naive.relaxed_admm
 import numpy as np
 import pytest
 from cases import DROP, LOSSY, merged
+from laws import check_log
 from mutant import mutant
 from test_against_naive import Rows
 from test_engines import differences
-from test_invariants import check_log
 
 import desim
 from desim.draws import keys
@@ -115,6 +115,7 @@ def test_the_twin_in_the_order_of_the_log(tmp_path, name, noise):
     assert twin_gap(tmp_path, name, noise) < TOLERANCE
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
@@ -138,6 +139,7 @@ def test_in_step_it_is_the_barrier_iterate_by_iterate(tmp_path, name):
     assert np.abs(together.iterates[-1]).max() > 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "setting", "error"),
     [

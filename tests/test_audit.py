@@ -139,6 +139,7 @@ def check_scores(scores, mu):
     assert scores.old.mean() < 0.0 < scores.new.mean()
 
 
+@pytest.mark.slow
 def test_the_scores_of_a_gaussian_release_have_its_mu(correct):
     claim = correct.findings[0].claim
     assert 1.0 < claim.mu < 3.0
@@ -163,6 +164,7 @@ def test_scores_that_are_a_little_wrong_are_noticed(monkeypatch, correct, right,
         check_scores(scores, correct.findings[0].claim.mu)
 
 
+@pytest.mark.slow
 def test_a_correct_gaussian_is_never_flagged_in_20_audits(correct):
     claim, scores = correct.findings[0].claim, correct.scores
     for part in np.split(np.arange(800), 20):
@@ -172,6 +174,7 @@ def test_a_correct_gaussian_is_never_flagged_in_20_audits(correct):
     assert 0.8 * claim.mu < max(t.low for t in correct.findings[0].tests if t.parameter == "mu")
 
 
+@pytest.mark.slow
 def test_laplace_noise_is_audited_with_its_own_ratio():
     flat = merged(SMALL, {"privacy": {"noise": {"kind": "laplace", "sigma": 0.3}}})
     found = audit(flat, runs=200, claims=["rigorous", 0.01])
@@ -181,6 +184,7 @@ def test_laplace_noise_is_audited_with_its_own_ratio():
     assert [finding.verdict for finding in found.findings] == ["not refuted", "refuted"]
 
 
+@pytest.mark.slow
 def test_half_the_declared_noise_is_caught_with_400_runs(monkeypatch):
     whole = Ledger.release
 
@@ -196,6 +200,7 @@ def test_half_the_declared_noise_is_caught_with_400_runs(monkeypatch):
     assert [test.method for test in found.findings[0].tests] == ["event", "event"]
 
 
+@pytest.mark.slow
 def test_fed_plt_over_50_rounds_refutes_the_paper_and_not_the_rigorous_epsilon():
     """Proposition 4 is for the last local model alone; who sees z sees every round."""
     found = audit(PLT, runs=80, claims=["paper", "rigorous"])
@@ -206,12 +211,12 @@ def test_fed_plt_over_50_rounds_refutes_the_paper_and_not_the_rigorous_epsilon()
     assert rigorous.claim.epsilon == pytest.approx(7.143, abs=2e-3)
 
 
-def test_a_given_epsilon_is_tested_too(correct):
-    scores, name = correct.scores, 0.1
+def test_a_given_epsilon_is_tested_too():
+    scores, name = audit(SMALL, runs=20, claims=["rigorous"]).scores, 0.1
     found = audit(SMALL, runs=100, claims=[name, "rigorous"], seed=3)
     assert [finding.claim.name for finding in found.findings] == ["given", "rigorous"]
     assert [finding.verdict for finding in found.findings] == ["refuted", "not refuted"]
-    assert not np.array_equal(found.scores.old, scores.old[:100])
+    assert not np.array_equal(found.scores.old[:20], scores.old)
 
 
 def test_a_record_of_the_data_can_be_named():
@@ -245,6 +250,7 @@ def test_without_noise_every_claim_but_infinity_falls(bare):
     json.dumps(found.plain(), allow_nan=False)
 
 
+@pytest.mark.slow
 def test_an_adversary_who_misses_releases_has_a_trained_score():
     drop = {"link": {"on_loss": "drop", "loss": "40 %"}}
     lossy = merged(PLT, {"network": merged(LOSSY, drop), "policy": {"deadline": "10 s"}})
@@ -329,6 +335,7 @@ class Tripping(GradientDescent):
 """
 
 
+@pytest.mark.slow
 def test_what_a_plug_in_raises_in_another_process_is_told_in_words(tmp_path, monkeypatch):
     monkeypatch.delenv("DESIM_THREADS", raising=False)
     file = tmp_path / "tripping.py"

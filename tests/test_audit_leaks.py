@@ -51,6 +51,7 @@ def honest():
     return audit(told("nothing"), runs=20, claims=["rigorous"], agent=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("way", "what"),
     [("bare", apart.MESSAGES), ("halved", apart.MESSAGES), ("denied", apart.RELEASES)],
@@ -78,6 +79,7 @@ def test_a_silence_of_values_costs_without_bound():
         assert np.isinf(bare.sensitivity).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("way", "audits"), [("nothing", 20), ("ulp", 5), ("asked", 5)])
 def test_the_right_method_is_never_refuted(way, audits):
     """Nor is one that differs in a last bit, or is silent by time alone."""
@@ -101,6 +103,7 @@ def test_what_is_told_beside_the_releases_breaks_the_contract(way, law):
         LAWS[law](Stage(registry.get("besides"), None, {"algorithm.way": way}))
 
 
+@pytest.mark.slow
 def test_the_right_method_keeps_the_contract():
     registry.load_plugin(BESIDES)
     for way in ("nothing", "asked"):

@@ -101,6 +101,7 @@ def drowned(module):
     return sum(int(((one.scores > 0.0) == one.coins).sum()) for one in found)
 
 
+@pytest.mark.slow
 def test_scores_know_nothing_but_what_the_run_shows():
     """200 guesses of fair coins: 5 standard deviations are 35."""
     assert abs(drowned(canary_scores) - 100) < 36
@@ -123,6 +124,7 @@ def halved(monkeypatch):
 WIDE = partial(audit_one_run, one_round(300, 0.0046), claims=["rigorous"], level=0.05, agent=0)
 
 
+@pytest.mark.slow
 def test_half_the_declared_noise_is_refuted_in_one_run(halved):
     found = WIDE()
     assert found.played["canaries"] == 300
@@ -130,6 +132,7 @@ def test_half_the_declared_noise_is_refuted_in_one_run(halved):
     assert found.findings[0].verdict == "refuted"
 
 
+@pytest.mark.slow
 def test_the_declared_noise_is_not_refuted():
     found = WIDE()
     assert found.findings[0].verdict == "not refuted"
@@ -137,6 +140,7 @@ def test_the_declared_noise_is_not_refuted():
     assert share == pytest.approx(0.691, abs=5.0 * 0.5 / np.sqrt(300))
 
 
+@pytest.mark.slow
 def test_a_right_mechanism_is_refuted_in_no_more_audits_than_the_level():
     """20 audits, of which the one with most right guesses says most: it does not refute either.
 
@@ -171,6 +175,7 @@ def test_without_noise_every_claim_but_infinity_falls(bare):
     json.dumps(found.plain(), allow_nan=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["softmax", {"mlp": {"classes": 2, "hidden": 4}}])
 def test_layered_models_are_audited(loss):
     layered = star(
@@ -187,6 +192,7 @@ def test_layered_models_are_audited(loss):
     assert np.ptp(found.scores.scores) > 0.0
 
 
+@pytest.mark.slow
 def test_views_that_miss_something_have_scores_of_their_own():
     drop = {"link": {"on_loss": "drop", "loss": "40 %"}}
     lossy = star(

@@ -77,6 +77,7 @@ def verdict(pair, runs=100):
     return judge(claim, scores.old, scores.new, exact=exact, ratio=scores.ratio)
 
 
+@pytest.mark.slow
 def test_noise_that_a_target_takes_from_private_rows_is_refuted(tmp_path, private_chi):
     """One row of norm 10 calls for six times the noise: a look at the models tells."""
     simulation = build(short_rows(tmp_path, TARGET))
@@ -93,6 +94,7 @@ def test_noise_that_a_target_takes_from_private_rows_is_refuted(tmp_path, privat
     assert verdict(pinned).verdict == "not refuted"
 
 
+@pytest.mark.slow
 def test_a_budget_that_private_rows_use_up_is_refuted(tmp_path, private_chi):
     """134 messages with short rows and 3 with a long one: who counts them knows."""
     pair = neighbours(build(short_rows(tmp_path, {"budget": 4}, stop={"rounds": 140})), 0, 0, LONG)

@@ -219,6 +219,7 @@ def difference(folder, label, setting, twin=None, seed=1):
     return GAPS[name](run, twin or TWINS[name], rows, x0, case), run
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("label", AGAINST)
 def test_the_iterates_are_those_of_the_twin(tmp_path, label):
     for seed, setting in enumerate(PLAYS):
@@ -265,6 +266,7 @@ MUTANTS = [
 ]
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(("label", "right", "wrong"), MUTANTS)
 def test_another_method_is_noticed(tmp_path, label, right, wrong):
     twin = mutant(TWINS[name_of(label)], right, wrong)
@@ -354,6 +356,7 @@ LIMITS = {
 }
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("average", ["mean", "sum"])
 @pytest.mark.parametrize("label", LIMITS)
 def test_the_limit_is_the_optimum(golden, tmp_path, average, label):
@@ -484,6 +487,7 @@ def test_the_corrections_of_a_round_of_fedlin_sum_to_zero(monkeypatch, name):
     assert np.abs(shifts).max() < 1e-13
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", [*NAMES, "fedlin-half", "fedavg-each", "scaffold-each"])
 def test_the_noise_off_twin(name, engine):

@@ -209,6 +209,7 @@ def test_q_dpsgd_1_with_batches_that_are_known(size, epsilon):
     [(200, 4, 5.269, 3.4105), (200, 20, 0.8799, 0.3791), (1000, 4, 1.0283, 0.4540),
      (1000, 20, 0.8325, 0.3567)],
 )  # fmt: skip
+@pytest.mark.thin(4)
 def test_q_dpsgd_1_theorem_11_is_between_nothing(rounds, size, upper, attained):
     """Losses are rounded down by at most 1e-4 in each round; the notes' figures are not."""
     sigma = SIGMA[rounds]

@@ -150,6 +150,7 @@ for scenario in CALIBRATED.values():
         del scenario["privacy"]["noise"]
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("name", CALIBRATED)
 def test_a_run_spends_what_its_target_allows(name):
     """All rounds are played by everybody, so that the plan is what happens."""
@@ -195,6 +196,7 @@ def test_a_method_without_a_plan_is_refused():
         build(load(scenario))
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("name", one_each(name for name in CASES if not name.startswith("plt")))
 def test_a_plan_is_what_is_released(name):
     """Every row of a run is the planned one of its agent and round."""

@@ -444,6 +444,7 @@ def test_a_step_outside_the_stable_range_is_warned_of(name, solver):
     assert warned(scenario("auto")) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("factor", "stable"), [(0.99, True), (1.01, False)])
 def test_the_bound_with_momentum_is_sharp(tmp_path, factor, stable):
     A = np.diag([1.0, 0.1])[None]

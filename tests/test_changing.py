@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 from cases import graph, merged
+from laws import check_log
 from mutant import mutant
 from test_engines import differences
-from test_invariants import check_log
 
 import desim
 from desim.conditions import changing
@@ -70,6 +70,7 @@ def test_every_round_averages_on_its_graph(name):
     assert np.abs(run.iterates - twin(scenario(name), shift=1)).max() > 1e-3
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize(
     "topology",

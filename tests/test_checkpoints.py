@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from cases import CASES, LOSSY, graph, merged, star
 from mutant import mutant
-from test_resume import LONG, Killed, player, same  # noqa: F401 (player is a fixture)
+from test_resume import LONG, Killed, player, unlike  # noqa: F401 (player is a fixture)
 
 import desim
 from desim.engine import hub, play, world
@@ -21,7 +21,7 @@ from desim.errors import RunError
 from desim.log.worker import Worker
 from desim.runs import checkpoint
 from desim.runs import directory as place
-from desim.scenario.build import check
+from desim.scenario import registry
 
 ASYNCHRONOUS = {"policy": {"buffer": 2}, "participation": {"bernoulli": 0.7}}
 CONDITIONS = {
@@ -40,8 +40,7 @@ METHODS = {case["algorithm"]["name"]: case for case in CASES.values()}
 COORDINATED = {
     name: {"name": "case", **case}
     for name, case in {**METHODS, **CONDITIONS}.items()
-    if check(desim.load({"name": "case", **case})).engine in ("cohort", "compiled")
-    and "hub.memory" in getsource(desim.load({"name": "case", **case}).algorithm.method)
+    if "hub.memory" in getsource(registry.get(case["algorithm"]["name"]))
 }
 
 
@@ -102,8 +101,8 @@ def goes_on(scenario, folder, after=4):
     """Kill and resume; rounds that the run has, and that were computed after the kill."""
     whole, shown = desim.run(scenario), left(scenario, folder, after)
     with counted() as rounds:
-        same(whole, desim.resume(folder))
-    same(whole, desim.open(folder))
+        assert unlike(whole, desim.resume(folder)) == []
+    assert unlike(whole, desim.open(folder)) == []
     assert not (folder / place.CHECKPOINT).exists()
     return shown, whole.manifest["rounds"], len(rounds)
 
@@ -123,11 +122,17 @@ def test_without_its_checkpoint_every_round_is(tmp_path):
     left(scenario, tmp_path / "a", 4)
     (tmp_path / "a" / place.CHECKPOINT).unlink()
     with counted() as rounds:
-        same(desim.run(scenario), desim.resume(tmp_path / "a"))
+        assert unlike(desim.run(scenario), desim.resume(tmp_path / "a")) == []
     assert len(rounds) == 30
 
 
-@pytest.mark.parametrize("name", COORDINATED)
+@pytest.mark.parametrize(
+    "name",
+    [
+        *CONDITIONS,
+        *(pytest.param(one, marks=pytest.mark.slow) for one in METHODS if one in COORDINATED),
+    ],
+)
 def test_every_coordinator_method_goes_on(name, tmp_path):
     shown, whole, computed = goes_on(COORDINATED[name], tmp_path / "a")
     assert computed < whole or shown in (0, whole) or whole == 1
@@ -141,6 +146,7 @@ FORGETFUL = [
 ]
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(("right", "wrong", "changes"), FORGETFUL)
 def test_a_hub_that_forgets_is_noticed(right, wrong, changes, tmp_path, monkeypatch):
     scenario = star(name="case", engine="cohort", stop={"rounds": 30}, **changes)
@@ -148,7 +154,7 @@ def test_a_hub_that_forgets_is_noticed(right, wrong, changes, tmp_path, monkeypa
     whole = desim.run(scenario)
     monkeypatch.setattr(star_cohort, "Hub", mutant(hub, right, wrong).Hub)
     with pytest.raises((AssertionError, RunError)):
-        same(whole, desim.resume(tmp_path / "a"))
+        assert unlike(whole, desim.resume(tmp_path / "a")) == []
 
 
 @pytest.mark.parametrize(
@@ -165,7 +171,7 @@ def test_compiled_rounds_that_forget_are_noticed(right, wrong, tmp_path, monkeyp
     whole, broken = desim.run(scenario), mutant(star_compiled, right, wrong)
     monkeypatch.setitem(play.ENGINES, ("coordinator", "compiled"), broken.play)
     with pytest.raises((AssertionError, RunError)):
-        same(whole, desim.resume(tmp_path / "a"))
+        assert unlike(whole, desim.resume(tmp_path / "a")) == []
 
 
 def torn(file, arrays):
@@ -210,6 +216,7 @@ def rows_lost(file, arrays):
 HARMS = (torn, flipped, nothing, pickled, headless, other_code)  # before an engine looks at it
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(
     ("harm", "engine"),
     [(harm, "cohort") for harm in HARMS]
@@ -227,7 +234,7 @@ def test_a_checkpoint_of_no_use_is_not_used(harm, engine, tmp_path):
     with counted() as rounds:
         resumed = desim.resume(tmp_path / "a")
     assert len(rounds) == 30
-    same(desim.run(scenario), resumed)
+    assert unlike(desim.run(scenario), resumed) == []
 
 
 def test_a_plugin_that_has_changed_is_another_run(tmp_path, monkeypatch):
@@ -253,20 +260,20 @@ def test_a_stopped_run_goes_on_from_its_checkpoint(tmp_path):
     with counted() as rounds:
         resumed = desim.resume(tmp_path / "a")
     assert 0 < len(rounds) < 30
-    same(desim.run(scenario), resumed)
+    assert unlike(desim.run(scenario), resumed) == []
 
 
 def test_a_later_end_begins_anew(tmp_path):
     left(star(name="case", stop={"rounds": 30}), tmp_path / "a", 4)
     later = desim.resume(tmp_path / "a", {"stop.rounds": 40})
-    same(desim.run(star(name="case", stop={"rounds": 40})), later)
+    assert unlike(desim.run(star(name="case", stop={"rounds": 40})), later) == []
 
 
 @pytest.mark.parametrize("scenario", [graph(), star(engine="agents")], ids=["graph", "agents"])
 def test_what_has_no_boundaries_leaves_none(scenario, tmp_path):
     left({"name": "case", **scenario}, tmp_path / "a", 5)
     assert not (tmp_path / "a" / place.CHECKPOINT).exists()
-    same(desim.run({"name": "case", **scenario}), desim.resume(tmp_path / "a"))
+    assert unlike(desim.run({"name": "case", **scenario}), desim.resume(tmp_path / "a")) == []
 
 
 def test_no_room_for_a_checkpoint_is_no_end(tmp_path, monkeypatch):
@@ -332,6 +339,6 @@ def test_a_run_killed_at_random_moments_goes_on(engine, player, tmp_path, monkey
         took = took or time.monotonic() - began
         assert desim.open(folder).status in ("interrupted", "done")
         with counted() as rounds:
-            same(whole, desim.resume(folder))
+            assert unlike(whole, desim.resume(folder)) == []
         went_on.append(0 < len(rounds) < whole.manifest["rounds"])
     assert any(went_on)

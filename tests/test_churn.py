@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 from cases import graph, star
+from laws import check_log
 from mutant import mutant
-from test_invariants import check_log
 
 import desim
 from desim.conditions import churn, traces
@@ -190,6 +190,7 @@ DSGD = {"name": "dsgd", "alpha": 0.1}
 RING = {"network": {"topology": "ring", "link": {"latency": "1 ms"}}}
 
 
+@pytest.mark.slow
 def test_what_forgetting_does_to_methods_with_a_coordinator(once):
     assert lasting(once, algorithm=PLT) < 1e-12
     assert lasting(once, algorithm=SCAFFOLD, stop=600) > 1e-6
@@ -197,6 +198,7 @@ def test_what_forgetting_does_to_methods_with_a_coordinator(once):
     assert lasting(once, algorithm=SCAFFOLD, stop=600, **kept) < 1e-12
 
 
+@pytest.mark.slow
 def test_what_forgetting_does_to_methods_on_a_graph(once):
     assert lasting(once, algorithm=NFL, **RING, stop=300) > 1e-6
     assert lasting(once, algorithm=NFL, **RING, stop=400, policy="each") < 1e-12

@@ -220,10 +220,11 @@ def loaded_by(code):
     return done.stdout.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_help_imports_nothing_heavy():
     help_ = "from desim.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass"
     assert loaded_by(help_) == "[]"
-    assert "numpy" in loaded_by(help_ + "\nimport desim.cli.summary")
+    assert "numpy" in loaded_by(help_ + "\nimport desim.reading.facts")
 
 
 def test_ctrl_c_during_the_imports_ends_in_words(monkeypatch, capsys):
@@ -431,6 +432,7 @@ def test_a_real_run_from_file_to_figure(tmp_path, monkeypatch, call):
     pd.testing.assert_frame_equal(again.events, run.events)
 
 
+@pytest.mark.slow
 def test_a_real_run_without_room_says_so(tmp_path):
     """A file size limit stands for a full disk: one line, no traceback, exit code 1."""
     (tmp_path / "small.yaml").write_text(REAL)
@@ -450,6 +452,7 @@ def test_a_real_run_without_room_says_so(tmp_path):
     assert desim.open(tmp_path / "a").status == "failed"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 @pytest.mark.parametrize("command", ["main(['schema'])", "main(['--help'])"])
 def test_a_full_output_is_one_line(command):

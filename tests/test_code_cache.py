@@ -9,12 +9,16 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from types import SimpleNamespace
+from typing import NamedTuple
 
+import numpy as np
 import pytest
+from numba import typeof
 from numba.core import caching
 
 import desim
 from desim.compiling import code_cache
+from desim.methods.fedavg import Formulas
 
 PACKAGE = Path(desim.__file__).parent
 
@@ -38,6 +42,7 @@ def found(tree: Path, cache: Path) -> tuple[int, str]:
     return int(hits), path
 
 
+@pytest.mark.slow
 def test_copies_share_what_they_compiled_and_an_edit_does_not(tmp_path: Path) -> None:
     one, other = copied(tmp_path / "one"), copied(tmp_path / "other")
     cache = tmp_path / "cache"
@@ -98,3 +103,21 @@ def test_nobody_waits_for_ever_for_a_process_that_stopped(tmp_path, monkeypatch)
     monkeypatch.setattr(code_cache, "PATIENCE", 0.1)
     with code_cache._alone(tmp_path / "f.lock"):
         assert compiled_by(1, tmp_path, monkeypatch) == 1
+
+
+class Pair(NamedTuple):
+    """A class of nobody else."""
+
+    x: float
+
+
+def test_code_for_a_class_of_a_plug_in_is_not_kept(tmp_path) -> None:
+    """What is kept for it could be read by no process without that plug-in."""
+    used, cache = [], object.__new__(caching.FunctionCache)
+    cache._cache_path = str(tmp_path)
+    one = SimpleNamespace(_cache=cache, __name__="f")
+    one.compile = lambda signature: used.append(type(one._cache) is caching.NullCache)
+    code_cache.guarded(one)
+    for value in (Pair(1.0), (1, (Pair(1.0), 2.0)), Formulas(1.0), np.ones(2)):
+        one.compile((typeof(1), typeof(value)))
+    assert used == [True, True, False, False]

@@ -214,6 +214,7 @@ def difference(folder, label, setting, twin=None, seed=1):
     return GAPS[name](run, twin or TWINS[name], rows, case), run
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("label", AGAINST)
 def test_the_iterates_are_those_of_the_twin(tmp_path, label):
     for seed, setting in enumerate(PLAYS):
@@ -355,6 +356,7 @@ LIMITS = {
 }
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("average", ["mean", "sum"])
 @pytest.mark.parametrize("label", LIMITS)
 def test_the_limit_is_the_optimum(golden, tmp_path, average, label):

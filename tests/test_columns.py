@@ -148,6 +148,7 @@ def adult_by_hand(file, how):
     return A, np.array([1.0 if row["income"] == ">50K" else -1.0 for row in rows]), test
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["one-hot", "ordinal"])
 def test_adult(shared, how):
     file = shared / "data" / "adult.csv.gz"

@@ -14,7 +14,7 @@ from desim.errors import InputError
 from desim.plots import course
 from desim.runs.digests import UNLISTED
 from desim.studies import compare
-from desim.studies.opened import opened
+from desim.studies.folder import opened
 
 BASE = {
     "name": "small",

@@ -16,7 +16,7 @@ PLAIN = {"link": {"latency": "20 ms", "bandwidth": "10 Mbit/s"}}
 
 def words(made, module=conditions, **keys):
     """Lines about a scenario by their first word."""
-    lines = module.told(build.check(desim.load({**made, **keys})))
+    lines = module.circumstances(build.check(desim.load({**made, **keys})))
     return {name: text for name, _, text in (line.partition(": ") for line in lines)}
 
 
@@ -57,7 +57,9 @@ def test_other_words_are_noticed(right, wrong):
 def test_the_first_exchange_is_that_of_the_run():
     made = {**star(), "network": PLAIN, "policy": "all"}
     simulation = build.check(desim.load(made))
-    [line] = [one for one in conditions.told(simulation) if one.startswith("first exchange")]
+    [line] = [
+        one for one in conditions.circumstances(simulation) if one.startswith("first exchange")
+    ]
     run = desim.run(made)
     first = run.events[run.events["round"] == 1]
     seconds = first[first.kind == "compute"].seconds

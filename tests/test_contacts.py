@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 from cases import graph, merged
+from laws import check_log
 from mutant import mutant
 from test_engines import differences
-from test_invariants import check_log
 
 import desim
 from desim.conditions import contacts

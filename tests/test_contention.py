@@ -9,9 +9,9 @@ import naive.ports
 import numpy as np
 import pytest
 from cases import CASES, graph, merged, star
+from laws import check_log
 from mutant import mutant
 from test_engines import differences
-from test_invariants import check_log
 from test_traces import drawn_trace, links_with, written
 
 import desim
@@ -101,6 +101,7 @@ def waits(law, rate=0.6, messages=40_000):
     return float(np.mean(served(law, one_rate(1000.0), times, sizes) - times - 1.0))
 
 
+@pytest.mark.slow
 def test_mean_waits_of_poisson_messages_of_one_size():
     """M/D/1: rho/(2(1 - rho)) = 0.75 s; processor sharing: rho/(1 - rho) = 1.5 s.
 
@@ -132,6 +133,7 @@ def play(made, engine="agents", **overrides):
     return desim.run(made, overrides={"engine": engine, **overrides})
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize(
     "name", ["nfl", "nfl-lossy", "plt-deadline", "plt-increments", "plt-lossy-carry", "qsgd-budget"]
@@ -143,6 +145,7 @@ def test_ports_that_are_never_busy_change_no_bit(name, law):
     assert differences(free, play(CASES[name], **{"network.contention": law}))
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize(
     "name", ["nfl-lossy", "nfl-late", "plt-lossy", "plt-increments", "tamuna-half", "plt-budget"]

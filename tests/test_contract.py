@@ -59,6 +59,7 @@ BREAKS = [
 ]  # fmt: skip
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(("law", "changes"), BREAKS, ids=lambda one: getattr(one, "__name__", ""))
 def test_each_law_finds_an_algorithm_that_breaks_it(law, changes, tmp_path):
     text = METHOD.read_text()

@@ -9,7 +9,6 @@ from analysis.reproductions import (
     d_zoa_attack,
     d_zoa_fig1,
     d_zoa_fig2_3,
-    d_zoa_fig4_5,
     d_zoa_panels,
     d_zoa_setting,
     d_zoa_study,
@@ -109,6 +108,7 @@ def test_the_attack_respects_the_bound_that_the_paper_supposes(regularizer):
         assert (one.A[1:] == made.problem.A[1:]).all()
 
 
+@pytest.mark.slow
 def test_the_attack_refutes_d_zoa_and_not_the_control():
     case = "ridge", "at the optimum", Level(0.15), 400
     row, control = (d_zoa_attack.attacked(*case, control=one)[0] for one in (False, True))
@@ -118,6 +118,7 @@ def test_the_attack_refutes_d_zoa_and_not_the_control():
     assert control["verdict"] == "not refuted"
 
 
+@pytest.mark.slow
 def test_figure_1(alone, monkeypatch, tmp_path):
     monkeypatch.setattr(d_zoa_fig1, "SIZE", 1)
     monkeypatch.setattr(d_zoa_fig1, "SEEDS", [1001])
@@ -130,6 +131,7 @@ def test_figure_1(alone, monkeypatch, tmp_path):
     save(d_zoa_fig1.draw(rows), tmp_path / "a.svg")
 
 
+@pytest.mark.slow
 def test_figures_2_and_3(alone, monkeypatch, tmp_path):
     monkeypatch.setattr(d_zoa_fig2_3, "PLACES", ((2, 3), (3, 2)))
     monkeypatch.setattr(d_zoa_fig2_3, "DRAWS", 500)
@@ -138,6 +140,7 @@ def test_figures_2_and_3(alone, monkeypatch, tmp_path):
     save(d_zoa_fig2_3.draw(rows), tmp_path / "a.svg")
 
 
+@pytest.mark.slow
 def test_figures_4_and_5(alone, monkeypatch, tmp_path):
     few = {"LEVELS": d_zoa_study.SHOWN, "ANCHORS": d_zoa_study.SHOWN[:1], "HONEST": (10.0,)}
     small = {"SIZE": 1, "HONEST_SIZE": 1, "SEEDS": [1001], "WORK": 1, "FEWEST": 2}
@@ -145,9 +148,8 @@ def test_figures_4_and_5(alone, monkeypatch, tmp_path):
         monkeypatch.setattr(d_zoa_study, name, value)
     monkeypatch.setattr(d_zoa_setting, "CAP", 2)
     monkeypatch.setattr(d_zoa_panels, "HONEST", (10.0,))
-    rows = d_zoa_fig4_5.study(alone, 2)
+    rows = d_zoa_study.study(alone, 2, "lasso")
     assert set(d_zoa_study.names(rows, "trade-off")) == {"DPSG", "DP-ADMM", "D-ZOA"}
-    text = d_zoa_fig4_5.markdown(rows)
-    assert "two orders of magnitude" in text
+    text = d_zoa_panels.markdown(rows)
     assert "An ε that holds" in text
-    save(d_zoa_fig4_5.draw(rows), tmp_path / "a.svg")
+    save(d_zoa_panels.draw(rows), tmp_path / "a.svg")

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 from cases import graph
+from laws import check_log
 from test_engines import differences
-from test_invariants import check_log
 
 import desim
 from desim.conditions.mixing import mixing_matrix

@@ -125,6 +125,7 @@ def twin_gap(folder, name, setting, module=naive, seed=1):
     return max(gap(*pair) for pair in pairs)
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("name", CASE)
 def test_admm_of_the_dissertation(tmp_path, name):
     for seed, setting in enumerate(PLAYS):
@@ -189,6 +190,7 @@ def trace_gap(reference, run, name):
     return max(gap(run.iterates[int(k)], x) for k, x in told.items() if k.isdigit())
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("engine", ["cohort", "agents"])
 @pytest.mark.parametrize("name", TRACES)
 def test_admm_equals_its_reference(golden, tmp_path, name, engine):

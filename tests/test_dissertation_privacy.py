@@ -269,6 +269,7 @@ def test_half_of_a_sensitivity_is_found(name, monkeypatch):
 # The sparse vector -----------------------------------------------------------------------------
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("engine", ["cohort", "agents"])
 @pytest.mark.parametrize("name", ["ipp-admm", "ipp-admm-all", "ipp-admm-printed"])
 def test_agents_speak_c_times_and_read_no_data_afterwards(name, engine):

@@ -36,6 +36,7 @@ def untyped(text):
     return [n.arg for n in named if not n.annotation or ast.unparse(n.annotation) == "Any"]
 
 
+@pytest.mark.slow
 def test_the_door_brings_no_engine_and_no_heavy_library():
     heavy = "('desim.engine', 'simpy', 'pandas', 'pyarrow', 'matplotlib', 'networkx', 'ruamel')"
     code = f"import sys\n{{}}\nprint([one for one in {heavy} if one in sys.modules])"

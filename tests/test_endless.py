@@ -118,7 +118,7 @@ def test_rows_of_one_time_are_settled_once(monkeypatch):
 
 @pytest.mark.parametrize("make", [star, graph])
 def test_rows_leave_while_time_stands_still(monkeypatch, make):
-    scenario, held = free(make, stop={"rounds": 150}), []
+    scenario, held = free(make, stop={"rounds": 100}), []
     whole = desim.run(scenario, overrides={"engine": "cohort"})
     take = rows.EventLog.take
     with monkeypatch.context() as patch:
@@ -204,6 +204,7 @@ STAR = ["compiled", "cohort", "agents"]
 SHORT = {"deadline": "1e-9 s"}
 
 
+@pytest.mark.slow
 def test_time_that_hardly_passes_is_told(monkeypatch, tmp_path):
     monkeypatch.setattr("desim.engine.patience.STANDSTILL", 40)
     scenario = star(policy=SHORT, stop={"rounds": None, "time": "100 s"})

@@ -9,7 +9,7 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TrackEvent
 import desim
 from desim.cli import main
 from desim.errors import InputError
-from desim.exports import perfetto, tables, timeline
+from desim.exports import csv_tables, perfetto, timeline
 
 BEGIN, END, POINT, COUNTER = (
     TrackEvent.Type.Value(f"TYPE_{name}")
@@ -211,7 +211,7 @@ def test_what_the_log_leaves_out_is_said(tmp_path, level):
 
 
 def test_csv_reads_back_to_the_bit(runs, tmp_path, monkeypatch):
-    monkeypatch.setattr(tables, "AT_ONCE", 7)
+    monkeypatch.setattr(csv_tables, "AT_ONCE", 7)
     told = []
     folder = desim.export(
         runs["star"], "csv", tmp_path / "tables", progress=lambda *now: told.append(now)

@@ -30,6 +30,7 @@ def test_budgets_are_those_of_the_variants():
     assert len(set(settings())) == len(settings())
 
 
+@pytest.mark.slow
 def test_corrected_settings_cost_what_is_allotted(adult):
     for one in settings():
         if one.variant == "corrected" and one.epsilon and one.delta in (0.0, DELTA):
@@ -38,6 +39,7 @@ def test_corrected_settings_cost_what_is_allotted(adult):
     assert plain[0].rigorous(adult) < 1.0  # the printed sensitivity is that large
 
 
+@pytest.mark.slow
 def test_a_small_study_has_all_its_parts(shared, monkeypatch, tmp_path):
     monkeypatch.setenv("DESIM_DATA", str(shared / "data"))
     few = [one for one in settings() if not one.x_s or one.x_s == "race" or one.epsilon == 1.0]
@@ -92,6 +94,7 @@ def test_a_verdict_counts_both_errors():
     assert script.verdict(row, (0.15, 0.02)) == "differs: 0.050 above (7.1 standard errors)"
 
 
+@pytest.mark.slow
 def test_what_is_kept_is_on_the_page(tmp_path):
     rows = read(KEPT)
     assert len(rows) == len(settings())

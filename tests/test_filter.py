@@ -4,6 +4,7 @@ import numpy as np
 import pairs
 import pandas as pd
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mutant import mutant
@@ -68,6 +69,7 @@ def test_a_wrong_filter_is_noticed(right, wrong):
     ],
     ids=lambda release: release.mechanism.name.lower(),
 )
+@pytest.mark.slow
 def test_the_account_of_what_was_afforded_fits_and_one_more_does_not(release):
     """Equal releases lose nothing: the one order is the account's best, and so is the other way."""
     rows = np.array([100])
@@ -99,6 +101,7 @@ def test_batches_are_as_many_as_their_distribution_allows():
     check_batches(module)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
@@ -173,7 +176,7 @@ def epsilon_after(release, rows, number):
     ),
     st.floats(0.2, 8.0),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_no_mixture_of_releases_goes_beyond_the_budget(releases, epsilon):
     filter_, one = Filter(Budget(epsilon), np.array([50])), np.array([0])
     for mechanism, scale in releases:

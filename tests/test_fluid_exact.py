@@ -80,6 +80,7 @@ def test_all_bits_leave_when_exact_arithmetic_says():
     assert faults() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("right", "wrong", "found"),
     [

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cases import LOSSY, graph, merged
+from laws import check_log
 from mutant import mutant
 from test_engines import differences
-from test_invariants import check_log
 
 import desim
 from desim.engine import play

@@ -3,6 +3,7 @@
 import dp_accounting
 import numpy as np
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as some
 from mutant import mutant
@@ -95,7 +96,7 @@ def test_more_mu_costs_more_and_more_delta_less(mu, delta, factor):
     assert float(epsilon_of(mu, min(delta * factor, 0.9))) <= here
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(some.integers(0, 2**32 - 1), DELTAS)
 def test_many_at_once_are_what_they_are_alone(seed, delta):
     mu = 10.0 ** np.random.default_rng(seed).uniform(-6, 3, 3 * gaussian.BLOCK)

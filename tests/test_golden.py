@@ -85,6 +85,7 @@ def fed_plt_gap(reference, scenario, engine, average, name):
     return max(map(gap, found, (trace["X"], trace["Z"][-1], trace["Y"])))
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("average", ["mean", "sum"])
 @pytest.mark.parametrize("name", FED_PLT)
@@ -138,6 +139,7 @@ def limit(reference, average, name):
     return np.array(const["const"]["xstar"] if name == "xstar" else const[name]["x"])
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(("average", "engine"), [("mean", "agents"), ("sum", "cohort")])
 @pytest.mark.parametrize("name", LIMITS)
 def test_fed_plt_ends_at_the_optimum(golden, tmp_path, average, name, engine):

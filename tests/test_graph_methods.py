@@ -199,6 +199,7 @@ TWINS = [
 ]
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(("check", "case"), TWINS)
 def test_twins(tmp_path, check, case):
     for seed, setting in enumerate(PLAYS):
@@ -294,6 +295,7 @@ def lossy_gap(folder, name, setting, twin=naive.edge_duals, seed=1):
     return max(map(gap, found, (w, wt[-1], dual))), np.mean(behind)
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", LOSSY)
 def test_lost_and_late_messages(tmp_path, name, engine):
@@ -335,6 +337,7 @@ def quiet(name, **changes):
     return merged(scenario, changes)
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("name", TUNED)
 def test_the_fixed_point_is_kept_under_loss_without_resend(monkeypatch, name):
     lossy = {"network": DROP, "policy": {"deadline": "60 ms", "late": "carry"}}
@@ -576,6 +579,7 @@ def test_ridge_ends_at_the_centralised_optimum(name):
     assert early > 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["zcdp-nfl", "p-admm"])
 def test_clipped_problems_end_at_hubers_optimum(name):
     run = desim.run(paper_sized(name, problem={"clip": 1.0}, stop={"rounds": 1500}))
@@ -587,6 +591,7 @@ def test_clipped_problems_end_at_hubers_optimum(name):
     assert free.manifest["status"] == "done"
 
 
+@pytest.mark.slow
 def test_a_diminishing_step_ends_at_the_optimum_and_a_constant_one_beside_it():
     changes = {"stop": {"rounds": 4000}, "problem": {"regularizer": {"l2": 9.0}}}
     scenario = merged(quiet("p-admm"), changes)

@@ -128,6 +128,7 @@ WHERE = {
 }
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("engine", ["cohort", "agents"])
 @pytest.mark.parametrize("right", WHERE)
 @pytest.mark.parametrize(("error", "told"), RAISED.items())
@@ -310,6 +311,7 @@ def outcomes(count, play):
     return Counter(one for one, _ in found), [fault for _, fault in found if fault]
 
 
+@pytest.mark.slow
 def test_mutated_scenarios_are_accepted_or_refused_in_words():
     told, faults = outcomes(150, 1)
     assert faults == []

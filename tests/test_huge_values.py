@@ -47,6 +47,7 @@ KINDS = [(loss, huge) for huge in HUGE for loss in ("squared", "huber", "logisti
 KINDS.remove(("logistic", "b"))  # its labels are signs
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(("loss", "huge"), KINDS)
 @pytest.mark.parametrize("made", MADE)
 def test_nothing_but_words_is_said(made, loss, huge, tmp_path, capfd):

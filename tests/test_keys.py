@@ -143,6 +143,7 @@ def distance(sample, law):
     return stats.kstest(sample, law).statistic, np.sqrt(np.log(2e6) / (2 * sample.size))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("many", "law"),
     [
@@ -205,6 +206,7 @@ def test_subsets_are_ascending_and_uniform():
     assert keys.subset(3, Stream.BATCH, 6, 0).shape == (0,)
 
 
+@pytest.mark.slow
 def test_permutations_are_uniform():
     index = {order: k for k, order in enumerate(permutations(range(4)))}
     orders = [keys.permutation(3, Stream.DATA, 4, round=k) for k in range(24_000)]

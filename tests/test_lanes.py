@@ -80,6 +80,7 @@ def arrays(n):
     return rng.normal(size=n), rng.uniform(1.0, 2.0, n)
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("n", SIZES)
 def test_operators_mean_what_plain_python_says(n):
     a, b = arrays(n)
@@ -91,6 +92,7 @@ def test_operators_mean_what_plain_python_says(n):
     assert found.tobytes() != said.tobytes()
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("n", SIZES)
 def test_a_lane_has_the_bits_that_it_has_alone(n):
     a, b = arrays(n)
@@ -165,6 +167,7 @@ print(normals(3, 10, agent=[0, 1], size=13 * 21).tobytes().hex())
 """
 
 
+@pytest.mark.slow
 def test_processors_without_wide_registers_compute_the_same_bits(tmp_path):
     said = set()
     for name in ("", "generic"):

@@ -84,6 +84,7 @@ def plt_gap(folder, loss, engine, twin=naive.fed_plt, **local):
 NOISY, SGD = {"solver": "noisy", "tau": 0.2}, {"solver": "sgd", "batch": 2}
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("engine", ["cohort", "agents"])
 @pytest.mark.parametrize("local", [{}, NOISY, SGD], ids=["gradient", "noisy", "sgd"])
 @pytest.mark.parametrize("loss", LOSSES)

@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -58,9 +59,15 @@ def sources():
     return found
 
 
+@cache
+def parsed(text):
+    """The tree of a module's text."""
+    return ast.parse(text)
+
+
 def imports(name, text, modules):
     """Dotted names of the modules that the module imports, wherever in it: the most exact ones."""
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(parsed(text)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.level:
@@ -107,7 +114,7 @@ def house(modules):
         lines = text.count("\n")
         if lines > 300:
             yield f"{name} has {lines} lines"
-        if not ast.get_docstring(ast.parse(text)):
+        if not ast.get_docstring(parsed(text)):
             yield f"{name} has no docstring"
         if any(EMPTY_NAMES.match(part) for part in name.split(".")):
             yield f"{name} is a name that says nothing"

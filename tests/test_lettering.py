@@ -2,6 +2,7 @@
 
 import warnings
 
+import pytest
 from matplotlib.image import imread
 from test_plots import ERROR, Course
 
@@ -41,6 +42,7 @@ def drawn(axes, path):
     return axes.get_position().height * axes.figure.get_figheight()
 
 
+@pytest.mark.slow
 def test_long_names_many_runs_and_other_scripts_are_drawn_quietly(tmp_path):
     names = ["x" * 100, "联邦学习" * 25, "短い名前", *("y" * 90 + str(n) for n in range(25))]
     runs = [Course(name, error=ERROR) for name in names]

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 from cases import CASES, graph, merged, star
+from laws import check_log
 from scipy import stats
 from test_engines import differences
-from test_invariants import check_log
 
 import desim
 from desim.draws.keys import seed_word

@@ -5,10 +5,10 @@ import pytest
 from cases import LOSSY, graph, merged, star
 
 import desim
-from desim.cli.summary import summary
 from desim.engine.world import World
 from desim.errors import InputError
 from desim.log.rows import EventLog
+from desim.reading.facts import facts
 from desim.timeline.record import EVERYTHING, Kind
 
 DROPPED = {
@@ -52,6 +52,7 @@ def check_level(name, level, dropped):
     assert whole.metrics.equals(less.metrics)
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("flush", [32, 1 << 16])
 @pytest.mark.parametrize("level", ["messages", "rounds"])
 @pytest.mark.parametrize("name", SCENARIOS)
@@ -119,7 +120,7 @@ def test_who_needs_messages_says_so():
     with pytest.raises(InputError, match="view direct:1: needs deliver events"):
         played("graph", "rounds").epsilon(view="direct:1")
     assert len(played("star", "messages").delivered()) > 0
-    told = "\n".join(summary(less))
+    told = "\n".join(map(" ".join, facts(less)))
     assert f"{less.manifest['counts']['send']} sent" in told
     assert "not kept" in told
 

@@ -26,6 +26,7 @@ def check_alarm(module, folder, monkeypatch):
     tables.finish()
 
 
+@pytest.mark.slow
 def test_rows_are_stored_in_time_although_none_follow(tmp_path, monkeypatch):
     check_alarm(parquet, tmp_path / "right", monkeypatch)
     twin = mutant(parquet, "self._worker.later(PART_SECONDS, self._part)", "pass")

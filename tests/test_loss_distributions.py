@@ -7,6 +7,7 @@ from dp_accounting import GaussianDpEvent, NeighboringRelation, SampledWithoutRe
 from dp_accounting import rdp as library
 from dp_accounting.pld import common
 from dp_accounting.pld import privacy_loss_distribution as loss
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as some
 from mutant import mutant
@@ -169,7 +170,7 @@ def test_a_wrong_law_is_noticed(check, module, right, wrong):
         check(mutant(module, right, wrong))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(some.lists(some.floats(0.01, 0.02), min_size=65, max_size=130))
 def test_many_different_kinds_are_rounded_up_and_not_by_much(sizes):
     """More than 64 sizes become 64 that are larger, at most by 5 %, mostly by 1."""
@@ -182,6 +183,7 @@ def test_many_different_kinds_are_rounded_up_and_not_by_much(sizes):
     assert rounded <= 1.02 * sum(sizes)
 
 
+@pytest.mark.slow
 def test_what_is_not_known_has_no_distribution():
     far = tuple((Kind("batch", 0.1 * i, 1.0 / i), 1) for i in range(2, 90))
     assert np.isnan(loss_distribution.epsilon_pld(Tally(0.0, far), 1e-5))

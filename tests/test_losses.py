@@ -102,12 +102,14 @@ WRONG = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("check", "name", "right", "wrong"), WRONG)
 def test_a_wrong_loss_is_noticed(check, name, right, wrong):
     with pytest.raises(AssertionError):
         check(mutant(losses, right, wrong), name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "cut", "right", "wrong"),
     [

@@ -64,6 +64,7 @@ def test_a_rounded_normal_is_not_a_discrete_gaussian():
     assert stats.norm.cdf(1.0) - stats.norm.cdf(-1.0) == pytest.approx(0.682689, abs=5e-7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [

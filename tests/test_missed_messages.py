@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 from cases import graph, merged, star
+from laws import check_log
 from mutant import mutant
-from test_invariants import check_log
 
 import desim
 from desim.errors import InputError

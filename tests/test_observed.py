@@ -26,6 +26,7 @@ def observed(engine="compiled", observe=INSTANTS, **overrides):
     return desim.run({**PLAIN, "observe": observe}, overrides={"engine": engine, **overrides})
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(
     ("observe", "changes"),
     [
@@ -141,6 +142,7 @@ def tallies(module):
     return same
 
 
+@pytest.mark.slow
 def test_a_tally_is_the_sum_to_the_last_bit():
     assert tallies(tally)
     assert not tallies(mutant(tally, "while k > 0:", "while k > 2:"))

@@ -210,6 +210,7 @@ def gaussian_audits(mu, audits=200, slots=1000):
     return np.where(coins, 0.5 * mu, -0.5 * mu) + noise, coins
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mu", [1.0, 2.0])
 def test_a_thousand_canaries_find_most_of_a_gaussian_epsilon(mu):
     """Of 200 audits the median finds 60 % of epsilon, and none more than there is.
@@ -229,6 +230,7 @@ def test_a_thousand_canaries_find_most_of_a_gaussian_epsilon(mu):
     assert theirs[1] <= epsilon
 
 
+@pytest.mark.slow
 def test_half_the_noise_is_refuted_and_the_right_one_is_not():
     tiers = chosen_tiers(400, "mu", 1.0)
     for mu, refuted in ((1.0, False), (2.0, True)):
@@ -237,6 +239,7 @@ def test_half_the_noise_is_refuted_and_the_right_one_is_not():
         assert (chance_of_score(tiers, score, "mu", 1.0) <= LEVEL) == refuted
 
 
+@pytest.mark.slow
 def test_zcdp_claims_have_a_test_of_their_own():
     """A mechanism of rho = 2 (mu = 2) claims rho = 0.25; delta is above that of its Gaussian."""
     epsilons = np.linspace(0.1, 6.0, 30)

@@ -126,6 +126,7 @@ def check_minimal(problem, x, seed):
         assert problem.objective(y) >= least - 1e-12 * max(1.0, abs(value))
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("seed", range(80))
 def test_nothing_is_lower_anywhere(seed):
     problem = random_problem(seed)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mutant import mutant
@@ -55,7 +56,7 @@ KINDS = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(KINDS, st.integers(2, 9), st.integers(0, 2**40))
 def test_every_row_has_one_agent(kind, agents, seed):
     classes = np.arange(200) % 4

@@ -18,6 +18,7 @@ NAMES = [
 ]
 
 
+@pytest.mark.slow
 def test_contestants_find_the_same_models(tmp_path, monkeypatch):
     few = {name: contest.CONTESTANTS[name]._replace(updates=8) for name in NAMES}
     monkeypatch.setattr(contest, "CONTESTANTS", few)
@@ -33,6 +34,7 @@ def test_other_models_are_marked():
     assert (row.remark, row.least, row.processor) == ("OTHER ITERATES", 125_000.0, 62_500.0)
 
 
+@pytest.mark.slow
 def test_what_cannot_be_installed_is_skipped(tmp_path, monkeypatch):
     monkeypatch.setitem(environments.NEEDS, "jax", environments.Needs(("x",), "2.0"))
     row, *_ = contest.held(problem(4, tmp_path), 4, ["JAX, jit and scan"], tmp_path, 1)
@@ -53,15 +55,19 @@ def test_order_changes_nothing_here():
     assert order.played(1) == order.played(-1)
 
 
-def test_the_section_replaces_itself():
+def test_the_section_replaces_itself(tmp_path, monkeypatch):
     row = contest.Row(10, "desim, log stored", 1.0, 1.5, 1.0, 1e-16, 2, "numpy 2")
     text = report.section([row], [order.Effect("desim", "a", "a")])
     assert "| 10 | desim, log stored | 1.00 | 1.50 | 1.00 | 1.00 | 1.0e-16 |" in text
-    once = report.inserted("# Page\n", text)
-    again = report.inserted(f"{once}\nmore\n", "other\n")
-    assert once.count("desim, log stored |") == 1
-    assert "desim, log stored" not in again
-    assert again.endswith("more\n")
+    monkeypatch.setattr(report, "HOME", tmp_path)
+    readme = tmp_path / "README.md"
+    readme.write_text("# Page\n<!-- peers -->\nold\n<!-- /peers -->\nmore\n")
+    report.write([row], [order.Effect("desim", "a", "a")])
+    assert readme.read_text() == f"# Page\n<!-- peers -->\n{text}<!-- /peers -->\nmore\n"
+    head, line = (tmp_path / "results" / "peers.csv").read_text().splitlines()
+    assert head == ",".join(contest.Row._fields)
+    assert line == '10,"desim, log stored",1,1.5,1,1e-16,2,numpy 2,'
+    assert (tmp_path / "results" / "order.csv").read_text() == "name,first,second\ndesim,a,a\n"
 
 
 def test_the_problem_has_both_labels_and_an_intercept(tmp_path):

@@ -94,6 +94,7 @@ def run_gap(folder, method, case, setting, twin, seed=1):
 TWINS = {"pvp": naive.p_admm, "dvp": naive.dvp}
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("name", CASE)
 @pytest.mark.parametrize("method", TWINS)
 def test_perturbed_admm(tmp_path, method, name):

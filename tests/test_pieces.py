@@ -72,7 +72,7 @@ LINK = ["sent", "resent", "delivered", "lost", "bytes", "delivered_bytes"]
 
 
 @pytest.mark.parametrize("name", RUNS)
-@pytest.mark.parametrize("most", [3, 50])
+@pytest.mark.parametrize("most", [7, 50])
 def test_where_a_table_is_cut_makes_no_difference(logs, name, most):
     events = logs[name].events
     pieces, end = cut(events, most), float(events["time"].max())
@@ -219,6 +219,7 @@ def test_a_wrong_growth_is_noticed(right, wrong):
         check_growth(twin, desim.run(CASES["plt-noisy"]), "eavesdropper")
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("name", ["plt-noisy", "nfl-lossy", "pp-admm", "qsgd"])
 @pytest.mark.parametrize("view", ["eavesdropper", "final-model", "neighbour:1"])
 def test_an_account_of_few_agents_at_a_time_is_the_same(name, view, monkeypatch):
@@ -354,12 +355,14 @@ ON_LINUX = pytest.mark.skipif(
 )
 
 
+@pytest.mark.slow
 @ON_LINUX
 @pytest.mark.parametrize("act", ["summary", "links", "path", "waits", "utilisation"])
 def test_a_large_log_is_read_in_little_memory(act, large):
     assert extra(large, act) < MOST
 
 
+@pytest.mark.slow
 @ON_LINUX
 def test_a_log_that_is_read_as_a_whole_is_noticed(large):
     assert extra(large, "whole") > 1.5 * MOST

@@ -6,7 +6,7 @@ from mutant import mutant
 from test_plots import ERROR, Course, drawn
 
 from desim.errors import InputError
-from desim.plots import course, groups, measured, plot
+from desim.plots import bands, course, drawable, plot
 
 
 class Seed(Course):
@@ -30,7 +30,7 @@ def check_band(module):
 
 
 def test_a_band_is_that_of_values_held():
-    check_band(groups)
+    check_band(bands)
 
 
 @pytest.mark.parametrize(
@@ -43,23 +43,23 @@ def test_a_band_is_that_of_values_held():
     ],
 )
 def test_a_wrong_band_is_noticed(right, wrong):
-    twin = mutant(groups, right, wrong)
+    twin = mutant(bands, right, wrong)
     with pytest.raises(AssertionError):
         check_band(twin)
 
 
 def test_a_diverged_seed_is_the_worst_of_both_kinds_of_metric():
     courses = [(np.array([0.0]), np.array([value])) for value in (0.9, 0.5, np.nan)]
-    assert groups.band(courses, rising=True)[2].tolist() == [0.5]
-    assert groups.band(courses, rising=False)[2].tolist() == [0.9]
+    assert bands.band(courses, rising=True)[2].tolist() == [0.5]
+    assert bands.band(courses, rising=False)[2].tolist() == [0.9]
 
 
 def test_many_seeds_have_a_band_of_their_middle():
     courses = [(np.array([0.0]), np.array([float(n)])) for n in range(21)]
-    _, low, middle, high = groups.band(courses, rising=True)
+    _, low, middle, high = bands.band(courses, rising=True)
     assert [low[0], middle[0], high[0]] == [2.0, 10.0, 18.0]
-    assert groups.behind(21) == "median and middle 80 % of 21 seeds"
-    assert groups.behind(10) == "median and range of 10 seeds"
+    assert bands.behind(21) == "median and middle 80 % of 21 seeds"
+    assert bands.behind(10) == "median and range of 10 seeds"
 
 
 def test_runs_that_differ_in_their_seeds_are_one_curve(tmp_path):
@@ -91,7 +91,7 @@ def check_failed(drawable):
     runs = [Seed(values, status=status) for status, values in [*ends, ("failed", [])]]
     runs[-1].curves = {}
     (row,) = drawable(runs, "time", "error").rows
-    at, low, middle, high = groups.band(row.courses, rising=False)
+    at, low, middle, high = bands.band(row.courses, rising=False)
     assert (len(row.courses), row.failed) == (4, 2)
     assert at.tolist() == [0.0, 1.0, np.nextafter(1.0, 2.0), 2.0, 3.0]
     assert middle.tolist()[:2] == [1.0, 0.1]  # of 1, 1, 1, worst; of .05, .1, .1, worst
@@ -101,7 +101,7 @@ def check_failed(drawable):
 
 
 def test_seeds_that_failed_count_as_the_worst(tmp_path):
-    check_failed(measured.drawable)
+    check_failed(drawable.drawable)
     runs = [Seed(ERROR), Seed(ERROR), Seed([1.0, 1e9], status="failed")]
     runs.append(Seed([1.0], status="stopped"))
     axes = plot(runs, out=tmp_path / "a.png")
@@ -123,7 +123,7 @@ def test_seeds_that_failed_count_as_the_worst(tmp_path):
 )
 def test_seeds_that_failed_and_vanish_are_noticed(right, wrong):
     with pytest.raises(AssertionError):
-        check_failed(mutant(measured, right, wrong).drawable)
+        check_failed(mutant(drawable, right, wrong).drawable)
 
 
 def test_a_band_that_a_failed_seed_ends_goes_to_the_edge(tmp_path):

@@ -55,6 +55,7 @@ def call(folder, monkeypatch, capsys):
     return call
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(
     ("arguments", "file"),
     [

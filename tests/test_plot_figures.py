@@ -7,7 +7,7 @@ from mutant import mutant
 from test_plots import ERROR, Course
 
 from desim.errors import InputError
-from desim.plots import bars, layout, network, reaching, spending, staleness, tradeoff, utilisation
+from desim.plots import bars, links, network, reaching, spending, staleness, tradeoff, utilisation
 from desim.plots.links import AGENTS
 
 
@@ -90,14 +90,14 @@ def check_spread(module):
 
 
 def test_distances_on_paper_are_those_of_the_graph():
-    check_spread(layout)
+    check_spread(links)
 
 
 @pytest.mark.parametrize(
     ("right", "wrong"), [("** -2.0", "** -1.0"), ("weight * wanted", "wanted")]
 )
 def test_a_wrong_layout_is_noticed(right, wrong):
-    twin = mutant(layout, right, wrong)
+    twin = mutant(links, right, wrong)
     with pytest.raises(AssertionError):
         check_spread(twin)
 

@@ -5,7 +5,7 @@ import pytest
 from mutant import mutant
 
 from desim.errors import InputError
-from desim.plots import groups, limits
+from desim.plots import bands, curves
 
 
 def check_kinds(module):
@@ -24,11 +24,11 @@ def binomial(n, k):
 
 
 def test_bands_of_every_kind():
-    check_kinds(groups)
+    check_kinds(bands)
     courses = [(np.array([0.0]), np.array([float(n)])) for n in range(5)]
     with pytest.raises(InputError, match="interval of 5 seeds; allowed: of at least 6"):
-        groups.check_band("interval", 5)
-    assert groups.band(courses, True, "quartiles")[3].tolist() == [3.0]
+        bands.check_band("interval", 5)
+    assert bands.band(courses, True, "quartiles")[3].tolist() == [3.0]
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_bands_of_every_kind():
 )
 def test_wrong_bands_are_noticed(right, wrong):
     with pytest.raises(AssertionError):
-        check_kinds(mutant(groups, right, wrong))
+        check_kinds(mutant(bands, right, wrong))
 
 
 def check_cut(module):
@@ -56,7 +56,7 @@ def check_cut(module):
 
 
 def test_limits_hold_what_curves_come_to():
-    check_cut(limits)
+    check_cut(curves)
 
 
 @pytest.mark.parametrize(
@@ -67,4 +67,4 @@ def test_limits_hold_what_curves_come_to():
 )  # fmt: skip
 def test_wrong_limits_are_noticed(right, wrong):
     with pytest.raises((AssertionError, TypeError)):
-        check_cut(mutant(limits, right, wrong))
+        check_cut(mutant(curves, right, wrong))

@@ -8,7 +8,7 @@ from test_plot_figures import Logged
 from test_plots import ERROR, Course
 
 from desim.errors import InputError
-from desim.plots import epsilon, noise, plot, staleness, timeline, tradeoff
+from desim.plots import epsilon, plot, price, staleness, timeline, tradeoff
 from desim.reading import metrics
 
 
@@ -49,6 +49,7 @@ def test_a_look_that_cannot_be_is_refused(tmp_path, asked, said):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_the_caption_says_which_band_it_is(tmp_path):
     runs = [Seed(np.array(ERROR) * n) for n in range(1, 7)]
     said = {}
@@ -132,7 +133,7 @@ def check_families(module):
 
 
 def test_only_noise_is_joined():
-    check_families(noise)
+    check_families(price)
 
 
 @pytest.mark.parametrize(
@@ -147,7 +148,7 @@ def test_only_noise_is_joined():
     ],
 )
 def test_what_is_wrongly_joined_is_noticed(right, wrong):
-    twin = mutant(noise, right, wrong)
+    twin = mutant(price, right, wrong)
     with pytest.raises(AssertionError):
         check_families(twin)
 

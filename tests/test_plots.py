@@ -10,7 +10,7 @@ from mutant import mutant
 
 from desim import amounts, plots
 from desim.errors import InputError
-from desim.plots import course, measured, plot, style
+from desim.plots import course, drawable, plot, style
 
 
 class Course:
@@ -84,8 +84,8 @@ def test_bytes_are_those_that_arrived(tmp_path):
 @pytest.mark.parametrize(
     ("home", "module", "name", "right", "wrong"),
     [
-        (measured, course, "course", 'side="right"', 'side="left"'),
-        (measured, course, "course", "np.cumsum(", "np.asarray("),
+        (drawable, course, "course", 'side="right"', 'side="left"'),
+        (drawable, course, "course", "np.cumsum(", "np.asarray("),
         (style, amounts, "best_unit", "float(1 / WORTH[name])", "float(WORTH[name])"),
     ],
 )
@@ -115,7 +115,7 @@ def test_epsilon_is_that_of_the_agent_that_spends_most(tmp_path):
     ],
 )
 def test_a_wrong_epsilon_is_noticed(tmp_path, monkeypatch, name, right, wrong):
-    monkeypatch.setattr(measured, name, getattr(mutant(course, right, wrong), name))
+    monkeypatch.setattr(drawable, name, getattr(mutant(course, right, wrong), name))
     with pytest.raises(AssertionError):
         check_epsilon(tmp_path)
 
@@ -142,6 +142,7 @@ def test_an_infinite_epsilon_has_no_place_on_an_axis(tmp_path):
     ("unit", "label", "last"),
     [(1e-4, "µs", 300), (0.1, "ms", 300), (10.0, "s", 30), (600.0, "min", 30), (36000, "h", 30)],
 )
+@pytest.mark.thin(3)
 def test_time_is_shown_in_the_unit_that_reads_best(tmp_path, unit, label, last):
     axes = plot([Course(error=ERROR, unit=unit)], out=tmp_path / "a.png")
     assert axes.get_xlabel() == f"virtual time ({label})"

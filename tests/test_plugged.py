@@ -79,6 +79,7 @@ def test_clipping_a_loss_of_a_plugin_is_what_it_is_for_the_twin(name, own):
     check_kernels(losses, name, own)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [

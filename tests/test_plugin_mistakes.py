@@ -133,6 +133,7 @@ MISTAKES = {
 }  # fmt: skip
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(("name", "change", "message"), MISTAKES.values(), ids=MISTAKES.keys())
 @pytest.mark.parametrize("engine", ["cohort", "agents"])
 def test_a_mistake_is_told_with_its_cure(name, change, message, engine, tmp_path):

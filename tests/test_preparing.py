@@ -98,8 +98,10 @@ def test_while_a_function_is_compiled_the_second_press_ends_it():
 
 def test_where_it_is_ignored_it_stays_so():
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with preparing.preparing():
-        press()
+    went_on = []
+    steps(preparing.preparing(), press, lambda: went_on.append(signal.getsignal(signal.SIGINT)))
+    assert went_on == [signal.SIG_IGN]
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 
 
 def test_a_command_that_is_interrupted_says_so(monkeypatch, capsys, tmp_path):

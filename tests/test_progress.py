@@ -17,24 +17,24 @@ def check_pace(module):
     """Ten rounds a second, then five; of a thousand, and resumed at half."""
     now = [100.0]
     pace = module.Pace(lambda: now[0])
-    assert pace.told(500, 0.5, "rounds/s") == ""
+    assert pace.words(500, 0.5, "rounds/s") == ""
     now[0] += 0.1
-    assert pace.told(501, 0.501, "rounds/s") == ""
+    assert pace.words(501, 0.501, "rounds/s") == ""
     now[0] += 9.9
-    assert pace.told(600, 0.6, "rounds/s") == ", 10 rounds/s, 40 s left"
+    assert pace.words(600, 0.6, "rounds/s") == ", 10 rounds/s, 40 s left"
     for _ in range(20):
         now[0] += 1.0
-        text = pace.told(600, 0.6, "rounds/s")
+        text = pace.words(600, 0.6, "rounds/s")
     assert text == ", 3.31 rounds/s, 2 min 1 s left"  # 99 in the 29.9 s since 501
     for step in range(1, 21):
         now[0] += 1.0
-        text = pace.told(600 + 5 * step, 0.6 + 0.005 * step, "rounds/s")
+        text = pace.words(600 + 5 * step, 0.6 + 0.005 * step, "rounds/s")
     assert text == ", 5 rounds/s, 1 min 0 s left"
-    assert pace.told(700, None, "rounds/s").endswith("rounds/s")
+    assert pace.words(700, None, "rounds/s").endswith("rounds/s")
     slow = module.Pace(lambda: now[0])
     for second in range(110):  # rounds of 25 s, looked at every second
         now[0] += 1.0
-        text = slow.told(second // 25, 0.1 * (second // 25), "rounds/s")
+        text = slow.words(second // 25, 0.1 * (second // 25), "rounds/s")
         if second > 24 and second % 25 == 0:
             assert text.startswith(", 0.04 rounds/s")
     assert text == ", 0.0294 rounds/s, 3 min 24 s left"  # one in the 34 s since 3 were done

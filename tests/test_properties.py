@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 from cases import LOSSY, graph, star
+from effort import examples
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from laws import check_log
 from mutant import mutant
 from test_engines import differences
-from test_invariants import check_log
 
 import desim
 from desim.engine import play
@@ -196,26 +197,19 @@ def check(scenario):
 
 CAREFUL = settings(
     derandomize=True,
-    max_examples=60,
+    max_examples=examples(60),
     deadline=None,
     database=None,
     suppress_health_check=list(HealthCheck),
 )
 
 
-@settings(CAREFUL, max_examples=60)
-@given(stars())
-def test_coordinator_methods(scenario):
-    check(scenario)
+@pytest.mark.parametrize("scenarios", [stars, graphs], ids=["star", "graph"])
+def test_the_engines_agree_on_random_scenarios(scenarios):
+    CAREFUL(given(scenarios())(check))()
 
 
-@settings(CAREFUL, max_examples=60)
-@given(graphs())
-def test_graph_methods(scenario):
-    check(scenario)
-
-
-@settings(CAREFUL, max_examples=20)
+@settings(CAREFUL, max_examples=examples(20))
 @given(st.one_of(stars(), graphs()), st.sampled_from(["20 ms", "100 ms", {"exponential": 0.2}]))
 def test_runs_with_churn_end(scenario, up):
     """Given a time to stop: a computation longer than every time up never ends."""
@@ -226,8 +220,9 @@ def test_runs_with_churn_end(scenario, up):
     assert error is None or can_hang(scenario)
 
 
+@pytest.mark.slow
 def test_the_search_finds_wrong_engines(monkeypatch):
-    quick = settings(CAREFUL, phases=[Phase.generate], report_multiple_bugs=False)
+    quick = settings(CAREFUL, max_examples=60, phases=[Phase.generate], report_multiple_bugs=False)
     for method, module, right, wrong, scenarios in (
         ("coordinator", star_cohort, "arrived = due <= close", "arrived = due < close", stars()),
         ("coordinator", star_cohort, "close > horizon", "close >= 1e9", stars()),
@@ -285,6 +280,7 @@ ONCE_WRONG = {
 }
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("name", ONCE_WRONG)
 def test_scenarios_that_were_wrong_once(name):
     check(ONCE_WRONG[name])

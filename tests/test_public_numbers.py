@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cases import CASES, graph, merged, star
+from cases import CASES, graph, merged, one_each, star
 from releases import claimed
 
 import desim
@@ -117,7 +117,8 @@ def private(scenario):
 NOISY = [name for name in CASES if noisy(CASES[name])]
 
 
-@pytest.mark.parametrize("name", NOISY)
+@pytest.mark.thin(3)
+@pytest.mark.parametrize("name", one_each(NOISY))
 def test_no_row_decides_a_number_that_epsilon_rests_on(name):
     assert private(numbered(CASES[name])) == []
 
@@ -125,6 +126,7 @@ def test_no_row_decides_a_number_that_epsilon_rests_on(name):
 STEPPED = [name for name in NOISY if name.startswith("gd") or "local" in CASES[name]["algorithm"]]
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("name", STEPPED)
 def test_a_bound_on_rows_gives_public_steps(name):
     bounded = merged(CASES[name], {"problem": {"row_norm": {"clip": 1.5}}})

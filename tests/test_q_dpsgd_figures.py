@@ -77,6 +77,7 @@ def test_all_curves_of_a_figure_end_together():
     assert Curve("Fig. 14", DSGD, np.inf, "none").iterations < ROUNDS / 3
 
 
+@pytest.mark.slow
 def test_a_small_study(images, tmp_path):
     set_threads(1)
     curves = [

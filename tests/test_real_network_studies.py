@@ -16,6 +16,7 @@ def data(shared, monkeypatch):
     return shared / "data"
 
 
+@pytest.mark.slow
 def test_every_way_of_waiting_can_be_played_everywhere(data, tmp_path):
     for name, place in admm.places(data, tmp_path).items():
         short, ends = place._replace(seconds=1.5, brief=1.5), {}
@@ -39,6 +40,7 @@ def test_a_backbone_delays_by_the_speed_of_light(data, tmp_path):
     assert 0.0003 < links.wires[0].min() < links.wires[0].max() < 0.01
 
 
+@pytest.mark.slow
 def test_every_contestant_on_phones_can_be_played(data):
     sent = []
     for one in phones.CONTESTANTS:
@@ -93,7 +95,6 @@ def test_tables_and_figures_of_given_numbers(tmp_path):
     assert [row["seconds_ratio"] for row in made] == [1.0, 2.0, 3.0]
     table = admm.markdown(made, {"x": place})
     assert "| somewhere | deadline, 200 ms | 0.1 |" in table
-    assert "takes 3.00 (3.00 to 3.00)" in admm.words(made, {"x": place})
     found[("x", "each")] = np.full_like(values, np.inf)
     made = list(admm.rows(dict.fromkeys(found, admm.Point(0.1)), found))
     assert made[2]["reached"] == 0
@@ -101,7 +102,6 @@ def test_tables_and_figures_of_given_numbers(tmp_path):
     chosen = dict.fromkeys(phones.CONTESTANTS, phones.Point(1.0, 0.5))
     rows = list(phones.rows(chosen, dict.fromkeys(chosen, values)))
     assert phones.markdown(rows).count("\n") == 1 + len(phones.CONTESTANTS)
-    assert phones.words(rows).startswith("**DSGD, 32 bits** is first")
     lines = dict.fromkeys(("a", "b"), values)
     curves.draw([curves.Panel("one", 3.0, lines)] * 2, tmp_path / "x.svg", "error", 1e-3)
     assert (tmp_path / "x.svg").stat().st_size > 5000

@@ -15,7 +15,7 @@ from desim.cli import main
 from desim.errors import InputError
 from desim.reports import charts, page, results
 from desim.reports.cautions import cautions
-from desim.reports.reading import readings
+from desim.reports.readable import readings
 from desim.runs.run import Run
 
 
@@ -163,7 +163,7 @@ class Long:
 
 
 def test_long_runs_make_a_small_page(monkeypatch):
-    reading = "desim.reports.reading.Reading"
+    reading = "desim.reports.readable.Reading"
     monkeypatch.setattr(f"{reading}._arrived", lambda one, times: 64.0 * np.arange(len(times)))
     monkeypatch.setattr(f"{reading}.released", 0)
     found = readings([Run({"name": f"run {n}", "status": "done"}, Long()) for n in range(10)])

@@ -8,8 +8,8 @@ import pytest
 from report_runs import HOSTILE, four
 
 import desim
-from desim.plots.groups import band
-from desim.plots.limits import beginning
+from desim.plots.bands import band
+from desim.plots.curves import beginning
 
 pytestmark = pytest.mark.slow
 

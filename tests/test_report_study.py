@@ -12,9 +12,9 @@ import desim
 from desim.cli import main
 from desim.errors import InputError
 from desim.reports import results, seeds, studies
-from desim.reports.reading import readings
+from desim.reports.readable import readings
+from desim.studies.folder import open_study
 from desim.studies.shown import shown
-from desim.studies.stored import open_study
 
 STUDY = {
     "name": "steps of two sizes",
@@ -70,7 +70,7 @@ def test_a_study_in_memory_says_the_same(study, text, tmp_path):
     assert section(again, "study") == section(text, "study")
     stored = open_study(study.directory)
     assert stored.targets == (("error", 2.5),)
-    assert studies.told(stored) == studies.told(study)
+    assert studies.study_part(stored) == studies.study_part(study)
 
 
 def test_a_study_that_was_cut_says_so(study, tmp_path):
@@ -80,7 +80,7 @@ def test_a_study_that_was_cut_says_so(study, tmp_path):
     shutil.copytree(study.directory, cut)
     for name in ("runs", "summary", "comparisons"):
         (cut / f"{name}.parquet").unlink()
-    said = studies.told(open_study(cut)).said
+    said = studies.study_part(open_study(cut)).said
     assert said == [studies.UNWRITTEN]
     with pytest.raises(InputError, match="not the directory of a study"):
         open_study(tmp_path)

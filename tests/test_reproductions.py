@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 from mutant import mutant
 
 import desim
@@ -18,16 +19,14 @@ from analysis.reproductions import (
     monte_carlo,
     page,
     tuning,
-    zcdp_nfl_fig1,
-    zcdp_nfl_fig2,
-    zcdp_nfl_fig3,
+    zcdp_nfl_panels,
 )
 from analysis.reproductions.monte_carlo import MonteCarlo
 from desim.compiling.jit import set_threads
 from desim.plots import save
 
 FED_PLT = (fed_plt_table2, fed_plt_table3, fed_plt_table4, fed_plt_fig2, fed_plt_fig3)
-SCRIPTS = (*FED_PLT, zcdp_nfl_fig1, zcdp_nfl_fig2, zcdp_nfl_fig3)
+SCRIPTS = (*FED_PLT, *zcdp_nfl_panels.FIGURES)
 EVERY = everything.SCRIPTS
 SCENARIOS = sorted(monte_carlo.SCENARIOS.glob("*.yaml"))
 
@@ -68,6 +67,7 @@ def data(tmp_path_factory):
     return folder
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("file", SCENARIOS, ids=lambda file: file.stem)
 def test_the_scenarios_of_papers_run(file, data, monkeypatch):
     monkeypatch.setenv("DESIM_DATA", str(data))
@@ -125,6 +125,7 @@ def test_a_share_of_the_automatic_step_is_that(alone):
     np.testing.assert_allclose(half.local.gamma, 0.5 * whole.local.gamma)
 
 
+@pytest.mark.slow
 def test_table_2(alone, monkeypatch):
     monkeypatch.setattr(tuning, "LINE", 2)
     monkeypatch.setattr(tuning, "BATCH", 2)
@@ -158,6 +159,7 @@ def test_accelerated_steps_are_tuned_with_both_momenta(alone, monkeypatch):
     assert made.method.local.plan.rates[1, 0] == pytest.approx((1 - root) / (1 + root))
 
 
+@pytest.mark.slow
 def test_table_3(alone):
     rows = fed_plt_table3.study(alone, 2)
     rates = [row["ours"] for row in rows]
@@ -166,6 +168,7 @@ def test_table_3(alone):
     assert fed_plt_table3.markdown(rows).startswith("| active agents |")
 
 
+@pytest.mark.slow
 def test_table_4_has_the_square_root_law(alone, tmp_path):
     rows = fed_plt_table4.study(alone, 2)
     for key in ("ours_optimal", "ours_1_over_smoothness"):
@@ -224,14 +227,25 @@ def test_what_is_kept_is_within_the_bands():
     assert all(abs(row["ours"] - row["paper"]) <= fed_plt_table3.BAND for row in table_3)
 
 
-def test_a_small_study_writes_nothing_unless_asked(alone, tmp_path, capsys):
+def empty(rows):
+    return Figure().subplots()
+
+
+def test_a_small_study_writes_nothing_unless_asked(alone, tmp_path, capsys, monkeypatch):
     before = page.README.read_bytes()
-    fed_plt_table4.main(["--sets", "1", "--processes", "1"])
+    everything.main(["fed_plt_table4", "--sets", "1", "--processes", "1"])
     assert page.README.read_bytes() == before
     assert "1 data sets" in capsys.readouterr().out
-    assert page.options("", ["--sets", "3"]).out is None
-    assert page.options("", ["--sets", "3", "--out", str(tmp_path)]).out == tmp_path
-    assert page.options("", []).official
+    one = page.Script("x", lambda _, sets: [{"sets": sets}], lambda rows: f"{rows}", empty)
+    page.carry_out(one, 3, 1, tmp_path / "own")
+    assert sorted(file.name for file in (tmp_path / "own").iterdir()) == ["x.csv", "x.svg"]
+    monkeypatch.setattr(page, "RESULTS", tmp_path)
+    monkeypatch.setattr(page, "update", lambda *part: print(*part))
+    page.carry_out(one, None, 1)
+    assert "x [{'sets': 100}]" in capsys.readouterr().out
+    assert (tmp_path / "x.csv").read_text() == "sets\n100\n"
+    with pytest.raises(SystemExit):
+        everything.main(["fed_plt_table5"])
 
 
 def test_a_page_has_one_place_for_each_part(tmp_path):

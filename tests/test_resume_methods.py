@@ -2,7 +2,7 @@
 
 import pytest
 from cases import CASES, LOSSY, graph, star
-from test_resume import killed, same
+from test_resume import killed, unlike
 
 import desim
 
@@ -23,14 +23,17 @@ CONDITIONS = {
 }
 
 
-@pytest.mark.parametrize("name", [*METHODS, *CONDITIONS])
+@pytest.mark.parametrize(
+    "name", [*CONDITIONS, *(pytest.param(name, marks=pytest.mark.slow) for name in METHODS)]
+)
 def test_goes_on_after_a_kill(name, tmp_path, monkeypatch):
     scenario = {"name": "case", **{**METHODS, **CONDITIONS}[name]}
     killed(scenario, tmp_path / "a", monkeypatch, 2, rows=20)
     went_on = desim.resume(tmp_path / "a")
-    same(desim.run(scenario), went_on)
+    assert unlike(desim.run(scenario), went_on) == []
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("engine", ["cohort", "agents"])
 @pytest.mark.parametrize("name", [name for name in CASES if name.startswith("ipp-admm")])
 def test_flushes_change_no_release(name, engine, monkeypatch):
@@ -38,7 +41,7 @@ def test_flushes_change_no_release(name, engine, monkeypatch):
     scenario = {"name": "case", **CASES[name], "engine": engine}
     whole = desim.run(scenario)
     monkeypatch.setattr("desim.engine.world.FLUSH_SECONDS", -1.0)
-    same(whole, desim.run(scenario))
+    assert unlike(whole, desim.run(scenario)) == []
 
 
 def test_an_answer_that_does_not_wait_is_noticed(monkeypatch):

@@ -61,6 +61,7 @@ KINDS = (
 ).split()
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("name", one_each(name for name in KINDS if name in CASES))
 def test_every_kind_of_method_can_be_told_again(name):
     trained = desim.run(CASES[name])

@@ -7,6 +7,7 @@ import pairs
 import pytest
 from cases import graph, merged
 from dp_accounting.pld import privacy_loss_distribution as loss
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as drawn
 from mutant import mutant
@@ -184,7 +185,7 @@ LOSSES = np.linspace(0.0, 6.0, 31)
 def test_the_dearest_kinds_dominate_those_of_any():
     """Releases of a law matched by size: each profile is below that of its match."""
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=examples(60), deadline=None)
     @given(drawn.lists(COUNTS, min_size=1, max_size=4))
     def check(module, each):
         sums = [Tally(0.0, tuple(one.items())) for one in each]

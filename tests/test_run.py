@@ -380,6 +380,7 @@ def test_ctrl_c_while_compiling_is_answered_at_once(capfd):
     check_compiling(interruption, capfd)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("keyboard")
 @pytest.mark.parametrize(
     ("right", "wrong"),
@@ -455,6 +456,7 @@ def begun(tmp_path):
         process.communicate()
 
 
+@pytest.mark.slow
 def test_ctrl_c_leaves_a_stopped_run(begun):
     process, folder = begun("endless")
     process.send_signal(signal.SIGINT)
@@ -468,6 +470,7 @@ def test_ctrl_c_leaves_a_stopped_run(begun):
     assert len(run.iterates) == run.manifest["rounds"] + 1
 
 
+@pytest.mark.slow
 def test_a_second_ctrl_c_does_not_spoil_the_log(begun):
     process, folder = begun("stuck")
     while desim.open(folder).status == "running":
@@ -481,6 +484,7 @@ def test_a_second_ctrl_c_does_not_spoil_the_log(begun):
     assert "parts" not in names(folder)
 
 
+@pytest.mark.slow
 def test_a_killed_run_keeps_what_was_flushed(begun):
     process, folder = begun("endless")
     process.kill()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mutant import mutant
@@ -17,7 +18,7 @@ from desim.errors import InputError
 from desim.losses.regularizers import Regularizer
 from desim.scenario import registry, schema
 from desim.scenario.check import located, validated
-from desim.scenario.checks import run as consistency
+from desim.scenario.checks import methods as consistency
 from desim.scenario.load import load, parse, resolved_yaml
 from desim.scenario.shipped import networks
 
@@ -234,6 +235,7 @@ def test_what_is_no_file_is_refused(make, told, tmp_path):
     assert told in message(make(tmp_path))
 
 
+@pytest.mark.slow
 def test_aliases_that_multiply_are_refused():
     lines = ["a0: &a0 [1, 2, 3, 4, 5, 6, 7, 8, 9]"]
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 9)]
@@ -402,7 +404,7 @@ JUNK = st.one_of(
 )  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.data())
 def test_any_damage_to_a_scenario_is_accepted_or_explained(data):
     written = copy.deepcopy(WRITTEN[data.draw(st.integers(0, len(WRITTEN) - 1))])
@@ -414,7 +416,7 @@ def test_any_damage_to_a_scenario_is_accepted_or_explained(data):
     assert all(line.startswith("scenario: ") for line in problems(load, written))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.one_of(st.text(max_size=60), st.text("{}[]:,-&*!|>#\n 'a1.e%@`?", max_size=40)))
 def test_any_text_is_yaml_or_explained(text):
     assert all(line.startswith("text") for line in problems(parse, text, "text"))

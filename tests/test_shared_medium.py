@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 from cases import CASES, LOSSY, graph, merged
+from laws import check_log
 from test_engines import differences
-from test_invariants import check_log
 
 import desim
 

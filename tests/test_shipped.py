@@ -47,16 +47,16 @@ def test_a_shipped_scenario_goes_by_its_name():
 
 
 def check_own_files_win(module, folder):
-    assert module.found("quickstart") == module.FOLDER / "quickstart.yaml"
+    assert module.named_file("quickstart") == module.FOLDER / "quickstart.yaml"
     (folder / "quickstart").mkdir()
     with pytest.raises(InputError, match="found a directory"):
         load(str(folder / "quickstart"))
-    assert module.found("quickstart") == module.FOLDER / "quickstart.yaml"
+    assert module.named_file("quickstart") == module.FOLDER / "quickstart.yaml"
     (folder / "quickstart.yaml").write_text(OWN)
-    assert module.found("quickstart") == Path("quickstart.yaml")
+    assert module.named_file("quickstart") == Path("quickstart.yaml")
     (folder / "quickstart").rmdir()
     (folder / "quickstart").write_text(OWN.replace("mine", "bare"))
-    assert module.found("quickstart") == Path("quickstart")
+    assert module.named_file("quickstart") == Path("quickstart")
 
 
 def test_a_file_of_that_name_goes_before_what_is_shipped(elsewhere):
@@ -86,7 +86,7 @@ def test_an_order_that_hides_own_files_is_noticed(elsewhere):
 def test_what_is_nowhere_is_told_with_both_places(name, kind, end, elsewhere):
     (elsewhere / "mine.yaml").write_text(OWN)
     with pytest.raises(InputError) as error:
-        shipped.found(name, kind)
+        shipped.named_file(name, kind)
     assert str(error.value).startswith(f"{name}: no such file")
     assert str(error.value).endswith(end)
 

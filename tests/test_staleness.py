@@ -94,6 +94,7 @@ def test_a_wrong_age_is_noticed(runs, right, wrong):
         check(mutant(traffic, right, wrong), runs)
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("name", [name for name in RUNS if name != "lists"])
 def test_what_the_agents_heard_is_what_is_told(name, monkeypatch):
     """In all of these runs a message's number is that of its round."""

@@ -52,6 +52,7 @@ def loaded(code):
     return done.stdout.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_a_run_imports_only_what_it_needs(tmp_path):
     code = f"import desim\ndesim.run('scenarios/quickstart.yaml', out={str(tmp_path / 'a')!r})"
     loaded(code)  # whatever is kept between runs is there from now on
@@ -62,6 +63,7 @@ def test_a_run_imports_only_what_it_needs(tmp_path):
     assert loaded(f"{shown}except SystemExit: pass") == "[]"
 
 
+@pytest.mark.slow
 def test_a_scenario_is_loaded_without_any_engine():
     code = "import sys, desim\ndesim.load('scenarios/quickstart.yaml')\n{}\nprint([one for one in"
     code += " sys.modules if one.startswith('desim.engine') or one == 'simpy'])"
@@ -83,6 +85,7 @@ def test_a_warmup_of_nothing_says_only_what_was_skipped(capsys):
     assert "nofile.yaml" in told[1]
 
 
+@pytest.mark.slow
 def test_a_module_comes_when_it_is_asked_for():
     code = "from desim.compiling.later import sparse\n{}\nprint('scipy.sparse' in sys.modules)"
     found = [

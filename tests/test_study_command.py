@@ -111,6 +111,7 @@ def test_sizes_have_units():
         memory_size("GB")
 
 
+@pytest.mark.slow
 def test_a_long_table_is_cut():
     many = changed(grid={"algorithm.rho": [1.0 + 0.01 * n for n in range(45)], "seed": [1]})
     many["base"] = {**BASE, "stop": {"rounds": 1}}

@@ -18,7 +18,7 @@ from desim.studies import cases as module
 from desim.studies.cases import drawn, key_of, seeded
 from desim.studies.file import Search, read_study
 from desim.studies.study import plan
-from desim.studies.values import expanded
+from desim.studies.varied import expanded
 
 
 def labels(study):
@@ -168,12 +168,14 @@ def test_overrides_are_for_all_cases_and_for_no_key_that_varies():
         plan(STUDY, overrides={"seed": 3})
 
 
+@pytest.mark.slow
 def test_importing_desim_does_not_import_the_cluster():
     code = "import desim, sys; desim.study; print('distributed' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 
 
+@pytest.mark.slow
 def test_shipped_studies_are_right(shared, monkeypatch):
     monkeypatch.setenv("DESIM_DATA", str(shared / "data"))
     folder = Path(__file__).resolve().parents[1] / "scenarios" / "studies"

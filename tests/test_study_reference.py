@@ -29,6 +29,7 @@ def written(place, key, value):
     return {"base": "quickstart", **({"grid": {"seed": "0..1"}} if not place else {}), **tree}
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(
     ("section", "place", "key"), [(one, place, key) for one, place in KEYS for key in one.keys()]
 )

@@ -62,6 +62,7 @@ def test_a_median_whose_interval_is_too_short_is_noticed(right, wrong):
     assert any(covered(found, LOGNORMAL[0], 1.0, n) < least(0.95) for n in (5, 10))
 
 
+@pytest.mark.slow
 # Measured on 4000 other samples: .947 .946 .945 .943 .953 of normal ones, .881 .892 .908 .927 .936
 # of lognormal ones, whose own standard error is .005 at most.
 @pytest.mark.parametrize(
@@ -73,6 +74,7 @@ def test_the_interval_of_a_mean_covers(n, normal, lognormal):
     assert covered(mean_estimate, *LOGNORMAL, n) >= least(lognormal)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
@@ -187,6 +189,7 @@ def test_differences_of_what_rises_count_the_larger_as_better():
     assert paired(case, other, ratio=False, rising=False).wins == 1
 
 
+@pytest.mark.slow
 def test_what_intervals_of_few_means_hold_is_said_where_there_are_some():
     [text] = skewed("mean", [4, 20])
     assert "88 % at 4 seeds, 91 % at 10" in text

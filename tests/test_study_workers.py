@@ -28,6 +28,7 @@ def workers_of(process):
     return [child for child in found if "spawn_main" in " ".join(child.cmdline())]
 
 
+@pytest.mark.slow
 def test_processes_that_are_killed_or_swell_end_no_study(tmp_path):
     entries = [{"label": "good"}]
     for name, code in (("dies", DIES), ("dies once", DIES_ONCE), ("swells", SWELLS)):
@@ -51,6 +52,7 @@ def test_processes_that_are_killed_or_swell_end_no_study(tmp_path):
     pd.testing.assert_frame_equal(made.runs[:1][numbers], alone[numbers], check_dtype=False)
 
 
+@pytest.mark.slow
 def test_processes_that_cannot_begin_are_told_of(tmp_path, monkeypatch):
     monkeypatch.setattr(processes, "serve", stillborn)
     with pytest.raises(RunError, match=r"processes end before they begin \(exit code 3\)"):
@@ -62,6 +64,7 @@ def manifests(folder):
     return "".join(file.read_text() for file in folder.glob("studies/s/runs/*/manifest.json"))
 
 
+@pytest.mark.slow
 def test_ctrl_c_leaves_what_is_done_and_no_process(tmp_path):
     long = {**BASE, "stop": {"rounds": 3000}}
     (tmp_path / "s.yaml").write_text(json.dumps({"base": long, "grid": {"seed": "0..500"}}))
@@ -86,6 +89,7 @@ def test_ctrl_c_leaves_what_is_done_and_no_process(tmp_path):
     assert (status == "done").any()
 
 
+@pytest.mark.slow
 def test_a_script_needs_no_guard(tmp_path):
     """Its processes do not run the script again, so that it says its word once."""
     script = tmp_path / "script.py"

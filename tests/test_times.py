@@ -268,6 +268,7 @@ def star_gap(folder, case, setting, engine, clocks=naive.clocks):
     return np.abs(found - close).max(), issued
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("setting", [CONSTANT, DRAWN, RESENT], ids=["constant", "drawn", "resent"])
 @pytest.mark.parametrize("name", POLICIES)

@@ -49,6 +49,7 @@ def test_draws_at_once_have_the_bits_of_each_alone(jitter, speed):
         assert (found[PACE] != alone(speeds, down, up, who, 8)[PACE]).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changes", [{}, {"policy": "each", "stop.rounds": 500}], ids=str)
 def test_more_agents_than_are_drawn_at_once(changes):
     """The agent engine draws message by message; 300 agents have more rows than a cache holds."""

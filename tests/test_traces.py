@@ -4,9 +4,9 @@ import naive.fluid
 import numpy as np
 import pytest
 from cases import graph, merged, star
+from laws import check_log
 from mutant import mutant
 from test_engines import differences
-from test_invariants import check_log
 
 import desim
 from desim.conditions.latencies import latencies
@@ -148,6 +148,7 @@ CASES = {
 }
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("lossy", [False, True])
 @pytest.mark.parametrize("name", CASES)
 def test_the_engines_agree_under_measured_conditions(tmp_path, name, lossy):

@@ -72,6 +72,7 @@ def check_flags(folder):
             assert found[0].A == pytest.approx(np.array(rows, float))
 
 
+@pytest.mark.slow
 def test_a_column_of_true_and_false_is_one_by_its_training_rows(tmp_path):
     check_flags(tmp_path)
     for encode in ("none", "one-hot"):

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cases import CASES, NOISY, graph, local, one_each, star
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mutant import mutant
@@ -71,7 +72,13 @@ def leaky(leak, **keys):
     return built(scenario)
 
 
-@pytest.mark.parametrize("name", one_each(CASES))
+DECLARED = [name for name in CASES if name not in UNDECLARED]
+
+
+@pytest.mark.thin(3)
+@pytest.mark.parametrize(
+    "name", [*one_each(DECLARED), *(pytest.param(n, marks=pytest.mark.slow) for n in UNDECLARED)]
+)
 def test_no_algorithm_moves_more_than_it_declares(name):
     late = name.startswith(("led", "scaffold"))  # their largest step is not among the first
     checked = transcript_check(built(CASES[name]), rounds=12 if late else 6, pinned=True)
@@ -107,7 +114,7 @@ def trainings(draw):
     )
 
 
-@settings(derandomize=True, database=None, deadline=None, max_examples=40)
+@settings(derandomize=True, database=None, deadline=None, max_examples=examples(40))
 @given(trainings(), st.integers(0, 2))
 def test_local_training_contracts_as_it_declares(scenario, agent):
     pair = worst_pair(built(scenario), agent, pinned=True)

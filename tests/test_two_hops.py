@@ -8,15 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cases import CASES, graph, merged, star
+from laws import check_log
 from mutant import mutant
 from scipy import stats
 from test_engines import differences
-from test_invariants import check_log
 from test_times import left
 
 import desim
 import desim.conditions.links as links_of_networks
-from desim.cli.conditions import told
+from desim.cli.conditions import circumstances
 from desim.draws.keys import seed_word
 from desim.scenario import conditions, registry
 from desim.scenario.build import build
@@ -184,5 +184,7 @@ def test_what_a_graph_writes_plays_again():
 def test_the_words_before_a_run_are_about_both_hops():
     hops = {"uplink": {"latency": "50 ms", "loss": 0.3}, "downlink": {"latency": "20 ms"}}
     hops["downlink"] |= {"loss": 0.2, "bandwidth": "1 Mbit/s"}
-    (said,) = [one for one in told(build(desim.load(bare(hops)))) if one.startswith("links")]
+    (said,) = [
+        one for one in circumstances(build(desim.load(bare(hops)))) if one.startswith("links")
+    ]
     assert said == "links: 70 ms, 1 Mbit/s, 44 % of messages lost"

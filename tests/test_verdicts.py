@@ -55,18 +55,21 @@ def test_few_data_sets_have_wide_intervals():
     assert np.isnan(verdicts.sure(1))
 
 
-def never_better(module):
-    """Over a grid: 'agrees' needs the whole interval inside the band, and a smaller error more."""
+def kinder(module):
+    """Of a grid what is said with too little: 'agrees' needs the whole interval in the band."""
+    found = []
     for gap in np.linspace(-0.03, 0.03, 25):
         for error in np.geomspace(1e-4, 0.05, 12):
             words = module.beside(0.5 + gap, error, 0.5, 0.02, 100)
             limit = student.ppf(0.975, 99) * error
-            assert words.startswith("agrees") == (abs(gap) <= limit <= 0.02 - abs(gap))
-            assert words.startswith("differs") == (abs(gap) > limit)
+            agrees, differs = abs(gap) <= limit <= 0.02 - abs(gap), abs(gap) > limit
+            if (words.startswith("agrees"), words.startswith("differs")) != (agrees, differs):
+                found.append((gap, error, words))
+    return found
 
 
 def test_no_verdict_reads_better_than_it_is():
-    never_better(verdicts)
+    assert kinder(verdicts) == []
 
 
 @pytest.mark.parametrize(
@@ -78,8 +81,7 @@ def test_no_verdict_reads_better_than_it_is():
     ],
 )
 def test_a_kinder_verdict_is_noticed(right, wrong):
-    with pytest.raises(AssertionError):
-        never_better(mutant(verdicts, right, wrong))
+    assert kinder(mutant(verdicts, right, wrong)) != []
 
 
 @pytest.mark.parametrize(

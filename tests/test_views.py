@@ -120,16 +120,18 @@ def test_a_direct_view_needs_the_deliveries():
         views.visible(columns_of(PATH), views.adversary("direct:1", 3))
 
 
-def ordered(log, heard, module):
-    """Final epsilons of views, each of which sees what the one before it does."""
+def out_of_order(log, heard, module):
+    """Views with a smaller final epsilon than the one before, all of which each of them sees."""
+    found = []
     for j in range(AGENTS):
         below = np.zeros(AGENTS)
         for view in (f"direct:{j}", f"neighbour:{j}", "final-model", "eavesdropper"):
             who = module.adversary(view, AGENTS)
             cost = log[module.charged(columns_of(log), who, columns_of(heard))]
             final = account(cost, rows=ROWS).final
-            assert (final >= below).all(), view
+            found += [view] * bool((final < below).any())
             below = final
+    return found
 
 
 def heard_of(log):
@@ -145,14 +147,13 @@ def heard_of(log):
 @LAW
 @given(logs())
 def test_who_sees_more_learns_more(log):
-    ordered(log, heard_of(log), views)
+    assert out_of_order(log, heard_of(log), views) == []
 
 
 def test_a_view_that_forgets_losses_is_out_of_order():
     wrong = mutant(views, "np.ones(len(arrived), bool)", 'releases["delivered"] > 1')
     log = table(4, AGENTS, seen_by="neighbours", delivered=1)
-    with pytest.raises(AssertionError):
-        ordered(log, heard_of(log), wrong)
+    assert "eavesdropper" in out_of_order(log, heard_of(log), wrong)
 
 
 def test_on_a_star_direct_is_nothing_coordinator_less_and_eavesdropper_all():

@@ -12,10 +12,8 @@ from naive.bounds import corollary
 from analysis.reproductions import (
     page,
     zcdp_nfl_errors,
-    zcdp_nfl_fig1,
-    zcdp_nfl_fig2,
-    zcdp_nfl_fig3,
     zcdp_nfl_methods,
+    zcdp_nfl_panels,
     zcdp_nfl_study,
     zcdp_nfl_tuning,
     zcdp_nfl_words,
@@ -27,6 +25,7 @@ from desim.compiling.jit import set_threads
 from desim.plots import save
 
 FILE = "zcdp-nfl-ridge"
+FIGURES = zcdp_nfl_panels.FIGURES
 POINTS = {
     "zcdp-nfl": {"rho": 6.0, "eta": 1.0, "window": 40.0},
     "dp-nfl": {"rho": 6.0, "eta": 1.0},
@@ -89,6 +88,7 @@ def test_speed_is_interpolated(monkeypatch):
     assert zcdp_nfl_errors.speed(None) == math.inf
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["p-admm", "zcdp-subgradient"])
 def test_initial_speeds_are_matched(alone, monkeypatch, name):
     monkeypatch.setattr(zcdp_nfl_tuning, "SEEDS", range(1001, 1002))
@@ -102,6 +102,7 @@ def test_initial_speeds_are_matched(alone, monkeypatch, name):
     assert point["window"] == leader["window"]
 
 
+@pytest.mark.slow
 def test_all_cases_on_one_build_are_those_built_apart(alone):
     cases = {
         (name, epsilon): rival.case(FILE, POINTS[name], epsilon)
@@ -114,11 +115,12 @@ def test_all_cases_on_one_build_are_those_built_apart(alone):
         np.testing.assert_array_equal(joint[key], apart[key])
 
 
+@pytest.mark.slow
 def test_what_is_found_is_kept(alone, monkeypatch, tmp_path):
     monkeypatch.setattr(zcdp_nfl_tuning, "SEEDS", range(1001, 1002))
     for name in ("FIRST", "AGAIN", "LINE"):
         monkeypatch.setattr(zcdp_nfl_tuning, name, (2, 1))
-    plan = replace(zcdp_nfl_fig3.PLAN, epsilons=(10.0, 30.0))
+    plan = replace(PLANS["zcdp_nfl_fig3"], epsilons=(10.0, 30.0))
     found = zcdp_nfl_tuning.find(alone, plan)
     zcdp_nfl_tuning.write(tmp_path, {plan.file: found})
     known = zcdp_nfl_tuning.read(plan, tmp_path)
@@ -142,17 +144,18 @@ def test_the_results_are_those_of_the_kept_parameters(name):
     assert played == told
 
 
+@pytest.mark.slow
 def test_a_small_study(alone, tmp_path):
-    plan = replace(zcdp_nfl_fig3.PLAN, epsilons=(10.0, 30.0))
-    rows = zcdp_nfl_fig3.study(alone, 2, plan)
+    plan = replace(PLANS["zcdp_nfl_fig3"], epsilons=(10.0, 30.0))
+    rows = zcdp_nfl_study.study(alone, 2, plan)
     assert len(rows) == 2 * 4 * (len(KEPT) + 1)
-    text = zcdp_nfl_fig3.markdown(rows)
+    text = FIGURES[2].markdown(rows)
     assert text.count("| zCDP-NFL slightly outperforms P-ADMM |") == 2
     assert "| 10 | 8.56 | 0.952 |" in text
-    save(zcdp_nfl_fig3.draw(rows), tmp_path / "a.png")
+    save(FIGURES[2].draw(rows), tmp_path / "a.png")
     shown = [row for row in rows if row["epsilon"] == 10.0 and row["method"] != "p-admm"]
-    assert zcdp_nfl_fig2.markdown(shown).count("| zCDP-NFL significantly") == 2
-    save(zcdp_nfl_fig1.draw(shown), tmp_path / "b.png")
+    assert FIGURES[1].markdown(shown).count("| zCDP-NFL significantly") == 2
+    save(FIGURES[0].draw(shown), tmp_path / "b.png")
 
 
 @pytest.mark.parametrize(

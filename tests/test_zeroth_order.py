@@ -476,6 +476,7 @@ ZOO_ADMM = {"name": "zoo-admm", "rho": 0.5, "step": 0.2, "samples": 20}
 @pytest.mark.parametrize(
     ("algorithm", "short"), [(OR_ZO, {"step": 0.01}), (ZOO_ADMM, {"step": 0.01})]
 )
+@pytest.mark.slow
 def test_descent_from_values_comes_to_the_optimum(algorithm, short):
     """The spread of an estimate vanishes with the gradient, so that no noise is left at the end."""
 

@@ -13,7 +13,6 @@ import os
 os.environ.setdefault("DESIM_THREADS", "1")
 
 import argparse
-import csv
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,6 +26,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from analysis.benchmarks.engines import GRAPH, STAR, bare, play
 from analysis.benchmarks.graphs import gradients
 from analysis.benchmarks.timing import machine
+from analysis.reproductions import page
 from desim.plots.style import COLOURS, INK, STYLE, save
 from desim.scenario.build import build
 from desim.scenario.load import load
@@ -169,11 +169,7 @@ def main() -> None:
         told = f"{one.microseconds:.2f} us, arithmetic {one.arithmetic:.2f}"
         print(f"{one.varies} {one.value}, {one.regime}: {told}", flush=True)
         measured.append(one)
-    given.out.mkdir(exist_ok=True)
-    with (given.out / "scaling.csv").open("w", newline="", encoding="utf-8") as file:
-        rows = csv.writer(file, lineterminator="\n")
-        rows.writerow(Point._fields)
-        rows.writerows((*p[:3], f"{p.microseconds:.3f}", f"{p.arithmetic:.3f}") for p in measured)
+    page.write_csv(given.out, "scaling", [one._asdict() for one in measured])
     draw(measured, given.out / "scaling.svg")
 
 

@@ -36,6 +36,11 @@ DELTA = 1e-4
 ETAS = (0.5, 0.2, 0.1, 0.05, 0.02, 0.01)  # tried on data sets of their own
 TUNED_ON = range(1001, 1002)
 TOLERANCE = 1e-7
+ETA = 0.5  # as printed
+BASELINES: dict[str, dict[str, float]] = {
+    "dvp": {"rho": ETA}, "m-admm": {"eta": ETA, "growth": 1.02},
+    "r-admm": {"eta": ETA, "gamma": 0.1},
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,14 @@ class Setting:
         method = kind(Ingredients(parameters, base.settings, noise))
         watched = replace(base.observation, metrics=(), iterates=True)
         return replace(base, method=method, observation=watched)
+
+
+def baselines(figure: str, variant: str, epsilon: float) -> list[Setting]:
+    """The methods without a chapter of their own; their noise is always found."""
+    return [
+        Setting(figure, variant, method, epsilon, {**own, "norm": 1.0})
+        for method, own in BASELINES.items()
+    ]
 
 
 def releases(method: Any, rounds: int) -> list[Terms]:

@@ -1,23 +1,20 @@
 """Tables, verdicts and panels that the pages of PR-ADMM and IPP-ADMM have in common."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from analysis.reproductions import page, verdicts
 from analysis.reproductions.monte_carlo import mean_and_error
-from desim.plots import COLOURS
+from analysis.reproductions.page import chosen
+from desim.plots import COLOURS, Axes
 
 Row = Mapping[str, Any]
 Line = tuple[str, str, str]
 VARIANTS = ("printed", "corrected")
 NOTHING = 1e-3  # of loss; less is of no use, whether it can be told from chance or not
-
-
-def chosen(rows: Sequence[Row], **keys: Any) -> list[Row]:
-    """The rows that have these values."""
-    return [row for row in rows if all(row[key] == value for key, value in keys.items())]
 
 
 def percent(row: Row, key: str = "test") -> str:
@@ -112,7 +109,32 @@ def beaten(ours: Sequence[Row], others: Sequence[Row]) -> str:
     return verdicts.below(*gap(worst, rival))
 
 
-def curves(axes: Any, rows: Sequence[Row], labels: Mapping[str, str]) -> None:
+def markdown(
+    rows: Sequence[Row], verdicts: Sequence[Line], varied: Mapping[str, str], figure: str,
+    labels: Mapping[str, str],
+) -> str:  # fmt: skip
+    """What the paper says and what is left of it; then all numbers."""
+    told = page.table(("the paper", "ours", "verdict"), verdicts)
+    return "\n\n".join([told, sweeps(rows, varied), comparison(rows, figure, labels)])
+
+
+def draw(rows: Sequence[Row], figure: str, epsilon: float, labels: Mapping[str, str]) -> Axes:
+    """Loss over rounds and accuracy over epsilon, as printed and corrected."""
+    panels = Figure(figsize=(11.0, 2.7)).subplots(1, 4)
+    for n, variant in enumerate(VARIANTS):
+        mine = chosen(rows, figure=figure, variant=variant)
+        shown = [row for row in mine if row["epsilon"] in (epsilon, np.inf)]
+        _curves(panels[2 * n], shown, labels)
+        panels[2 * n].set_title(rf"{variant}, $\varepsilon = {epsilon:g}$")
+        panels[2 * n].set_ylabel("average loss")
+        _tradeoff(panels[2 * n + 1], mine, labels)
+        panels[2 * n + 1].set_title(variant)
+        panels[2 * n + 1].set_ylabel("test accuracy")
+    panels[0].legend(fontsize=5.5)
+    return cast(Axes, panels[0])
+
+
+def _curves(axes: Any, rows: Sequence[Row], labels: Mapping[str, str]) -> None:
     """Average loss against rounds."""
     for place, (method, label) in enumerate(labels.items()):
         for row in rows:
@@ -122,7 +144,7 @@ def curves(axes: Any, rows: Sequence[Row], labels: Mapping[str, str]) -> None:
     axes.set_xlabel("round")
 
 
-def tradeoff(axes: Any, rows: Sequence[Row], labels: Mapping[str, str]) -> None:
+def _tradeoff(axes: Any, rows: Sequence[Row], labels: Mapping[str, str]) -> None:
     """Test accuracy against the epsilon asked for."""
     for place, (method, label) in enumerate(labels.items()):
         mine = [row for row in rows if _of(row, method)]

@@ -4,15 +4,13 @@ Agent 1 has the record x = e_1, y = c + .45 or c - .45, c being what its model s
 gradients of norm .9 <= c1 = 1 there. Its message is drawn DRAWS times with either; a linear score
 is trained on some and tested on others. The same attack on an exact minimiser with Gaussian noise
 of the same epsilon is the control: it must not be refuted.
-python -m analysis.reproductions.d_zoa_attack
+python -m analysis.reproductions d_zoa_attack
 """
 
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 from scipy.stats import gaussian_kde
@@ -32,7 +30,7 @@ from desim.engine.play import Simulation
 from desim.kernels.gradients import gradient
 from desim.kernels.zeroth import descend
 from desim.methods.d_zoa import schedule
-from desim.plots import COLOURS, STYLE, Axes
+from desim.plots import COLOURS, Axes
 from desim.privacy.accounting.gaussian import epsilon_of, mu_of
 from desim.privacy.papers.d_zoa import lemma_3
 from desim.problem.problem import Problem
@@ -207,41 +205,30 @@ def markdown(rows: Sequence[Row]) -> str:
 
 def draw(rows: Sequence[Row]) -> Axes:
     """Densities of an entry of the message on both data sets: as claimed, as they are, control."""
-    with matplotlib.rc_context(STYLE):
-        panels = Figure(figsize=(7.2, 2.7)).subplots(1, 3)
-        kinds = ("D-ZOA, ridge", "D-ZOA, ridge", "exact minimiser and noise")
-        titles = (
-            "as claimed, and as it is",
-            "as it is, enlarged",
-            "control: exact minimiser + noise",
-        )
-        for axes, kind, title in zip(panels, kinds, titles, strict=True):
-            wanted = {"what": kind, "where": "at the optimum", "epsilon": 0.15}
-            mine = [r for r in rows if all(r[k] == v for k, v in wanted.items())]
-            for part, label, colour, dash in (
-                ("old", "$D$", COLOURS[0], "-"), ("new", "$D'$", COLOURS[1], "--"),
-            ):  # fmt: skip
-                x, y = (np.array([r[k] for r in mine if r["part"] == part]) for k in ("x", "y"))
-                axes.plot(x, y / y.max(), dash, color=colour, label=label)
-                axes.fill_between(x, y / y.max(), color=colour, alpha=0.12, linewidth=0.0)
-            axes.set_title(title, fontsize=9)
-            axes.set_ylim(0.0, 1.12)
-            axes.set_yticks([])
-            axes.set_xlabel(r"$\beta_1$ from its mean")
-        sd = next(r["claimed_sd"] for r in rows if r["part"] == "attack")
-        wide = 3.2 * sd * POINTS
-        panels[0].plot(
-            wide, np.exp(-0.5 * (wide / sd) ** 2), "-.", color="black", lw=1.0, label="claimed"
-        )
-        panels[0].set_ylabel("density over its largest")
-        panels[0].legend(loc="upper left", handlelength=1.2)
+    panels = Figure(figsize=(7.2, 2.7)).subplots(1, 3)
+    kinds = ("D-ZOA, ridge", "D-ZOA, ridge", "exact minimiser and noise")
+    titles = (
+        "as claimed, and as it is",
+        "as it is, enlarged",
+        "control: exact minimiser + noise",
+    )
+    for axes, kind, title in zip(panels, kinds, titles, strict=True):
+        mine = page.chosen(rows, what=kind, where="at the optimum", epsilon=0.15)
+        for part, label, colour, dash in (
+            ("old", "$D$", COLOURS[0], "-"), ("new", "$D'$", COLOURS[1], "--"),
+        ):  # fmt: skip
+            x, y = (np.array([r[k] for r in mine if r["part"] == part]) for k in ("x", "y"))
+            axes.plot(x, y / y.max(), dash, color=colour, label=label)
+            axes.fill_between(x, y / y.max(), color=colour, alpha=0.12, linewidth=0.0)
+        axes.set_title(title, fontsize=9)
+        axes.set_ylim(0.0, 1.12)
+        axes.set_yticks([])
+        axes.set_xlabel(r"$\beta_1$ from its mean")
+    sd = next(r["claimed_sd"] for r in rows if r["part"] == "attack")
+    wide = 3.2 * sd * POINTS
+    panels[0].plot(
+        wide, np.exp(-0.5 * (wide / sd) ** 2), "-.", color="black", lw=1.0, label="claimed"
+    )
+    panels[0].set_ylabel("density over its largest")
+    panels[0].legend(loc="upper left", handlelength=1.2)
     return cast(Axes, panels[0])
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Attack, audit, draw and write."""
-    page.carry_out(sys.modules[__name__], arguments)
-
-
-if __name__ == "__main__":
-    main()

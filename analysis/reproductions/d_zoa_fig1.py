@@ -3,15 +3,13 @@
 The paper gives no J and no parameter of the others: all take J = 20 differences, step and penalty
 of the others are searched for on other data sets. An error is that of one model, ||w - w*||^2 /
 ||w*||^2: D-ZOA's is the mean over its agents.
-python -m analysis.reproductions.d_zoa_fig1 [--sets N]
+python -m analysis.reproductions d_zoa_fig1 [--sets N]
 """
 
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
@@ -34,11 +32,11 @@ from analysis.reproductions.monte_carlo import (
     reported,
     simulations,
 )
-from analysis.reproductions.tuning import Point, Space, search
+from analysis.reproductions.tuning import Point, Space, named, search
 from desim.arrays import Array
 from desim.audit.neighbours import on
 from desim.engine.play import Simulation
-from desim.plots import COLOURS, STYLE, Axes
+from desim.plots import COLOURS, Axes
 
 NAME = "d_zoa_fig1"
 SAMPLES = 20
@@ -83,7 +81,7 @@ def study(monte_carlo: MonteCarlo, sets: int) -> list[dict[str, Any]]:
             measure = kept if name == D_ZOA else kept_together
             found = monte_carlo.values({0: case(name, regularizer, point)}, reported(sets), measure)
             models = found[0] / (AGENTS if name == D_ZOA else 1)
-            text = "; ".join(f"{key} {value:g}" for key, value in point.items()) or "step 0.27"
+            text = named(point) or "step 0.27"
             for place, round_ in enumerate(KEPT):
                 error, spread = mean_and_error(models[:, place])
                 about = {"regularizer": regularizer, "method": name, "parameters": text}
@@ -119,30 +117,16 @@ def markdown(rows: Sequence[dict[str, Any]]) -> str:
 
 def draw(rows: Sequence[dict[str, Any]]) -> Axes:
     """Learning curves, a panel for each regulariser."""
-    with matplotlib.rc_context(STYLE):
-        panels = Figure(figsize=(7.2, 3.0)).subplots(1, 2, sharey=True)
-        for axes, regularizer in zip(panels, REGULARIZERS, strict=True):
-            for name, colour, dash in zip(
-                (D_ZOA, *CENTRAL), COLOURS, ("-", "--", "-."), strict=False
-            ):
-                mine = [r for r in rows if (r["regularizer"], r["method"]) == (regularizer, name)]
-                x, y, e = (
-                    np.array([r[k] for r in mine]) for k in ("round", "error", "standard_error")
-                )
-                axes.fill_between(x, y - 2 * e, y + 2 * e, color=colour, alpha=0.15, linewidth=0.0)
-                axes.semilogy(x, y, dash, color=colour, label=name)
-            axes.set_title(regularizer, fontsize=9.5)
-            axes.set_xlabel("iteration")
-            axes.set_xlim(0, ROUNDS)
-        panels[0].set_ylabel(r"$\|w - w^\star\|^2 \,/\, \|w^\star\|^2$")
-        panels[1].legend(loc="lower left")
+    panels = Figure(figsize=(7.2, 3.0)).subplots(1, 2, sharey=True)
+    for axes, regularizer in zip(panels, REGULARIZERS, strict=True):
+        for name, colour, dash in zip((D_ZOA, *CENTRAL), COLOURS, ("-", "--", "-."), strict=False):
+            mine = [r for r in rows if (r["regularizer"], r["method"]) == (regularizer, name)]
+            x, y, e = (np.array([r[k] for r in mine]) for k in ("round", "error", "standard_error"))
+            axes.fill_between(x, y - 2 * e, y + 2 * e, color=colour, alpha=0.15, linewidth=0.0)
+            axes.semilogy(x, y, dash, color=colour, label=name)
+        axes.set_title(regularizer, fontsize=9.5)
+        axes.set_xlabel("iteration")
+        axes.set_xlim(0, ROUNDS)
+    panels[0].set_ylabel(r"$\|w - w^\star\|^2 \,/\, \|w^\star\|^2$")
+    panels[1].legend(loc="lower left")
     return cast(Axes, panels[0])
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Play, print, draw and write."""
-    page.carry_out(sys.modules[__name__], arguments)
-
-
-if __name__ == "__main__":
-    main()

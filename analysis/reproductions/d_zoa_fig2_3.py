@@ -2,15 +2,13 @@
 
 Given the past: agent 2 of the run on data set 1, the first entry, DRAWS draws of the directions at
 inner step t of round m. J is what (22) gives for epsilon = 0.15 and 0.95; the paper's is not said.
-python -m analysis.reproductions.d_zoa_fig2_3 [--sets N]
+python -m analysis.reproductions d_zoa_fig2_3 [--sets N]
 """
 
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 from scipy.special import log_ndtr, ndtri
@@ -24,7 +22,7 @@ from desim.engine.play import Simulation
 from desim.engine.world import Discard
 from desim.kernels.zeroth import descend, estimates
 from desim.methods.d_zoa import schedule
-from desim.plots import COLOURS, STYLE, Axes
+from desim.plots import COLOURS, Axes
 
 NAME = "d_zoa_fig2_3"
 SETS = 1
@@ -98,8 +96,7 @@ def study(monte_carlo: MonteCarlo, sets: int) -> list[dict[str, Any]]:
 
 def _one(rows: Sequence[dict[str, Any]], **wanted: Any) -> Array:
     """Pairs (n, 2) of the rows that have these values."""
-    mine = [r for r in rows if all(r[key] == value for key, value in wanted.items())]
-    return np.array([(r["x"], r["y"]) for r in mine])
+    return np.array([(r["x"], r["y"]) for r in page.chosen(rows, **wanted)])
 
 
 def markdown(rows: Sequence[dict[str, Any]]) -> str:
@@ -126,38 +123,28 @@ def markdown(rows: Sequence[dict[str, Any]]) -> str:
 
 def draw(rows: Sequence[dict[str, Any]]) -> Axes:
     """Histograms and QQ plots, a row of panels for each of the paper's figures."""
-    with matplotlib.rc_context(STYLE):
-        panels = Figure(figsize=(7.2, 5.2)).subplots(2, 2, sharex="col", sharey="col")
-        x = np.linspace(-4.25, 4.25, 200)
-        for (m, t), (left, right) in zip(PLACES, panels, strict=True):
-            left.plot(x, np.exp(-0.5 * x**2) / np.sqrt(2 * np.pi), color="black", lw=0.8)
-            right.axline((0.0, 0.0), slope=1.0, color="black", lw=0.8)
-            for level, colour, marker in zip(LEVELS, COLOURS, ("o", "s"), strict=False):
-                where = {"m": m, "t": t, "epsilon": level.epsilon}
-                J = next(r["samples"] for r in rows if r["epsilon"] == level.epsilon)
-                density = _one(rows, part="density", **where)
-                left.stairs(density[:, 1], BINS, color=colour, lw=1.2)
-                pairs = _one(rows, part="quantile", **where)
-                right.plot(
-                    *pairs.T, marker, color=colour, markersize=2.2, mew=0.0,
-                    label=rf"$J = {J}$  ($\varepsilon = {level.epsilon:g}$)",
-                )  # fmt: skip
-            left.set_title(f"round {m}, inner step {t}", fontsize=9.5, loc="left")
-            left.set_ylabel("density")
-            left.set_ylim(0.0, 0.58)
-            right.set_ylabel("entry of $g$, standardised")
-        panels[0][0].plot([], [], color="black", lw=0.8, label="normal")
-        panels[0][0].legend(loc="upper left")
-        panels[0][1].legend(loc="upper left", markerscale=2.0)
-        panels[1][0].set_xlabel("entry of $g$, standardised")
-        panels[1][1].set_xlabel("normal quantile")
+    panels = Figure(figsize=(7.2, 5.2)).subplots(2, 2, sharex="col", sharey="col")
+    x = np.linspace(-4.25, 4.25, 200)
+    for (m, t), (left, right) in zip(PLACES, panels, strict=True):
+        left.plot(x, np.exp(-0.5 * x**2) / np.sqrt(2 * np.pi), color="black", lw=0.8)
+        right.axline((0.0, 0.0), slope=1.0, color="black", lw=0.8)
+        for level, colour, marker in zip(LEVELS, COLOURS, ("o", "s"), strict=False):
+            where = {"m": m, "t": t, "epsilon": level.epsilon}
+            J = next(r["samples"] for r in rows if r["epsilon"] == level.epsilon)
+            density = _one(rows, part="density", **where)
+            left.stairs(density[:, 1], BINS, color=colour, lw=1.2)
+            pairs = _one(rows, part="quantile", **where)
+            right.plot(
+                *pairs.T, marker, color=colour, markersize=2.2, mew=0.0,
+                label=rf"$J = {J}$  ($\varepsilon = {level.epsilon:g}$)",
+            )  # fmt: skip
+        left.set_title(f"round {m}, inner step {t}", fontsize=9.5, loc="left")
+        left.set_ylabel("density")
+        left.set_ylim(0.0, 0.58)
+        right.set_ylabel("entry of $g$, standardised")
+    panels[0][0].plot([], [], color="black", lw=0.8, label="normal")
+    panels[0][0].legend(loc="upper left")
+    panels[0][1].legend(loc="upper left", markerscale=2.0)
+    panels[1][0].set_xlabel("entry of $g$, standardised")
+    panels[1][1].set_xlabel("normal quantile")
     return cast(Axes, panels[0][0])
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Draw, test, plot and write."""
-    page.carry_out(sys.modules[__name__], arguments)
-
-
-if __name__ == "__main__":
-    main()

@@ -31,7 +31,7 @@ from analysis.reproductions.d_zoa_setting import (
     sums_apart,
 )
 from analysis.reproductions.monte_carlo import Case, Measure, MonteCarlo, mean_and_error, reported
-from analysis.reproductions.tuning import Point, Space, search
+from analysis.reproductions.tuning import Point, Space, named, search
 from desim.arrays import Array
 
 SHOWN = (Level(0.15), Level(0.95))  # of the learning curves
@@ -120,7 +120,7 @@ def _honest(
         mean, error = mean_and_error(found[:, -1])
         about = {"part": "holds", "method": player.name, "epsilon": epsilon, "delta": DELTA}
         numbers = {"round": ROUNDS, "error": mean, "standard_error": error, "sets": len(found)}
-        rows.append({**about, "total": epsilon, **numbers, "parameters": _text(point)})
+        rows.append({**about, "total": epsilon, **numbers, "parameters": named(point)})
     return rows
 
 
@@ -158,7 +158,7 @@ def _rows(method: str, level: Level, point: Point, found: Array) -> list[Row]:
         if round_ == ROUNDS or level in SHOWN:
             mean, error = mean_and_error(found[:, place])
             numbers = {"error": mean, "standard_error": error, "sets": len(found)}
-            text = {"parameters": _text(point)}
+            text = {"parameters": named(point)}
             rows.append({"part": part, **about, "round": round_, **numbers, **text})
     return rows
 
@@ -173,15 +173,6 @@ def _facts(monte_carlo: MonteCarlo, case: Case, sets: int) -> list[Row]:
         numbers = {"round": "", "error": mean, "standard_error": error, "sets": len(values)}
         rows.append({**about, **numbers, "parameters": f"least {values.min():.4g}"})
     return rows
-
-
-def _text(point: Point) -> str:
-    return "; ".join(f"{key} {value:g}" for key, value in point.items())
-
-
-def pick(rows: Sequence[Row], **wanted: Any) -> list[Row]:
-    """The rows that have these values."""
-    return [row for row in rows if all(row[key] == value for key, value in wanted.items())]
 
 
 def names(rows: Sequence[Row], part: str) -> list[str]:

@@ -1,13 +1,12 @@
 """Ding's private ADMM on Adult at one budget: PR-ADMM and its schedules, PP-ADMM, IPP-ADMM.
 
-DESIM_DATA=folder/with/adult.csv.gz python -m analysis.reproductions.ding_one_budget [--sets N]
+DESIM_DATA=folder/with/adult.csv.gz python -m analysis.reproductions ding_one_budget [--sets N]
 
 The dissertation never plays them together, and varies PR-ADMM's schedules at epsilon 10 only. Here
 all have the problem, the rounds and the data sets of PP-ADMM's chapter, noise that is found for an
 epsilon that holds, and the eta that their own studies tuned.
 """
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -15,7 +14,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from analysis.reproductions import adult_admm, page
+from analysis.reproductions import adult_admm
 from analysis.reproductions.adult_admm import DELTA, Setting, rigorous
 from analysis.reproductions.ding_one_budget_words import draw, markdown
 from analysis.reproductions.ipp_admm_fig7_13 import FILE, FINE, SHARE, improved, plausible
@@ -32,7 +31,7 @@ from desim.engine.play import Simulation
 from desim.log.parquet import Tables
 from desim.privacy.accounting.accountants import account
 
-__all__ = ["FIGURE", "NAME", "SETS", "draw", "main", "markdown", "study"]
+__all__ = ["FIGURE", "NAME", "SETS", "draw", "markdown", "study"]
 
 NAME, SETS, FIGURE = "ding_one_budget", 5, "one budget"
 EPSILONS = (0.5, 1.0)
@@ -100,12 +99,3 @@ def study(monte_carlo: MonteCarlo, sets: int) -> list[dict[str, Any]]:
                 row[name], row[f"{name}_se"] = mean_and_error(mine[:, k])
             rows.append({**row, "losses": " ".join(f"{loss:.9g}" for loss in mine[:, 2])})
     return rows
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Play, print, draw and write."""
-    page.carry_out(sys.modules[__name__], arguments)
-
-
-if __name__ == "__main__":
-    main()

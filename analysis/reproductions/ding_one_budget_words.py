@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
 from analysis.reproductions import page, verdicts
-from analysis.reproductions.adult_words import NOTHING, Line, Row, chosen, gap, percent
-from desim.plots import COLOURS, STYLE, Axes
+from analysis.reproductions.adult_words import NOTHING, Line, Row, gap, percent
+from analysis.reproductions.page import chosen
+from desim.plots import COLOURS, Axes
 
 CONSTANT, PP, IPP = "PR, constant", "PP", "IPP"
 FALLING = ("PR, decay .925", "PR, by iteration")  # the schedules that the paper chooses
@@ -87,27 +87,26 @@ def draw(rows: Sequence[Mapping[str, Any]]) -> Axes:
     epsilons = sorted({float(row["epsilon"]) for row in rows})
     names = list(dict.fromkeys(str(row["varied"]) for row in rows))
     names.remove(CONSTANT)
-    with matplotlib.rc_context(STYLE):
-        panels = Figure(figsize=(9.6, 3.0)).subplots(1, len(KINDS), sharey=True)
-        for axes, (kind, words) in zip(panels, KINDS.items(), strict=True):
-            for place, name in enumerate(names):
-                found = []
-                for epsilon in epsilons:
-                    mine = {r["varied"]: r for r in chosen(rows, kind=kind, epsilon=epsilon)}
-                    found.append(gap(mine[name], mine[CONSTANT]))
-                y, error, sets = (np.array(column) for column in zip(*found, strict=True))
-                reach = [verdicts.sure(n) for n in sets] * error
-                x = np.arange(len(epsilons)) + 0.1 * (place - (len(names) - 1) / 2)
-                axes.errorbar(
-                    x, y, reach, color=COLOURS[place], label=name, marker="o", markersize=3,
-                    capsize=2, linestyle="none",
-                )  # fmt: skip
-            axes.axhline(0.0, color="black", linewidth=0.8, linestyle=":")
-            axes.set_yscale("symlog", linthresh=1e-3)
-            axes.set_xticks(range(len(epsilons)), [f"{one:g}" for one in epsilons])
-            axes.set_xlabel(r"$\varepsilon$ that holds, $\delta = 10^{-4}$")
-            axes.set_title(words)
-        panels[0].set_ylabel("loss above that of\nPR-ADMM, constant noise")
-        panels[0].legend(fontsize=6, ncols=2)
+    panels = Figure(figsize=(9.6, 3.0)).subplots(1, len(KINDS), sharey=True)
+    for axes, (kind, words) in zip(panels, KINDS.items(), strict=True):
+        for place, name in enumerate(names):
+            found = []
+            for epsilon in epsilons:
+                mine = {r["varied"]: r for r in chosen(rows, kind=kind, epsilon=epsilon)}
+                found.append(gap(mine[name], mine[CONSTANT]))
+            y, error, sets = (np.array(column) for column in zip(*found, strict=True))
+            reach = [verdicts.sure(n) for n in sets] * error
+            x = np.arange(len(epsilons)) + 0.1 * (place - (len(names) - 1) / 2)
+            axes.errorbar(
+                x, y, reach, color=COLOURS[place], label=name, marker="o", markersize=3,
+                capsize=2, linestyle="none",
+            )  # fmt: skip
+        axes.axhline(0.0, color="black", linewidth=0.8, linestyle=":")
+        axes.set_yscale("symlog", linthresh=1e-3)
+        axes.set_xticks(range(len(epsilons)), [f"{one:g}" for one in epsilons])
+        axes.set_xlabel(r"$\varepsilon$ that holds, $\delta = 10^{-4}$")
+        axes.set_title(words)
+    panels[0].set_ylabel("loss above that of\nPR-ADMM, constant noise")
+    panels[0].legend(fontsize=6, ncols=2)
     first: Axes = panels[0]
     return first

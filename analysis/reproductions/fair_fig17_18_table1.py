@@ -1,13 +1,11 @@
 """Figures 17, 18 and Table 1 of Ding's dissertation: private and fair classification on Adult.
 
-DESIM_DATA=folder/with/adult.csv.gz python -m analysis.reproductions.fair_fig17_18_table1 [--sets N]
+DESIM_DATA=folder/with/adult.csv.gz python -m analysis.reproductions fair_fig17_18_table1 [--sets N]
 """
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
@@ -21,7 +19,7 @@ from analysis.reproductions.fair_settings import (
     settings,
 )
 from analysis.reproductions.monte_carlo import Case, MonteCarlo, reported, simulations
-from desim.plots import COLOURS, STYLE, Axes
+from desim.plots import COLOURS, Axes
 
 NAME = "fair_fig17_18_table1"
 Row = Mapping[str, Any]
@@ -65,11 +63,9 @@ def pick(rows: Sequence[Row], method: str, variant: str, x_s: str = "") -> list[
     """Rows of one curve: by epsilon, with delta 0 or DELTA."""
     wanted = (method, variant, x_s)
     mine = [row for row in rows if (row["method"], row["variant"], row["x_s"] or "") == wanted]
-    return sorted((row for row in mine if row["delta"] in (0.0, DELTA)), key=_epsilon)
-
-
-def _epsilon(row: Row) -> float:
-    return float(row["epsilon"])
+    return sorted(
+        (row for row in mine if row["delta"] in (0.0, DELTA)), key=lambda row: float(row["epsilon"])
+    )
 
 
 def gaps(one: Sequence[Row], other: Sequence[Row], key: str = "accuracy") -> list[int]:
@@ -178,19 +174,18 @@ CURVES = {
 
 def draw(rows: Sequence[Row]) -> Axes:
     """Accuracy and risk difference against epsilon: dashed as printed, solid as corrected."""
-    with matplotlib.rc_context(STYLE):
-        panels = Figure(figsize=(7.2, 4.6)).subplots(2, 2, sharex=True)
-        for column, curves in enumerate(CURVES.values()):
-            for key, axes in zip(METRICS[:2], panels[:, column], strict=True):
-                for (name, x_s), colour in zip(curves, COLOURS, strict=False):
-                    for variant, dash in (("printed", "--"), ("corrected", "-")):
-                        _curve(axes, pick(rows, name, variant, x_s), key, dash, colour)
-                plain = pick(rows, "No-Privacy" if column == 0 else "LR", "no privacy")[0]
-                axes.axhline(plain[key], color="black", linewidth=0.8, linestyle=":")
-                axes.set_xscale("log")
-                axes.set_ylabel(key.replace("_", " "))
-            panels[0, column].legend(loc="lower right", fontsize=7.0, ncols=2)
-            panels[1, column].set_xlabel(r"$\varepsilon$ as allotted")
+    panels = Figure(figsize=(7.2, 4.6)).subplots(2, 2, sharex=True)
+    for column, curves in enumerate(CURVES.values()):
+        for key, axes in zip(METRICS[:2], panels[:, column], strict=True):
+            for (name, x_s), colour in zip(curves, COLOURS, strict=False):
+                for variant, dash in (("printed", "--"), ("corrected", "-")):
+                    _curve(axes, pick(rows, name, variant, x_s), key, dash, colour)
+            plain = pick(rows, "No-Privacy" if column == 0 else "LR", "no privacy")[0]
+            axes.axhline(plain[key], color="black", linewidth=0.8, linestyle=":")
+            axes.set_xscale("log")
+            axes.set_ylabel(key.replace("_", " "))
+        panels[0, column].legend(loc="lower right", fontsize=7.0, ncols=2)
+        panels[1, column].set_xlabel(r"$\varepsilon$ as allotted")
     return cast(Axes, panels[0, 0])
 
 
@@ -203,12 +198,3 @@ def _curve(axes: Axes, curve: Sequence[Row], key: str, dash: str, colour: str) -
         yerr=[2.0 * row[f"{key}_se"] for row in curve], linestyle=dash, color=colour, label=label,
         marker="o", markersize=2.8, linewidth=1.1,
     )  # fmt: skip
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Play, print, draw and write."""
-    page.carry_out(sys.modules[__name__], arguments)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,19 +1,17 @@
 """Figure 2 of Fed-PLT: its rate against the penalty rho, ten local steps in a round.
 
-python -m analysis.reproductions.fed_plt_fig2 [--sets N]
+python -m analysis.reproductions fed_plt_fig2 [--sets N]
 """
 
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
 from analysis.reproductions import page, verdicts
 from analysis.reproductions.monte_carlo import Case, MonteCarlo, mean_and_error, reported
-from desim.plots import COLOURS, STYLE, Axes
+from desim.plots import COLOURS, Axes
 
 NAME = "fed_plt_fig2"
 RHOS = tuple(
@@ -74,17 +72,16 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def draw(rows: Sequence[Mapping[str, Any]]) -> Axes:
     """Mean rates with the middle 80 % of the data sets: all penalties, and those near the best."""
-    with matplotlib.rc_context(STYLE):
-        panels = Figure(figsize=(7.2, 3.0)).subplots(1, 2, width_ratios=(3, 2), sharey=True)
-        for axes in panels:
-            _panel(axes, rows)
-            axes.set_xlabel(r"penalty $\rho$")
-        panels[0].set_ylabel(r"rate  $\|x_{k+1} - x^\star\| \,/\, \|x_k - x^\star\|$")
-        panels[0].set_ylim(top=1.01)
-        panels[0].legend(loc="lower right")
-        panels[1].set_xlim(*NEAR)
-        panels[1].set_xticks((0.1, 0.2, 0.3, 0.5, 1.0), ("0.1", "0.2", "0.3", "0.5", "1"))
-        panels[1].minorticks_off()
+    panels = Figure(figsize=(7.2, 3.0)).subplots(1, 2, width_ratios=(3, 2), sharey=True)
+    for axes in panels:
+        _panel(axes, rows)
+        axes.set_xlabel(r"penalty $\rho$")
+    panels[0].set_ylabel(r"rate  $\|x_{k+1} - x^\star\| \,/\, \|x_k - x^\star\|$")
+    panels[0].set_ylim(top=1.01)
+    panels[0].legend(loc="lower right")
+    panels[1].set_xlim(*NEAR)
+    panels[1].set_xticks((0.1, 0.2, 0.3, 0.5, 1.0), ("0.1", "0.2", "0.3", "0.5", "1"))
+    panels[1].minorticks_off()
     return cast(Axes, panels[0])
 
 
@@ -110,12 +107,3 @@ def _panel(axes: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
         label="the paper's best",
     )
     axes.set_xscale("log")
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Play, print, draw and write."""
-    page.carry_out(sys.modules[__name__], arguments)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,13 +1,11 @@
 """Figure 3 of Fed-PLT: its rate against the number of local steps in a round, rho = 0.3.
 
-python -m analysis.reproductions.fed_plt_fig3 [--sets N]
+python -m analysis.reproductions fed_plt_fig3 [--sets N]
 """
 
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import matplotlib
 import numpy as np
 
 from analysis.reproductions import page, verdicts
@@ -18,7 +16,7 @@ from analysis.reproductions.monte_carlo import (
     mean_and_error,
     reported,
 )
-from desim.plots import COLOURS, STYLE, Axes, new_axes
+from desim.plots import COLOURS, Axes, new_axes
 
 NAME = "fed_plt_fig3"
 EXACT = 300  # steps after which local training is exact to the last digits: chi^300 < 1e-16
@@ -99,32 +97,22 @@ def draw(rows: Sequence[Mapping[str, Any]]) -> Axes:
     x, y, low, high = (
         np.array([row[key] for row in finite]) for key in ("epochs", "rate", "decile_1", "decile_9")
     )
-    with matplotlib.rc_context(STYLE):
-        axes = new_axes(interactive=False)
-        axes.fill_between(
-            x, low, high, color=COLOURS[0], alpha=0.15, linewidth=0.0, label="80 % of the data sets"
-        )
-        label = f"mean over {finite[0]['sets']:.0f} data sets"
-        axes.plot(x, y, "o-", color=COLOURS[0], markersize=2.8, label=label, zorder=4)
-        geometric = [row["geometric"] for row in finite]
-        axes.plot(x, geometric, ":", color=COLOURS[0], label="geometric mean of ratios")
-        axes.axhline(
-            next(row["rate"] for row in rows if row["epochs"] == EXACT),
-            color=COLOURS[1], linestyle="--", linewidth=1.0, label="exact local minimiser",
-        )  # fmt: skip
-        label = f"the paper at 10: {PAPER_RATE}"
-        axes.plot(PAPER_EPOCHS, PAPER_RATE, "D", color="black", markersize=5.0, label=label)
-        axes.set_xlim(0, 51)
-        axes.set_xlabel("local steps in a round")
-        axes.set_ylabel(r"rate  $\|x_{k+1} - x^\star\| \,/\, \|x_k - x^\star\|$")
-        axes.legend(loc="upper right", ncols=2)
+    axes = new_axes(interactive=False)
+    axes.fill_between(
+        x, low, high, color=COLOURS[0], alpha=0.15, linewidth=0.0, label="80 % of the data sets"
+    )
+    label = f"mean over {finite[0]['sets']:.0f} data sets"
+    axes.plot(x, y, "o-", color=COLOURS[0], markersize=2.8, label=label, zorder=4)
+    geometric = [row["geometric"] for row in finite]
+    axes.plot(x, geometric, ":", color=COLOURS[0], label="geometric mean of ratios")
+    axes.axhline(
+        next(row["rate"] for row in rows if row["epochs"] == EXACT),
+        color=COLOURS[1], linestyle="--", linewidth=1.0, label="exact local minimiser",
+    )  # fmt: skip
+    label = f"the paper at 10: {PAPER_RATE}"
+    axes.plot(PAPER_EPOCHS, PAPER_RATE, "D", color="black", markersize=5.0, label=label)
+    axes.set_xlim(0, 51)
+    axes.set_xlabel("local steps in a round")
+    axes.set_ylabel(r"rate  $\|x_{k+1} - x^\star\| \,/\, \|x_k - x^\star\|$")
+    axes.legend(loc="upper right", ncols=2)
     return axes
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Play, print, draw and write."""
-    page.carry_out(sys.modules[__name__], arguments)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,12 +1,11 @@
 """Table I of Fed-PLT: what six methods store and send, counted in runs, and whether some may miss.
 
-python -m analysis.reproductions.fed_plt_table1
+python -m analysis.reproductions fed_plt_table1
 
 An array of the agents is state where a run goes on differently once it is spoilt: when a round
 begins, when a second call goes out in it, or when agents that have replied hear the news.
 """
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, cast
@@ -102,15 +101,11 @@ def stored(method: Method) -> tuple[int, str, float]:
     arrays = list(hub.hub.world.state)
     most, where = 0, ""
     for moment in MOMENTS:
-        needed = [name for name in arrays if not _same(played(method, moment, name)[0], usual)]
+        needed = [n for n in arrays if not np.array_equal(played(method, moment, n)[0], usual)]
         if len(needed) > most:
             most, where = len(needed), f"{', '.join(needed)} when {moment}"
     own = _numbers(hub.hub.remembered()["own"]) // usual.shape[1]
     return most, where, own
-
-
-def _same(one: Any, other: Any) -> bool:
-    return bool(np.array_equal(one, other))
 
 
 def _numbers(tree: Any) -> int:
@@ -197,12 +192,3 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
         "half", "paper: cohorts", "ours", "verdict",
     )  # fmt: skip
     return page.table(head, lines)
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Count, print and write."""
-    page.carry_out(sys.modules[__name__], arguments)
-
-
-if __name__ == "__main__":
-    main()

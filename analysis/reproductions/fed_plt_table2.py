@@ -1,6 +1,6 @@
 """Table II of Fed-PLT: the rates of six methods with two local solvers, full and half cohorts.
 
-python -m analysis.reproductions.fed_plt_table2 [--sets N]
+python -m analysis.reproductions fed_plt_table2 [--sets N]
 
 The paper does not give the baselines' parameters. They are compared twice: with their main
 parameter where it comes nearest to the paper, everything else at its default; and tuned, every
@@ -9,7 +9,6 @@ Accelerated steps are tuned twice: with the momentum of the moduli, as the paper
 the one that belongs to their size.
 """
 
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -21,7 +20,7 @@ from analysis.reproductions.monte_carlo import (
     mean_and_error,
     reported,
 )
-from analysis.reproductions.tuning import SPACES, Point, nearest, tuned
+from analysis.reproductions.tuning import SPACES, Point, named, nearest, tuned
 from desim.arrays import Array
 
 NAME = "fed_plt_table2"
@@ -83,8 +82,7 @@ class Chosen(NamedTuple):
     momentum: str = ""
 
     def __str__(self) -> str:
-        values = [f"{name} {value:g}" for name, value in self.point.items()]
-        return "; ".join([*values, f"{MOMENTUM} {self.momentum}"] if self.momentum else values)
+        return named(self.point) + (f"; {MOMENTUM} {self.momentum}" if self.momentum else "")
 
 
 CELLS = [Cell(method, *place) for method, values in PAPER.items() for place in values]
@@ -167,33 +165,4 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
             if row["parameters"] == way
         ]  # fmt: skip
         parts.append(page.table(head, lines))
-    tables = f"**Nearest to the paper.**\n\n{parts[0]}\n\n**Tuned.**\n\n{parts[1]}"
-    return f"{tables}\n\n{_settled(rows)}"
-
-
-def _settled(rows: Sequence[Mapping[str, Any]]) -> str:
-    """How far rates of steps with momentum depend on where, and how, ratios are averaged."""
-    told = []
-    for cohort in COHORTS:
-        mine = [
-            row for row in rows
-            if (row["parameters"], row["solver"], row["cohort"]) == ("tuned", "accelerated", cohort)
-        ]  # fmt: skip
-        late, geometric = (
-            max((row[key] - row["ours"] for row in mine if row[key]), key=abs, default=0.0)
-            for key in ("late", "geometric")
-        )
-        told.append(f"cohort {cohort}: {late:+.3f} and {geometric:+.3f}")
-    return (
-        "The tuned rates of accelerated steps change most, over the later half of the tails only "
-        f"and as geometric means, by: {'; '.join(told)}."
-    )
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Search, play, print and write."""
-    page.carry_out(sys.modules[__name__], arguments)
-
-
-if __name__ == "__main__":
-    main()
+    return f"**Nearest to the paper.**\n\n{parts[0]}\n\n**Tuned.**\n\n{parts[1]}"

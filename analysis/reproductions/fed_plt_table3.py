@@ -1,9 +1,8 @@
 """Table III of Fed-PLT: its rate against the number of agents that take part in a round.
 
-python -m analysis.reproductions.fed_plt_table3 [--sets N]
+python -m analysis.reproductions fed_plt_table3 [--sets N]
 """
 
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -43,12 +42,3 @@ def markdown(rows: Sequence[dict[str, Any]]) -> str:
         for row in rows
     ]  # fmt: skip
     return page.table(("active agents", "paper", "ours", "standard error", "verdict"), lines)
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Play, print and write."""
-    page.carry_out(sys.modules[__name__], arguments)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,14 +1,12 @@
 """Table IV of Fed-PLT: the error that noisy local steps leave, against the noise's variance.
 
-python -m analysis.reproductions.fed_plt_table4 [--sets N]
+python -m analysis.reproductions fed_plt_table4 [--sets N]
 """
 
 import math
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import matplotlib
 import numpy as np
 
 from analysis.reproductions import page, verdicts
@@ -20,7 +18,7 @@ from analysis.reproductions.monte_carlo import (
     one_over_smoothness,
     reported,
 )
-from desim.plots import COLOURS, STYLE, Axes, new_axes
+from desim.plots import COLOURS, Axes, new_axes
 
 NAME = "fed_plt_table4"
 PAPER = {
@@ -96,32 +94,22 @@ def markdown(rows: Sequence[dict[str, Any]]) -> str:
 def draw(rows: Sequence[dict[str, Any]]) -> Axes:
     """Errors against the variance, with the square-root law through the smallest noise."""
     x = np.array([row["variance"] for row in rows])
-    with matplotlib.rc_context(STYLE):
-        axes = new_axes(interactive=False)
-        curves = (
-            ("ours, optimal step", "ours_optimal", "o"),
-            ("ours, step 1/smoothness", "ours_1_over_smoothness", "s"),
-            ("the paper", "paper", "D"),
-        )
-        for (label, key, marker), colour in zip(curves, COLOURS, strict=False):
-            y = [row[key] for row in rows]
-            axes.loglog(x, y, marker, color=colour, label=label, markersize=4.0, zorder=4)
-        fine = np.geomspace(x[0] / 2.0, 2.0 * x[-1], 200)
-        law = rows[0]["ours_1_over_smoothness"] * np.sqrt(fine / x[0])
-        axes.loglog(fine, law, color=COLOURS[1], linewidth=1.0, label="square-root law")
-        label = f"the same, {UNEXPLAINED} in quadrature"
-        both = np.hypot(law, UNEXPLAINED)
-        axes.loglog(fine, both, "--", color=COLOURS[2], linewidth=1.0, label=label)
-        axes.set_xlabel(r"noise variance $\tau^2$ of a local step")
-        axes.set_ylabel(r"RMS over agents of $\|x_i - x^\star\|$")
-        axes.legend(loc="upper left")
+    axes = new_axes(interactive=False)
+    curves = (
+        ("ours, optimal step", "ours_optimal", "o"),
+        ("ours, step 1/smoothness", "ours_1_over_smoothness", "s"),
+        ("the paper", "paper", "D"),
+    )
+    for (label, key, marker), colour in zip(curves, COLOURS, strict=False):
+        y = [row[key] for row in rows]
+        axes.loglog(x, y, marker, color=colour, label=label, markersize=4.0, zorder=4)
+    fine = np.geomspace(x[0] / 2.0, 2.0 * x[-1], 200)
+    law = rows[0]["ours_1_over_smoothness"] * np.sqrt(fine / x[0])
+    axes.loglog(fine, law, color=COLOURS[1], linewidth=1.0, label="square-root law")
+    label = f"the same, {UNEXPLAINED} in quadrature"
+    both = np.hypot(law, UNEXPLAINED)
+    axes.loglog(fine, both, "--", color=COLOURS[2], linewidth=1.0, label=label)
+    axes.set_xlabel(r"noise variance $\tau^2$ of a local step")
+    axes.set_ylabel(r"RMS over agents of $\|x_i - x^\star\|$")
+    axes.legend(loc="upper left")
     return axes
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Play, print, draw and write."""
-    page.carry_out(sys.modules[__name__], arguments)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,44 +1,33 @@
 """Figures 7 to 12 of Ding's dissertation: PP-ADMM, IPP-ADMM and what they are compared with.
 
-DESIM_DATA=folder/with/adult.csv.gz python -m analysis.reproductions.ipp_admm_fig7_13 [--sets N]
+DESIM_DATA=folder/with/adult.csv.gz python -m analysis.reproductions ipp_admm_fig7_13 [--sets N]
 """
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
-import matplotlib
 import numpy as np
-from matplotlib.figure import Figure
 
-from analysis.reproductions import adult_admm, page
-from analysis.reproductions.adult_admm import DELTA, Setting
-from analysis.reproductions.adult_words import (
-    beaten,
-    chosen,
-    comparison,
-    curves,
-    preferred,
-    sweeps,
-    tradeoff,
-)
+from analysis.reproductions import adult_admm, adult_words
+from analysis.reproductions.adult_admm import BASELINES, DELTA, ETA, Setting, baselines
+from analysis.reproductions.adult_words import beaten, preferred
 from analysis.reproductions.monte_carlo import MonteCarlo, reported
+from analysis.reproductions.page import chosen
 from analysis.reproductions.printed import Split, split, thresholds
-from desim.plots import STYLE, Axes
+from desim.plots import Axes
 from desim.privacy.papers.pp_admm import budget, deviation
 
 NAME, SETS, FILE = "ipp_admm_fig7_13", 5, "ipp-admm"
 EPSILONS = (0.5, 1.0, 2.0, 10.0)
 PANELS = {1.0: "left", 2.0: "middle", 10.0: "right"}  # of Figure 12
-T, ROWS, ETA, C, BETA, SHARE = 30, 7000, 0.5, 15, 10**-3.5, 0.001
+T, ROWS, C, BETA, SHARE = 30, 7000, 15, 10**-3.5, 0.001
 FINE = 1e-6  # corrected: beta, which costs a step of Newton's method and saves noise b_2
 ASKING = 2.0  # corrected: epsilon_1 + epsilon_2 over epsilon, which costs little of it
 LABELS = {
     "admm": "Non-private", "pp-admm": "PP-ADMM", "ipp-admm": "IPP-ADMM", "dvp": "DVP",
     "m-admm": "M-ADMM", "r-admm": "R-ADMM",
 }  # fmt: skip
-BASELINES = ("dvp", "m-admm", "r-admm")
 VARIED = {"Fig. 7": "splits", "Fig. 8": "beta", "Fig. 9": "C_loss", "Fig. 10": "alpha"}
 
 
@@ -104,11 +93,7 @@ def compared(variant: str) -> list[Setting]:
         beta = BETA if variant == "printed" else FINE
         found.append(plausible("Fig. 11", variant, "", epsilon, SHARE, beta))
         found.append(improved("Fig. 11", variant, "", epsilon))
-        for method, own in (
-            ("dvp", {"rho": ETA}), ("m-admm", {"eta": ETA, "growth": 1.02}),
-            ("r-admm", {"eta": ETA, "gamma": 0.1}),
-        ):  # fmt: skip
-            found.append(Setting("Fig. 11", variant, method, epsilon, {**own, "norm": 1.0}))
+        found += baselines("Fig. 11", variant, epsilon)
     return found
 
 
@@ -116,14 +101,11 @@ def study(monte_carlo: MonteCarlo, sets: int) -> list[dict[str, Any]]:
     """One row for each setting."""
     settings = [*varied("printed"), *compared("printed")]
     right = adult_admm.tuned(monte_carlo, FILE, compared("corrected"))
-    eta = {one.method: one.parameters["eta"] for one in right if one.epsilon == 1.0 and _own(one)}
+    own = [one for one in right if one.method in ("pp-admm", "ipp-admm") and one.epsilon == 1.0]
+    eta = {one.method: one.parameters["eta"] for one in own}
     for one in varied("corrected"):
         settings.append(replace(one, parameters={**one.parameters, "eta": eta[one.method]}))
     return adult_admm.study(monte_carlo, FILE, [*settings, *right], reported(sets))
-
-
-def _own(setting: Setting) -> bool:
-    return setting.method in ("pp-admm", "ipp-admm")
 
 
 def verdicts(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, str]]:
@@ -152,32 +134,9 @@ def verdicts(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, str]]:
 
 def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     """What the paper says and what is left of it; then all numbers."""
-    head = ("the paper", "ours", "verdict")
-    parts = [page.table(head, verdicts(rows)), sweeps(rows, VARIED)]
-    return "\n\n".join([*parts, comparison(rows, "Fig. 11", LABELS)])
+    return adult_words.markdown(rows, verdicts(rows), VARIED, "Fig. 11", LABELS)
 
 
 def draw(rows: Sequence[Mapping[str, Any]]) -> Axes:
     """Figures 11 and 12, as printed and corrected."""
-    with matplotlib.rc_context(STYLE):
-        panels = Figure(figsize=(11.0, 2.7)).subplots(1, 4)
-        for n, variant in enumerate(("printed", "corrected")):
-            mine = chosen(rows, figure="Fig. 11", variant=variant)
-            shown = [row for row in mine if row["epsilon"] in (1.0, np.inf)]
-            curves(panels[2 * n], shown, LABELS)
-            panels[2 * n].set_title(rf"{variant}, $\varepsilon = 1$")
-            panels[2 * n].set_ylabel("average loss")
-            tradeoff(panels[2 * n + 1], mine, LABELS)
-            panels[2 * n + 1].set_title(variant)
-            panels[2 * n + 1].set_ylabel("test accuracy")
-        panels[0].legend(fontsize=5.5)
-    return cast(Axes, panels[0])
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Play, print, draw and write."""
-    page.carry_out(sys.modules[__name__], arguments)
-
-
-if __name__ == "__main__":
-    main()
+    return adult_words.draw(rows, "Fig. 11", 1.0, LABELS)

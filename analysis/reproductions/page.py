@@ -1,52 +1,29 @@
 """What a study leaves: a CSV of all numbers, a Markdown table, and its part of README.md."""
 
-import argparse
 import csv
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib
 
 from analysis.reproductions.monte_carlo import SETS, MonteCarlo
-from desim.plots import STYLE, save
+from desim.plots import STYLE, Axes, save
 
 FOLDER = Path(__file__).parent
 RESULTS = FOLDER / "results"
 README = FOLDER / "README.md"
 
 
-@dataclass(frozen=True)
-class Options:
-    """What the command line asks for: data sets, processes, and where results go, if anywhere."""
+class Script(NamedTuple):
+    """A study: its part of README.md, and what makes rows, that part and a figure of them."""
 
-    sets: int
-    processes: int
-    out: Path | None
-
-    @property
-    def official(self) -> bool:
-        """Whether README.md is to be brought up to date."""
-        return self.out == RESULTS
-
-
-def options(about: str | None, arguments: Sequence[str] | None = None, sets: int = SETS) -> Options:
-    """Read the command line of a script whose docstring is `about`; sets: how many it keeps."""
-    parser = argparse.ArgumentParser(
-        description=about, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--sets", type=int, default=sets, help=f"data sets (default {sets})")
-    parser.add_argument("--processes", type=int, default=2, help="processes (default 2)")
-    parser.add_argument(
-        "--out", type=Path, help="folder for CSV and figures; default: results/ and README.md for "
-        f"{sets} data sets, nothing is written for fewer",
-    )  # fmt: skip
-    given = parser.parse_args(arguments)
-    out = given.out or (RESULTS if given.sets == sets else None)
-    return Options(given.sets, given.processes, out)
+    NAME: str
+    study: Callable[[MonteCarlo, int], Sequence[Mapping[str, Any]]]
+    markdown: Callable[[Sequence[Mapping[str, Any]]], str]
+    draw: Callable[[Sequence[Mapping[str, Any]]], Axes]
 
 
 def write_csv(folder: Path, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -78,6 +55,11 @@ def _plain(value: Any) -> Any:
     return f"{value:.6g}" if isinstance(value, float) else value
 
 
+def chosen(rows: Sequence[Mapping[str, Any]], **keys: Any) -> list[Any]:
+    """The rows that have these values."""
+    return [row for row in rows if all(row[key] == value for key, value in keys.items())]
+
+
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A Markdown table."""
     lines = [head, ["---"] * len(head), *rows]
@@ -94,24 +76,25 @@ def update(name: str, text: str, page: Path = README) -> None:
     page.write_text(new, "utf-8")
 
 
-def publish(
-    asked: Options, name: str, rows: Sequence[Mapping[str, Any]], text: str, began: float
+def carry_out(
+    script: Any, sets: int | None = None, processes: int = 2, out: Path | None = None
 ) -> None:
-    """Print a study, and write it where `asked` says; began: monotonic s at which it did."""
-    print(f"{text}\n\n{asked.sets} data sets; {time.monotonic() - began:.0f} s")
-    if asked.out is not None:
-        write_csv(asked.out, name, rows)
-    if asked.official:
-        update(name, text)
+    """Play a `Script`, or a module that has the same names, print its part, and write it all.
 
-
-def carry_out(script: Any, arguments: Sequence[str] | None = None) -> None:
-    """Play a script's `study`, print its `markdown`, publish, and `draw` where it has a figure."""
-    sets = getattr(script, "SETS", SETS)
-    asked, began = options(script.__doc__, arguments, sets), time.monotonic()
-    with MonteCarlo(asked.processes) as monte_carlo:
-        rows = script.study(monte_carlo, asked.sets)
-    publish(asked, script.NAME, rows, script.markdown(rows), began)
-    if asked.out is not None and hasattr(script, "draw"):
+    sets: data sets, default its SETS, for which alone README.md and RESULTS are written; out: a
+    folder for CSV and figure instead. A module without `draw` has no figure.
+    """
+    usual, began = getattr(script, "SETS", SETS), time.monotonic()
+    number = usual if sets is None else sets
+    with MonteCarlo(processes) as monte_carlo:
+        rows = script.study(monte_carlo, number)
+    text, folder = script.markdown(rows), out or (RESULTS if number == usual else None)
+    print(f"{text}\n\n{number} data sets; {time.monotonic() - began:.0f} s")
+    if folder is None:
+        return
+    write_csv(folder, script.NAME, rows)
+    if folder == RESULTS:
+        update(script.NAME, text)
+    if hasattr(script, "draw"):
         with matplotlib.rc_context(STYLE):
-            save(script.draw(rows), asked.out / f"{script.NAME}.svg")
+            save(script.draw(rows), folder / f"{script.NAME}.svg")

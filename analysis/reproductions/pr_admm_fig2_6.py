@@ -1,41 +1,30 @@
 """Figures 2 to 6 of Ding's dissertation: PR-ADMM and what it is compared with, on Adult.
 
-DESIM_DATA=folder/with/adult.csv.gz python -m analysis.reproductions.pr_admm_fig2_6 [--sets N]
+DESIM_DATA=folder/with/adult.csv.gz python -m analysis.reproductions pr_admm_fig2_6 [--sets N]
 """
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
-import matplotlib
 import numpy as np
-from matplotlib.figure import Figure
 
-from analysis.reproductions import adult_admm, page
-from analysis.reproductions.adult_admm import DELTA, Setting
-from analysis.reproductions.adult_words import (
-    beaten,
-    chosen,
-    comparison,
-    curves,
-    preferred,
-    sweeps,
-    tradeoff,
-)
+from analysis.reproductions import adult_admm, adult_words
+from analysis.reproductions.adult_admm import BASELINES, DELTA, ETA, Setting, baselines
+from analysis.reproductions.adult_words import beaten, preferred
 from analysis.reproductions.monte_carlo import MonteCarlo, reported
-from desim.plots import STYLE, Axes
+from analysis.reproductions.page import chosen
+from desim.plots import Axes
 from desim.privacy.papers.pr_admm import iteration_sum, lemma_10, periodic_sum
 
 NAME, SETS, FILE = "pr_admm_fig2_6", 5, "pr-admm"
 EPSILONS = (0.1, 0.5, 1.0, 5.0, 10.0)
-T, ROWS, DEGREE, ETA = 50, 8000, 2, 0.5
+T, ROWS, DEGREE = 50, 8000, 2
 PER, ITER = {"decay": 0.925, "period": 1}, {"iteration": 0.015}
 LABELS = {
     "admm": "Non-private", "pr-admm per": "PR-ADMM (Per)", "pr-admm iter": "PR-ADMM (Iter)",
     "dvp": "DVP", "m-admm": "M-ADMM", "r-admm": "R-ADMM",
 }  # fmt: skip
-BASELINES = ("dvp", "m-admm", "r-admm")
 VARIED = {
     "Fig. 2a": "T_p", "Fig. 2b": "U", "Fig. 2c": "R_P", "Fig. 3a": "U", "Fig. 3b": "R_T",
     "Lemma 10": "noise as it is printed, without 1/n",
@@ -92,11 +81,7 @@ def compared(variant: str, epsilons: Sequence[float] = EPSILONS) -> list[Setting
             wary("Fig. 5", variant, "per", PER, U_per, epsilon),
             wary("Fig. 5", variant, "iter", ITER, U_iter, epsilon),
         ]
-        for method, own in (
-            ("dvp", {"rho": ETA}), ("m-admm", {"eta": ETA, "growth": 1.02}),
-            ("r-admm", {"eta": ETA, "gamma": 0.1}),
-        ):  # fmt: skip
-            found.append(Setting("Fig. 5", variant, method, epsilon, {**own, "norm": 1.0}))
+        found += baselines("Fig. 5", variant, epsilon)
     return found
 
 
@@ -136,32 +121,9 @@ def verdicts(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, str]]:
 
 def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     """What the paper says and what is left of it; then all numbers."""
-    head = ("the paper", "ours", "verdict")
-    parts = [page.table(head, verdicts(rows)), sweeps(rows, VARIED)]
-    return "\n\n".join([*parts, comparison(rows, "Fig. 5", LABELS)])
+    return adult_words.markdown(rows, verdicts(rows), VARIED, "Fig. 5", LABELS)
 
 
 def draw(rows: Sequence[Mapping[str, Any]]) -> Axes:
     """Figures 4 and 5, as printed and corrected."""
-    with matplotlib.rc_context(STYLE):
-        panels = Figure(figsize=(11.0, 2.7)).subplots(1, 4)
-        for n, variant in enumerate(("printed", "corrected")):
-            mine = chosen(rows, figure="Fig. 5", variant=variant)
-            shown = [row for row in mine if row["epsilon"] in (10.0, np.inf)]
-            curves(panels[2 * n], shown, LABELS)
-            panels[2 * n].set_title(rf"{variant}, $\varepsilon = 10$")
-            panels[2 * n].set_ylabel("average loss")
-            tradeoff(panels[2 * n + 1], mine, LABELS)
-            panels[2 * n + 1].set_title(variant)
-            panels[2 * n + 1].set_ylabel("test accuracy")
-        panels[0].legend(fontsize=5.5)
-    return cast(Axes, panels[0])
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Play, print, draw and write."""
-    page.carry_out(sys.modules[__name__], arguments)
-
-
-if __name__ == "__main__":
-    main()
+    return adult_words.draw(rows, "Fig. 5", 10.0, LABELS)

@@ -1,14 +1,12 @@
 """Figures 14 to 16 of Ding's dissertation: Q-DPSGD, SDM and DSGD against seconds on images.
 
-python -m analysis.reproductions.q_dpsgd_fig14_16 [--sets N]; DESIM_DATA: folder of mnist.npz and
+python -m analysis.reproductions q_dpsgd_fig14_16 [--sets N]; DESIM_DATA: folder of mnist.npz and
 fashion_mnist_12k_4k.npz.
 """
 
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
@@ -16,7 +14,7 @@ from analysis.reproductions import page
 from analysis.reproductions.monte_carlo import MonteCarlo, mean_and_error, reported
 from analysis.reproductions.q_dpsgd_study import INSTANTS, Curve, measure
 from analysis.reproductions.q_dpsgd_words import verdicts
-from desim.plots import COLOURS, STYLE, Axes
+from desim.plots import COLOURS, Axes
 
 NAME, SETS = "q_dpsgd_fig14_16", 3
 Q1, Q2, SDM, DSGD = "q-dpsgd-1", "q-dpsgd-2", "sdm-dsgd", "dsgd"
@@ -98,14 +96,13 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def draw(rows: Sequence[Mapping[str, Any]]) -> Axes:
     """Loss against seconds, one panel for each figure and one for what holds."""
-    with matplotlib.rc_context(STYLE):
-        panels = Figure(figsize=(11.0, 2.6)).subplots(1, len(PANELS))
-        for axes, (name, (noise, title)) in zip(panels, PANELS.items(), strict=True):
-            _panel(axes, [row for row in rows if _shown(row, name.split(" rigor")[0], noise)])
-            axes.set_title(title)
-            axes.set_xlabel("virtual time (s)")
-        panels[0].set_ylabel("cross-entropy")
-        panels[0].legend(loc="lower left", fontsize=5.5)
+    panels = Figure(figsize=(11.0, 2.6)).subplots(1, len(PANELS))
+    for axes, (name, (noise, title)) in zip(panels, PANELS.items(), strict=True):
+        _panel(axes, [row for row in rows if _shown(row, name.split(" rigor")[0], noise)])
+        axes.set_title(title)
+        axes.set_xlabel("virtual time (s)")
+    panels[0].set_ylabel("cross-entropy")
+    panels[0].legend(loc="lower left", fontsize=5.5)
     return cast(Axes, panels[0])
 
 
@@ -124,12 +121,3 @@ def _panel(axes: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
         loss = [row[f"loss_{k}"] for k in range(INSTANTS)]
         label = f"{LABELS[row['method']]}, {told}"
         axes.plot(time, loss, dash, color=colour, linewidth=1.2, label=label)
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Play, print, draw and write."""
-    page.carry_out(sys.modules[__name__], arguments)
-
-
-if __name__ == "__main__":
-    main()

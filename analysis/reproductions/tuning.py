@@ -22,6 +22,11 @@ STEP = "step"  # of local training, in units of the automatic one
 PRODUCT = "gamma tau N"  # of 5GCS; its theorem asks for at most 1
 
 
+def named(point: Point) -> str:
+    """Parameters in words."""
+    return "; ".join(f"{axis} {value:g}" for axis, value in point.items())
+
+
 @dataclass(frozen=True)
 class Space:
     """A method's scenario and what is tuned of it: lowest and highest value, the main one first."""

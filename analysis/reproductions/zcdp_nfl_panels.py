@@ -1,18 +1,24 @@
-"""Learning curves and privacy-accuracy trade-offs side by side: the paper's tuning above ours."""
+"""Figures 1 to 3 of zCDP-NFL: elastic net, least absolute deviations and ridge regression.
+
+Learning curves, and of 1 and 3 privacy-accuracy trade-offs: with the paper's tuning above ours.
+python -m analysis.reproductions zcdp_nfl_fig1 zcdp_nfl_fig2 zcdp_nfl_fig3 [--sets N]
+"""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, cast
 
-import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, NullLocator
 
+from analysis.reproductions.page import Script
 from analysis.reproductions.zcdp_nfl_errors import KEPT
-from analysis.reproductions.zcdp_nfl_methods import RIVALS, ROUNDS, SHOWN
-from analysis.reproductions.zcdp_nfl_study import WAYS, final
-from desim.plots import COLOURS, STYLE, Axes
+from analysis.reproductions.zcdp_nfl_methods import PLANS, RIVALS, ROUNDS, SHOWN
+from analysis.reproductions.zcdp_nfl_study import WAYS, final, study
+from analysis.reproductions.zcdp_nfl_words import SAYINGS, markdown
+from desim.plots import COLOURS, Axes
 
 Row = Mapping[str, Any]
 LOOKS: dict[str, tuple[str, Any, str]] = {  # colour, dash, marker
@@ -33,21 +39,20 @@ def draw(rows: Sequence[Row]) -> Axes:
     """Curves left, trade-offs right, a line of panels for each way; curves alone side by side."""
     traded = len({row["epsilon"] for row in rows}) > 1
     names = [name for name in LOOKS if any(row["method"] == name for row in rows)]
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(7.2, 5.6 if traded else 3.1))
-        panels = figure.subplots(
-            2 if traded else 1, 2, squeeze=False, sharey="col" if traded else "row"
-        )
-        for axes, way in zip(panels[:, 0] if traded else panels[0], WAYS, strict=True):
-            _curves(axes, rows, way, names)
-        for axes, way in zip(panels[:, 1], WAYS, strict=True) if traded else ():
-            _trade(axes, rows, way, names)
-        if not traded:
-            panels[0, 1].set_ylabel("")
-            panels[0, 1].tick_params(labelleft=False)
-        for letter, axes in zip("abcd", panels.flat, strict=False):
-            axes.set_title(f"({letter}) {axes.get_title('left')}", fontsize=9, loc="left")
-        figure.legend(handles=_keys(names), loc="outside upper center", ncols=len(names))
+    figure = Figure(figsize=(7.2, 5.6 if traded else 3.1))
+    panels = figure.subplots(
+        2 if traded else 1, 2, squeeze=False, sharey="col" if traded else "row"
+    )
+    for axes, way in zip(panels[:, 0] if traded else panels[0], WAYS, strict=True):
+        _curves(axes, rows, way, names)
+    for axes, way in zip(panels[:, 1], WAYS, strict=True) if traded else ():
+        _trade(axes, rows, way, names)
+    if not traded:
+        panels[0, 1].set_ylabel("")
+        panels[0, 1].tick_params(labelleft=False)
+    for letter, axes in zip("abcd", panels.flat, strict=False):
+        axes.set_title(f"({letter}) {axes.get_title('left')}", fontsize=9, loc="left")
+    figure.legend(handles=_keys(names), loc="outside upper center", ncols=len(names))
     return cast(Axes, panels[0, 0])
 
 
@@ -106,3 +111,9 @@ def _trade(axes: Axes, rows: Sequence[Row], way: str, names: Sequence[str]) -> N
     axes.set_title(f"after {ROUNDS} rounds, {WAYS[way]}", loc="left")
     axes.set_xlabel(label)
     axes.set_ylabel(f"error after {ROUNDS} rounds")
+
+
+FIGURES = [
+    Script(name, partial(study, plan=plan), partial(markdown, sayings=SAYINGS[name]), draw)
+    for name, plan in PLANS.items()
+]

@@ -10,7 +10,7 @@ import numpy as np
 
 import desim
 from analysis.reproductions.monte_carlo import SCENARIOS, Case, MonteCarlo, reported
-from analysis.reproductions.tuning import Point
+from analysis.reproductions.tuning import named
 from analysis.reproductions.zcdp_nfl_errors import KEPT, errors, together
 from analysis.reproductions.zcdp_nfl_methods import RIVALS, ROUNDS, SHOWN, ZCDP, Plan
 from analysis.reproductions.zcdp_nfl_tuning import read
@@ -43,11 +43,6 @@ def study(monte_carlo: MonteCarlo, sets: int, plan: Plan) -> list[dict[str, Any]
                 rows.append({**about, "parameters": text, "round": round_, **numbers, "sets": sets})
         rows[-1]["sent"] = float(values[:, -1].mean())
     return [{**row, "sent": row.get("sent", "")} for row in rows]
-
-
-def named(point: Point) -> str:
-    """Parameters in words."""
-    return "; ".join(f"{axis} {value:g}" for axis, value in point.items())
 
 
 def _numbers(own: Array, leader: Array) -> dict[str, float]:

@@ -82,6 +82,13 @@ def same_cost(rows: Sequence[Row]) -> list[tuple[str, ...]]:
     return lines
 
 
+SAYINGS: dict[str, Sequence[Saying]] = {
+    "zcdp_nfl_fig1": (SUBGRADIENT, CLASSICAL, same_cost),
+    "zcdp_nfl_fig2": (SUBGRADIENT, CLASSICAL),
+    "zcdp_nfl_fig3": (EXACT, UNNAMED, CLASSICAL, same_cost),
+}
+
+
 def markdown(rows: Sequence[Row], sayings: Sequence[Saying]) -> str:
     """Statements with verdicts, errors of every method, and parameters."""
     told = [line for saying in sayings for line in saying(rows)]

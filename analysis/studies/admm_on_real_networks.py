@@ -6,12 +6,10 @@ Each way of waiting is tuned on data sets of its own, then all are played on tho
 reported. A data set draws rows, places, phones, overlay and delays, the same for all ways.
 """
 
-import argparse
 import gzip
 import json
 import os
 import tempfile
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -22,11 +20,11 @@ import numpy as np
 from analysis.reproductions import page
 from analysis.reproductions.monte_carlo import Case, MonteCarlo, reported
 from analysis.studies.curves import Panel, draw, passage
-from analysis.studies.standings import Interval, interval
+from analysis.studies.numbers import options, publish
+from analysis.studies.standings import cell, columns
 from desim.arrays import Array
 
 NAME, SETS, TUNING = "admm_on_real_networks", 20, range(1001, 1005)
-FOLDER = Path(__file__).parent
 TARGET = 1e-6  # of the error
 ETAS = (0.04, 0.08, 0.15, 0.28)
 LIGHT_IN_FIBRE = 200_000.0  # km/s
@@ -97,12 +95,10 @@ def tuned(monte_carlo: MonteCarlo, where: Mapping[str, Place]) -> dict[tuple[str
             grid = [Point(eta, deadline) for eta in ETAS for deadline in waits]
             cases = {point: case(place, way, point) for point in grid}
             found = monte_carlo.values(cases, TUNING, reach(place))
-            points[name, way] = min(grid, key=lambda one: _score(found[one][:, 0]))
+            seconds = {one: values[:, 0] for one, values in found.items()}
+            score = {one: (float(np.median(s)), float(np.mean(s))) for one, s in seconds.items()}
+            points[name, way] = min(grid, key=lambda one, score=score: score[one])
     return points
-
-
-def _score(seconds: Array) -> tuple[float, float]:
-    return float(np.median(seconds)), float(np.mean(seconds))
 
 
 def rows(points: Mapping[Any, Point], found: Mapping[Any, Array]) -> Iterable[dict[str, Any]]:
@@ -112,9 +108,7 @@ def rows(points: Mapping[Any, Point], found: Mapping[Any, Array]) -> Iterable[di
         numbers: dict[str, Any] = {}
         for place, measure in enumerate(("seconds", "kB")):
             for kind, these in (("", values[:, place]), ("_ratio", _ratio(values, barrier, place))):
-                median, low, high = interval(these)
-                keys = (f"{measure}{kind}{end}" for end in ("", "_low", "_high"))
-                numbers |= dict(zip(keys, (median, low, high), strict=True))
+                numbers |= columns(f"{measure}{kind}", these)
         reached = int(np.isfinite(values[:, 0]).sum())
         own = {"network": name, "way": way, **points[name, way]._asdict()}
         yield {**own, **numbers, "reached": reached, "sets": len(values)}
@@ -127,11 +121,6 @@ def _ratio(values: Array, barrier: Array, place: int) -> Array:
 
 def markdown(made: Sequence[Mapping[str, Any]], where: Mapping[str, Place]) -> str:
     """The table of the page."""
-
-    def cell(row: Mapping[str, Any], key: str) -> str:
-        one = Interval(*(row[key + end] for end in ("", "_low", "_high")))
-        return f"{one.median:.3g} ({one.low:.3g} to {one.high:.3g})"
-
     lines = []
     for row in made:
         waits = f", {1e3 * row['deadline']:g} ms" if row["way"] == "deadline" else ""
@@ -144,57 +133,23 @@ def markdown(made: Sequence[Mapping[str, Any]], where: Mapping[str, Place]) -> s
     return page.table(heads, lines)
 
 
-def words(made: Sequence[Mapping[str, Any]], where: Mapping[str, Place]) -> str:
-    """What the table says, a line for each network."""
-    lines = []
-    for name, place in where.items():
-        never, late = (
-            next(row for row in made if (row["network"], row["way"]) == (name, way))
-            for way in ("each", "deadline")
-        )
-        lines.append(
-            f"* **{place.title}**: who never waits takes {_times(never, 'seconds')} of the time of "
-            f"waiting for all, and sends {_times(never, 'kB')} times as much; with the best "
-            f"deadline found it is {_times(late, 'seconds')} of the time."
-        )
-    return "\n".join(lines)
-
-
-def _times(row: Mapping[str, Any], measure: str) -> str:
-    median, low, high = (float(row[f"{measure}_ratio{end}"]) for end in ("", "_low", "_high"))
-    return f"{median:.2f} ({low:.2f} to {high:.2f})"
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Tune, play, print, draw and write."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--sets", type=int, default=SETS, help=f"data sets (default {SETS})")
-    parser.add_argument("--processes", type=int, default=2, help="processes (default 2)")
-    parser.add_argument("--out", type=Path, help="folder; default: results/ for all data sets")
-    asked, began = parser.parse_args(arguments), time.monotonic()
-    data = Path(os.environ.get("DESIM_DATA") or parser.error("set DESIM_DATA to the data's folder"))
+    asked, data = options(__doc__, arguments, SETS), Path(os.environ["DESIM_DATA"])
     with tempfile.TemporaryDirectory() as folder, MonteCarlo(asked.processes) as monte_carlo:
         where = places(data, Path(folder))
         points = tuned(monte_carlo, where)
-        cases = {one: case(where[one[0]], one[1], point) for one, point in points.items()}
         found: dict[Any, Array] = {}
         for name, place in where.items():
-            own = {one: played for one, played in cases.items() if one[0] == name}
-            found |= monte_carlo.values(own, reported(asked.sets), reach(place))
+            cases = {(name, way): case(place, way, points[name, way]) for way in WAYS}
+            found |= monte_carlo.values(cases, reported(asked.sets), reach(place))
     made = list(rows(points, found))
-    text = markdown(made, where)
-    print(f"{text}\n\n{asked.sets} data sets; {time.monotonic() - began:.0f} s")
-    official = asked.out is None and asked.sets == SETS
-    if out := asked.out or (FOLDER / "results" if official else None):
-        page.write_csv(out, NAME, made)
-        panels = [
-            Panel(place.title, place.seconds, {WAYS[way]: found[name, way] for way in WAYS})
-            for name, place in where.items()
-        ]
-        draw(panels, out / f"{NAME}.svg", "error", TARGET / 10.0)
-    if official:
-        page.update("times", text, FOLDER / f"{NAME}.md")
-        page.update("words", words(made, where), FOLDER / f"{NAME}.md")
+    panels = [
+        Panel(place.title, place.seconds, {WAYS[way]: found[name, way] for way in WAYS})
+        for name, place in where.items()
+    ]
+    figure = partial(draw, panels, name="error", floor=TARGET / 10.0)
+    publish(asked, NAME, made, {"times": markdown(made, where)}, figure)
 
 
 if __name__ == "__main__":

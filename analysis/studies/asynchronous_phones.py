@@ -7,8 +7,8 @@ method and way of waiting, and holds these against each other on seeds of their 
 """
 
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +21,15 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 import desim
 from analysis.reproductions import page
 from analysis.studies.numbers import (
-    RESULTS,
     SCENARIOS,
     curves,
     estimate,
-    number,
     options,
+    publish,
     reached,
     rows,
     text,
 )
-from analysis.studies.standings import Interval
 from desim.plots import COLOURS, STYLE, Axes, save
 from desim.reading.labels import setting_text
 from desim.studies.file import read_study
@@ -102,38 +100,6 @@ def markdown(made: Made) -> str:
     heads = ("method", "way", "tuned", "s to 0.85", "MB to 0.85", "s to 0.9", "reached 0.9",
              "accuracy at 120 s")  # fmt: skip
     return page.table(heads, lines)
-
-
-def words(made: Made) -> str:
-    """What the table says, a line for each method."""
-    lines = []
-    for method, study in made.items():
-        parts = []
-        for case in study.plan.cases:
-            if case.name == BARRIER:
-                continue
-            seconds, size = (
-                estimate(study.comparisons, case.number, f"{measure} to {TARGET}")
-                for measure in ("time", "bytes")
-            )
-            gap = estimate(study.comparisons, case.number, "final accuracy")
-            parts.append(
-                f"  * *{case.name}*: {_times(seconds)} of the time and {_times(size)} of the bytes "
-                f"to 0.85; at the end {_points(gap)}"
-            )
-        lines += [f"* **{METHODS[method][0]}**, in units of waiting for all:", *parts]
-    return "\n".join(lines)
-
-
-def _times(ratio: Interval) -> str:
-    if np.isinf(ratio.median):
-        return "infinitely much"
-    return f"{number(ratio.median, 2)} ({number(ratio.low, 2)} to {number(ratio.high, 2)})"
-
-
-def _points(gap: Interval) -> str:
-    low, median, high = (f"{100 * x:+.1f}" for x in (gap.low, gap.median, gap.high))
-    return f"{median} ({low} to {high}) points of accuracy"
 
 
 def draw(made: Made, path: Path) -> None:
@@ -213,19 +179,11 @@ def _legends(figure: Figure, axes: Axes) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Search, play, print, draw and write."""
-    asked, began = options(__doc__ or "", arguments), time.monotonic()
+    asked = options(__doc__, arguments)
     with tempfile.TemporaryDirectory() as folder:
-        made = play(asked.runs or Path(folder), asked.workers)
-        table, said = markdown(made), words(made)
-        print(f"{table}\n\n{said}\n\n{time.monotonic() - began:.0f} s")
-        out = asked.out or RESULTS
+        made = play(asked.runs or Path(folder), asked.processes)
         numbers = [row for method, one in made.items() for row in rows(one, method=method)]
-        page.write_csv(out, NAME, numbers)
-        draw(made, out / f"{NAME}.svg")
-    if asked.out is None:
-        own = Path(__file__).with_suffix(".md")
-        page.update("table", table, own)
-        page.update("words", said, own)
+        publish(asked, NAME, numbers, {"table": markdown(made)}, partial(draw, made))
 
 
 if __name__ == "__main__":

@@ -7,8 +7,8 @@ second to eight, late replies discarded or carried over, on three kinds of phone
 """
 
 import tempfile
-import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,8 +21,7 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 
 import desim
 from analysis.reproductions import page
-from analysis.studies.numbers import RESULTS, SCENARIOS, estimate, number, options, rows, text
-from analysis.studies.standings import Interval
+from analysis.studies.numbers import SCENARIOS, estimate, options, publish, rows, text
 from desim.plots import COLOURS, STYLE, Axes, save
 from desim.studies.cases import Case
 from desim.studies.study import Study
@@ -52,16 +51,6 @@ def wait(case: Case) -> Wait:
     return Wait(case.name, str(case.values["algorithm"]["name"]), seconds, late)
 
 
-def shortest(made: Study, phones: str, method: str, late: str) -> tuple[Wait, int]:
-    """The deadline of the least median time to the target, and its case."""
-    found = [
-        (estimate(made.summary, case.number, f"time to {TARGET}").median, wait(case), case.number)
-        for case in made.plan.cases
-        if wait(case)[:2] == (phones, method) and wait(case).late == late
-    ]
-    return min(found)[1:]
-
-
 def markdown(made: Study) -> str:
     """The table of the page: every case."""
     lines = []
@@ -79,46 +68,6 @@ def markdown(made: Study) -> str:
     heads = ("phones", "method", "waits", "s to 0.85", "of waiting for all", "MB to 0.85",
              "accuracy at 90 s")  # fmt: skip
     return page.table(heads, lines)
-
-
-def words(made: Study) -> str:
-    """The best deadline for each kind of phones, and what the shortest one does to accuracy."""
-    lines = []
-    for phones in dict.fromkeys(case.name for case in made.plan.cases):
-        parts = []
-        for method, label in METHODS.items():
-            told = " and ".join(
-                _told(made, *shortest(made, phones, method, late), verb)
-                for late, verb in (("carry", "carrying over"), ("discard", "discarding"))
-            )
-            parts.append(f"{label} takes {told}")
-        lines.append(f"* **{phones.capitalize()}**: {'; '.join(parts)}. {_hurried(made, phones)}")
-    return "\n".join(lines)
-
-
-def _told(made: Study, one: Wait, case: int, verb: str) -> str:
-    ratio = estimate(made.comparisons, case, f"time to {TARGET}")
-    gap = estimate(made.comparisons, case, "final accuracy")
-    return (
-        f"{_times(ratio)} of the time of waiting for all when {verb} at its best deadline of "
-        f"{one.deadline:g} s ({100 * gap.median:+.1f} points at the end)"
-    )
-
-
-def _hurried(made: Study, phones: str) -> str:
-    """What the shortest deadline does to the accuracy at the end."""
-    mine = [case for case in made.plan.cases if case.name == phones]
-    least, parts = min(wait(case).deadline for case in mine), []
-    for case in mine:
-        one = wait(case)
-        if one.deadline == least:
-            gap = 100.0 * estimate(made.comparisons, case.number, "final accuracy").median
-            parts.append(f"{METHODS[one.method]}, {one.late}: {gap:+.1f}")
-    return f"A deadline of {least:g} s, in points at the end: {', '.join(parts)}."
-
-
-def _times(ratio: Interval) -> str:
-    return f"{number(ratio.median, 2)} ({number(ratio.low, 2)} to {number(ratio.high, 2)})"
 
 
 def draw(made: Study, path: Path) -> None:
@@ -199,18 +148,10 @@ def _legend(figure: Figure) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Play, print, draw and write."""
-    asked, began = options(__doc__ or "", arguments), time.monotonic()
+    asked = options(__doc__, arguments)
     with tempfile.TemporaryDirectory() as folder:
-        made = desim.study(FILE, asked.runs or Path(folder), workers=asked.workers)
-    table, said = markdown(made), words(made)
-    print(f"{table}\n\n{said}\n\n{time.monotonic() - began:.0f} s")
-    out = asked.out or RESULTS
-    page.write_csv(out, NAME, rows(made))
-    draw(made, out / f"{NAME}.svg")
-    if asked.out is None:
-        own = Path(__file__).with_suffix(".md")
-        page.update("table", table, own)
-        page.update("words", said, own)
+        made = desim.study(FILE, asked.runs or Path(folder), workers=asked.processes)
+    publish(asked, NAME, rows(made), {"table": markdown(made)}, partial(draw, made))
 
 
 if __name__ == "__main__":

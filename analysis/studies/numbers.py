@@ -2,13 +2,14 @@
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from analysis.reproductions import page
 from analysis.studies.standings import Interval
 from desim.arrays import Array
 from desim.studies.study import Study
@@ -19,23 +20,55 @@ FACTORS = {"s": (1.0, "s"), "B": (1e-6, "MB"), "": (1.0, "")}
 
 
 class Options(NamedTuple):
-    """What the command line asks for: where runs are kept, where results go, processes."""
+    """What the command line asks for: data sets, processes, folders of runs and of results.
 
+    out: where results go, if anywhere; official: whether the page is to be brought up to date.
+    """
+
+    sets: int
+    processes: int
     runs: Path | None
     out: Path | None
-    workers: int
+    official: bool
 
 
-def options(about: str, arguments: Sequence[str] | None = None) -> Options:
-    """Read the command line of a script whose docstring is `about`; DESIM_DATA has to be set."""
-    parser = argparse.ArgumentParser(description=about.splitlines()[0])
-    parser.add_argument("--runs", type=Path, help="folder that keeps the runs, to go on there")
+def options(about: str | None, arguments: Sequence[str] | None, sets: int = 0) -> Options:
+    """Read the command line of a script whose docstring is `about`; sets: how many the page has.
+
+    Where sets is 0 the script plays a study, whose runs can be kept.
+    """
+    parser = argparse.ArgumentParser(description=(about or "").splitlines()[0])
+    parser.set_defaults(sets=0, runs=None)
+    if sets:
+        parser.add_argument("--sets", type=int, default=sets, help=f"data sets (default {sets})")
+    else:
+        parser.add_argument("--runs", type=Path, help="folder that keeps the runs, to go on there")
+    name = "--processes" if sets else "--workers"
+    parser.add_argument(name, dest="processes", type=int, default=2, help="processes (default 2)")
     parser.add_argument("--out", type=Path, help="folder; default: results/, and the page")
-    parser.add_argument("--workers", type=int, default=2, help="processes (default 2)")
     asked = parser.parse_args(arguments)
-    if not os.environ.get("DESIM_DATA"):
+    if "DESIM_DATA" in (about or "") and not os.environ.get("DESIM_DATA"):
         parser.error("set DESIM_DATA to the data's folder")
-    return Options(asked.runs, asked.out, asked.workers)
+    official = asked.out is None and asked.sets == sets
+    out = RESULTS if official else asked.out
+    return Options(asked.sets, asked.processes, asked.runs, out, official)
+
+
+def publish(
+    asked: Options, name: str, rows: Sequence[Mapping[str, Any]], parts: Mapping[str, str],
+    figure: Callable[[Path], None], own: str = "",
+) -> None:  # fmt: skip
+    """Print the parts of a page, and write them, rows and figure where `asked` says.
+
+    own: the page, default one of the study's name.
+    """
+    print(*parts.values(), sep="\n\n")
+    if asked.out is not None:
+        page.write_csv(asked.out, name, rows)
+        figure(asked.out / f"{name}.svg")
+    if asked.official:
+        for part, text in parts.items():
+            page.update(part, text, RESULTS.parent / (own or f"{name}.md"))
 
 
 def estimate(table: pd.DataFrame, case: int, measure: str) -> Interval:

@@ -6,12 +6,9 @@ Every contestant gets the same number of trials on data sets of its own; all are
 those that are reported. A data set draws images, phones, traces, graph and start, the same for all.
 """
 
-import argparse
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import product
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,11 +16,11 @@ import numpy as np
 from analysis.reproductions import page
 from analysis.reproductions.monte_carlo import Case, MonteCarlo, reported
 from analysis.studies.curves import Panel, draw, passage
-from analysis.studies.standings import Interval, interval
+from analysis.studies.numbers import options, publish
+from analysis.studies.standings import cell, columns
 from desim.arrays import Array
 
 NAME, SETS, TUNING = "quantised_on_phones", 10, range(1001, 1003)
-FOLDER = Path(__file__).parent
 TARGET, SECONDS, SEARCHED = 0.85, 240.0, 120.0  # accuracy; s of a reported run, and of a trial
 REACH: Any = partial(passage, target=TARGET, seconds=SECONDS, rises=True)
 START = {"init": {"common": 0.1}}
@@ -91,8 +88,7 @@ def rows(chosen: Mapping[Contestant, Point], found: Mapping[Contestant, Array]) 
     for one, values in found.items():
         numbers: dict[str, Any] = {}
         for name, column in (("seconds", 0), ("kB", 1), ("accuracy", -1)):
-            median, low, high = interval(values[:, column])
-            numbers |= {name: median, f"{name}_low": low, f"{name}_high": high}
+            numbers |= columns(name, values[:, column])
         reached = int(np.isfinite(values[:, 0]).sum())
         own = {"contestant": one.label, **chosen[one]._asdict()}
         yield {**own, **numbers, "reached": reached, "sets": len(values)}
@@ -100,11 +96,6 @@ def rows(chosen: Mapping[Contestant, Point], found: Mapping[Contestant, Array]) 
 
 def markdown(made: Sequence[Mapping[str, Any]]) -> str:
     """The table of the page."""
-
-    def cell(row: Mapping[str, Any], key: str, factor: float = 1.0) -> str:
-        one = Interval(*(factor * row[key + end] for end in ("", "_low", "_high")))
-        return f"{one.median:.3g} ({one.low:.3g} to {one.high:.3g})"
-
     heads = ("", f"seconds to {TARGET:.0%}", "MB by then", f"accuracy at {SECONDS:g} s", "step",
              "largest number", "reached")  # fmt: skip
     lines = [
@@ -118,43 +109,17 @@ def markdown(made: Sequence[Mapping[str, Any]]) -> str:
     return page.table(heads, lines)
 
 
-def words(made: Sequence[Mapping[str, Any]]) -> str:
-    """What the table says: who is first, and how many times as long the others take."""
-    first = min(made, key=lambda row: float(row["seconds"]))
-    least = min(made, key=lambda row: float(row["kB"]))
-    others = ", ".join(
-        f"{row['contestant']} {float(row['seconds']) / float(first['seconds']):.2f}"
-        for row in made
-        if row is not first
-    )
-    return (
-        f"**{first['contestant']}** is first, after {float(first['seconds']):.3g} s in the median; "
-        f"in units of that: {others}. {least['contestant']} sends least, "
-        f"{1e-3 * float(least['kB']):.3g} MB."
-    )
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Tune, play, print, draw and write."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--sets", type=int, default=SETS, help=f"data sets (default {SETS})")
-    parser.add_argument("--processes", type=int, default=2, help="processes (default 2)")
-    parser.add_argument("--out", type=Path, help="folder; default: results/ for all data sets")
-    asked, began = parser.parse_args(arguments), time.monotonic()
+    asked = options(__doc__, arguments, SETS)
     with MonteCarlo(asked.processes) as monte_carlo:
         chosen = tuned(monte_carlo)
         cases = {one: case(one, point, SECONDS) for one, point in chosen.items()}
         found = monte_carlo.values(cases, reported(asked.sets), REACH)
     made = list(rows(chosen, found))
-    print(f"{markdown(made)}\n\n{asked.sets} data sets; {time.monotonic() - began:.0f} s")
-    official = asked.out is None and asked.sets == SETS
-    if out := asked.out or (FOLDER / "results" if official else None):
-        page.write_csv(out, NAME, made)
-        lines = {one.label: values for one, values in found.items()}
-        draw([Panel("ten phones on 3G", SECONDS, lines)], out / f"{NAME}.svg", "accuracy")
-    if official:
-        page.update("accuracy", markdown(made), FOLDER / f"{NAME}.md")
-        page.update("words", words(made), FOLDER / f"{NAME}.md")
+    panel = Panel("ten phones on 3G", SECONDS, {one.label: found[one] for one in found})
+    figure = partial(draw, [panel], name="accuracy")
+    publish(asked, NAME, made, {"accuracy": markdown(made)}, figure)
 
 
 if __name__ == "__main__":

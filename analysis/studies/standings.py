@@ -1,7 +1,7 @@
 """What the contests came to, in words and tables: medians, who is first, what waiting costs."""
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import stats
@@ -28,6 +28,17 @@ def interval(values: Array) -> Interval:
     rank = int(stats.binom.ppf(0.025, len(values), 0.5))
     ordered = np.sort(values)
     return Interval(float(np.median(values)), float(ordered[rank - 1]), float(ordered[-rank]))
+
+
+def columns(name: str, values: Array) -> dict[str, float]:
+    """The median of values (n,) and its interval, by the names that a CSV has."""
+    return dict(zip((name, f"{name}_low", f"{name}_high"), interval(values), strict=True))
+
+
+def cell(row: Mapping[str, Any], name: str, factor: float = 1.0) -> str:
+    """What `columns` has written, in a table's cell."""
+    median, low, high = (factor * float(row[name + end]) for end in ("", "_low", "_high"))
+    return f"{median:.3g} ({low:.3g} to {high:.3g})"
 
 
 def label(one: Contest) -> str:

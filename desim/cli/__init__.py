@@ -16,10 +16,10 @@ from typing import Annotated
 import typer
 
 from desim.cli.audit import audit
-from desim.cli.commands.catalogue import list_names
 from desim.cli.commands.check import check
 from desim.cli.commands.compare import compare
 from desim.cli.commands.export import export
+from desim.cli.commands.names import list_names
 from desim.cli.commands.plot import plot
 from desim.cli.commands.replay import replay
 from desim.cli.commands.report import report

@@ -1,4 +1,4 @@
-"""Network and devices of a simulation in words: a wrong unit is to be seen before the run."""
+"""A simulation in words: a wrong unit, or a size too large, is to be seen before the run."""
 
 from collections.abc import Iterator, Sequence
 
@@ -6,17 +6,33 @@ import numpy as np
 
 from desim.amounts import between, size
 from desim.arrays import Array
-from desim.cli.sizes import sizes
 from desim.engine.opening import Opening, opening, speeds
 from desim.engine.play import Simulation
 from desim.engine.world import Settings
+from desim.reading.sites import listed
+from desim.scenario.schema import Scenario
 from desim.timeline.messages import Links
 
+ROW = 13.0  # bytes of an event in events.parquet, about: 11 to 14 were measured on large logs
+NUMBER = 8  # bytes of a number in an npz file
+TOLD, LARGE = 1e8, 1e9  # bytes from which on a size is told, and is a warning
 LONG, NARROW, SLOW = 5.0, 1e3, 0.1  # s, bit/s, 1/s: beyond these a unit may have been forgotten
 
 
+def sentence(scenario: Scenario, simulation: Simulation) -> str:
+    """One line: method, sizes, loss, topology, engine and when the run will end."""
+    problem = simulation.problem
+    where = f" ({listed(problem.sites)})" if problem.sites else ""
+    return (
+        f"ok: {scenario.name}: {scenario.algorithm.name}, {problem.agents} agents{where}, "
+        f"{int(problem.start[-1])} rows, {problem.A.shape[1]} features, "
+        f"{scenario.problem.loss.kind} loss, {scenario.network.topology.kind} topology, "
+        f"{simulation.engine} engine ({simulation.why}), until {scenario.stop.limits()}"
+    )
+
+
 @np.errstate(divide="ignore", invalid="ignore")  # what was drawn as 0 takes for ever
-def told(simulation: Simulation) -> list[str]:
+def circumstances(simulation: Simulation) -> list[str]:
     """Lines: what the links and the devices are, and what the first exchange takes."""
     settings = simulation.settings
     pace = speeds(settings)
@@ -26,13 +42,9 @@ def told(simulation: Simulation) -> list[str]:
     return [*lines, *sizes(simulation)]
 
 
-def _sides(settings: Settings) -> dict[str, Links]:
-    sides = {"links": settings.links, "uplinks": settings.uplinks, "downlinks": settings.downlinks}
-    return {name: links for name, links in sides.items() if links is not None and links.ends.size}
-
-
 def _links(settings: Settings) -> Iterator[str]:
-    words = {name: _link(links) for name, links in _sides(settings).items()}
+    sides = {"links": settings.links, "uplinks": settings.uplinks, "downlinks": settings.downlinks}
+    words = {name: _link(one) for name, one in sides.items() if one is not None and one.ends.size}
     if len(words) > 1 and len({*words.values()}) == 1:
         words = {"links": next(iter(words.values()))}
     yield from (f"{name}: {text}" for name, text in words.items())
@@ -110,3 +122,50 @@ def _count(work: Array) -> str:
 def _messages(links: Links, bits: int) -> Array:
     """How long a message of that size takes on each link, in s."""
     return np.asarray(links.latency + bits / _rates(links))
+
+
+def sizes(simulation: Simulation) -> Iterator[str]:
+    """Lines about files of 100 MB and more; none where only the end of the run knows its rounds."""
+    settings = simulation.settings
+    if not np.isfinite(settings.rounds):
+        return
+    rounds, problem = settings.rounds, settings.problem
+    log = ROW * rounds * events(simulation)
+    if log >= TOLD:
+        smaller = {"all": "log: messages or log: rounds is", "messages": "log: rounds is"}
+        less = f"; {smaller[settings.log]} smaller" if settings.log in smaller else ""
+        yield f"{_weight(log)}about {size(log)} of events at log: {settings.log}{less}"
+    model = NUMBER * (rounds + 1) * problem.dim * (simulation.method.kind == "coordinator")
+    if model >= TOLD:
+        yield f"{_weight(model)}{size(model)} of model.npz, the model of every round"
+    kept = NUMBER * (rounds + 1) * problem.agents * problem.dim * simulation.observation.iterates
+    if kept >= TOLD:
+        text = "all models of every round (observe.iterates: true)"
+        yield f"{_weight(kept)}{size(kept)} of iterates.npz, {text}"
+
+
+def _weight(amount: float) -> str:
+    return "warning: " if amount >= LARGE else "size: "
+
+
+def events(simulation: Simulation) -> float:
+    """Rows of the event log in a round, about, as far as the method says what a round is."""
+    settings, noise = simulation.settings, simulation.method.noise is not None
+    if simulation.method.kind == "coordinator":
+        called = _called(settings)
+        # Called, and a message there; work, perhaps noise, and a message back; a collection.
+        rows = {"all": called * (6 + noise) + 1, "messages": 4 * called + 1, "rounds": 1.0}
+        return rows[settings.log]
+    if settings.graph is None or settings.links is None or simulation.method.kind == "central":
+        return 2.0 + noise
+    agents, messages = settings.problem.agents, len(settings.links.ends[0])
+    own = {"all": 2 + noise, "messages": 1, "rounds": 1}
+    return agents * own[settings.log] + (2.0 * messages if settings.log != "rounds" else 0.0)
+
+
+def _called(settings: Settings) -> float:
+    """Agents that are called in a collection, about."""
+    policy, active = settings.policy, float(settings.participation.least)
+    if policy.kind == "each":
+        return 1.0
+    return min(policy.value, active) if policy.kind == "buffer" else active

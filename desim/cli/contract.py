@@ -11,7 +11,7 @@ from desim.errors import InputError, RunError, spelling
 from desim.scenario import registry
 from desim.scenario.load import load
 from desim.scenario.schema import Scenario
-from desim.scenario.shipped import found
+from desim.scenario.shipped import named_file
 
 HINT = "it is tried on a small scenario: give what is missing by --set, or name a scenario"
 
@@ -75,7 +75,7 @@ def _of_algorithm(
 def _file(target: Path) -> Path:
     """A scenario's file; InputError that knows plug-ins' names, too."""
     try:
-        return found(target)
+        return named_file(target)
     except InputError as error:
         name, plugin = target.as_posix(), target.with_name(f"{target.name}.py")
         near = spelling(name, (*registry.names(), *registry.plugged().losses))

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 SCENARIO = "Scenario file (YAML), or the name of one that comes with desim (desim list scenarios)."
 ScenarioFile = Annotated[Path, typer.Argument(help=SCENARIO, metavar="SCENARIO")]
 RunFolder = Annotated[Path, typer.Argument(help="Directory of a run.", metavar="RUN")]
+RunFolders = Annotated[
+    list[Path], typer.Argument(help="Directories of runs, or of studies.", metavar="RUN...")
+]
 Force = Annotated[bool, typer.Option("--force", help="With -o: replace the run that is there.")]
 Overrides = Annotated[
     list[str] | None,

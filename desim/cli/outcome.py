@@ -17,10 +17,13 @@ def tell(played: "Run") -> None:
 
 
 def tell_all(run: "Run") -> None:
-    """Summarise a run."""
-    from desim.cli.summary import summary
+    """Summarise a run: a title, then one aligned line for each fact."""
+    from desim.reading.facts import facts
 
-    typer.echo("\n".join(summary(run)))
+    known = facts(run)
+    width = max(len(name) for name, _ in known) + 2
+    lines = [f"{run.name}: {run.status}", *(f"  {name:{width}}{text}" for name, text in known)]
+    typer.echo("\n".join(lines))
 
 
 def complain(text: str) -> None:

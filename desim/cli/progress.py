@@ -26,7 +26,7 @@ def progress_bar(name: str) -> "Iterator[Callable[[Progress], None]]":
     with _shown(f"{name}: preparing") as show:
         pace = Pace()
         yield lambda now: show(
-            f"{name}: {description(now)}{pace.told(now.round, fraction(now), 'rounds/s')}",
+            f"{name}: {description(now)}{pace.words(now.round, fraction(now), 'rounds/s')}",
             fraction(now),
         )
 
@@ -37,7 +37,7 @@ def counting_bar(before: str, name: str) -> Iterator[Callable[[int, int], None]]
     with _shown(before) as show:
         pace = Pace()
         yield lambda done, total: show(
-            f"{name} {done}/{total}{pace.told(done, done / total, '')}", done / total
+            f"{name} {done}/{total}{pace.words(done, done / total, '')}", done / total
         )
 
 
@@ -90,7 +90,7 @@ class Pace:
         self.clock = clock
         self.seen: deque[tuple[float, float, float]] = deque()  # when s, count, share done
 
-    def told(self, count: float, share: float | None, unit: str) -> str:
+    def words(self, count: float, share: float | None, unit: str) -> str:
         """In words, to be put behind others: `, 310 rounds/s, 42 s left`; at first nothing."""
         now = self.clock()
         if not self.seen or count != self.seen[-1][1]:

@@ -140,6 +140,13 @@ def _free(file: IO[str]) -> bool:
     return True
 
 
+def foreign(kind: Any) -> bool:
+    """Whether types name a class of a plug-in: kept, they could not be read without that file."""
+    inner = kind if isinstance(kind, tuple) else getattr(kind, "args", getattr(kind, "types", ()))
+    module = getattr(getattr(kind, "instance_class", None), "__module__", "desim")
+    return module.split(".")[0] != "desim" or any(map(foreign, inner))
+
+
 def guarded(function: Any) -> Any:
     """The compiled function, which one process at a time compiles and adds to what is kept.
 
@@ -153,6 +160,7 @@ def guarded(function: Any) -> Any:
 
         def once(signature: Any) -> Any:
             with global_compiler_lock, _alone(lock):
+                function._cache = caching.NullCache() if foreign(signature) else kept
                 return compiled(signature)
 
         function.compile = once

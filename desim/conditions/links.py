@@ -87,23 +87,12 @@ def make_links(
         slowest = np.full(source.max() + 1, np.inf)
         np.minimum.at(slowest, source, wires[1])
         wires[1] = slowest[source]
+    jitter = link.jitter[:]  # a plain tuple, as kernels take it
     return Links(
-        seed_word(seed),
-        np.array([source, target]),
-        wires,
-        link.jitter[:],  # a plain tuple, as kernels take it
-        link.losses,
-        link.bursts,
-        float(link.timeout),
-        float(link.backoff),
-        link.resends,
-        plays,
-        samples,
-        loops,
-        once,
-        contention,
-        onward=DIRECT if onward is None else _laws(onward),
-    )
+        seed_word(seed), np.array([source, target]), wires, jitter, link.losses, link.bursts,
+        float(link.timeout), float(link.backoff), link.resends, plays, samples, loops, once,
+        contention, onward=DIRECT if onward is None else _laws(onward),
+    )  # fmt: skip
 
 
 def _wires(

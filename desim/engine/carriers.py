@@ -1,13 +1,9 @@
 """What an engine does for programs: it carries the calls of a coordinator and agents' messages."""
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Any, Protocol
 
 from desim.arrays import Array, Int, Mask
 from desim.engine.requests import Heard
-
-if TYPE_CHECKING:
-    from desim.engine.hub import Hub
-    from desim.engine.us import Cohort
 
 
 class Station(Protocol):
@@ -21,10 +17,10 @@ class Station(Protocol):
     def now(self) -> float:
         """Virtual time s."""
 
-    def call(self, hub: "Hub", who: Int, bits: int, reply_bits: int, work: Array) -> None:
+    def call(self, hub: Any, who: Int, bits: int, reply_bits: int, work: Array) -> None:
         """Send a call to agents who (n,)."""
 
-    def post(self, hub: "Hub", who: Int, bits: int) -> None:
+    def post(self, hub: Any, who: Int, bits: int) -> None:
         """Send agents who (n,) a message that asks for no reply."""
 
 
@@ -33,10 +29,8 @@ class Carrier(Protocol):
 
     ahead: bool
 
-    def send(
-        self, us: "Cohort", payload: Array, bits: Int, silent: Mask, used: Mask | None
-    ) -> None:
+    def send(self, us: Any, payload: Array, bits: Int, silent: Mask, used: Mask | None) -> None:
         """Put the messages of the cohort's agents, of bits (n,), on their links, or the used."""
 
-    def known(self, us: "Cohort", values: Array) -> Heard:
+    def known(self, us: Any, values: Array) -> Heard:
         """What the cohort hears when every agent i has announced values[i]."""

@@ -35,9 +35,9 @@ def export(
     csv are written. InputError for another format, a place that cannot be written, an infinite
     epsilon, or a run in memory without out.
     """
+    from desim.exports.csv_tables import write_tables
     from desim.exports.perfetto import write_trace
     from desim.exports.public import write_public
-    from desim.exports.tables import write_tables
 
     if to not in get_args(Kind):
         raise InputError(f"export: {refusal(to, ', '.join(get_args(Kind)), get_args(Kind))}")

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from desim.errors import DesimError, InputError
-from desim.exports.timeline import Slice, called, slices, window
-from desim.reading.sites import agent_named
+from desim.exports.timeline import Slice, slices, window
+from desim.reading.sites import agent_named, called
 from desim.runs.output import output
 from desim.runs.run import NETWORK, Run
 

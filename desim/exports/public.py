@@ -198,7 +198,8 @@ def _write(file: Path, content: Any) -> None:
 def _manifest(run: Run, told: Statement, folder: Path, made: Public) -> dict[str, Any]:
     said = plain(told)
     del said["paper"], said["views"][0]["paper epsilon"]
-    said["views"][0]["flags"] += _guessed(run)
+    if int(run.manifest.get("seed", 0)) % 2**64 < FOUND:  # left out, but no secret
+        said["views"][0]["flags"].append(GUESSED)
     files = {
         name: {"bytes": (folder / name).stat().st_size, "sha256": digest(folder / name)}
         for name in made.files
@@ -207,11 +208,6 @@ def _manifest(run: Run, told: Statement, folder: Path, made: Public) -> dict[str
         "export": "public", "name": run.name, "desim": version("desim"), "statement": said,
         "files": files, "left out": list(made.left_out),
     }  # fmt: skip
-
-
-def _guessed(run: Run) -> list[str]:
-    """Why the seed is no secret although it is left out."""
-    return [GUESSED] if int(run.manifest.get("seed", 0)) % 2**64 < FOUND else []
 
 
 def _readme(run: Run, row: Any, said: Mapping[str, Any]) -> Iterator[str]:

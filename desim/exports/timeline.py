@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from desim.errors import InputError
+from desim.reading.sites import called
 from desim.reading.waits import DEADLINE, NOBODY, waits
-from desim.runs.run import NETWORK
 
 MOST = 200_000  # events that one trace shows
 WORK = {"compute": "compute", "abort": "aborted"}
@@ -31,11 +31,6 @@ class Slice:
     notes: dict[str, int] = field(default_factory=dict)
     sends: int = 0
     lands: int = 0
-
-
-def called(who: int) -> str:
-    """An agent's name."""
-    return "coordinator" if who == NETWORK else f"agent {who}"
 
 
 def window(
@@ -87,7 +82,8 @@ def slices(events: pd.DataFrame, end: float) -> Iterator[Slice]:
         notes = {"round": int(row.round)}
         yield Slice(row.agent, "work", row.time - row.seconds, row.time, WORK[row.kind], notes)
     for row in _rows(waits(events)):
-        name = "wait" if row.closer == NOBODY else f"wait for {_closer(row.closer)}"
+        whom = "the deadline" if row.closer == DEADLINE else called(row.closer)
+        name = "wait" if row.closer == NOBODY else f"wait for {whom}"
         notes = {"round": int(row.round)}
         yield Slice(row.agent, "work", row.time - row.waited, row.time, name, notes)
     yield from _absences(events, end)
@@ -98,10 +94,6 @@ def slices(events: pd.DataFrame, end: float) -> Iterator[Slice]:
 
 def _rows(table: pd.DataFrame) -> Iterator[Any]:
     return iter(table.itertuples())
-
-
-def _closer(who: int) -> str:
-    return "the deadline" if who == DEADLINE else called(who)
 
 
 def _absences(events: pd.DataFrame, end: float) -> Iterator[Slice]:

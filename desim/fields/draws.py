@@ -20,22 +20,15 @@ from desim.errors import refusal, spelling
 from desim.fields.numbers import nonnegative, positive, quantity
 
 Reader = Callable[[object], float]
-FORMS = {
-    "uniform": "[low, high]",
-    "normal": "[mean, standard deviation]",
-    "lognormal": "[median, sigma]",
-    "exponential": "mean",
-    "gamma": "[mean, shape]",
-    "shifted_exponential": "[least, mean of what comes on top]",
+LAWS = {
+    "uniform": (UNIFORM, "[low, high]"),
+    "normal": (NORMAL, "[mean, standard deviation]"),
+    "lognormal": (LOGNORMAL, "[median, sigma]"),
+    "exponential": (EXPONENTIAL, "mean"),
+    "gamma": (GAMMA, "[mean, shape]"),
+    "shifted_exponential": (SHIFTED, "[least, mean of what comes on top]"),
 }
-CODES = {
-    "uniform": UNIFORM,
-    "normal": NORMAL,
-    "lognormal": LOGNORMAL,
-    "exponential": EXPONENTIAL,
-    "gamma": GAMMA,
-    "shifted_exponential": SHIFTED,
-}
+FORMS = {name: form for name, (_, form) in LAWS.items()}
 
 
 def distribution(value: object, read: Reader) -> Distribution:
@@ -56,7 +49,7 @@ def distribution(value: object, read: Reader) -> Distribution:
         second = nonnegative(numbers[1]) if name == "lognormal" else positive(numbers[1])
     if name == "uniform" and first > second:
         raise ValueError(f"uniform: {refusal(list(numbers), 'a low end <= the high end')}")
-    return Distribution(CODES[name], first, second)
+    return Distribution(LAWS[name][0], first, second)
 
 
 def factor(value: object) -> Distribution:
@@ -76,12 +69,8 @@ def written(value: Distribution) -> Any:
     """The distribution as a scenario writes it."""
     if value.kind == CONSTANT:
         return value.a
-    name = next(name for name, code in CODES.items() if code == value.kind)
+    name = next(name for name, (code, _) in LAWS.items() if code == value.kind)
     return {name: value.a if name == "exponential" else [value.a, value.b]}
-
-
-def _written_factor(value: Distribution) -> Any:
-    return "none" if value == Distribution(CONSTANT, 1.0, 0.0) else written(value)
 
 
 def _forms() -> str:
@@ -152,7 +141,9 @@ BandwidthDist = Annotated[Distribution, *_bandwidth]
 FactorDist = Annotated[
     Distribution,
     PlainValidator(factor),
-    PlainSerializer(_written_factor),
+    PlainSerializer(
+        lambda law: "none" if law == Distribution(CONSTANT, 1.0, 0.0) else written(law)
+    ),
     _schema(
         "a random factor; one number alone is its spread around 1",
         {"enum": ["none"]},

@@ -18,19 +18,14 @@ from pydantic_core import CoreSchema
 
 from desim.errors import refusal, spelling
 from desim.fields.choices import Form
-from desim.fields.numbers import Count, File, NonNegative, Positive, number, positive, whole
+from desim.fields.numbers import Count, File, NonNegative, Positive, number, positive, whole, within
 from desim.fields.strict import Strict
 
 T = TypeVar("T")
 EXPONENTS = {"constant": 0.0, "linear": 1.0, "sqrt": 0.5}
 SOLVERS = ("gradient", "accelerated", "sgd", "noisy", "exact")
 
-POWER: dict[str, Any] = {"type": "number", "minimum": 0, "maximum": 30}
-
-
-def _power(value: object) -> float:
-    """A power of k that no number of rounds makes infinite."""
-    return number(value, "a number, 0 to 30", lambda x: 0 <= x <= 30)
+POWER = within("a number, 0 to 30", lambda x: 0 <= x <= 30, minimum=0, maximum=30)
 
 
 class Decay(Form):
@@ -38,7 +33,7 @@ class Decay(Form):
 
     words = ("constant", "sqrt", "linear")
 
-    power: Annotated[float, PlainValidator(_power), WithJsonSchema(POWER)] | None = None
+    power: Annotated[float, *POWER] | None = None  # infinite in no number of rounds
     """the power of k"""
 
     @property
@@ -92,11 +87,9 @@ class Step(Strict):
         return self.initial / float(k) ** self.decay.exponent
 
 
-def _auto_or_step(value: object) -> Any:
-    return value if isinstance(value, str) and value == "auto" else Step.model_validate(value)
-
-
-AutoStep = Annotated[Literal["auto"] | Step, BeforeValidator(_auto_or_step)]
+AutoStep = Annotated[
+    Literal["auto"] | Step, BeforeValidator(lambda x: x if x == "auto" else Step.model_validate(x))
+]
 
 
 class Init(Form):
@@ -147,21 +140,14 @@ def _solver(value: object) -> str:
     raise ValueError(refusal(value, SOLVING) + spelling(value, SOLVERS))
 
 
-def _below_one(value: object) -> float:
-    return number(value, "a number >= 0 and below 1", lambda x: 0 <= x < 1)
-
-
-def _count(value: object) -> int:
-    return whole(value, 1)
-
-
 SOLVING = f"{', '.join(SOLVERS)}, or a list of them, one for each agent"
 STEPS = "auto, per-agent, a number > 0, or a list of numbers, one for each agent"
 COUNTS = "a whole number >= 1, or a list of them, one for each agent"
 ABOVE_ZERO: dict[str, Any] = {"type": "number", "exclusiveMinimum": 0}
 AT_LEAST_ONE: dict[str, Any] = {"type": "integer", "minimum": 1}
 MOMENTUM: tuple[Any, ...] = (
-    _below_one, {"type": "number", "minimum": 0, "exclusiveMaximum": 1},
+    lambda value: number(value, "a number >= 0 and below 1", lambda x: 0 <= x < 1),
+    {"type": "number", "minimum": 0, "exclusiveMaximum": 1},
     "auto, from-step, or a number >= 0 and below 1", "auto", "from-step",
 )  # fmt: skip
 
@@ -171,7 +157,9 @@ Solver = Annotated[str | tuple[str, ...], *_some(_solver, {"enum": [*SOLVERS]}, 
 LocalStep = Annotated[
     str | float | tuple[float, ...], *_some(positive, ABOVE_ZERO, STEPS, "auto", "per-agent")
 ]
-Counts = Annotated[int | tuple[int, ...], *_some(_count, AT_LEAST_ONE, COUNTS)]
+Counts = Annotated[
+    int | tuple[int, ...], *_some(lambda value: whole(value, 1), AT_LEAST_ONE, COUNTS)
+]
 
 
 class Local(Strict):
@@ -202,15 +190,12 @@ class Local(Strict):
     def _consistent(self) -> "Local":
         if "sgd" in self.solvers and self.batch is None:
             raise ValueError("solver sgd needs batch; allowed: batch: a whole number of rows >= 1")
-        if self.batch is not None and "sgd" not in self.solvers:
-            raise ValueError(
-                f"found batch with solver {self.solver}; allowed: batch with solver sgd"
-            )
-        if self.momentum != "auto" and "accelerated" not in self.solvers:
-            raise ValueError(
-                f"found momentum with solver {self.solver}; allowed: momentum with solver "
-                "accelerated"
-            )
-        if self.tau > 0 and "noisy" not in self.solvers:
-            raise ValueError(f"found tau with solver {self.solver}; allowed: tau with solver noisy")
+        for key, found, solver in (
+            ("batch", self.batch is not None, "sgd"),
+            ("momentum", self.momentum != "auto", "accelerated"),
+            ("tau", self.tau > 0, "noisy"),
+        ):
+            if found and solver not in self.solvers:
+                allowed = f"{key} with solver {solver}"
+                raise ValueError(f"found {key} with solver {self.solver}; allowed: {allowed}")
         return self

@@ -38,18 +38,11 @@ class Played(Seeded, Protocol):
         """Rows time s, agent, epsilon in order of time; `.attrs` says in which terms."""
 
 
-class Stored(Protocol):
-    """Where a run's tables are."""
-
-    def table(self, name: str, columns: Sequence[str] | None = None) -> pd.DataFrame:
-        """Table events, metrics or releases, or some of its columns."""
-
-
 class Logged(Played, Protocol):
     """What a figure of one run's events needs of it."""
 
     @property
-    def store(self) -> Stored:
+    def store(self) -> Any:
         """Where the run's tables are."""
 
     @property
@@ -121,7 +114,7 @@ def shared_metric(runs: Sequence[Played]) -> str:
     return order[0]
 
 
-def told(attrs: Mapping[Any, Any]) -> str:
+def about_epsilon(attrs: Mapping[Any, Any]) -> str:
     """What an epsilon is about, in one line: delta, view, relation, method."""
     about = "; ".join(f"{attrs[word]}" for word in ("view", "relation", "method"))
     return f"$\\delta$ = {attrs['delta']:g}; {about}"
@@ -138,7 +131,7 @@ def terms(runs: Mapping[str, Played], endless: bool = False) -> str:
         if not endless and not np.isfinite(spent["epsilon"]).all():
             why = next((one for one in spent.attrs["flags"] if one.startswith("infinite")), "")
             raise InputError(f"epsilon of run {label} is {why or 'infinite'}")
-        stated[told(spent.attrs)] = label
+        stated[about_epsilon(spent.attrs)] = label
         doubts += not {UNLISTED, UNENDED}.isdisjoint(spent.attrs["flags"])
     if len(stated) > 1:
         raise InputError(f"the runs' epsilons are about different things: {' / '.join(stated)}")

@@ -11,15 +11,18 @@ from matplotlib.ticker import MaxNLocator
 
 from desim.arrays import Array
 from desim.errors import InputError
+from desim.plots.bands import Band, band, behind, check_band, named
 from desim.plots.course import Played, check_abscissa, thinned
-from desim.plots.groups import Band, band, behind, check_band, named
+from desim.plots.drawable import Drawable, Measured, drawable
 from desim.plots.lettering import plain
-from desim.plots.limits import beginning
 from desim.plots.look import Look, scaled
-from desim.plots.measured import Drawable, Measured, drawable
 from desim.plots.style import NAMES, legend, look, scale, unit_of, worded
 from desim.problem.fairness import RISING
 
+START = 0.2  # of each curve's own length
+GAIN = 0.5  # an axis shorter than this part of the whole is worth it
+MARGIN = 0.06
+RARE = 0.05  # of a band's ends
 Line = tuple[Array, ...]  # abscissae, values, and the ends of the band where there is one
 FEW = 25  # points that are marked one by one
 
@@ -187,3 +190,45 @@ def _tell(axes: Axes, found: Drawable, kind: Band | None, labelled: bool) -> Non
     several = len(found.rows) > 1 or found.seeds or found.notes or labelled
     if several or named(first) != plain(first.label):
         legend(axes, title)
+
+
+def beginning(lines: Sequence[Line], rising: bool) -> tuple[float, list[float]] | None:
+    """The limit of an ordinate that leaves out how two curves or more begin, and where they begin.
+
+    rising: whether larger values are better; the limit is on the other side. What curves come to
+    after their first fifth stays, and nearly all of their bands. None where that does not stretch
+    the axis to twice its length, or a curve never gets better than it began: its beginning is then
+    all there is.
+    """
+    if len(lines) < 2:
+        return None
+    every = np.concatenate([value for _, *values in lines for value in values])
+    later = np.concatenate([_kept(value[_after(x) :]) for x, value, *_ in lines])
+    ends = np.concatenate([later, *(_kept(one[_after(x) :], RARE) for x, _, *band in lines
+                                    for one in band)])  # fmt: skip
+    every = every[np.isfinite(every)]
+    firsts = [float(values[0][0]) for _, *values in lines]
+    if not len(later) or not np.isfinite(firsts).all():
+        return None
+    low, high = float(ends.min()), float(ends.max())
+    span = high - low
+    edge = low - MARGIN * span if rising else high + MARGIN * span
+    outside = [one < edge if rising else one > edge for one in firsts]
+    gone = (every.max() - edge) if rising else (edge - every.min())
+    if not all(outside) or not 0.0 < gone < GAIN * (every.max() - every.min()):
+        return None
+    return edge, firsts
+
+
+def _kept(values: Array, rare: float = 0.0) -> Array:
+    """The finite ones, without so large a share of the least and of the largest."""
+    known = values[np.isfinite(values)]
+    if not len(known):
+        return known
+    return np.quantile(known, [rare, 1.0 - rare], method="nearest")
+
+
+def _after(x: Array) -> int:
+    """The first value (n,) that still holds after the first part of a curve."""
+    begin = x[0] + START * (x[-1] - x[0])
+    return int(np.searchsorted(x, begin, side="right")) - 1

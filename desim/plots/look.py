@@ -62,7 +62,7 @@ def scaled(out: str | Path | None, **look: Unpack[Look]) -> Iterator[Axes]:
     _check_limits(ylim, log)
     with framed(out, title=look.get("title"), size=look.get("size")) as axes:
         yield axes
-        if log and not _positive(axes):
+        if log and not axes.dataLim.y1 > 0.0:
             raise InputError("log: found no value above 0; allowed: on an axis of positive values")
         told = axes.yaxis.get_major_formatter()
         if log is not None:
@@ -84,11 +84,6 @@ def _mark_decades(axes: Axes, told: FuncFormatter | None) -> None:
         axes.yaxis.set_minor_locator(NullLocator())
     if told is not None:
         axes.yaxis.set_major_formatter(told)
-
-
-def _positive(axes: Axes) -> bool:
-    """Whether anything drawn lies above 0."""
-    return float(axes.dataLim.y1) > 0.0
 
 
 def _check_limits(ylim: Limits | None, log: bool | None) -> None:

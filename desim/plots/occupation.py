@@ -10,8 +10,8 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
 
 from desim.errors import InputError
+from desim.plots.bands import grouped, named
 from desim.plots.course import Logged
-from desim.plots.groups import grouped, named
 from desim.plots.look import Framed, framed
 from desim.plots.style import COLOURS, DASHES, STATES, legend, look, patches
 from desim.reading.sites import numbered

@@ -13,11 +13,11 @@ from matplotlib.axes import Axes
 
 from desim.arrays import Array
 from desim.errors import InputError, finite
+from desim.plots.bands import named
 from desim.plots.course import Played, check_abscissa
-from desim.plots.groups import named
+from desim.plots.drawable import Measured, drawable
 from desim.plots.lettering import width, wrapped
 from desim.plots.look import Framed, framed
-from desim.plots.measured import Measured, drawable
 from desim.plots.style import COLOURS, INK, NAMES, legend, shown, unit_of
 from desim.problem.fairness import RISING
 from desim.problem.targets import first_met

@@ -20,7 +20,7 @@ from desim.amounts import best_unit
 from desim.arrays import Array
 from desim.errors import InputError, refusal
 from desim.plots.lettering import families, width, wrapped
-from desim.reading.metrics import LOGARITHMIC, is_share
+from desim.reading.metrics import LOGARITHMIC, WORDS, is_share
 from desim.runs.output import output
 
 # Okabe and Ito (2008): distinguishable with every kind of colour vision; yellow is too light here.
@@ -69,16 +69,10 @@ STYLE: Any = {
     "pdf.fonttype": 42,
 }
 LABELS = {
+    **WORDS,
     "error": r"error  $\sum_i \; \|x_i - x^\star\|^2 \,/\, \|x^\star\|^2$",
-    "accuracy": "test accuracy",
     "consensus": r"consensus  $\sum_i \|x_i - \bar{x}\|^2 \,/\, N$",
     "gradient": r"gradient norm  $\|\nabla F\|$",
-    "risk_difference": "risk difference",
-    "positive_rate": "positive decisions",
-    "positive_rate_protected": "positive decisions, protected group",
-    "positive_rate_others": "positive decisions, others",
-    "accuracy_protected": "test accuracy, protected group",
-    "accuracy_others": "test accuracy, others",
 }
 NAMES = {
     "time": "virtual time",

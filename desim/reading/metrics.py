@@ -10,6 +10,15 @@ ORDER = (
     "accuracy", "error", "loss", "gradient", "consensus", "risk_difference", "positive_rate",
 )  # fmt: skip
 LOGARITHMIC = frozenset({"error", "consensus", "gradient"})  # fall towards zero
+WORDS = {  # metrics whose names are no words
+    "accuracy": "test accuracy",
+    "risk_difference": "risk difference",
+    "positive_rate": "positive decisions",
+    "positive_rate_protected": "positive decisions, protected group",
+    "positive_rate_others": "positive decisions, others",
+    "accuracy_protected": "test accuracy, protected group",
+    "accuracy_others": "test accuracy, others",
+}
 
 
 def ranked(recorded: Sequence[Collection[str]]) -> list[str]:

@@ -19,6 +19,11 @@ def agent_named(manifest: Mapping[str, Any], who: int) -> str:
     return f"agent {who} ({_cut(known[who])})" if 0 <= who < len(known) else f"agent {who}"
 
 
+def called(who: int) -> str:
+    """An agent, or the coordinator, by number alone."""
+    return "coordinator" if who < 0 else f"agent {who}"
+
+
 def numbered(manifest: Mapping[str, Any], who: int) -> str:
     """The same as an axis has it: 2 south."""
     known = sites(manifest)

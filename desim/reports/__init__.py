@@ -2,23 +2,19 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from desim.errors import InputError, finite
 from desim.reports.cautions import cautions
 from desim.reports.charts import chart_data, metrics, thinning
 from desim.reports.page import write
 from desim.reports.privacy import epsilon_terms, privacy
-from desim.reports.reading import Reading, readings
+from desim.reports.readable import Reading, readings
 from desim.reports.results import RULE, default_targets, headline, time_to_targets
 from desim.reports.settings import differences, manifests, scenario_text
-from desim.reports.studies import asked, told
+from desim.reports.studies import study_part
 from desim.reports.timing import occupation, traffic, waiting
 from desim.runs.run import Run
-
-if TYPE_CHECKING:
-    from desim.studies.stored import StoredStudy
-    from desim.studies.study import Study
+from desim.studies.folder import StoredStudy
 
 DETAILS = (
     "Told about one by one: {} of {} runs, the first of each series of runs that differ in their "
@@ -33,10 +29,10 @@ DETAILED = 24  # of these series
 
 
 def report(
-    runs: "Run | Sequence[Run] | Mapping[str, Sequence[Run]] | Study | StoredStudy",
+    runs: Run | Sequence[Run] | Mapping[str, Sequence[Run]] | StoredStudy,
     out: str | Path,
     targets: Mapping[str, float] | None = None,
-    studies: "Sequence[Study | StoredStudy]" = (),
+    studies: Sequence[StoredStudy] = (),
 ) -> Path:
     """Write one HTML file about the runs to `out` and return its path.
 
@@ -59,7 +55,7 @@ def report(
         raise InputError(f"report: found {len(found)} runs; allowed: 1 to {MOST_RUNS}")
     first = {one.series: one for one in reversed(found)}
     some = found if len(found) <= FEW else list(first.values())[::-1][:DETAILED]
-    compared = list(dict.fromkeys(pair for one in studies for pair in asked(one)))
+    compared = list(dict.fromkeys(pair for one in studies for pair in one.targets))
     usual = [pair for pair in compared if pair[0] in metrics(found)] or default_targets(found)
     wanted = usual if targets is None else _known(found, targets)
     parts = {
@@ -70,7 +66,7 @@ def report(
         "privacy": privacy(some),
         "terms": epsilon_terms(found),
         "title": ", ".join(one.name for one in studies) or _title(found),
-        "studies": [told(one) for one in studies],
+        "studies": [study_part(one) for one in studies],
         "finite": any(one.spent is not None for one in found),
         "count": len(found),
         "thinning": thinning(found),

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 
 from desim.reports.charts import metrics, terms, terms_differ
-from desim.reports.reading import Reading
+from desim.reports.readable import Reading
 from desim.reports.wording import by_text
 from desim.runs.likeness import sharing
 from desim.runs.run import Run

@@ -9,24 +9,18 @@ from numpy.typing import NDArray
 
 from desim.arrays import Array
 from desim.problem.fairness import RISING
-from desim.reading.metrics import LOGARITHMIC, is_share, ranked
-from desim.reports.reading import Curve, Reading
+from desim.reading.metrics import LOGARITHMIC, WORDS, is_share, ranked
+from desim.reports.readable import Curve, Reading
 
 POINTS = 40_000  # in all curves of a report together: some 2 MB
 MOST, LEAST = 2000, 40  # of one curve
 UNSEEN = {"time": [0], "round": [0], "bytes": [0], "epsilon": [0], "value": [None]}
 LABELS = {
+    **WORDS,
     "error": "error: sum over agents of ‖xᵢ - x*‖² / ‖x*‖²",
     "loss": "loss: the objective at the average model",
-    "accuracy": "test accuracy",
     "consensus": "consensus: mean over agents of ‖xᵢ - x̄‖²",
     "gradient": "gradient norm ‖∇F‖",
-    "risk_difference": "risk difference",
-    "positive_rate": "positive decisions",
-    "positive_rate_protected": "positive decisions, protected group",
-    "positive_rate_others": "positive decisions, others",
-    "accuracy_protected": "test accuracy, protected group",
-    "accuracy_others": "test accuracy, others",
 }
 RULE = (
     "A curve of more than {most} rows is cut into {bins} pieces of equal length, and of each the "

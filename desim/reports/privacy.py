@@ -10,7 +10,7 @@ from desim.amounts import epsilon
 from desim.privacy.accounting.risk import Risk
 from desim.privacy.accounting.statements import each_once
 from desim.reports.charts import terms
-from desim.reports.reading import Reading
+from desim.reports.readable import Reading
 from desim.reports.wording import NOTHING, Table, by_text, number
 from desim.runs.privacy import Statement, statement
 

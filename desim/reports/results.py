@@ -11,7 +11,7 @@ from desim.problem.fairness import RISING
 from desim.problem.targets import first_met
 from desim.reading.metrics import improved
 from desim.reports.charts import metrics, terms
-from desim.reports.reading import Curve, Reading
+from desim.reports.readable import Curve, Reading
 from desim.reports.seeds import together
 from desim.reports.wording import (
     NOTHING,
@@ -48,7 +48,11 @@ def headline(found: Sequence[Reading]) -> Table:
     """How each run ended, and what it had spent and reached by then; of seeds their medians."""
     names = metrics(found)
     heads = ["run", "status", "method", "agents", "time", "rounds", "delivered", *names, "epsilon"]
-    rows = [[*_ended(one), *_last(one, names), _epsilon(one)] for one in found]
+    rows = [
+        [*_ended(one), *_last(one, names),
+         NOTHING if one.account is None else epsilon(one.account.worst, one.account.flags)]
+        for one in found
+    ]  # fmt: skip
     note = "Metrics are the last that were measured. Delivered: bytes of messages that arrived. "
     stated = [(one.label, terms(one)) for one in found if one.account is not None]
     about = [
@@ -73,17 +77,11 @@ def headline(found: Sequence[Reading]) -> Table:
 
 
 def _ended(one: Reading) -> list[str]:
-    run, written = one.run, one.written
-    rows, arrived = (
-        one.stored("rows", list),
-        (one.stored("counts", dict) or {}).get("deliver_bytes"),
-    )
-    if arrived is None and one.delivered is not None:
-        arrived = float(one.delivered.totals[-1]) if len(one.delivered.totals) else 0.0
+    run, written, rows = one.run, one.written, one.stored("rows", list)
     return [
         one.label, run.status, str(written.get("algorithm", {}).get("name", NOTHING)),
         NOTHING if rows is None else count(len(rows)), seconds(one.ended),
-        count(one.stored("rounds", int)), size(arrived),
+        count(one.stored("rounds", int)), size(one.arrived),
     ]  # fmt: skip
 
 
@@ -93,10 +91,6 @@ def _last(one: Reading, names: Sequence[str]) -> list[str]:
         NOTHING if curve is None else metric_value(name, float(curve.value[-1]))
         for name, curve in curves
     ]
-
-
-def _epsilon(one: Reading) -> str:
-    return NOTHING if one.account is None else epsilon(one.account.worst, one.account.flags)
 
 
 def default_targets(found: Sequence[Reading]) -> list[Target]:

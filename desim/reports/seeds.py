@@ -7,7 +7,7 @@ import numpy as np
 
 from desim.amounts import epsilon
 from desim.problem.fairness import RISING
-from desim.reports.reading import Reading
+from desim.reports.readable import Reading
 from desim.reports.wording import NOTHING, metric_value, number, seconds, size
 from desim.studies.statistics import median
 
@@ -32,7 +32,7 @@ def together(
         f"{some[0].series}: {seeds} seeds", ", ".join(f"{n} {end}" for end, n in ends.items()),
         *alike, seconds(_median([one.ended for one in some])),
         number(_median([np.nan if one is None else one for one in rounds])),
-        size(_median([_arrived(one) for one in some])), *(_final(some, name) for name in names),
+        size(_median([one.arrived for one in some])), *(_final(some, name) for name in names),
         NOTHING if np.isnan(private) else epsilon(private, flags),
     ]  # fmt: skip
 
@@ -41,15 +41,6 @@ def _median(values: Sequence[float]) -> float:
     """The median of those that are known; nan of none."""
     known = np.array(values, float)
     return median(known[~np.isnan(known)])
-
-
-def _arrived(one: Reading) -> float:
-    counts = one.stored("counts", dict) or {}
-    if "deliver_bytes" in counts:
-        return float(counts["deliver_bytes"])
-    if one.delivered is None or not len(one.delivered.totals):
-        return np.nan
-    return float(one.delivered.totals[-1])
 
 
 def _final(some: Sequence[Reading], name: str) -> str:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from desim.reports.reading import Reading
+from desim.reports.readable import Reading
 from desim.reports.wording import NOTHING, Table
 from desim.runs.directory import SCENARIO
 

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 import pandas as pd
 
 from desim.reports.wording import Table
-from desim.studies.shown import Tables, shown
+from desim.studies.folder import StoredStudy
+from desim.studies.shown import shown
 
 REASONS = 5  # that are listed of runs that failed
 UNWRITTEN = "The study has not written its tables: it was ended before, or is still being played."
@@ -15,20 +15,8 @@ UNWRITTEN = "The study has not written its tables: it was ended before, or is st
 OLD = "Its tables are of another version of desim: play the study again, which keeps its runs."
 
 
-class Compared(Tables, Protocol):
-    """What is told of a study."""
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-
-    @property
-    def runs(self) -> pd.DataFrame:
-        """A row for each run: case, label, seed, status, reason, measures."""
-
-
 @dataclass(frozen=True)
-class Told:
+class StudyPart:
     """A study's name, sentences about its runs, and its tables."""
 
     name: str
@@ -36,20 +24,15 @@ class Told:
     tables: Sequence[Table]
 
 
-def told(study: Compared) -> Told:
+def study_part(study: StoredStudy) -> StudyPart:
     """The name, how many runs ended how and why, and the tables that `desim study` prints."""
     if "measure" not in study.summary or "status" not in study.runs:
-        return Told(study.name, [UNWRITTEN], [])
+        return StudyPart(study.name, [UNWRITTEN], [])
     try:
         made = [Table(one.title, one.head, one.rows, " ".join(one.notes)) for one in shown(study)]
     except KeyError:  # a column that today's tables have
-        return Told(study.name, [*_said(study.runs), OLD], [])
-    return Told(study.name, _said(study.runs), made)
-
-
-def asked(study: Any) -> Sequence[tuple[str, float]]:
-    """The targets (metric, value) of a study that is stored, or that was just played."""
-    return tuple(study.targets if hasattr(study, "targets") else study.plan.asked.targets)
+        return StudyPart(study.name, [*_said(study.runs), OLD], [])
+    return StudyPart(study.name, _said(study.runs), made)
 
 
 def _said(runs: pd.DataFrame) -> list[str]:

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from desim.reading.sites import agent_named
+from desim.reading.sites import agent_named, called
 from desim.reading.waits import DEADLINE, NOBODY
-from desim.reports.reading import Reading
-from desim.reports.wording import Table, agent_name, count, seconds, share, size
+from desim.reports.readable import Reading
+from desim.reports.wording import Table, count, seconds, share, size
 
 ROWS = 10  # of a list of the largest
 AGENTS = 24  # with a bar each; more are shown in so many groups
@@ -54,7 +54,8 @@ def occupation(one: Reading) -> Table | None:
     rows, bars = [], []
     for name, part in parts.items():
         means = {what: float(part[what].mean()) / end for what, _ in WHAT}
-        rows.append([name, *(share(means[what]) for what, _ in WHAT), seconds(_mean(part))])
+        sending = seconds(float(part["sending"].mean()))
+        rows.append([name, *(share(means[what]) for what, _ in WHAT), sending])
         bars.append([(style, means[what]) for what, style in WHAT])
     heads = ["agents" if grouped else "agent", *(what for what, _ in WHAT), "sending"]
     note = f"Shares of the {seconds(end)} that the run took. Sending overlaps with the rest."
@@ -72,10 +73,6 @@ def _without_zeros(
     zero = [name for name in columns if all(row[heads.index(name)] in ("0", "0 %") for row in rows)]
     kept = [place for place, name in enumerate(heads) if name not in zero]
     return [heads[k] for k in kept], [[row[k] for k in kept] for row in rows], zero
-
-
-def _mean(part: pd.DataFrame) -> float:
-    return float(part["sending"].mean())
 
 
 def _groups(made: pd.DataFrame) -> Mapping[str, pd.DataFrame]:
@@ -97,7 +94,7 @@ def traffic(one: Reading) -> Table | None:
     mean = np.average(made["on_the_way"].fillna(0.0), weights=arrived) if arrived.sum() else np.nan
     rows = [
         [
-            agent_name(int(row["source"])), agent_name(int(row["target"])),
+            called(int(row["source"])), called(int(row["target"])),
             *(count(row[name]) for name in counts), size(row["bytes"]), seconds(row["on_the_way"]),
         ]
         for _, row in made.head(ROWS).iterrows()

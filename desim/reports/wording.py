@@ -85,8 +85,3 @@ def by_text(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
         if label not in found.setdefault(text, []):
             found[text].append(label)
     return found
-
-
-def agent_name(who: int) -> str:
-    """An agent, or the coordinator, in words."""
-    return "coordinator" if who < 0 else f"agent {who}"

@@ -158,7 +158,7 @@ def _no_such_end(name: str, scenario: Scenario) -> str:
     ends = {"rounds": "--rounds N", "time": "--time T"}
     others = [other for other in ends if getattr(scenario.stop, other) is not None]
     allowed = ", ".join(f"another stop.{other} (desim resume {ends[other]})" for other in others)
-    text = f"the run has no such end (it ends at {scenario.stop.told()}), and gets no new one"
+    text = f"the run has no such end (it ends at {scenario.stop.limits()}), and gets no new one"
     return f"{text}; allowed: {allowed or 'desim run with that end, anew'}"
 
 

@@ -19,17 +19,15 @@ from desim.problem.fairness import MEASURES, lacking
 from desim.problem.optimum import centralised_optimum
 from desim.problem.problem import Problem
 from desim.scenario.blame import explained
-from desim.scenario.calibration import calibrated, noise_of, warnings
+from desim.scenario.calibration import calibrated, noise_of, try_accountant, warnings
 from desim.scenario.check import located, unfit_for
 from desim.scenario.checks.endless import endless, refuse_endless
 from desim.scenario.conditions import Conditions
 from desim.scenario.layout import Layout
 from desim.scenario.observing import heavy
 from desim.scenario.origin import Origin
-from desim.scenario.problem_read import read_problem
+from desim.scenario.problem_read import initial, read_problem
 from desim.scenario.schema import Scenario
-from desim.scenario.sections.accountant import try_accountant
-from desim.scenario.sections.initial import initial
 from desim.timeline.messages import Links
 
 Engine = Literal["compiled", "cohort", "agents"]

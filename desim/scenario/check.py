@@ -8,17 +8,18 @@ import inspect
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from pydantic import TypeAdapter, ValidationError
 
 from desim.errors import InputError, spelling
+from desim.fields import Strict
 from desim.fields.strict import UNKNOWN_KEY, explain
 from desim.scenario import registry
 from desim.scenario.blame import accused
-from desim.scenario.checks.run import CHECKS, Check
-from desim.scenario.places import belongs
+from desim.scenario.checks.methods import CHECKS, Check
 from desim.scenario.schema import SECTIONS, Scenario
+from desim.scenario.sections.data import SOURCES
 from desim.scenario.tree import Place, Tree, dotted, placed, unfit
 
 Problem = tuple[Place, str]
@@ -48,18 +49,13 @@ def _validated(tree: Tree, folder: Path, sections: dict[str, Any]) -> Scenario:
         problems += _section(name, tree.data, folder, sections)
     absent: dict[str, Any] = {name: None for name in ("privacy", "churn") if name not in tree.data}
     right = {**absent, **{name: one for name, one in sections.items() if name not in broken}}
-    problems += [one for one in _together(right) if not _inside(one[0], problems)]
+    around = {place[:end] for place, _ in problems for end in range(len(place))}
+    problems += [one for one in _together(right) if one[0] not in around]  # wrong inside already
     if problems:
         raise InputError(_report(tree, problems))
     scenario = Scenario.model_validate(sections)
-    return scenario.model_copy(
-        update={"folder": folder, "source": tree.source, "marks": _marks(tree)}
-    )
-
-
-def _inside(place: Place, problems: list[Problem]) -> bool:
-    """Whether something inside `place` is wrong already, so that it is not judged as a whole."""
-    return any(other[: len(place)] == place and other != place for other, _ in problems)
+    marks = {dotted(place): mark for place, mark in tree.marks.items()}
+    return scenario.model_copy(update={"folder": folder, "source": tree.source, "marks": marks})
 
 
 def located(scenario: Scenario, error: InputError) -> InputError:
@@ -76,10 +72,6 @@ def _locate(marks: Mapping[str, str], line: str) -> str:
             return placed(marks[path], line)
         path = path.rpartition(".")[0]
     return line
-
-
-def _marks(tree: Tree) -> dict[str, str]:
-    return {dotted(place): mark for place, mark in tree.marks.items()}
 
 
 @cache
@@ -181,3 +173,41 @@ def _rank(place: Place, order: Mapping[Place, int]) -> int:
         if place[:end] in order:
             return order[place[:end]]
     return len(order)
+
+
+def belongs(place: Place) -> str:
+    """The end of a message that says where the key at `place` belongs, or nothing."""
+    key, inside = place[-1], ".".join(str(part) for part in place[:-1])
+    homes = [home for home in dict.fromkeys(_places().get(str(key), ())) if home != inside]
+    methods = [name for name in registry.names() if key in registry.get(name).Parameters.keys()]
+    if inside == "algorithm" and methods:
+        homes = [f"algorithm {name}" for name in methods]
+    elif methods:
+        homes.append("algorithm")
+    return f"; {key} belongs to {' or '.join(homes[:3])}" if homes else ""
+
+
+@cache
+def _places() -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for section in SECTIONS:
+        found.setdefault(section, []).append("the top level")
+        for model in _models(Scenario.model_fields[section].annotation):
+            _collect(model, section, found)
+    for source in SOURCES.values():
+        _collect(source, "problem.data", found)
+    return found
+
+
+def _collect(model: type[Strict], path: str, found: dict[str, list[str]]) -> None:
+    for key in model.keys():
+        found.setdefault(key, []).append(path)
+        for below in _models(model.model_fields[key].annotation):
+            _collect(below, f"{path}.{key}", found)
+
+
+def _models(annotation: Any) -> Iterator[type[Strict]]:
+    if isinstance(annotation, type) and issubclass(annotation, Strict):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from _models(argument)

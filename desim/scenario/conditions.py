@@ -70,9 +70,8 @@ class Conditions:
         found = measured_speeds(
             trace.trace, trace.field, unit, durations, trace.median, where=where, **_ways(trace)
         )
-        if trace.order == "measured" and trace.end == "error":
-            lasts = f"{found.shortest} rounds"
-            outlives(rounds is None or rounds > found.shortest, where, lasts, "rounds")
+        if trace.order == "measured":
+            outlives(trace.end, rounds, found.shortest, where)
         return found
 
     def _paces(self, trace: SpeedTrace) -> Traces:
@@ -94,8 +93,7 @@ class Conditions:
             case "trace":
                 where, rounds = "participation.trace", self.scenario.stop.rounds
                 sets = recorded(chosen.value, agents, where)
-                ends = rounds is None or rounds > len(sets)
-                outlives(ends and chosen.end == "error", where, f"{len(sets)} rounds", "rounds")
+                outlives(chosen.end, rounds, len(sets), where)
                 return Schedule(sets, chosen.end == "loop")
         return Everybody(agents)
 
@@ -120,9 +118,7 @@ class Conditions:
 
     def _lasts(self, found: Traces, end: str, where: str) -> Traces:
         """The same; InputError if a trace may not end and does so before the run."""
-        horizon = self.scenario.stop.time
-        ends = end == "error" and (horizon is None or horizon > found.shortest)
-        outlives(ends, where, f"{found.shortest:.6g} s", "time")
+        outlives(end, self.scenario.stop.time, found.shortest, where, "time")
         return found
 
     def links(self, source: Int, target: Int, which: str = "link") -> Links:
@@ -186,8 +182,14 @@ def _ways(trace: BandwidthTrace | SpeedTrace | ChurnSection) -> dict[str, bool]:
     return {"loops": loops, "shuffled": shuffled, "shifted": trace.offset == "random"}
 
 
-def outlives(ends: bool, where: str, lasts: str, stop: str) -> None:
-    """Raise InputError if a trace ends before the run does, or may do so."""
-    if ends:
-        text = f"the shortest trace lasts {lasts}, the run may last longer"
+def outlives(
+    end: str | None, limit: float | None, lasts: float, where: str, stop: str = "rounds"
+) -> None:
+    """Raise InputError if a trace whose end is an error ends before the run does, or may do so.
+
+    limit: of the run, in rounds or s (stop: time), None for none; lasts: of the shortest trace.
+    """
+    if end == "error" and (limit is None or limit > lasts):
+        ends = f"{lasts} rounds" if stop == "rounds" else f"{lasts:.6g} s"
+        text = f"the shortest trace lasts {ends}, the run may last longer"
         raise InputError(f"{where}: {text}; allowed: end: loop, or hold, or stop.{stop} up to that")

@@ -63,7 +63,8 @@ class Layout:
             return self._changing(self._listed(agents), conditions)
         links = conditions.links(graph.source, graph.target)
         if self.contacts is not None:
-            self._lasts(self.contacts.lap)
+            end, horizon = topology.end, self.scenario.stop.time
+            outlives(end, horizon, self.contacts.lap, f"{WHERE}.contacts", "time")
             links = self.contacts.along(links)
         return graph, links, None
 
@@ -74,9 +75,7 @@ class Layout:
         if self.contacts is not None:
             assert self.topology.round is not None
             turns, lasting = self.contacts.slots(self.topology.round), 1
-            rounds = self.scenario.stop.rounds
-            ends = self.topology.end == "error" and (rounds is None or rounds > len(turns))
-            outlives(ends, f"{WHERE}.contacts", f"{len(turns)} rounds", "rounds")
+            outlives(self.topology.end, self.scenario.stop.rounds, len(turns), f"{WHERE}.contacts")
         make = partial(from_edges, agents, where=WHERE, directed=self._directed, connected=False)
         return Listed([make(edges=edges) for edges in turns], lasting)
 
@@ -85,8 +84,3 @@ class Layout:
     ) -> tuple[Graph, Links, Changing]:
         changing = Changing(turns, lambda graph: conditions.links(graph.source, graph.target))
         return *changing.at(1), changing
-
-    def _lasts(self, lap: float) -> None:
-        horizon = self.scenario.stop.time
-        ends = self.topology.end == "error" and (horizon is None or horizon > lap)
-        outlives(ends, f"{WHERE}.contacts", f"{lap:.6g} s", "time")

@@ -21,7 +21,7 @@ from desim.scenario.schema import SECTIONS, Scenario
 from desim.scenario.sections.method import Participation, Policy
 from desim.scenario.sections.problem import Loss, Partition
 from desim.scenario.sections.topology import Topology
-from desim.scenario.shipped import found
+from desim.scenario.shipped import named_file
 from desim.scenario.tree import Place, Tree, from_python, native, require_mapping
 
 KINDS = "str int float bool null timestamp map seq merge".split()
@@ -49,7 +49,7 @@ def load(
     if isinstance(source, Mapping):
         tree, folder, name = from_python(source), folder or Path(), "scenario"
     else:
-        path = found(source)
+        path = named_file(source)
         tree, folder, name = read(path), path.parent, path.name.split(".")[0]
     require_mapping(tree, SCENARIO)
     if "base" in tree.data and not {"problem", "algorithm"} & set(tree.data):

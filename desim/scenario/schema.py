@@ -1,8 +1,7 @@
 """The whole scenario: one frozen object with a section for each top-level key, in s, bit/s, 1/s."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 from pydantic.json_schema import GenerateJsonSchema
@@ -37,7 +36,7 @@ class Scenario(Strict):
     `folder` is where relative names count from, `source` the file, `marks` the line of each key.
     """
 
-    examples: ClassVar[Mapping[str, Any]] = {
+    examples = {
         "plugins": ["my_method.py"],
         "participation": {"bernoulli": "50 %"},
         "churn": {"up": {"exponential": "300 s"}, "down": {"exponential": "30 s"}},
@@ -98,29 +97,29 @@ class Scenario(Strict):
         return {key: section[key] for key in SECTIONS if key in section}
 
     def __repr__(self) -> str:
-        told = ", ".join(text for _, text in self.told())
+        told = ", ".join(text for _, text in self.facts())
         return f"<Scenario {self.name}: {told}>"
 
     __str__ = __repr__
 
-    def told(self) -> list[tuple[str, str]]:
+    def facts(self) -> list[tuple[str, str]]:
         """What it is about, as pairs of a name and a few words."""
-        problem, agents, limits = self.problem, self.problem.agents, self.stop.told()
-        told = [("algorithm", self.algorithm.name)]
-        told += [("agents", f"{agents} agents")] if agents is not None else []
+        problem, agents, limits = self.problem, self.problem.agents, self.stop.limits()
+        facts = [("algorithm", self.algorithm.name)]
+        facts += [("agents", f"{agents} agents")] if agents is not None else []
         data = getattr(problem.data, "name", "") or f"{getattr(problem.data, 'source', '')} data"
-        told += [("problem", f"{problem.loss.kind} loss on {data}")]
-        told += [("network", f"{self.network.topology.kind} topology")]
-        told += [("waiting", f"policy {self.policy.kind}")] if self.policy.kind != "all" else []
-        told += [("privacy", "private" if self.privacy else "no noise")]
-        return [*told, ("end", f"until {limits}"), ("seed", f"seed {self.seed}")]
+        facts += [("problem", f"{problem.loss.kind} loss on {data}")]
+        facts += [("network", f"{self.network.topology.kind} topology")]
+        facts += [("waiting", f"policy {self.policy.kind}")] if self.policy.kind != "all" else []
+        facts += [("privacy", "private" if self.privacy else "no noise")]
+        return [*facts, ("end", f"until {limits}"), ("seed", f"seed {self.seed}")]
 
     def _repr_html_(self) -> str:
         from desim.scenario.dump import dumped
         from desim.tabulated import card, folded
 
         more = [folded("the whole scenario, every default explicit", dumped(self.written()))]
-        return card(f"scenario {self.name}", self.told(), more=more)
+        return card(f"scenario {self.name}", self.facts(), more=more)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Scenario) and self.written() == other.written()

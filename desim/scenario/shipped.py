@@ -27,7 +27,9 @@ def networks() -> dict[str, Path]:
 @cache
 def studies() -> dict[str, Path]:
     """The study files by name."""
-    return {file.stem: file for file in sorted(STUDIES.glob("*.yaml")) if _is_study(file)}
+    files = {file.stem: file for file in sorted(STUDIES.glob("*.yaml"))}
+    lines = {name: file.read_text("utf-8").splitlines() for name, file in files.items()}
+    return {n: f for n, f in files.items() if any(one.startswith(MARK) for one in lines[n])}
 
 
 @cache
@@ -43,7 +45,7 @@ def named(file: Path) -> str:
     return file.relative_to(FOLDER).with_suffix("").as_posix()
 
 
-def found(source: str | Path, kind: Kind = "scenario", folder: Path | None = None) -> Path:
+def named_file(source: str | Path, kind: Kind = "scenario", folder: Path | None = None) -> Path:
     """The file that `source` names: NAME or NAME.yaml in `folder`, else what desim brings.
 
     InputError, with both places, where there is none; whatever exists is left for its reader.
@@ -83,7 +85,3 @@ def _missing(path: Path, name: str, kind: Kind) -> str:
     words = "scenarios" if kind == "scenario" else "studies"
     told = f"no {kind} of that name comes with desim (desim list {words})"
     return f"no such file, and {told}{spelling(bare, known)}"
-
-
-def _is_study(file: Path) -> bool:
-    return any(line.startswith(MARK) for line in file.read_text("utf-8").splitlines())

@@ -19,10 +19,10 @@ from desim.log.described import described
 from desim.reading.facts import bare
 from desim.reading.series import Series, series_of
 from desim.runs.run import Run
+from desim.studies.folder import opened
 from desim.studies.measures import Asked, measured, unit
-from desim.studies.opened import opened
+from desim.studies.notes import notes, shared, terms
 from desim.studies.statistics import Estimate, lacking, mean_estimate, median_estimate, skewed
-from desim.studies.together import notes, shared, terms
 from desim.studies.words import awaited, estimate, is_final, one_epsilon
 from desim.tabulated import Table, card
 
@@ -80,7 +80,9 @@ def compare(
     rows = series_of(runs if isinstance(runs, Mapping) else opened(runs))
     if not rows:
         raise InputError("no run to compare")
-    asked = Asked(_targets(rows, targets), _given(delta=delta, view=view, relation=relation), stays)
+    terms_of = {"delta": delta, "view": view, "relation": relation}
+    given = {name: one for name, one in terms_of.items() if one is not None}
+    asked = Asked(_targets(rows, targets), given, stays)
     told = {
         id(run): measured(run, asked) for row in rows for run in (*row.runs, *_lost(row, asked))
     }
@@ -91,7 +93,7 @@ def compare(
         _table(
             frame,
             asked.until("until", *target).replace(" to ", " ", 1),
-            _until(asked, target),
+            {kind: asked.until(kind, *target) for kind in SPENT},
             noiseless,
         )
         for target in asked.targets
@@ -124,10 +126,6 @@ def _over_seeds(frame: pd.DataFrame, level: float) -> Iterator[str]:
     yield from skewed("mean", sizes.get("mean", ()), level)
 
 
-def _given(**terms: Any) -> dict[str, Any]:
-    return {name: value for name, value in terms.items() if value is not None}
-
-
 def _targets(rows: Sequence[Series[Run]], targets: Targets | None) -> tuple[tuple[str, float], ...]:
     """(metric, value) pairs; InputError for a metric that no run has recorded."""
     every = [run for row in rows for run in row.runs]
@@ -139,12 +137,12 @@ def _targets(rows: Sequence[Series[Run]], targets: Targets | None) -> tuple[tupl
         if name not in recorded:
             allowed = ", ".join(recorded) or "none, as these runs have measured nothing"
             raise InputError(f"target: {refusal(name, allowed, recorded)}")
-    pairs = [(name, one) for name, given in targets.items() for one in _several(given)]
+    pairs = [
+        (name, one)
+        for name, given in targets.items()
+        for one in (given if isinstance(given, Sequence) else [given])
+    ]
     return tuple((name, finite(f"target: {name}", one)) for name, one in pairs)
-
-
-def _several(values: float | Sequence[float]) -> Sequence[float]:
-    return values if isinstance(values, Sequence) else (values,)
 
 
 def _records(
@@ -171,10 +169,6 @@ def _records(
         never = sum(np.isinf(one[until_when]) for one in known) if until_when else 0
         counts = len(values), int(never), len(values) - len(whole)
         yield row.title, name, unit(name), statistic, *numbers, *counts
-
-
-def _until(asked: Asked, target: tuple[str, float]) -> dict[str, str]:
-    return {kind: asked.until(kind, *target) for kind in SPENT}
 
 
 def _table(

@@ -1,8 +1,8 @@
-"""Study files: a base scenario, which of its keys vary over which values, and what to compare."""
+"""Study files: a base scenario, which of its keys vary over which varied, and what to compare."""
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, ValidationError
 from pydantic import model_validator as together
@@ -14,9 +14,9 @@ from desim.fields.strict import explain
 from desim.scenario.load import read
 from desim.scenario.schema import directory_name
 from desim.scenario.sections.privacy import Delta, View
-from desim.scenario.shipped import found, scenarios
-from desim.scenario.tree import Tree, from_python, require_mapping
-from desim.studies import values
+from desim.scenario.shipped import named_file, scenarios
+from desim.scenario.tree import from_python, require_mapping
+from desim.studies import varied
 
 
 def _level(value: object) -> float:
@@ -42,9 +42,7 @@ def _base(value: object, info: Any) -> Any:
 class Terms(Strict):
     """`false`, or the terms in which epsilons are stated; left out: as the scenario has them."""
 
-    examples: ClassVar[Mapping[str, Any]] = {
-        "view": "eavesdropper", "delta": 1e-6, "relation": "agent",
-    }  # fmt: skip
+    examples = {"view": "eavesdropper", "delta": 1e-6, "relation": "agent"}
 
     off: bool = Field(False, alias="(off)", repr=False)
     view: View | None = None
@@ -74,16 +72,16 @@ class Terms(Strict):
 class Compare(Strict):
     """What is compared between cases, over the seeds that they have in common."""
 
-    examples: ClassVar[Mapping[str, Any]] = {
+    examples = {
         "targets": {"accuracy": [0.9, 0.93]}, "against": {"policy": "all"}, "level": 0.9,
         "epsilon": {"view": "coordinator", "delta": 1e-5},
     }  # fmt: skip
 
-    targets: Annotated[dict[str, tuple[float, ...]], PlainValidator(values.targets)] = {}
+    targets: Annotated[dict[str, tuple[float, ...]], PlainValidator(varied.targets)] = {}
     """time, rounds, bytes and epsilon are taken until these values; default: stop.metric"""
     stays: Flag = False
     """count a target as met from when on it is met to the run's end, not at the first touch"""
-    against: Annotated[dict[str, Any], PlainValidator(values.against)] = {}
+    against: Annotated[dict[str, Any], PlainValidator(varied.against)] = {}
     """values of the cases that the others are held against, or {label: ...}; default: the first"""
     epsilon: Annotated[
         Terms, PlainSerializer(lambda terms: terms.given if not terms.off else False)
@@ -96,14 +94,14 @@ class Compare(Strict):
 class Search(Strict):
     """Keys drawn at random, `trials` times; a trial's values depend on nothing but its number."""
 
-    examples: ClassVar[Mapping[str, Any]] = {
+    examples = {
         "trials": 20, "seed": 1,
         "draw": {"algorithm.rho": {"log_uniform": [0.1, 10]}, "seed": {"integer": [0, 99]}},
     }  # fmt: skip
 
     trials: Count
     """how many cases are drawn"""
-    draw: Annotated[dict[str, dict[str, Any]], PlainValidator(values.laws)]
+    draw: Annotated[dict[str, dict[str, Any]], PlainValidator(varied.laws)]
     """law of each dotted key: uniform, log_uniform, integer [a, b], or choice [...]"""
     seed: Whole = 0
     """seed of these draws"""
@@ -112,7 +110,7 @@ class Search(Strict):
 class StudyFile(Strict):
     """A study as it is written: grid x list x random are its cases, `seed` repeats each of them."""
 
-    examples: ClassVar[Mapping[str, Any]] = {
+    examples = {
         "name": "waiting", "base": "quickstart", "set": {"stop.time": "60 s"},
         "grid": {"policy": ["all", {"quorum": 8}], "seed": "0..19"},
         "list": [{"label": "slow at times", "compute.slow.factor": 10}],
@@ -127,11 +125,11 @@ class StudyFile(Strict):
     ]
     """the scenario that the keys below change: a file, a scenario that comes with desim by its
     name, or one written out"""
-    set: Annotated[dict[str, Any], PlainValidator(values.settings)] = {}
+    set: Annotated[dict[str, Any], PlainValidator(varied.settings)] = {}
     """values by dotted key for all cases"""
-    grid: Annotated[dict[str, tuple[Any, ...]], PlainValidator(values.grid)] = {}
+    grid: Annotated[dict[str, tuple[Any, ...]], PlainValidator(varied.grid)] = {}
     """every combination of the values of these dotted keys; ranges such as seed: [0..99]"""
-    list: Annotated[tuple[dict[str, Any], ...], PlainValidator(values.entries)] = ({},)
+    list: Annotated[tuple[dict[str, Any], ...], PlainValidator(varied.entries)] = ({},)
     """cases written out: mappings of dotted keys, each perhaps with a label"""
     random: Search | None = None
     """a random search over dotted keys"""
@@ -154,7 +152,7 @@ def read_study(source: str | Path | Mapping[str, Any]) -> tuple[StudyFile, Path]
     if isinstance(source, Mapping):
         tree, folder, name = from_python(source), Path(), "study"
     else:
-        path = found(source, "study")
+        path = named_file(source, "study")
         tree, folder, name = read(path), path.parent, path.name.split(".")[0]
     require_mapping(tree, f"a study, which is a mapping with {', '.join(StudyFile.keys())}")
     if "base" not in tree.data and {"problem", "algorithm"} & set(tree.data):
@@ -166,12 +164,9 @@ def read_study(source: str | Path | Mapping[str, Any]) -> tuple[StudyFile, Path]
     try:
         study = StudyFile.model_validate(tree.data, context={"folder": folder.resolve()})
     except ValidationError as error:
-        problems += [_line(tree, details) for details in error.errors(include_url=False)]
+        for details in error.errors(include_url=False):
+            problems.append(tree.line(details["loc"], explain(details, StudyFile)))
         raise InputError(problems) from None
     if problems:
         raise InputError(problems)
     return study, folder.resolve()
-
-
-def _line(tree: Tree, details: Any) -> str:
-    return tree.line(tuple(details["loc"]), explain(details, StudyFile))

@@ -3,9 +3,10 @@
 import contextlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pandas as pd
 
@@ -18,6 +19,7 @@ from desim.runs.opened import open_run
 from desim.runs.run import Run
 from desim.studies.work import TOKEN
 
+Found = TypeVar("Found")
 RUNS = "runs"
 BUSY = "another process is at work on this study; wait until it ends, or end it"
 
@@ -82,13 +84,7 @@ def stored_runs(path: Path) -> dict[str, list[Run]]:
 
     InputError where `path` holds no study, or none of its runs.
     """
-    try:
-        listed = json.loads(text_of(path / STUDY))["runs"]
-        pairs = [(int(one["case"]), str(one["run"])) for one in listed]
-    except FileNotFoundError:
-        raise InputError(f"{path}: not the directory of a study (it has no {STUDY})") from None
-    except (OSError, ValueError, KeyError, TypeError):
-        raise InputError(f"{path / STUDY}: not a study of desim, or damaged") from None
+    pairs = _told(path, lambda told: [(int(one["case"]), str(one["run"])) for one in told["runs"]])
     labels = _labels(path)
     found: dict[str, list[Run]] = {}
     for case, key in pairs:
@@ -98,6 +94,75 @@ def stored_runs(path: Path) -> dict[str, list[Run]]:
     if not found:
         raise InputError(f"{path}: none of its {len(pairs)} runs has been simulated yet")
     return found
+
+
+def opened(folders: Iterable[str | Path | Run]) -> list[Run]:
+    """The runs in folders of runs and studies, in order; InputError for a folder without any."""
+    found: list[Run] = []
+    for one in folders:
+        if isinstance(one, Run):
+            found.append(one)
+        elif (Path(one) / STUDY).is_file():
+            found += [run for case in stored_runs(Path(one)).values() for run in case]
+        else:
+            found.append(open_run(one))
+    return found
+
+
+@dataclass(eq=False, repr=False)
+class StoredStudy:
+    """A study that was played: tables `runs`, `summary` and `comparisons`, empty until it ends.
+
+    directory: None where no run is stored; targets: (metric, value) pairs that it compares at.
+    """
+
+    name: str
+    directory: Path | None
+    targets: tuple[tuple[str, float], ...]
+    runs: pd.DataFrame
+    summary: pd.DataFrame
+    comparisons: pd.DataFrame
+
+    def by_case(self) -> dict[str, list[Run]]:
+        """The stored runs by the labels of their cases, as `desim.plot` takes them."""
+        if self.directory is None:
+            raise InputError("the study keeps no runs; allowed: a study with a directory (out)")
+        return stored_runs(self.directory)
+
+
+def open_study(path: str | Path) -> StoredStudy:
+    """The study in a directory; InputError where there is none, or it cannot be read."""
+    folder = Path(path)
+    name, targets = _told(folder, lambda told: _named_and_asked(told["study"]))
+    tables = (_table(folder / f"{one}.parquet") for one in ("runs", "summary", "comparisons"))
+    return StoredStudy(name, folder, targets, *tables)
+
+
+def _named_and_asked(told: Any) -> tuple[str, tuple[tuple[str, float], ...]]:
+    asked = (told.get("compare") or {}).get("targets") or {}
+    several = {name: one if isinstance(one, list) else [one] for name, one in asked.items()}
+    pairs = ((str(name), float(one)) for name, values in several.items() for one in values)
+    return str(told["name"]), tuple(pairs)
+
+
+def _told(path: Path, read: Callable[[Any], Found]) -> Found:
+    """What `read` takes from the file that makes a folder a study's; InputError if it cannot."""
+    try:
+        return read(json.loads(text_of(path / STUDY)))
+    except FileNotFoundError:
+        raise InputError(f"{path}: not the directory of a study (it has no {STUDY})") from None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        raise InputError(f"{path / STUDY}: not a study of desim, or damaged") from None
+
+
+def _table(path: Path) -> pd.DataFrame:
+    """The table, empty where the study has not written it."""
+    try:
+        return pd.read_parquet(path)
+    except FileNotFoundError:
+        return pd.DataFrame()
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: cannot be read as a table of a study ({error})") from None
 
 
 def _labels(path: Path) -> dict[int, str]:

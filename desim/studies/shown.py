@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from desim.amounts import amount
 from desim.runs.digests import UNLISTED
 from desim.runs.likeness import ALIKE
+from desim.studies.folder import StoredStudy
 from desim.studies.statistics import lacking, skewed
 from desim.studies.words import awaited, estimate, is_final, ratio
 from desim.tabulated import Table
@@ -18,23 +19,7 @@ SHOWN = 40  # cases of a table; all are in the Parquet files
 LONGEST = 60  # letters of a case's label
 
 
-class Tables(Protocol):
-    """What is shown: the tables of a study."""
-
-    @property
-    def runs(self) -> "pd.DataFrame":
-        """A row for each case and seed."""
-
-    @property
-    def summary(self) -> "pd.DataFrame":
-        """A row for each case and measure."""
-
-    @property
-    def comparisons(self) -> "pd.DataFrame":
-        """A row for each case and measure, held against another case."""
-
-
-def shown(study: Tables) -> Iterator[Table]:
+def shown(study: StoredStudy) -> Iterator[Table]:
     """Tables of what it takes until targets, or else of the values at the end."""
     known = list(dict.fromkeys(study.summary["measure"]))
     chosen = [name for name in known if " to " in name and not name.startswith("rounds")]
@@ -42,7 +27,7 @@ def shown(study: Tables) -> Iterator[Table]:
         yield _table(study, name)
 
 
-def _table(study: Tables, name: str) -> Table:
+def _table(study: StoredStudy, name: str) -> Table:
     all_rows = study.summary[study.summary["measure"] == name]
     rows, more = all_rows.head(SHOWN), len(all_rows) - SHOWN
     level, unit = float(rows["level"].iloc[0]), rows["unit"].iloc[0]
@@ -86,7 +71,7 @@ def _row(row: "pd.Series[Any]", ratios: "pd.DataFrame", unit: str) -> list[str]:
     ]
 
 
-def _doubts(study: Tables, name: str) -> Iterator[str]:
+def _doubts(study: StoredStudy, name: str) -> Iterator[str]:
     """That some epsilons are of runs whose files cannot be checked."""
     if name.startswith("epsilon"):
         unlisted = study.runs["reason"].astype(str).str.endswith(UNLISTED).sum()

@@ -15,11 +15,10 @@ from desim.log.described import described
 from desim.runs.opened import open_run
 from desim.runs.run import Run
 from desim.studies import cluster, processes
-from desim.studies.cases import Case, cases, key_of
+from desim.studies.cases import Case, cases, key_of, opponents
 from desim.studies.file import StudyFile, read_study
-from desim.studies.folder import RUNS, claimed, store_run, stored_runs, write_tables
+from desim.studies.folder import RUNS, StoredStudy, claimed, store_run, write_tables
 from desim.studies.measures import Asked
-from desim.studies.opponents import opponents
 from desim.studies.tables import comparisons_table, runs_table, summary_table
 from desim.studies.work import Job, Result, carry_out, finished
 
@@ -44,23 +43,19 @@ class Plan:
     jobs: tuple[Job, ...]
 
 
-class Study:
+class Study(StoredStudy):
     """What came of a study: tables `runs`, `summary` and `comparisons`, and the runs themselves.
 
     complete: whether every run was played, be it that it failed.
     """
 
     def __init__(self, plan: Plan, results: Mapping[str, Result], directory: Path | None) -> None:
-        self.name = plan.study.name
-        self.plan = plan
-        self.directory = directory
-        self.results = dict(results)
-        level = plan.study.compare.level
-        self.runs = described(runs_table(plan.cases, plan.keys, results, plan.asked), "runs")
-        self.summary = described(summary_table(plan.cases, self.runs, plan.asked, level), "summary")
-        self.comparisons = described(
-            comparisons_table(plan.pairs, self.runs, plan.asked, level), "comparisons"
-        )
+        asked, level = plan.asked, plan.study.compare.level
+        runs = described(runs_table(plan.cases, plan.keys, results, asked), "runs")
+        summary = described(summary_table(plan.cases, runs, asked, level), "summary")
+        pairs = described(comparisons_table(plan.pairs, runs, asked, level), "comparisons")
+        super().__init__(plan.study.name, directory, asked.targets, runs, summary, pairs)
+        self.plan, self.results = plan, dict(results)
 
     def __repr__(self) -> str:
         counts = ", ".join(
@@ -94,12 +89,6 @@ class Study:
     def tables(self) -> dict[str, pd.DataFrame]:
         """The tables by name."""
         return {"runs": self.runs, "summary": self.summary, "comparisons": self.comparisons}
-
-    def by_case(self) -> dict[str, list[Run]]:
-        """The stored runs by the labels of their cases, as `desim.plot` takes them."""
-        if self.directory is None:
-            raise InputError("the study keeps no runs; allowed: a study with a directory (out)")
-        return stored_runs(self.directory)
 
     def run(self, key: str) -> Run:
         """The run whose hash begins so; InputError where none is stored."""

@@ -37,8 +37,13 @@ def runs_table(
             key = keys[case.number, seed]
             found = results.get(key, missing)
             head = (case.number, case.label, seed, key, found.status, found.reason)
-            values = {one: _cell(case.values[one]) for one in varied if one in case.values}
-            rows.append({**dict(zip(RUN, head, strict=True)), **values, **found.numbers})
+            values = {one: case.values[one] for one in varied if one in case.values}
+            nested = {
+                k: setting_text(v)
+                for k, v in values.items()
+                if isinstance(v, Mapping | list | tuple)
+            }
+            rows.append({**dict(zip(RUN, head, strict=True)), **values, **nested, **found.numbers})
     names = dict.fromkeys([*RUN, *varied, *(name for row in rows for name in row)])
     table = pd.DataFrame(rows, columns=list(names))
     for one in varied:
@@ -60,10 +65,6 @@ def _never(table: pd.DataFrame, asked: Asked) -> pd.DataFrame:
         for name in dict.fromkeys([when, *told]):
             table.loc[lost, name] = np.inf
     return table
-
-
-def _cell(value: Any) -> Any:
-    return setting_text(value) if isinstance(value, Mapping | list | tuple) else value
 
 
 def _column(values: "pd.Series[Any]") -> "pd.Series[Any]":
@@ -144,13 +145,15 @@ def comparisons_table(
     """
     rows: list[dict[str, Any]] = []
     for case, other in opponents:
-        both = _both(runs, case, other)
+        one, two = (runs[runs["case"] == who.number] for who in (case, other))
+        both = one.merge(two, on="seed", suffixes=(" of case", " of other"))
         for name in measures(runs, asked):
             known = both[_counts(both, name, " of case") & _counts(both, name, " of other")]
             pairs = _columns(known, name)
             if not len(pairs):
                 continue
             ratio, until_when = not is_final(name), awaited(name)
+            never = np.isinf(_columns(known, until_when)).all(axis=1) if until_when else pairs[:0]
             found = paired(pairs[:, 0], pairs[:, 1], ratio=ratio, rising=rises(name), level=level)
             rows.append({
                 "case": case.number, "label": case.label, "against": other.label or "base",
@@ -158,7 +161,7 @@ def comparisons_table(
                 "statistic": "median ratio" if ratio else "mean difference",
                 "value": found.estimate.value, "low": found.estimate.low,
                 "high": found.estimate.high, "level": level, "pairs": len(pairs),
-                "counted": found.estimate.n, "neither": _neither(known, until_when),
+                "counted": found.estimate.n, "neither": int(np.sum(never)),
                 "dropped": len(both) - len(pairs), "wins": found.wins, "losses": found.losses,
                 "ties": found.ties, "p": found.p,
             })  # fmt: skip
@@ -168,14 +171,3 @@ def comparisons_table(
 def _columns(both: pd.DataFrame, name: str) -> Array:
     """Values (pairs, 2) of a measure: of the case and of the other."""
     return np.asarray(both[[f"{name} of case", f"{name} of other"]].to_numpy(float))
-
-
-def _neither(both: pd.DataFrame, until_when: str) -> int:
-    """In how many pairs neither met the target whose time is asked for."""
-    return int(np.isinf(_columns(both, until_when)).all(axis=1).sum()) if until_when else 0
-
-
-def _both(runs: pd.DataFrame, case: Case, other: Case) -> pd.DataFrame:
-    """The seeds of both cases with the measures of both; nan where a run has none."""
-    one, two = (runs[runs["case"] == who.number] for who in (case, other))
-    return one.merge(two, on="seed", suffixes=(" of case", " of other"))

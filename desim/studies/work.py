@@ -4,12 +4,11 @@ Whatever goes wrong becomes the result's status and reason: a study goes on with
 """
 
 import contextlib
-import shutil
-import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 from desim.errors import DesimError, Differs, InputError, raised
@@ -148,17 +147,9 @@ def _reachable(job: Job) -> bool:
 
 def _elsewhere(job: Job) -> Result:
     """The run done in a folder of this machine, its files in the result."""
-    with _scratch() as folder:
-        result = _done(job, folder / job.key)
-        stored = {name: folder / job.key / name for name in FILES}
+    with TemporaryDirectory(prefix="desim-study-", ignore_cleanup_errors=True) as folder:
+        place = Path(folder) / job.key
+        result = _done(job, place)
+        stored = {name: place / name for name in FILES}
         files = {name: path.read_bytes() for name, path in stored.items() if path.is_file()}
         return Result(result.key, result.status, result.reason, result.numbers, False, files)
-
-
-@contextlib.contextmanager
-def _scratch() -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="desim-study-"))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)

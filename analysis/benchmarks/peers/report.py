@@ -1,6 +1,5 @@
 """The table of the contest and of the effect of order, as csv and as a section of the page."""
 
-import csv
 import math
 import sys
 from pathlib import Path
@@ -8,9 +7,9 @@ from pathlib import Path
 from analysis.benchmarks.peers.contest import Row
 from analysis.benchmarks.peers.order import Effect
 from analysis.benchmarks.timing import machine
+from analysis.reproductions import page
 
 HOME = Path(__file__).resolve().parents[1]
-BEGIN, END = "<!-- peers: written by analysis.benchmarks.peers -->", "<!-- end of peers -->"
 TO = "desim, log stored"
 WORDS = """**Beside peers.** Fed-PLT (gradient solver, no noise) on the same logistic data, 16
 features, 20 rows and 10 local epochs for each agent. Every contestant is a process with its own
@@ -36,18 +35,10 @@ draw has an address, so that the order says nothing.
 
 def write(rows: list[Row], effects: list[Effect]) -> None:
     """Write results/peers.csv, results/order.csv and the section, and print the section."""
-    results = HOME / "results"
-    results.mkdir(exist_ok=True)
-    for name, table, header in (
-        ("peers.csv", [*map(_plain, rows)], Row._fields),
-        ("order.csv", effects, Effect._fields),
-    ):
-        with (results / name).open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerows([header, *table])
+    for name, table in (("peers", rows), ("order", effects)):
+        page.write_csv(HOME / "results", name, [one._asdict() for one in table])
     text = section(rows, effects)
-    page = HOME / "README.md"
-    page.write_text(inserted(page.read_text("utf-8"), text), "utf-8")
+    page.update("peers", text.rstrip("\n"), HOME / "README.md")
     sys.stdout.write(text)
 
 
@@ -66,14 +57,6 @@ def section(rows: list[Row], effects: list[Effect]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def inserted(page: str, text: str) -> str:
-    """The page with `text` between its two marks, which are added at its end if it has none."""
-    if BEGIN not in page:
-        page = f"{page.rstrip()}\n\n{BEGIN}\n{END}\n"
-    before, rest = page.split(BEGIN)
-    return f"{before}{BEGIN}\n{text}{END}{rest.split(END)[1]}"
-
-
 def _line(row: Row, own: float) -> str:
     if math.isnan(row.least):
         return f"| {row.agents} | {row.name} | | | | | {row.remark} |"
@@ -82,7 +65,3 @@ def _line(row: Row, own: float) -> str:
         f"| {row.agents} | {row.name} | {row.least:.2f} | {row.median:.2f} | {row.processor:.2f} | "
         f"{row.least / own:.2f} | {told} |"
     )
-
-
-def _plain(row: Row) -> tuple[object, ...]:
-    return tuple(f"{one:.6g}" if isinstance(one, float) else one for one in row)

@@ -28,14 +28,13 @@ def check(scenario: Target, override: Overrides = None, contract: Contract = Fal
         with announced(), preparing():
             keep(scenario, settings(override))
         return
-    from desim.cli.checked import sentence
-    from desim.cli.conditions import told
+    from desim.cli.conditions import circumstances, sentence
     from desim.scenario import build
 
     loaded = load_scenario(scenario, override)
     with announced(), preparing():
         simulation = build.check(loaded)
-        lines = told(simulation)
+        lines = circumstances(simulation)
     typer.echo("\n".join([sentence(loaded, simulation), *(f"  {line}" for line in lines)]))
     for text in simulation.method.warnings:
         typer.echo(f"  warning: {text}")

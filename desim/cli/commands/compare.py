@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from desim.cli.options import chosen
+from desim.cli.options import RunFolders, chosen
 from desim.cli.options import target as parsed
 
 FORMS = ("text", "markdown", "latex")
@@ -13,9 +13,7 @@ ENDINGS = (".txt", ".md", ".tex")
 
 
 def compare(
-    runs: Annotated[
-        list[Path], typer.Argument(help="Directories of runs, or of studies.", metavar="RUN...")
-    ],
+    runs: RunFolders,
     target: Annotated[
         list[str] | None,
         typer.Option("--target", metavar="METRIC=VALUE", help="E.g. accuracy=0.9; repeatable."),

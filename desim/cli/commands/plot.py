@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from desim.cli.options import chosen, first_and_last, inches, limits
+from desim.cli.options import RunFolders, chosen, first_and_last, inches, limits
 from desim.errors import InputError
 
 if TYPE_CHECKING:
@@ -28,76 +28,69 @@ OPTIONS = {  # what each kind takes, beside title and size
 OF_ONE = ("timeline", "utilisation", "network", "epsilon")
 
 
+Kind = Annotated[str, typer.Option("--kind", metavar="|".join(KINDS), help="What to draw.")]
+Abscissa = Annotated[
+    str | None,
+    typer.Option(
+        "--x", metavar="|".join(ABSCISSAE), help="What to plot against, or to count; default: time."
+    ),
+]
+Metric = Annotated[
+    str | None, typer.Option("--metric", help="Default: accuracy, or the first in common.")
+]
+Target = Annotated[
+    float | None, typer.Option("--target", help="Of bars: the value that the metric must meet.")
+]
+Rounds = Annotated[
+    str | None,
+    typer.Option("--rounds", metavar="FIRST-LAST", help="Of a timeline; default: as fit."),
+]
+AROUND = "Around the median of seeds; interval: 95 %; default: range, of many middle."
+Band = Annotated[str | None, typer.Option("--band", metavar="|".join(BANDS), help=AROUND)]
+Label = Annotated[
+    list[str] | None,
+    typer.Option("--label", metavar="TEXT", help="In order, one for each curve, bar or line."),
+]
+Limits = Annotated[
+    str | None,
+    typer.Option("--ylim", metavar="LOW:HIGH", help="E.g. 80%:100%, or 0.1: for one end."),
+]
+Log = Annotated[
+    bool | None,
+    typer.Option("--log/--linear", help="Scale of the ordinate; default: as the metric asks."),
+]
+Title = Annotated[str | None, typer.Option("--title", help="Above the figure.")]
+Size = Annotated[str | None, typer.Option("--size", metavar="WxH", help="In inches, e.g. 6x3.5.")]
+WHERE = "png, pdf, svg; default: in the first RUN."
+Out = Annotated[Path | None, typer.Option("-o", "--out", metavar="FILE", help=WHERE)]
+
+
 def plot(
-    runs: Annotated[
-        list[Path], typer.Argument(help="Directories of runs, or of studies.", metavar="RUN...")
-    ],
-    kind: Annotated[
-        str, typer.Option("--kind", metavar="|".join(KINDS), help="What to draw.")
-    ] = "curve",
-    x: Annotated[
-        str | None,
-        typer.Option(
-            "--x",
-            metavar="|".join(ABSCISSAE),
-            help="What to plot against, or to count; default: time.",
-        ),
-    ] = None,
-    metric: Annotated[
-        str | None, typer.Option("--metric", help="Default: accuracy, or the first in common.")
-    ] = None,
-    target: Annotated[
-        float | None, typer.Option("--target", help="Of bars: the value that the metric must meet.")
-    ] = None,
-    rounds: Annotated[
-        str | None,
-        typer.Option("--rounds", metavar="FIRST-LAST", help="Of a timeline; default: as fit."),
-    ] = None,
-    band: Annotated[
-        str | None,
-        typer.Option(
-            "--band",
-            metavar="|".join(BANDS),
-            help="Around the median of seeds; interval: 95 %; default: range, of many middle.",
-        ),
-    ] = None,
-    label: Annotated[
-        list[str] | None,
-        typer.Option("--label", metavar="TEXT", help="In order, one for each curve, bar or line."),
-    ] = None,
-    ylim: Annotated[
-        str | None,
-        typer.Option("--ylim", metavar="LOW:HIGH", help="E.g. 80%:100%, or 0.1: for one end."),
-    ] = None,
-    log: Annotated[
-        bool | None,
-        typer.Option("--log/--linear", help="Scale of the ordinate; default: as the metric asks."),
-    ] = None,
-    title: Annotated[str | None, typer.Option("--title", help="Above the figure.")] = None,
-    size: Annotated[
-        str | None, typer.Option("--size", metavar="WxH", help="In inches, e.g. 6x3.5.")
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "-o", "--out", metavar="FILE", help="png, pdf, svg; default: in the first RUN."
-        ),
-    ] = None,
+    runs: RunFolders,
+    kind: Kind = "curve",
+    x: Abscissa = None,
+    metric: Metric = None,
+    target: Target = None,
+    rounds: Rounds = None,
+    band: Band = None,
+    label: Label = None,
+    ylim: Limits = None,
+    log: Log = None,
+    title: Title = None,
+    size: Size = None,
+    out: Out = None,
 ) -> None:
     """Draw runs: curves, time to a target, privacy against accuracy, timelines, networks.
 
     Runs that differ in their seeds only are one curve with a band.
     """
     chosen("--kind", kind, KINDS)
-    if x is not None:
-        chosen("--x", x, ABSCISSAE)
-    if band is not None:
-        chosen("--band", band, BANDS)
-    given = {
-        "x": x, "metric": metric, "target": target, "rounds": rounds, "band": band,
-        "label": label or None, "ylim": ylim, "log": log,
-    }  # fmt: skip
-    options = _options(kind, {name: one for name, one in given.items() if one is not None})
+    chosen("--x", "time" if x is None else x, ABSCISSAE)
+    chosen("--band", "none" if band is None else band, BANDS)
+    options = _options(
+        kind, x=x, metric=metric, target=target, rounds=rounds, band=band, label=label or None,
+        ylim=ylim, log=log,
+    )  # fmt: skip
     options |= {} if title is None else {"title": title}
     options |= {} if size is None else {"size": inches(size)}
     opened = opened_runs(runs)
@@ -106,8 +99,9 @@ def plot(
     typer.echo(_drawn(opened, kind, options, out, runs[0]))
 
 
-def _options(kind: str, given: dict[str, Any]) -> dict[str, Any]:
-    """What was given, as the figure's function takes it; InputError for what the kind has not."""
+def _options(kind: str, **options: Any) -> dict[str, Any]:
+    """What is not None, as the figure's function takes it; InputError for what the kind has not."""
+    given = {name: one for name, one in options.items() if one is not None}
     for name in given:
         if name not in OPTIONS.get(kind, ()):
             kinds = ", ".join(one for one, taken in OPTIONS.items() if name in taken)
@@ -128,20 +122,17 @@ def _drawn(
 ) -> Path:
     """Draw and say where; by default in `folder`."""
     from desim import plots
-    from desim.plots.measured import drawable
+    from desim.plots.drawable import drawable
 
     stem = kind
     if kind in ("curve", "bars"):
         x = options.setdefault("x", "time")
         options["metric"] = drawable(runs, "round", options.get("metric")).metric
-        ends = [] if kind == "curve" else [kind]
-        stem = "-".join([options["metric"], x, *ends])
+        stem = f"{options['metric']}-{x}" + "-bars" * (kind == "bars")
     path = out or folder / f"{stem}.png"
-    if kind in OF_ONE:
-        getattr(plots, kind)(next(iter(runs)), out=path, **options)
-    else:
-        draw = plots.plot if kind == "curve" else getattr(plots, kind)
-        draw(runs, out=path, **options)
+    draw = plots.plot if kind == "curve" else getattr(plots, kind)
+    what: Any = next(iter(runs)) if kind in OF_ONE else runs
+    draw(what, out=path, **options)
     return path
 
 

@@ -6,13 +6,12 @@ from typing import Annotated
 
 import typer
 
+from desim.cli.options import RunFolders
 from desim.cli.options import target as parsed
 
 
 def report(
-    runs: Annotated[
-        list[Path], typer.Argument(help="Directories of runs, or of studies.", metavar="RUN...")
-    ],
+    runs: RunFolders,
     out: Annotated[
         Path | None,
         typer.Option("-o", "--out", metavar="FILE", help="Default: report.html in the first RUN."),
@@ -26,7 +25,7 @@ def report(
     import desim
     from desim.cli.commands.plot import opened_runs
     from desim.runs.directory import STUDY
-    from desim.studies.stored import open_study
+    from desim.studies.folder import open_study
 
     targets = dict(map(parsed, target)) if target else None
     folders = {os.path.realpath(one): one for one in runs if (one / STUDY).is_file()}

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from desim.cli.options import Force, RunFolder
+from desim.cli.outcome import tell_all
 
 Network = Annotated[
     str | None,
@@ -29,7 +30,6 @@ def retime(
 ) -> None:
     """Tell a run again under another network, without training again."""
     import desim
-    from desim.cli.summary import summary
     from desim.errors import InputError
     from desim.runs.directory import next_free
 
@@ -39,4 +39,4 @@ def retime(
     opened = desim.open(run)
     name = "-".join([opened.name, *(Path(one).stem for one in dict.fromkeys(conditions))])
     path = out or next_free(Path("runs"), name)
-    typer.echo("\n".join(summary(desim.retime(opened, network, compute, out=path, force=force))))
+    tell_all(desim.retime(opened, network, compute, out=path, force=force))

@@ -26,7 +26,7 @@ def run(
 ) -> None:
     """Simulate a scenario into a run directory."""
     from desim.cli.compiling import announced
-    from desim.cli.conditions import told
+    from desim.cli.conditions import circumstances
     from desim.cli.progress import progress_bar
     from desim.runs.directory import next_free
     from desim.runs.play import prepare, record
@@ -36,7 +36,7 @@ def run(
     try:
         with progress_bar(loaded.name) as progress, announced():
             prepared = prepare(loaded)
-            for line in told(prepared.simulation):
+            for line in circumstances(prepared.simulation):
                 complain(line)
             played = record(prepared, path, progress, force)
     except KeyboardInterrupt:

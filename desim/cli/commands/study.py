@@ -1,7 +1,8 @@
 """`desim study`: the runs of a study, and its cases compared."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -9,6 +10,9 @@ from desim import units
 from desim.cli.options import Overrides, settings
 from desim.cli.outcome import complain
 from desim.errors import InputError
+
+if TYPE_CHECKING:
+    from desim.studies.study import Plan, Study
 
 StudyFile = Annotated[Path, typer.Argument(help="Study file (YAML).", metavar="STUDY")]
 Out = Annotated[
@@ -43,7 +47,6 @@ def study(
     Exit code 1: some runs failed or were not simulated, which are tried again by the same command.
     """
     from desim.cli.progress import counting_bar
-    from desim.cli.study_report import planned, report
     from desim.studies import study as studies
 
     bound = None if memory is None else memory_size(memory)
@@ -74,3 +77,41 @@ def memory_size(text: str) -> float:
         return units.size(text)
     except ValueError as error:
         raise InputError(f"--memory: {error}") from None
+
+
+def planned(plan: "Plan", out: Path) -> list[str]:
+    """What a study would do: its cases, and how many runs are stored already."""
+    from desim.studies.work import finished
+
+    stored = sum(finished(job.place) is not None for job in plan.jobs)
+    lines = [f"{plan.study.name}: {len(plan.cases)} cases, {len(plan.jobs)} runs, {stored} stored"]
+    lines += [f"  {case.label or 'base'}: {_seeds(case.seeds)}" for case in plan.cases]
+    return [*lines, f"  goes to {out}"]
+
+
+def _seeds(seeds: Sequence[int]) -> str:
+    if len(seeds) == 1:
+        return f"seed {seeds[0]}"
+    if list(seeds) == list(range(seeds[0], seeds[-1] + 1)):
+        return f"seeds {seeds[0]} to {seeds[-1]}"
+    return f"{len(seeds)} seeds"
+
+
+def report(study: "Study") -> list[str]:
+    """Lines of text: how the runs ended, then a table for each measure that was asked for."""
+    from desim.studies.shown import shown
+
+    lines = [study.counted]
+    lines += [f"  stored in {study.directory}"] if study.directory else []
+    lines += _failures(study)
+    for table in shown(study):
+        lines += ["", *table.text().splitlines()]
+    return lines
+
+
+def _failures(study: "Study") -> list[str]:
+    """Each reason of a failure once, with how many runs it ended."""
+    failed = study.runs.loc[study.runs["status"] == "failed", "reason"]
+    counts = failed.map(lambda text: text.partition("\n")[0]).value_counts()
+    lines = [f"  failed {n} times: {reason}" for reason, n in counts.head(5).items()]
+    return lines + ([f"  and {len(counts) - 5} other reasons"] if len(counts) > 5 else [])

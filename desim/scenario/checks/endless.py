@@ -52,7 +52,7 @@ def _timeless(scenario: Scenario, simulation: Simulation) -> list[str]:
     instant = _instant(settings.speeds)
     if not (_star_stands(settings, instant) if hub else _graph_stands(settings, instant)):
         return []
-    limit = f"stop.time {stop.time:g} s" if stop.time else f"stop.metric, {stop.told()},"
+    limit = f"stop.time {stop.time:g} s" if stop.time else f"stop.metric, {stop.limits()},"
     text = f"missing, and nothing takes time, so that {limit} is never reached"
     cure = "a number of rounds, or durations (network.link, compute.speed)"
     return [f"stop.rounds: {text}; allowed: {cure}"]

@@ -38,17 +38,15 @@ def steps_known(problem: Problem, algorithm: Algorithm) -> Found:
     given: Any = algorithm.parameters
     if isinstance(getattr(given, "local", None), Local):
         here, given = ("algorithm", "local"), given.local
-    if "exact" not in getattr(given, "solvers", ()) and _automatic(getattr(given, "step", None)):
+    step = getattr(given, "step", None)
+    automatic = isinstance(step, str) and step in ("auto", "per-agent")
+    if "exact" not in getattr(given, "solvers", ()) and automatic:
         text = f"found {given.step}, but the smoothness of mlp is not known"
         yield (*here, "step"), f"{text}; allowed: a number > 0"
     fast = "accelerated" in (getattr(given, "solvers", ()) or (getattr(given, "solver", None),))
     if fast and isinstance(getattr(given, "momentum", "auto"), str):
         text = "found accelerated, whose momentum comes from moduli that mlp does not have"
         yield (*here, "solver"), f"{text}; allowed: gradient, sgd, noisy, or a number for momentum"
-
-
-def _automatic(step: object) -> bool:
-    return isinstance(step, str) and step in ("auto", "per-agent")
 
 
 def optimum_exists(problem: Problem, observe: Observe) -> Found:

@@ -1,7 +1,7 @@
 """The section `problem.data`: where the rows come from and how they are prepared."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     BeforeValidator,
@@ -41,12 +41,7 @@ PER_KIND: dict[str, dict[str, Any]] = {
 class Synthetic(Data):
     """Generated rows (scikit-learn's make_classification, or a noisy linear model)."""
 
-    examples: ClassVar[Mapping[str, Any]] = {
-        "test": "20 %",
-        "informative": 5,
-        "clusters": 1,
-        "separation": 2.0,
-    }
+    examples = {"test": "20 %", "informative": 5, "clusters": 1, "separation": 2.0}
 
     source: Literal["synthetic"]
     kind: Literal["classification", "regression"]
@@ -96,7 +91,7 @@ class Synthetic(Data):
 class Npz(Strict):
     """Arrays A (agents, rows, dim) and b (agents, rows), taken as they are."""
 
-    examples: ClassVar[Mapping[str, Any]] = {"file": "arrays.npz"}
+    examples = {"file": "arrays.npz"}
 
     source: Literal["npz"]
     file: File

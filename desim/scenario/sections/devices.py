@@ -1,7 +1,7 @@
 """The sections `compute` and `churn`: how fast agents are, and when they are away."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, model_validator
 
@@ -29,11 +29,7 @@ class Slow(Strict):
 class Spells(Strict):
     """Times in which an agent is slower, as by other work or heat; all begin at full speed."""
 
-    examples: ClassVar[Mapping[str, Any]] = {
-        "factor": 4,
-        "every": {"exponential": "60 s"},
-        "lasting": {"exponential": "10 s"},
-    }
+    examples = {"factor": 4, "every": {"exponential": "60 s"}, "lasting": {"exponential": "10 s"}}
 
     factor: Slowdown
     """the speed is divided by this during a spell, also in the middle of a computation"""
@@ -52,7 +48,7 @@ class Spells(Strict):
 class Compute(Strict):
     """How fast agents compute, in gradients of one row per second."""
 
-    examples: ClassVar[Mapping[str, Any]] = {
+    examples = {
         "time": {"shifted_exponential": ["1 ms", "0.5 ms"]},
         "spells": {"factor": 4, "every": {"exponential": "60 s"}, "lasting": "10 s"},
     }
@@ -89,11 +85,7 @@ class Compute(Strict):
 class Daily(Strict):
     """Agents that are up once a day, as phones that charge at night."""
 
-    examples: ClassVar[Mapping[str, Any]] = {
-        "up": "8 h",
-        "start": {"normal": ["22 h", "90 min"]},
-        "day": "24 h",
-    }
+    examples = {"up": "8 h", "start": {"normal": ["22 h", "90 min"]}, "day": "24 h"}
 
     up: DurationDist
     """how long an agent is up, drawn every day; at most the day"""
@@ -124,7 +116,7 @@ class Churn(Form):
     """
 
     modifiers = ("down", "field", "assign", "end", "offset", *COMMON)
-    examples: ClassVar[Mapping[str, Any]] = {
+    examples = {
         "up": {"exponential": "300 s"},
         "down": {"exponential": "30 s"},
         "trace": "states.npz",

@@ -1,7 +1,6 @@
 """What a message meets between two nodes: latency, bandwidth, losses, and links that differ."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, PlainValidator, WithJsonSchema, model_validator
 
@@ -38,12 +37,7 @@ Phase = Annotated[Duration, AfterValidator(_phase)]
 class Bursts(Strict):
     """A channel that is good for exponential times and bad for exponential times."""
 
-    examples: ClassVar[Mapping[str, Any]] = {
-        "good": "10 s",
-        "bad": "1 s",
-        "loss_good": "1 %",
-        "loss_bad": "90 %",
-    }
+    examples = {"good": "10 s", "bad": "1 s", "loss_good": "1 %", "loss_bad": "90 %"}
 
     good: Phase
     """how long it is good on average"""
@@ -58,7 +52,7 @@ class Bursts(Strict):
 class BurstLoss(Strict):
     """Losses in bursts: each link has a state in time, the same in both directions."""
 
-    examples: ClassVar[Mapping[str, Any]] = {"gilbert_elliott": {"good": "10 s", "bad": "1 s"}}
+    examples = {"gilbert_elliott": {"good": "10 s", "bad": "1 s"}}
 
     gilbert_elliott: Bursts
     """the channel of Gilbert and Elliott in continuous time"""
@@ -81,7 +75,7 @@ else:
 class Link(Strict):
     """What a message meets between two nodes."""
 
-    examples: ClassVar[Mapping[str, Any]] = {"backoff": 2}
+    examples = {"backoff": 2}
 
     latency: DurationDist = "10 ms"  # type: ignore[assignment]
     """time on the way; a distribution is drawn once for each link; with latency_matrix 0"""
@@ -126,13 +120,7 @@ class Link(Strict):
 class LinkChange(Strict):
     """Keys of `link` that differ in one direction of a star."""
 
-    examples: ClassVar[Mapping[str, Any]] = {
-        "latency": "50 ms",
-        "loss": "1 %",
-        "timeout": "500 ms",
-        "backoff": 2,
-        "limit": 5,
-    }
+    examples = {"latency": "50 ms", "loss": "1 %", "timeout": "500 ms", "backoff": 2, "limit": 5}
 
     latency: DurationDist | None = None
     """time on the way"""
@@ -179,11 +167,7 @@ Nodes = Annotated[
 class LinkOf(Strict):
     """Links that differ from the rest, by the node that sends or the one that receives."""
 
-    examples: ClassVar[Mapping[str, Any]] = {
-        "sender": 3,
-        "latency": "200 ms",
-        "bandwidth": "1 Mbit/s",
-    }
+    examples = {"sender": 3, "latency": "200 ms", "bandwidth": "1 Mbit/s"}
 
     sender: Nodes | None = None
     """the agents that send, or coordinator; default: all"""

@@ -1,7 +1,7 @@
 """Measurements in a scenario: files that stand for a bandwidth, a speed or the latencies."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, PlainValidator, TypeAdapter, WithJsonSchema, model_validator
 
@@ -145,7 +145,7 @@ Places = Annotated[
 class LatencyMatrix(Strict):
     """Measured latencies between sites, and where the agents sit; added to link.latency."""
 
-    examples: ClassVar[Mapping[str, Any]] = {"field": "rtt_ms", "unit": "ms", "coordinator": 12}
+    examples = {"field": "rtt_ms", "unit": "ms", "coordinator": 12}
 
     file: File
     """npz (one square matrix, or several slices of it) or csv without a header"""

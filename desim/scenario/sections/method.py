@@ -1,7 +1,7 @@
 """The sections `algorithm`, `participation` and `policy`: the method, and who acts."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     BeforeValidator,
@@ -87,11 +87,7 @@ class Participation(Form):
 
     words = ("all",)
     modifiers = ("end",)
-    examples: ClassVar[Mapping[str, Any]] = {
-        "uniform": 5,
-        "schedule": [[0, 2], [1, 3]],
-        "end": "hold",
-    }
+    examples = {"uniform": 5, "schedule": [[0, 2], [1, 3]], "end": "hold"}
 
     bernoulli: Share | None = None
     """each agent independently with this probability"""
@@ -123,7 +119,7 @@ class Policy(Form):
 
     words = ("all", "each")
     modifiers = ("late",)
-    examples: ClassVar[Mapping[str, Any]] = {"deadline": "2 s", "quorum": 8, "buffer": 5}
+    examples = {"deadline": "2 s", "quorum": 8, "buffer": 5}
 
     deadline: Duration | None = None
     """time after the invitation, on a graph after the agent's own message, at which a wait ends"""

@@ -1,7 +1,7 @@
 """The section `network`: the graph, and what a message meets."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from desim.fields import Several, Strict
 from desim.scenario.sections.links import Contention, Link, LinkChange, LinkOf
@@ -12,7 +12,7 @@ from desim.scenario.sections.topology import Topology
 class Network(Strict):
     """The graph and its links."""
 
-    examples: ClassVar[Mapping[str, Any]] = {"links": [{"sender": 3, "bandwidth": "1 Mbit/s"}]}
+    examples = {"links": [{"sender": 3, "bandwidth": "1 Mbit/s"}]}
 
     topology: Topology = Topology.of("star")
     """who can talk to whom; star, the default, for coordinator algorithms"""

@@ -92,7 +92,7 @@ class Stop(Strict):
         """The metrics that end the run, and their values; empty without `metric`."""
         return dict(self.metric)
 
-    def told(self) -> str:
+    def limits(self) -> str:
         """In words: 40 rounds or error 1e-08."""
         limits = [f"{self.rounds} rounds"] if self.rounds else []
         limits += [f"{self.time:g} s"] if self.time else []

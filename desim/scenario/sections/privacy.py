@@ -4,7 +4,7 @@ An epsilon is always about neighbouring data sets (relation), an adversary (view
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, WithJsonSchema
 
@@ -30,7 +30,7 @@ class Noise(Strict):
     many deltas where kind is gaussian.
     """
 
-    examples: ClassVar[Mapping[str, Any]] = {"epsilon_n": 1.0, "delta_n": 1e-5}
+    examples = {"epsilon_n": 1.0, "delta_n": 1e-5}
 
     kind: Literal["gaussian", "laplace", "l2-laplace", "discrete-gaussian"] | None = None
     """distribution; default gaussian, with sigma"""
@@ -154,14 +154,9 @@ class Target(Strict):
     """whether privacy.noise is what this target gave; a stored scenario says so"""
 
 
-def _view(value: object) -> str:
-    """A view in its one spelling."""
-    return str(read_view(value))
-
-
 View = Annotated[
     str,
-    BeforeValidator(_view),
+    BeforeValidator(lambda value: str(read_view(value))),  # in its one spelling
     WithJsonSchema(
         {
             "anyOf": [
@@ -176,7 +171,7 @@ View = Annotated[
 class Privacy(Strict):
     """Noise, and the terms in which privacy is stated."""
 
-    examples: ClassVar[Mapping[str, Any]] = {"budget": 8.0}
+    examples = {"budget": 8.0}
 
     noise: Noise | None = None
     """noise on what the method perturbs; default: none, or gaussian where a target is given"""

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     BeforeValidator,
@@ -39,7 +39,7 @@ class Partition(Form):
     """How rows of one table are dealt to the agents."""
 
     words = ("iid", "contiguous")
-    examples: ClassVar[Mapping[str, Any]] = {"labels": 2, "by": "hospital"}
+    examples = {"labels": 2, "by": "hospital"}
 
     dirichlet: Positive | None = None
     """concentration of each label's split over the agents; small is uneven"""
@@ -52,7 +52,7 @@ class Partition(Form):
 class Softmax(Strict):
     """Softmax regression: a score w_c.a for each class c."""
 
-    examples: ClassVar[Mapping[str, Any]] = {"classes": 10}
+    examples = {"classes": 10}
 
     classes: Annotated[int, Field(ge=2, le=MOST_CLASSES)] | None = None
     """how many; default: as many as the data have"""
@@ -71,7 +71,7 @@ class Loss(Form):
     """The loss of one row a with label b, and r = a.x - b; also the name of a plug-in's loss."""
 
     words = ("logistic", "squared", "absolute", "huber", "hinge", "softmax")
-    examples: ClassVar[Mapping[str, Any]] = {"softmax": {"classes": 10}}
+    examples = {"softmax": {"classes": 10}}
 
     huber: Positive | None = None
     """knee of the Huber loss: r^2 up to it, linear beyond; the word huber means 1"""
@@ -154,7 +154,7 @@ class RowNorm(Form):
     A number refuses longer rows, as {refuse: ...} does.
     """
 
-    examples: ClassVar[Mapping[str, Any]] = {"refuse": 1.5, "clip": 1.5}
+    examples = {"refuse": 1.5, "clip": 1.5}
 
     refuse: Positive | None = None
     """longer rows are refused"""
@@ -175,7 +175,7 @@ class RowNorm(Form):
 class Problem(Strict):
     """What is learnt: min over x of the sum of the agents' losses plus the regulariser."""
 
-    examples: ClassVar[Mapping[str, Any]] = {"sizes": [1, 1, 2]}
+    examples = {"sizes": [1, 1, 2]}
 
     agents: Count | None = None
     """number of agents; not needed where the data or the graph say it"""

@@ -1,8 +1,7 @@
 """The key `problem.regularizer`: penalties, and where they act."""
 
 import math
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
@@ -37,14 +36,10 @@ def _bound(value: object) -> float:
     return value if value in (math.inf, -math.inf) else finite(value)
 
 
-def _written_bounds(value: tuple[float, float]) -> list[Any]:
-    return [str(bound) if math.isinf(bound) else bound for bound in value]
-
-
 Bounds = Annotated[
     Any,
     BeforeValidator(_bounds),
-    PlainSerializer(_written_bounds),
+    PlainSerializer(lambda ends: [str(one) if math.isinf(one) else one for one in ends]),
     WithJsonSchema({"type": "array", "minItems": 2, "maxItems": 2, "description": "[low, high]"}),
 ]
 
@@ -53,7 +48,7 @@ class Penalty(Form):
     """One regulariser, added once to the sum over all agents."""
 
     modifiers = ("at",)
-    examples: ClassVar[Mapping[str, Any]] = {"box": [0, 1]}
+    examples = {"box": [0, 1]}
 
     l2: NonNegative | None = None
     """c of (c/2) ||x||^2"""

@@ -1,7 +1,7 @@
 """Sections of `problem.data` whose rows come in one table and are dealt to the agents."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     PlainSerializer,
@@ -13,11 +13,44 @@ from pydantic import (
 
 from desim import units
 from desim.errors import refusal
-from desim.fields import Count, File, Flag, Folder, Form, Several, Strict, Text
+from desim.fields import Count, File, Flag, Folder, Form, Number, Several, Strict, Text
 from desim.fields.numbers import quantity, scalars
-from desim.scenario.sections.protected import Protected
 
+FORMS = "{column: ..., value: ...} or {column: ..., above: ...}"
+
+
+ONE = {"type": ["string", "number"]}
+Values = Annotated[
+    tuple[str | int | float, ...],
+    scalars("text or a number, or a list of them"),
+    WithJsonSchema({"anyOf": [ONE, {"type": "array", "items": ONE}]}),
+]
 Scale = Literal["none", "standard", "minmax", "max", "pixel", "unit-ball"]
+
+
+class Protected(Strict):
+    """The group that fairness is about: rows whose column has some value, or is above a number."""
+
+    column: Text
+    """column that tells the groups apart; no feature unless named"""
+    value: Values = ()
+    """what it holds in the rows of the protected group: a value, or a list of values"""
+    above: Number | None = None
+    """the protected group has more than this there"""
+
+    @classmethod
+    def mapping(cls, data: object) -> Mapping[str, Any]:
+        """What was written, if it is a mapping with a column."""
+        if not isinstance(data, Mapping) or "column" not in data:
+            raise ValueError(refusal(data, FORMS))
+        return super().mapping(data)
+
+    @model_validator(mode="after")
+    def _one_rule(self) -> "Protected":
+        if bool(self.value) == (self.above is not None):
+            found = "both" if self.value else "neither"
+            raise ValueError(f"found {found} of value and above; allowed: {FORMS}")
+        return self
 
 
 class Data(Strict):
@@ -75,7 +108,7 @@ class SomeRows(Strict):
 class MarkedRows(Strict):
     """The rows that a column marks for testing."""
 
-    examples: ClassVar[Mapping[str, Any]] = {"column": "split", "value": "test"}
+    examples = {"column": "split", "value": "test"}
 
     column: Text
     """column that says which rows are for testing; no feature unless named"""
@@ -129,7 +162,7 @@ class Bundled(Table):
 class Columns(Table):
     """Rows with named columns, some of which may hold words or have missing values."""
 
-    examples: ClassVar[Mapping[str, Any]] = {"features": ["age", "hours"], "marks": -999}
+    examples = {"features": ["age", "hours"], "marks": -999}
 
     test: Test = 0.0
     """rows held out for testing: a share of all, {rows: n}, or {column: ..., value: ...}"""
@@ -162,12 +195,7 @@ class Columns(Table):
 class OpenML(Columns):
     """A data set of openml.org, downloaded once and cached by scikit-learn."""
 
-    examples: ClassVar[Mapping[str, Any]] = {
-        "name": "adult",
-        "version": 2,
-        "id": 1590,
-        "label": "class",
-    }
+    examples = {"name": "adult", "version": 2, "id": 1590, "label": "class"}
 
     source: Literal["openml"]
     name: Text | None = None
@@ -199,7 +227,7 @@ class File_(Columns):
 class Csv(File_):
     """A CSV file with a header line, perhaps compressed."""
 
-    examples: ClassVar[Mapping[str, Any]] = {"separator": ";"}
+    examples = {"separator": ";"}
 
     source: Literal["csv"]
     separator: Text = ","

@@ -1,7 +1,7 @@
 """The key `network.topology`: who can talk to whom, always, in which round or at which time."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, PlainValidator
 
@@ -74,7 +74,7 @@ class Topology(Form):
 
     words = ("star", "ring", "complete", "path")
     modifiers = ("directed", "every", "redraw", "round", "end")
-    examples: ClassVar[Mapping[str, Any]] = {
+    examples = {
         "grid": [4, 5],
         "small_world": [4, 0.1],
         "graph": "net.graphml",

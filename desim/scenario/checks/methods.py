@@ -10,7 +10,6 @@ from typing import Any
 
 from desim.fields import Local
 from desim.methods.shared.method import Kind
-from desim.scenario.checks import devices as device_consistency
 from desim.scenario.checks import links as link_consistency
 from desim.scenario.checks import model as model_consistency
 from desim.scenario.checks import privacy as privacy_consistency
@@ -177,6 +176,5 @@ OTHERS = (
     topology_consistency,
     model_consistency,
     privacy_consistency,
-    device_consistency,
 )
 CHECKS = tuple(one for module in (globals(), *map(vars, OTHERS)) for one in _checks(module))

@@ -100,6 +100,14 @@ class Reading:
         totals = self.tried("bytes delivered", lambda: self._arrived(ends))
         return None if totals is None else Meter(ends, totals)
 
+    @property
+    def arrived(self) -> float:
+        """Bytes of the messages that arrived; nan where unknown."""
+        counts = self.stored("counts", dict) or {}
+        if "deliver_bytes" in counts:
+            return float(counts["deliver_bytes"])
+        return np.nan if self.delivered is None else float(self.delivered.totals[-1])
+
     def _arrived(self, times: Array) -> Array:
         """Bytes (n,) that have arrived by each of times (n,) s."""
         self.run.require("bytes", "deliver")

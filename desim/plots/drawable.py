@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 
 from desim.arrays import Array
 from desim.errors import InputError
+from desim.plots.bands import grouped, named
 from desim.plots.course import Played, course, shared_metric, terms
-from desim.plots.groups import grouped, named
 from desim.reading.series import Series
 
 
