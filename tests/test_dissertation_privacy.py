@@ -250,7 +250,7 @@ def halved(monkeypatch, name):
     def make(self, *args):
         made(self, *args)
         if kind is PerturbedObjective:
-            self.reach, self.beta = 0.5 * self.reach, 0.5 * self.beta
+            self.sensitivity, self.beta = 0.5 * self.sensitivity, 0.5 * self.beta
         else:
             self.inside, self.sensitivity = 0.01 * self.inside, 0.01 * self.sensitivity
 

@@ -209,9 +209,9 @@ def test_one_row_changes_the_volume_by_no_more_than_is_charged():
     method = build(desim.load(CASES["dvp"])).method
     wrong = mutant(dvp, "volume = np.log1p(", "volume = 0.5 * np.log1p(")
     for source, holds in ((dvp, True), (wrong, False)):
-        terms = source.DVP.terms(method, np.array([0]), 2)
-        k = 2.0 / 6 * 100.0 / (2 * 2.0 * 3 + 1.0 / 8)
-        share = (terms.sensitivity - 2 * 1.0 / 6)[0] / terms.scale[0] / np.log1p(k)
+        terms = source.DVP.slope_terms(method, np.array([0]), 2, method.rho, 1.0)
+        kappa = 2.0 / 6 * 100.0 / (2 * 2.0 * 3 + 1.0 / 8)
+        share = (terms.sensitivity - 2 * 1.0 / 6)[0] / terms.scale[0] / np.log1p(kappa)
         charged = share * np.log1p(2 / m * norm**2 / modulus)
         assert (worst <= charged * (1.0 + 1e-12)) == holds
     assert worst > 0.999 * np.log1p(2 / m * norm**2 / modulus)

@@ -169,7 +169,7 @@ def test_a_printed_form_that_declared_lemma_19_would_be_caught():
 
 
 def declares_half_of_a_step():
-    right = "self.reach(who, samples) * p.mixing"
+    right = "self.sensitivity(who, samples) * p.mixing"
     return mutant(q_dpsgd_2, right, f"0.5 * {right}").QDPSGD2
 
 

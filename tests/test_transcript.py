@@ -158,13 +158,13 @@ def half_plt():
 def half_qsgd():
     right = "whole = 2.0 * self.problem.clip * self.problem.scale[who]"
     half = declares_half(decentralised_sgd, right, "DecentralisedSGD")
-    return type("Half", (q_dpsgd_1.QDPSGD1,), {"reach": half.reach})
+    return type("Half", (q_dpsgd_1.QDPSGD1,), {"sensitivity": half.sensitivity})
 
 
 HALVED = {
     "plt-noisy": half_plt,
     "nfl": lambda: declares_half(
-        zcdp_nfl, "reach = 2.0 * self.problem.clip * self.problem.scale[who]", "ZcdpNfl"
+        zcdp_nfl, "slope = 2.0 * self.problem.clip * self.problem.scale[who]", "ZcdpNfl"
     ),
     "qsgd": half_qsgd,
 }

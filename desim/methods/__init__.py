@@ -1,1 +1,1 @@
-"""The methods, one file each: the paper's pseudocode, equation lines ending with their number."""
+"""The methods: a line that is an equation of the paper or of the file ends with its number."""

@@ -1,4 +1,4 @@
-"""Vectors of coefficients of a quadratic and a covariance, and the model that minimises them."""
+"""Coefficients of a quadratic objective and of a covariance as one vector, and the minimiser."""
 
 from dataclasses import dataclass
 
@@ -66,10 +66,10 @@ def projected(A: Array, domain: str) -> Array:
 def minimiser(
     a: Array, M: Array, ridge: float = 0.0, c: Array | None = None, alpha: float = 0.0
 ) -> Array:
-    """Argmin (d,) of a.w + w'Mw + (ridge/2) ||w||^2 + alpha |c.w| over positive eigenvectors of M.
+    """Argmin (d,) of a.w + w'Mw + (ridge/2) ||w||^2 + alpha |c.w|, trimmed.
 
-    Noise makes M indefinite: its other eigenvectors are left out ("spectral trimming", Zhang et al.
-    2012, Section 6.2). |c.w| = max s c.w over |s| <= 1 gives s in closed form.
+    Noise makes M indefinite: only eigenvectors of M + (ridge/2) I with positive eigenvalues stay
+    ("spectral trimming", Zhang et al. 2012, Section 6.2). |c.w| = max s c.w over |s| <= 1 gives s.
     """
     values, vectors = np.linalg.eigh(M + 0.5 * ridge * np.eye(len(a)))
     keep = values > RANK * np.abs(values).max()

@@ -1,9 +1,9 @@
 """D-ZOA: consensus ADMM whose primal step descends along two-point estimates of the gradient.
 
 Gratton, Venkategowda, Arablouei, Werner 2021, "Privacy-preserved distributed learning with
-zeroth-order optimization" (Algorithm 1; eqs. 4-9). The dual is taken from models that exist: line 3
-uses beta^(m-1), where (5) is printed with beta^(m). The paper's epsilon comes from the randomness
-of the directions alone, which proves nothing; with privacy.noise each difference gets noise.
+zeroth-order optimization" (Algorithm 1; eqs. 4-9). Algorithm 1 takes (5) from beta^(m) before that
+exists: here the dual follows the exchange. The paper's epsilon comes from the randomness of the
+directions alone, which proves nothing; with privacy.noise each difference quotient gets noise.
 """
 
 from math import log, sqrt
@@ -76,7 +76,7 @@ class DZOA(ZerothOrder):
         return found
 
     def agents(self, us: Us) -> Program:
-        """Algorithm 1 for agents `us`, d_i the number of their neighbours j."""
+        """Algorithm 1 for `us` with d_i neighbours; `edge_duals` has (5) without a barrier."""
         rho, d = self.parameters.rho, us.degree[:, None]
         us.x = self.x0[us.who]
         edges = EdgeDuals(us, self.x0, rho, self.settings)
@@ -88,9 +88,9 @@ class DZOA(ZerothOrder):
             us.dual = edges.agreed(us.dual + rho * (d * us.x - edges.neighbours()))  # (5)
 
     def minimise(self, us: Us, c: Array, q: Array, key: Array, deviation: Array) -> Array:
-        """Argmin (n, dim) of F_i = f_i + <c, .> + q/2 ||.||^2: T steps from zero along (7).
+        """Argmin (n, dim) of F_i = f_i + <c, .> + q/2 ||.||^2: T steps (9) from zero along (8).
 
-        (7) is the mean over J of (F_i(b + u1 v1 + u2 v2) - F_i(b + u1 v1)) v2 / u2.
+        (8) is the mean over J of (7), (F_i(b + u1 v1 + u2 v2) - F_i(b + u1 v1)) v2 / u2.
         """
         p, T = self.parameters, self.parameters.inner
         return np.asarray(
@@ -117,5 +117,5 @@ class DZOA(ZerothOrder):
 def schedule(T: int, P: int, u1: float, step: float) -> tuple[Array, Array, Array]:
     """Lengths of steps, and widths u_1,t and u_2,t of differences, each (T,), of t = 1, ..., T."""
     t = np.arange(1.0, T + 1.0)
-    lengths = step / sqrt(P * log(2.0 * P)) / np.sqrt(t)  # (8)
-    return lengths, u1 / t, u1 / (P * t) ** 2  # (9)
+    lengths = step / sqrt(P * log(2.0 * P)) / np.sqrt(t)  # alpha_t, below (9)
+    return lengths, u1 / t, u1 / (P * t) ** 2  # Algorithm 1: Set u

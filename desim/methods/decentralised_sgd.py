@@ -1,8 +1,8 @@
 """Decentralised SGD: what methods share that average with neighbours and step on batch gradients.
 
-x_i+ = sum_j w_ij x_j - alpha g_i(x_i) with W = I - L / kappa or Metropolis weights (Lian et al.
-2017, arXiv 1705.09056). Noise is added to g_i, so that models and messages are post-processing; a
-batch is a fresh uniform subset, as secret as amplification by sampling needs it.
+x_i+ = sum_j w_ij x_j - alpha g_i(x_i) with W = I - L / kappa or Metropolis weights (Yuan, Ling,
+Yin 2016; with batches Lian et al. 2017). Noise is added to g_i, so that models and messages are
+post-processing; a batch is a fresh uniform subset, as secret as amplification by sampling needs it.
 """
 
 from typing import ClassVar, Literal
@@ -69,7 +69,7 @@ class DecentralisedSGD(Method):
             batch_gradient(us.who, x, samples, us.round, self.settings.seed, self.problem.data)
         )
 
-    def reach(self, who: Int, samples: Int) -> Array:
+    def sensitivity(self, who: Int, samples: Int) -> Array:
         """Sensitivity (n,) 2 K / |S| of the mean over |S| of m rows (2 K m / |S| of a sum)."""
         whole = 2.0 * self.problem.clip * self.problem.scale[who] * self.problem.rows[who]
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -78,5 +78,5 @@ class DecentralisedSGD(Method):
     def terms(self, who: Int, k: int, samples: Int) -> Terms:
         """What releasing gradients of samples (n,) rows in round k costs agents who (n,)."""
         share = samples / self.problem.rows[who]
-        reach = self.reach(who, samples)
-        return terms(self.noise, View.NEIGHBOURS, k, reach, self.problem.dim, share)
+        sensitivity = self.sensitivity(who, samples)
+        return terms(self.noise, View.NEIGHBOURS, k, sensitivity, self.problem.dim, share)

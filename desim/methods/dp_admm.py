@@ -40,7 +40,7 @@ class Parameters(Strict):
 
 
 class DPADMM(Method):
-    """The agents' models are w_i before noise; w_i with it and its dual give what they send."""
+    """The agents' models us.x are w_i, us.w is w~_i; with the dual it gives what they send."""
 
     name = "dp-admm"
     kind = "coordinator"
@@ -65,16 +65,16 @@ class DPADMM(Method):
 
     def coordinator(self, hub: Hub) -> Program:
         """(3); the agents know the new w, and with it their duals, from the next call."""
-        own = hub.memory(w=np.add.reduce(self.x0) / hub.agents)
+        state = hub.memory(w=np.add.reduce(self.x0) / hub.agents)
         hub.start(x=self.x0, w=self.x0, dual=np.zeros_like(self.x0))
-        hub.publish(own.w)
+        hub.publish(state.w)
         while hub.open:
             charge = self.planned(hub.round)
-            hub.call(hub.invite(), self.train, own.w, work=self.work, charge=charge)
+            hub.call(hub.invite(), self.train, state.w, work=self.work, charge=charge)
             replies = yield hub.collect()
-            own.w = np.add.reduce(replies.payload) / len(replies.who)  # (3)
-            hub.tell(replies.who, self.ascend, own.w)
-            hub.publish(own.w)
+            state.w = np.add.reduce(replies.payload) / len(replies.who)  # (3)
+            hub.tell(replies.who, self.ascend, state.w)
+            hub.publish(state.w)
 
     def train(self, us: Clients, w: Array) -> Array:
         """(1) and (2) for agents `us`, which hear w (n, dim); what (3) is the mean of."""
@@ -90,7 +90,7 @@ class DPADMM(Method):
         return w
 
     def planned(self, k: int) -> Terms:
-        """Terms (agents,) of round k: sensitivity 2 c1 / (m_i (rho + 1/eta_k)) of w_i."""
-        reach = 2.0 * self.problem.clip * self.problem.scale
-        delta = reach / (self.rho + 1.0 / self.eta.at(k))
+        """Terms (agents,) of round k: sensitivity 2 c1 / (m_i (rho + 1/eta_k)) of us.x."""
+        slope = 2.0 * self.problem.clip * self.problem.scale
+        delta = slope / (self.rho + 1.0 / self.eta.at(k))
         return terms(self.noise, View.COORDINATOR, k, delta, self.problem.dim)

@@ -1,8 +1,9 @@
 """DSGD: decentralised SGD with batches of fixed size and whole models as messages.
 
-Lian, Zhang, Zhang, Hsieh, Zhang, Liu 2017 (arXiv 1705.09056), Algorithm 1, as Ding 2021,
-dissertation, Section 4.5, compares with it: x_i+ = sum_j w_ij x_j - alpha g_i(x_i). The start is
-public, so the first message is x after one step, for the averages of the second.
+Yuan, Ling, Yin 2016 (doi 10.1137/130943170), as Ding 2021, dissertation, Section 4.5, compares with
+it; with batches Lian, Zhang, Zhang, Hsieh, Zhang, Liu 2017 (arXiv 1705.09056), Algorithm 1: x_i+ =
+sum_j w_ij x_j - alpha g_i(x_i) (1), a number of this file. The start is public, so the first
+message is x after one step, for the averages of the second.
 """
 
 from typing import Any, ClassVar, Literal
@@ -29,7 +30,7 @@ class DSGD(DecentralisedSGD):
 
     name = "dsgd"
     summary = "decentralised SGD: batches of fixed size, whole models as messages"
-    paper = "Lian, Zhang, Zhang, Hsieh, Zhang, Liu 2017"
+    paper = "Yuan, Ling, Yin 2016; Lian, Zhang, Zhang, Hsieh, Zhang, Liu 2017"
     restarts: ClassVar[tuple[str, ...]] = ("all", "deadline")
     Parameters: ClassVar[type[Strict]] = Batches
 
@@ -53,7 +54,7 @@ class DSGD(DecentralisedSGD):
             g = yield us.compute(self.batch_gradient, us.x, samples, work=samples)
             g = us.release(g, self.terms(us.who, k, samples))
             w_own, w_link = weights(k)
-            us.x = w_own * us.x + us.sum(heard, w_link) - self.alpha.at(k) * g
+            us.x = w_own * us.x + us.sum(heard, w_link) - self.alpha.at(k) * g  # (1)
             us.report(us.x)
             us.send(rounded(us.x, number), bits=NUMBERS[number] * self.problem.dim, turn=k + 1)
             heard = yield us.gather(self.within)

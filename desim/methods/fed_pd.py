@@ -47,14 +47,15 @@ class FedPD(Federated):
 
     def coordinator(self, hub: Hub) -> Program:
         """Algorithm 1; with spent budgets the mean is over the agents that are left."""
-        own = hub.memory(c=np.add.reduce(self.x0) / hub.agents)
+        state = hub.memory(c=np.add.reduce(self.x0) / hub.agents)
         hub.start(x=self.x0, dual=np.zeros_like(self.x0))
-        hub.publish(own.c)
+        hub.publish(state.c)
         while hub.open:
-            hub.call(hub.invite(), self.train, own.c, work=self.local.work, charge=self.local.terms)
+            work, charge = self.local.work, self.local.terms
+            hub.call(hub.invite(), self.train, state.c, work=work, charge=charge)
             replies = yield hub.collect()
-            own.c = np.add.reduce(replies.payload) / len(replies.who)  # aggregate, c_i = c
-            hub.publish(own.c)
+            state.c = np.add.reduce(replies.payload) / len(replies.who)  # aggregate, c_i = c
+            hub.publish(state.c)
 
     def train(self, us: Clients, c: Array) -> Array:
         """Oracle and dual step of agents `us` that heard c (n, dim): their c_i^+ (n, dim).

@@ -48,7 +48,8 @@ class Parameters(Strict):
     send: Literal["z", "increments"] = "z"
     """z_i, which the coordinator keeps for every agent, or 2 (x_i - y): it keeps their mean only"""
     init: Start = Start.of("zeros")
-    """x0 and z0; z0 is x0 unless a file has it; langevin: the paper's N(0, 2 tau^2/lambda_i I)"""
+    """x0 and z0; z0 is x0 unless a file has it; langevin: the paper's N(0, 2 tau^2/lambda_i I) with
+    lambda_i the agent's ridge"""
 
 
 @formulas
@@ -62,20 +63,20 @@ class Formulas(NamedTuple):
 
     def begin(self, y: Any, x: Any, z: Any) -> Any:
         """From where an agent trains that was sent y, and v."""
-        return x, 2.0 * y - z  # lines 5-9
+        return x, 2.0 * y - z  # line 5
 
     def finish(self, y: Any, w: Any, x: Any, z: Any) -> Any:
         """Its x and z, and its reply, after training to w."""
         step = 2.0 * (w - y)
         z = z + step  # line 10
-        return (w, z), step if self.increments else z
+        return (w, z), step if self.increments else z  # line 9
 
     def aggregate(self, mean: Any, total: Any, replies: int) -> Any:
         """The mean of all z; total: of all z, or of what they changed by."""
         return mean + total / self.agents if self.increments else total / self.agents
 
     def model(self, mean: Any) -> Any:
-        """Y."""
+        """The model y that the coordinator sends."""
         return prox(mean, self.weight, self.h)  # line 2
 
 
@@ -121,23 +122,23 @@ class FedPLT(Federated):
         return found
 
     def coordinator(self, hub: Hub) -> Program:
-        """Lines 2 and 11 of Algorithm 1; the two ways to send differ by rounding only."""
+        """Lines 2 and 12 of Algorithm 1; the two ways to send differ by rounding only."""
         z, mean = Latest(self.z0), column_sums(self.z0) / hub.agents
-        own = hub.memory(mean=mean) if self.increments else hub.memory(z=z, mean=mean)
+        state = hub.memory(mean=mean) if self.increments else hub.memory(z=z, mean=mean)
         hub.start(x=self.x0, z=self.z0)
-        hub.publish(y := self.formulas.model(own.mean))
+        hub.publish(y := self.formulas.model(state.mean))
         while hub.open:
             hub.call(hub.invite(), self.train, y, work=self.local.work, charge=self.local.terms)
             who, payload, _ = yield hub.collect()
             total = column_sums(payload) if self.increments else z.replace(who, payload)
-            own.mean = self.formulas.aggregate(own.mean, total, len(who))
-            hub.publish(y := self.formulas.model(own.mean))
+            state.mean = self.formulas.aggregate(state.mean, total, len(who))
+            hub.publish(y := self.formulas.model(state.mean))
 
     def train(self, us: Clients, y: Array) -> Array:
         """Lines 5 to 10 of Algorithm 1 for agents `us`; y (n, dim) as they received it."""
         x, z = us.x, us.z
-        w = self.local.train(us, *self.formulas.begin(y, x, z))  # lines 5-9
-        (us.x, us.z), reply = self.formulas.finish(y, w, x, z)  # line 10
+        w = self.local.train(us, *self.formulas.begin(y, x, z))  # lines 5-8
+        (us.x, us.z), reply = self.formulas.finish(y, w, x, z)  # lines 9, 10
         return np.asarray(reply)
 
     def compiled(self) -> Compilable | None:

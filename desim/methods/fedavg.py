@@ -43,20 +43,20 @@ class Parameters(Strict):
 
 @formulas
 class Formulas(NamedTuple):
-    """Algorithm 1 without its loops, for arrays or numbers: x of the coordinator, w trained."""
+    """Algorithm 1 without its loops, for arrays or numbers: x of the coordinator, y trained."""
 
     global_step: float
 
-    def begin(self, y: Any, x: Any) -> Any:
-        """From where an agent trains that was sent y, and the centre of its proximal term."""
-        return y, y
+    def begin(self, x: Any, _: Any) -> Any:
+        """From where an agent trains that was sent x, and the centre of its proximal term."""
+        return x, x
 
-    def finish(self, y: Any, w: Any, x: Any) -> Any:
+    def finish(self, x: Any, y: Any, _: Any) -> Any:
         """Its model, the latest that it was sent, and its reply, what training changed."""
-        return (y,), w - y
+        return (x,), y - x
 
     def aggregate(self, x: Any, total: Any, replies: int) -> Any:
-        """w_{t+1}, the mean of the w^k where the global step is 1."""
+        """The new x: the mean of the y_i where the global step is 1 and no reply is late."""
         return x + self.global_step * (total / max(replies, 1))
 
     def model(self, x: Any) -> Any:
@@ -95,22 +95,22 @@ class FedAvg(Federated):
 
     def coordinator(self, hub: Hub) -> Program:
         """Algorithm 1, server side."""
-        own = hub.memory(x=column_sums(self.x0) / hub.agents)  # what it keeps from round to round
+        state = hub.memory(x=column_sums(self.x0) / hub.agents)  # what it keeps from round to round
         hub.start(x=self.x0)  # the agents' models
-        hub.publish(own.x)  # round 0
+        hub.publish(state.x)  # round 0
         while hub.open:
             who, work, charge = hub.invite(), self.local.work, self.local.terms
-            hub.call(who, self.train, own.x, work=work, charge=charge)  # down, compute, up
+            hub.call(who, self.train, state.x, work=work, charge=charge)  # down, compute, up
             replies = yield hub.collect()  # all of them, a deadline, a quorum, each: the policy
             total, n = column_sums(replies.payload), len(replies.who)  # what training changed
-            own.x = self.formulas.aggregate(own.x, total, n)  # w_{t+1}, the mean of the w^k
-            hub.publish(own.x)  # the round ends
+            state.x = self.formulas.aggregate(state.x, total, n)  # x <- x + eta total / n
+            hub.publish(state.x)  # the round ends
 
     def train(self, us: Clients, x: Array) -> Array:
         """ClientUpdate of agents `us` from x (n, dim): what training changed, (n, dim)."""
         us.x = x.copy()
-        w = self.local.train(us, *self.formulas.begin(x, x))  # w = w - eta grad f_i(w; B)
-        _, change = self.formulas.finish(x, w, x)
+        y = self.local.train(us, *self.formulas.begin(x, us.x))  # y = y - gamma grad f_i(y; B)
+        _, change = self.formulas.finish(x, y, us.x)
         return np.asarray(change)
 
     def compiled(self) -> Compilable | None:

@@ -75,18 +75,18 @@ class FedLin(Federated):
 
     def coordinator(self, hub: Hub) -> Program:
         """Algorithm 1: the second exchange is with those whose gradients are in."""
-        own = hub.memory(x=np.add.reduce(self.x0) / hub.agents)
+        state = hub.memory(x=np.add.reduce(self.x0) / hub.agents)
         hub.start(x=self.x0, slope=np.zeros_like(self.x0))
-        hub.publish(own.x)
+        hub.publish(state.x)
         work, first, second = self.problem.rows.astype(float), self.planned(1), self.second()
         while hub.open:
-            hub.call(hub.invite(), self.differentiate, own.x, work=work, charge=first)
+            hub.call(hub.invite(), self.differentiate, state.x, work=work, charge=first)
             who, slopes, _ = yield hub.collect()
             g = np.add.reduce(slopes) / max(len(who), 1)  # g = mean of grad f_i(xb)
             hub.call(who, self.train, g, work=self.local.work, charge=second)
             who, models, _ = yield hub.collect()
-            own.x = np.add.reduce(models) / len(who) if len(who) else own.x  # xb = mean of x_i
-            hub.publish(own.x)
+            state.x = np.add.reduce(models) / len(who) if len(who) else state.x  # xb = mean of x_i
+            hub.publish(state.x)
 
     def differentiate(self, us: Clients, x: Array) -> Array:
         """First exchange: gradients (n, dim) of agents `us` at the model x (n, dim) they heard."""

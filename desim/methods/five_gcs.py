@@ -1,8 +1,8 @@
 """5GCS: communication-efficient local training with sampled clients, a primal-dual method.
 
 Grudzien, Malinovsky, Richtarik 2022, "Can 5th generation local training methods support client
-sampling? Yes!" (arXiv 2212.14370), Algorithm 1. With mu the least strong convexity of the f_i, the
-objective is written sum_i F_i + (mu/2) ||.||^2 for F_i = (f_i - (mu/2) ||.||^2) / N.
+sampling? Yes!" (arXiv 2212.14370), Algorithm 1. With mu the least strong convexity of the f_i, 1/N
+of the objective is written sum_i F_i + (mu/2) ||.||^2 for F_i = (f_i - (mu/2) ||.||^2) / N.
 """
 
 from dataclasses import replace
@@ -68,17 +68,17 @@ class FiveGCS(Federated):
         """Algorithm 1; c is the number of replies."""
         gamma, mu, N, terms = self.gamma, self.mu, hub.agents, self.planned(1)
         work = self.local.work + self.problem.rows
-        own = hub.memory(x=np.add.reduce(self.x0) / N, v=np.zeros(self.problem.dim))
+        state = hub.memory(x=np.add.reduce(self.x0) / N, v=np.zeros(self.problem.dim))
         hub.start(x=self.x0, u=np.zeros_like(self.x0))
-        hub.publish(own.x)
+        hub.publish(state.x)
         while hub.open:
-            x_hat = (own.x - gamma * own.v) / (1.0 + gamma * mu)  # line 4
+            x_hat = (state.x - gamma * state.v) / (1.0 + gamma * mu)  # line 4
             hub.call(hub.invite(), self.train, x_hat, work=work, charge=terms)  # line 5
             replies = yield hub.collect()
             step = np.add.reduce(replies.payload)
-            own.v = own.v + step  # line 12
-            own.x = x_hat - gamma * N / max(len(replies.who), 1) * step  # line 13
-            hub.publish(own.x)
+            state.v = state.v + step  # line 12
+            state.x = x_hat - gamma * N / max(len(replies.who), 1) * step  # line 13
+            hub.publish(state.x)
 
     def train(self, us: Clients, x_hat: Array) -> Array:
         """Lines 6 to 9 for agents `us`: u+ - u (n, dim). N psi_i has the same minimiser as psi_i.

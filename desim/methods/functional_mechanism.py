@@ -2,7 +2,7 @@
 
 Zhang, Zhang, Xiao, Yang, Winslett 2012 (doi 10.14778/2350229.2350253), Algorithm 1 with Laplace
 noise; its relaxed form with Gaussian noise is Algorithm 7 of Ding 2021, dissertation. Every agent
-adds noise to its own coefficients; the coordinator adds them up and minimises (98) to order 2. The
+adds noise to its own coefficients; the coordinator adds them up and minimises (98) with J = 2. The
 sensitivity is that of features in the unit ball or box, not of the printed ordered pairs.
 """
 
@@ -76,7 +76,7 @@ class FunctionalMechanism(Method):
         return [*misfits(cls, parameters, problem, noise)]
 
     def coordinator(self, hub: Hub) -> Program:
-        """Algorithm 1: ask, add up, minimise, tell."""
+        """Ask, add up, minimise, tell; lines are those of Ding's Algorithm 7."""
         w = np.zeros(self.problem.dim)
         hub.start(x=np.zeros((hub.agents, len(w))))
         hub.publish(w)
@@ -89,16 +89,16 @@ class FunctionalMechanism(Method):
         if not len(replies.who):  # nobody answered in time: the model stays as it was
             hub.publish(w)
             return
-        a, M, c = self.layout.parts(np.add.reduce(replies.payload))  # (98)
+        a, M, c = self.layout.parts(np.add.reduce(replies.payload))  # line 9
         w = minimiser(a, M, self.problem.regularizer.l2, c, self.alpha)  # line 10
         hub.inform(replies.who, self.hear, w)
         hub.publish(w)
 
     def noisy(self, us: Clients, request: Array) -> Array:
-        """Coefficients (n, size) of agents `us` with their noise (line 6)."""
+        """Coefficients (n, size) of agents `us` with their noise (Algorithm 7, line 6)."""
         how = self.parameters.domain, self.penalty, self.alpha, self.zbar
-        own = [self.layout.joined(*coefficients(self.problem, i, *how)) for i in us.who]
-        return np.asarray(us.noised(np.array(own) * self.weights) / self.weights)
+        exact = [self.layout.joined(*coefficients(self.problem, i, *how)) for i in us.who]
+        return np.asarray(us.noised(np.array(exact) * self.weights) / self.weights)
 
     def hear(self, us: Clients, w: Array) -> Array:
         """The agents `us` take the model w (n, d) over."""
@@ -129,9 +129,9 @@ def coefficients(
 ) -> tuple[Array, Array, Array]:
     """The a (d,), M (d, d), c (d,) of one agent, times its `scale`; zbar None: the mean of its z.
 
-    (98) to order 2: log(1 + e^u) - y u about u = 0 is (1/2 - y) u + u^2/8 and a constant, u = x.w
-    and y in {0, 1}. The penalty alpha |c.w| of (101) needs c = sum_h (z_h - zbar) x_h; `printed`
-    and `shifted` change a instead. Loops have a fixed order, whatever the number of threads.
+    As in the proof of Lemma 23: log(1 + e^u) - y u about u = 0 is (1/2 - y) u + u^2/8 to order 2
+    and a constant, u = x.w and y in {0, 1}. The penalty alpha |c.w| of (101) needs c = sum_h (z_h -
+    zbar) x_h; `printed` and `shifted` change a. Loops have one order, whatever the threads.
     """
     i, j = problem.start[agent], problem.start[agent + 1]
     X, y = projected(problem.A[i:j], domain), 0.5 * (problem.b[i:j] + 1.0)
@@ -140,10 +140,10 @@ def coefficients(
     c = np.zeros(len(a))
     if problem.protected is not None and penalty != "none":
         z = problem.protected[i:j]
-        away = z - (z.mean() if zbar is None else zbar)
-        c = np.einsum("h,hj->j", away, X)
+        z_centred = z - (z.mean() if zbar is None else zbar)
+        c = np.einsum("h,hj->j", z_centred, X)
         if penalty == "printed":
-            a = a + alpha * np.einsum("h,hj->j", np.abs(away), X)  # (102)
+            a = a + alpha * np.einsum("h,hj->j", np.abs(z_centred), X)  # proof of Lemma 24
         if penalty == "shifted":
             a = a + alpha * np.abs(c)
     scale = problem.scale[agent]
@@ -156,12 +156,12 @@ class PFLR(FunctionalMechanism):
     Xu, Yuan, Wu 2019, "Achieving differential privacy and fairness in logistic regression" (doi
     10.1145/3308560.3317584). PFLR adds noise to the coefficients of the fair objective, which has
     alpha |c.w|, c = sum_h (z_h - zbar) x_h, z_h = 1 in the protected group. That is no polynomial:
-    (102) of Ding 2021, dissertation, replaces it by alpha sum_h |z_h - zbar| x_h.w, which only
-    makes all scores fall. Here c is sent by itself, with noise of its own, and the coordinator
-    minimises what (101) says. PFLR* adds noise to the coefficients of the plain objective, whose
-    smaller sensitivity it uses, and moves the mean of that noise to the fairness term. That mean
-    comes from the data: what is sent is the fair objective all the same, and its sensitivity is
-    what is charged. Two readings of the mean are offered.
+    for (102) of Ding 2021, dissertation, the proofs of Lemmas 22 and 24 have the coefficients of
+    alpha sum_h |z_h - zbar| x_h.w, which only makes all scores fall. Here c is sent by itself, with
+    noise of its own, and the coordinator minimises what (101) says. PFLR* adds noise to the
+    coefficients of the plain objective, whose smaller sensitivity it uses, and moves the mean of
+    that noise to the fairness term. That mean comes from the data: what is sent is the fair
+    objective all the same, and its sensitivity is what is charged. It is read in two ways.
     """
 
     name = "pflr"
@@ -177,15 +177,16 @@ class PFLR(FunctionalMechanism):
         self.penalty = "printed" if p.penalty == "shifted-rows" else p.penalty
         self.zbar = None if p.zbar == "data" else p.zbar
         self.share = p.share if p.penalty == "exact" else 0.0
-        # a record's |z - zbar| is at most that, and through zbar it moves all others by 1
-        far = 2.0 if self.zbar is None else max(self.zbar, 1.0 - self.zbar)
-        fair = 0.5 + self.alpha * far
+        # |z - zbar| <= 1, and through zbar of the data a record moves all others by 1 in all: as
+        # sensitivities are twice this, 3/2 would do where 2 stands
+        z_range = 2.0 if self.zbar is None else max(self.zbar, 1.0 - self.zbar)
+        fair = 0.5 + self.alpha * z_range
         if self.penalty == "exact":
-            self.reach = Reach(0.5, 0.5, 0.5, far)
+            self.reach = Reach(0.5, 0.5, 0.5, z_range)
         elif self.shifted:
-            self.reach = Reach(fair, 0.5, 0.5, far)
+            self.reach = Reach(fair, 0.5, 0.5, z_range)
         else:
-            self.reach = Reach(fair, fair, 0.5 + self.alpha, far)
+            self.reach = Reach(fair, fair, 0.5 + self.alpha, z_range)
         super().__init__(ingredients)
 
     @classmethod

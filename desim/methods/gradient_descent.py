@@ -1,8 +1,9 @@
 """Gradient descent where all data are in one place: plain or accelerated, with noise and a prox.
 
 Nesterov 2018, "Lectures on convex optimization" (doi 10.1007/978-3-319-91578-4), Section 2.2; with
-a nonsmooth h Beck, Teboulle 2009 (doi 10.1137/080716542), eqs. 4.1 and 4.3. Noise, where there is
-any, is added to every step before the prox. Every model is published: a reader sees them all.
+a nonsmooth h Beck, Teboulle 2009 (doi 10.1137/080716542), eqs. 4.1 and 4.3; t_k = (k + 1)/2
+is that of Su, Boyd, Candes 2016 (arXiv 1503.01243, eq. 1). Noise, where there is any, is added to
+every step before the prox. Every model is published: a reader sees them all.
 """
 
 from typing import Any, Literal
@@ -86,9 +87,9 @@ class GradientDescent(Method):
             gamma = self.step(k)
             g = yield us.compute(self.gradient, us.w, work=self.problem.rows[us.who])
             ahead = us.w - gamma * g
-            us.x = self.h.prox(ahead, gamma)  # (4.1)
+            us.x = self.h.prox(ahead, gamma)  # u without noise
             us.report(us.x)
-            u = self.h.prox(us.release(ahead, self.planned(k)), gamma)
+            u = self.h.prox(us.release(ahead, self.planned(k)), gamma)  # (4.1)
             us.w = u + self.beta(k) * (u - us.u)  # (4.3)
             us.u = u
             us.send(u)
@@ -98,7 +99,7 @@ class GradientDescent(Method):
         return np.asarray(gradient(us.who, w, self.problem.data))
 
     def step(self, k: int) -> float:
-        """Gamma of iteration k = 1, 2, ..."""
+        """Step gamma of iteration k = 1, 2, ...."""
         step = self.parameters.step
         best = auto_step(self.lo, self.hi, self.accelerated)
         return float(best[0] if step == "auto" else step.at(k))

@@ -1,7 +1,7 @@
-"""IPP-ADMM: PP-ADMM whose agents send a solution only where it is better by alpha, c times at most.
+"""IPP-ADMM: PP-ADMM whose agents send a solution only where it lowers their loss enough.
 
 Ding 2021, dissertation, Algorithm 3. An agent asks a sparse vector whether its clipped loss falls
-by alpha from its last model to its new solution; a "no" is a message of one bit. Corrected: what
+by alpha from its last model to its new solution; "no" is a message of one bit. Corrected: what
 one record moves the question by, 2 C_loss / |D_i| and what it moves the solution by; after c
 releases no data are read. Threshold noise is drawn for every answer, so that every answer is
 charged. variant: `fresh` draws b_1 anew for the solution that is sent, `charge-all` sends what was
@@ -53,7 +53,7 @@ class Parameters(Plausible):
 
 
 class IPPADMM(PPADMM):
-    """The agents' models are those they sent last, before noise b_2; neighbours see w."""
+    """The agents' models us.x are the x-hat that they sent last; us.w is the dissertation's x."""
 
     name = "ipp-admm"
     summary = "PP-ADMM that asks a sparse vector which solutions to send"
@@ -73,32 +73,32 @@ class IPPADMM(PPADMM):
         return super().problems(parameters, problem, noise) + [UNANSWERABLE] * unbounded
 
     def agents(self, us: Us) -> Program:
-        """Algorithm 3 for agents `us`."""
-        p, eta, degree = self.parameters, self.rho, us.degree[:, None]
+        """Algorithm 3 for agents `us` with d_i neighbours."""
+        p, eta, d = self.parameters, self.rho, us.degree[:, None]
         us.x = us.w = self.x0[us.who]
-        us.count, curved = np.zeros(len(us.who)), 2.0 * eta * degree
+        us.count, curved = np.zeros(len(us.who)), 2.0 * eta * d
         edges, work = self.edges(us), self.work[us.who]
         for k in us.rounds():
-            asks = np.asarray(us.count) < p.c
-            v = eta * (degree * us.w + edges.neighbours()) - us.dual
-            may = us.public(asks)  # by the answers so far
-            b = self.noise_where(us, k, may, charged=not self.fresh)  # line 6
-            reads = np.where(asks, work + self.problem.rows[us.who], 0.0)
-            found = yield us.compute(self.question, us.w, v - b, curved, asks, work=reads)
-            x = self.checked(us, found[:, 1:])  # line 8
-            speaks = us.above(found[:, 0] - p.alpha, *self.svt.terms(us.who), where=may)  # line 9
+            queries = np.asarray(us.count) < p.c
+            v = eta * (d * us.w + edges.neighbours()) - us.dual
+            allowed = us.public(queries)  # by the answers so far
+            b = self.noise_where(us, k, allowed, charged=not self.fresh)  # line 6
+            rows_read = np.where(queries, work + self.problem.rows[us.who], 0.0)
+            answer = yield us.compute(self.question, us.w, v - b, curved, queries, work=rows_read)
+            fall, x = answer[:, 0], self.checked(us, answer[:, 1:])  # line 8
+            above = us.above(fall - p.alpha, *self.svt.terms(us.who), where=allowed)  # line 9
             if self.fresh:
-                b = self.noise_where(us, k, speaks, charged=True)
-                reads = np.where(speaks, work, 0.0)
-                found = yield us.compute(self.solve, us.w, v - b, curved, speaks, work=reads)
-                x = self.checked(us, found)
-            us.count = us.count + speaks  # line 10
-            us.x = np.where(speaks[:, None], x, us.x)
+                b = self.noise_where(us, k, above, charged=True)
+                rows_read = np.where(above, work, 0.0)
+                solution = yield us.compute(self.solve, us.w, v - b, curved, above, work=rows_read)
+                x = self.checked(us, solution)
+            us.count = us.count + above  # line 10
+            us.x = np.where(above[:, None], x, us.x)
             us.report(us.x)
-            sent = us.release(x, self.cost.solution(us.who, k), where=speaks)  # lines 11, 12
-            us.w = np.where(speaks[:, None], sent, us.w)  # lines 13, 15
-            yield from edges.exchange(us.w, speaks)
-            us.dual = edges.agreed(us.dual + eta * (degree * us.w - edges.neighbours()))  # 17-22
+            sent = us.release(x, self.cost.solution(us.who, k), where=above)  # lines 11, 12
+            us.w = np.where(above[:, None], sent, us.w)  # lines 13, 15
+            yield from edges.exchange(us.w, above)
+            us.dual = edges.agreed(us.dual + eta * (d * us.w - edges.neighbours()))  # 17-22
 
     def noise_where(self, us: Us, k: int, where: Any, charged: bool) -> Array | float:
         """b_1 (n, dim) of those `where`; of what only an answer tells nothing else is charged."""
@@ -109,14 +109,15 @@ class IPPADMM(PPADMM):
             terms = replace(terms, sensitivity=np.zeros(len(us.who)))
         return us.perturbation(self.problem.dim, terms, where)
 
-    def question(self, us: Us, w: Array, v: Array, c: Array, asks: Any) -> Array:
+    def question(self, us: Us, w: Array, v: Array, c: Array, queries: Any) -> Array:
         """By how much the clipped f_i falls from w to its solution, and `solve`: (n, dim + 3)."""
-        found = self.solve(us, w, v, c, asks)
-        return np.column_stack([self.svt.fall(us.who, w, found[:, : w.shape[1]], asks), found])
+        solution = self.solve(us, w, v, c, queries)
+        fall = self.svt.fall(us.who, w, solution[:, : w.shape[1]], queries)
+        return np.column_stack([fall, solution])
 
-    def solve(self, us: Us, w: Array, v: Array, c: Array, reads: Any) -> Array:
+    def solve(self, us: Us, w: Array, v: Array, c: Array, where: Any) -> Array:
         """Solutions up to beta, and what is left (n, dim + 2); w where no data are read."""
-        goal = np.where(reads, self.goal, np.inf)
+        goal = np.where(where, self.goal, np.inf)
         return np.hstack(minimise(us.who, w, c[:, 0], v, goal, self.problem.data))
 
     def claim_inputs(self) -> Inputs | None:

@@ -73,15 +73,16 @@ class Led(Federated):
 
     def coordinator(self, hub: Hub) -> Program:
         """Algorithm 1 with W = 11'/N: agents hear x and update y before they are called again."""
-        own = hub.memory(x=np.add.reduce(self.x0) / hub.agents)
+        state = hub.memory(x=np.add.reduce(self.x0) / hub.agents)
         hub.start(x=self.x0, y=np.zeros_like(self.x0))
-        hub.publish(own.x)
+        hub.publish(state.x)
         while hub.open:
-            hub.call(hub.invite(), self.train, own.x, work=self.local.work, charge=self.local.terms)
+            work, charge = self.local.work, self.local.terms
+            hub.call(hub.invite(), self.train, state.x, work=work, charge=charge)
             replies = yield hub.collect()
-            own.x = np.add.reduce(replies.payload) / len(replies.who)  # (6b)
-            hub.tell(replies.who, self.correct, own.x)
-            hub.publish(own.x)
+            state.x = np.add.reduce(replies.payload) / len(replies.who)  # (6b)
+            hub.tell(replies.who, self.correct, state.x)
+            hub.publish(state.x)
 
     def train(self, us: Clients, x: Array) -> Array:
         """Local steps of agents `us` from their x, which the payload repeats: a (n, dim)."""

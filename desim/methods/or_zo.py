@@ -54,10 +54,10 @@ class ORZO(ZerothOrder):
     def step(self, us: Us, w: Array, key: Array, deviation: Array) -> Array:
         """One step (n, dim) from w (n, dim), with the equations of Gratton et al."""
         p, P, k = self.parameters, self.problem.dim, us.round
-        u1, u2 = p.u1 / k, p.u1 / (P * k) ** 2  # (9)
+        u1, u2 = p.u1 / k, p.u1 / (P * k) ** 2  # Algorithm 1: Set u
         g = estimates(
             us.who, w, k, self.seed(us), self.problem.data, samples=p.samples, u1=u1, u2=u2,
             step=k, deviation=deviation, noise=key,
-        )  # (7)  # fmt: skip
-        alpha = p.step / sqrt(P * log(2.0 * P)) / np.sqrt(k)
-        return np.asarray(w - alpha[:, None] * g)  # (8)
+        )  # (7), (8)  # fmt: skip
+        alpha = p.step / sqrt(P * log(2.0 * P)) / np.sqrt(k)  # below (9)
+        return np.asarray(w - alpha[:, None] * g)  # (9)

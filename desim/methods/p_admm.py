@@ -1,8 +1,8 @@
 """P-ADMM: decentralised ADMM, exact minimisation, then Gaussian noise of falling variance.
 
-Ding, Zhang, Chen, Xue, Zhu, Pan 2019, "Differentially private ADMM for distributed learning"
-(arXiv 1901.02094), as Gauthier, Gratton, Venkategowda, Werner 2023 compare with it: their (7) with
-f_i itself in place of its linearisation, (8) and (9). Clipped gradients mean that the loss which
+Ding, Gong, Zhang, Pan, Han 2019, "Optimal differentially private ADMM for distributed machine
+learning" (arXiv 1901.02094), as Gauthier, Gratton, Venkategowda, Werner 2023 compare with it: their
+(7) with f_i, not linearised, (8) and (9). Clipped gradients mean that the loss which
 has them is minimised (for squared loss Huber's), by Newton's method up to a gradient norm that the
 sensitivity contains; the paper supposes an exact argmin and leaves the ridge out of it.
 """
@@ -32,11 +32,11 @@ class Parameters(Minimisation):
 
 
 class PADMM(ExactADMM):
-    """The agents' models are w before noise; their neighbours see w plus noise."""
+    """The agents' models us.x are the paper's w; us.w is its w~, with noise, which is sent."""
 
     name = "p-admm"
     summary = "ADMM on a graph: every agent minimises exactly and adds decaying noise"
-    paper = "Ding, Zhang, Chen, Xue, Zhu, Pan 2019"
+    paper = "Ding, Gong, Zhang, Pan, Han 2019"
     Parameters: ClassVar[type[Strict]] = Parameters
     restarts = ConsensusADMM.restarts
     forgetting = ConsensusADMM.forgetting
@@ -44,21 +44,21 @@ class PADMM(ExactADMM):
     letter = "rho"
 
     def agents(self, us: Us) -> Program:
-        """The recursion for agents `us`, d_i the number of their neighbours j."""
+        """The recursion for `us` with d_i neighbours; `edge_duals` has (9) without a barrier."""
         rho, d, work = self.rho, us.degree[:, None], self.work[us.who]
         us.x = us.w = self.x0[us.who]
         edges = self.edges(us)
         for k in us.rounds():
             v = rho * (d * us.w + edges.neighbours()) - us.dual
-            found = yield us.compute(self.argmin, us.w, v, 2.0 * rho * d, work=work)
-            us.x = self.checked(us, found)  # (7), f not linearised
+            solution = yield us.compute(self.argmin, us.w, v, 2.0 * rho * d, work=work)
+            us.x = self.checked(us, solution)  # (7), f not linearised
             us.report(us.x)
             us.w = us.release(us.x, self.terms(us.who, k))  # (8)
             yield from edges.exchange(us.w)
             us.dual = edges.agreed(us.dual + rho * (d * us.w - edges.neighbours()))  # (9)
 
     def terms(self, who: Int, k: int) -> Terms:
-        """Sensitivity (2 c1 / M_i + 4 tolerance) / (2 rho d_i + ridge) of w.
+        """Sensitivity (2 c1 / M_i + 4 tolerance) / (2 rho d_i + ridge) of us.x.
 
         2 tolerance would do for a record replaced; half of D has to hold for one that is removed.
         """

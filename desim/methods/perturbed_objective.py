@@ -1,4 +1,4 @@
-"""What noise on an objective costs, which needs a public bound on rows."""
+"""The public bound on the norm of rows, which noise on an objective needs, and its errors."""
 
 import numpy as np
 

@@ -2,9 +2,9 @@
 
 Ding 2021, dissertation, Algorithm 2, eqs. (20), (21). privacy.noise is b_1 on the objective's
 slope. A solution whose gradient norm is at most beta is beta / modulus from the minimiser; noise
-b_2 hides that, and has `splits` of what a round spends. Corrected: by 2 beta / modulus two rough
-solutions differ, 4 times the printed rho_2; zCDP of objective perturbation is computed directly and
-needs no lambda-hat: modulus = 2 eta |V_i| + ridge is curvature enough, the more the cheaper.
+b_2 hides that, and spends `splits` of r^2/2 (r: sensitivity / deviation of b_1) and its own zCDP.
+Corrected: by 2 beta / modulus two rough solutions differ, 4 times the printed rho_2; zCDP of b_1 is
+computed and needs no lambda-hat: modulus = 2 eta d_i + ridge, the more the cheaper, is enough.
 """
 
 from typing import Any, ClassVar
@@ -51,7 +51,8 @@ class Parameters(Strict):
     beta: Positive = 1e-4
     """largest gradient norm of a solution"""
     splits: Share = 0.001
-    """part of a round's zCDP that noise on the solution spends, below 1"""
+    """part, below 1, that noise on the solution spends of its own zCDP and r^2/2 together; r is
+    sensitivity / deviation of the noise on the slope"""
     norm: Positive | None = None
     """public bound on the norm of rows, as problem.row_norm is; the smaller one counts"""
     passes: Count = 1
@@ -61,7 +62,7 @@ class Parameters(Strict):
 
 
 class PPADMM(ExactADMM):
-    """The agents' models are x before noise b_2; their neighbours see w, x plus noise."""
+    """The agents' models us.x are the dissertation's x-hat; us.w is its x, with b_2, sent."""
 
     name = "pp-admm"
     summary = "ADMM on a graph: perturbed objectives, rough solutions, noise on both"
@@ -89,19 +90,19 @@ class PPADMM(ExactADMM):
         return found + too_long(parameters.norm, problem) + one_sided(parameters.splits)
 
     def agents(self, us: Us) -> Program:
-        """Algorithm 2 for agents `us`, |V_i| the number of their neighbours."""
-        eta, V, work = self.rho, us.degree[:, None], self.work[us.who]
+        """Algorithm 2 for `us` with d_i neighbours; `edge_duals` has line 16 without a barrier."""
+        eta, d, work = self.rho, us.degree[:, None], self.work[us.who]
         us.x = us.w = self.x0[us.who]
         edges = self.edges(us)
         for k in us.rounds():
             b_1 = self.noise_on_slope(us, k)  # line 6
-            v = eta * (V * us.w + edges.neighbours()) - us.dual - b_1  # (20)
-            found = yield us.compute(self.argmin, us.w, v, 2.0 * eta * V, work=work)
-            us.x = self.checked(us, found)  # line 8, (21) up to beta
+            v = eta * (d * us.w + edges.neighbours()) - us.dual - b_1  # (20)
+            solution = yield us.compute(self.argmin, us.w, v, 2.0 * eta * d, work=work)
+            us.x = self.checked(us, solution)  # line 8, (21) up to beta
             us.report(us.x)
             us.w = us.release(us.x, self.cost.solution(us.who, k))  # lines 9, 10
             yield from edges.exchange(us.w)
-            us.dual = edges.agreed(us.dual + eta * (V * us.w - edges.neighbours()))  # line 16
+            us.dual = edges.agreed(us.dual + eta * (d * us.w - edges.neighbours()))  # line 16
 
     def noise_on_slope(self, us: Us, k: int) -> Array | float:
         """b_1 (n, dim)."""
@@ -123,8 +124,8 @@ class PPADMM(ExactADMM):
 class PerturbedObjective:
     """Objectives f_i + noise.x + quadratic, minimised up to a gradient norm beta.
 
-    Arrays (agents,): modulus, the strong convexity of what is minimised; bend, what one row adds at
-    most to its curvature; reach, what replacing one moves its slope by. norm: of rows, public.
+    Arrays (agents,): modulus, the strong convexity of what is minimised; row_curvature, of one
+    row at most; sensitivity, what replacing a row moves its slope by. norm: of rows.
     """
 
     def __init__(
@@ -134,35 +135,36 @@ class PerturbedObjective:
         self.noise, self.beta, self.splits = noise, beta, splits
         self.modulus = penalty + problem.ridge
         self.norm = bound_on_rows(norm, problem)
-        self.bend = problem.loss.curvature * problem.scale * np.square(np.float64(self.norm))
-        self.reach = 2.0 * problem.clip * problem.scale
+        square = np.square(np.float64(self.norm))
+        self.row_curvature = problem.loss.curvature * problem.scale * square
+        self.sensitivity = 2.0 * problem.clip * problem.scale
 
     @property
     def warnings(self) -> list[str]:
         """Why epsilon is infinite, if it is for want of a bound on rows."""
-        unknown = self.noise is not None and np.isinf(self.bend).any()
+        unknown = self.noise is not None and np.isinf(self.row_curvature).any()
         return [UNBOUNDED_ROWS] if unknown else []
 
     def objective(self, who: Int, k: int) -> Terms:
         """Terms (n,) of noise on the slope: the zCDP that it has at every order."""
         if not isinstance(self.noise, Gaussian):
             return plain(len(who), View.NEIGHBOURS)
-        s = self.noise.scale(k, self.reach[who])
-        rho = at_every_order(self.reach[who] / s, self.bend[who] / self.modulus[who])
+        s = self.noise.scale(k, self.sensitivity[who])
+        rho = at_every_order(self.sensitivity[who] / s, self.row_curvature[who] / self.modulus[who])
         D, nothing = s * np.sqrt(2.0 * rho), np.full(len(who), np.nan)
         return Terms(
             Mechanism.OBJECTIVE_PERTURBATION, View.NEIGHBOURS, D, s, nothing, basis=basis(self.norm)
         )
 
     def solution(self, who: Int, k: int) -> Terms:
-        """Terms (n,) of noise on the solution, which spends `splits` of what both together spend.
+        """Terms (n,) of noise on the solution, which spends `splits` of its own zCDP and r^2/2.
 
         Two solutions for one minimiser are 2 beta / modulus apart.
         """
         if not isinstance(self.noise, Gaussian):
             return plain(len(who), View.NEIGHBOURS)
         D, nothing = 2.0 * self.beta / self.modulus[who], np.full(len(who), np.nan)
-        s = D * self.noise.scale(k, D) / self.reach[who]
+        s = D * self.noise.scale(k, D) / self.sensitivity[who]
         s = s * np.sqrt((1.0 - self.splits) / self.splits)
-        inside = D + self.reach[who] / self.modulus[who]
+        inside = D + self.sensitivity[who] / self.modulus[who]
         return Terms(Mechanism.GAUSSIAN, View.NEIGHBOURS, D, s, nothing, coupled=inside)

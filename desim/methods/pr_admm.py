@@ -1,4 +1,4 @@
-"""PR-ADMM: ADMM on a graph with Gaussian noise of falling variance and wary neighbours.
+"""PR-ADMM: ADMM on a graph, Gaussian noise of falling variance, neighbours that deviate are cut.
 
 Ding 2021, dissertation, Algorithm 1, eqs. (14)-(17). A neighbour from whose models one's own have
 been apart by more than U, summed over all iterations, is heard no more in the primal; its messages
@@ -21,7 +21,7 @@ class Parameters(Unperturbed):
 
 
 class PRADMM(PADMM):
-    """The agents' models are x before noise; their neighbours see w, x plus noise."""
+    """The agents' models us.x are the dissertation's x; us.w is its x~, with noise, sent."""
 
     name = "pr-admm"
     summary = "ADMM on a graph: exact minimisation, decaying noise, far neighbours are cut"
@@ -35,23 +35,23 @@ class PRADMM(PADMM):
     letter = "eta"
 
     def agents(self, us: Us) -> Program:
-        """Algorithm 1 for agents `us`, |V_i| the number of their neighbours."""
-        eta, V, work = self.rho, us.degree[:, None], self.work[us.who]
+        """Algorithm 1 for `us` with d_i neighbours; `edge_duals` has (15) without a barrier."""
+        eta, d, work = self.rho, us.degree[:, None], self.work[us.who]
         U = np.inf if self.parameters.U is None else self.parameters.U
         us.x = us.w = self.x0[us.who]
         edges = self.edges(us)
-        apart = np.zeros(len(edges.rows))
+        deviation = np.zeros(len(edges.rows))
         for k in us.rounds():
-            own, near = us.w[edges.rows], edges.models()
-            apart = apart + np.sqrt(np.sum((own - near) ** 2, axis=1))  # line 10
-            trusted = np.where((apart > U)[:, None], own, near)  # lines 11-13
-            v = eta * (V * us.w + edges.sums(trusted)) - us.dual
-            found = yield us.compute(self.argmin, us.w, v, 2.0 * eta * V, work=work)
-            us.x = self.checked(us, found)  # (14)
+            w_i, w_j = us.w[edges.rows], edges.models()
+            deviation = deviation + np.sqrt(np.sum((w_i - w_j) ** 2, axis=1))  # line 10
+            w_j_used = np.where((deviation > U)[:, None], w_i, w_j)  # lines 11-13
+            v = eta * (d * us.w + edges.sums(w_j_used)) - us.dual
+            solution = yield us.compute(self.argmin, us.w, v, 2.0 * eta * d, work=work)
+            us.x = self.checked(us, solution)  # (14)
             us.report(us.x)
             us.w = us.release(us.x, self.terms(us.who, k))  # of variance (16) or (17)
             yield from edges.exchange(us.w)
-            us.dual = edges.agreed(us.dual + eta * (V * us.w - edges.neighbours()))  # (15)
+            us.dual = edges.agreed(us.dual + eta * (d * us.w - edges.neighbours()))  # (15)
 
     def claim_inputs(self) -> Inputs | None:
         """Theorem 2, or Theorem 3 with iteration-based decay, on Lemma 10 as it is printed."""

@@ -53,8 +53,8 @@ class QDPSGD1(QuantisedSGD):
             heard = yield us.gather(self.within)  # line 5
             samples = self.samples(us.speed(), us.who)  # lines 6-7
             g = yield us.compute(self.batch_gradient, us.x, samples, work=samples, seconds=T_d)
-            spoken = us.public(samples > 0)
-            g = us.release(g, self.terms(us.who, k, samples), where=spoken, kept=True)
+            has_batch = us.public(samples > 0)
+            g = us.release(g, self.terms(us.who, k, samples), where=has_batch, kept=True)
             w_own, w_link = weights(k)
             mixed = (1.0 - eps + eps * w_own) * us.x + eps * us.sum(heard, w_link)
             us.x = mixed - self.alpha.at(k) * eps * g  # (27)

@@ -104,11 +104,11 @@ class QDPSGD2(QDPSGD1):
     def terms(self, who: Int, k: int, samples: Int) -> Terms:
         """Sensitivity of quantised models after a step of samples (n,) rows; the start is public.
 
-        2 K alpha eps / |S| where the models before were released, and eta sqrt(dim) for rounding
-        with the same dither (Lemma 19 has it twice); without a bound as printed.
+        2 K alpha eps / |S| where the models before were released; without a bound as printed. The
+        ledger's `terms` adds eta sqrt(dim) for rounding with one dither (Lemma 19 has it twice).
         """
         p, share = self.parameters, samples / self.problem.rows[who]
-        step = self.reach(who, samples) * p.mixing * (self.alpha.at(k - 1) if k > 1 else 0.0)
+        step = self.sensitivity(who, samples) * p.mixing * (self.alpha.at(k - 1) if k > 1 else 0.0)
         if not p.fixed:
             step = np.full(len(share), np.inf if k > 1 else 0.0)
         return terms(self.noise, View.NEIGHBOURS, k, step, self.problem.dim, share)

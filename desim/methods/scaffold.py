@@ -59,18 +59,18 @@ class Scaffold(Federated):
     def coordinator(self, hub: Hub) -> Program:
         """Algorithm 1, server side."""
         (N, dim), eta_g = self.x0.shape, self.parameters.global_step
-        own = hub.memory(x=np.mean(self.x0, axis=0), c=np.zeros(dim))
+        state = hub.memory(x=np.mean(self.x0, axis=0), c=np.zeros(dim))
         hub.start(x=self.x0, control=np.zeros_like(self.x0))
-        hub.publish(own.x)
+        hub.publish(state.x)
         while hub.open:
-            message = np.concatenate([own.x, own.c])  # line 5
+            message = np.concatenate([state.x, state.c])  # line 5
             work, charge = self.local.work, self.local.terms
             hub.call(hub.invite(), self.train, message, work=work, charge=charge)
             replies = yield hub.collect()
             change = np.add.reduce(replies.payload)  # line 16
-            own.x = own.x + eta_g / max(len(replies.who), 1) * change[:dim]  # line 17
-            own.c = own.c + change[dim:] / N  # line 17
-            hub.publish(own.x)
+            state.x = state.x + eta_g / max(len(replies.who), 1) * change[:dim]  # line 17
+            state.c = state.c + change[dim:] / N  # line 17
+            hub.publish(state.x)
 
     def train(self, us: Clients, message: Array) -> Array:
         """Lines 7 to 14 for agents `us`, which hear (x, c) (n, 2 dim); replies (n, 2 dim)."""

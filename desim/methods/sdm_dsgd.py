@@ -1,9 +1,10 @@
 """SDM-DSGD: decentralised SGD whose messages are random coordinates of differentials.
 
 Zhang, Fang, Liu, Zhu 2020 (arXiv 2001.03836), Algorithm 1, as Ding 2021, dissertation, Section 4.5,
-compares with it: y = (1 - theta) x + theta (sum_j w_ij x_j - alpha (g + zeta)), x+ = x + S(y - x),
-S keeping a coordinate with probability c, over c. Both leave out the bits that say which ones. The
-sum contains j = i. All agents hold the same copies of x, so nothing private stays behind.
+compares with it; numbers are this file's: y = (1 - theta) x + theta (sum_j w_ij x_j - alpha (g +
+zeta)) (1), x+ = x + S(y - x) (2), S keeping a coordinate with probability c, over c. Both leave out
+the bits that say which. The sum contains j = i. All agents hold the same copies of x, so nothing
+private stays behind.
 """
 
 from typing import Literal
@@ -58,13 +59,13 @@ class SDMDSGD(DSGD):
             g = yield us.compute(self.batch_gradient, us.x, samples, work=samples)
             g = us.release(g, self.terms(us.who, k, samples))
             d = w_own * us.x + us.sum(heard, w_link) - self.alpha.at(k) * g - us.x
-            d, kept = sparsify(seed, us.who, us.round, p.theta * d, p.c)
-            us.x = us.x + rounded(d, p.numbers)
+            d, nonzeros = sparsify(seed, us.who, us.round, p.theta * d, p.c)  # theta d: y - x, (1)
+            us.x = us.x + rounded(d, p.numbers)  # (2)
             us.report(us.x)
-            us.send(us.x, bits=self.size(kept))
+            us.send(us.x, bits=self.size(nonzeros))
             heard = yield us.gather()
 
-    def size(self, kept: Int) -> Int:
-        """Bits (n,) of messages of kept (n,) coordinates; an empty one takes a bit."""
+    def size(self, nonzeros: Int) -> Int:
+        """Bits (n,) of messages of nonzeros (n,) coordinates; an empty one takes a bit."""
         index = int(np.ceil(np.log2(self.problem.dim))) if self.parameters.indices == "sent" else 0
-        return np.maximum(kept * (NUMBERS[self.parameters.numbers] + index), 1)
+        return np.maximum(nonzeros * (NUMBERS[self.parameters.numbers] + index), 1)

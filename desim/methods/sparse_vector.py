@@ -14,9 +14,9 @@ from desim.problem.problem import Problem
 class SparseVector:
     """Questions: by how much does the loss, cut to C_loss in each row, fall to a new solution?
 
-    A row moves the loss by C_loss scale_i at either model, and the new model, by which the loss
-    falls no faster than its slope: by the reach of the slope and 2 beta if only the noise inside
-    it is fixed, by 2 beta if its minimiser is, which `charged` noise has paid for.
+    With G_i a bound on that loss's slope and m_i the objective's modulus, one row moves the fall by
+    2 C_loss scale_i + (G_i / m_i) (2 beta + 2 clip scale_i) if only the noise inside is fixed, and
+    2 C_loss scale_i + (G_i / m_i) 2 beta if `charged` noise has paid for the minimiser.
     """
 
     def __init__(self, problem: Problem, objective: PerturbedObjective, p: Any) -> None:
@@ -25,12 +25,11 @@ class SparseVector:
         self.data, self.cap = problem.data, p.C_loss
         self.noise, self.c, self.charged = objective.noise, p.c, p.variant != "fresh"
         self.printed = 2.0 * p.C_loss if p.variant == "printed" else None  # Lemma 12
-        slope = problem.clip * problem.scale * problem.rows + np.sqrt(
-            2.0 * problem.ridge * p.C_loss
-        )
-        least, more = 2.0 * p.C_loss * problem.scale, slope / objective.modulus
-        given_minimiser = least + more * 2.0 * objective.beta
-        self.inside = least + more * (2.0 * objective.beta + objective.reach)
+        of_ridge = np.sqrt(2.0 * problem.ridge * p.C_loss)
+        slope = problem.clip * problem.scale * problem.rows + of_ridge
+        least, G_m = 2.0 * p.C_loss * problem.scale, slope / objective.modulus
+        given_minimiser = least + G_m * 2.0 * objective.beta
+        self.inside = least + G_m * (2.0 * objective.beta + objective.sensitivity)
         self.sensitivity = given_minimiser if self.charged else self.inside
 
     def fall(self, who: Int, old: Array, new: Array, where: Any) -> Array:

@@ -87,21 +87,21 @@ class Tamuna(Federated):
 
     def coordinator(self, hub: Hub) -> Program:
         """Algorithm 1; a model reaches the cohorts before and after it, once an agent in both."""
-        own = hub.memory(x=np.add.reduce(self.x0) / hub.agents)
+        state = hub.memory(x=np.add.reduce(self.x0) / hub.agents)
         hub.start(x=self.x0, h=np.zeros_like(self.x0))
-        hub.publish(own.x)
+        hub.publish(state.x)
         while hub.open:
             cohort, L = hub.invite(), self.steps(hub.round)  # lines 3, 4
             q, bits = self.masks(hub.round, cohort)  # line 5
             job, terms = partial(self.train, L=L, q=q), self.planned(hub.round)
             work = self.local.work_of(L)
-            hub.call(cohort, job, own.x, work=work, charge=terms, reply_bits=bits)
+            hub.call(cohort, job, state.x, work=work, charge=terms, reply_bits=bits)
             replies = yield hub.collect()
             senders = np.add.reduce(q[replies.who])
             mean = np.add.reduce(replies.payload) / np.maximum(senders, 1.0)
-            own.x = np.where(senders > 0.0, mean, own.x)  # line 12
-            hub.tell(replies.who, partial(self.correct, q=q), own.x)
-            hub.publish(own.x)
+            state.x = np.where(senders > 0.0, mean, state.x)  # line 12
+            hub.tell(replies.who, partial(self.correct, q=q), state.x)
+            hub.publish(state.x)
 
     def train(self, us: Clients, x: Array, L: int, q: Array) -> Array:
         """Lines 7 to 11 for agents `us`: L steps from x; what q (agents, dim) leaves (n, dim)."""

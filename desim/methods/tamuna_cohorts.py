@@ -1,4 +1,4 @@
-"""TAMUNA's cohorts: which are allowed."""
+"""Cohorts and numbers of senders that TAMUNA allows, and its largest chi with a guarantee."""
 
 from desim.method import InputError, Settings
 

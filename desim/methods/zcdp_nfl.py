@@ -1,7 +1,7 @@
 """zCDP-NFL: networked federated learning by linearised ADMM with decaying Gaussian noise.
 
-Gauthier, Gratton, Venkategowda, Werner 2023, "Privacy-preserving distributed learning with
-nonsmooth objective functions" (Algorithm 1; eqs. 7-9 and 12). Eq. (7) is used in its closed form;
+Gauthier, Gratton, Venkategowda, Werner 2023, "Private networked federated learning for nonsmooth
+objectives" (arXiv 2306.14012, Algorithm 1, eqs. 7-9 and 12). Eq. (7) is used in its closed form;
 the printed (A.1) does not solve it.
 """
 
@@ -42,7 +42,7 @@ class Parameters(Strict):
 
 
 class ZcdpNfl(ConsensusADMM):
-    """The agents' models are w before noise; their neighbours see w plus noise."""
+    """The agents' models us.x are the paper's w; us.w is its w~, with noise, which is sent."""
 
     name = "zcdp-nfl"
     summary = "linearised ADMM on a graph with dynamic zCDP noise, smooth and nonsmooth losses"
@@ -61,7 +61,7 @@ class ZcdpNfl(ConsensusADMM):
             self.warnings += beyond("algorithm.eta", eta, bound, STABLE)
 
     def agents(self, us: Us) -> Program:
-        """Algorithm 1 for agents `us`, d_i the number of their neighbours j."""
+        """Algorithm 1 for `us` with d_i neighbours; `edge_duals` has (9) without a barrier."""
         rho, d = self.rho, us.degree[:, None]
         us.x = us.w = self.x0[us.who]
         edges = self.edges(us)
@@ -81,10 +81,10 @@ class ZcdpNfl(ConsensusADMM):
         return np.asarray(gradient(us.who, w, self.problem.data))
 
     def terms(self, who: Int, k: int) -> Terms:
-        """Sensitivity Delta_k = 2 c1 / (M_k (2 rho d_k + 1/eta_k)) of w, and the noise (12)."""
-        reach = 2.0 * self.problem.clip * self.problem.scale[who]
+        """Sensitivity 2 c1 / (M_i (2 rho d_i + 1/eta_k)) of us.x of agent i, and the noise (12)."""
+        slope = 2.0 * self.problem.clip * self.problem.scale[who]
         weight = 2.0 * self.rho * self.graph.degree[who] + 1.0 / self.eta.at(k)
-        return self.noisy(reach / weight, k)  # Lemma I
+        return self.noisy(slope / weight, k)  # Lemma I
 
     def claim_inputs(self) -> Inputs | None:
         """The Corollary."""

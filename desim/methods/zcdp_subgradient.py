@@ -53,7 +53,7 @@ class Parameters(Strict):
 
 
 class ZcdpSubgradient(Method):
-    """The agents' models are w before noise; their neighbours see w plus noise."""
+    """The agents' models us.x are the paper's w; us.w is w~, with noise, which is sent."""
 
     name = "zcdp-subgradient"
     kind = "graph"
@@ -105,7 +105,7 @@ class ZcdpSubgradient(Method):
         return self.terms(np.arange(self.problem.agents), k)
 
     def terms(self, who: Int, k: int) -> Terms:
-        """Sensitivity 2 c1 alpha_k / M_i of w: the averages are of released models."""
+        """Sensitivity 2 c1 alpha_k / M_i of us.x: the averages are of released models."""
         delta = 2.0 * self.problem.clip * self.problem.scale[who] * self.alpha.at(k)
         return terms(self.noise, View.NEIGHBOURS, k, delta, self.problem.dim)
 

@@ -1,8 +1,9 @@
 """ZOO-ADMM: online ADMM with estimated gradients of the losses and a prox of the regulariser.
 
 Liu, Chen, Chen, Hero 2018, "Zeroth-order online alternating direction method of multipliers"
-(arXiv 1710.07804), for x - y = 0: the linearised step on x, the prox on y, the dual.
-Losses are those of all rows in every iteration; directions are standard normals.
+(arXiv 1710.07804), for x - y = 0; numbers are this file's: x -= (eta_t / alpha) (g - lambda + rho
+(x - y)) (1), y = prox_{h/rho}(x - lambda / rho) (2), lambda -= rho (x - y) (3); g is the mean of q
+estimates (f(x + beta_t z) - f(x)) z / beta_t (4) from all rows, z standard normal.
 """
 
 import numpy as np
@@ -37,7 +38,7 @@ class Parameters(Strict):
 
 
 class ZOOADMM(ZerothOrder):
-    """The one agent's model is the paper's y, which it publishes; u is the paper's x."""
+    """The one agent's model us.x is the paper's y, which it publishes; us.u is the paper's x."""
 
     name = "zoo-admm"
     kind = "central"
@@ -49,27 +50,25 @@ class ZOOADMM(ZerothOrder):
 
     def agents(self, us: Us) -> Program:
         """Iterations of the one agent."""
-        rho, eta, h = (
-            self.parameters.rho,
-            self.parameters.step,
-            self.problem.coordinator_regularizer,
-        )
+        p, h = self.parameters, self.problem.coordinator_regularizer
+        rho, eta = p.rho, p.step
         us.x = us.u = self.x0[us.who]
         us.dual = np.zeros_like(us.u)
         for k in us.rounds():
-            g = yield from self.estimated(us, k, self.estimate, us.u)
-            us.u = us.u - eta.at(k) * (g - us.dual + rho * (us.u - us.x))
-            us.x = h.prox(us.u - us.dual / rho, 1.0 / rho)
-            us.dual = us.dual - rho * (us.u - us.x)
-            us.report(us.x)
-            us.send(us.x)
+            x, y = us.u, us.x
+            g = yield from self.estimated(us, k, self.estimate, x)
+            us.u = x = x - eta.at(k) * (g - us.dual + rho * (x - y))  # (1)
+            us.x = y = h.prox(x - us.dual / rho, 1.0 / rho)  # (2)
+            us.dual = us.dual - rho * (x - y)  # (3)
+            us.report(y)
+            us.send(y)
 
-    def estimate(self, us: Us, u: Array, key: Array, deviation: Array) -> Array:
-        """Means (n, dim) of q estimates (f(u + beta z) - f(u)) z / beta of the gradients of f."""
+    def estimate(self, us: Us, x: Array, key: Array, deviation: Array) -> Array:
+        """Means (n, dim) of q estimates of the gradients of f at x (n, dim): (4)."""
         p = self.parameters
         return np.asarray(
             estimates(
-                us.who, u, us.round, self.seed(us), self.problem.data, samples=p.samples,
+                us.who, x, us.round, self.seed(us), self.problem.data, samples=p.samples,
                 u2=p.width.at(us.round), deviation=deviation, noise=key,
             )
         )  # fmt: skip

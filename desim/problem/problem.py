@@ -172,7 +172,7 @@ class Problem:
 
         hi = curvature scale_i lambda_max(A_i' A_i) + ridge; lo = ridge, and for unclipped squared
         loss 2 scale_i lambda_min(A_i' A_i) more. A nonsmooth f_i has hi = inf. (Bastianello, Liu,
-        Johansson 2024, Section VI, for logistic loss; printed with eps for ridge = eps/agents.)
+        Johansson 2024, Section VII, for logistic loss; printed with eps for ridge = eps/agents.)
         mlp: nothing is known, lo = -inf and hi = inf; softmax under a clip is not monotone, so lo
         is no contraction there (see LocalTraining.terms_of).
         """

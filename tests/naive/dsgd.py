@@ -1,4 +1,4 @@
-"""DSGD (Lian et al. 2017) and SDM-DSGD (Zhang et al. 2020), as Ding's dissertation states them."""
+"""DSGD (Yuan et al. 2016) and SDM-DSGD (Zhang et al. 2020), as Ding's dissertation states them."""
 
 import numpy as np
 

@@ -1,1 +1,1 @@
-"""What several methods are made of."""
+"""Code of several methods: base classes, local training, mixing weights, duals on a graph."""

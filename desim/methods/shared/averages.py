@@ -1,4 +1,4 @@
-"""What models weigh in the averages of agents on a graph, or on the graph of each round."""
+"""Mixing weights of agents and their neighbours, on one graph or on the graph of each round."""
 
 from collections.abc import Callable
 from functools import lru_cache

@@ -34,7 +34,6 @@ class ConsensusADMM(Method):
         graph = self.settings.graph
         assert graph is not None
         self.graph, self.rho = graph, float(getattr(self.parameters, self.letter))
-        self.theta = float(getattr(self.parameters, "theta", None) or self.rho)
         self.steady: dict[bytes, Terms] = {}
         self.x0 = self.settings.initial("x0")
         self.work = getattr(self.parameters, "passes", 1) * self.problem.rows.astype(float)
@@ -42,7 +41,7 @@ class ConsensusADMM(Method):
 
     def edges(self, us: "Cohort") -> EdgeDuals:
         """What agents `us` know of their neighbours, and their duals `us.dual`."""
-        return EdgeDuals(us, self.x0, self.theta, self.settings)
+        return EdgeDuals(us, self.x0, self.rho, self.settings)
 
     def terms(self, who: Int, k: int) -> Terms:
         """Terms (n,) of what agents who (n,) release in round k."""

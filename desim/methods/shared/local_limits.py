@@ -1,4 +1,4 @@
-"""What of a scenario's local training does not fit its problem and its noise."""
+"""Errors of a scenario's local training: solvers, steps, batches, noise that do not fit."""
 
 from collections.abc import Iterator
 

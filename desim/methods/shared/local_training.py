@@ -1,7 +1,7 @@
 """Local training of federated methods: steps, momenta and the call of the kernel.
 
 An agent minimises d(w) = f_i(w) + (q/2) ||w - v||^2, with q = 1/rho in Fed-PLT (Bastianello, Liu,
-Johansson 2024, eqs. 11-13 with the moduli of d; notes on eq. 12's misprint in the README).
+Johansson 2024, eqs. 11-13 with the moduli of d; on eq. 12's misprint analysis/docs/errata.md).
 """
 
 from functools import partial

@@ -111,9 +111,9 @@ class Method:
         places = [kinds[cls.kind], *(["a graph"] if cls.peers else [])]
         models = {"linear": "a linear model", "convex": "a linear or softmax model", "any": ""}
         smooth = "a smooth loss" if cls.smooth_only else "a convex loss"
-        told = [" or ".join(places), models[cls.models], "" if LOGISTIC in cls.wants else smooth]
-        told += ["speeds of agents" if cls.timed else "", *cls.wants]
-        return [text for text in told if text]
+        needs = [" or ".join(places), models[cls.models], "" if LOGISTIC in cls.wants else smooth]
+        needs += ["speeds of agents" if cls.timed else "", *cls.wants]
+        return [text for text in needs if text]
 
     @classmethod
     def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:

@@ -45,23 +45,23 @@ class ExactADMM(ConsensusADMM):
         self.goal = 0.01 * self.tolerance  # what the last step of Newton's method mostly reaches
 
     def argmin(self, us: "Cohort", w: Array, v: Array, c: Array) -> Array:
-        """Argmin f_i + (c/2) ||.||^2 - v. from w, and what is left of a gradient: (n, dim + 2)."""
+        """Argmin of f_i + (c/2) ||.||^2 - <v, .> from w, gradient norm, rounding: (n, dim + 2)."""
         return np.hstack(minimise(us.who, w, c[:, 0], v, self.goal, self.problem.data))
 
-    def checked(self, us: "Cohort", found: Array) -> Array:
+    def checked(self, us: "Cohort", solution: Array) -> Array:
         """The minimisers (n, dim); RunError where the tolerance that the ledger counts on fails."""
         private = self.noise is not None and self.problem.clipped
         keys = f"algorithm.{self.accuracy}, {self.cures[0]}"
-        return minimisers(us, found, self.tolerance, private, keys)
+        return minimisers(us, solution, self.tolerance, private, keys)
 
 
-def minimisers(us: "Cohort", found: Array, tolerance: float, private: bool, keys: str) -> Array:
-    """The minimisers (n, dim) of found (n, dim + 2), whose last columns are what is left of them.
+def minimisers(us: "Cohort", solution: Array, tolerance: float, private: bool, keys: str) -> Array:
+    """The minimisers (n, dim) of solution (n, dim + 2), which `argmin` returned.
 
     Where they are `private`, RunError at a gradient norm above `tolerance`, which the ledger counts
     on; else where it is above what rounding leaves, too. keys: those to change.
     """
-    left, rounding = found[:, -2], found[:, -1]
+    left, rounding = solution[:, -2], solution[:, -1]
     enough = tolerance if private else np.maximum(tolerance, rounding)
     short = np.flatnonzero(us.live & (left > enough) & (left < np.inf))
     if len(short):
@@ -75,4 +75,4 @@ def minimisers(us: "Cohort", found: Array, tolerance: float, private: bool, keys
         )
         error.time = float(us.clock[r])
         raise error
-    return np.ascontiguousarray(found[:, :-2])
+    return np.ascontiguousarray(solution[:, :-2])

@@ -1,7 +1,7 @@
 """What methods without gradients share: estimates from values, their noise, and what it costs.
 
-An estimate sees the data only through samples x steps differences of values. With clipped examples
-one record moves a difference by at most 2 clip scale ||v2||, whatever the directions are; noise of
+An estimate sees the data only through samples x steps difference quotients. With clipped examples
+one record moves a quotient by at most 2 clip scale ||v2||, whatever the directions are; noise of
 deviation sigma ||v2|| on each makes it a Gaussian release, given all before it, so that all of a
 round are one of sensitivity 2 clip scale sqrt(samples steps). The model that comes of them is
 post-processing. Without that noise nothing bounds what the random directions leave unseen.
@@ -30,7 +30,7 @@ Job = Callable[..., Array]
 
 
 class ZerothOrder(Method):
-    """A round takes `samples` (agents,) differences in each of its `inner` steps, from x0."""
+    """A round takes `samples` (agents,) quotients in each of its `inner` steps, from x0."""
 
     smooth_only = False
     wants = ("values of the loss only",)
@@ -56,8 +56,8 @@ class ZerothOrder(Method):
         problem = self.problem
         if self.noise is None:
             return plain(problem.agents, self.view)
-        reach = 2.0 * problem.clip * problem.scale * np.sqrt(self.count)
-        one = terms(self.noise, self.view, k, reach, problem.dim)
+        sensitivity = 2.0 * problem.clip * problem.scale * np.sqrt(self.count)
+        one = terms(self.noise, self.view, k, sensitivity, problem.dim)
         nothing = np.full(problem.agents, np.inf)
         return replace(one, mechanism=Mechanism.NOISY_GRADIENT, coupled=nothing)
 
@@ -69,7 +69,7 @@ class ZerothOrder(Method):
         if self.noise is None:
             key = silent.astype(np.uint64)
             return np.asarray((yield us.compute(job, *inputs, key, silent, work=work)))
-        due = self.planned(k).of(us.who)
-        key = us.charged(due)
-        made = yield us.compute(job, *inputs, key, due.scale, work=work)
-        return us.released(made, partial(job, us, *inputs, key, silent), due)
+        terms = self.planned(k).of(us.who)
+        key = us.charged(terms)
+        estimate = yield us.compute(job, *inputs, key, terms.scale, work=work)
+        return us.released(estimate, partial(job, us, *inputs, key, silent), terms)

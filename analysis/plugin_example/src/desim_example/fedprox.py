@@ -27,15 +27,15 @@ class FedProx(Method):
     def coordinator(self, hub: Hub):
         """The coordinator, whose model is the mean of the replies."""
         x0, work = self.settings.initial("x0"), self.parameters.epochs * self.problem.rows
-        own = hub.memory(x=x0.mean(axis=0))
+        state = hub.memory(x=x0.mean(axis=0))
         hub.start(x=x0)
-        hub.publish(own.x)
+        hub.publish(state.x)
         while hub.open:
-            hub.call(hub.invite(), self.train, own.x, work=work)
+            hub.call(hub.invite(), self.train, state.x, work=work)
             replies = yield hub.collect()
             if len(replies.who):
-                own.x = replies.payload.sum(axis=0) / len(replies.who)
-            hub.publish(own.x)
+                state.x = replies.payload.sum(axis=0) / len(replies.who)
+            hub.publish(state.x)
 
     def train(self, us: Clients, x):
         """Models (n, dim) of agents `us` after their steps from x (n, dim)."""
