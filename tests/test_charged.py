@@ -1,0 +1,138 @@
+"""What is charged is what was drawn and said: of late replies, of some agents, of chosen ones."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from mutant import mutant
+from test_engines import differences
+
+import desim
+from desim.engine import us as us_module
+from desim.engine.assignments import Assignments
+from desim.engine.clients import Clients
+from desim.engine.exposure import difference
+from desim.errors import RunError
+
+PLUGIN = Path(__file__).resolve().parent / "plugins" / "charges.py"
+RING = {"edges": [[i, (i + 1) % 6] for i in range(6)], "directed": True}
+
+
+def scenario(name, how, **changes):
+    """Six agents of unequal speeds."""
+    link = {"latency": {"uniform": ["2 ms", "90 ms"]}}
+    network = {"topology": {"edges": RING["edges"]}} if name == "wrong" else {}
+    return {
+        "seed": 3, "plugins": [str(PLUGIN)],
+        "problem": {
+            "agents": 6, "loss": "logistic",
+            "data": {"source": "synthetic", "kind": "classification", "rows": 4, "dim": 3},
+        },
+        "algorithm": {"name": name, "how": how}, "network": {**network, "link": link},
+        "compute": {"speed": {"uniform": [20, 500]}}, "stop": {"rounds": 8}, **changes,
+    }  # fmt: skip
+
+
+def played(name, how, **changes):
+    """The run on both engines, which are equal."""
+    runs = [desim.run(scenario(name, how, engine=one, **changes)) for one in ("agents", "cohort")]
+    assert differences(*runs) == []
+    return runs[0]
+
+
+def odd_scales(monkeypatch, how, **changes):
+    """Replies whose noise has another scale than the ledger says, of all that were collected."""
+    drawn, noised = {}, Clients.noised
+
+    def noted(us, value):
+        scales = us._terms.scale[us.who]
+        drawn.update(zip(zip(us.who.tolist(), us.round.tolist(), strict=True), scales, strict=True))
+        return noised(us, value)
+
+    monkeypatch.setattr(Clients, "noised", noted)
+    table = played("falling", how, **changes).releases
+    rows = table[["agent", "round", "scale"]].itertuples(index=False)
+    ledger = {(agent, k): scale for agent, k, scale in rows}
+    assert len(drawn) >= 8
+    return [one for one in drawn if drawn[one] != ledger[one]]
+
+
+@pytest.mark.parametrize("policy", ["each", {"buffer": 2}, {"quorum": 3, "late": "carry"}])
+@pytest.mark.parametrize("how", ["plain", "two"])
+def test_a_late_reply_has_the_noise_that_its_call_was_charged_for(monkeypatch, policy, how):
+    assert odd_scales(monkeypatch, how, policy=policy) == []
+
+
+def test_noise_of_the_latest_call_would_be_noticed(monkeypatch):
+    def latest(self, who):
+        yield self._of(self.number), np.arange(len(who))
+
+    monkeypatch.setattr(Assignments, "groups", latest)
+    assert odd_scales(monkeypatch, "plain", policy="each") != []
+
+
+def test_each_agent_gets_its_own_row_whatever_the_order_of_the_call():
+    run = played("falling", "backwards", stop={"rounds": 2})
+    assert run.state["x"][:, 0].tolist() == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ("busy", "which owes a reply; allowed: agents that owe none"),
+        ("wider", "found 2 numbers while agents owe replies to 1"),
+    ],
+)
+def test_agents_that_owe_a_reply_are_not_called_again(how, words):
+    for engine in ("agents", "cohort"):
+        with pytest.raises(RunError, match=words):
+            desim.run(scenario("falling", how, engine=engine, policy={"buffer": 2}))
+
+
+def bare(how):
+    """(agent, round) of what was charged without bound."""
+    table = played("wrong", how).releases
+    rows = table[(table["scale"] == 0.0) & np.isinf(table["sensitivity"])]
+    return {(agent, k) for agent, k in rows[["agent", "round"]].itertuples(index=False)}
+
+
+def test_who_did_not_release_is_charged_for_what_it_says():
+    """Odd agents have no work and nothing to say in even rounds."""
+    assert bare("partial") == {(i, k) for i in (1, 3, 5) for k in (1, 3, 5, 7)}
+    assert bare("silent") == {(i, k) for i in (1, 3, 5) for k in (2, 3, 5, 7)}
+
+
+def test_a_release_of_some_does_not_cover_all(monkeypatch):
+    monkeypatch.setattr("desim.engine.releasing.difference", lambda exposed, mask: False)
+    assert bare("partial") == set()
+    assert difference(True, np.array([True, False])).tolist() == [False, True]
+
+
+def test_a_choice_that_may_come_from_data_is_charged():
+    kinds = played("wrong", "raw").releases["mechanism"].value_counts()
+    assert kinds["sparse-vector"] == 6 * 8
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ("twice", "us.send: found a second us.send before us.gather"),
+        ("deaf", "us.gather: found no us.send before it"),
+    ],
+)
+def test_a_message_and_a_wait_take_turns(how, words):
+    for engine in ("agents", "cohort"):
+        with pytest.raises(RunError, match=words):
+            desim.run(scenario("wrong", how, engine=engine))
+
+
+def test_two_messages_at_once_would_be_played(monkeypatch):
+    careless = mutant(us_module, "if sends is self._sent:", "if False:")
+    monkeypatch.setattr(us_module.Cohort, "_demand_turn", careless.Cohort._demand_turn)
+    assert desim.run(scenario("wrong", "twice", engine="cohort")).status == "done"
+
+
+def test_who_loses_its_memory_says_one_thing_a_round():
+    churn = {"up": {"exponential": "1 s"}, "down": {"exponential": "0.2 s"}, "memory": "lost"}
+    with pytest.raises(RunError, match=r"found message 2 of agent \d in round 1"):
+        desim.run(scenario("wrong", "again", churn=churn))
