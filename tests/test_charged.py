@@ -136,3 +136,8 @@ def test_who_loses_its_memory_says_one_thing_a_round():
     churn = {"up": {"exponential": "1 s"}, "down": {"exponential": "0.2 s"}, "memory": "lost"}
     with pytest.raises(RunError, match=r"found message 2 of agent \d in round 1"):
         desim.run(scenario("wrong", "again", churn=churn))
+
+
+def test_replies_that_are_discarded_are_forgotten():
+    some = {"participation": {"bernoulli": 0.4}, "stop": {"rounds": 40}}
+    played("falling", "two", policy={"deadline": "150 ms"}, **some)

@@ -35,7 +35,7 @@ class Falling(Method):
     summary = "noise that falls"
     paper = "none"
     Parameters = Parameters
-    policies = ("all", "quorum", "buffer", "each")
+    policies = ("all", "deadline", "quorum", "buffer", "each")
     smooth_only = False
 
     def coordinator(self, hub: Hub) -> Program:

@@ -144,8 +144,9 @@ class AgentStation:
         """Whether the coordinator still waits for agent i's answer to `letter`."""
         assert self.hub is not None
         calls = self.hub.calls
-        latest = (int(calls.round_[i]), self.hub.assignments.exchange(i))
-        return bool(calls.pending[i]) and latest == (letter.round_, letter.exchange)
+        if not calls.pending[i] or calls.round_[i] != letter.round_:
+            return False
+        return self.hub.assignments.exchange(i) == letter.exchange
 
     def check(self) -> None:
         """Let the coordinator know when the policy is satisfied."""
