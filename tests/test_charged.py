@@ -139,5 +139,5 @@ def test_who_loses_its_memory_says_one_thing_a_round():
 
 
 def test_replies_that_are_discarded_are_forgotten():
-    some = {"participation": {"bernoulli": 0.4}, "stop": {"rounds": 40}}
-    played("falling", "two", policy={"deadline": "150 ms"}, **some)
+    some = {"participation": {"bernoulli": 0.6}, "stop": {"rounds": 60}}
+    played("falling", "plain", policy={"quorum": 2}, **some)
