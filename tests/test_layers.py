@@ -10,7 +10,7 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "desim"
 LAYERS = [  # one room a line where no two need each other
-    "errors units amounts arrays npz tabulated",
+    "errors units amounts arrays npz shapes tabulated",
     "compiling readers columns memory",
     "draws",
     "losses",

@@ -1,16 +1,18 @@
 """`hub`: the coordinator's side of a method, and the bookkeeping of calls that engines share."""
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from desim.arrays import Array, Int
+from desim.engine.arguments import agents_given, result_given
 from desim.engine.at_work import Outside
 from desim.engine.blind import Blank
+from desim.engine.carrier import Station
 from desim.engine.clients import Clients
-from desim.engine.given import check_call, published, refuse_owned, started
+from desim.engine.given import called, published, refuse_owned, sizes, started
 from desim.engine.requests import Collect, Replies
 from desim.engine.spending import Spending
 from desim.engine.variables import Variables, recalled, remembered
@@ -18,6 +20,7 @@ from desim.engine.world import World
 from desim.errors import InputError, RunError
 from desim.memory import Tree, attributes, fill, fitting, recall
 from desim.privacy.ledger.ledger import Terms, View, plain
+from desim.shapes import row_given
 from desim.timeline.calls import CALLED, PENDING, Calls, no_calls
 from desim.timeline.record import DISTANT, Kind, release_id
 
@@ -26,24 +29,6 @@ COLLECT = Collect()
 NOBODY = np.empty(0, np.int64)
 KEPT = "round begun exchange unheard"
 EXCHANGES = 1000  # calls in a round; who makes more has forgotten to end it
-
-
-class Station(Protocol):
-    """How an engine carries calls out."""
-
-    @property
-    def ahead(self) -> bool:
-        """Whether no row of a round is written after its end that is not later in time."""
-
-    @property
-    def now(self) -> float:
-        """Virtual time s."""
-
-    def call(self, hub: "Hub", who: Int, bits: int, reply_bits: int, work: Array) -> None:
-        """Send a call to agents who (n,)."""
-
-    def post(self, hub: "Hub", who: Int, bits: int) -> None:
-        """Send agents who (n,) a message that asks for no reply."""
 
 
 class Hub:
@@ -176,7 +161,7 @@ class Hub:
         as the payload.
         """
         self.outside("hub.call")
-        check_call(who, payload, work, charge, self.agents)
+        who, payload, work = called(who, payload, work, charge, self.agents)
         if self.exchange == EXCHANGES:
             raise RuntimeError(f"{EXCHANGES} calls in round {self.round}; publish ends it")
         self.job, self.terms = job, charge or plain(self.agents, View.COORDINATOR)
@@ -188,11 +173,11 @@ class Hub:
             payload = payload if payload.ndim == 1 else payload[np.isin(asked, who)]
         self.payload[self.rows(who) if payload.ndim == 1 else who] = payload
         self.called, self.begun = who, True
-        down = 64 * size if bits is None else bits
+        down, up = sizes(size, bits, reply_bits)
         if len(self.informed):
             self.station.post(self, np.setdiff1d(self.informed, who), down)
             self.informed = NOBODY
-        self.station.call(self, who, down, down if reply_bits is None else reply_bits, work)
+        self.station.call(self, who, down, up, work)
         self.exchange += 1
 
     def collect(self) -> Collect:
@@ -206,7 +191,8 @@ class Hub:
         message of their own. Both come in order and for sure, so that the job is run here.
         """
         self.outside("hub.tell")
-        self.informed = who
+        self.informed = who = agents_given("hub.tell", who, self.agents)
+        payload = row_given("hub.tell: payload", payload)
         if len(who):
             self._move(who)
             us = Clients(self.world, who, np.full(len(who), self.round), None)
@@ -230,7 +216,7 @@ class Hub:
         rounds = whole[CALLED].take(who)
         if 0 < len(who) <= settings.batch_limit:
             us = Clients(world, who, rounds, self.terms, self.exchange - 1)
-            payload = self._done(job, us, self.payload[self.rows(who)])
+            payload = self._done(job, us, self.payload.take(who, 0))
         else:
             payload = self._in_batches(job, who, rounds)
         now = self.station.now
@@ -246,7 +232,7 @@ class Hub:
 
     def _done(self, job: Train, us: Clients, payload: Array) -> Array:
         """Run job(us, payload (n, p)), which draws the noise that its call is charged for."""
-        result = self.world.work(job, us, payload)
+        result = result_given(job, self.world.work(job, us, payload), len(us.who), flat=False)
         if us.owing and not isinstance(job, Blank):
             raise InputError(
                 "algorithm: a call is charged for noise that its job does not draw; "

