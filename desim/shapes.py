@@ -8,12 +8,14 @@ from types import GeneratorType
 from typing import Any, NoReturn
 
 import numpy as np
+from numpy.typing import NDArray
 
 from desim.arrays import Array
 from desim.errors import show
 
 REAL = "biuf"  # kinds of numbers that are no complex ones, and no objects
 MOST = 2**62
+FEW = 32  # numbers that a list is looked through faster
 
 
 def as_text(value: Any) -> str:
@@ -32,7 +34,8 @@ def rows_given(what: str, value: Any, n: int, dim: int | None = None) -> Array:
     """The value; ValueError unless it is an array of numbers (n, dim), dim any where it is None."""
     good = isinstance(value, np.ndarray) and value.ndim == 2 and len(value) == n
     if good and (dim is None or value.shape[1] == dim) and value.dtype.kind in REAL:
-        return np.asarray(value)
+        rows: Array = value
+        return rows
     refuse(what, value, f"numbers of shape ({n}, {dim or 'dim'}), a row for each agent")
 
 
@@ -62,8 +65,7 @@ def amounts_given(what: str, value: Any, n: int, unknown: bool = False) -> Any:
         return np.nan
     rows = value if kind is np.ndarray else numbers_in(value)
     if rows is not None and rows.shape in ((n,), ()) and rows.dtype.kind in REAL:
-        low, high = np.fmin.reduce(rows, None), np.maximum.reduce(rows, None)  # of nan: the other
-        if (low >= 0 and high < np.inf) or (unknown and not (low < 0 or high == np.inf)):
+        if all_between(rows, 0.0, np.inf) or (unknown and np.isnan(rows).all()):
             return rows
         value = rows.tolist()
     refuse(what, value, "finite numbers >= 0, one for all agents or one for each")
@@ -78,9 +80,7 @@ def whole_given(what: str, value: Any, n: int = 0) -> Any:
         return value
     rows = None if isinstance(value, bool | str) else numbers_in(value)
     if rows is not None and rows.dtype.kind in "iuf" and (rows.shape == () or rows.shape == (n,)):
-        if rows.shape and not rows.size:
-            return rows.astype(np.int64)
-        if rows.min() >= 0 and rows.max() < MOST and (rows == np.floor(rows)).all():
+        if all_between(rows, 0, MOST) and (rows.dtype.kind != "f" or (rows % 1 == 0).all()):
             return rows.astype(np.int64) if rows.shape else int(rows)
     several = ", or an array of them, one for each agent" if n else ""
     found = show(rows.tolist()) if rows is not None and rows.ndim < 2 else as_text(value)
@@ -92,6 +92,14 @@ def wait_given(what: str, within: Any) -> float:
     if isinstance(within, int | float | np.integer | np.floating) and within >= 0:
         return float(within)
     refuse(what, within, "one number of seconds >= 0, or inf")
+
+
+def all_between(rows: NDArray[Any], low: float, end: float) -> bool:
+    """Whether all numbers are at least `low` and below `end`; nan is not."""
+    if rows.size <= FEW:
+        numbers = rows.tolist() if rows.ndim else [rows.item()]
+        return all([low <= number < end for number in numbers])
+    return bool(((rows >= low) & (rows < end)).all())
 
 
 def has_rows(value: Any, n: int) -> bool:

@@ -9,7 +9,9 @@ from desim.arrays import Array, Int
 from desim.errors import ProgramError, show
 from desim.privacy.ledger.ledger import Terms
 from desim.shapes import (
+    FEW,
     REAL,
+    all_between,
     amounts_given,
     as_text,
     has_rows,
@@ -51,24 +53,29 @@ def terms_given(what: str, terms: Any, n: int, whose: str = "us.who,") -> Terms:
     if not isinstance(terms, Terms):
         refuse(what, terms, "Terms, such as desim.method.terms makes")
     names = ("sensitivity", "scale", "sampling")
-    for name in (*names, *(() if terms.coupled is None else ("coupled",))):
-        amounts = getattr(terms, name)
+    rows = (terms.sensitivity, terms.scale, terms.sampling)
+    for name, amounts in zip(names, rows, strict=True):
         if not isinstance(amounts, np.ndarray) or amounts.dtype.kind not in REAL:
             refuse(f"{what}: {name}", amounts, f"an array of numbers ({n},)")
         if amounts.shape != (n,):
             found = f"terms of {len(amounts)} agents" if amounts.ndim == 1 else as_text(amounts)
             raise ValueError(f"{what}: found {found}; allowed: those of {whose} {n}")
-    cost = terms.compiled[2]
-    share = cost[2]
-    low = np.minimum.reduce(cost[:2], None) if n else 0.0
-    if not low >= 0.0:
-        found = f"sensitivity {show(cost[0].tolist())} and scale {show(cost[1].tolist())}"
-        raise ValueError(f"{what}: found {found}; allowed: numbers >= 0")
-    if n and (np.fmin.reduce(share) < 0.0 or np.fmax.reduce(share) > 1.0):
-        found = f"sampling {show(share.tolist())}"
-        raise ValueError(f"{what}: found {found}; allowed: from 0 to 1, or nan for all rows")
+    if not _good(costs := terms.compiled[2]):
+        each = zip(names, costs.tolist(), strict=True)
+        found = ", ".join(f"{name} {show(row)}" for name, row in each)
+        allowed = "sensitivity and scale >= 0, sampling from 0 to 1, or nan for all rows"
+        raise ValueError(f"{what}: found {found}; allowed: {allowed}")
     known["valid"] = n
     return terms
+
+
+def _good(costs: Array) -> bool:
+    """Whether sensitivity, scale and sampling (3, n) are amounts; nan is a sampling of all rows."""
+    if costs.size <= 3 * FEW:
+        each = zip(*costs.tolist(), strict=True)
+        return all([D >= 0.0 <= s and not (q < 0.0 or q > 1.0) for D, s, q in each])
+    wrong = (costs[2] < 0.0) | (costs[2] > 1.0)
+    return bool((costs[:2] >= 0.0).all() and not wrong.any())
 
 
 def effort(work: Any, seconds: Any, n: int) -> tuple[Array, Array | None]:
@@ -127,6 +134,8 @@ def one_width(us: Any, width: int = 0, some: bool = False) -> None:
     is heard is the newest of each neighbour, which are rows of one array.
     """
     own = us.__dict__
+    if not some and width in (0, own["_width"]):
+        return
     own["_some"] = own["_some"] or some
     if width and width != own["_width"]:
         own["_width"] = -1 if own["_width"] else width
@@ -140,7 +149,7 @@ def agents_given(what: str, who: Any, agents: int) -> Int:
     """Agents who (n,) as int64; ValueError unless they are numbers of agents, each once."""
     rows = np.asarray(who)
     whole = rows.ndim == 1 and (rows.dtype.kind in "iu" or not rows.size)
-    known = whole and (not rows.size or (rows.min() >= 0 and rows.max() < agents))
+    known = whole and all_between(rows, 0, agents)
     if not known or not ((rows[1:] > rows[:-1]).all() or len(np.unique(rows)) == len(rows)):
         allowed = f"numbers from 0 to {agents - 1}, each once"
         raise ValueError(f"{what}: found agents {show(rows.tolist())}; allowed: {allowed}")

@@ -7,10 +7,9 @@ import numpy as np
 from desim.arrays import Array
 from desim.kernels import gradients
 from desim.kernels.layered import Layered
-from desim.shapes import refuse, rows_given, whole_given
+from desim.shapes import all_between, refuse, rows_given, whole_given
 
 STEPS = 1 << 32  # what an address has room for: the next one is another round's
-FEW = 64  # numbers that a list is looked through faster
 
 
 def gradient(who: Any, x: Any, data: Any, out: Array | None = None) -> Array:
@@ -37,7 +36,7 @@ def batch_gradient(
     count = _whole(f"{what}: count", count, n, 1 << 63)
     round = _whole(f"{what}: round", round, n, STEPS)
     step = _whole(f"{what}: step", step, 0, STEPS)
-    if type(seed) is not int and not isinstance(seed, np.integer):
+    if not isinstance(seed, int | np.integer):
         refuse(f"{what}: seed", seed, "a whole number, such as settings.seed")
     return np.asarray(gradients.batch_gradient(who, x, count, round, seed, data, out, step=step))
 
@@ -53,8 +52,8 @@ def _models(what: str, who: Any, x: Any, data: Any, out: Any) -> Array:
     named = np.asarray(who)
     if named.ndim != 1 or (named.dtype.kind not in "iu" and named.size):
         refuse(f"{what}: who", who, "numbers of agents (n,), such as us.who")
-    if named.size and not 0 <= min(ends := _ends(named)) <= max(ends) < agents:
-        found = f"numbers of agents from {min(ends)} to {max(ends)}"
+    if not all_between(named, 0, agents):
+        found = f"agents from {named.min()} to {named.max()}"
         raise ValueError(f"{what}: who: found {found}; allowed: from 0 to {agents - 1}")
     x = x if isinstance(x, np.ndarray) else np.asarray(x)
     rows_given(f"{what}: x", x, len(named), dim)
@@ -68,22 +67,12 @@ def _models(what: str, who: Any, x: Any, data: Any, out: Any) -> Array:
 
 def _whole(what: str, value: Any, n: int, end: int) -> Any:
     """Whole numbers below `end`, one or (n,)."""
-    if type(value) is int and 0 <= value < end:
+    kind = type(value)
+    if kind is int and 0 <= value < end:
         return value
-    if isinstance(value, np.ndarray) and value.dtype == np.int64 and value.shape == (n,):
-        low, high = _ends(value) if n else (0, 0)
-    else:
+    if kind is not int and not (kind is np.ndarray and value.dtype == int and value.ndim == 1):
         value = whole_given(what, value, n)
-        low, high = (0, 0) if not np.size(value) else (np.min(value), np.max(value))
-    if low < 0 or high >= end:
-        found = f"numbers from {low} to {high}"
-        raise ValueError(f"{what}: found {found}; allowed: from 0 to {end - 1}")
+    rows = value if isinstance(value, np.ndarray) else np.array(value)
+    if rows.shape not in ((), (n,)) or not all_between(rows, 0, end):
+        refuse(what, value, f"whole numbers from 0 to {end - 1}, one for all or ({n},)")
     return value
-
-
-def _ends(rows: Any) -> tuple[int, int]:
-    """The least and the greatest of some numbers."""
-    if rows.size <= FEW:
-        numbers = rows.tolist()
-        return min(numbers), max(numbers)
-    return int(rows.min()), int(rows.max())
