@@ -74,7 +74,7 @@ GRAPHS = {
         "*np.ones((2, len(us.who))), np.ones(len(us.who))", "*np.ones((3, 3))",
         "us.release: terms: found terms of 3 agents; allowed: those of us.who, "),
     "terms: below zero": (
-        "*np.ones((2,", "*-np.ones((2,", "us.release: terms: found sensitivity .*; allowed: .*>= 0"),
+        "*np.ones((2,", "*-np.ones((2,", "us.release: terms: found sensitivity .*allowed: .*>= 0"),
     "terms: sampling": (
         "np.ones(len(us.who)))", "np.full(len(us.who), 7.0))", "terms: .*sampling from 0 to 1"),
     "terms: none": ("w - 0.1 * g, cost", "us.x, None", "us.release: terms: found null"),
@@ -82,7 +82,7 @@ GRAPHS = {
     "send: complex": ("us.send(x)", "us.send(x * 1j)", f"us.send: payload: {ROWS}"),
     "send: words": ("us.send(x)", "us.send(x.astype(str))", f"us.send: payload: {ROWS}"),
     "send: negative bits": (
-        "us.send(x)", "us.send(x, bits=-8)", "us.send: bits: found -8; allowed: a whole number >= 0"),
+        "us.send(x)", "us.send(x, bits=-8)", "us.send: bits: found -8; allowed: a whole number"),
     "send: parts of a bit": ("us.send(x)", "us.send(x, bits=3.7)", "us.send: bits: found 3.7"),
     "send: two widths": (
         "us.send(x)", "us.send(np.hstack([x] * k)); yield us.gather(1.0); us.send(x)",

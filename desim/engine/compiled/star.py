@@ -37,7 +37,7 @@ from desim.log.rows import FLUSH_ROWS
 from desim.memory import Tree, fill, fitting
 
 BLOCK_ROUNDS = 4096  # of one compiled call at most
-LAWFUL = "+ - * / and min, max, abs, np.sqrt, np.sign of single numbers, if for np.where"
+LAWFUL = "+ - * / // %, np.abs, np.sqrt, np.sign, np.minimum, np.maximum and np.clip"
 BLOCK_WORK = 2e8  # multiply-adds of one compiled call: a tenth of a second or so
 
 
@@ -173,7 +173,7 @@ class Engine:
         try:
             why, done = self.advance(*inputs)
         except TypingError as error:
-            name, text = type(self.program.formulas).__name__, f"{LAWFUL}, or engine: cohort"
+            name, text = type(self.program.formulas).__name__, f"{LAWFUL}; or engine: cohort"
             raise ProgramError(f"@formulas of {name}: not compiled; allowed: {text}") from error
         return why, done
 
