@@ -64,6 +64,10 @@ class Differs(RunError):
     """What is played again is not what is stored: the message names the first row that differs."""
 
 
+class ProgramError(ValueError):
+    """A job of a method's program gave what no engine can use; the message says where it stands."""
+
+
 class Unfit(DesimError):
     """A checkpoint holds what the run cannot go on from: it is played again from its start."""
 

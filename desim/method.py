@@ -41,7 +41,6 @@ from desim.kernels.argmin import minimise
 from desim.kernels.codecs import clamp, quantize, shares, sparsify
 from desim.kernels.exact import solve_rows
 from desim.kernels.formulas import formulas
-from desim.kernels.gradients import batch_gradient, gradient
 from desim.kernels.sums import column_sums, replace_rows
 from desim.kernels.values import capped_losses
 from desim.kernels.zeroth import descend, estimates
@@ -50,6 +49,7 @@ from desim.methods.shared.averages import Averages
 from desim.methods.shared.consensus import ConsensusADMM
 from desim.methods.shared.edge_duals import EdgeDuals
 from desim.methods.shared.federated import Federated
+from desim.methods.shared.gradients import batch_gradient, gradient
 from desim.methods.shared.latest import Latest
 from desim.methods.shared.local_limits import oversized
 from desim.methods.shared.local_training import LocalTraining

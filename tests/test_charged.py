@@ -8,7 +8,7 @@ from mutant import mutant
 from test_engines import differences
 
 import desim
-from desim.engine import us as us_module
+from desim.engine import arguments
 from desim.engine.assignments import Assignments
 from desim.engine.clients import Clients
 from desim.engine.exposure import difference
@@ -127,8 +127,8 @@ def test_a_message_and_a_wait_take_turns(how, words):
 
 
 def test_two_messages_at_once_would_be_played(monkeypatch):
-    careless = mutant(us_module, "if sends is self._sent:", "if False:")
-    monkeypatch.setattr(us_module.Cohort, "_demand_turn", careless.Cohort._demand_turn)
+    careless = mutant(arguments, "if sends is us._sent:", "if False:")
+    monkeypatch.setattr(arguments, "demand_turn", careless.demand_turn)
     assert desim.run(scenario("wrong", "twice", engine="cohort")).status == "done"
 
 

@@ -11,7 +11,7 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "desim"
 LAYERS = [  # one room a line where no two need each other
-    "errors units amounts arrays masks npz tabulated",
+    "errors units amounts arrays masks npz shapes tabulated",
     "compiling readers columns memory",
     "draws",
     "losses",

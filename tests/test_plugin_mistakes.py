@@ -79,7 +79,7 @@ MISTAKES = {
         "fedprox", ("self.planned(hub.round)", "self.planned(1).of(hub.invite()[:2])"),
         "line .*found terms of 2 agents; allowed: those of all 6"),
     "rounds that never end": (
-        "fedprox", ("            hub.publish(own.x) ", "            own.x "),
+        "fedprox", ("            hub.publish(state.x) ", "            state.x "),
         "line .*1000 calls in round 1; publish ends it"),
     "a request that is not yielded": (
         "extra", ("yield us.gather()", "us.gather()"), "line .*write heard = yield us.gather"),
@@ -87,22 +87,22 @@ MISTAKES = {
         "diging", ("us.send(np.hstack([us.x, us.y]))", "us.send(us.x, us.y)"),
         "line .*takes 2 positional arguments"),
     "one number of a model": (
-        "fedprox", ("            hub.publish(own.x) ", "            hub.publish(own.x[:1]) "),
+        "fedprox", ("            hub.publish(state.x) ", "            hub.publish(state.x[:1]) "),
         r"line .*hub.publish: found an array of float64, shape \(1,\); allowed: a float array of "),
     "a model that changes its shape": (
-        "fedprox", ("            hub.publish(own.x) ",
-                    "            hub.publish(own.x[: 2 if hub.round > 2 else None]) "),
+        "fedprox", ("            hub.publish(state.x) ",
+                    "            hub.publish(state.x[: 2 if hub.round > 2 else None]) "),
         r"line .*hub.publish: found an array of float64, shape \(2,\)"),
     "a model of objects": (
-        "fedprox", ("            hub.publish(own.x) ",
-                    "            hub.publish(own.x.astype('O')) "),
+        "fedprox", ("            hub.publish(state.x) ",
+                    "            hub.publish(state.x.astype('O')) "),
         "line .*hub.publish: found an array of object"),
     "a model of whole numbers": (
-        "fedprox", ("            hub.publish(own.x) ",
-                    "            hub.publish(own.x.astype(int)) "),
+        "fedprox", ("            hub.publish(state.x) ",
+                    "            hub.publish(state.x.astype(int)) "),
         "line .*hub.publish: found an array of int64"),
     "no model": (
-        "fedprox", ("            hub.publish(own.x) ", "            hub.publish(None) "),
+        "fedprox", ("            hub.publish(state.x) ", "            hub.publish(None) "),
         "line .*hub.publish: found null"),
     "models of one agent": (
         "fedprox", ("hub.start(x=x0)", "hub.start(x=x0[:1])"),
@@ -128,7 +128,7 @@ MISTAKES = {
     "no models": (
         "fedprox", ("hub.start(x=x0)", "hub.start()"), r"allowed: hub.start\(x=...\) first"),
     "a file of its own that is not there": (
-        "fedprox", ("            hub.publish(own.x) ", "            open('weights.npz') "),
+        "fedprox", ("            hub.publish(state.x) ", "            open('weights.npz') "),
         "mine.py, line .*raised FileNotFoundError: .*'weights.npz'"),
 }  # fmt: skip
 
@@ -170,7 +170,10 @@ def test_a_mistake_of_a_late_round_keeps_what_was_before(name, engine, target, t
     "change",
     [
         ("us.x = w\n", "us.x = w if us.round[0] < 5 else w[:, :1]\n"),
-        ("            hub.publish(own.x) ", "            [0][hub.round > 4]; hub.publish(own.x) "),
+        (
+            "            hub.publish(state.x) ",
+            "            [0][hub.round > 4]; hub.publish(state.x) ",
+        ),
     ],
     ids=["job", "coordinator"],
 )

@@ -5,6 +5,7 @@ import numpy as np
 from desim.conditions.topology import Graph
 from desim.draws import keys
 from desim.draws.keys import Stream
+from desim.errors import InputError
 from desim.masks import Mask, public
 
 MATCHING = 1 << 20  # steps of draws that no participation makes
@@ -14,7 +15,11 @@ def random_matching(graph: Graph, seed: int, round_: int) -> Mask:
     """Whom each agent (agents,) is paired with in a round, -1 for nobody: j has i where i has j.
 
     The pairs are neighbours, taken in a random order until no two neighbours are left over.
+    InputError unless every link has an opposite one: a pair sends both ways.
     """
+    if not graph.symmetric:
+        found = "found a directed graph, whose pairs would lack a link"
+        raise InputError(f"random_matching: {found}; allowed: links in both directions")
     first = np.flatnonzero(graph.source < graph.target)
     place = {"agent": graph.source[first], "peer": graph.target[first]}
     order = keys.uniforms(seed, Stream.PARTICIPATION, **place, round=round_, step=MATCHING)

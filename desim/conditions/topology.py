@@ -47,7 +47,7 @@ class Graph:
         degree.flags.writeable = False
         return degree
 
-    @property
+    @cached_property
     def symmetric(self) -> bool:
         """Whether every link has one in the opposite direction."""
         return np.array_equal(self.source[self.out_links], self.target) and np.array_equal(

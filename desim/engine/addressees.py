@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from desim.arrays import Int, Mask
+from desim.arrays import Array, Int, Mask
 from desim.conditions.topology import Graph
 from desim.errors import show
 
@@ -62,3 +62,11 @@ def addressed(us: Any, settings: Any, to: Any) -> tuple[Mask | None, Mask]:
     speaks = np.asarray(np.asarray(to)[us.who] >= 0)
     demand_released(us.who, speaks | ~us.live, [*us._unsent, *us._ahead])
     return used, speaks
+
+
+def entries_heard(matrix: Array, graph: Graph, who: Int) -> Array:
+    """Entries (links,) of a matrix (agents, agents) for the links into agents who (n,)."""
+    first, number = graph.incoming[who], np.diff(graph.incoming)[who]
+    before = np.cumsum(number) - number
+    links = np.repeat(first - before, number) + np.arange(number.sum())
+    return np.ascontiguousarray(matrix[graph.target[links], graph.source[links]])

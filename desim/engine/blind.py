@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from desim.arrays import Array, Int
+from desim.engine.arguments import result_given
 from desim.engine.requests import Compute, Gather, Job
 from desim.errors import InputError
 
@@ -26,7 +27,7 @@ class Blank:
     def __call__(self, us: Any, *inputs: Array) -> Array:
         """Zeros (n, ...) for agents `us`."""
         if self.shape is None:
-            self.shape = self.job(us, *inputs).shape[1:]
+            self.shape = result_given(self.job, self.job(us, *inputs), len(us.who)).shape[1:]
         return np.zeros((len(us.who), *self.shape))
 
 

@@ -9,6 +9,7 @@ from desim.engine.at_work import PROGRAM, refused
 from desim.engine.given import refuse_owned, state_rows
 from desim.engine.world import World
 from desim.privacy.ledger.ledger import Mechanism, Terms, View, plain
+from desim.shapes import rows_given
 from desim.timeline.record import release_id
 
 NOISED = "; an agent that is called returns us.noised(value), with the charge of hub.call"
@@ -78,6 +79,7 @@ class Clients:
     def noised(self, value: Array) -> Array:
         """Return value (n, dim) with the noise of the call's charge, which may serve it only."""
         terms, world = self._terms, self._world
+        rows_given("us.noised: value", value, len(self.who))
         if terms is None or terms.mechanism is Mechanism.NONE:
             return value
         self._draw_once()

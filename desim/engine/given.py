@@ -6,9 +6,11 @@ from typing import Any
 import numpy as np
 
 from desim.arrays import Array, Int
+from desim.engine.arguments import agents_given, terms_given
 from desim.engine.at_work import OWNED
 from desim.errors import show
 from desim.privacy.ledger.ledger import Terms
+from desim.shapes import as_text, refuse, whole_given
 
 
 def published(model: Any, state: Mapping[str, Any], agents: int, dim: int) -> Array:
@@ -21,7 +23,7 @@ def published(model: Any, state: Mapping[str, Any], agents: int, dim: int) -> Ar
     for name, found, shape in (("", model, (dim,)), (" us.x:", state["x"], (agents, dim))):
         if not _floats(found, shape):
             allowed = f"a float array of shape {shape}"
-            raise ValueError(f"hub.publish:{name} found {_as_text(found)}; allowed: {allowed}")
+            raise ValueError(f"hub.publish:{name} found {as_text(found)}; allowed: {allowed}")
     return np.asarray(model)
 
 
@@ -39,7 +41,7 @@ def started(state: Mapping[str, Any], agents: int, dim: int) -> dict[str, Array]
             good = numbers and rows.shape[:1] == (agents,)
             allowed = f"an array of numbers of {agents} rows, one for each agent"
         if not good:
-            raise ValueError(f"hub.start: {name}: found {_as_text(rows)}; allowed: {allowed}")
+            raise ValueError(f"hub.start: {name}: found {as_text(rows)}; allowed: {allowed}")
     return {name: rows.copy() for name, rows in state.items()}
 
 
@@ -60,30 +62,40 @@ def state_rows(name: str, value: Any, agents: int, known: Array | None) -> Array
     shape = (agents, *(rows.shape[1:] if known is None else known.shape[1:]))
     if rows.shape != shape or rows.dtype.kind not in "biuf":
         allowed = f"numbers of shape {shape}, a row for each agent"
-        raise ValueError(f"us.{name}: found {_as_text(value)}; allowed: {allowed}")
+        raise ValueError(f"us.{name}: found {as_text(value)}; allowed: {allowed}")
     return rows
 
 
-def check_call(who: Any, payload: Any, work: Any, charge: Terms | None, agents: int) -> None:
-    """ValueError unless hub.call asks agents that there are, each once, for work that has an end.
+def called(
+    who: Any, payload: Any, work: Any, charge: Terms | None, agents: int
+) -> tuple[Int, Array, Array]:
+    """What hub.call asks for; ValueError unless of agents that there are, for work that ends.
 
-    who (n,): their numbers; payload (p,) or (n, p); work (agents,): gradients of one row, finite
-    and not negative.
+    who (n,): their numbers, each once; payload (p,) or (n, p); work (agents,): gradients of one
+    row, finite and not negative.
     """
-    if np.ndim(payload) != 1 and np.shape(payload)[:-1] != np.shape(who):
-        allowed = f"one row for all, or {len(who)} rows, one for each agent that is called"
-        raise ValueError(f"hub.call: payload: found {_as_text(payload)}; allowed: {allowed}")
-    if charge is not None and len(charge.sensitivity) != agents:
-        found = f"terms of {len(charge.sensitivity)} agents"
-        raise ValueError(f"charge: found {found}; allowed: those of all {agents}")
-    rows, effort = np.asarray(who), np.asarray(work)
-    whole = rows.ndim == 1 and (rows.dtype.kind in "iu" or not rows.size)
-    known = whole and (not rows.size or (rows.min() >= 0 and rows.max() < agents))
-    if not known or not ((rows[1:] > rows[:-1]).all() or len(np.unique(rows)) == len(rows)):
-        allowed = f"numbers from 0 to {agents - 1}, each once"
-        raise ValueError(f"hub.call: found agents {show(rows.tolist())}; allowed: {allowed}")
-    if effort.dtype.kind not in "biuf" or not ((effort >= 0.0) & (effort < np.inf)).all():
+    rows = isinstance(payload, np.ndarray) and payload.ndim in (1, 2)
+    if (
+        not rows
+        or payload.dtype.kind not in "biuf"
+        or payload.shape[:-1] not in ((), np.shape(who))
+    ):
+        number = f"{np.size(who)} rows, one for each agent that is called"
+        refuse("hub.call: payload", payload, f"an array of numbers: one row for all, or {number}")
+    if charge is not None:
+        terms_given("hub.call: charge", charge, agents, "all")
+    who, effort = agents_given("hub.call", who, agents), np.asarray(work)
+    if effort.dtype.kind not in "biuf" or effort.shape != (agents,):
+        refuse("hub.call: work", work, f"({agents},) numbers, one for each of all agents")
+    if not ((effort >= 0.0) & (effort < np.inf)).all():
         raise ValueError(f"hub.call: found work {show(effort.tolist())}; allowed: finite, >= 0")
+    return who, payload, effort
+
+
+def sizes(size: int, bits: Any, reply_bits: Any) -> tuple[int, int]:
+    """Bits of a call of so many numbers, and of the reply to it; ValueError for wrong ones."""
+    down = 64 * size if bits is None else whole_given("hub.call: bits", bits)
+    return down, down if reply_bits is None else whole_given("hub.call: reply_bits", reply_bits)
 
 
 def check_owing(who: Int, pending: Int, size: int, width: int) -> None:
@@ -103,9 +115,3 @@ def check_owing(who: Int, pending: Int, size: int, width: int) -> None:
 
 def _floats(value: Any, shape: tuple[int, ...]) -> bool:
     return isinstance(value, np.ndarray) and value.dtype.kind == "f" and value.shape == shape
-
-
-def _as_text(value: Any) -> str:
-    if isinstance(value, np.ndarray):
-        return f"an array of {value.dtype}, shape {value.shape}"
-    return show(value)

@@ -7,12 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.arrays import Array, Int
+from desim.engine.arguments import agents_given, result_given
 from desim.engine.assignments import Assignment, Assignments, Train, ascending
 from desim.engine.at_work import Outside
 from desim.engine.blind import Blank
-from desim.engine.carriers import Station
+from desim.engine.carrier import Station
 from desim.engine.clients import Clients
-from desim.engine.given import check_call, check_owing, published, refuse_owned, started
+from desim.engine.given import called, check_owing, published, refuse_owned, sizes, started
 from desim.engine.requests import Collect, Replies
 from desim.engine.spending import Spending
 from desim.engine.variables import Variables, recalled, remembered
@@ -20,6 +21,7 @@ from desim.engine.world import World
 from desim.errors import InputError, RunError
 from desim.memory import Tree, attributes, fill, fitting, recall
 from desim.privacy.ledger.ledger import Terms, View, plain
+from desim.shapes import row_given
 from desim.timeline.calls import CALLED, PENDING, Calls, no_calls
 from desim.timeline.record import DISTANT, Kind, release_id
 
@@ -161,7 +163,7 @@ class Hub:
         as the payload.
         """
         self.outside("hub.call")
-        check_call(who, payload, work, charge, self.agents)
+        who, payload, work = called(who, payload, work, charge, self.agents)
         if self.exchange == EXCHANGES:
             raise RuntimeError(f"{EXCHANGES} calls in round {self.round}; publish ends it")
         who, payload = ascending(who, payload)
@@ -178,11 +180,11 @@ class Hub:
         new = Assignment(job, self.terms, self.exchange)
         self.assignments.note(self.rows(who), new, self.calls.pending)
         self.called, self.begun = who, True
-        down = 64 * size if bits is None else bits
+        down, up = sizes(size, bits, reply_bits)
         if len(self.informed):
             self.station.post(self, np.setdiff1d(self.informed, who), down)
             self.informed = NOBODY
-        self.station.call(self, who, down, down if reply_bits is None else reply_bits, work)
+        self.station.call(self, who, down, up, work)
         self.exchange += 1
 
     def collect(self) -> Collect:
@@ -196,7 +198,8 @@ class Hub:
         message of their own. Both come in order and for sure, so that the job is run here.
         """
         self.outside("hub.tell")
-        self.informed = who
+        self.informed = who = agents_given("hub.tell", who, self.agents)
+        payload = row_given("hub.tell: payload", payload)
         if len(who):
             self._move(who)
             us = Clients(self.world, who, np.full(len(who), self.round), None)
@@ -231,7 +234,7 @@ class Hub:
 
     def _done(self, job: Train, us: Clients, payload: Array) -> Array:
         """Run job(us, payload (n, p)), which draws the noise that its call is charged for."""
-        result = self.world.work(job, us, payload)
+        result = result_given(job, self.world.work(job, us, payload), len(us.who), flat=False)
         if us.owing and not isinstance(job, Blank):
             raise InputError(
                 "algorithm: a call is charged for noise that its job does not draw; "
@@ -249,11 +252,14 @@ class Hub:
             for low in range(0, len(rows), limit):
                 part = rows[low : low + limit]
                 us = Clients(self.world, who[part], rounds[part], given.terms, given.exchange)
-                reply = self._done(given.job, us, self.payload[self.rows(who[part])])
+                reply = self._done(given.job, us, self.payload.take(who[part], 0))
                 if len(part) == len(who):
                     return reply, exchange
                 if first:
-                    answers, first = np.empty((len(who), *reply.shape[1:])), False
+                    answers, first = np.empty((len(who), reply.shape[1])), False
+                if reply.shape[1] != answers.shape[1]:
+                    found = f"replies of {answers.shape[1]} and {reply.shape[1]} numbers"
+                    raise RunError(f"algorithm: found {found} at once; allowed: one width")
                 answers[part] = reply
         return answers, exchange
 

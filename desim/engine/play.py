@@ -205,8 +205,13 @@ class Simulation:
             return over
         if self.method.once and world.observer.rounds == 1:
             return "the one round of the protocol is done"
-        if world.observer.rounds >= world.settings.rounds:
-            return f"stop.rounds: {world.observer.rounds} rounds done"
+        done = world.observer.rounds
+        if done >= world.settings.rounds:
+            return f"stop.rounds: {done} rounds done"
+        if end < world.settings.horizon and world.filter is None:
+            text = f"the program of the method ended by itself, having shown {done} rounds"
+            world.caution(f"algorithm: {text}; us.report, or hub.publish, shows one")
+            return text
         return f"stop.time: {end:g} s passed"
 
     def _outcome(

@@ -11,12 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.arrays import Array, Int, Mask
+from desim.engine.arguments import terms_given
 from desim.engine.at_work import Outside
 from desim.engine.exposure import Exposed, difference, idle, rows, union
 from desim.engine.retirement import admitted
 from desim.engine.world import World
 from desim.masks import is_public, of_agents, public
 from desim.privacy.ledger.ledger import Mechanism, Terms, View, plain
+from desim.shapes import amounts_given, numbers_given, rows_given, whole_given
 from desim.timeline.record import UPLINK, Kind, round_of
 
 LEFT = 1 << 14  # the number in their round of charges that only some agents of a cohort have
@@ -59,6 +61,9 @@ class Releasing:
         only the next message tells of it, whose time its row gets; without one it costs nothing.
         """
         self._world.outside("us.release")
+        n = len(self.who)
+        rows_given("us.release: value", value, n)
+        terms_given("us.release: terms", terms, n)
         self._tell(where)
         world, mask = self._world, admitted(self, self._world, terms, where)
         noisy, ids = world.ledger.release(
@@ -80,6 +85,8 @@ class Releasing:
         that carries the outcome.
         """
         self._world.outside("us.perturbation")
+        dim = whole_given("us.perturbation: dim", dim)
+        terms_given("us.perturbation: terms", terms, len(self.who))
         self._tell(where)
         ledger, mask = self._world.ledger, admitted(self, self._world, terms, where)
         noise, ids = ledger.ahead(self.who, self.round, self._releases, dim, terms, mask)
@@ -109,8 +116,11 @@ class Releasing:
         Scales b of Laplace noise (n,): terms.scale of the query, threshold_scale.
         """
         self._world.outside("us.above")
+        numbers_given("us.above: margin", margin, n := len(self.who))
+        terms_given("us.above: terms", terms, n)
+        scale = amounts_given("us.above: threshold_scale", threshold_scale, n)
         self._tell(where)
-        world, second = self._world, np.broadcast_to(threshold_scale, self.who.shape)
+        world, second = self._world, np.broadcast_to(scale, self.who.shape)
         wide = replace(terms, scale=np.maximum(terms.scale, second))
         mask = admitted(self, self._world, wide, where)
         noisy, ids = world.ledger.compare(

@@ -57,6 +57,7 @@ class RoundObserver:
             self.kept.append(x.copy())
         self.rounds, self._ended = round_, time
         self.models.append(model[None].copy())
+        model = self.models[-1][0]  # the program may change its own
         error = self._error(x, moved) if self.tallied else None
         if self.every == 0.0:
             self.rows.network(time, round_, x, model, error)

@@ -12,15 +12,17 @@ from numpy.typing import NDArray
 
 from desim.arrays import Array, Int
 from desim.conditions.topology import Graph
-from desim.engine.addressees import addressed
+from desim.engine import arguments
+from desim.engine.addressees import addressed, entries_heard
 from desim.engine.at_work import Outside
-from desim.engine.carriers import Carrier
+from desim.engine.carrier import Carrier
 from desim.engine.exposure import difference, rows, union
 from desim.engine.given import refuse_owned, state_rows
 from desim.engine.releasing import Releasing
 from desim.engine.requests import Compute, Gather, Heard, Job
 from desim.engine.world import World
 from desim.masks import is_public
+from desim.shapes import rows_given, wait_given, whole_given
 from desim.timeline.messages import neighbour_sum
 from desim.timeline.speed import fitting, seconds_into, speeds_into
 
@@ -39,6 +41,8 @@ class Cohort(Releasing):
     _sent: bool  # whether a message waits for its `gather`
     _past: int  # rounds before the first
     _reported: int  # rounds that have been shown
+    _width: int  # of the messages, see `one_width`, with _some
+    _some: bool
     _whole: bool
     _all_live: bool
 
@@ -52,10 +56,10 @@ class Cohort(Releasing):
         own["ended"] = np.zeros(len(who))
         own["_release"] = np.full(len(who), -1, np.int64)
         own["_unsent"], own["_ahead"], own["_exposed"], own["_covered"] = [], [], False, False
-        own["_sent"] = own["_read"] = own["_before"] = False
+        own["_sent"] = own["_read"] = own["_before"] = own["_some"] = False
         own["_speed"] = own["_lasted"] = None
         own["_releases"] = 0
-        own["_past"] = own["_reported"] = 0
+        own["_past"] = own["_reported"] = own["_width"] = 0
         own["_whole"] = len(who) == world.settings.problem.agents
         own["_all_live"] = True
         if (graph := world.settings.graph) is not None:
@@ -117,7 +121,8 @@ class Cohort(Releasing):
 
     def capacity(self, seconds: float) -> Int:
         """How many gradient evaluations (n,) fit into `seconds` s of this round."""
-        return np.asarray(fitting(self.speed(), seconds))
+        most = wait_given("us.capacity: seconds", seconds)
+        return np.asarray(fitting(self.speed(), most))
 
     def compute(
         self, job: Job, *inputs: NDArray[Any], work: Any = None, seconds: float | None = None
@@ -127,17 +132,18 @@ class Cohort(Releasing):
         work (n,): per-example gradient evaluations, what the log shows.
         """
         self._world.outside("us.compute")
-        before, new = self._read, difference(True, rows(self._covered, len(self.who)))
-        self.__dict__.update(_before=before, _read=union(before, new), _covered=False)
+        arguments.inputs_given(inputs, len(self.who))
+        had, new = self._read, difference(True, rows(self._covered, len(self.who)))
+        self.__dict__.update(_before=had, _read=union(had, new), _covered=False)
         self.__dict__["_exposed"] = self._exposed or new is True
         if self._unsent:  # an answer that goes with the outcome: its row waits for that message
             self._world.ledger.wait(self.who, self.clock)
-        if seconds is None and self._lasted is not None and (self._lasted[1] == work).all():
-            return Compute(job, inputs, *self._lasted)
-        amount, speeds = np.empty(len(self.who)), self._world.settings.speeds
-        amount[:] = work
-        if seconds is not None:
-            return Compute(job, inputs, np.full(len(self.who), float(seconds)), amount)
+        before, speeds = self._lasted, self._world.settings.speeds
+        if seconds is None and before is not None and arguments.unchanged(before[1], work):
+            return Compute(job, inputs, *before)
+        amount, lasting = arguments.effort(work, seconds, len(self.who))
+        if lasting is not None:
+            return Compute(job, inputs, lasting, amount)
         if speeds.steady:
             lasting = amount / self.speed()
             again = not speeds.redraw and len(amount) > 1
@@ -192,14 +198,14 @@ class Cohort(Releasing):
         the next gather waits for the messages that are addressed to the agent.
         """
         self._world.outside("us.send")
-        self._demand_turn(True)
+        size = arguments.message_bits(self, payload, bits, some=to is not None or where is not None)
+        arguments.demand_turn(self, sends=True)
         self._tell(where)
         if not is_public(to):
             self._tell(~np.zeros(len(self.who), bool))
-        self._set(turn=int(self.round[0]) if turn is None else turn)
+        now = int(self.round[0])
+        self._set(turn=now if turn is None else whole_given("us.send: turn", turn))
         used, speaks = addressed(self, self._world.settings, to)
-        size = np.empty(len(self.who), np.int64)
-        size[:] = 64 * payload.shape[1] if bits is None else bits
         silent = np.zeros(len(self.who), bool) if where is None else ~np.asarray(where, bool)
         if self._exposed or self._read is not False:
             payload = self._bare(payload, speaks & ~silent)
@@ -226,46 +232,38 @@ class Cohort(Releasing):
 
     def gather(self, within: float = np.inf) -> Gather:
         """Yield this to wait for all neighbours' messages of this iteration, `within` s at most."""
-        self._demand_turn(False)
-        return Gather(within)
+        arguments.demand_turn(self, sends=False)
+        return Gather(arguments.waiting(self, within))
 
     def arrived(self) -> Gather:
         """Yield this to hear the newest messages that are here, with `policy: each`."""
+        if (kind := self._world.settings.policy.kind) != "each":
+            raise ValueError(f"us.arrived: found policy: {kind}; allowed: policy: each")
         self._set(_sent=False)
-        return Gather(0.0, newest=True)
-
-    def _demand_turn(self, sends: bool) -> None:
-        """ValueError unless sends and gathers of a graph's agents alternate."""
-        graph = self._world.settings.graph
-        if graph is None or graph.agents == 1:
-            return
-        if sends is self._sent:
-            found = "a second us.send before us.gather" if sends else "no us.send before it"
-            verb, allowed = ("us.send", "us.gather")[not sends], "one of each in turn"
-            raise ValueError(f"{verb}: found {found}; allowed: us.send and us.gather, {allowed}")
-        self._set(_sent=sends)
+        return Gather(arguments.waiting(self, 0.0), newest=True)
 
     def known(self, values: Array) -> Heard:
         """What all agents hear if values (agents, dim) are public from the start."""
-        return self._carrier.known(self, values)
+        agents = self._world.settings.problem.agents
+        return self._carrier.known(self, rows_given("us.known: values", values, agents))
 
     def sum(self, heard: Heard, weights: NDArray[Any] | None = None) -> Array:
         """Sum (n, dim) of what is heard, each message times its weight (links,) where given.
 
         heard.fresh are weights, too: they leave the messages of this iteration alone.
         """
-        if isinstance(heard, Gather):
+        if not isinstance(heard, Heard):
             raise TypeError("found no messages but a request; write heard = yield us.gather()")
         if weights is None and heard.total is not None:
-            return heard.total
+            return heard.total.copy()
         out = np.empty((len(self.who), heard.values.shape[1]))
         if weights is None:
             used = self._world.ones(len(heard.index))
         else:
-            used = weights.astype(float, copy=False)
+            used = arguments.weights_given(weights, len(heard.index))
         neighbour_sum(heard.pointer, heard.index, heard.values, used, out)
         if weights is None:
-            heard.total = out
+            heard.total = out.copy()  # the program may change its own
         return out
 
     def link_weights(self, matrix: Array, graph: Graph | None = None) -> Array:
@@ -275,15 +273,14 @@ class Cohort(Releasing):
         """
         graph = graph or self._world.settings.graph
         assert graph is not None
-        first, number = graph.incoming[self.who], np.diff(graph.incoming)[self.who]
-        before = np.cumsum(number) - number
-        links = np.repeat(first - before, number) + np.arange(number.sum())
-        return np.ascontiguousarray(matrix[graph.target[links], graph.source[links]])
+        rows_given("us.link_weights: matrix", matrix, graph.agents, graph.agents)
+        return entries_heard(matrix, graph, self.who)
 
     def report(self, models: Array) -> None:
         """Show the agents' own models (n, dim) of this round to the observer, true from now on."""
         self._world.outside("us.report")
-        self._show(int(self.round[0]), models)
+        round_ = arguments.round_reported(self, models, self._world.settings.problem.dim)
+        self._show(round_, models)
 
     def _show(self, round_: int, models: Array) -> None:
         self._set(_reported=round_)

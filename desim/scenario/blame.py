@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from desim.errors import InputError, raised
+from desim.errors import InputError, ProgramError, raised
 from desim.scenario.schema import Scenario
 
 DESIM = Path(__file__).resolve().parents[1]
@@ -34,6 +34,8 @@ def blame(error: BaseException, scenario: Scenario) -> str | None:
     """What to say of an error that a plug-in raised or memory caused; None where desim is wrong."""
     if text := accused(error, scenario.plugins):
         return text
+    if isinstance(error, ProgramError):
+        return f"algorithm: {error}"
     beyond = type(error) is ValueError and str(error).startswith(TOO_BIG)
     if isinstance(error, MemoryError) or beyond:
         return f"{SIZES}: too large for the memory of this machine ({error or 'none is left'})"

@@ -17,8 +17,8 @@ VERBS = (
 )
 FUNCTIONS = (
     "desim.privacy.ledger.mechanisms.terms",
-    "desim.kernels.gradients.gradient",
-    "desim.kernels.gradients.batch_gradient",
+    "desim.methods.shared.gradients.gradient",
+    "desim.methods.shared.gradients.batch_gradient",
     "desim.conditions.matching.random_matching",
     "desim.conditions.matching.random_neighbours",
     "desim.conditions.mixing.mixing_matrix",

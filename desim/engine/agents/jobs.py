@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from desim.arrays import Array, Int
+from desim.engine.arguments import result_given
 from desim.engine.at_work import Rows
 from desim.engine.requests import Job
 from desim.engine.world import World
@@ -55,6 +56,7 @@ class Jobs:
                 np.concatenate(parts) for parts in zip(*(t.inputs for t in batch), strict=True)
             ]
             results = self.world.work(ticket.job, rows, *inputs)
+            results = result_given(ticket.job, results, len(who))
             for r, t in enumerate(batch):
                 t.result = results[r : r + 1]
         assert ticket.result is not None

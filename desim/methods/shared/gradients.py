@@ -1,0 +1,78 @@
+"""Gradients as methods ask for them: what they give is looked at before compiled code sees it."""
+
+from typing import Any
+
+import numpy as np
+
+from desim.arrays import Array
+from desim.kernels import gradients
+from desim.kernels.layered import Layered
+from desim.shapes import all_between, refuse, rows_given, whole_given
+
+STEPS = 1 << 32  # what an address has room for: the next one is another round's
+
+
+def gradient(who: Any, x: Any, data: Any, out: Array | None = None) -> Array:
+    """Gradients of f_i at x[r], i = who[r] (n,), x (n, dim): an (n, dim) array, `out` if given."""
+    x = _models("gradient", who, x, data, out)
+    return np.asarray(gradients.gradient(who, x, data, out))
+
+
+def batch_gradient(
+    who: Any, x: Any, count: Any, round: Any, seed: Any, data: Any, out: Array | None = None, *,
+    step: Any = 0,
+) -> Array:  # fmt: skip
+    """Unbiased gradients on fresh uniform batches of count[r] rows without replacement.
+
+    Address (seed, BATCH, agent who[r], round[r], step): local steps of one round need numbers of
+    their own, or all of them see one batch. The same batch at two points is one call that names an
+    agent twice. count and round (n,) or one for all, whole numbers >= 0; step from 0 to 2^32 - 1. A
+    count of at least m_i is the full gradient, bit for bit; 0 gives zeros, no regulariser. data:
+    that of the problem. ValueError for what is none of that.
+    """
+    what = "batch_gradient"
+    x = _models(what, who, x, data, out)
+    n = len(who)
+    count = _whole(f"{what}: count", count, n, 1 << 63)
+    round = _whole(f"{what}: round", round, n, STEPS)
+    step = _whole(f"{what}: step", step, 0, STEPS)
+    if not isinstance(seed, int | np.integer):
+        refuse(f"{what}: seed", seed, "a whole number, such as settings.seed")
+    return np.asarray(gradients.batch_gradient(who, x, count, round, seed, data, out, step=step))
+
+
+def _models(what: str, who: Any, x: Any, data: Any, out: Any) -> Array:
+    """Models (n, dim) of agents who (n,); ValueError unless both are of the data."""
+    if not isinstance(data, gradients.Data | Layered):
+        refuse(f"{what}: data", data, "that of the problem, self.problem.data")
+    agents, dim = len(data.start) - 1, data.A.shape[1]
+    if isinstance(data, Layered):
+        hidden, classes = data.hidden, data.classes
+        dim = (dim + 1) * hidden + (hidden + 1) * classes if hidden else dim * classes
+    named = np.asarray(who)
+    if named.ndim != 1 or (named.dtype.kind not in "iu" and named.size):
+        refuse(f"{what}: who", who, "numbers of agents (n,), such as us.who")
+    if not all_between(named, 0, agents):
+        found = f"agents from {named.min()} to {named.max()}"
+        raise ValueError(f"{what}: who: found {found}; allowed: from 0 to {agents - 1}")
+    x = x if isinstance(x, np.ndarray) else np.asarray(x)
+    rows_given(f"{what}: x", x, len(named), dim)
+    if out is not None and not (
+        isinstance(out, np.ndarray) and out.shape == x.shape and out.dtype == x.dtype == float
+    ):
+        text = f"None, or a float array of shape {x.shape}; a step is given by its name, step=1"
+        refuse(f"{what}: out", out, text)
+    return np.asarray(x)
+
+
+def _whole(what: str, value: Any, n: int, end: int) -> Any:
+    """Whole numbers below `end`, one or (n,)."""
+    kind = type(value)
+    if kind is int and 0 <= value < end:
+        return value
+    if kind is not int and not (kind is np.ndarray and value.dtype == int and value.ndim == 1):
+        value = whole_given(what, value, n)
+    rows = value if isinstance(value, np.ndarray) else np.array(value)
+    if rows.shape not in ((), (n,)) or not all_between(rows, 0, end):
+        refuse(what, value, f"whole numbers from 0 to {end - 1}, one for all or ({n},)")
+    return value
