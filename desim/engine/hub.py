@@ -216,7 +216,7 @@ class Hub:
         rounds = whole[CALLED].take(who)
         if 0 < len(who) <= settings.batch_limit:
             us = Clients(world, who, rounds, self.terms, self.exchange - 1)
-            payload = self._done(job, us, self.payload.take(who, 0))
+            payload = self._done(job, us, self.payload[self.rows(who)].copy())
         else:
             payload = self._in_batches(job, who, rounds)
         now = self.station.now
