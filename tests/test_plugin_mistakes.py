@@ -174,9 +174,6 @@ def test_a_mistake_of_a_late_round_keeps_what_was_before(name, engine, target, t
             "            hub.publish(state.x) ",
             "            [0][hub.round > 4]; hub.publish(state.x) ",
         ),
-            "            hub.publish(state.x) ",
-            "            [0][hub.round > 4]; hub.publish(state.x) ",
-        ),
     ],
     ids=["job", "coordinator"],
 )

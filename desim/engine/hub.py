@@ -252,7 +252,7 @@ class Hub:
             for low in range(0, len(rows), limit):
                 part = rows[low : low + limit]
                 us = Clients(self.world, who[part], rounds[part], given.terms, given.exchange)
-                reply = self._done(given.job, us, self.payload.take(who[part], 0))
+                reply = self._done(given.job, us, self.payload[self.rows(who[part])].copy())
                 if len(part) == len(who):
                     return reply, exchange
                 if first:
