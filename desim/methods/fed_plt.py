@@ -29,7 +29,7 @@ from desim.method import (
     formulas,
     prox,
 )
-from desim.privacy.papers.fed_plt import last_model_inputs, supposed_start
+from desim.privacy.papers.fed_plt import last_model_inputs, start_problems, supposed_start
 
 
 class Start(Init):
@@ -112,14 +112,8 @@ class FedPLT(Federated):
     @classmethod
     def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:
         """Return what is wrong with this combination, one line each."""
-        found, local = super().problems(parameters, problem, noise), parameters.local
-        if parameters.init.kind == "langevin" and local.solvers != ("noisy",):
-            text = f"found langevin with solver {local.solver}, but tau is the noise of local steps"
-            found.append(f"algorithm.init: {text}; allowed: langevin with solver noisy")
-        if parameters.init.kind == "langevin" and not (problem.public_moduli[0] > 0.0).all():
-            text = "found langevin, but no strong convexity holds for every data set"
-            found.append(f"algorithm.init: {text}; allowed: langevin with an l2 at the agents")
-        return found
+        found = super().problems(parameters, problem, noise)
+        return found + start_problems(parameters.init, parameters.local, problem)
 
     def coordinator(self, hub: Hub) -> Program:
         """Lines 2 and 12 of Algorithm 1; the two ways to send differ by rounding only."""

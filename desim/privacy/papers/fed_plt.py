@@ -64,6 +64,20 @@ def supposed_start(local: Any) -> Array:
         return np.asarray(np.sqrt(2.0 / local.problem.public_moduli[0]) * local.tau)
 
 
+def start_problems(init: Any, local: Any, problem: Any) -> list[str]:
+    """What keeps a run from the start that Proposition 4 supposes, if `init` asks for it."""
+    if init.kind != "langevin":
+        return []
+    found = []
+    if local.solvers != ("noisy",):
+        text = f"found langevin with solver {local.solver}, but tau is the noise of local steps"
+        found.append(f"algorithm.init: {text}; allowed: langevin with solver noisy")
+    if not (problem.public_moduli[0] > 0.0).all():
+        text = "found langevin, but no strong convexity holds for every data set"
+        found.append(f"algorithm.init: {text}; allowed: langevin with an l2 at the agents")
+    return found
+
+
 def _unmet(local: Any, init: Any) -> Iterator[str]:
     """Conditions of Proposition 4 that no run of these settings meets."""
     if not local.problem.clipped:
