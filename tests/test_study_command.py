@@ -6,7 +6,7 @@ import pytest
 from study_scenes import BASE, changed, with_failures
 
 from desim.cli import main
-from desim.cli import study_report as printed
+from desim.cli.commands import study as printed
 from desim.cli.commands.study import memory_size
 from desim.errors import InputError
 from desim.studies.study import study

@@ -77,7 +77,8 @@ DECLARED = [name for name in CASES if name not in UNDECLARED]
 
 @pytest.mark.thin(3)
 @pytest.mark.parametrize(
-    "name", [*one_each(DECLARED), *(pytest.param(n, marks=pytest.mark.slow) for n in UNDECLARED)]
+    "name",
+    [*one_each(DECLARED), *(pytest.param(n, marks=pytest.mark.slow) for n in sorted(UNDECLARED))],
 )
 def test_no_algorithm_moves_more_than_it_declares(name):
     late = name.startswith(("led", "scaffold"))  # their largest step is not among the first
