@@ -141,3 +141,7 @@ def test_who_loses_its_memory_says_one_thing_a_round():
 def test_replies_that_are_discarded_are_forgotten():
     some = {"participation": {"bernoulli": 0.6}, "stop": {"rounds": 60}}
     played("falling", "plain", policy={"quorum": 2}, **some)
+
+
+def test_noise_ahead_of_some_agents_is_the_same_noise_on_both_engines():
+    played("wrong", "ahead")

@@ -11,6 +11,7 @@ from desim.runs.run import Run
 from desim.scenario.build import build
 
 AGENTS = 8  # of a larger problem the first ones stand for all
+FEW = 3  # rounds in which the others are looked at
 NONE = {"relation": "replace-one"}  # the terms of privacy without noise
 
 
@@ -74,8 +75,8 @@ def sensitivity(stage: Stage) -> str:
     largest, agents = _largest(worst), min(simulation.problem.agents, AGENTS)
     for agent in range(agents):
         if agent != worst.agent:
-            pair = worst_pair(unobserved(simulation), agent, row=0)
-            largest = max(largest, _largest(transcript_check(pair)))
+            pair = worst_pair(unobserved(simulation, FEW), agent, row=0)
+            largest = max(largest, _largest(transcript_check(pair, FEW)))
     return (
         f"on worst pairs that were searched, of {agents} agents, releases move by {largest:.0%} of "
         "what is declared"

@@ -28,7 +28,7 @@ def ascending(who: Int, payload: Array) -> tuple[Int, Array]:
 class Assignment(NamedTuple):
     """job(us, payload rows), terms (agents,) of its reply, and the number of the call in its round.
 
-    job: None of a call that an earlier process made, whose job is that of the next call.
+    job: None of a call that an earlier process made; all calls have one job then.
     """
 
     job: Any
@@ -49,10 +49,14 @@ class Assignments:
     def __init__(self, agents: int) -> None:
         self.latest, self.number = np.zeros(agents, np.int64), 0
         self.given: dict[int, Assignment] = {}
+        self.job: Any = None  # the first one
+        self.single = True  # whether all calls had that job: no checkpoint can hold one
         self._room = 2
 
     def note(self, rows: Any, new: Assignment, pending: Mask) -> None:
         """Agents `rows` are called; pending (agents,): who owed a reply before."""
+        self.job = self.job or new.job
+        self.single = self.single and new.job == self.job
         newest = self.given.get(self.number)
         same = newest is not None and newest.terms is new.terms and newest.alike(new)
         if not same:
@@ -99,11 +103,16 @@ class Assignments:
             + [float(amount[i]) for amount in _amounts(one.terms)]
             for one, i in zip(calls, owing.tolist(), strict=True)
         ]
-        return {"number": self.number, "rows": np.array(rows, float).reshape(len(owing), 8)}
+        return {
+            "number": self.number,
+            "single": int(self.single),
+            "rows": np.array(rows, float).reshape(len(owing), 8),
+        }
 
     def recall(self, owing: Int, tree: Tree) -> None:
         """Go on from a checkpoint."""
         self.number, agents = int(tree["number"]), len(self.latest)
+        self.single = bool(tree["single"])
         rows = tree["rows"]
         kinds, which = np.unique(rows[:, :4], axis=0, return_inverse=True)
         for place, (exchange, mechanism, view, resolution) in enumerate(kinds.tolist()):

@@ -28,7 +28,7 @@ from desim.timeline.record import DISTANT, Kind, release_id
 COLLECT = Collect()
 NOBODY = np.empty(0, np.int64)
 KEPT = "round begun exchange unheard"
-EXCHANGES = 1000  # calls in a round; who makes more has forgotten to end it
+EXCHANGES = 256  # calls in a round; who makes more has forgotten to end it
 
 
 class Hub:
@@ -75,12 +75,10 @@ class Hub:
         """Whether another round may begin."""
         self.outside("hub.open")
         self.before, settings = None, self.world.settings
-        another = (
-            self.round <= settings.rounds
-            and self.now <= settings.horizon
-            and not self.world.reached
-        )
-        if another and self.own is not None and self.boundary is not None:
+        another = self.round <= settings.rounds and self.now <= settings.horizon
+        another = another and not self.world.reached
+        known = self.assignments.single or not self.calls.pending.any()
+        if another and known and self.own is not None and self.boundary is not None:
             self.boundary()
         return another
 
@@ -207,6 +205,7 @@ class Hub:
 
     def inform(self, who: Int, job: Train, payload: Array) -> None:
         """As `tell`, but the news goes out now, in a message of its own to each agent."""
+        who = agents_given("hub.inform", who, self.agents)
         self.tell(who, job, payload)
         if len(who):
             self.station.post(self, who, 64 * len(payload))
@@ -230,6 +229,7 @@ class Hub:
         world.log.add(
             Kind.AGGREGATE, DISTANT, -1, self.round, now, seconds=now - opened, value=len(who)
         )
+        self.called = NOBODY
         return Replies(who, payload, rounds)
 
     def _done(self, job: Train, us: Clients, payload: Array) -> Array:

@@ -21,6 +21,7 @@ from desim.privacy.ledger.ledger import Mechanism, Terms, View, plain
 from desim.shapes import amounts_given, numbers_given, rows_given, whole_given
 from desim.timeline.record import UPLINK, Kind, round_of
 
+MOST = 256  # releases of a round that have noise of their own, see `keys`
 LEFT = 1 << 14  # the number in their round of charges that only some agents of a cohort have
 
 
@@ -38,6 +39,7 @@ class Releasing:
     _exposed: bool  # whether something was computed since the last release of any agent
     _read: Exposed  # of whom something was computed that no release has noised since
     _before: Exposed  # the same before the latest computation
+    _perturbed: bool  # whether noise was drawn ahead, of whomever
     _covered: Exposed  # of whom noise drawn ahead covers the next computation
     _releases: int  # in this round
 
@@ -92,7 +94,7 @@ class Releasing:
         noise, ids = ledger.ahead(self.who, self.round, self._releases, dim, terms, mask)
         self._note(ids, np.zeros_like(mask))
         covered = union(self._covered, difference(True, ~mask))
-        self._set(_ahead=[*self._ahead, ids], _covered=covered)
+        self._set(_ahead=[*self._ahead, ids], _covered=covered, _perturbed=True)
         return noise
 
     def charged(self, terms: Terms) -> NDArray[np.uint64]:
@@ -187,6 +189,8 @@ class Releasing:
 
     def _note(self, ids: Int, now: NDArray[np.bool_]) -> None:
         """The next message carries releases ids (n,), -1 for none; log those made `now` (n,)."""
+        if self._releases % LEFT >= MOST:
+            raise RuntimeError(f"found more than {MOST} releases in a round; allowed: {MOST}")
         whole = np.count_nonzero(now) == len(now)
         release = ids if whole else np.where(ids >= 0, ids, self._release)
         own = {"_releases": self._releases + 1, "_unsent": [*self._unsent, ids]}

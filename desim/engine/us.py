@@ -56,7 +56,7 @@ class Cohort(Releasing):
         own["ended"] = np.zeros(len(who))
         own["_release"] = np.full(len(who), -1, np.int64)
         own["_unsent"], own["_ahead"], own["_exposed"], own["_covered"] = [], [], False, False
-        own["_sent"] = own["_read"] = own["_before"] = own["_some"] = False
+        own["_sent"] = own["_read"] = own["_before"] = own["_some"] = own["_perturbed"] = False
         own["_speed"] = own["_lasted"] = None
         own["_releases"] = 0
         own["_past"] = own["_reported"] = own["_width"] = 0
@@ -134,8 +134,9 @@ class Cohort(Releasing):
         self._world.outside("us.compute")
         arguments.inputs_given(inputs, len(self.who))
         had, new = self._read, difference(True, rows(self._covered, len(self.who)))
-        self.__dict__.update(_before=had, _read=union(had, new), _covered=False)
-        self.__dict__["_exposed"] = self._exposed or new is True
+        exposed = self._exposed or not self._perturbed  # the same for all agents of a cohort
+        self.__dict__.update(_before=had, _read=union(had, new), _exposed=exposed)
+        self.__dict__.update(_covered=False, _perturbed=False)
         if self._unsent:  # an answer that goes with the outcome: its row waits for that message
             self._world.ledger.wait(self.who, self.clock)
         before, speeds = self._lasted, self._world.settings.speeds
@@ -172,7 +173,7 @@ class Cohort(Releasing):
     def begin_anew(self, past: int) -> None:
         """Forget what was under way: the next round is `past` + 1."""
         self._set(_past=past, turn=past + 1, _ahead=[], _unsent=[], _exposed=False, _covered=False)
-        self._set(_read=False, _sent=False)
+        self._set(_read=False, _sent=False, _perturbed=False, _reported=min(self._reported, past))
         self._set(_release=np.full(len(self.who), -1, np.int64))
 
     def depart(self, left: NDArray[np.bool_]) -> None:
@@ -199,6 +200,7 @@ class Cohort(Releasing):
         """
         self._world.outside("us.send")
         size = arguments.message_bits(self, payload, bits, some=to is not None or where is not None)
+        payload = np.asarray(payload, float)
         arguments.demand_turn(self, sends=True)
         self._tell(where)
         if not is_public(to):
@@ -245,7 +247,8 @@ class Cohort(Releasing):
     def known(self, values: Array) -> Heard:
         """What all agents hear if values (agents, dim) are public from the start."""
         agents = self._world.settings.problem.agents
-        return self._carrier.known(self, rows_given("us.known: values", values, agents))
+        announced = rows_given("us.known: values", values, agents)
+        return self._carrier.known(self, np.asarray(announced, float))
 
     def sum(self, heard: Heard, weights: NDArray[Any] | None = None) -> Array:
         """Sum (n, dim) of what is heard, each message times its weight (links,) where given.

@@ -80,7 +80,7 @@ class Falling(Method):
 class Wrongs(Strict):
     """how: which of the mistakes."""
 
-    how: Literal["partial", "twice", "deaf", "again", "raw", "silent"] = "partial"
+    how: Literal["partial", "twice", "deaf", "again", "raw", "silent", "ahead"] = "partial"
     """what the agents do"""
 
 
@@ -110,7 +110,13 @@ class Wrong(Method):
         us.x = self.x0[us.who]
         work = self.problem.rows[us.who] * 1.0
         for k in us.rounds():
-            g = yield us.compute(self.gradient, us.x, work=np.where(even, work, work * (k % 2)))
+            noise = us.perturbation(1, terms, where=even)[:, :1] if how == "ahead" else 0.0
+            g = yield us.compute(
+                self.gradient, us.x + noise, work=np.where(even, work, work * (k % 2))
+            )
+            if how == "ahead":
+                us.send(g)
+                heard = yield us.gather()
             g = us.release(g, terms, where=even)
             to = np.where(self.problem.rows > 0, (np.arange(self.problem.agents) + 1) % 6, -1)
             if how == "raw":
