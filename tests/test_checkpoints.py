@@ -161,7 +161,6 @@ def test_a_hub_that_forgets_is_noticed(right, wrong, changes, tmp_path, monkeypa
     ("right", "wrong"),
     [
         ("            fill(part, tree", "            (part, tree"),
-        ("            fill(getattr(desk, name)[:n]", "            (getattr(desk, name)[:n]"),
         ("desk.heard[owing] = fitting", "_ = fitting"),
     ],
 )

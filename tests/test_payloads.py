@@ -7,8 +7,7 @@ from mutant import mutant
 from test_engines import differences
 
 import desim
-from desim.engine import hub
-from desim.engine.cohort import star as star_cohort
+from desim.engine import assignments, hub
 from desim.errors import RunError
 
 PLUGIN = Path(__file__).parent / "plugins" / "personal.py"
@@ -36,8 +35,8 @@ def check_rows():
 
 def test_each_agent_gets_its_row(monkeypatch):
     check_rows()
-    wrong = mutant(hub, "if payload.ndim == 1 else who", "if True else who")
-    monkeypatch.setattr(star_cohort, "Hub", wrong.Hub)
+    wrong = mutant(assignments, "else payload[order]", "else payload")
+    monkeypatch.setattr(hub, "ascending", wrong.ascending)
     with pytest.raises(AssertionError):
         check_rows()
 

@@ -71,7 +71,7 @@ def test_the_best_parameter_is_the_fastest_and_the_most_accurate_where_none_arri
 def test_a_contest_is_played_told_and_drawn(tmp_path):
     chosen = {}
     for case in plan(asynchronous_phones.FILE).cases:
-        way = asynchronous_phones.WAYS[str(asynchronous_phones.told(case.values["policy"]))]
+        way = asynchronous_phones.WAYS[str(asynchronous_phones.setting_text(case.values["policy"]))]
         chosen[case.values["algorithm"]["name"], way] = case.values
     made = {}
     for method in asynchronous_phones.METHODS:

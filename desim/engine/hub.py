@@ -174,7 +174,7 @@ class Hub:
         if self.spending is not None:
             invited, who = who, self.spending.affordable(who, self.terms, self.round, self.now)
             payload = payload if payload.ndim == 1 else payload[np.isin(invited, who)]
-        self.payload[self.rows(who) if payload.ndim == 1 else who] = payload
+        self.payload[self.rows(who)] = payload
         new = Assignment(job, self.terms, self.exchange)
         self.assignments.note(self.rows(who), new, self.calls.pending)
         self.called, self.begun = who, True
