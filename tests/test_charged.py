@@ -9,6 +9,7 @@ from test_engines import differences
 
 import desim
 from desim.engine import arguments
+from desim.engine import us as us_module
 from desim.engine.assignments import Assignments
 from desim.engine.clients import Clients
 from desim.engine.exposure import difference
@@ -140,8 +141,15 @@ def test_who_loses_its_memory_says_one_thing_a_round():
 
 def test_replies_that_are_discarded_are_forgotten():
     some = {"participation": {"bernoulli": 0.6}, "stop": {"rounds": 60}}
-    played("falling", "plain", policy={"quorum": 2}, **some)
+    assert played("falling", "plain", policy={"quorum": 2}, **some).status == "done"
 
 
 def test_noise_ahead_of_some_agents_is_the_same_noise_on_both_engines():
-    played("wrong", "ahead")
+    assert played("wrong", "ahead").status == "done"
+
+
+def test_noise_ahead_of_some_agents_that_only_they_know_of_is_noticed(monkeypatch):
+    wrong = mutant(us_module, "or not self._perturbed", "or self._covered is False")
+    monkeypatch.setattr(us_module.Cohort, "compute", wrong.Cohort.compute)
+    with pytest.raises(AssertionError):
+        played("wrong", "ahead")
