@@ -11,10 +11,9 @@ import numpy as np
 
 from desim.arrays import Array, Int, Mask
 from desim.memory import Tree
-from desim.privacy.ledger.ledger import Mechanism, Terms, View
+from desim.privacy.ledger.ledger import AMOUNTS, Mechanism, Terms, View
 
 Train = Callable[..., Array]
-AMOUNTS = ("sensitivity", "scale", "sampling")
 
 
 def ascending(who: Int, payload: Array) -> tuple[Int, Array]:

@@ -7,14 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.arrays import Array, Int
-from desim.engine.arguments import agents_given, result_given
+from desim.engine.arguments import agents_given, job_given, result_given
 from desim.engine.assignments import Assignment, Assignments, Train, ascending
 from desim.engine.at_work import Outside
 from desim.engine.blind import Blank
 from desim.engine.carrier import Station
 from desim.engine.clients import Clients
 from desim.engine.given import called, check_owing, published, refuse_owned, sizes, started
-from desim.engine.requests import Collect, Replies
+from desim.engine.requests import COLLECT, Collect, Replies
 from desim.engine.spending import Spending
 from desim.engine.variables import Variables, recalled, remembered
 from desim.engine.world import World
@@ -25,7 +25,6 @@ from desim.shapes import row_given
 from desim.timeline.calls import CALLED, PENDING, Calls, no_calls
 from desim.timeline.record import DISTANT, Kind, release_id
 
-COLLECT = Collect()
 NOBODY = np.empty(0, np.int64)
 KEPT = "round begun exchange unheard"
 EXCHANGES = 256  # calls in a round; who makes more has forgotten to end it
@@ -54,7 +53,7 @@ class Hub:
         self.flat = tuple(self.calls)
         self.bare = self.terms = plain(agents, View.COORDINATOR)
         self.assignments = Assignments(agents)
-        self.called: Int = NOBODY  # agents of the latest call
+        self.called: Int = NOBODY  # agents called since the latest collection
         self.informed: Int = NOBODY  # agents that the next calls inform, or messages
         self.payload: Array = np.empty((agents, 0))
         filter_ = world.filter
@@ -161,12 +160,13 @@ class Hub:
         as the payload.
         """
         self.outside("hub.call")
-        who, payload, work = called(who, payload, work, charge, self.agents)
+        who, payload, work = called(who, job, payload, work, charge, self.agents)
         if self.exchange == EXCHANGES:
             raise RuntimeError(f"{EXCHANGES} calls in round {self.round}; publish ends it")
         who, payload = ascending(who, payload)
         size = payload.shape[-1]
-        if self.world.settings.policy.late != "discard":
+        policy = self.world.settings.policy
+        if policy.late != "discard" or policy.kind == "all":
             check_owing(who, self.calls.pending, size, self.payload.shape[1])
         self.terms = charge or self.bare
         if self.payload.shape[1] != size:
@@ -177,7 +177,8 @@ class Hub:
         self.payload[self.rows(who)] = payload
         new = Assignment(job, self.terms, self.exchange)
         self.assignments.note(self.rows(who), new, self.calls.pending)
-        self.called, self.begun = who, True
+        self.called = np.union1d(self.called, who) if len(self.called) else who
+        self.begun = True
         down, up = sizes(size, bits, reply_bits)
         if len(self.informed):
             self.station.post(self, np.setdiff1d(self.informed, who), down)
@@ -196,6 +197,7 @@ class Hub:
         message of their own. Both come in order and for sure, so that the job is run here.
         """
         self.outside("hub.tell")
+        job_given("hub.tell", job)
         self.informed = who = agents_given("hub.tell", who, self.agents)
         payload = row_given("hub.tell: payload", payload)
         if len(who):
