@@ -4,6 +4,7 @@ Compiled code has no checks of bounds, so that nothing of a wrong shape may come
 costs less than a microsecond where nothing is wrong.
 """
 
+from operator import lt
 from types import GeneratorType
 from typing import Any, NoReturn
 
@@ -103,6 +104,14 @@ def all_between(rows: NDArray[Any], low: float, end: float) -> bool:
         numbers = rows.tolist() if rows.ndim else [rows.item()]
         return all([low <= number < end for number in numbers])
     return bool(np.minimum.reduce(rows, None) >= low and np.maximum.reduce(rows, None) < end)
+
+
+def is_ascending(numbers: NDArray[Any]) -> bool:
+    """Whether each of the numbers (n,) is above the one before."""
+    if len(numbers) <= FEW:
+        row = numbers.tolist()
+        return all(map(lt, row, row[1:]))
+    return bool((numbers[1:] > numbers[:-1]).all())
 
 
 def has_rows(value: Any, n: int) -> bool:

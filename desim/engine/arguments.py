@@ -15,6 +15,7 @@ from desim.shapes import (
     amounts_given,
     as_text,
     has_rows,
+    is_ascending,
     refuse,
     rows_given,
     wait_given,
@@ -185,7 +186,7 @@ def agents_given(what: str, who: Any, agents: int) -> Int:
     rows = np.asarray(who)
     whole = rows.ndim == 1 and (rows.dtype.kind in "iu" or not rows.size)
     known = whole and all_between(rows, 0, agents)
-    if not known or not ((rows[1:] > rows[:-1]).all() or len(np.unique(rows)) == len(rows)):
+    if not known or not (is_ascending(rows) or len(np.unique(rows)) == len(rows)):
         allowed = f"numbers from 0 to {agents - 1}, each once"
         raise ValueError(f"{what}: found agents {show(rows.tolist())}; allowed: {allowed}")
     return rows.astype(np.int64, copy=False)

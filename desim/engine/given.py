@@ -27,12 +27,14 @@ def published(model: Any, state: Mapping[str, Any], agents: int, dim: int) -> Ar
     return np.asarray(model, float)
 
 
-def started(state: Mapping[str, Any], agents: int, dim: int) -> dict[str, Array]:
+def started(state: Mapping[str, Any], agents: int, dim: int, owner: type) -> dict[str, Array]:
     """Copies of the arrays of hub.start; ValueError where one is not of the problem's shape.
 
-    Models x are float arrays (agents, dim), others arrays of numbers (agents, ...).
+    Models x are float arrays (agents, dim), others arrays of numbers (agents, ...). owner: whose
+    attributes they become.
     """
     for name, rows in state.items():
+        refuse_owned(f"hub.start({name}=...)", name, owner)
         if name == "x":
             good = _floats(rows, (agents, dim))
             allowed = f"a float array of shape {(agents, dim)}, a row for each agent"

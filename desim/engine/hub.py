@@ -13,7 +13,7 @@ from desim.engine.at_work import Outside
 from desim.engine.blind import Blank
 from desim.engine.carrier import Station
 from desim.engine.clients import Clients
-from desim.engine.given import called, check_owing, published, refuse_owned, sizes, started
+from desim.engine.given import called, check_owing, published, sizes, started
 from desim.engine.requests import COLLECT, Collect, Replies
 from desim.engine.spending import Spending
 from desim.engine.variables import Variables, recalled, remembered
@@ -120,9 +120,8 @@ class Hub:
     def start(self, **state: Array) -> None:
         """Give the agents their initial state, arrays (agents, ...); their models are `x`."""
         if self.before is None:
-            for name in state:
-                refuse_owned(f"hub.start({name}=...)", name, Clients)
-            self.world.state.update(started(state, self.agents, self.world.settings.problem.dim))
+            dim = self.world.settings.problem.dim
+            self.world.state.update(started(state, self.agents, dim, Clients))
             self.moved = None
 
     def invite(self) -> Int:
@@ -165,8 +164,7 @@ class Hub:
             raise RuntimeError(f"{EXCHANGES} calls in round {self.round}; publish ends it")
         who, payload = ascending(who, payload)
         size = payload.shape[-1]
-        policy = self.world.settings.policy
-        if policy.late != "discard" or policy.kind == "all":
+        if not self.world.settings.policy.interrupts:
             check_owing(who, self.calls.pending, size, self.payload.shape[1])
         self.terms = charge or self.bare
         if self.payload.shape[1] != size:
@@ -181,7 +179,8 @@ class Hub:
         self.begun = True
         down, up = sizes(size, bits, reply_bits)
         if len(self.informed):
-            self.station.post(self, np.setdiff1d(self.informed, who), down)
+            if not np.array_equal(self.informed, who):
+                self.station.post(self, np.setdiff1d(self.informed, who), down)
             self.informed = NOBODY
         self.station.call(self, who, down, up, work)
         self.exchange += 1
@@ -228,42 +227,42 @@ class Hub:
             traffic = np.full(len(who), now), *self.calls.traffic(who)
             payload = world.transcript.send(who, rounds, ids, payload, traffic)
         self.unheard = 0 if len(who) else self.unheard + 1
-        world.log.add(
-            Kind.AGGREGATE, DISTANT, -1, self.round, now, seconds=now - opened, value=len(who)
-        )
+        place = DISTANT, -1, self.round, now
+        world.log.add(Kind.AGGREGATE, *place, seconds=now - opened, value=len(who))
         self.called = NOBODY
         return Replies(who, payload, rounds)
 
-    def _done(self, job: Train, us: Clients, payload: Array) -> Array:
-        """Run job(us, payload (n, p)), which draws the noise that its call is charged for."""
-        result = result_given(job, self.world.work(job, us, payload), len(us.who), flat=False)
-        if us.owing and not isinstance(job, Blank):
-            raise InputError(
-                "algorithm: a call is charged for noise that its job does not draw; "
-                "return us.noised(value)"
-            )
-        return result
-
     def _answers(self, who: Int, rounds: Int) -> tuple[Array, Int]:
         """Replies (n, dim) to the calls of agents who (n,) in rounds (n,), and their exchanges."""
-        answers = np.empty((len(who), self.payload.shape[1]))
-        exchange = np.zeros(len(who), np.int64)
-        limit, first = self.world.settings.batch_limit, True
+        one, limit = self.assignments.one, self.world.settings.batch_limit
+        if one is not None and 0 < len(who) <= limit:
+            return self._reply(one, who, rounds), np.full(len(who), one.exchange)
+        replies, exchange = np.empty((len(who), self.payload.shape[1])), np.zeros_like(who)
+        width = None
         for given, rows in self.assignments.groups(who):
             exchange[rows] = given.exchange
             for low in range(0, len(rows), limit):
                 part = rows[low : low + limit]
-                us = Clients(self.world, who[part], rounds[part], given.terms, given.exchange)
-                reply = self._done(given.job, us, self.payload[self.rows(who[part])].copy())
-                if len(part) == len(who):
-                    return reply, exchange
-                if first:
-                    answers, first = np.empty((len(who), reply.shape[1])), False
-                if reply.shape[1] != answers.shape[1]:
-                    found = f"replies of {answers.shape[1]} and {reply.shape[1]} numbers"
+                reply = self._reply(given, who[part], rounds[part])
+                if width is None:
+                    replies = np.empty((len(who), width := reply.shape[1]))
+                if reply.shape[1] != width:
+                    found = f"replies of {width} and {reply.shape[1]} numbers"
                     raise RunError(f"algorithm: found {found} at once; allowed: one width")
-                answers[part] = reply
-        return answers, exchange
+                replies[part] = reply
+        return replies, exchange
+
+    def _reply(self, given: Assignment, who: Int, rounds: Int) -> Array:
+        """What agents who (n,), called in rounds (n,), answer: rows (n, dim), noised as charged."""
+        us = Clients(self.world, who, rounds, given.terms, given.exchange)
+        payload = self.payload[self.rows(who)].copy()
+        result = self.world.work(given.job, us, payload)
+        if us.owing and not isinstance(given.job, Blank):
+            raise InputError(
+                "algorithm: a call is charged for noise that its job does not draw; "
+                "return us.noised(value)"
+            )
+        return result_given(given.job, result, len(who), flat=False)
 
     def _move(self, who: Int) -> None:
         """Note that agents who (n,) get models anew."""
@@ -278,8 +277,8 @@ class Hub:
 
     def missed(self, opened: float, missing: int) -> None:
         """Log that a deadline closed the collection with replies missing."""
-        row, now = (Kind.DEADLINE, DISTANT, -1, self.round), self.now
-        self.world.log.add(*row, now, seconds=now - opened, value=missing)
+        place, waited = (DISTANT, -1, self.round, self.now), self.now - opened
+        self.world.log.add(Kind.DEADLINE, *place, seconds=waited, value=missing)
 
     def publish(self, model: Array) -> None:
         """Show the coordinator's model (dim,), true from now on, to the observer; a round ends."""
