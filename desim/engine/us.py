@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.arrays import Array, Int
+from desim.conditions.compute import speeds_of
 from desim.conditions.topology import Graph
 from desim.engine import arguments
 from desim.engine.addressees import addressed, entries_heard
@@ -24,7 +25,7 @@ from desim.engine.world import World
 from desim.masks import is_public
 from desim.shapes import rows_given, wait_given, whole_given
 from desim.timeline.messages import neighbour_sum
-from desim.timeline.speed import fitting, seconds_into, speeds_into
+from desim.timeline.speed import fitting, seconds_into
 
 
 class Cohort(Releasing):
@@ -114,8 +115,7 @@ class Cohort(Releasing):
         speeds = self._world.settings.speeds
         if self._speed is not None and not speeds.redraw:
             return self._speed
-        drawn = np.empty(len(self.who))
-        speeds_into(speeds, self.who, self.round, drawn)
+        drawn = speeds_of(speeds, self.who, self.round)
         self._set(_speed=drawn)
         return drawn
 
