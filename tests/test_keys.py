@@ -192,7 +192,6 @@ def test_integers_are_uniform():
     assert excess(np.bincount(keys.integers(3, Stream.DATA, 8, size=70_000) % 7)) > 0
 
 
-@pytest.mark.slow
 def test_subsets_are_ascending_and_uniform():
     chosen = np.array([keys.subset(3, Stream.BATCH, 5, 2, round=k) for k in range(20_000)])
     assert (chosen[:, 0] < chosen[:, 1]).all()

@@ -20,6 +20,7 @@ from desim.losses.regularizers import Regularizer
 from desim.scenario import registry, schema
 from desim.scenario.check import located, validated
 from desim.scenario.checks import methods as consistency
+from desim.scenario.dump import dumped
 from desim.scenario.load import load, parse, resolved_yaml
 from desim.scenario.shipped import networks
 
@@ -427,6 +428,12 @@ def test_any_damage_to_a_scenario_is_accepted_or_explained(data):
 @given(st.one_of(st.text(max_size=60), st.text("{}[]:,-&*!|>#\n 'a1.e%@`?", max_size=40)))
 def test_any_text_is_yaml_or_explained(text):
     assert all(line.startswith("text") for line in problems(parse, text, "text"))
+
+
+def test_sections_that_are_equal_and_not_the_same_have_their_own_text():
+    texts = [dumped({"seed": {"a": one, "b": [2]}}) for one in (1, 1.0, True, "1", 1)]
+    wanted = ("1", "1.0", "true", "'1'", "1")
+    assert [text.splitlines()[2].strip() for text in texts] == [f"a: {one}" for one in wanted]
 
 
 def test_a_network_is_measured_by_its_loss_unless_told_otherwise():

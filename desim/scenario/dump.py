@@ -1,7 +1,7 @@
 """The YAML that desim writes: version 1.2, in the order of the schema."""
 
 import io
-import json
+import pickle
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
@@ -18,13 +18,13 @@ def parser() -> YAML:
 
 def dumped(sections: Mapping[str, Any]) -> str:
     """The sections of a resolved scenario as text."""
-    return HEAD + "".join(_section(json.dumps({name: one})) for name, one in sections.items())
+    return HEAD + "".join(_section(pickle.dumps({name: one})) for name, one in sections.items())
 
 
 @lru_cache(512)
-def _section(written: str) -> str:
-    """One section, given as JSON: runs of a study differ in few, and YAML is slow to write."""
-    section = json.loads(written)
+def _section(pickled: bytes) -> str:
+    """One section, pickled to be a key: runs of a study differ in few, and YAML is slow."""
+    section = pickle.loads(pickled)
     (value,) = section.values()
     yaml = parser()
     yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
