@@ -1,5 +1,6 @@
 """What all tests use: reference values, real data where they are, and how tests share workers."""
 
+import gc
 import json
 import os
 from collections.abc import Callable
@@ -9,10 +10,15 @@ from typing import Any
 
 import effort
 import pytest
+from hypothesis import Phase, settings
 
 from desim.scenario import registry
 
 GOLDEN = Path(__file__).resolve().parent / "golden"
+# A wrong twin need not fail on the smallest example: --hypothesis-profile=default looks for that.
+PHASES = (Phase.explicit, Phase.reuse, Phase.generate, Phase.target)
+settings.register_profile("any-example", settings(), phases=PHASES)
+settings.load_profile("any-example")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -30,6 +36,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             before[name] = before.get(name, -1) + 1
             if before[name] % thin.args[0]:
                 item.add_marker("slow")
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests are no garbage, and need not be looked at again and again."""
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)

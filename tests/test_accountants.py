@@ -176,6 +176,7 @@ def test_costs(check):
     check()
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(
     ("check", "module", "right", "wrong"),
     [
@@ -355,6 +356,7 @@ def test_the_scenario_states_the_terms():
     assert {name: attrs[name] for name in terms} == terms
 
 
+@pytest.mark.slow
 def test_batches_of_a_deadline_are_amplified():
     """With next to no noise, divergences are worse than the exact price of known batches."""
     done = desim.run(CASES["qsgd"])

@@ -134,6 +134,7 @@ SETTINGS = {
 }  # fmt: skip
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("name", SETTINGS)
 def test_both_engines_give_the_same_bits(name):
     runs = [desim.run(scenario(engine=one, **SETTINGS[name])) for one in ("agents", "cohort")]

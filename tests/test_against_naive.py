@@ -408,6 +408,7 @@ def zcdp_gap(folder, case, setting, twin=naive.zcdp_nfl, seed=1):
     )
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("name", ZCDP)
 def test_zcdp_nfl(tmp_path, name):
     for seed, setting in enumerate(PLAYS):
@@ -527,6 +528,7 @@ def qsgd_twin(twin, rows, case, samples, **loss):
     return np.array(x)
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("name", QSGD)
 def test_q_dpsgd_1(tmp_path, name):
     for seed, setting in enumerate(PLAYS):

@@ -215,6 +215,7 @@ def test_nothing_is_refused_that_is_right(text, engine, tmp_path):
     assert desim.run(scenario(tmp_path, text), overrides={"engine": engine}).status == "done"
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(("text", "right", "wrong", "words"), [row[1:] for row in TABLE],
                          ids=[row[0] for row in TABLE])  # fmt: skip
 def test_what_is_wrong_is_told_in_the_same_words_on_both_engines(

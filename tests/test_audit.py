@@ -211,6 +211,7 @@ def test_fed_plt_over_50_rounds_refutes_the_paper_and_not_the_rigorous_epsilon()
     assert rigorous.claim.epsilon == pytest.approx(7.143, abs=2e-3)
 
 
+@pytest.mark.slow
 def test_a_given_epsilon_is_tested_too():
     scores, name = audit(SMALL, runs=20, claims=["rigorous"]).scores, 0.1
     found = audit(SMALL, runs=100, claims=[name, "rigorous"], seed=3)

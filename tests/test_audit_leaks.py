@@ -92,6 +92,7 @@ def test_the_right_method_is_never_refuted(way, audits):
         assert one.verdict == "not refuted"
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(
     ("way", "law"),
     [("bare", "sensitivity"), ("halved", "sensitivity"), ("silent", "retimes"),

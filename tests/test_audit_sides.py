@@ -96,12 +96,12 @@ def test_noise_that_a_target_takes_from_private_rows_is_refuted(tmp_path, privat
 
 @pytest.mark.slow
 def test_a_budget_that_private_rows_use_up_is_refuted(tmp_path, private_chi):
-    """134 messages with short rows and 3 with a long one: who counts them knows."""
-    pair = neighbours(build(short_rows(tmp_path, {"budget": 4}, stop={"rounds": 140})), 0, 0, LONG)
+    """43 messages with short rows and one with a long one: who counts them knows."""
+    pair = neighbours(build(short_rows(tmp_path, {"budget": 2.1}, stop={"rounds": 60})), 0, 0, LONG)
     counts = [int((releases(one)[0].agent == 0).sum()) for one in (pair.first, pair.second)]
-    assert counts == [134, 3]
+    assert counts == [43, 1]
     found = verdict(pair, 30)
-    assert found.claim.epsilon < 4.0
+    assert found.claim.epsilon < 2.1
     assert found.verdict == "refuted"
     assert {test.method for test in found.tests if test.low == np.inf} >= {"infinite ratio"}
 

@@ -415,6 +415,7 @@ def test_exact_training_is_training_with_many_steps(tmp_path, name, epochs):
 # Invariants --------------------------------------------------------------------------------------
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", [name for name in CASES if name.startswith("scaffold")])
 def test_c_is_the_mean_of_the_control_variates(monkeypatch, name, engine):

@@ -209,7 +209,7 @@ def test_q_dpsgd_1_with_batches_that_are_known(size, epsilon):
     [(200, 4, 5.269, 3.4105), (200, 20, 0.8799, 0.3791), (1000, 4, 1.0283, 0.4540),
      (1000, 20, 0.8325, 0.3567)],
 )  # fmt: skip
-@pytest.mark.thin(4)
+@pytest.mark.slow
 def test_q_dpsgd_1_theorem_11_is_between_nothing(rounds, size, upper, attained):
     """Losses are rounded down by at most 1e-4 in each round; the notes' figures are not."""
     sigma = SIGMA[rounds]
@@ -291,6 +291,7 @@ def moved(x, y):
     return np.abs(a * u - b * v).sum() + np.abs(np.outer(u, u) - np.outer(v, v)).sum() / 8
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("d", [1, 2, 3, 5, 13])
 def test_pdfc_sensitivities_are_valid(d):
     """Corners of the coefficient, and features that are random, sparse, or on disjoint supports."""

@@ -255,6 +255,7 @@ def gd_gap(folder, case, engine, twin=naive.gradient_descent, seed=1):
     return max(gap(run.iterates[1:, 0], x), gap(run.state["u"][0], u[-1]))
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("engine", ["cohort", "agents"])
 @pytest.mark.parametrize("name", GD)
 def test_gradient_descent(tmp_path, name, engine):
@@ -291,6 +292,7 @@ LIMITS = {
 }
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("name", LIMITS)
 def test_gradient_descent_ends_at_the_optimum(name):
     quiet = {"privacy": {"noise": {"sigma": 0.0}}, "stop": {"rounds": 400}}
@@ -385,6 +387,7 @@ WAYS = {
 }
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("h", COMPOSITE)
 def test_composite_fed_plt_ends_at_the_optimum(h, way):

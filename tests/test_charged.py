@@ -58,6 +58,7 @@ def odd_scales(monkeypatch, how, **changes):
     return [one for one in drawn if drawn[one] != ledger[one]]
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("policy", ["each", {"buffer": 2}, {"quorum": 3, "late": "carry"}])
 @pytest.mark.parametrize("how", ["plain", "two"])
 def test_a_late_reply_has_the_noise_that_its_call_was_charged_for(monkeypatch, policy, how):

@@ -107,6 +107,7 @@ def goes_on(scenario, folder, after=4):
     return shown, whole.manifest["rounds"], len(rounds)
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("engine", ["compiled", "cohort"])
 @pytest.mark.parametrize("changes", [{}, ASYNCHRONOUS], ids=["all", "asynchronous"])
 def test_no_round_is_computed_twice(engine, changes, tmp_path):
@@ -126,6 +127,7 @@ def test_without_its_checkpoint_every_round_is(tmp_path):
     assert len(rounds) == 30
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(
     "name",
     [

@@ -121,6 +121,7 @@ def up_share(spoiled=0.0):
     return np.mean([[is_up(made, i, t)[0] for t in times] for i in range(400)])
 
 
+@pytest.mark.slow
 def test_daily_availability_has_its_mean():
     """E min(1 + 2 E, 8) / 8 with E ~ Exp(1) = (1 + 2 (1 - exp(-7/2))) / 8; 8000 days, s.d. 0.24."""
     expected = (1.0 + 2.0 * (1.0 - np.exp(-3.5))) / 8.0

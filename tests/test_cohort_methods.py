@@ -250,6 +250,7 @@ MUTANTS = [
 ]
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(("label", "right", "wrong"), MUTANTS)
 def test_another_method_is_noticed(tmp_path, label, right, wrong):
     if wrong == "":
@@ -399,6 +400,7 @@ LEFT = {"led-graph-budget"}  # agents that have left keep their part
 SUMMED = [one for one in CASES if one.startswith(("tamuna", "led")) and one not in LEFT]
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("label", SUMMED)
 def test_corrections_sum_to_zero(label):
     run = desim.run(CASES[label])
@@ -434,6 +436,7 @@ def test_a_star_is_the_complete_graph_with_the_mean():
     assert gap(one.iterates[-1], ring.iterates[-1]) > 1e-6
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("engine", ["cohort", "agents"])
 @pytest.mark.parametrize("name", ["tamuna-cohort", "led", "5gcs-each"])
 def test_the_noise_off_twin(name, engine):

@@ -94,6 +94,7 @@ def test_numbers_are_those_of_the_runs(folder):
     check_numbers(compare, folder)
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [

@@ -161,6 +161,7 @@ def test_the_laws_of_the_log_hold_in_queues(name, law):
     assert done.events[done.events.kind == "deliver"].seconds.max() > 0.1
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("made", [graph(), star()], ids=["nfl", "plt"])
 def test_queues_delay_and_leave_the_iterates(made, law):
@@ -199,6 +200,7 @@ def test_neighbours_hear_an_agent_one_after_the_other_or_all_at_once():
         assert heard.agent.tolist() == [0, 1, 2, 4, 5, 6, 7]
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("made", [graph(), star(policy={"deadline": "150 ms"})], ids=["nfl", "plt"])
 def test_twice_as_long_in_queues_is_twice_as_late(made, law):

@@ -87,6 +87,7 @@ def test_a_batch_that_is_drawn_twice_is_noticed(wrong, tmp_path):
         laws.draws(Stage(registry.get("pairwise-gossip")))
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("name", ["pairwise_gossip", "fedprox"])
 def test_a_newcomers_methods_are_short_and_keep_the_contract(name, capsys):
     path = METHOD.with_name(f"{name}.py")

@@ -159,6 +159,7 @@ def test_every_digit_of_a_csv_is_kept(tmp_path):
     assert np.array_equal(shards.A[:, 0], x)
 
 
+@pytest.mark.slow
 def test_census(shared):
     file = {"source": "csv", "file": str(shared / "data" / "adult.csv.gz"), "label": "income"}
     shards = made(**file, positive=">50K", partition={"by": "split"})

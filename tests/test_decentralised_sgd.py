@@ -185,6 +185,7 @@ def twin_gap(folder, name, setting, twins=(naive.dsgd, naive.q_dpsgd_2), seed=1)
     return gap(run.iterates, twin_of(case, twins, rows, used)), used
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("name", CASES)
 def test_desim_equals_the_twin(tmp_path, name):
     for seed, setting in enumerate(PLAYS):

@@ -141,6 +141,7 @@ def varying(tmp_path):
     }
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("kind", ["spells", "time", "law"])
 @pytest.mark.parametrize("make", [star, graph])
 def test_engines_agree_on_changing_speeds(tmp_path, make, kind):

@@ -66,6 +66,7 @@ HARMS = {
 }
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("harm", HARMS)
 def test_no_epsilon_is_made_of_files_of_others(harm, two):
     act, message = HARMS[harm]
@@ -76,6 +77,7 @@ def test_no_epsilon_is_made_of_files_of_others(harm, two):
         main(["privacy", str(two[0])])
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("name", [f"{table}.parquet" for table in TABLES] + ["state.npz"])
 def test_every_file_is_checked_before_it_is_played_with(name, two):
     swap(name)(*two)

@@ -132,6 +132,7 @@ def test_admm_of_the_dissertation(tmp_path, name):
         assert twin_gap(tmp_path, name, setting, seed=seed) < TOLERANCE
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(
     ("name", "right", "wrong"),
     [
@@ -217,6 +218,7 @@ WRONG = {
 }
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("name", WRONG)
 def test_another_admm_is_not_the_reference(golden, tmp_path, name):
     reference = golden("dissertation")["admm"]
@@ -259,6 +261,7 @@ def test_the_naive_pr_admm_equals_its_reference_with_recorded_noise(golden):
 # Limits ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("name", ["m-admm", "r-admm", "pr-admm", "pp-admm"])
 @pytest.mark.parametrize("late", [False, True])
 def test_without_noise_they_end_at_the_optimum_with_duals_that_cancel(name, late):
@@ -278,6 +281,7 @@ def test_without_noise_they_end_at_the_optimum_with_duals_that_cancel(name, late
         assert np.abs(noisy.state["dual"]).max() > 0.01
 
 
+@pytest.mark.slow
 def test_a_cut_neighbour_still_reaches_the_dual(golden, tmp_path):
     reference = golden("dissertation")["admm"]
     run = small(reference, tmp_path, {"name": "pr-admm", "U": 0.05}, 2000)

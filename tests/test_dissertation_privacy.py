@@ -257,6 +257,7 @@ def halved(monkeypatch, name):
     monkeypatch.setattr(kind, "__init__", make)
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("name", ["pr-admm", "pp-admm", "ipp-admm", "ipp-admm-all"])
 def test_half_of_a_sensitivity_is_found(name, monkeypatch):
     halved(monkeypatch, name)

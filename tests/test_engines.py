@@ -81,6 +81,7 @@ def test_a_lost_reply_that_is_waited_for_is_noticed(monkeypatch):
     assert differences(run("plt-lossy-carry", engine="cohort"), agents)
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("engine", ["cohort", "agents"])
 @pytest.mark.parametrize(
     "name",

@@ -190,6 +190,7 @@ def test_half_the_noise_is_always_caught_with_1000_runs():
     assert flagged(verdict, 2.0, 1.0) == 50
 
 
+@pytest.mark.slow
 def test_an_audit_that_certifies_nothing_flags_a_correct_gaussian():
     naive = mutant(
         verdict,

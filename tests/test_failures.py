@@ -112,6 +112,7 @@ def test_an_interrupted_computation_is_lost_and_begun_again():
     assert np.isin(aborted.time, downs.time).all()
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("make", [star, graph])
 def test_time_that_stands_still_is_an_error_not_an_endless_run(monkeypatch, make, engine):

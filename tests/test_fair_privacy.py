@@ -28,6 +28,7 @@ def record(rng, domain, d, reach):
     return r * x, np.where(rows == columns, 1, 2) * x[rows] * x[columns] / 8
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("domain", ["ball", "box"])
 @pytest.mark.parametrize(("d", "k"), [(1, 0), (1, 1), (2, 1), (4, 0), (4, 1), (4, 3), (6, 2)])
 def test_no_pair_of_records_moves_more(domain, d, k):

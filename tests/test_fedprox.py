@@ -39,6 +39,7 @@ def gap_to_twin(folder, plugin, setting, engine="cohort"):
     return max(gap(run.model, wanted[0]), gap(run.state["x"][heard], wanted[1][heard]))
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("engine", ["cohort", "agents"])
 @pytest.mark.parametrize("name", SETTINGS)
 def test_fedprox_is_its_naive_twin(name, engine, tmp_path):
@@ -57,6 +58,7 @@ WRONG = [
 ]
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(("right", "wrong", "name"), WRONG)
 def test_another_fedprox_is_noticed(right, wrong, name, tmp_path):
     text = EXAMPLE.read_text("utf-8")

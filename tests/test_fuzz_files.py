@@ -24,6 +24,7 @@ def outcomes(count, ready):
     return Counter(one for one, _ in found), [text for one, text in found if one == "fault"]
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("name", list(subjects()))
 def test_what_is_not_spoiled_works(name, tmp_path):
     files, scenario = subjects()[name]

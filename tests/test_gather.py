@@ -42,6 +42,7 @@ CASES = {
 }
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("name", CASES)
 def test_both_engines_hear_the_same(name):
     cohort, agents = (

@@ -213,6 +213,7 @@ def test_admm_is_p_admm_without_noise(tmp_path, name):
     assert p_admm_gap(tmp_path, {**case, "sigma": 0.1}, SLOW, name="admm") > 1e-5
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(
     ("check", "case", "right", "wrong"),
     [
@@ -304,6 +305,7 @@ def test_lost_and_late_messages(tmp_path, name, engine):
     assert behind > 0.15
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("name", ["nfl", "p-admm"])
 @pytest.mark.parametrize(
     ("right", "wrong"),
@@ -440,6 +442,7 @@ def reference_gap(reference, scenario, engine, rows):
     return max(gaps)
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(("trace", "case"), PAIRS)
 def test_reference(golden, tmp_path, trace, case, engine):
@@ -741,6 +744,7 @@ HALVED = {
 }
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("name", HALVED)
 def test_a_halved_sensitivity_is_found(name):
     checked = transcript_check(with_method(build(load(CASES[name])), declares_half(*HALVED[name])))

@@ -47,6 +47,7 @@ def test_a_name_is_that_of_a_directory(name):
         desim.load(star(name=name))
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("name", ["[red]bold", "cost $x^$ each", "-o", "é" * 100])
 def test_names_with_markup_are_shown_as_they_are(name, tmp_path, capsys):
     run = desim.run(star(name=name, stop={"rounds": 2}), out=tmp_path / "a")

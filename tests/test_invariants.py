@@ -75,6 +75,7 @@ def test_delays_leave_the_iterates_of_barrier_methods(name, engine):
     assert late.manifest["time"] > fast.manifest["time"]
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("name", BARRIER)
 def test_doubling_every_duration_doubles_every_timestamp(name):
     one, two = run(name), desim.run(doubled(CASES[name]))
@@ -186,6 +187,7 @@ def test_full_participation_drawn_equals_declared(participation):
 # I7: a rerun of the stored scenario
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(
     "name", ["plt-lossy", "plt-each", "nfl-absolute", "qsgd", "fedlin-deadline"]
 )
@@ -205,6 +207,7 @@ def test_a_longer_run_begins_like_a_shorter_one():
         assert long.iterates[: len(short.iterates)].tobytes() == short.iterates.tobytes()
 
 
+@pytest.mark.slow
 def test_flushing_often_changes_nothing(monkeypatch, tmp_path):
     from desim.log import rows
 

@@ -118,6 +118,7 @@ def told(folder, scenario, engine):
     return str(error.value)
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("looks", ON_GRAPHS)
 def test_a_job_of_a_graph_looks_at_nothing_else(looks, tmp_path):
     scenario = peeking(tmp_path, GRAPH, ON_GRAPHS[looks])
@@ -127,6 +128,7 @@ def test_a_job_of_a_graph_looks_at_nothing_else(looks, tmp_path):
     assert "peeking.py, line" in cohort
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("looks", ON_STARS)
 def test_a_job_of_a_coordinator_looks_at_nothing_else(looks, tmp_path):
     scenario = peeking(tmp_path, STAR, ON_STARS[looks])

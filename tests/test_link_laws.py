@@ -156,6 +156,7 @@ OWN = {
 }
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("name", ["nfl", "plt-deadline", "plt-each", "qsgd", "p-admm"])
 def test_the_engines_agree_on_bursts_and_links_that_differ(name):
     other = [{"sender": 1, "bandwidth": {"uniform": ["20 kbit/s", "50 kbit/s"]}}]

@@ -152,6 +152,7 @@ def test_divergences_of_batches_are_those_of_their_pair():
     check_divergences(renyi)
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(
     ("check", "module", "right", "wrong"),
     [

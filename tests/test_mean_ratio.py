@@ -57,6 +57,7 @@ def test_false_alarms_are_within_the_level():
     check_level(evidence)
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [

@@ -65,6 +65,7 @@ def fed_plt_gap(twin, reference, average, name):
     return max(gap(x, trace["X"]), gap(z, trace["Z"]), gap(y, trace["Y"]))
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("average", ["mean", "sum"])
 @pytest.mark.parametrize("name", FED_PLT)
 def test_fed_plt_equals_its_reference(golden, average, name):

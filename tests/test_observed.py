@@ -111,6 +111,7 @@ def test_calls_go_with_the_observations(monkeypatch, changes):
     assert calls(monkeypatch, changes)[0] > seen + 2
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("policy", ["each", "all"])
 @pytest.mark.parametrize("observe", [{"metrics": []}, {"metrics": ["error"]}, INSTANTS], ids=str)
 def test_what_goes_wrong_is_told_of_its_round(tmp_path, policy, observe):

@@ -203,6 +203,7 @@ def adult(shared):
     return A, np.where(table["income"] == ">50K", 1.0, -1.0)
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(
     ("loss", "clip", "l1"),
     [

@@ -77,6 +77,7 @@ def test_without_the_plug_in_desims_own_account_stands(stored, unknown):
     assert again.claim is not None
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(
     ("right", "wrong", "said"),
     [

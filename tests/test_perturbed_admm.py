@@ -102,6 +102,7 @@ def test_perturbed_admm(tmp_path, method, name):
         assert run_gap(tmp_path, method, CASE[name], setting, TWINS[method], seed) < TOLERANCE
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(
     ("method", "name", "right", "wrong"),
     [

@@ -71,6 +71,7 @@ def of_links(events):
 LINK = ["sent", "resent", "delivered", "lost", "bytes", "delivered_bytes"]
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("name", RUNS)
 @pytest.mark.parametrize("most", [7, 50])
 def test_where_a_table_is_cut_makes_no_difference(logs, name, most):

@@ -66,6 +66,7 @@ def test_the_caption_says_which_band_it_is(tmp_path):
     }
 
 
+@pytest.mark.slow
 def test_how_curves_begin_is_left_out_where_it_hides_the_rest(tmp_path):
     quick = [0.2, *[0.9, 0.91] * 10]
     runs = [Course("quick", accuracy=quick), Course("slow", accuracy=[0.2, *[0.93, 0.94] * 10])]

@@ -62,6 +62,7 @@ def drawn(axes):
     return [line.get_xydata() for line in axes.lines]
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("suffix", ["png", "pdf", "svg"])
 def test_a_figure_is_a_file(tmp_path, suffix):
     path = tmp_path / f"figure.{suffix}"
@@ -81,6 +82,7 @@ def test_bytes_are_those_that_arrived(tmp_path):
     check_bytes(tmp_path)
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize(
     ("home", "module", "name", "right", "wrong"),
     [
@@ -106,6 +108,7 @@ def test_epsilon_is_that_of_the_agent_that_spends_most(tmp_path):
     check_epsilon(tmp_path)
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize(
     ("name", "right", "wrong"),
     [

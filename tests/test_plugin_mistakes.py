@@ -148,6 +148,7 @@ LATE = {
 }
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("target", [{}, {"stop.metric": {"error": 0}}], ids=["rounds", "target"])
 @pytest.mark.parametrize("engine", ["cohort", "agents"])
 @pytest.mark.parametrize("name", LATE)
@@ -165,6 +166,7 @@ def test_a_mistake_of_a_late_round_keeps_what_was_before(name, engine, target, t
     pd.testing.assert_frame_equal(kept.events, before, check_exact=True)
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("policy", ["all", {"quorum": 4}, {"deadline": "300 ms"}])
 @pytest.mark.parametrize(
     "change",

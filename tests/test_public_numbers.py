@@ -149,6 +149,7 @@ def test_every_method_with_noise_is_looked_at():
     assert looked_at == {name for name in registry.OWN if registry.get(name).noises}
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(
     ("peek", "found"),
     {

@@ -155,6 +155,7 @@ def test_the_printed_form_has_no_epsilon_and_says_why():
     assert not fixed.manifest["warnings"]
 
 
+@pytest.mark.slow
 def test_a_printed_form_that_declared_lemma_19_would_be_caught():
     """The leak is real: with the sensitivity of one step the transcript check finds more."""
     algorithm = {**Q2SGD, "bits": 16, "resolution": 1e-4, "alpha": 1.0, "mixing": 0.3}

@@ -151,6 +151,7 @@ CASES = [
 ]
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(("key", "name", "content"), CASES, ids=[f"{k} {n}" for k, n, _ in CASES])
 def test_a_spoiled_file_is_refused_in_words(key, name, content, tmp_path):
     (tmp_path / name).write_bytes(content)

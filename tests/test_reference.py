@@ -119,6 +119,7 @@ def test_a_page_names_what_there_is(name):
     assert set(said.get("reproductions", ())) <= {script.NAME for script in SCRIPTS}
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("name", NAMES)
 def test_the_scenario_of_a_page_runs(name, tmp_path):
     if "people.csv" in (text := worked.scenario_text(name, algorithms.front(name)["scenario"])):

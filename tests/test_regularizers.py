@@ -34,6 +34,7 @@ def check_prox(module, case, t):
         assert min(cost(x) for x in [*np.linspace(-4, 4, 801), *near]) >= cost(found) - 1e-15
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("t", [0.05, 1.0, 6.0])
 @pytest.mark.parametrize("case", CASES)
 def test_prox_is_the_minimiser(case, t):

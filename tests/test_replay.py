@@ -52,6 +52,7 @@ TAMPERED = [
 ]
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(("table", "row", "column", "value"), TAMPERED)
 def test_the_first_row_that_differs_is_told(stored, table, row, column, value, capsys):
     file = stored / f"{table}.parquet"

@@ -162,6 +162,7 @@ class Long:
         return {}
 
 
+@pytest.mark.slow
 def test_long_runs_make_a_small_page(monkeypatch):
     reading = "desim.reports.readable.Reading"
     monkeypatch.setattr(f"{reading}._arrived", lambda one, times: 64.0 * np.arange(len(times)))

@@ -80,6 +80,7 @@ def killed(scenario, folder, monkeypatch, after, rows=300):
     return desim.open(folder)
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("engine", ["cohort", "agents"])
 @pytest.mark.parametrize("make", [star, graph])
 def test_a_killed_run_goes_on_to_the_same_log(make, engine, tmp_path, monkeypatch):
@@ -136,6 +137,7 @@ def test_a_run_that_is_done_but_has_lost_a_file_is_made_whole(name, harm, tmp_pa
     assert unlike(done, desim.open(tmp_path / "a")) == []
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("make", [star, graph])
 @pytest.mark.parametrize("times", [1, 7])
 def test_a_stopped_run_goes_on(make, times, tmp_path, monkeypatch):
@@ -298,6 +300,7 @@ def test_another_scenario_is_refused(tmp_path):
         desim.resume(tmp_path / "a")
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("make", [star, graph])
 @pytest.mark.parametrize("end", [{"rounds": 20}, {"time": "2 s"}])
 def test_an_end_is_moved(make, end, tmp_path):

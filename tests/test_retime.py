@@ -42,6 +42,7 @@ def told(run, network=None, compute=None):
     return differences(new, afresh(run, network, compute))
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize("name", METHODS)
 def test_a_run_told_again_is_the_run_played_afresh(name, network):
@@ -68,6 +69,7 @@ def test_every_kind_of_method_can_be_told_again(name):
     assert told(trained, None if trained.scenario.network.topology == "none" else LOSSY) == []
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("name", ["fed-plt", "zcdp-nfl"])
 def test_devices_can_change_too(name):
     assert told(desim.run(METHODS[name]), NETWORKS["jittery"], DEVICES) == []
@@ -81,6 +83,7 @@ def test_a_network_file_with_devices_is_refused_without_them():
     assert desim.retime(trained, network="stragglers", compute="stragglers").events.size
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("name", METHODS)
 def test_the_agent_engine_tells_the_same(name):
     trained = desim.run(METHODS[name], overrides={"engine": "agents"})
@@ -186,6 +189,7 @@ REFUSED = [
 ]
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(("scenario", "conditions", "reason"), REFUSED)
 def test_what_delays_change_is_refused_with_the_reason(plugins, scenario, conditions, reason):
     name = scenario["algorithm"]["name"]

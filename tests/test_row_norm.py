@@ -25,6 +25,7 @@ def built(**problem):
     return build(load(star(problem={"agents": 2, "data": data, **problem})))
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("scale", ["none", "standard", "minmax", "max", "unit-ball"])
 @pytest.mark.parametrize("normalize", ["none", "l2", "clip"])
 @pytest.mark.parametrize("intercept", [False, True])

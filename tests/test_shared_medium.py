@@ -51,6 +51,7 @@ def test_resends_reach_those_who_lack_it_and_count_once(contention):
     assert (every.value > 0).sum() > 10
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("name", ["nfl", "nfl-lossy", "nfl-late", "admm", "qsgd-lossy"])
 def test_the_engines_agree_on_a_shared_medium(name):
     made = merged(CASES[name], RADIO)

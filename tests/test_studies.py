@@ -25,6 +25,7 @@ def test_a_median_is_infinite_when_most_never_come_so_far():
     assert interval(np.array([1.0] * 4 + [np.inf] * 6))[0] == np.inf
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("contest", CONTESTS[:16], ids=lambda c: f"{c.method}-{c.way}")
 def test_every_contest_can_be_played(contest):
     made, found = played(contest)

@@ -46,6 +46,7 @@ def test_a_seed_that_is_none_is_refused(seed):
         next(desim.repeat(BASE, [seed]))
 
 
+@pytest.mark.slow
 def test_a_study_stores_the_runs_of_one_after_another(tmp_path):
     made = study(STUDY, tmp_path, workers=0)
     assert made.complete
@@ -199,6 +200,7 @@ def test_a_run_that_died_counts_as_never_and_has_lost_its_pair():
     check_failures(tables, study(STUDY, workers=0))
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
@@ -265,6 +267,7 @@ def raising(error, after=0):
     return play
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
@@ -324,6 +327,7 @@ def test_two_at_work_on_one_study_are_one_too_many(tmp_path):
         study(STUDY, tmp_path, workers=0, progress=lambda *_: study(STUDY, tmp_path, workers=0))
 
 
+@pytest.mark.slow
 def test_a_full_disk_fails_runs_and_says_so_of_the_tables(tmp_path, monkeypatch):
     full = OSError(errno.ENOSPC, "No space left on device")
     made = study(STUDY, tmp_path, workers=0)

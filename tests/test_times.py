@@ -122,6 +122,7 @@ def graph_gap(folder, name, setting, engine, clocks=naive.clocks):
     return max(gaps)
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("setting", [CONSTANT, DRAWN, RESENT], ids=["constant", "drawn", "resent"])
 @pytest.mark.parametrize("name", ["zcdp-nfl", "q-dpsgd-1"])
@@ -268,7 +269,7 @@ def star_gap(folder, case, setting, engine, clocks=naive.clocks):
     return np.abs(found - close).max(), issued
 
 
-@pytest.mark.thin(3)
+@pytest.mark.thin(6)
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("setting", [CONSTANT, DRAWN, RESENT], ids=["constant", "drawn", "resent"])
 @pytest.mark.parametrize("name", POLICIES)
@@ -289,6 +290,7 @@ def test_messages_dropped_for_good_leave_the_deadline(tmp_path):
             assert (issued < 0).any()
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(
     ("name", "right", "wrong"),
     [

@@ -25,6 +25,7 @@ def runs():
     return {name: desim.run(scenario) for name, scenario in RUNS.items()}
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("name", RUNS)
 def test_the_critical_path_leads_from_the_start_to_the_end(runs, name):
     events, path = runs[name].events, runs[name].critical_path()

@@ -153,6 +153,7 @@ def unknown(monkeypatch):
     monkeypatch.setattr(registry, "_plugged", registry.Known({}, {}, {}))
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("name", sorted(networks()))
 def test_a_graph_method_of_a_plug_in_runs_on_every_shipped_network(name, unknown):
     made = bare({"include": name}, 3)

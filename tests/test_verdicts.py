@@ -47,6 +47,7 @@ def first_words(module):
     return {word: told.count(word) / len(told) for word in ("agrees", "differs", "not told apart")}
 
 
+@pytest.mark.slow
 def test_few_data_sets_have_wide_intervals():
     assert first_words(verdicts)["differs"] == pytest.approx(0.05, abs=0.015)
     normal = mutant(verdicts, "student.ppf(share, sets - 1)", "student.ppf(share, np.inf)")

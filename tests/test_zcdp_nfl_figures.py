@@ -60,6 +60,7 @@ def test_a_wrong_first_phi_is_noticed():
         check_budget(mutant(zcdp_nfl_methods, "total(1.0, tau, ROUNDS)", "total(1.0, tau, 199)"))
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("name", RIVALS)
 def test_every_method_spends_what_it_says(name):
     claimed, exact = zcdp_nfl_study.epsilons(RIVALS[name].case(FILE, POINTS[name], 10.0))

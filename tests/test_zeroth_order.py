@@ -160,12 +160,14 @@ def d_zoa_gap(folder, case, setting, twin=naive.d_zoa, seed=1):
     return max(gap(run.iterates[1:], beta), gap(run.state["dual"], gamma[-1]))
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("name", D_ZOA)
 def test_d_zoa(tmp_path, name):
     for seed, setting in enumerate(PLAYS):
         assert d_zoa_gap(tmp_path, D_ZOA[name], setting, seed=seed) < TOLERANCE
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(
     ("name", "right", "wrong"),
     [
@@ -406,6 +408,7 @@ def or_zo_gap(folder, case, engine, twin=naive.or_zo, seed=1):
     return worst
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("engine", ["cohort", "agents"])
 @pytest.mark.parametrize("name", CENTRAL)
 def test_or_zo(tmp_path, name, engine):
@@ -444,6 +447,7 @@ def zoo_admm_gap(folder, case, engine, twin=naive.or_zo, seed=1):
     return max(map(gap, found, (y, x[-1], dual[-1])))
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("engine", ["cohort", "agents"])
 @pytest.mark.parametrize("name", COMPOSITE)
 def test_zoo_admm(tmp_path, name, engine):

@@ -10,6 +10,7 @@ import hashlib
 import inspect
 import json
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +29,21 @@ OF = ("scenario_sha256", "problem_sha256", "engine", "versions")  # of the manif
 
 def identity(head: Mapping[str, Any], scenario: Scenario) -> dict[str, Any]:
     """What a checkpoint and the run that it serves must have in common."""
-    code = hashlib.sha256()
+    code = _package().copy()
     method = inspect.getsourcefile(scenario.algorithm.method)  # perhaps of an installed plug-in
     plugged = [*map(Path, scenario.plugins), *([Path(method)] if method else [])]
-    for path in [*sorted(PACKAGE.rglob("*.py")), *plugged]:
+    for path in plugged:
         code.update(path.read_bytes())
     return {"format": FORMAT, "code_sha256": code.hexdigest()} | {key: head[key] for key in OF}
+
+
+@cache
+def _package() -> Any:
+    """The hash of desim's own files, as they were when this process first stored a run."""
+    code = hashlib.sha256()
+    for path in sorted(PACKAGE.rglob("*.py")):
+        code.update(path.read_bytes())
+    return code
 
 
 class Checkpoints:

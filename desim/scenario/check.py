@@ -141,7 +141,7 @@ def _together(sections: Mapping[str, Any]) -> Iterator[Problem]:
 def unfit_for(agents: int, scenario: Scenario) -> list[str]:
     """What is wrong with a scenario now that the data say how many agents there are."""
     known = {name: getattr(scenario, name) for name in SECTIONS}
-    of_agents = [one for one in CHECKS if "agents" in inspect.signature(one).parameters]
+    of_agents = [one for one in CHECKS if "agents" in _needed(one)]
     found = _disagreements({**known, "kind": scenario.kind, "agents": agents}, of_agents)
     return [f"{dotted(place)}: {text}" for place, text in found]
 
@@ -153,9 +153,14 @@ def _disagreements(known: Mapping[str, Any], checks: Iterable[Check]) -> Iterato
     many there are, None where that is not known yet.
     """
     for check in checks:
-        needed = inspect.signature(check).parameters
+        needed = _needed(check)
         if all(name in known for name in needed):
             yield from check(**{name: known[name] for name in needed})
+
+
+@cache
+def _needed(check: Check) -> tuple[str, ...]:
+    return tuple(inspect.signature(check).parameters)
 
 
 def _report(tree: Tree, problems: list[Problem]) -> list[str]:
