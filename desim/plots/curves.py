@@ -12,12 +12,13 @@ from matplotlib.ticker import MaxNLocator
 from desim.arrays import Array
 from desim.errors import InputError
 from desim.plots.bands import Band, band, behind, check_band, named
-from desim.plots.course import Played, check_abscissa, thinned
+from desim.plots.course import check_abscissa, thinned
 from desim.plots.drawable import Drawable, Measured, drawable
 from desim.plots.lettering import plain
 from desim.plots.look import Look, scaled
 from desim.plots.style import NAMES, legend, look, scale, unit_of, worded
 from desim.problem.fairness import RISING
+from desim.runs.played import Played
 
 START = 0.2  # of each curve's own length
 GAIN = 0.5  # an axis shorter than this part of the whole is worth it

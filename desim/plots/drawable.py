@@ -9,8 +9,9 @@ from matplotlib.axes import Axes
 from desim.arrays import Array
 from desim.errors import InputError
 from desim.plots.bands import grouped, named
-from desim.plots.course import Played, course, shared_metric, terms
+from desim.plots.course import course, shared_metric, terms
 from desim.reading.series import Series
+from desim.runs.played import Played
 
 
 @dataclass(frozen=True)

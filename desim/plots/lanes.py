@@ -15,11 +15,11 @@ from matplotlib.ticker import MaxNLocator
 
 from desim.arrays import Array
 from desim.errors import InputError, refusal
-from desim.plots.course import Logged
 from desim.plots.look import Framed, framed
 from desim.plots.spans import COLUMNS, KINDS, Spans, occupied, spans, united
 from desim.plots.style import COLOURS, STATES, patches, spelled_time, unit_of
 from desim.reading.sites import numbered
+from desim.runs.played import Played
 
 LANES = 24
 BUSY = 24  # computations in a lane of the window that is shown if none is named
@@ -31,7 +31,7 @@ STRIP = 0.14  # where messages are, at the lane's foot
 
 
 def timeline(
-    run: Logged,
+    run: Played,
     rounds: tuple[int, int] | None = None,
     agents: Sequence[int] | None = None,
     out: str | Path | None = None,

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from desim.errors import InputError
 from desim.plots.bands import grouped, named
-from desim.plots.course import Logged
 from desim.plots.look import Framed, framed
 from desim.plots.style import COLOURS, DASHES, STATES, legend, look, patches
 from desim.reading.sites import numbered
+from desim.runs.played import Played
 
 Ints = NDArray[Any]
 BARS = 80
@@ -24,7 +24,7 @@ NAMED = 40  # agents up to which each has a bar with its name
 PARTS = {"computing": "computes", "aborted": "interrupted", "idle": "waits", "away": "away"}
 
 
-def utilisation(run: Logged, out: str | Path | None = None, **asked: Unpack[Framed]) -> Axes:
+def utilisation(run: Played, out: str | Path | None = None, **asked: Unpack[Framed]) -> Axes:
     """Draw what share of the run's time each agent computed, waited and was away; return the axes.
 
     More than NAMED agents are sorted, the busiest first, and of
@@ -80,7 +80,7 @@ def _dress(axes: Axes, n: int, named: bool) -> None:
 
 
 def staleness(
-    runs: Sequence[Logged] | Mapping[str, Sequence[Logged]],
+    runs: Sequence[Played] | Mapping[str, Sequence[Played]],
     out: str | Path | None = None,
     *,
     labels: Sequence[str] | None = None,

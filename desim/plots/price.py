@@ -12,12 +12,13 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 from desim.arrays import Array
 from desim.errors import DesimError, InputError
 from desim.plots.bands import renamed
-from desim.plots.course import Played, terms
+from desim.plots.course import terms
 from desim.plots.drawable import Measured, drawable
 from desim.plots.lettering import plain
 from desim.plots.look import Look, scaled
 from desim.plots.style import NAMES, legend, look, scale
 from desim.reading.labels import labels
+from desim.runs.played import Played
 from desim.studies.statistics import Estimate, interval_named, mean_estimate, median_estimate
 
 LOCAL = ("solver", "tau")  # of algorithm.local: noise is in the steps themselves

@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from desim.arrays import Array
 from desim.errors import InputError, finite
 from desim.plots.bands import named
-from desim.plots.course import Played, check_abscissa
+from desim.plots.course import check_abscissa
 from desim.plots.drawable import Measured, drawable
 from desim.plots.lettering import width, wrapped
 from desim.plots.look import Framed, framed
@@ -22,6 +22,7 @@ from desim.plots.style import COLOURS, INK, NAMES, legend, shown, unit_of
 from desim.problem.fairness import RISING
 from desim.problem.targets import first_met
 from desim.reading.metrics import improved
+from desim.runs.played import Played
 from desim.studies.statistics import Estimate, interval_named, median_estimate
 
 HEIGHT = 0.62

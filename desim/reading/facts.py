@@ -6,8 +6,6 @@ more, or one whose log leaves events out says so instead.
 
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -20,45 +18,14 @@ from desim.reading.waits import DEADLINE
 from desim.runs.declared import shortly
 from desim.runs.digests import UNLISTED
 from desim.runs.directory import written_by
+from desim.runs.played import Played
 from desim.runs.premises import stored
-
-if TYPE_CHECKING:
-    from desim.privacy.accounting.accountants import Account
-    from desim.runs.store import Store
-    from desim.scenario.schema import Scenario
 
 NETWORK = -1
 ALIKE = "all agents alike"
 SEEN = 0.05  # s of compiling that are worth a word
 MANY = 2_000_000  # events above which whom a run waited for is read on demand only
 Facts = list[tuple[str, str]]
-
-
-class Played(Protocol):
-    """What is told of: a run."""
-
-    manifest: dict[str, Any]
-    directory: Path | None
-    store: "Store"
-
-    @property
-    def name(self) -> str:
-        """Of the scenario."""
-
-    @property
-    def scenario(self) -> "Scenario":
-        """What was played."""
-
-    @property
-    def known(self) -> "Scenario | None":
-        """The same; None for a run in memory that was not told it."""
-
-    @property
-    def level(self) -> str:
-        """Of the log."""
-
-    def account(self) -> "Account":
-        """What the releases cost."""
 
 
 def facts(run: Played, quick: bool = False) -> Facts:

@@ -12,25 +12,13 @@ import pandas as pd
 from desim.arrays import Array
 from desim.errors import DesimError
 from desim.privacy.accounting.accountants import Account
+from desim.reading.meter import Meter
+from desim.reading.metrics import LARGEST, on_axis
 from desim.reading.series import series_of
 from desim.reading.traffic import ARRIVED, delivered_by
 from desim.runs.run import NETWORK, Run
 
 Part = TypeVar("Part")
-LARGEST = 1e100  # beyond it a run has diverged, and no axis holds its values
-
-
-@dataclass(frozen=True)
-class Meter:
-    """What has been spent: times (n,) s in order, and the total (n,) from each of them on."""
-
-    times: Array
-    totals: Array
-
-    def by(self, when: Array) -> Array:
-        """The totals at times (m,) s, all that happens at those instants included."""
-        before = np.searchsorted(self.times, when, side="right")
-        return np.concatenate([[0.0], self.totals])[before]
 
 
 @dataclass(frozen=True)
@@ -139,8 +127,7 @@ class Reading:
         told = self.account
         if told is None:
             return float("nan")
-        times, spent = told.growth
-        return float(spent[times <= when].max(initial=0.0))
+        return float(Meter(*told.growth).by(when))
 
     @cached_property
     def curves(self) -> dict[str, Curve]:
@@ -150,10 +137,9 @@ class Reading:
     def _curves(self, rows: pd.DataFrame) -> Iterator[tuple[str, Curve]]:
         for name, part in rows.groupby("metric", observed=True, sort=True):
             time, value = part["time"].to_numpy(float), part["value"].to_numpy(float)
-            held = np.where(np.abs(value) < LARGEST, value, np.nan)
             meters = (self.delivered, self.spent)
             amounts = [None if meter is None else meter.by(time) for meter in meters]
-            yield str(name), Curve(time, part["round"].to_numpy(float), held, *amounts)
+            yield str(name), Curve(time, part["round"].to_numpy(float), on_axis(value), *amounts)
 
 
 def readings(runs: Sequence[Run] | Mapping[str, Sequence[Run]]) -> list[Reading]:
