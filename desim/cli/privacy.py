@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from desim.amounts import epsilon
-from desim.cli.options import option
+from desim.cli.options import option, switch
 from desim.errors import InputError
 from desim.tabulated import aligned
 
@@ -45,7 +45,7 @@ def privacy(
     relation: Annotated[str | None, option("relation", "R", RELATION)] = None,
     accountant: Annotated[str | None, option("accountant", "NAME", ACCOUNTANT)] = None,
     plugin: Annotated[Path | None, option("plugin", "FILE", PLUGIN)] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="For other programs.")] = False,
+    as_json: Annotated[bool, switch("json", "For other programs.")] = False,
 ) -> None:
     """Account for a run: the paper's epsilon beside the rigorous one, with all that they mean.
 
