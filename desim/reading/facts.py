@@ -111,8 +111,7 @@ def _privacy(run: Played) -> Facts:
         told = run.account()
     except DesimError as error:
         return [("privacy", f"not known: {str(error).splitlines()[0]}")]
-    terms = f"view {told.view}, {told.relation}, delta {told.delta:g}, {told.method}"
-    terms += f"; {unsure}" if (unsure := shortly(run)) else ""
+    terms = told.terms + (f"; {unsure}" if (unsure := shortly(run)) else "")
     text = f"epsilon {epsilon(told.worst)} of the agent that spends most ({terms})"
     why = next((one for one in told.flags if one.startswith("infinite")), "")
     return [("privacy", f"{text}; {why}" if why and np.isinf(told.worst) else text)]

@@ -98,10 +98,7 @@ def thinning(found: Sequence[Reading]) -> str:
 
 def terms(one: Reading) -> str:
     """What a run's epsilon is about, "" where it has none."""
-    told = one.account
-    if told is None:
-        return ""
-    return f"view {told.view}, {told.relation}, delta {told.delta:g}, {told.method}"
+    return "" if one.account is None else one.account.terms
 
 
 def terms_differ(found: Sequence[Reading]) -> bool:

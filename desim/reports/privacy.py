@@ -11,8 +11,9 @@ from desim.privacy.accounting.risk import Risk
 from desim.privacy.accounting.statements import each_once
 from desim.reports.charts import terms
 from desim.reports.readable import Reading
-from desim.reports.wording import NOTHING, Table, by_text, number
+from desim.reports.wording import NOTHING, by_text, number
 from desim.runs.privacy import Statement, statement
+from desim.tabulated import Table
 
 Fact = tuple[str, str]
 HEADS = (
@@ -50,7 +51,7 @@ def privacy(found: Sequence[Reading]) -> Privacy:
         (one.label, [fact for fact in some if fact not in shared])
         for one, some in zip(found, facts, strict=True)
     ]
-    table = Table("Epsilon by view", HEADS, rows, NOTE) if rows else None
+    table = Table("Epsilon by view", HEADS, rows, [NOTE]) if rows else None
     plain = [fact for fact in shared if fact[0] not in FOLDED]
     rest = [fact for fact in shared if fact[0] in FOLDED]
     return Privacy(table, plain, rest, [(label, some) for label, some in own if some])
