@@ -1,6 +1,6 @@
 """The price of privacy: the final metric against epsilon, over runs or a study's cases."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Unpack
@@ -13,7 +13,7 @@ from desim.arrays import Array
 from desim.errors import DesimError, InputError
 from desim.plots.bands import renamed
 from desim.plots.course import terms
-from desim.plots.drawable import Measured, drawable
+from desim.plots.drawable import Drawable, Measured, drawable
 from desim.plots.lettering import plain
 from desim.plots.look import Look, scaled
 from desim.plots.style import NAMES, legend, look, scale
@@ -75,15 +75,19 @@ def tradeoff(
         scale(axes, found.metric, finals)
         axes.set_xlabel(f"{NAMES['epsilon']}\n{about}")
         found.tell(axes)
-        sizes = [point.value.n for points in parts for point in points if point.value.n > 1]
-        interval = interval_named("mean", sizes) if found.seeds else ""
-        title = f"mean of the final value over seeds, {interval}" if found.seeds else None
-        if gone := sum(map(_without_end, found.rows)):
-            without = f"without {gone} that failed or diverged"
-            title = f"{title}\n{without}" if title else without
+        title = "\n".join(_behind(found, [point.value.n for points in parts for point in points]))
         if title or len(names) > 1 or found.notes or labels:
-            legend(axes, title)
+            legend(axes, title or None)
     return axes
+
+
+def _behind(found: Drawable, seeds: Sequence[int]) -> Iterator[str]:
+    """What values of several seeds are, and how many seeds are not behind them."""
+    if found.seeds:
+        interval = interval_named("mean", [n for n in seeds if n > 1])
+        yield f"mean of the final value over seeds, {interval}"
+    if missing := sum(map(_without_end, found.rows)):
+        yield f"without {missing} that failed or diverged"
 
 
 def _without_end(row: Measured) -> int:

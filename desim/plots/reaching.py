@@ -15,7 +15,7 @@ from desim.arrays import Array
 from desim.errors import InputError, finite
 from desim.plots.bands import named
 from desim.plots.course import check_abscissa
-from desim.plots.drawable import Measured, drawable
+from desim.plots.drawable import Drawable, Measured, drawable
 from desim.plots.lettering import width, wrapped
 from desim.plots.look import Framed, framed
 from desim.plots.style import COLOURS, INK, NAMES, legend, shown, unit_of
@@ -74,32 +74,44 @@ def bars(
         raise InputError(_asked(metric, [row.courses for row in found.rows]))
     finite("target", target)
     rows = [_taken(row, target, metric) for row in found.rows]
-    largest = max(float(max(row.ends.max(), row.spent[np.isfinite(row.spent)].max(initial=0.0)))
-                  for row in rows)  # fmt: skip
-    reach = max((_reach(row) for row in rows if row.met), default=largest)
+    reach = _furthest(rows)
     unit, factor = unit_of(x, reach)
     names = [wrapped(row.label, 30) for row in rows]
-    lines = sum(max(name.count("\n"), 1) for name in names)
     words = [_words(row, factor, unit) for row in rows]
-    height = 0.9 + 0.38 * lines + (0.2 if found.about else 0.0) + 0.2 * len(found.notes)
-    with framed(out, (WIDTH, height), **asked) as axes:
+    usual = WIDTH, _height(names, found)
+    with framed(out, usual, **asked) as axes:
         for place, row in enumerate(rows):
             _draw(axes, place, row, reach * factor, factor, words[place])
-        axes.set_yticks(range(len(rows)), names)
-        axes.tick_params(axis="y", length=0)
-        axes.set_ylim(len(rows) - 0.45, -0.55)
-        wide = asked.get("size") or (WIDTH, height)
-        axes.set_xlim(0.0, _room(names, words, wide[0]) * reach * factor or 1.0)
-        axes.grid(visible=False, axis="y")
-        sizes = [len(row.spent) for row in rows if len(row.spent) > 1]
-        spread = f"\nmedian over seeds, {interval_named('median', sizes)}" * found.seeds
-        about = f"\n{found.about}" if found.about else ""
+        _name_rows(axes, names)
+        wide = (asked.get("size") or usual)[0]
+        axes.set_xlim(0.0, _room(names, words, wide) * reach * factor or 1.0)
         found.tell(axes)
         if found.notes:
             legend(axes)
         of = f"{NAMES[x]} ({unit})" if unit else NAMES[x]
-        axes.set_xlabel(f"{of} until {shown(metric, target)}{spread}{about}")
+        axes.set_xlabel(f"{of} until {shown(metric, target)}{_behind(rows, found)}")
     return axes
+
+
+def _height(names: Sequence[str], found: Drawable) -> float:
+    """Inches of a figure with bars of these names."""
+    lines = sum(max(name.count("\n"), 1) for name in names)
+    return 0.9 + 0.38 * lines + (0.2 if found.about else 0.0) + 0.2 * len(found.notes)
+
+
+def _name_rows(axes: Axes, names: Sequence[str]) -> None:
+    """A name at each bar, the first one on top."""
+    axes.set_yticks(range(len(names)), names)
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(len(names) - 0.45, -0.55)
+    axes.grid(visible=False, axis="y")
+
+
+def _behind(rows: Sequence[Taken], found: Drawable) -> str:
+    """Lines below the abscissa: what bars of several seeds are, and what epsilons are about."""
+    sizes = [len(row.spent) for row in rows if len(row.spent) > 1]
+    spread = f"\nmedian over seeds, {interval_named('median', sizes)}" * found.seeds
+    return spread + (f"\n{found.about}" if found.about else "")
 
 
 def _room(labels: Sequence[str], words: Sequence[str], wide: float) -> float:
@@ -129,6 +141,12 @@ def _taken(row: Measured, target: float, metric: str) -> Taken:
     return Taken(
         named(row.group), np.array(spent), np.array([where[-1] for where, _ in row.courses])
     )
+
+
+def _furthest(rows: Sequence[Taken]) -> float:
+    """How far to the right bars and intervals go; where no target was met, the longest run."""
+    met = [_reach(row) for row in rows if row.met]
+    return max(met) if met else max(float(row.ends.max()) for row in rows)
 
 
 def _reach(row: Taken) -> float:
