@@ -160,8 +160,8 @@ def _admitted(simulation: Simulation, agent: int, candidates: list[Pair]) -> lis
 
 def _trajectory(simulation: Simulation) -> tuple[Array, Transcript]:
     """Models (rounds + 1, agents, dim) of one play, and its transcript."""
-    seen, transcript = unobserved(simulation), Transcript()
-    kept = replace(seen, observation=replace(seen.observation, iterates=True))
+    bare, transcript = unobserved(simulation), Transcript()
+    kept = replace(bare, observation=replace(bare.observation, iterates=True))
     outcome = completed(kept.play(Discard(), transcript=transcript))
     assert outcome.iterates is not None
     return outcome.iterates, transcript

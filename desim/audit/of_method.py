@@ -88,7 +88,7 @@ def _staged(
     """The pair of simulations, what is read of each run, and what claims are about."""
     simulation = build(scenario)
     agents = simulation.problem.agents
-    seen = adversary(view, agents)
+    who = adversary(view, agents)
     require_agent(agent, agents)
     if row is None:
         pair = worst_pair(simulation, agent)
@@ -96,11 +96,11 @@ def _staged(
         raise InputError(f"row: found {row} without agent; allowed: both, agent alone, or neither")
     else:
         pair = neighbours(simulation, agent, row)
-    require_other(pair.agent, seen)
+    require_other(pair.agent, who)
     releases, events = tables_of(pair.first)
     words = partial(explained, scenario)
-    stage = replace(reading_of(releases, events, seen, pair), explained=words)
-    ground = Ground(pair.first, releases, events, pair.agent, str(seen), delta)
+    stage = replace(reading_of(releases, events, who, pair), explained=words)
+    ground = Ground(pair.first, releases, events, pair.agent, str(who), delta)
     return pair, stage, ground
 
 

@@ -99,14 +99,14 @@ def _agent(simulation: Simulation, agent: int | None, who: Adversary) -> int:
 
 
 def _staged(
-    simulation: Simulation, of: Canaries, seen: Adversary, delta: float
+    simulation: Simulation, of: Canaries, who: Adversary, delta: float
 ) -> tuple[Game, Ground]:
     """The game, and what claims are about: releases of a play on reference data."""
     reference = planted(simulation, of, np.ones(len(of), bool))
     releases, events = tables_of(reference)
-    ids, whole, _ = shown(releases, events, seen, of.agent)
+    ids, whole, _ = shown(releases, events, who, of.agent)
     if not ids:
-        raise InputError(f"view: {seen} sees no release of agent {of.agent}")
-    reading: Reading = "model" if seen.kind == "final-model" else "all" if whole else "some"
-    ground = Ground(reference, releases, events, of.agent, str(seen), delta)
+        raise InputError(f"view: {who} sees no release of agent {of.agent}")
+    reading: Reading = "model" if who.kind == "final-model" else "all" if whole else "some"
+    ground = Ground(reference, releases, events, of.agent, str(who), delta)
     return Game(simulation, of, reading, ids), ground

@@ -97,8 +97,8 @@ def _first(first: Opening, settings: Settings) -> Iterator[str]:
     if settings.uplinks is not None and settings.downlinks is not None:
         down, up = _messages(settings.downlinks, first.down), _messages(settings.uplinks, first.up)
         whole = down[first.who] + first.seconds + up[first.who]
-        told = f"{size(first.down / 8)} down, {work}, {size(first.up / 8)} up"
-        yield f"first exchange: {told}; in all {_span(whole)}"
+        parts = f"{size(first.down / 8)} down, {work}, {size(first.up / 8)} up"
+        yield f"first exchange: {parts}; in all {_span(whole)}"
         return
     bits = 64 * settings.problem.dim
     sent = "" if settings.links is None or not settings.links.ends.size else (

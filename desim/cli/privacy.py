@@ -62,8 +62,8 @@ def privacy(
     if plugin is not None:
         registry.load_plugin(plugin)
     if len(opened) == 1:
-        told = statement(opened[0], delta, view, relation, accountant)
-        plain, text = stated.plain(told), lines(opened[0].name, told, width)
+        single = statement(opened[0], delta, view, relation, accountant)
+        plain, text = stated.plain(single), lines(opened[0].name, single, width)
         plain = {"run": opened[0].name, **plain}
     else:
         if accountant is not None:
@@ -150,13 +150,13 @@ def tabled(heads: Sequence[str], rows: Sequence[Sequence[str]], width: int | Non
     whole = [f"  {row}" for row in aligned([heads, *rows])]
     if width is None or max(map(len, whole)) <= width:
         return whole
-    told: list[str] = []
+    stacked: list[str] = []
     for first, *rest in rows:
-        told += [
+        stacked += [
             f"  {heads[0]} {first}",
             *listed(list(zip(heads[1:], rest, strict=True)), width, "    "),
         ]
-    return told
+    return stacked
 
 
 def listed(facts: Sequence[tuple[str, str]], width: int | None, margin: str = "  ") -> list[str]:

@@ -113,8 +113,8 @@ def _broken(
     Of one that ended before it was measured at all from 0 on.
     """
     until = max(float(where[-1]) for where, _ in others)
-    seen = metric in set(run.metrics["metric"])
-    where, value = course(run, x, metric) if seen else (np.empty(0), np.empty(0))
+    measured = metric in set(run.metrics["metric"])
+    where, value = course(run, x, metric) if measured else (np.empty(0), np.empty(0))
     where, value = where[np.isfinite(where)], value[np.isfinite(where)]  # epsilon may be infinite
     if not len(where):
         return np.array([0.0, until]), np.full(2, np.nan)

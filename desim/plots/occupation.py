@@ -42,12 +42,12 @@ def utilisation(run: Played, out: str | Path | None = None, **asked: Unpack[Fram
     if not named:
         share = share[np.argsort(-share[:, 0], kind="stable")]
         share = np.array([part.mean(axis=0) for part in np.array_split(share, min(n, RANKS))])
-    seen = [number for number in range(len(PARTS)) if share[:, number].any()]
+    present = [number for number in range(len(PARTS)) if share[:, number].any()]
     states = list(PARTS.values())
     ends = np.cumsum(share, axis=1)
     usual = (5.0, float(np.clip(0.9 + 0.16 * n, 1.8, 6.5)) if named else 3.1)
     with framed(out, usual, **asked) as axes:
-        for number in seen:
+        for number in present:
             low, colour = ends[:, number] - share[:, number], STATES[states[number]]
             if named:
                 axes.barh(np.arange(n), share[:, number], 0.72, left=low, color=colour)
@@ -58,7 +58,7 @@ def utilisation(run: Played, out: str | Path | None = None, **asked: Unpack[Fram
         _dress(axes, n, named)
         if named:
             axes.set_yticks(range(n), [numbered(run.manifest, agent) for agent in range(n)])
-        patches(axes, [states[number] for number in seen])
+        patches(axes, [states[number] for number in present])
     return axes
 
 
@@ -119,9 +119,9 @@ def staleness(
     return axes
 
 
-def _draw_shares(axes: Axes, told: tuple[str, Ints]) -> None:
+def _draw_shares(axes: Axes, labelled: tuple[str, Ints]) -> None:
     """Bars of one run, each of one round where there are not too many."""
-    label, ages = told
+    label, ages = labelled
     width = 1 + int(ages.max() - ages.min()) // BARS
     first = int(ages.min())
     share = 100.0 * np.bincount((ages - first) // width) / len(ages)

@@ -128,9 +128,9 @@ def _asked(metric: str, parts: Sequence[Sequence[tuple[Array, Array]]]) -> str:
     """The message that asks for a target, with what could be one: better than how a run began."""
     best = [goal for part in parts for _, value in part
             if (goal := improved(value, metric in RISING)) is not None]  # fmt: skip
-    seen = f"; the best that a run reached: {min(best):.4g} to {max(best):.4g}" if best else ""
-    seen = seen or "; no run ended better than it began"
-    return f"target: found none; allowed: a value of {metric} (--target){seen}"
+    hint = f"; the best that a run reached: {min(best):.4g} to {max(best):.4g}" if best else ""
+    hint = hint or "; no run ended better than it began"
+    return f"target: found none; allowed: a value of {metric} (--target){hint}"
 
 
 def _taken(row: Measured, target: float, metric: str) -> Taken:

@@ -123,13 +123,13 @@ def _draw_agents(axes: Axes, curves: Curves, factor: float, run: Played) -> None
         named = agents is first or agents == first
         axes.step(
             time * factor, value, where="post", zorder=3 if named else 2,
-            label=_told(agents, curves, run) if named else None,
+            label=_top_line(agents, curves, run) if named else None,
             color=COLOURS[1] if named else COLOURS[0], linewidth=1.6 if named else 0.8,
             alpha=1.0 if named else 0.6,
         )  # fmt: skip
 
 
-def _told(agents: list[int], curves: Curves, run: Played) -> str:
+def _top_line(agents: list[int], curves: Curves, run: Played) -> str:
     """Whose the line on top is."""
     name = plain(agent_named(run.manifest, agents[0]))
     if len(agents) == len(curves):

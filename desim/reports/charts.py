@@ -103,8 +103,8 @@ def terms(one: Reading) -> str:
 
 def terms_differ(found: Sequence[Reading]) -> bool:
     """Whether the runs with a finite epsilon state it about different things."""
-    told = [one.account for one in found if one.account is not None and one.spent is not None]
-    return len({(one.view, one.relation, one.delta) for one in told}) > 1
+    accounts = [one.account for one in found if one.account is not None and one.spent is not None]
+    return len({(one.view, one.relation, one.delta) for one in accounts}) > 1
 
 
 def embedded(data: Any) -> str:
@@ -140,5 +140,5 @@ def _rounded(values: Array) -> list[float | int | None]:
 def _six(value: float) -> float | int | None:
     if not np.isfinite(value):
         return None
-    told = float(f"{value:.6g}")
-    return int(told) if told.is_integer() and abs(told) < 1e15 else told
+    rounded = float(f"{value:.6g}")
+    return int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded

@@ -117,17 +117,17 @@ class Reading:
     @cached_property
     def spent(self) -> Meter | None:
         """Epsilon of the agent that has spent most; None where it is infinite or undefined."""
-        told = self.account
-        if told is None or not told.worst < LARGEST:
+        account = self.account
+        if account is None or not account.worst < LARGEST:
             return None
-        return Meter(*told.growth)
+        return Meter(*account.growth)
 
     def spent_by(self, when: float) -> float:
         """Epsilon of the agent that has spent most by `when` s, be it infinite; nan if unknown."""
-        told = self.account
-        if told is None:
+        account = self.account
+        if account is None:
             return float("nan")
-        return float(Meter(*told.growth).by(when))
+        return float(Meter(*account.growth).by(when))
 
     @cached_property
     def curves(self) -> dict[str, Curve]:
@@ -154,10 +154,10 @@ def readings(runs: Sequence[Run] | Mapping[str, Sequence[Run]]) -> list[Reading]
             seed = "" if alone else f", seed {run.manifest.get('seed', '?')}"
             shared = series.label if run in (*series.runs, *series.lost) else ""
             named.append((run, f"{series.label}{seed}", shared, run in series.lost))
-    twice, seen = Counter(label for _, label, *_ in named), Counter[str]()
+    twice, turn = Counter(label for _, label, *_ in named), Counter[str]()
     found = []
     for run, label, shared, lost in named:
-        seen[label] += 1
-        own = label if twice[label] == 1 else f"{label} ({run.directory or seen[label]})"
+        turn[label] += 1
+        own = label if twice[label] == 1 else f"{label} ({run.directory or turn[label]})"
         found.append(Reading(run, own, shared or own, lost))
     return found

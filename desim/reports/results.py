@@ -192,9 +192,9 @@ def _cells(one: Reading, row: Mapping[str, float]) -> list[str]:
         return ["never"] * 4
     if np.isnan(row["time"]):
         return ["not recorded", NOTHING, NOTHING, NOTHING]
-    told = [seconds(row["time"]), count(row["round"]), size(row["bytes"])]
+    cells = [seconds(row["time"]), count(row["round"]), size(row["bytes"])]
     flags = one.account.flags if one.account is not None else ()
-    return [*told, NOTHING if np.isnan(row["epsilon"]) else epsilon(row["epsilon"], flags)]
+    return [*cells, NOTHING if np.isnan(row["epsilon"]) else epsilon(row["epsilon"], flags)]
 
 
 def _over_seeds(
@@ -217,12 +217,12 @@ def _over_seeds(
 WORDS: tuple[Callable[[float], str], ...] = (seconds, number, size, number)
 
 
-def _interval(made: Estimate, told: Callable[[float], str], endless: str) -> str:
+def _interval(made: Estimate, word: Callable[[float], str], endless: str) -> str:
     """A median with its interval, where that is known and more than a point; endless: inf."""
     if np.isnan(made.value):
         return NOTHING
     value, low, high = (
-        endless if np.isinf(one) else told(one) for one in (made.value, made.low, made.high)
+        endless if np.isinf(one) else word(one) for one in (made.value, made.low, made.high)
     )
     point = low == high or np.isnan(made.low)
     return value if point else f"{value} ({low} to {high})"

@@ -144,7 +144,7 @@ class Retimed(Simulation):
             return replace(outcome, **arrays, warnings=again.warnings), seen
         if outcome.status != "done":
             return replace(outcome, state={}, iterates=None, model=None), seen
-        told = replace(
+        known = replace(
             outcome,
             reason=kept.reason if kept.met else outcome.reason,
             state=kept.state,
@@ -152,7 +152,7 @@ class Retimed(Simulation):
             model=kept.model,
             warnings=kept.warnings,
         )
-        return told, seen
+        return known, seen
 
     def in_time(self) -> None:
         """InputError unless the last round is over before the end of the run."""

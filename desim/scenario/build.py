@@ -47,7 +47,7 @@ def _build(scenario: Scenario, known: Problem | None) -> Simulation:
     layout = Layout(scenario) if scenario.kind == "graph" else None
     problem, merged = known, list[str]()
     if problem is None:
-        problem, merged = read_problem(scenario, None if layout is None else layout.told)
+        problem, merged = read_problem(scenario, None if layout is None else layout.agents)
     noise = noise_of(scenario)
     _check(scenario, problem, noise)
     settings = _settings(scenario, problem, layout)

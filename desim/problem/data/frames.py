@@ -120,8 +120,10 @@ def _truths(column: "pd.Series[Any]", train: Mask, section: Any, where: str) -> 
     if column.dtype != object and not pd.api.types.is_string_dtype(column):
         return column
     kinds = (bool, np.bool_, str) if getattr(section, "source", "") == "csv" else (bool, np.bool_)
-    seen = column[train].dropna()
-    if not len(seen) or not all(isinstance(one, kinds) and str(one) in TRUTHS for one in seen):
+    present = column[train].dropna()
+    if not len(present) or not all(
+        isinstance(one, kinds) and str(one) in TRUTHS for one in present
+    ):
         return column
     texts = column.astype(object).map(str)
     for place in np.flatnonzero(column.notna() & ~texts.isin(TRUTHS))[:1]:
