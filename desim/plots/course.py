@@ -53,8 +53,8 @@ def thinned(where: Array, value: Array) -> tuple[Array, Array]:
     of_bin = frame.groupby("bin")
     rows = [of_bin["row"].first(), of_bin["row"].last()]
     known = frame.dropna().groupby("bin")["value"]
-    kept = np.unique(np.concatenate([*rows, known.idxmin(), known.idxmax()]))
-    return where[kept], value[kept]
+    places = np.unique(np.concatenate([*rows, known.idxmin(), known.idxmax()]))
+    return where[places], value[places]
 
 
 def shared_metric(runs: Sequence[Played]) -> str:

@@ -80,8 +80,8 @@ def _distribution(
 
 def _fewer(times: Array, share: Array, most: int = 400) -> tuple[Array, Array]:
     """At most so many points of a distribution function, its ends among them."""
-    kept = np.unique(np.linspace(0, len(times) - 1, min(most, len(times))).astype(int))
-    return times[kept], share[kept]
+    places = np.unique(np.linspace(0, len(times) - 1, min(most, len(times))).astype(int))
+    return times[places], share[places]
 
 
 def _target(

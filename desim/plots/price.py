@@ -198,9 +198,9 @@ def _quiet(run: Played) -> Quiet:
     algorithm = dict(tree.get("algorithm") or {})
     local = algorithm.get("local")
     if isinstance(local, Mapping):
-        kept = {key: value for key, value in local.items() if key not in LOCAL}
+        rest = {key: value for key, value in local.items() if key not in LOCAL}
         solver = local.get("solver")
-        algorithm["local"] = {"solver": SILENT if solver == "noisy" else solver, **kept}
+        algorithm["local"] = {"solver": SILENT if solver == "noisy" else solver, **rest}
     return Quiet(run.name, run.directory, {**tree, "algorithm": algorithm})
 
 

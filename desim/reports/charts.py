@@ -33,13 +33,13 @@ def thinned(value: Array, most: int) -> NDArray[np.int64]:
     n = len(value)
     if n <= most:
         return np.arange(n)
-    kept = [0, n - 1]
+    rows = [0, n - 1]
     for piece in np.array_split(np.arange(n), max(1, most // 4)):
         part = value[piece]
-        kept += [piece[0], piece[-1]]
+        rows += [piece[0], piece[-1]]
         if np.isfinite(part).any():
-            kept += [piece[np.nanargmin(part)], piece[np.nanargmax(part)]]
-    return np.unique(np.array(kept, np.int64))
+            rows += [piece[np.nanargmin(part)], piece[np.nanargmax(part)]]
+    return np.unique(np.array(rows, np.int64))
 
 
 def points_each(curves: int) -> int:

@@ -76,8 +76,8 @@ def _without_zeros(
 ) -> tuple[list[str], list[list[str]], list[str]]:
     """The table without those of the columns that are 0 in every row, and their names."""
     zero = [name for name in columns if all(row[heads.index(name)] in ("0", "0 %") for row in rows)]
-    kept = [place for place, name in enumerate(heads) if name not in zero]
-    return [heads[k] for k in kept], [[row[k] for k in kept] for row in rows], zero
+    places = [place for place, name in enumerate(heads) if name not in zero]
+    return [heads[k] for k in places], [[row[k] for k in places] for row in rows], zero
 
 
 def _groups(made: pd.DataFrame) -> Mapping[str, pd.DataFrame]:

@@ -95,9 +95,13 @@ CURE = "desim resume makes it again"
 
 def _unlike(file: Path, size: int, found: str, expected: Mapping[str, Any]) -> str:
     """What is in place of a file, in words."""
-    rows, held = expected.get("rows"), rows_in(file) if file.suffix == ".parquet" else None
-    have = f"{held} rows" if held is not None and held != rows else f"{size} bytes"
-    want = f"{rows} rows" if held is not None and held != rows else f"{expected.get('bytes')} bytes"
+    rows, present = expected.get("rows"), rows_in(file) if file.suffix == ".parquet" else None
+    have = f"{present} rows" if present is not None and present != rows else f"{size} bytes"
+    want = (
+        f"{rows} rows"
+        if present is not None and present != rows
+        else f"{expected.get('bytes')} bytes"
+    )
     return (
         f"{file}: is not the file that the run has left, or damaged (found {have}, sha256 "
         f"{found[:12]}...; the manifest has {want}, sha256 {str(expected['sha256'])[:12]}...); "
