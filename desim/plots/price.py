@@ -143,24 +143,6 @@ def _mark(axes: Axes, known: Array, edge: float | None) -> None:
     axes.set_xlim(left, right)
 
 
-@dataclass
-class Quiet:
-    """A run as it would have been written without saying how much noise it has."""
-
-    name: str
-    directory: Path | None
-    tree: Mapping[str, Any]
-
-    @property
-    def scenario(self) -> "Quiet":
-        """What `labels` reads."""
-        return self
-
-    def written(self) -> dict[str, Any]:
-        """The settings, those of noise left out."""
-        return dict(self.tree)
-
-
 def families(rows: Sequence[Measured]) -> dict[str, list[Measured]]:
     """Rows by a name for all that differ in nothing but noise: section privacy and local's tau.
 
@@ -168,32 +150,30 @@ def families(rows: Sequence[Measured]) -> dict[str, list[Measured]]:
     settings are not known stands alone.
     """
     found: dict[str, list[Measured]] = {}
-    quiet: list[Quiet] = []
     for number, row in enumerate(rows):
-        one = _quiet(row.group.runs[0])
-        key = repr(_sorted(one.tree)) if one.tree else f"row {number}"
-        if key not in found:
-            quiet.append(one)
-        found.setdefault(key, []).append(row)
+        tree = _noiseless(row.group.runs[0])
+        found.setdefault(repr(_sorted(tree)) if tree else f"row {number}", []).append(row)
     parts = list(found.values())
-    return dict(zip(_names(parts, quiet), parts, strict=True))
+    return dict(zip(_names(parts), parts, strict=True))
 
 
-def _names(parts: Sequence[Sequence[Measured]], quiet: Sequence[Quiet]) -> list[str]:
-    algorithms = [part[0].group.runs[0].algorithm for part in parts]
+def _names(parts: Sequence[Sequence[Measured]]) -> list[str]:
+    firsts = [part[0].group.runs[0] for part in parts]
+    algorithms = [run.algorithm for run in firsts]
     if all(algorithms) and len(set(algorithms)) == len(parts):
         return algorithms
     alone = [part[0].group.label if len(part) == 1 else "" for part in parts]
     if all(alone):
         return alone
-    return labels([[one] for one in quiet])
+    return labels([[run] for run in firsts], _noiseless)
 
 
-def _quiet(run: Played) -> Quiet:
+def _noiseless(run: Played) -> dict[str, Any]:
+    """The settings of a run but those of its noise; nothing where they cannot be read."""
     try:
-        tree: dict[str, Any] = dict(run.scenario.written())
+        tree = run.scenario.written()
     except (DesimError, UnicodeDecodeError, OSError):
-        return Quiet(run.name, run.directory, {})
+        return {}
     tree = {key: value for key, value in tree.items() if key not in ("name", "seed", "privacy")}
     algorithm = dict(tree.get("algorithm") or {})
     local = algorithm.get("local")
@@ -201,7 +181,7 @@ def _quiet(run: Played) -> Quiet:
         rest = {key: value for key, value in local.items() if key not in LOCAL}
         solver = local.get("solver")
         algorithm["local"] = {"solver": SILENT if solver == "noisy" else solver, **rest}
-    return Quiet(run.name, run.directory, {**tree, "algorithm": algorithm})
+    return {**tree, "algorithm": algorithm}
 
 
 def _sorted(tree: Any) -> Any:
