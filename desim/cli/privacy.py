@@ -85,7 +85,11 @@ def lines(name: str, statement: "Statement", width: int | None = None) -> list[s
         heads.insert(5, f"epsilon of {statement.accountant}")
     rows = [[*_cells(row, statement)] for _, row in table.iterrows()]
     tuned = [f"tuned on data, not charged: {text}" for text in statement.tuned]
-    facts = [*_risks(zip(table["view"], table["risk"], strict=True)), *_paper(statement)]
+    facts = [*_risks(zip(table["view"], table["risk"], strict=True))]
+    facts += [
+        ("", f"desim says instead: {text}") if name == "instead" else (name, text)
+        for name, text in statement.paper()
+    ]
     facts += [("assumes", text) for text in statement.each_once("assumptions")]
     facts += [("flag", text) for text in (*statement.each_once("flags"), *tuned)]
     facts += [("caveat", text) for text in statement.caveats]
@@ -198,15 +202,3 @@ def _risks(risks: Iterable[tuple[str, "Risk"]]) -> Iterator[tuple[str, str]]:
     from desim.privacy.accounting.statements import each_once
 
     yield from (("risk", text) for text in each_once([(view, [one.words]) for view, one in risks]))
-
-
-def _paper(statement: "Statement") -> list[tuple[str, str]]:
-    claim = statement.claim
-    if claim is None:
-        return [("paper", statement.silence)]
-    bound = claim.bound
-    terms = f"view: {bound.view}; {claim.relation}; delta {claim.delta:g}; {claim.method}"
-    said = f"epsilon {epsilon(claim.worst)} by {bound.theorem} ({bound.paper}); {terms}"
-    facts = [("paper", said), ("verdict", f"{bound.verdict}: {bound.wrong}")]
-    facts += [("", f"desim says instead: {bound.rigorous}")]
-    return facts + [("unmet", text) for text in claim.unmet]

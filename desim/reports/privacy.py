@@ -103,21 +103,10 @@ def _risk(risk: Risk) -> str:
 
 
 def _facts(stated: Statement) -> Iterator[Fact]:
-    claim, table = stated.claim, stated.table
+    table = stated.table
     risks = zip(table["view"], ([_risk(one)] for one in table["risk"]), strict=True)
     yield from (("risk", text) for text in each_once(list(risks)))
-    if claim is None:
-        yield "paper", stated.silence
-    else:
-        bound = claim.bound
-        yield (
-            "paper",
-            f"epsilon {number(claim.worst)} by {bound.theorem} ({bound.paper}); view: {bound.view};"
-            f" {claim.relation}; delta {claim.delta:g}; {claim.method}",
-        )
-        yield "verdict", f"{bound.verdict}: {bound.wrong}"
-        yield "instead", bound.rigorous
-        yield from (("unmet", text) for text in claim.unmet)
+    yield from stated.paper()
     if stated.accountant:
         for _, row in stated.table.iterrows():
             own = f"epsilon {number(row['own epsilon'])} by plug-in {stated.accountant}"
