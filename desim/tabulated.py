@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Literal, get_args
+from typing import Literal
 
-from desim.errors import InputError, refusal
+from desim.errors import chosen
 
 Format = Literal["text", "markdown", "latex"]
 TEX = {
@@ -44,11 +44,8 @@ class Table:
 
     def written(self, form: str) -> str:
         """The table as text, markdown or latex; InputError for another format."""
-        if form not in get_args(Format):
-            raise InputError(
-                f"format: {refusal(form, ', '.join(get_args(Format)), get_args(Format))}"
-            )
-        return {"text": self.text, "markdown": self.markdown, "latex": self.latex}[form]()
+        forms = {"text": self.text, "markdown": self.markdown, "latex": self.latex}
+        return forms[chosen("format", form, forms)]()
 
     def text(self) -> str:
         """Aligned columns under their title."""

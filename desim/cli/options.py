@@ -1,6 +1,5 @@
 """Arguments and options that several commands have."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -51,13 +50,6 @@ def settings(texts: list[str] | None) -> dict[str, str]:
     if problems:
         raise InputError(problems)
     return overrides
-
-
-def chosen(option: str, value: str, allowed: Sequence[str]) -> str:
-    """The value if it is one of those; typer's own refusal of a Literal names no nearest one."""
-    if value not in allowed:
-        raise InputError(f"{option}: {refusal(value, ', '.join(allowed), allowed)}")
-    return value
 
 
 def target(text: str) -> tuple[str, float]:

@@ -1,13 +1,13 @@
 """The course of a metric over seconds, rounds, bytes, epsilon."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
 from desim.arrays import Array
-from desim.errors import InputError, refusal
+from desim.errors import InputError
 from desim.reading.meter import Meter, delivered
 from desim.reading.metrics import on_axis, ranked
 from desim.runs.digests import UNENDED, UNLISTED
@@ -15,12 +15,6 @@ from desim.runs.played import Played
 
 Abscissa = Literal["time", "round", "bytes", "epsilon"]
 BINS = 600  # of a curve's abscissa; each keeps first, last, least and largest
-
-
-def check_abscissa(x: str) -> None:
-    """Raise InputError for an x that is none."""
-    if x not in get_args(Abscissa):
-        raise InputError(f"x: {refusal(x, ', '.join(get_args(Abscissa)), get_args(Abscissa))}")
 
 
 def course(run: Played, x: str, metric: str) -> tuple[Array, Array]:

@@ -3,16 +3,16 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, Unpack, get_args
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from desim.arrays import Array
-from desim.errors import InputError
+from desim.errors import InputError, chosen
 from desim.plots.bands import Band, band, behind, check_band, named
-from desim.plots.course import check_abscissa, thinned
+from desim.plots.course import Abscissa, thinned
 from desim.plots.drawable import Drawable, Measured, drawable
 from desim.plots.lettering import plain
 from desim.plots.look import Look, scaled
@@ -52,7 +52,7 @@ def plot(
     lacks what is drawn is left out, and the legend says so. InputError where all do (an
     epsilon that is infinite, too), or for epsilons in different terms.
     """
-    check_abscissa(x)
+    chosen("x", x, get_args(Abscissa))
     found = drawable(runs, x, metric, labels)
     check_band(band, min(len(row.courses) for row in found.rows))
     drawn = [_drawn(row, found.metric, band) for row in found.rows]

@@ -6,15 +6,15 @@ Seeds in which it was never met count as infinite, so medians stay honest while 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Unpack
+from typing import Unpack, get_args
 
 import numpy as np
 from matplotlib.axes import Axes
 
 from desim.arrays import Array
-from desim.errors import InputError, finite
+from desim.errors import InputError, chosen, finite
 from desim.plots.bands import named
-from desim.plots.course import check_abscissa
+from desim.plots.course import Abscissa
 from desim.plots.drawable import Drawable, Measured, drawable
 from desim.plots.lettering import width, wrapped
 from desim.plots.look import Framed, framed
@@ -67,7 +67,7 @@ def bars(
     epsilon; out: a file; labels: of the bars, in order; asked: title, size (inches). InputError
     where no target is given.
     """
-    check_abscissa(x)
+    chosen("x", x, get_args(Abscissa))
     found = drawable(runs, x, metric, labels)
     metric = found.metric
     if target is None:

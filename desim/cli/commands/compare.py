@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
-from desim.cli.options import RunFolders, chosen, option, output_option, switch
+from desim.cli.options import RunFolders, option, output_option, switch
 from desim.cli.options import target as parsed
+from desim.errors import chosen
 
 FORMS = ("text", "markdown", "latex")
 ENDINGS = (".txt", ".md", ".tex")

@@ -5,10 +5,10 @@ from typing import Annotated, Any
 
 import typer
 
-from desim.cli.options import RunFolder, chosen, first_and_last, option, output_option, switch
+from desim.cli.options import RunFolder, first_and_last, option, output_option, switch
 from desim.cli.outcome import complain
 from desim.cli.progress import counting_bar
-from desim.errors import InputError
+from desim.errors import InputError, chosen
 
 KINDS = ("perfetto", "csv", "public")
 OPEN = "open it at https://ui.perfetto.dev: Open trace file (it stays in the browser)"

@@ -9,14 +9,13 @@ import typer
 
 from desim.cli.options import (
     RunFolders,
-    chosen,
     first_and_last,
     inches,
     limits,
     option,
     output_option,
 )
-from desim.errors import InputError
+from desim.errors import InputError, chosen
 
 if TYPE_CHECKING:
     from desim.runs.run import Run
