@@ -9,6 +9,7 @@ desim.privacy.papers.
 from typing import TYPE_CHECKING, Any
 
 from desim.arrays import Array, Int
+from desim.conditions.compute import speeds_of
 from desim.conditions.matching import random_matching, random_neighbours
 from desim.conditions.mixing import against_themselves, dual_bound, mixing_matrix
 from desim.conditions.participation import common_length
@@ -37,13 +38,9 @@ from desim.fields import (
     Text,
     Whole,
 )
-from desim.kernels.argmin import minimise
-from desim.kernels.codecs import clamp, quantize, shares, sparsify
-from desim.kernels.exact import solve_rows
+from desim.kernels.codecs import clamp, shares
 from desim.kernels.formulas import formulas
-from desim.kernels.sums import column_sums, replace_rows
-from desim.kernels.values import capped_losses
-from desim.kernels.zeroth import descend, estimates
+from desim.kernels.sums import column_sums
 from desim.losses.regularizers import prox
 from desim.methods.shared.averages import Averages
 from desim.methods.shared.consensus import ConsensusADMM
@@ -55,6 +52,14 @@ from desim.methods.shared.local_limits import oversized
 from desim.methods.shared.local_training import LocalTraining
 from desim.methods.shared.method import LOGISTIC, Ingredients, Method, Program
 from desim.methods.shared.minimisation import ExactADMM, Minimisation, minimisers
+from desim.methods.shared.numerics import (
+    capped_losses,
+    descend,
+    estimates,
+    minimise,
+    quantize,
+    sparsify,
+)
 from desim.methods.shared.steps import (
     auto_step,
     best_momentum,
@@ -78,7 +83,7 @@ from desim.privacy.ledger.mechanisms import (
 from desim.privacy.papers.claims import ALL, Bound, Inputs, by_agent, inputs, once, ratios, summed
 from desim.privacy.papers.conversions import simple
 from desim.problem.problem import Problem
-from desim.timeline.speed import fitting, speeds_into
+from desim.timeline.speed import fitting
 
 if TYPE_CHECKING:
     from desim.engine.clients import Clients
@@ -102,7 +107,7 @@ __all__ = [
     "by_agent", "capped_losses", "clamp", "column_sums", "common_length", "descend", "dual_bound",
     "estimates", "fitting", "formulas", "gradient", "inputs", "linearised_bound", "minimise",
     "minimisers", "mixing_matrix", "once", "oversized", "plain", "prox", "quantize",
-    "random_matching", "random_neighbours", "ratios", "refusal", "replace_rows", "seed_word",
-    "shares", "simple", "solve_rows", "sparsify", "speeds_into", "spelling", "stable_step",
+    "random_matching", "random_neighbours", "ratios", "refusal", "seed_word",
+    "shares", "simple", "sparsify", "speeds_of", "spelling", "stable_step",
     "summed", "terms", "tied_momentum",
 ]  # fmt: skip

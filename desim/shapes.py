@@ -4,6 +4,7 @@ Compiled code has no checks of bounds, so that nothing of a wrong shape may come
 costs less than a microsecond where nothing is wrong.
 """
 
+from operator import lt
 from types import GeneratorType
 from typing import Any, NoReturn
 
@@ -31,18 +32,21 @@ def refuse(what: str, value: Any, allowed: str) -> NoReturn:
 
 
 def rows_given(what: str, value: Any, n: int, dim: int | None = None) -> Array:
-    """The value; ValueError unless it is an array of numbers (n, dim), dim any where it is None."""
+    """The value as floats; ValueError unless it is an array of numbers (n, dim).
+
+    dim: any where it is None.
+    """
     good = isinstance(value, np.ndarray) and value.ndim == 2 and len(value) == n
     if good and (dim is None or value.shape[1] == dim) and value.dtype.kind in REAL:
-        rows: Array = value
-        return rows
+        return np.asarray(value, float)
     refuse(what, value, f"numbers of shape ({n}, {dim or 'dim'}), a row for each agent")
 
 
-def numbers_given(what: str, value: Any, n: int) -> None:
-    """ValueError unless it is an array of numbers (n,), one for each agent."""
+def numbers_given(what: str, value: Any, n: int) -> Array:
+    """The value as floats; ValueError unless it is an array of numbers (n,), one for each agent."""
     if not has_rows(value, n) or value.ndim != 1:
         refuse(what, value, f"an array of numbers ({n},), one for each agent")
+    return np.asarray(value, float)
 
 
 def row_given(what: str, value: Any) -> Array:
@@ -50,7 +54,7 @@ def row_given(what: str, value: Any) -> Array:
     row = numbers_in(value)
     if row is None or row.ndim != 1:
         refuse(what, value, "one row of numbers (p,)")
-    return np.asarray(row)
+    return np.asarray(row, float)
 
 
 def amounts_given(what: str, value: Any, n: int, unknown: bool = False) -> Any:
@@ -79,7 +83,7 @@ def whole_given(what: str, value: Any, n: int = 0) -> Any:
     if type(value) is int and 0 <= value < MOST:
         return value
     rows = None if isinstance(value, bool | str) else numbers_in(value)
-    if rows is not None and rows.dtype.kind in "iuf" and (rows.shape == () or rows.shape == (n,)):
+    if rows is not None and rows.dtype.kind in "iuf" and rows.shape in ((), (n or None,)):
         if all_between(rows, 0, MOST) and (rows.dtype.kind != "f" or (rows % 1 == 0).all()):
             return rows.astype(np.int64) if rows.shape else int(rows)
     several = ", or an array of them, one for each agent" if n else ""
@@ -99,7 +103,15 @@ def all_between(rows: NDArray[Any], low: float, end: float) -> bool:
     if rows.size <= FEW:
         numbers = rows.tolist() if rows.ndim else [rows.item()]
         return all([low <= number < end for number in numbers])
-    return bool(((rows >= low) & (rows < end)).all())
+    return bool(np.minimum.reduce(rows, None) >= low and np.maximum.reduce(rows, None) < end)
+
+
+def is_ascending(numbers: NDArray[Any]) -> bool:
+    """Whether each of the numbers (n,) is above the one before."""
+    if len(numbers) <= FEW:
+        row = numbers.tolist()
+        return all(map(lt, row, row[1:]))
+    return bool((numbers[1:] > numbers[:-1]).all())
 
 
 def has_rows(value: Any, n: int) -> bool:

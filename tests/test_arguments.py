@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from cases import graph, star
 from mutant import mutant
+from test_engines import differences
 
 import desim
 from desim import shapes
@@ -78,6 +79,14 @@ GRAPHS = {
     "terms: sampling": (
         "np.ones(len(us.who)))", "np.full(len(us.who), 7.0))", "terms: .*sampling from 0 to 1"),
     "terms: none": ("w - 0.1 * g, cost", "us.x, None", "us.release: terms: found null"),
+    "terms: mechanism": (
+        "Mechanism.GAUSSIAN, View", "99, View", "us.release: terms: mechanism: found 99; allowed"),
+    "terms: coupled": (
+        "np.ones(len(us.who)))", "np.ones(len(us.who)), 0.0, np.ones(9))", "found terms of 9 age"),
+    "terms: resolution": (
+        "np.ones(len(us.who)))", "np.ones(len(us.who)), -1.0)",
+        "us.release: terms: resolution: found -1.0"),
+    "terms: changed": ("us.send(x)", "cost.scale[:] = 0; us.send(x)", "is read-only"),
     "send: rows": ("us.send(x)", "us.send(x[:0])", f"us.send: payload: {ROWS}"),
     "send: complex": ("us.send(x)", "us.send(x * 1j)", f"us.send: payload: {ROWS}"),
     "send: words": ("us.send(x)", "us.send(x.astype(str))", f"us.send: payload: {ROWS}"),
@@ -87,6 +96,20 @@ GRAPHS = {
     "send: two widths": (
         "us.send(x)", "us.send(np.hstack([x] * k)); yield us.gather(1.0); us.send(x)",
         "us.send: payload: found messages of different widths"),
+    "compute: twice": (
+        "g = yield us.compute(self.job, w, work=6)",
+        "r = us.compute(self.job, w, work=6); g = yield r; g = yield r",
+        "yields a request again, or later than another one; allowed: .*once and at once"),
+    "compute: late": (
+        "g = yield us.compute(self.job, w, work=6)",
+        "r = us.compute(self.job, w, work=6); us.release(w, cost); g = yield r",
+        "us.release: found after a request that was not yielded; allowed: yield a request at on"),
+    "gather: twice": (
+        "heard = yield us.gather()", "r = us.gather(); heard = yield r; heard = yield r",
+        "yields a request again, or later"),
+    "compute: one bit": (
+        "work=6", "work=0", "us.compute: found a result of agent 0 other than zeros, with work 0"),
+    "compute: no job": ("(self.job, w,", "('f', w,", "us.compute: job: found 'f'; allowed: a fu"),
     "compute: no work": ("work=6", "", f"us.compute: work: found null; {AMOUNTS}"),
     "compute: nan": ("work=6", "work=np.nan", f"us.compute: work: found nan; {AMOUNTS}"),
     "compute: below zero": ("work=6", "work=-10.0", f"us.compute: work: found -10.0; {AMOUNTS}"),
@@ -146,6 +169,14 @@ STARS = {
     "call: columns of work": ("work=work", "work=work[:, None]", "hub.call: work: found an array"),
     "call: bits": (
         "work=work", "work=work, bits=-64", "hub.call: bits: found -64; allowed: a whole"),
+    "call: empty bits": (
+        "work=work", "work=work, bits=np.empty(0, int)", "hub.call: bits: found .*; allowed: a w"),
+    "call: no job": ("self.job, x,", "None, x,", "hub.call: job: found null; allowed: a funct"),
+    "call: one twice": (
+        "work=work)", "work=work); hub.call(np.array([0]), self.job, x, work=work)",
+        "hub.call: found agent 0, which owes a reply"),
+    "tell: no job": (
+        "hub.publish(x)\n\n", "hub.tell(replies.who, 5, x)\n\n", "hub.tell: job: found 5"),
     "call: reply": (
         "work=work", "work=work, reply_bits=0.5", "hub.call: reply_bits: found 0.5; al"),
     "call: charge": (
@@ -197,6 +228,11 @@ def test_what_is_wrong_is_told_in_the_same_words_on_both_engines(
 
 
 SUM = "            us.x = (x + us.sum(heard))"
+RELEASE = "            x = us.release(w - 0.1 * g, cost)\n"
+TERMS = """            if k == 1:
+                s = np.ones(n)
+                cost = Terms(Mechanism.GAUSSIAN, View.NEIGHBOURS, s, s, s)
+            x = us.release(w - 0.1 * g, cost)"""
 COPIES = {
     "the sum": (
         GRAPH, SUM, f"            us.sum(heard)\n{SUM}",
@@ -204,6 +240,8 @@ COPIES = {
     "an input": (
         GRAPH, "        return batch", "        y = x.copy(); y += 9; return y; batch",
         "        x += 9; return x; batch"),
+    "what terms were made of": (
+        GRAPH, RELEASE, f"{TERMS}; s *= 1\n", f"{TERMS}; s *= 0.5\n"),
     "a payload": (
         STAR, "        return x -", "        x = x.copy(); x += 9; return x; x -",
         "        x += 9; return x; x -"),
@@ -247,6 +285,32 @@ def test_a_program_that_ends_by_itself_is_no_run_of_all_rounds(
     assert any(words in warning for warning in run.manifest["warnings"])
 
 
+CALL = "            hub.call(hub.invite(), self.job, x, work=work)"
+HALVES = """            who = hub.invite()
+            hub.call(who[:2], self.job, x, work=work)
+            hub.call(who[2:], self.job, x, work=work)"""
+
+
+@pytest.mark.parametrize("policy", ["all", {"deadline": "1 s"}, {"quorum": 3}])
+def test_two_calls_are_collected_together(policy, tmp_path):
+    policies = '    policies = ("all", "deadline", "quorum")\n'
+    text = STAR.replace("    def coordinator", f"{policies}\n    def coordinator")
+    given = scenario(tmp_path, text, CALL, HALVES, policy=policy)
+    runs = [desim.run(given, overrides={"engine": engine}) for engine in ("cohort", "agents")]
+    assert differences(*runs) == []
+    replies = runs[0].events.query("kind == 'aggregate'")["value"].tolist()
+    assert set(replies) == {6.0 if policy == "all" else min(replies)}
+
+
+@pytest.mark.parametrize("engine", ["cohort", "agents"])
+def test_state_is_floats_whatever_it_began_as(engine, tmp_path):
+    text = STAR.replace("        return x -", "        us.n = us.n + 0.5\n        return x -")
+    start = 'initial("x0"), n=np.zeros(self.problem.agents, int)'
+    given = scenario(tmp_path, text, 'initial("x0")', start, participation={"uniform": 3})
+    run = desim.run(given, overrides={"engine": engine})
+    assert run.state["n"].sum() == 0.5 * 3 * 3
+
+
 def test_pairs_need_links_in_both_directions():
     ring = from_edges(4, [(i, (i + 1) % 4) for i in range(4)], "network", directed=True)
     with pytest.raises(InputError, match=r"random_matching: found a directed .*allowed: "):
@@ -260,7 +324,7 @@ def check_rows(module):
         np.ones((4, 4)),
         np.ones((3, 5)),
         np.ones(3),
-        np.ones((3, 4)) * 1j,
+        np.full((3, 4), "1"),
     ):
         with pytest.raises(ValueError, match="found an array"):
             module.rows_given("x", value, 3, 4)

@@ -6,7 +6,8 @@ import numpy as np
 
 from desim.amounts import between, size
 from desim.arrays import Array
-from desim.engine.opening import Opening, opening, speeds
+from desim.conditions.compute import speeds_of
+from desim.engine.opening import Opening, opening
 from desim.engine.play import Simulation
 from desim.engine.world import Settings
 from desim.reading.sites import listed
@@ -35,7 +36,7 @@ def sentence(scenario: Scenario, simulation: Simulation) -> str:
 def circumstances(simulation: Simulation) -> list[str]:
     """Lines: what the links and the devices are, and what the first exchange takes."""
     settings = simulation.settings
-    pace = speeds(settings)
+    pace = speeds_of(settings.speeds)
     lines = [*_links(settings), f"devices: {_pace(pace)}"]
     first = opening(simulation)
     lines += _first(first, settings) if first is not None else []

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.arrays import Array, Int
 from desim.conditions.traces import Traces
 from desim.draws import keys
 from desim.draws.distributions import Distribution, bounds
@@ -59,9 +60,18 @@ def speed_model(
     )
 
 
+def speeds_of(speeds: Speeds, who: Int | None = None, round: int | Int = 1) -> Array:
+    """Gradients of one row per second (n,) of agents who (n,), by default all, in a round."""
+    who = np.arange(speeds.devices.shape[1]) if who is None else who
+    out, rounds = np.empty(len(who)), np.empty(len(who), np.int64)
+    rounds[:] = round
+    speeds_into(speeds, who, rounds, out)
+    return out
+
+
 def fastest(speeds: Speeds) -> NDArray[np.float64]:
     """The most gradients per second (agents,) that each agent ever computes; inf if no law says."""
-    factor, agents = speeds.devices[0], np.arange(speeds.devices.shape[1])
+    factor = speeds.devices[0]
     if speeds.measured.shape[1] and (speeds.order == OVER_TIME or speeds.redraw):
         row = 1 if speeds.order == OVER_TIME else 0
         spans = zip(*speeds.whose, strict=True)
@@ -71,9 +81,7 @@ def fastest(speeds: Speeds) -> NDArray[np.float64]:
         with np.errstate(divide="ignore"):
             most = np.full(len(factor), np.divide(1.0, low) if speeds.inverse else high)
     else:
-        most = np.empty(len(factor))
-        speeds_into(speeds, agents, np.ones(len(factor), np.int64), most)
-        return most
+        return speeds_of(speeds)
     return np.asarray(most / factor)
 
 

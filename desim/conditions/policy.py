@@ -40,7 +40,8 @@ class Policy:
         call. inf: it never closes.
         """
         kind, last = self.code, now
-        due = due[counts(kind, fresh)]
+        if not counts(kind, False):
+            due = due[fresh]
         n = needed(kind, self.value, len(due))
         if n:
             last = np.maximum.reduce(due) if n == len(due) else np.partition(due, n - 1)[n - 1]

@@ -7,7 +7,7 @@ import numpy as np
 
 from desim.arrays import Array, Int
 from desim.errors import ProgramError, show
-from desim.privacy.ledger.ledger import Terms
+from desim.privacy.ledger.ledger import AMOUNTS, Mechanism, Terms, View
 from desim.shapes import (
     FEW,
     REAL,
@@ -15,6 +15,7 @@ from desim.shapes import (
     amounts_given,
     as_text,
     has_rows,
+    is_ascending,
     refuse,
     rows_given,
     wait_given,
@@ -22,8 +23,15 @@ from desim.shapes import (
 )
 
 
-def inputs_given(inputs: tuple[Any, ...], n: int) -> None:
-    """ValueError unless the inputs of a job are arrays of numbers with a row for each agent."""
+def job_given(what: str, job: Any) -> None:
+    """ValueError unless it can be run."""
+    if not callable(job):
+        refuse(f"{what}: job", job, "a function of us and rows, such as self.job")
+
+
+def inputs_given(job: Any, inputs: tuple[Any, ...], n: int) -> None:
+    """ValueError unless a job can be run on inputs, arrays of numbers with a row for each agent."""
+    job_given("us.compute", job)
     for place, rows in enumerate(inputs, 1):
         if not has_rows(rows, n):
             what = f"us.compute: input {place} of the job"
@@ -45,37 +53,52 @@ def result_given(job: Any, result: Any, n: int, flat: bool = True) -> Array:
 def terms_given(what: str, terms: Any, n: int, whose: str = "us.who,") -> Terms:
     """The terms; ValueError unless they are of n agents: D and s >= 0, sampling in [0, 1] or nan.
 
-    Looked at once: terms do not change.
+    Looked at once: from then on they do not change.
     """
     known = getattr(terms, "__dict__", {})
     if known.get("valid") == n:
         return terms  # type: ignore[no-any-return]
     if not isinstance(terms, Terms):
         refuse(what, terms, "Terms, such as desim.method.terms makes")
-    names = ("sensitivity", "scale", "sampling")
-    rows = (terms.sensitivity, terms.scale, terms.sampling)
-    for name, amounts in zip(names, rows, strict=True):
+    _kind_given(what, terms)
+    coupled = terms.sensitivity if terms.coupled is None else terms.coupled
+    rows = (terms.sensitivity, terms.scale, terms.sampling, coupled)
+    for name, amounts in zip((*AMOUNTS, "coupled"), rows, strict=True):
         if not isinstance(amounts, np.ndarray) or amounts.dtype.kind not in REAL:
             refuse(f"{what}: {name}", amounts, f"an array of numbers ({n},)")
         if amounts.shape != (n,):
             found = f"terms of {len(amounts)} agents" if amounts.ndim == 1 else as_text(amounts)
             raise ValueError(f"{what}: found {found}; allowed: those of {whose} {n}")
-    if not _good(costs := terms.compiled[2]):
-        each = zip(names, costs.tolist(), strict=True)
+    costs = np.array(rows, float)
+    if not _good(costs):
+        each = zip(AMOUNTS, costs.tolist(), strict=False)
         found = ", ".join(f"{name} {show(row)}" for name, row in each)
         allowed = "sensitivity and scale >= 0, sampling from 0 to 1, or nan for all rows"
         raise ValueError(f"{what}: found {found}; allowed: {allowed}")
+    terms.fix(costs)
     known["valid"] = n
     return terms
 
 
+def _kind_given(what: str, terms: Terms) -> None:
+    """ValueError unless mechanism, view and resolution are what the ledger knows."""
+    if not isinstance(terms.mechanism, Mechanism):
+        refuse(f"{what}: mechanism", terms.mechanism, "one of desim.method.Mechanism")
+    if not isinstance(terms.view, View):
+        refuse(f"{what}: view", terms.view, "one of desim.method.View")
+    levels = amounts_given(f"{what}: resolution", terms.resolution, 0)
+    if levels == 0.0 and terms.mechanism is Mechanism.DISCRETE_GAUSSIAN:
+        refuse(f"{what}: resolution", terms.resolution, "a distance of levels > 0")
+
+
 def _good(costs: Array) -> bool:
-    """Whether sensitivity, scale and sampling (3, n) are amounts; nan is a sampling of all rows."""
-    if costs.size <= 3 * FEW:
+    """Whether sensitivity, scale, sampling and coupled (4, n) are amounts; sampling may be nan."""
+    if costs.size <= 4 * FEW:
         each = zip(*costs.tolist(), strict=True)
-        return all([D >= 0.0 <= s and not (q < 0.0 or q > 1.0) for D, s, q in each])
-    wrong = (costs[2] < 0.0) | (costs[2] > 1.0)
-    return bool((costs[:2] >= 0.0).all() and not wrong.any())
+        return all([D >= 0.0 <= s and c >= 0.0 and not (q < 0.0 or q > 1.0) for D, s, q, c in each])
+    if not (np.minimum.reduce(costs[:2], None) >= 0.0 and np.minimum.reduce(costs[3]) >= 0.0):
+        return False
+    return not (np.fmin.reduce(costs[2]) < 0.0 or np.fmax.reduce(costs[2]) > 1.0)
 
 
 def effort(work: Any, seconds: Any, n: int) -> tuple[Array, Array | None]:
@@ -87,14 +110,14 @@ def effort(work: Any, seconds: Any, n: int) -> tuple[Array, Array | None]:
     return amount, np.full(n, amounts_given("us.compute: seconds", seconds, n), float)
 
 
-def message_bits(us: Any, payload: Any, bits: Any, some: bool) -> Int:
-    """Bits (n,) of the messages of us.send; some: not everybody speaks to all neighbours."""
+def message(us: Any, payload: Any, bits: Any, some: bool) -> tuple[Array, Int]:
+    """Payload (n, dim) and bits (n,) of us.send; some: not everybody speaks to all neighbours."""
     n = len(us.who)
-    width = rows_given("us.send: payload", payload, n).shape[1]
-    one_width(us, width, some or us.parting)
+    rows = rows_given("us.send: payload", payload, n)
+    one_width(us, width := rows.shape[1], some or us.parting)
     size = np.empty(n, np.int64)
     size[:] = 64 * width if bits is None else whole_given("us.send: bits", bits, n)
-    return size
+    return rows, size
 
 
 def demand_turn(us: Any, sends: bool) -> None:
@@ -117,14 +140,14 @@ def waiting(us: Any, within: Any) -> float:
     return seconds
 
 
-def round_reported(us: Any, models: Any, dim: int) -> int:
-    """The round of us.report; ValueError unless models (n, dim) are its first."""
-    rows_given("us.report", models, len(us.who), dim)
+def reported(us: Any, models: Any, dim: int) -> tuple[int, Array]:
+    """Round and models (n, dim) of us.report; ValueError unless they are its first."""
+    rows = rows_given("us.report", models, len(us.who), dim)
     round_ = int(us.round[0])
     if round_ <= us._reported:
         found = f"a second one in round {round_}" if round_ else "one before us.rounds"
         raise ValueError(f"us.report: found {found}; allowed: one in each round")
-    return round_
+    return round_, rows
 
 
 def unchanged(before: Array, work: Any) -> bool:
@@ -163,7 +186,7 @@ def agents_given(what: str, who: Any, agents: int) -> Int:
     rows = np.asarray(who)
     whole = rows.ndim == 1 and (rows.dtype.kind in "iu" or not rows.size)
     known = whole and all_between(rows, 0, agents)
-    if not known or not ((rows[1:] > rows[:-1]).all() or len(np.unique(rows)) == len(rows)):
+    if not known or not (is_ascending(rows) or len(np.unique(rows)) == len(rows)):
         allowed = f"numbers from 0 to {agents - 1}, each once"
         raise ValueError(f"{what}: found agents {show(rows.tolist())}; allowed: {allowed}")
     return rows.astype(np.int64, copy=False)

@@ -11,15 +11,15 @@ import numpy as np
 
 from desim.arrays import Array, Int, Mask
 from desim.memory import Tree
-from desim.privacy.ledger.ledger import Mechanism, Terms, View
+from desim.privacy.ledger.ledger import AMOUNTS, Mechanism, Terms, View
+from desim.shapes import is_ascending
 
 Train = Callable[..., Array]
-AMOUNTS = ("sensitivity", "scale", "sampling")
 
 
 def ascending(who: Int, payload: Array) -> tuple[Int, Array]:
     """Agents who (n,) in the order of their numbers, and payload (p,) or (n, p) in theirs."""
-    if len(who) < 2 or bool((who[1:] > who[:-1]).all()):
+    if is_ascending(who):
         return who, payload
     order = np.argsort(who)
     return who[order], payload if payload.ndim == 1 else payload[order]
@@ -77,11 +77,13 @@ class Assignments:
         """Which call of its round the agent's latest one is."""
         return self.given[int(self.latest[agent])].exchange
 
+    @property
+    def one(self) -> Assignment | None:
+        """What is asked of all agents that were called, None where it differs."""
+        return self._of(self.number) if len(self.given) == 1 else None
+
     def groups(self, who: Int) -> Iterator[tuple[Assignment, Int]]:
         """What is asked of agents who (n,), with the places in `who` of those it is asked of."""
-        if len(self.given) == 1 and len(who):
-            yield self._of(self.number), np.arange(len(who))
-            return
         numbers, batches = self.latest[who], list[tuple[Assignment, list[int]]]()
         for number in np.unique(numbers).tolist():
             one = self._of(number)

@@ -79,7 +79,7 @@ class Clients:
     def noised(self, value: Array) -> Array:
         """Return value (n, dim) with the noise of the call's charge, which may serve it only."""
         terms, world = self._terms, self._world
-        rows_given("us.noised: value", value, len(self.who))
+        value = rows_given("us.noised: value", value, len(self.who))
         if terms is None or terms.mechanism is Mechanism.NONE:
             return value
         self._draw_once()

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 
 from desim.arrays import Array, Int
-from desim.engine.arguments import agents_given, terms_given
+from desim.engine.arguments import agents_given, job_given, terms_given
 from desim.engine.at_work import OWNED
 from desim.errors import show
 from desim.privacy.ledger.ledger import Terms
-from desim.shapes import as_text, refuse, whole_given
+from desim.shapes import all_between, as_text, refuse, whole_given
 
 
 def published(model: Any, state: Mapping[str, Any], agents: int, dim: int) -> Array:
@@ -24,15 +24,17 @@ def published(model: Any, state: Mapping[str, Any], agents: int, dim: int) -> Ar
         if not _floats(found, shape):
             allowed = f"a float array of shape {shape}"
             raise ValueError(f"hub.publish:{name} found {as_text(found)}; allowed: {allowed}")
-    return np.asarray(model)
+    return np.asarray(model, float)
 
 
-def started(state: Mapping[str, Any], agents: int, dim: int) -> dict[str, Array]:
+def started(state: Mapping[str, Any], agents: int, dim: int, owner: type) -> dict[str, Array]:
     """Copies of the arrays of hub.start; ValueError where one is not of the problem's shape.
 
-    Models x are float arrays (agents, dim), others arrays of numbers (agents, ...).
+    Models x are float arrays (agents, dim), others arrays of numbers (agents, ...). owner: whose
+    attributes they become.
     """
     for name, rows in state.items():
+        refuse_owned(f"hub.start({name}=...)", name, owner)
         if name == "x":
             good = _floats(rows, (agents, dim))
             allowed = f"a float array of shape {(agents, dim)}, a row for each agent"
@@ -42,7 +44,7 @@ def started(state: Mapping[str, Any], agents: int, dim: int) -> dict[str, Array]
             allowed = f"an array of numbers of {agents} rows, one for each agent"
         if not good:
             raise ValueError(f"hub.start: {name}: found {as_text(rows)}; allowed: {allowed}")
-    return {name: rows.copy() for name, rows in state.items()}
+    return {name: np.array(rows, float) for name, rows in state.items()}
 
 
 def refuse_owned(what: str, name: str, owner: type) -> None:
@@ -54,7 +56,7 @@ def refuse_owned(what: str, name: str, owner: type) -> None:
 
 
 def state_rows(name: str, value: Any, agents: int, known: Array | None) -> Array:
-    """What `us.NAME = value` sets; ValueError unless it has a row for each of the job's agents.
+    """What `us.NAME = value` sets, as floats; ValueError unless it has a row for each agent.
 
     known: the state of all agents, whose rows keep their shape; None where there is none yet.
     """
@@ -63,17 +65,18 @@ def state_rows(name: str, value: Any, agents: int, known: Array | None) -> Array
     if rows.shape != shape or rows.dtype.kind not in "biuf":
         allowed = f"numbers of shape {shape}, a row for each agent"
         raise ValueError(f"us.{name}: found {as_text(value)}; allowed: {allowed}")
-    return rows
+    return rows.astype(float, copy=False)
 
 
 def called(
-    who: Any, payload: Any, work: Any, charge: Terms | None, agents: int
+    who: Any, job: Any, payload: Any, work: Any, charge: Terms | None, agents: int
 ) -> tuple[Int, Array, Array]:
     """What hub.call asks for; ValueError unless of agents that there are, for work that ends.
 
     who (n,): their numbers, each once; payload (p,) or (n, p); work (agents,): gradients of one
     row, finite and not negative.
     """
+    job_given("hub.call", job)
     rows = isinstance(payload, np.ndarray) and payload.ndim in (1, 2)
     if (
         not rows
@@ -87,9 +90,9 @@ def called(
     who, effort = agents_given("hub.call", who, agents), np.asarray(work)
     if effort.dtype.kind not in "biuf" or effort.shape != (agents,):
         refuse("hub.call: work", work, f"({agents},) numbers, one for each of all agents")
-    if not ((effort >= 0.0) & (effort < np.inf)).all():
+    if not all_between(effort, 0.0, np.inf):
         raise ValueError(f"hub.call: found work {show(effort.tolist())}; allowed: finite, >= 0")
-    return who, payload, effort
+    return who, np.asarray(payload, float), np.asarray(effort, float)
 
 
 def sizes(size: int, bits: Any, reply_bits: Any) -> tuple[int, int]:

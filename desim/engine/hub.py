@@ -7,14 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.arrays import Array, Int
-from desim.engine.arguments import agents_given, result_given
+from desim.engine.arguments import agents_given, job_given, result_given
 from desim.engine.assignments import Assignment, Assignments, Train, ascending
 from desim.engine.at_work import Outside
 from desim.engine.blind import Blank
 from desim.engine.carrier import Station
 from desim.engine.clients import Clients
-from desim.engine.given import called, check_owing, published, refuse_owned, sizes, started
-from desim.engine.requests import Collect, Replies
+from desim.engine.given import called, check_owing, published, sizes, started
+from desim.engine.requests import COLLECT, Collect, Replies
 from desim.engine.spending import Spending
 from desim.engine.variables import Variables, recalled, remembered
 from desim.engine.world import World
@@ -25,7 +25,6 @@ from desim.shapes import row_given
 from desim.timeline.calls import CALLED, PENDING, Calls, no_calls
 from desim.timeline.record import DISTANT, Kind, release_id
 
-COLLECT = Collect()
 NOBODY = np.empty(0, np.int64)
 KEPT = "round begun exchange unheard"
 EXCHANGES = 256  # calls in a round; who makes more has forgotten to end it
@@ -54,7 +53,7 @@ class Hub:
         self.flat = tuple(self.calls)
         self.bare = self.terms = plain(agents, View.COORDINATOR)
         self.assignments = Assignments(agents)
-        self.called: Int = NOBODY  # agents of the latest call
+        self.called: Int = NOBODY  # agents called since the latest collection
         self.informed: Int = NOBODY  # agents that the next calls inform, or messages
         self.payload: Array = np.empty((agents, 0))
         filter_ = world.filter
@@ -121,9 +120,8 @@ class Hub:
     def start(self, **state: Array) -> None:
         """Give the agents their initial state, arrays (agents, ...); their models are `x`."""
         if self.before is None:
-            for name in state:
-                refuse_owned(f"hub.start({name}=...)", name, Clients)
-            self.world.state.update(started(state, self.agents, self.world.settings.problem.dim))
+            dim = self.world.settings.problem.dim
+            self.world.state.update(started(state, self.agents, dim, Clients))
             self.moved = None
 
     def invite(self) -> Int:
@@ -161,12 +159,12 @@ class Hub:
         as the payload.
         """
         self.outside("hub.call")
-        who, payload, work = called(who, payload, work, charge, self.agents)
+        who, payload, work = called(who, job, payload, work, charge, self.agents)
         if self.exchange == EXCHANGES:
             raise RuntimeError(f"{EXCHANGES} calls in round {self.round}; publish ends it")
         who, payload = ascending(who, payload)
         size = payload.shape[-1]
-        if self.world.settings.policy.late != "discard":
+        if not self.world.settings.policy.interrupts:
             check_owing(who, self.calls.pending, size, self.payload.shape[1])
         self.terms = charge or self.bare
         if self.payload.shape[1] != size:
@@ -177,10 +175,12 @@ class Hub:
         self.payload[self.rows(who)] = payload
         new = Assignment(job, self.terms, self.exchange)
         self.assignments.note(self.rows(who), new, self.calls.pending)
-        self.called, self.begun = who, True
+        self.called = np.union1d(self.called, who) if len(self.called) else who
+        self.begun = True
         down, up = sizes(size, bits, reply_bits)
         if len(self.informed):
-            self.station.post(self, np.setdiff1d(self.informed, who), down)
+            if not np.array_equal(self.informed, who):
+                self.station.post(self, np.setdiff1d(self.informed, who), down)
             self.informed = NOBODY
         self.station.call(self, who, down, up, work)
         self.exchange += 1
@@ -196,6 +196,7 @@ class Hub:
         message of their own. Both come in order and for sure, so that the job is run here.
         """
         self.outside("hub.tell")
+        job_given("hub.tell", job)
         self.informed = who = agents_given("hub.tell", who, self.agents)
         payload = row_given("hub.tell: payload", payload)
         if len(who):
@@ -226,42 +227,42 @@ class Hub:
             traffic = np.full(len(who), now), *self.calls.traffic(who)
             payload = world.transcript.send(who, rounds, ids, payload, traffic)
         self.unheard = 0 if len(who) else self.unheard + 1
-        world.log.add(
-            Kind.AGGREGATE, DISTANT, -1, self.round, now, seconds=now - opened, value=len(who)
-        )
+        place = DISTANT, -1, self.round, now
+        world.log.add(Kind.AGGREGATE, *place, seconds=now - opened, value=len(who))
         self.called = NOBODY
         return Replies(who, payload, rounds)
 
-    def _done(self, job: Train, us: Clients, payload: Array) -> Array:
-        """Run job(us, payload (n, p)), which draws the noise that its call is charged for."""
-        result = result_given(job, self.world.work(job, us, payload), len(us.who), flat=False)
-        if us.owing and not isinstance(job, Blank):
-            raise InputError(
-                "algorithm: a call is charged for noise that its job does not draw; "
-                "return us.noised(value)"
-            )
-        return result
-
     def _answers(self, who: Int, rounds: Int) -> tuple[Array, Int]:
         """Replies (n, dim) to the calls of agents who (n,) in rounds (n,), and their exchanges."""
-        answers = np.empty((len(who), self.payload.shape[1]))
-        exchange = np.zeros(len(who), np.int64)
-        limit, first = self.world.settings.batch_limit, True
+        one, limit = self.assignments.one, self.world.settings.batch_limit
+        if one is not None and 0 < len(who) <= limit:
+            return self._reply(one, who, rounds), np.full(len(who), one.exchange)
+        replies, exchange = np.empty((len(who), self.payload.shape[1])), np.zeros_like(who)
+        width = None
         for given, rows in self.assignments.groups(who):
             exchange[rows] = given.exchange
             for low in range(0, len(rows), limit):
                 part = rows[low : low + limit]
-                us = Clients(self.world, who[part], rounds[part], given.terms, given.exchange)
-                reply = self._done(given.job, us, self.payload[self.rows(who[part])].copy())
-                if len(part) == len(who):
-                    return reply, exchange
-                if first:
-                    answers, first = np.empty((len(who), reply.shape[1])), False
-                if reply.shape[1] != answers.shape[1]:
-                    found = f"replies of {answers.shape[1]} and {reply.shape[1]} numbers"
+                reply = self._reply(given, who[part], rounds[part])
+                if width is None:
+                    replies = np.empty((len(who), width := reply.shape[1]))
+                if reply.shape[1] != width:
+                    found = f"replies of {width} and {reply.shape[1]} numbers"
                     raise RunError(f"algorithm: found {found} at once; allowed: one width")
-                answers[part] = reply
-        return answers, exchange
+                replies[part] = reply
+        return replies, exchange
+
+    def _reply(self, given: Assignment, who: Int, rounds: Int) -> Array:
+        """What agents who (n,), called in rounds (n,), answer: rows (n, dim), noised as charged."""
+        us = Clients(self.world, who, rounds, given.terms, given.exchange)
+        payload = self.payload[self.rows(who)].copy()
+        result = self.world.work(given.job, us, payload)
+        if us.owing and not isinstance(given.job, Blank):
+            raise InputError(
+                "algorithm: a call is charged for noise that its job does not draw; "
+                "return us.noised(value)"
+            )
+        return result_given(given.job, result, len(who), flat=False)
 
     def _move(self, who: Int) -> None:
         """Note that agents who (n,) get models anew."""
@@ -276,8 +277,8 @@ class Hub:
 
     def missed(self, opened: float, missing: int) -> None:
         """Log that a deadline closed the collection with replies missing."""
-        row, now = (Kind.DEADLINE, DISTANT, -1, self.round), self.now
-        self.world.log.add(*row, now, seconds=now - opened, value=missing)
+        place, waited = (DISTANT, -1, self.round, self.now), self.now - opened
+        self.world.log.add(Kind.DEADLINE, *place, seconds=waited, value=missing)
 
     def publish(self, model: Array) -> None:
         """Show the coordinator's model (dim,), true from now on, to the observer; a round ends."""

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from desim.arrays import Array, Int
+from desim.conditions.compute import speeds_of
 from desim.engine.hub import Hub
 from desim.engine.play import Observation, Simulation
 from desim.engine.requests import Compute, Heard
 from desim.engine.us import Cohort
-from desim.engine.world import Discard, Settings, World
-from desim.timeline.speed import speeds_into
+from desim.engine.world import Discard, World
 
 BLIND = Observation((), 0.0, False, None)
 
@@ -49,7 +49,7 @@ class _Listener:
 
     def call(self, hub: Hub, who: Any, bits: int, reply_bits: int, work: Array) -> None:
         """Take the call down."""
-        pace = speeds(self.world.settings)[who]
+        pace = speeds_of(self.world.settings.speeds, who)
         raise _CalledError(Opening(who, work[who], work[who] / pace, bits, reply_bits))
 
     def post(self, *_: Any) -> None:
@@ -90,11 +90,3 @@ def opening(simulation: Simulation) -> Opening | None:
     if not isinstance(request, Compute):
         return None
     return Opening(who, request.value, request.seconds)
-
-
-def speeds(settings: Settings) -> Array:
-    """How fast the agents (agents,) are in the first round, 1/s."""
-    found = np.empty(settings.problem.agents)
-    who = np.arange(len(found))
-    speeds_into(settings.speeds, who, np.ones(len(who), np.int64), found)
-    return found

@@ -5,7 +5,7 @@ Whatever draws noise charges for it in the same call, and asks the budget before
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from desim.arrays import Array, Int, Mask
 from desim.engine.arguments import terms_given
 from desim.engine.at_work import Outside
 from desim.engine.exposure import Exposed, difference, idle, rows, union
+from desim.engine.requests import Compute, Gather
 from desim.engine.retirement import admitted
 from desim.engine.world import World
 from desim.masks import is_public, of_agents, public
@@ -21,6 +22,7 @@ from desim.privacy.ledger.ledger import Mechanism, Terms, View, plain
 from desim.shapes import amounts_given, numbers_given, rows_given, whole_given
 from desim.timeline.record import UPLINK, Kind, round_of
 
+Request = TypeVar("Request", Compute, Gather)
 MOST = 256  # releases of a round that have noise of their own, see `keys`
 LEFT = 1 << 14  # the number in their round of charges that only some agents of a cohort have
 
@@ -42,10 +44,23 @@ class Releasing:
     _perturbed: bool  # whether noise was drawn ahead, of whomever
     _covered: Exposed  # of whom noise drawn ahead covers the next computation
     _releases: int  # in this round
+    _asked: Compute | Gather | None  # the request that is to be yielded now
 
     def _set(self, **names: Any) -> None:
         """Set what the engine owns, which a program cannot."""
         self.__dict__.update(names)
+
+    def _begin(self, what: str) -> None:
+        """RuntimeError in a job, and where what was asked for before has not been yielded."""
+        self._world.outside(what)
+        if self._asked is not None:
+            text = "found after a request that was not yielded; allowed: yield a request at once"
+            raise RuntimeError(f"{what}: {text}")
+
+    def _asks(self, request: Request) -> Request:
+        """The request, which the program is to yield before all else, once."""
+        self._set(_asked=request)
+        return request
 
     @property
     def noise_seed(self) -> int:
@@ -62,9 +77,9 @@ class Releasing:
         bound. draw: noise of this number instead of fresh one; it may serve one value only. kept:
         only the next message tells of it, whose time its row gets; without one it costs nothing.
         """
-        self._world.outside("us.release")
+        self._begin("us.release")
         n = len(self.who)
-        rows_given("us.release: value", value, n)
+        value = rows_given("us.release: value", value, n)
         terms_given("us.release: terms", terms, n)
         self._tell(where)
         world, mask = self._world, admitted(self, self._world, terms, where)
@@ -86,7 +101,7 @@ class Releasing:
         Objective perturbation: the row, of the agents where `where`, gets the time of the message
         that carries the outcome.
         """
-        self._world.outside("us.perturbation")
+        self._begin("us.perturbation")
         dim = whole_given("us.perturbation: dim", dim)
         terms_given("us.perturbation: terms", terms, len(self.who))
         self._tell(where)
@@ -117,8 +132,8 @@ class Releasing:
         One answer of a sparse vector, charged whatever it is: silence tells as much as a message.
         Scales b of Laplace noise (n,): terms.scale of the query, threshold_scale.
         """
-        self._world.outside("us.above")
-        numbers_given("us.above: margin", margin, n := len(self.who))
+        self._begin("us.above")
+        margin = numbers_given("us.above: margin", margin, n := len(self.who))
         terms_given("us.above: terms", terms, n)
         scale = amounts_given("us.above: threshold_scale", threshold_scale, n)
         self._tell(where)
@@ -155,10 +170,18 @@ class Releasing:
             return public(of_agents(table, self._world.settings.problem.agents, "us.public"))
         return public(of_agents(table, len(self.who), "us.public"))
 
-    def computed(self, work: Array, result: Any) -> None:
-        """Note what a computation gave, rows (n, ...) for work (n,)."""
-        if (nothing := idle(work, result)) is not None:
-            self._set(_read=union(self._before, difference(self._read, nothing)))
+    def yielded(self, request: Any) -> bool:
+        """Whether the request is the one that is to be yielded now, and no older one."""
+        expected = request is self._asked
+        self._set(_asked=None)
+        return expected
+
+    def computed(self, work: Array, result: Any) -> Any:
+        """What a computation gave, rows (n, ...) for work (n,): without work it reads no data."""
+        if (nothing := idle(work, result, self.who)) is None:
+            return result
+        self._set(_read=union(self._before, difference(self._read, nothing)))
+        return result + 0.0  # -0.0 would say one bit
 
     def _bare(self, payload: Array, speaks: Mask) -> Array:
         """Charge agents that speak (n,) and have read data without a release; return payload."""

@@ -41,6 +41,9 @@ class Collect:
     """A coordinator waits until its policy closes the collection."""
 
 
+COLLECT = Collect()
+
+
 @dataclass
 class Heard:
     """Latest messages from the neighbours, in the order of their numbers.

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.arrays import Array, Int
+from desim.conditions.compute import speeds_of
 from desim.conditions.topology import Graph
 from desim.engine import arguments
 from desim.engine.addressees import addressed, entries_heard
@@ -24,7 +25,7 @@ from desim.engine.world import World
 from desim.masks import is_public
 from desim.shapes import rows_given, wait_given, whole_given
 from desim.timeline.messages import neighbour_sum
-from desim.timeline.speed import fitting, seconds_into, speeds_into
+from desim.timeline.speed import fitting, seconds_into
 
 
 class Cohort(Releasing):
@@ -57,7 +58,7 @@ class Cohort(Releasing):
         own["_release"] = np.full(len(who), -1, np.int64)
         own["_unsent"], own["_ahead"], own["_exposed"], own["_covered"] = [], [], False, False
         own["_sent"] = own["_read"] = own["_before"] = own["_some"] = own["_perturbed"] = False
-        own["_speed"] = own["_lasted"] = None
+        own["_speed"] = own["_lasted"] = own["_asked"] = None
         own["_releases"] = 0
         own["_past"] = own["_reported"] = own["_width"] = 0
         own["_whole"] = len(who) == world.settings.problem.agents
@@ -83,7 +84,7 @@ class Cohort(Releasing):
         state = self._world.state
         if name not in state:
             refuse_owned(f"us.{name} = ...", name, type(self))
-        rows = state_rows(name, value, len(self.who), state.get(name)).astype(float, copy=False)
+        rows = state_rows(name, value, len(self.who), state.get(name))
         if name not in state:
             agents = self._world.settings.problem.agents
             state[name] = np.zeros((agents, *rows.shape[1:]))
@@ -114,8 +115,7 @@ class Cohort(Releasing):
         speeds = self._world.settings.speeds
         if self._speed is not None and not speeds.redraw:
             return self._speed
-        drawn = np.empty(len(self.who))
-        speeds_into(speeds, self.who, self.round, drawn)
+        drawn = speeds_of(speeds, self.who, self.round)
         self._set(_speed=drawn)
         return drawn
 
@@ -131,9 +131,10 @@ class Cohort(Releasing):
 
         work (n,): per-example gradient evaluations, what the log shows.
         """
-        self._world.outside("us.compute")
-        arguments.inputs_given(inputs, len(self.who))
-        had, new = self._read, difference(True, rows(self._covered, len(self.who)))
+        self._begin("us.compute")
+        arguments.inputs_given(job, inputs, len(self.who))
+        had, covered = self._read, self._covered
+        new = covered is False or difference(True, rows(covered, len(self.who)))
         exposed = self._exposed or not self._perturbed  # the same for all agents of a cohort
         self.__dict__.update(_before=had, _read=union(had, new), _exposed=exposed)
         self.__dict__.update(_covered=False, _perturbed=False)
@@ -141,16 +142,17 @@ class Cohort(Releasing):
             self._world.ledger.wait(self.who, self.clock)
         before, speeds = self._lasted, self._world.settings.speeds
         if seconds is None and before is not None and arguments.unchanged(before[1], work):
-            return Compute(job, inputs, *before)
+            return self._asks(Compute(job, inputs, *before))
         amount, lasting = arguments.effort(work, seconds, len(self.who))
         if lasting is not None:
-            return Compute(job, inputs, lasting, amount)
+            return self._asks(Compute(job, inputs, lasting, amount))
         if speeds.steady:
             lasting = amount / self.speed()
             again = not speeds.redraw and len(amount) > 1
             self._set(_lasted=(lasting, amount) if again else None)
-            return Compute(job, inputs, lasting, amount)
-        return Compute(job, inputs, self._lasting(amount, self.clock), amount, paced=True)
+            return self._asks(Compute(job, inputs, lasting, amount))
+        lasting = self._lasting(amount, self.clock)
+        return self._asks(Compute(job, inputs, lasting, amount, paced=True))
 
     def _lasting(self, work: Array, begin: Array) -> Array:
         """How long (n,) s work (n,) takes from begin (n,) s on."""
@@ -174,6 +176,7 @@ class Cohort(Releasing):
         """Forget what was under way: the next round is `past` + 1."""
         self._set(_past=past, turn=past + 1, _ahead=[], _unsent=[], _exposed=False, _covered=False)
         self._set(_read=False, _sent=False, _perturbed=False, _reported=min(self._reported, past))
+        self._set(_asked=None)
         self._set(_release=np.full(len(self.who), -1, np.int64))
 
     def depart(self, left: NDArray[np.bool_]) -> None:
@@ -198,9 +201,9 @@ class Cohort(Releasing):
         this one. to (agents,): the one neighbour that each of all agents sends to, -1 for nobody;
         the next gather waits for the messages that are addressed to the agent.
         """
-        self._world.outside("us.send")
-        size = arguments.message_bits(self, payload, bits, some=to is not None or where is not None)
-        payload = np.asarray(payload, float)
+        self._begin("us.send")
+        some = to is not None or where is not None
+        payload, size = arguments.message(self, payload, bits, some)
         arguments.demand_turn(self, sends=True)
         self._tell(where)
         if not is_public(to):
@@ -234,21 +237,22 @@ class Cohort(Releasing):
 
     def gather(self, within: float = np.inf) -> Gather:
         """Yield this to wait for all neighbours' messages of this iteration, `within` s at most."""
+        self._begin("us.gather")
         arguments.demand_turn(self, sends=False)
-        return Gather(arguments.waiting(self, within))
+        return self._asks(Gather(arguments.waiting(self, within)))
 
     def arrived(self) -> Gather:
         """Yield this to hear the newest messages that are here, with `policy: each`."""
         if (kind := self._world.settings.policy.kind) != "each":
             raise ValueError(f"us.arrived: found policy: {kind}; allowed: policy: each")
+        self._begin("us.arrived")
         self._set(_sent=False)
-        return Gather(arguments.waiting(self, 0.0), newest=True)
+        return self._asks(Gather(arguments.waiting(self, 0.0), newest=True))
 
     def known(self, values: Array) -> Heard:
         """What all agents hear if values (agents, dim) are public from the start."""
         agents = self._world.settings.problem.agents
-        announced = rows_given("us.known: values", values, agents)
-        return self._carrier.known(self, np.asarray(announced, float))
+        return self._carrier.known(self, rows_given("us.known: values", values, agents))
 
     def sum(self, heard: Heard, weights: NDArray[Any] | None = None) -> Array:
         """Sum (n, dim) of what is heard, each message times its weight (links,) where given.
@@ -282,8 +286,7 @@ class Cohort(Releasing):
     def report(self, models: Array) -> None:
         """Show the agents' own models (n, dim) of this round to the observer, true from now on."""
         self._world.outside("us.report")
-        round_ = arguments.round_reported(self, models, self._world.settings.problem.dim)
-        self._show(round_, models)
+        self._show(*arguments.reported(self, models, self._world.settings.problem.dim))
 
     def _show(self, round_: int, models: Array) -> None:
         self._set(_reported=round_)

@@ -21,7 +21,7 @@ from desim.method import (
     fitting,
     plain,
     quantize,
-    speeds_into,
+    speeds_of,
 )
 from desim.methods.quantised_sgd import QuantisedSGD
 from desim.privacy.papers.q_dpsgd import clipped_inputs
@@ -68,9 +68,7 @@ class QDPSGD1(QuantisedSGD):
     def planned_samples(self, k: int) -> Int:
         """Rows (agents,) of everybody's batch in round k: speeds do not depend on the run."""
         who = np.arange(self.problem.agents)
-        speed = np.empty(len(who))
-        speeds_into(self.settings.speeds, who, np.full_like(who, k), speed)
-        return self.samples(speed, who)
+        return self.samples(speeds_of(self.settings.speeds, who, k), who)
 
     def planned(self, k: int) -> Terms:
         """Terms (agents,) of round k; what the last one makes is sent to nobody."""

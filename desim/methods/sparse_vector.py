@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from desim.arrays import Array, Int
-from desim.kernels.values import capped_losses
 from desim.methods.pp_admm import PerturbedObjective
+from desim.methods.shared.numerics import capped_losses
 from desim.privacy.ledger.ledger import Mechanism, Terms, View, plain
 from desim.problem.problem import Problem
 

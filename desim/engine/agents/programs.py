@@ -4,7 +4,7 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 from desim.engine.patience import at
-from desim.engine.requests import Collect, Compute, Gather
+from desim.engine.requests import COLLECT, Collect, Compute, Gather
 from desim.errors import show
 
 Program = Callable[[Any], Generator[Any, Any, None]]
@@ -41,9 +41,15 @@ def checked_requests(program: Program, kind: str, now: Callable[[], float]) -> P
                 found = "None" if request is None else show(request)
                 text = f"{_line(generator)} yields {found}"
                 raise at(now(), f"algorithm: {text}; allowed: {allowed}")
+            if request is not COLLECT and not desk.yielded(request):
+                text = f"{_line(generator)} yields a request again, or later than another one"
+                raise at(now(), f"algorithm: {text}; allowed: {allowed}, once and at once")
             answer = yield request
             if isinstance(request, Compute):
-                desk.computed(request.value, answer)
+                try:
+                    answer = desk.computed(request.value, answer)
+                except ValueError as error:
+                    raise at(now(), f"algorithm: {_line(generator)} {error}") from None
 
     return checked
 

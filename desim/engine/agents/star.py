@@ -11,6 +11,7 @@ import numpy as np
 import simpy
 
 from desim.arrays import Array, Int
+from desim.conditions.compute import speeds_of
 from desim.engine.agents.clock import Clock, Steps
 from desim.engine.agents.ports import Ports
 from desim.engine.agents.star_client import Client, Coming, Letter
@@ -20,7 +21,6 @@ from desim.engine.world import Exhausted, World
 from desim.errors import Deadlock
 from desim.timeline.messages import transmit_one
 from desim.timeline.record import UPLINK, Kind, release_id
-from desim.timeline.speed import speeds_into
 
 
 class AgentStation:
@@ -53,11 +53,9 @@ class AgentStation:
 
     def call(self, hub: Hub, who: Int, bits: int, reply_bits: int, work: Array) -> None:
         """Post a call to agents who (n,)."""
-        world, rounds = self.world, np.full(len(who), hub.round)
-        speed = np.empty(len(who))
-        speeds_into(world.settings.speeds, who, rounds, speed)
+        world = self.world
         mechanism, view, amounts = hub.terms.compiled
-        durations = work[who] / speed
+        durations = work[who] / speeds_of(world.settings.speeds, who, hub.round)
         if self.begun is None and world.settings.churn is not None and world.settings.churn.forgets:
             self.begun = {name: rows.copy() for name, rows in world.state.items()}
         for i, seconds in zip(who.tolist(), durations, strict=True):

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from desim.arrays import Array
+from desim.conditions.compute import speeds_of
 from desim.methods.shared.edge_pairs import EdgePairs
-from desim.timeline.speed import speeds_into
 
 if TYPE_CHECKING:
     from desim.engine.requests import Heard
@@ -33,12 +33,10 @@ def apart(settings: "Settings", work: Array) -> list[str]:
     work (agents,): evaluations of an iteration. Without a barrier that lets the duals rest on ever
     older differences: then they grow.
     """
-    graph, policy, who = settings.graph, settings.policy, np.arange(len(work))
+    graph, policy = settings.graph, settings.policy
     if graph is None or policy.kind != "deadline":
         return []
-    speed = np.empty(len(work))
-    speeds_into(settings.speeds, who, np.ones_like(who), speed)
-    seconds = work / speed
+    seconds = work / speeds_of(settings.speeds)
     longer = seconds[graph.source] - seconds[graph.target]
     e = int(np.argmax(longer))
     if longer[e] <= policy.value:

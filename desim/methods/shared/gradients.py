@@ -14,7 +14,7 @@ STEPS = 1 << 32  # what an address has room for: the next one is another round's
 
 def gradient(who: Any, x: Any, data: Any, out: Array | None = None) -> Array:
     """Gradients of f_i at x[r], i = who[r] (n,), x (n, dim): an (n, dim) array, `out` if given."""
-    x = _models("gradient", who, x, data, out)
+    x = models_given("gradient", who, x, data, out)
     return np.asarray(gradients.gradient(who, x, data, out))
 
 
@@ -31,7 +31,7 @@ def batch_gradient(
     that of the problem. ValueError for what is none of that.
     """
     what = "batch_gradient"
-    x = _models(what, who, x, data, out)
+    x = models_given(what, who, x, data, out)
     n = len(who)
     count = _whole(f"{what}: count", count, n, 1 << 63)
     round = _whole(f"{what}: round", round, n, STEPS)
@@ -41,8 +41,11 @@ def batch_gradient(
     return np.asarray(gradients.batch_gradient(who, x, count, round, seed, data, out, step=step))
 
 
-def _models(what: str, who: Any, x: Any, data: Any, out: Any) -> Array:
-    """Models (n, dim) of agents who (n,); ValueError unless both are of the data."""
+def models_given(what: str, who: Any, x: Any, data: Any, out: Any = None, name: str = "x") -> Array:
+    """Models (n, dim) of agents who (n,); ValueError unless both are of the data.
+
+    what: the function that got them, as name.
+    """
     if not isinstance(data, gradients.Data | Layered):
         refuse(f"{what}: data", data, "that of the problem, self.problem.data")
     agents, dim = len(data.start) - 1, data.A.shape[1]
@@ -56,13 +59,13 @@ def _models(what: str, who: Any, x: Any, data: Any, out: Any) -> Array:
         found = f"agents from {named.min()} to {named.max()}"
         raise ValueError(f"{what}: who: found {found}; allowed: from 0 to {agents - 1}")
     x = x if isinstance(x, np.ndarray) else np.asarray(x)
-    rows_given(f"{what}: x", x, len(named), dim)
+    rows = rows_given(f"{what}: {name}", x, len(named), dim)
     if out is not None and not (
         isinstance(out, np.ndarray) and out.shape == x.shape and out.dtype == x.dtype == float
     ):
         text = f"None, or a float array of shape {x.shape}; a step is given by its name, step=1"
         refuse(f"{what}: out", out, text)
-    return np.asarray(x)
+    return rows
 
 
 def _whole(what: str, value: Any, n: int, end: int) -> Any:

@@ -8,9 +8,9 @@ import numpy as np
 from desim.arrays import Array
 from desim.errors import RunError
 from desim.fields import Count, Init, Positive, Strict
-from desim.kernels.argmin import minimise
 from desim.methods.shared.consensus import ConsensusADMM
 from desim.methods.shared.method import Ingredients
+from desim.methods.shared.numerics import minimise
 
 if TYPE_CHECKING:
     from desim.engine.us import Cohort

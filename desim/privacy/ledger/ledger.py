@@ -4,7 +4,6 @@ A release is a transmitted value computed from private data; its id: `record.rel
 an adversary, sensitivities and scales stand in the row, so that every accountant is a replay.
 """
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,12 +15,12 @@ from desim.draws.keys import seed_word
 from desim.memory import Tree, attributes, recall
 from desim.privacy.ledger.charges import charge_each, deliver, let_go, stamp
 from desim.privacy.ledger.draws import add_discrete, add_laplace, add_normal, add_spherical
-from desim.privacy.ledger.terms import MECHANISMS, VIEWS, Mechanism, Terms, View, plain
+from desim.privacy.ledger.terms import AMOUNTS, MECHANISMS, VIEWS, Mechanism, Terms, View, plain
 from desim.timeline.appended import Appended
 from desim.timeline.order import time_order
 from desim.timeline.record import RELEASED, charge
 
-__all__ = ["MECHANISMS", "VIEWS", "Ledger", "Mechanism", "Terms", "View", "plain"]
+__all__ = ["AMOUNTS", "MECHANISMS", "VIEWS", "Ledger", "Mechanism", "Terms", "View", "plain"]
 
 NUMBERED = 255 << 24  # step of draws that a method numbers itself: no exchange comes that far
 
@@ -64,12 +63,14 @@ class Ledger(Appended):
         place, first = (time, who, round_, exchange), int(self.rows.n[0])
         if terms.mechanism is Mechanism.NONE:
             return value, self._charge(*place, terms, where, kept)
+        scale = terms.compiled[2][1]
         if draw is None:
             ids = self._charge(*place, terms, where, kept)
-            return self._noisy(who, round_, exchange << 24, value, terms, where), ids
+            return self._noisy(who, round_, exchange << 24, value, terms, scale, where), ids
         ids = self._charge(*place, terms, where)
         self._redrawn(draw, who, value, terms, ids, first)
-        return self._noisy(who, np.full_like(round_, draw), NUMBERED, value, terms, where), ids
+        numbered = np.full_like(round_, draw), NUMBERED
+        return self._noisy(who, *numbered, value, terms, scale, where), ids
 
     def _charge(
         self, time: Any, who: Any, round_: Any, exchange: int, terms: Terms, where: Any,
@@ -94,7 +95,8 @@ class Ledger(Appended):
         ids = self._charge(now, who, round_, exchange, terms, where, True)
         noise = np.zeros((len(who), dim))
         if terms.mechanism is not Mechanism.NONE:
-            noise = self._noisy(who, round_, exchange << 24, noise, terms, where)
+            scale = terms.compiled[2][1]
+            noise = self._noisy(who, round_, exchange << 24, noise, terms, scale, where)
         return noise, ids
 
     def sent(self, release: Int, time: Any, live: Any) -> None:
@@ -126,9 +128,9 @@ class Ledger(Appended):
         return self._charge(time, who, round_, exchange, terms, where)
 
     def _noisy(
-        self, who: Any, round_: Any, step: int, value: Array, terms: Terms, where: Any
+        self, who: Any, round_: Any, step: int, value: Array, terms: Terms, scale: Array, where: Any
     ) -> Array:
-        place = (self.seed, who, round_, step, terms.scale, where, value)
+        place = (self.seed, who, round_, step, scale, where, value)
         if terms.mechanism in (Mechanism.LAPLACE, Mechanism.SPARSE_VECTOR):
             return add_laplace(*place)
         if terms.mechanism in (Mechanism.L2_LAPLACE, Mechanism.OBJECTIVE_LAPLACE):
@@ -160,8 +162,8 @@ class Ledger(Appended):
     def noise(self, who: Any, round_: Any, exchange: int, value: Array, terms: Terms) -> Array:
         """Value (n, dim) of charged calls to agents who (n,) with the noise of terms (agents,)."""
         self.noise_key(terms)
-        mine, everybody = replace(terms, scale=terms.scale[who]), np.ones(len(who), bool)
-        return self._noisy(who, round_, exchange << 24, value, mine, everybody)
+        scale, everybody = terms.compiled[2][1][who], np.ones(len(who), bool)
+        return self._noisy(who, round_, exchange << 24, value, terms, scale, everybody)
 
     def charge_one(
         self, time: float, agent: int, round_: int, release: int, terms: tuple[Any, ...],

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+AMOUNTS = ("sensitivity", "scale", "sampling")
+
 
 class Mechanism(IntEnum):
     """How a release was randomised, and what sensitivity D and scale s of its row mean.
@@ -71,6 +73,17 @@ class Terms:
         """(mechanism, view, (3, agents) sensitivity, scale, sampling) for kernels."""
         amounts = np.array([self.sensitivity, self.scale, self.sampling], float)
         return int(self.mechanism), int(self.view), amounts
+
+    def fix(self, amounts: NDArray[np.float64]) -> None:
+        """Have these rows (4, agents) of numbers, coupled last, from now on, not to be changed.
+
+        Whoever writes to the arrays that the terms were made of changes neither price nor noise.
+        """
+        shown = amounts.view()
+        shown.flags.writeable = False
+        names = AMOUNTS if self.coupled is None else (*AMOUNTS, "coupled")
+        own = dict(zip(names, shown, strict=False))
+        vars(self).update(own, compiled=(int(self.mechanism), int(self.view), amounts[:3]))
 
 
 def plain(agents: int, view: View, sensitivity: float = np.inf) -> Terms:

@@ -7,11 +7,11 @@ over that have been drawn so slow that nothing of theirs ever ends. So it is sai
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.conditions.compute import fastest
+from desim.conditions.compute import fastest, speeds_of
 from desim.draws.distributions import bounds
 from desim.engine.absences import ROUNDING, needed, never
 from desim.engine.observer import MOST
-from desim.engine.opening import opening, speeds
+from desim.engine.opening import opening
 from desim.engine.play import Simulation
 from desim.engine.world import Settings
 from desim.errors import InputError
@@ -159,7 +159,7 @@ def endless(settings: Settings) -> list[str]:
     sides = (settings.links, settings.downlinks, settings.uplinks)
     dead = [name for links in sides if links is not None for name in _dead(links)]
     warnings = [_said(dead, "network: nothing arrives on", "bandwidth")] if dead else []
-    stuck = [f"agent {i}" for i in np.flatnonzero(_never(speeds(settings)))]
+    stuck = [f"agent {i}" for i in np.flatnonzero(_never(speeds_of(settings.speeds)))]
     return warnings + ([_said(stuck, "compute: nothing is ever done by", "speed")] if stuck else [])
 
 

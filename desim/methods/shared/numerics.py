@@ -1,0 +1,51 @@
+"""Kernels as methods call them: rows are looked at before compiled code sees them.
+
+A row that is missing would be read beyond the end of an array.
+"""
+
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import numpy as np
+
+from desim.kernels import argmin, codecs, values, zeroth
+from desim.methods.shared.gradients import models_given
+from desim.shapes import has_rows, refuse, rows_given
+
+
+def _looked_at(kernel: Callable[..., Any], of: str, rows: str = "", each: str = "") -> Any:
+    """The kernel; ValueError unless its arguments have a row for each of the agents who (n,).
+
+    of: models (n, dim) of the data, or with codecs numbers (n, any); rows: other arrays (n, dim);
+    each: one number, or an array (n,).
+    """
+    name, signature = kernel.__name__, inspect.signature(kernel)
+
+    @wraps(kernel)
+    def looked_at(*args: Any, **named: Any) -> Any:
+        given = signature.bind(*args, **named).arguments
+        who = given["who"]
+        if "data" in given:
+            given[of] = models_given(name, who, given[of], given["data"], None, of)
+        else:
+            given[of] = rows_given(f"{name}: {of}", given[of], np.size(who))
+        for one in rows.split():
+            if given.get(one) is not None:
+                given[one] = rows_given(f"{name}: {one}", given[one], *given[of].shape)
+        for one in each.split():
+            value: Any = given.get(one)
+            if np.ndim(value) and not (has_rows(value, len(who)) and np.ndim(value) == 1):
+                refuse(f"{name}: {one}", value, f"one number, or an array ({len(who)},)")
+        return kernel(**given)
+
+    return looked_at
+
+
+minimise = _looked_at(argmin.minimise, "start", "v", "weight tolerance")
+descend = _looked_at(zeroth.descend, "x", "c", "round samples q deviation noise")
+estimates = _looked_at(zeroth.estimates, "x", "c", "round u1 u2 step q deviation noise")
+capped_losses = _looked_at(values.capped_losses, "x", "", "where")
+quantize = _looked_at(codecs.quantize, "x", "", "round_")
+sparsify = _looked_at(codecs.sparsify, "x", "", "round_")

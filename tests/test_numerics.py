@@ -1,0 +1,83 @@
+"""Kernels that methods call get a row for each agent; else they say what is wrong."""
+
+import numpy as np
+import pytest
+from mutant import mutant
+from test_kernels import problem
+
+from desim import method
+from desim.kernels import argmin, codecs, values, zeroth
+from desim.methods.shared import numerics
+
+WHO, ROUND = np.array([0, 2, 3]), np.array([1, 1, 2])
+X, C = np.ones((3, 6)), np.full((3, 6), 0.5)
+STEPS = (np.ones(2), np.ones(2), np.ones(2))
+DATA = problem()
+CALLS = {
+    "minimise": (argmin, (WHO, X, 1.0, C, 1e-6, DATA), {}),
+    "descend": (
+        zeroth, (WHO, X, ROUND, 7, DATA), {"steps": STEPS, "samples": 2, "c": C, "q": np.ones(3)},
+    ),
+    "estimates": (zeroth, (WHO, X, ROUND, 7, DATA), {"samples": 2, "u2": 0.1}),
+    "capped_losses": (values, (WHO, X, 1.0, np.ones(3, bool), DATA), {}),
+    "quantize": (codecs, (7, WHO, ROUND, X, 0.1, 4), {}),
+    "sparsify": (codecs, (7, WHO, ROUND, X, 0.5), {}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_what_is_right_is_what_the_kernel_gives(name):
+    module, args, named = CALLS[name]
+    found, wanted = getattr(method, name)(*args, **named), getattr(module, name)(*args, **named)
+    assert all(np.array_equal(*pair) for pair in zip(found, wanted, strict=True))
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("wrong", [X[:0], X[:, 0], np.full((3, 6), "x"), None], ids=str)
+def test_rows_that_are_missing_are_told(name, wrong):
+    _, args, named = CALLS[name]
+    spoiled = [wrong if one is X else one for one in args]
+    with pytest.raises(ValueError, match=f"{name}: (x|start): found .*; allowed: numbers of shape"):
+        getattr(method, name)(*spoiled, **named)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_agents_and_what_each_has_are_told(name):
+    _, args, named = CALLS[name]
+    for right, wrong in ((WHO, WHO + 99), (ROUND, ROUND[:1]), (C, C[:1])):
+        spoiled = [wrong if one is right else one for one in args]
+        others = {key: wrong if one is right else one for key, one in named.items()}
+        coded = right is WHO and not any(
+            one is DATA for one in args
+        )  # any number is an agent's there
+        if any(one is right for one in (*args, *named.values())) and not coded:
+            with pytest.raises(ValueError, match=f"{name}: .*: found .*; allowed: "):
+                getattr(method, name)(*spoiled, **others)
+
+
+def stub(who, x, c, q):
+    """Nothing."""
+    return len(who)
+
+
+def check(module):
+    """Rows and numbers of too few agents are refused."""
+    looked_at = module._looked_at(stub, "x", "c", "q")
+    assert looked_at(WHO, X, C, 1.0) == looked_at(WHO, X, c=None, q=np.ones(3)) == 3
+    for wrong in ((WHO, X[:2], None, 1.0), (WHO, X, C[:2], 1.0), (WHO, X, C, np.ones(2))):
+        with pytest.raises(ValueError, match="allowed"):
+            looked_at(*wrong)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("given[of], np.size(who))", "given[of], np.shape(given[of])[0])"),
+        ("in rows.split()", "in ()"),
+        ("in each.split()", "in ()"),
+    ],
+)
+def test_what_is_not_looked_at_would_be_noticed(right, wrong):
+    check(numerics)
+    with pytest.raises(pytest.fail.Exception):
+        check(mutant(numerics, right, wrong))
