@@ -110,6 +110,13 @@ def refusal(value: object, allowed: str, nearest: Iterable[str] = ()) -> str:
     return f"found {show(value)}; allowed: {allowed}{spelling(value, nearest)}"
 
 
+def chosen(what: str, value: str, names: Iterable[str]) -> str:
+    """The value if it is one of the names; InputError otherwise."""
+    if value not in (known := list(names)):
+        raise InputError(f"{what}: {refusal(value, ', '.join(known), known)}")
+    return value
+
+
 def finite(what: str, value: float) -> float:
     """The value if it is a finite number; InputError otherwise."""
     if not isfinite(value):

@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Literal, get_args
+from typing import Literal
 
-from desim.errors import InputError, refusal
+from desim.errors import chosen
 
 Format = Literal["text", "markdown", "latex"]
 TEX = {
@@ -14,26 +14,38 @@ TEX = {
     "#": r"\#", "_": r"\_", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
     "<": r"\textless{}", ">": r"\textgreater{}",
 }  # fmt: skip
+NUMBER = re.compile(r"^(-?[\d.,]+(e[-+]?\d+)?( .*)?|-|infinite.*|never.*|not recorded)$")
 MARKS = re.compile(r"([\\`*_\[\]<>|])")
 CELL = "padding:.15em .9em .15em 0;text-align:left;vertical-align:top"
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table: title, head and rows of one length, and notes that belong below it."""
+    """A table: title, head and rows of one length, and notes that belong below it.
+
+    Of a report: rows `marked` stand out; bars: of each row pairs (class, share of the whole), drawn
+    beside its cells under `bar_head`; more: what stands folded below it.
+    """
 
     title: str
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
     notes: Sequence[str] = ()
+    marked: frozenset[int] = frozenset()
+    bars: Sequence[Sequence[tuple[str, float]]] = ()
+    bar_head: str = ""
+    more: Sequence["Table"] = ()
+
+    @property
+    def numeric(self) -> list[bool]:
+        """Whether a column holds numbers only, which stand to the right."""
+        columns = range(len(self.head))
+        return [n > 0 and all(NUMBER.match(row[n]) for row in self.rows) for n in columns]
 
     def written(self, form: str) -> str:
         """The table as text, markdown or latex; InputError for another format."""
-        if form not in get_args(Format):
-            raise InputError(
-                f"format: {refusal(form, ', '.join(get_args(Format)), get_args(Format))}"
-            )
-        return {"text": self.text, "markdown": self.markdown, "latex": self.latex}[form]()
+        forms = {"text": self.text, "markdown": self.markdown, "latex": self.latex}
+        return forms[chosen("format", form, forms)]()
 
     def text(self) -> str:
         """Aligned columns under their title."""

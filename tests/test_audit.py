@@ -90,7 +90,7 @@ def test_the_score_is_the_likelihood_ratio():
         ("/ s[:, None] ** 2", "/ s[:, None]"),
         ("np.abs(output - m).sum(axis=1)", "np.abs(mean - m).sum(axis=1)"),
         ("0.5 * one / s**2", "0.5 * one / t**2"),
-        ("seen.size[rows] * np.log", "np.log"),
+        ("pair.size[rows] * np.log", "np.log"),
         ('"L2_LAPLACE"})', '"L2_LAPLACE", "NOISY_GRADIENT"})'),
     ],
 )

@@ -163,7 +163,7 @@ def test_a_swapped_table(two, monkeypatch):
 
 
 def test_digests_that_are_not_compared_are_noticed(two, monkeypatch):
-    wrong = mutant(digests, 'found != told["sha256"]', "not found")
+    wrong = mutant(digests, 'found != expected["sha256"]', "not found")
     with pytest.raises(pytest.fail.Exception):
         check_swapped(wrong, two, monkeypatch)
 

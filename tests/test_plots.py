@@ -11,6 +11,7 @@ from mutant import mutant
 from desim import amounts, plots
 from desim.errors import InputError
 from desim.plots import course, drawable, plot, style
+from desim.reading import meter
 
 
 class Course:
@@ -86,8 +87,8 @@ def test_bytes_are_those_that_arrived(tmp_path):
 @pytest.mark.parametrize(
     ("home", "module", "name", "right", "wrong"),
     [
-        (drawable, course, "course", 'side="right"', 'side="left"'),
-        (drawable, course, "course", "np.cumsum(", "np.asarray("),
+        (course, meter, "delivered", 'side="right"', 'side="left"'),
+        (course, meter, "delivered", "np.cumsum(", "np.asarray("),
         (style, amounts, "best_unit", "float(1 / WORTH[name])", "float(WORTH[name])"),
     ],
 )
@@ -110,15 +111,15 @@ def test_epsilon_is_that_of_the_agent_that_spends_most(tmp_path):
 
 @pytest.mark.thin(2)
 @pytest.mark.parametrize(
-    ("name", "right", "wrong"),
+    ("home", "module", "name", "right", "wrong"),
     [
-        ("course", "np.maximum.accumulate(amount)", "amount"),
-        ("course", 'side="right"', 'side="left"'),
-        ("terms", '("view", "relation", "method")', '("view", "method")'),
+        (drawable, course, "course", "np.maximum.accumulate(", "np.asarray("),
+        (course, meter, "Meter", 'side="right"', 'side="left"'),
+        (drawable, course, "terms", '("view", "relation", "method")', '("view", "method")'),
     ],
 )
-def test_a_wrong_epsilon_is_noticed(tmp_path, monkeypatch, name, right, wrong):
-    monkeypatch.setattr(drawable, name, getattr(mutant(course, right, wrong), name))
+def test_a_wrong_epsilon_is_noticed(tmp_path, monkeypatch, home, module, name, right, wrong):
+    monkeypatch.setattr(home, name, getattr(mutant(module, right, wrong), name))
     with pytest.raises(AssertionError):
         check_epsilon(tmp_path)
 

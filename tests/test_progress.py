@@ -48,9 +48,9 @@ def test_pace_is_that_of_the_latest_seconds():
     ("right", "wrong"),
     [
         ("share or 0.0) - had", "share or 0.0)"),
-        ("self.seen.popleft()", "break"),
+        ("self.samples.popleft()", "break"),
         ("(count - before)", "count"),
-        ("if not self.seen or count != self.seen[-1][1]", "if True"),
+        ("if not self.samples or count != self.samples[-1][1]", "if True"),
         ("SETTLED = 0.5", "SETTLED = 0.0"),
     ],
 )

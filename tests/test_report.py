@@ -253,8 +253,8 @@ def test_the_medians_stand_first_and_never_is_a_time(runs):
     strict, lax = (results.time_to_targets(found, [("error", at)])[0] for at in (1e-9, 9.0))
     assert strict.rows[0] == ["small: median of 2 seeds", *["never"] * 4]
     assert [row[0] for row in strict.rows[1:]] == ["slow"]
-    assert [row[0] for row in strict.more.rows] == ["small, seed 3", "small, seed 4"]
-    assert [row[1] for row in strict.more.rows] == ["never"] * 2
+    assert [row[0] for row in strict.more[0].rows] == ["small, seed 3", "small, seed 4"]
+    assert [row[1] for row in strict.more[0].rows] == ["never"] * 2
     assert lax.rows[0][1:] == ["0 s", "0", "0 B", "0"]
     assert all(strict.numeric[1:])
 
@@ -267,12 +267,12 @@ def test_a_run_that_failed_is_told_about_but_not_averaged(runs, tmp_path):
     ]  # fmt: skip
     made = results.time_to_targets(found, [("error", 9.0)])[0]
     assert [row[0] for row in made.rows] == ["small: median of 3 seeds"]
-    assert [row[0] for row in made.more.rows] == [one.label for one in found]
+    assert [row[0] for row in made.more[0].rows] == [one.label for one in found]
     ended = results.headline(found)
     assert [row[:2] for row in ended.rows] == [["small: 3 seeds", "2 done, 1 failed"]]
     two = results.headline(found[:2]).rows[0]
     assert ended.rows[0][2:] == two[2:]
-    assert [row[0] for row in ended.more.rows] == [one.label for one in found]
+    assert [row[0] for row in ended.more[0].rows] == [one.label for one in found]
 
 
 def test_a_run_that_failed_before_it_was_measured_is_the_worst_of_a_chart(runs, tmp_path):

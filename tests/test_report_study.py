@@ -100,7 +100,7 @@ def test_failures_of_a_study_are_told_with_their_reasons(study):
 
 def check_row(module, found):
     """Medians of what the runs of one series came to."""
-    rows = results.headline(found).more.rows
+    rows = results.headline(found).more[0].rows
     row = module.together(found, rows, ["error"])
     assert row[:4] == ["small: 3 seeds", "3 done", "dsgd", "3"]
     last = sorted(one.curves["error"].value[-1] for one in found)

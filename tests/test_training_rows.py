@@ -82,7 +82,7 @@ def test_a_column_of_true_and_false_is_one_by_its_training_rows(tmp_path):
 
 def test_a_type_of_all_rows_is_noticed(tmp_path, monkeypatch):
     for right, wrong in (
-        ("seen = column[train].dropna()", "seen = column.fillna('gap')"),
+        ("present = column[train].dropna()", "present = column.fillna('gap')"),
         ("_counts(column[train])]", "_counts(frame[n])]"),
     ):
         monkeypatch.setattr(tables, "framed", mutant(frames, right, wrong).framed)

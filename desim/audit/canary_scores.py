@@ -182,6 +182,6 @@ def _spread(shown: Shown, residual: Array, effects: Array) -> Array:
     bare = shown.scale <= 0.0
     moved = np.abs(effects).max(axis=0, initial=0.0)
     least = ROUNDING * np.abs(shown.output).max(initial=0.0)
-    told = bare & (moved > least)
-    size = float(np.sqrt(np.mean(residual[told] ** 2))) if told.any() else 1.0
-    return np.asarray(np.where(bare, np.where(told, size or 1.0, np.inf), shown.scale))
+    telling = bare & (moved > least)
+    size = float(np.sqrt(np.mean(residual[telling] ** 2))) if telling.any() else 1.0
+    return np.asarray(np.where(bare, np.where(telling, size or 1.0, np.inf), shown.scale))

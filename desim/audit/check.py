@@ -75,13 +75,13 @@ def transcript_check(
     if isinstance(of, Simulation):
         of = worst_pair(unobserved(of, rounds), pinned=pinned)
     pair = of
-    one, seen = Transcript(), Tables()
-    completed(unobserved(pair.first, rounds).play(seen, transcript=one))
+    one, tables = Transcript(), Tables()
+    completed(unobserved(pair.first, rounds).play(tables, transcript=one))
     replay, other = Transcript(one), Tables()
     completed(unobserved(pair.second, rounds).play(other, transcript=replay))
-    bounded = _bounded(seen.read("releases"), pair.agent)
+    bounded = _bounded(tables.read("releases"), pair.agent)
     rows = [*_releases(one, replay, pair.agent), *_messages(one, replay, pair.agent, bounded)]
-    apart = _different(seen, other) + (replay.apart or len(one.releases) != len(replay.releases))
+    apart = _different(tables, other) + (replay.apart or len(one.releases) != len(replay.releases))
     declared = 0.0 if bounded else np.inf
     traffic: Row = ("traffic", pair.agent, -1, -1, float(apart), declared, 0.0)
     return TranscriptCheck(pair.agent, pair.row, _judged([traffic, *rows]))

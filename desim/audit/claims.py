@@ -1,5 +1,6 @@
 """What an audit tests: the rigorous epsilon of the releases, the paper's own, or a given number."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,6 +39,13 @@ class Ground:
     def sampled(self) -> bool:
         """Whether some of the agent's releases are of batches."""
         return bool((self.agent_releases["sampling"] < 1.0).any())
+
+
+def claims_of(names: Sequence[str | float], ground: Ground) -> tuple[list[Claim], list[str]]:
+    """The claims of these names that can be tested, and why the others cannot."""
+    every = [claimed(name, ground) for name in names]
+    claims = [one for one in every if isinstance(one, Claim)]
+    return claims, [one for one in every if isinstance(one, str)]
 
 
 def claimed(name: str | float, ground: Ground) -> Claim | str:

@@ -121,9 +121,9 @@ def best_event(old: Array, new: Array, strength: Strength, level: float) -> Even
 
 def certify(event: Event, old: Array, new: Array, level: float) -> Certified:
     """Shares of `event`, both at once right with probability 1 - level, on scores not used yet."""
-    seen = round(event.share(new) * len(new)), round(event.share(old) * len(old))
+    counts = round(event.share(new) * len(new)), round(event.share(old) * len(old))
     return Certified(
-        share_low(seen[0], len(new), level / 2), share_high(seen[1], len(old), level / 2)
+        share_low(counts[0], len(new), level / 2), share_high(counts[1], len(old), level / 2)
     )
 
 
@@ -184,4 +184,4 @@ def certain(old: Array, new: Array, level: float) -> float:
     What D' shows in such runs (or D, with the sign reversed) the other data cannot show.
     """
     shares = ((new == np.inf, len(new)), (old == -np.inf, len(old)))
-    return max(float(share_low(np.count_nonzero(seen), n, level / 2)) for seen, n in shares)
+    return max(float(share_low(np.count_nonzero(times), n, level / 2)) for times, n in shares)

@@ -98,18 +98,18 @@ def play_game(
         for side in (0, 1)
         for first in range(0, runs, size)
     ]
-    seen: tuple[list[Array], list[Array]] = [], []
+    scores: tuple[list[Array], list[Array]] = [], []
     done = 0
     for (side, _, first, last), rows in _played(stage, tasks, workers, again):
-        seen[side].extend(rows)
+        scores[side].extend(rows)
         done += last - first
         if tell is not None:
             tell(done, 2 * runs)
     if stage.reading != "likelihood":
-        both = _padded([*seen[0], *seen[1]])
+        both = _padded([*scores[0], *scores[1]])
         old, new = trained(both[:runs], both[runs:])
         return Scores(rounded(old), rounded(new), exact=False)
-    return _scores(np.array(seen[0]), np.array(seen[1]))
+    return _scores(np.array(scores[0]), np.array(scores[1]))
 
 
 def _scores(old: Array, new: Array) -> Scores:
@@ -118,8 +118,8 @@ def _scores(old: Array, new: Array) -> Scores:
     draws, squares, exact = both[:, 1].sum(), both[:, 2].sum(), bool(both[:, 3].all())
     noise = float(np.sqrt(squares / draws)) if draws and exact else np.nan
     kinds = both[:, 4].astype(int)
-    told = [(name, int((kinds == 1 + n).sum())) for n, name in enumerate(KINDS)]
-    apart = tuple(one for one in told if one[1])
+    counts = [(name, int((kinds == 1 + n).sum())) for n, name in enumerate(KINDS)]
+    apart = tuple(one for one in counts if one[1])
     scores = rounded(old[:, 0]), rounded(new[:, 0])
     return Scores(*scores, exact, noise, int(draws), ratio=True, apart=apart)
 
@@ -202,8 +202,8 @@ def _model(stage: Stage, side: int, seed: int) -> Array:
         return np.asarray(outcome.model[-1], float)
     last: dict[tuple[int, int], Array] = {}
     for batch in transcript.releases:
-        told = [int(one) not in transcript.kept for one in batch.release]
-        last.update({(0, int(i)): batch.output[r] for r, i in enumerate(batch.who) if told[r]})
+        visible = [int(one) not in transcript.kept for one in batch.release]
+        last.update({(0, int(i)): batch.output[r] for r, i in enumerate(batch.who) if visible[r]})
     for sent in transcript.messages:
         last.update({(1, int(i)): sent.payload[r] for r, i in enumerate(sent.who)})
     return np.concatenate([last[one] for one in sorted(last)])

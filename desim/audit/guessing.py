@@ -115,8 +115,8 @@ def _gains(tiers: Tiers, right: Int, wrong: Int, total: Int, levels: int, rates:
                 (first + levels, total, wrong[:, t]),
                 (first + levels, total - weight, -rate * right[:, t]),
             ):
-                kept = (level >= 0) & (level < levels) & (value != 0)
-                parts.append((outcomes[kept], (column + level)[kept], value[kept].astype(float)))
+                valid = (level >= 0) & (level < levels) & (value != 0)
+                parts.append((outcomes[valid], (column + level)[valid], value[valid].astype(float)))
     rows, columns, values = (np.concatenate([part[k] for part in parts]) for k in range(3))
     shape = (len(total), len(tiers.weights) * len(rates) * 2 * levels)
     return sparse.csr_matrix((values, (rows, columns)), shape=shape)

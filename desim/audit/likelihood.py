@@ -11,7 +11,7 @@ NORMAL = frozenset({"GAUSSIAN", "DISCRETE_GAUSSIAN", "NOISY_GRADIENT"})
 VARIANCE = {"GAUSSIAN": 1.0, "LAPLACE": 2.0}  # of noise of scale 1
 
 
-def likelihood_ratio(seen: PairReleases) -> tuple[float, bool]:
+def likelihood_ratio(pair: PairReleases) -> tuple[float, bool]:
     """(log-likelihood ratio of the data played to their neighbour, whether it is exact).
 
     The sum over the releases o of log p - log p', where log p is -|o - m|^2 / (2 s^2) - d ln s for
@@ -20,21 +20,21 @@ def likelihood_ratio(seen: PairReleases) -> tuple[float, bool]:
     if it were Gaussian at the end: a score, but not exact; so is discrete noise of two scales.
     Infinite where something tells the two apart for certain.
     """
-    if seen.apart:
+    if pair.apart:
         return np.inf, True
-    total, exact = 0.0, not seen.partial
-    moved = (seen.mean != seen.other).any(axis=1) | (seen.scale != seen.other_scale)
-    for code in np.unique(seen.mechanism[moved]):
+    total, exact = 0.0, not pair.partial
+    moved = (pair.mean != pair.other).any(axis=1) | (pair.scale != pair.other_scale)
+    for code in np.unique(pair.mechanism[moved]):
         name = Mechanism(int(code)).name
-        rows = moved & (seen.mechanism == code)
-        scales = seen.scale[rows], seen.other_scale[rows]
+        rows = moved & (pair.mechanism == code)
+        scales = pair.scale[rows], pair.other_scale[rows]
         exact &= name in EXACT
         exact &= name != "DISCRETE_GAUSSIAN" or bool((scales[0] == scales[1]).all())
         if not (scales[0] > 0.0).all() or not (scales[1] > 0.0).all():
             return np.inf, exact
-        total += _sum(name, seen.output[rows], seen.mean[rows], seen.other[rows], *scales)
+        total += _sum(name, pair.output[rows], pair.mean[rows], pair.other[rows], *scales)
         if (scales[0] != scales[1]).any():
-            total += float((seen.size[rows] * np.log(scales[1] / scales[0])).sum())
+            total += float((pair.size[rows] * np.log(scales[1] / scales[0])).sum())
     return (0.0, False) if np.isnan(total) else (total, exact)
 
 
@@ -55,28 +55,28 @@ def _sum(name: str, output: Array, mean: Array, other: Array, s: Array, t: Array
     return float((0.5 * two / t**2 - 0.5 * one / s**2).sum())
 
 
-def noise_drawn(seen: PairReleases) -> tuple[int, float]:
+def noise_drawn(pair: PairReleases) -> tuple[int, float]:
     """How many noisy numbers there are, and the sum of their squares over declared variance."""
     squares = [
-        ((seen.output - seen.mean)[rows] / seen.scale[rows, None]) ** 2 / variance
+        ((pair.output - pair.mean)[rows] / pair.scale[rows, None]) ** 2 / variance
         for name, variance in VARIANCE.items()
-        if (rows := (seen.mechanism == Mechanism[name]) & (seen.scale > 0.0)).any()
+        if (rows := (pair.mechanism == Mechanism[name]) & (pair.scale > 0.0)).any()
     ]
     noise = np.concatenate([np.zeros(0), *(part.ravel() for part in squares)])
     return noise.size, float(noise.sum())
 
 
-def divergence(seen: PairReleases) -> tuple[bool, float]:
+def divergence(pair: PairReleases) -> tuple[bool, float]:
     """(Whether a play tells two data sets apart for certain, how far apart its releases are).
 
     The sum over releases of |m - m'|^2 / s^2 where there is one scale, else of the two relative
     entropies of normal laws, which come to the same; without noise s is the sensitivity.
     """
-    moved = np.linalg.norm(seen.other - seen.mean, axis=1)
-    noisy = (seen.scale > 0.0) & (seen.other_scale > 0.0)
-    s, t = (np.where(noisy, one, seen.sensitivity) for one in (seen.scale, seen.other_scale))
+    moved = np.linalg.norm(pair.other - pair.mean, axis=1)
+    noisy = (pair.scale > 0.0) & (pair.other_scale > 0.0)
+    s, t = (np.where(noisy, one, pair.sensitivity) for one in (pair.scale, pair.other_scale))
     fit = np.isfinite(s) & (s > 0.0)
     s, t = np.where(fit, s, 1.0), np.where(fit, t, 1.0)
     far = 0.5 * moved**2 * (1.0 / s**2 + 1.0 / t**2)
-    wide = 0.5 * seen.size * ((s / t) ** 2 + (t / s) ** 2 - 2.0)
-    return bool(seen.apart), float(np.where(fit, far + wide, 0.0).sum())
+    wide = 0.5 * pair.size * ((s / t) ** 2 + (t / s) ** 2 - 2.0)
+    return bool(pair.apart), float(np.where(fit, far + wide, 0.0).sum())

@@ -160,9 +160,9 @@ def _admitted(simulation: Simulation, agent: int, candidates: list[Pair]) -> lis
 
 def _trajectory(simulation: Simulation) -> tuple[Array, Transcript]:
     """Models (rounds + 1, agents, dim) of one play, and its transcript."""
-    seen, transcript = unobserved(simulation), Transcript()
-    kept = replace(seen, observation=replace(seen.observation, iterates=True))
-    outcome = completed(kept.play(Discard(), transcript=transcript))
+    bare, transcript = unobserved(simulation), Transcript()
+    observed = replace(bare, observation=replace(bare.observation, iterates=True))
+    outcome = completed(observed.play(Discard(), transcript=transcript))
     assert outcome.iterates is not None
     return outcome.iterates, transcript
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from desim.audit.claims import Ground, claimed
+from desim.audit.claims import Ground, claims_of
 from desim.audit.evidence import DECIMALS
 from desim.audit.game import Scores, Stage, Tell, play_game
 from desim.audit.neighbours import Neighbours, neighbours, worst_pair
 from desim.audit.reading import reading_of, require_agent, require_other, tables_of
 from desim.audit.stored import Audit, terms
-from desim.audit.verdict import Claim, judge
+from desim.audit.verdict import judge
 from desim.compiling.cores import cores
 from desim.errors import InputError, refusal
 from desim.privacy.accounting.views import adversary
@@ -63,27 +63,20 @@ def audit(
     view, delta = terms(of, view, delta, level, claims, seed, others)
     with explained(of):
         pair, stage, ground = _staged(of, view, delta, agent, row)
-        found = [claimed(name, ground) for name in claims]
+        testable, untestable = claims_of(claims, ground)
         again = partial(_again, of.written(), str(of.folder), view, delta, agent, row)
         workers = min(workers, cores())
         scores = play_game(stage, runs, seed=seed, workers=workers, again=again, tell=tell)
-    known = scores.exact and scores.as_declared
+    old, new, exact = scores.old, scores.new, scores.exact and scores.as_declared
     findings = tuple(
-        judge(claim, scores.old, scores.new, exact=known, level=level, ratio=scores.ratio)
-        for claim in found
-        if isinstance(claim, Claim)
+        judge(claim, old, new, exact=exact, level=level, ratio=scores.ratio) for claim in testable
     )
-    notes = [text for text in found if isinstance(text, str)]
-    notes += _reservations(scores, ground)
-    public = bool(np.isfinite(ground.simulation.problem.row_norm))
-    notes += [f"tuned on data, not charged: {text}" for text in tuned(of, public)]
-    notes += [REAL, NEVER]
+    notes = (*untestable, *_reservations(of, scores, ground), REAL, NEVER)
     who = f"agent {pair.agent}, record {pair.row} replaced, seen by {ground.view}"
-    old, new = scores.old, scores.new
     sizes = [len(old), len(new)]
     played = {"row": pair.row, "seed": seed, "runs": sizes, "exact_likelihood": scores.exact}
     return Audit(
-        name=of.name, view=ground.view, agent=pair.agent, findings=findings, notes=tuple(notes),
+        name=of.name, view=ground.view, agent=pair.agent, findings=findings, notes=notes,
         title=f"{who}; {sizes[0]} + {sizes[1]} runs", played=played, scores=scores,
         arrays={"old": old, "new": new}, samples=(old, new), of="runs",
     )  # fmt: skip
@@ -95,7 +88,7 @@ def _staged(
     """The pair of simulations, what is read of each run, and what claims are about."""
     simulation = build(scenario)
     agents = simulation.problem.agents
-    seen = adversary(view, agents)
+    who = adversary(view, agents)
     require_agent(agent, agents)
     if row is None:
         pair = worst_pair(simulation, agent)
@@ -103,11 +96,11 @@ def _staged(
         raise InputError(f"row: found {row} without agent; allowed: both, agent alone, or neither")
     else:
         pair = neighbours(simulation, agent, row)
-    require_other(pair.agent, seen)
+    require_other(pair.agent, who)
     releases, events = tables_of(pair.first)
     words = partial(explained, scenario)
-    stage = replace(reading_of(releases, events, seen, pair), explained=words)
-    ground = Ground(pair.first, releases, events, pair.agent, str(seen), delta)
+    stage = replace(reading_of(releases, events, who, pair), explained=words)
+    ground = Ground(pair.first, releases, events, pair.agent, str(who), delta)
     return pair, stage, ground
 
 
@@ -122,7 +115,8 @@ def _again(
         return _staged(scenario, view, delta, agent, row)[1]
 
 
-def _reservations(scores: Scores, ground: Ground) -> list[str]:
+def _reservations(of: Scenario, scores: Scores, ground: Ground) -> list[str]:
+    """What speaks against reading too much into the scores."""
     runs = len(scores.old) + len(scores.new)
     notes = [
         f"in {number} of {runs} runs the ratio is infinite: {what}" for what, number in scores.apart
@@ -137,4 +131,5 @@ def _reservations(scores: Scores, ground: Ground) -> list[str]:
             "batches are those of the scenario's seed in every run: only claims that do not count "
             "on secret batches can be tested"
         )
-    return notes
+    public = bool(np.isfinite(ground.simulation.problem.row_norm))
+    return [*notes, *(f"tuned on data, not charged: {text}" for text in tuned(of, public))]

@@ -10,11 +10,10 @@ from desim.audit.canaries import Canaries, planted
 from desim.audit.canaries import canaries as placed
 from desim.audit.canary_scores import Game, Reading, Tell, play_once
 from desim.audit.candidates import longest_row
-from desim.audit.claims import Ground, claimed
+from desim.audit.claims import Ground, claims_of
 from desim.audit.one_run import judge_one_run
 from desim.audit.reading import require_agent, require_other, shown, tables_of
 from desim.audit.stored import Audit, terms
-from desim.audit.verdict import Claim
 from desim.engine.play import Simulation
 from desim.errors import InputError, refusal
 from desim.privacy.accounting.views import Adversary, adversary
@@ -64,18 +63,13 @@ def audit_one_run(
         most = longest_row(simulation.problem, simulation.method.parameters)
         records = placed(simulation.problem, agent, slots, seed, most)
         game, ground = _staged(simulation, records, who, delta)
-        found = [claimed(name, ground) for name in claims]
+        testable, untestable = claims_of(claims, ground)
         guessable = play_once(game, seed=seed, tell=tell)
-    findings = tuple(
-        judge_one_run(claim, guessable.scores, guessable.coins, level)
-        for claim in found
-        if isinstance(claim, Claim)
-    )
-    notes = [text for text in found if isinstance(text, str)]
-    notes += [*([KNOWN] if ground.sampled else []), REAL, NEVER]
     scores, coins = guessable.scores, guessable.coins
+    findings = tuple(judge_one_run(claim, scores, coins, level) for claim in testable)
+    notes = (*untestable, *([KNOWN] if ground.sampled else []), REAL, NEVER)
     return Audit(
-        name=of.name, view=ground.view, agent=agent, findings=findings, notes=tuple(notes),
+        name=of.name, view=ground.view, agent=agent, findings=findings, notes=notes,
         title=f"agent {agent}, {slots} canaries, seen by {ground.view}; one run",
         played={"seed": seed, "runs": 1, "canaries": slots}, scores=guessable,
         arrays={"scores": scores, "coins": coins}, samples=(scores[~coins], scores[coins]),
@@ -105,14 +99,14 @@ def _agent(simulation: Simulation, agent: int | None, who: Adversary) -> int:
 
 
 def _staged(
-    simulation: Simulation, of: Canaries, seen: Adversary, delta: float
+    simulation: Simulation, of: Canaries, who: Adversary, delta: float
 ) -> tuple[Game, Ground]:
     """The game, and what claims are about: releases of a play on reference data."""
     reference = planted(simulation, of, np.ones(len(of), bool))
     releases, events = tables_of(reference)
-    ids, whole, _ = shown(releases, events, seen, of.agent)
+    ids, whole, _ = shown(releases, events, who, of.agent)
     if not ids:
-        raise InputError(f"view: {seen} sees no release of agent {of.agent}")
-    reading: Reading = "model" if seen.kind == "final-model" else "all" if whole else "some"
-    ground = Ground(reference, releases, events, of.agent, str(seen), delta)
+        raise InputError(f"view: {who} sees no release of agent {of.agent}")
+    reading: Reading = "model" if who.kind == "final-model" else "all" if whole else "some"
+    ground = Ground(reference, releases, events, of.agent, str(who), delta)
     return Game(simulation, of, reading, ids), ground

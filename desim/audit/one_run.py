@@ -24,33 +24,14 @@ from desim.compiling.later import special
 from desim.privacy.accounting.gaussian import delta_of, mu_of
 
 Curve = Callable[[Array], Array]
-SHARES = (
-    0.05,
-    0.08,
-    0.11,
-    0.13,
-    0.15,
-    0.18,
-    0.2,
-    0.22,
-    0.25,
-    0.28,
-    0.3,
-    0.4,
-    0.6,
-    0.8,
-    1.0,
-)  # of the slots, guessed
+SHARES = (  # of the slots, guessed
+    0.05, 0.08, 0.11, 0.13, 0.15, 0.18, 0.2, 0.22, 0.25, 0.28, 0.3, 0.4, 0.6, 0.8, 1.0,
+)  # fmt: skip
 MOST = 300  # guesses in tiers, so that their programme stays small
 WEIGHTS = (3, 1)  # of right guesses in the surer third and in the rest
 POINTS = 12  # of a curve
 NEAR, FAR = 0.6, 4.2  # epsilons are mu^2 / 2 + mu t with t between these
-DESIGNS = (
-    (1.0, 0.6),
-    (2.0, 1.0),
-    (4.0, 1.0),
-    (8.0, 1.0),
-)  # true and tested mu over the claimed one
+DESIGNS = ((1.0, 0.6), (2.0, 1.0), (4.0, 1.0), (8.0, 1.0))  # true, tested mu over the claimed
 LIKELY = 0.2  # a design whose chance is larger can refute nothing
 EPSILON_SHARE = 0.05  # of the level, where mu or rho is tested too, which says far more
 LARGEST_MU = 20.0

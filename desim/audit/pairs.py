@@ -99,14 +99,14 @@ def play_pair(
     if seen is not None:
         scored[:] = False
         scored[[*seen, agent]] = True
-    told = apart(first, second, scored)
-    if not told:
+    difference = apart(first, second, scored)
+    if not difference:
         completed(outcome)
-    return _of_pair(first, second, agent, scored, told)
+    return _of_pair(first, second, agent, scored, difference)
 
 
 def _of_pair(
-    first: Transcript, second: Transcript, agent: int, scored: Any, told: str
+    first: Transcript, second: Transcript, agent: int, scored: Any, difference: str
 ) -> PairReleases:
     rows, partial = list[tuple[Released, Released, int]](), False
     for mine, theirs in aligned(first, second):
@@ -143,7 +143,7 @@ def _of_pair(
         mechanism=numbers(lambda mine, _, r: mine.mechanism, np.int64),
         other_scale=numbers(lambda _, theirs, r: theirs.scale[r]),
         size=np.array(sizes, np.int64),
-        apart=told,
+        apart=difference,
         partial=partial,
     )
     return _once(found)

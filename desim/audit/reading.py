@@ -21,10 +21,10 @@ def require_agent(agent: int | None, agents: int) -> None:
         raise InputError(f"agent: {refusal(agent, f'0 to {agents - 1}')}")
 
 
-def require_other(agent: int, seen: Adversary) -> None:
+def require_other(agent: int, adversary: Adversary) -> None:
     """Raise InputError for an agent whose data the adversary knows."""
-    if agent in seen.agents:
-        raise InputError(f"agent: found {agent}, whose data the adversary {seen} knows")
+    if agent in adversary.agents:
+        raise InputError(f"agent: found {agent}, whose data the adversary {adversary} knows")
 
 
 def tables_of(simulation: Simulation) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -35,22 +35,22 @@ def tables_of(simulation: Simulation) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def shown(
-    releases: pd.DataFrame, events: pd.DataFrame, seen: Adversary, agent: int
+    releases: pd.DataFrame, events: pd.DataFrame, adversary: Adversary, agent: int
 ) -> tuple[frozenset[int], bool, frozenset[int]]:
     """(Ids of the agent's releases that the view shows, whether these are all, who hides some).
 
     Who looks at links sees no release whole. InputError for a view that no such run has.
     """
-    require_seen(seen, bool((releases["seen_by"] == "coordinator").any()), len(releases))
-    shows, owner = visible(columns_of(releases), seen, columns_of(events)), releases["agent"]
+    require_seen(adversary, bool((releases["seen_by"] == "coordinator").any()), len(releases))
+    shows, owner = visible(columns_of(releases), adversary, columns_of(events)), releases["agent"]
     own = (owner == agent).to_numpy()
     ids = frozenset(releases.loc[own & shows, "release"].tolist())
-    whole = bool(shows[own].all()) and seen.kind != "direct"
+    whole = bool(shows[own].all()) and adversary.kind != "direct"
     return ids, whole, frozenset(owner[~shows].tolist())
 
 
 def reading_of(
-    releases: pd.DataFrame, events: pd.DataFrame, seen: Adversary, pair: Neighbours
+    releases: pd.DataFrame, events: pd.DataFrame, adversary: Adversary, pair: Neighbours
 ) -> Stage:
     """The stage of a pair, of whose first simulation the tables are; InputError if nothing is seen.
 
@@ -58,26 +58,28 @@ def reading_of(
     objective, or a method's own, leaves messages that are no function of what was released.
     """
     agent = pair.agent
-    ids, whole, hiding = shown(releases, events, seen, agent)
+    ids, whole, hiding = shown(releases, events, adversary, agent)
     own = releases["agent"] == agent
-    silent = not own.any() and seen.kind == "eavesdropper"  # who hears that nothing is said
+    silent = not own.any() and adversary.kind == "eavesdropper"  # who hears that nothing is said
     if not ids and not silent:
-        raise InputError(f"view: {seen} sees no release of agent {agent}")
+        raise InputError(f"view: {adversary} sees no release of agent {agent}")
     whole &= not (own & releases["mechanism"].isin(HIDDEN)).any()
-    reading = "model" if seen.kind == "final-model" else "likelihood" if whole else "releases"
+    reading = "model" if adversary.kind == "final-model" else "likelihood" if whole else "releases"
     agents = frozenset(range(pair.first.problem.agents)) - hiding if hiding else None
-    heard = _heard(events, seen, agent)
+    heard = _heard(events, adversary, agent)
     return Stage(pair.first, pair.second, agent, reading, ids, heard, agents)  # type: ignore[arg-type]
 
 
-def _heard(events: pd.DataFrame, seen: Adversary, agent: int) -> frozenset[tuple[int, int]] | None:
+def _heard(
+    events: pd.DataFrame, adversary: Adversary, agent: int
+) -> frozenset[tuple[int, int]] | None:
     """(Round, release) of the agent's messages that the adversary sees; None for all of them."""
-    if seen.kind == "eavesdropper":
+    if adversary.kind == "eavesdropper":
         return None
     came = (events["kind"] == "deliver") & (events["peer"] == agent)
-    if seen.kind == "coordinator":
+    if adversary.kind == "coordinator":
         came &= events["agent"] < 0
-    if seen.kind == "direct":
-        came &= np.isin(events["agent"], seen.agents)
+    if adversary.kind == "direct":
+        came &= np.isin(events["agent"], adversary.agents)
     rows = events[came]
     return frozenset(zip(rows["round"].tolist(), rows["release"].tolist(), strict=True))

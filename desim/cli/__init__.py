@@ -30,6 +30,7 @@ from desim.cli.commands.schema import schema
 from desim.cli.commands.show import show
 from desim.cli.commands.study import study
 from desim.cli.commands.warmup import warmup
+from desim.cli.options import switch
 from desim.cli.outcome import complain
 from desim.cli.privacy import privacy
 from desim.errors import DesimError
@@ -69,7 +70,7 @@ for name, command in COMMANDS.items():
 
 @app.callback(invoke_without_command=True)
 def options(
-    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
+    version: Annotated[bool, switch("version", "Show the version and exit.")] = False,
 ) -> None:
     """Answer the options that come before a command."""
     if version:

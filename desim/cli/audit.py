@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from desim.cli.options import Overrides, ScenarioFile, load_scenario, option
+from desim.cli.options import Overrides, ScenarioFile, load_scenario, option, output_option, switch
 from desim.cli.outcome import complain
 from desim.cli.progress import counting_bar
 from desim.compiling.cores import cores
@@ -29,13 +29,13 @@ ONE_RUN = "Play one run, in which coins choose the records of canaries."
 CANARIES = "With --one-run: how many; default: all rows, 500 at most."
 CLAIM = "paper, rigorous or an epsilon; repeatable."
 ROW = "Which record; default: a worst pair is searched."
-OUT = typer.Option("-o", "--out", metavar="DIR", help="New directory; default: audits/NAME.")
+OUT = output_option("DIR", "New directory; default: audits/NAME.")
 
 
 def audit(
     scenario: ScenarioFile,
     runs: Annotated[int | None, option("runs", "N", "Runs on each side; default: 1000.")] = None,
-    one_run: Annotated[bool, typer.Option("--one-run", help=ONE_RUN)] = False,
+    one_run: Annotated[bool, switch("one-run", ONE_RUN)] = False,
     canaries: Annotated[int | None, option("canaries", "M", CANARIES)] = None,
     claim: Annotated[list[str] | None, option("claim", "CLAIM", CLAIM)] = None,
     view: Annotated[str | None, option("view", "VIEW", "Default: the scenario's.")] = None,
@@ -61,26 +61,26 @@ def audit(
         "claims": [_claim(text) for text in claim or NAMES], "view": view, "delta": delta,
         "level": level, "agent": agent, "seed": seed,
     }  # fmt: skip
-    if canaries is not None and not one_run:
-        raise InputError(f"--canaries: {refusal(canaries, 'nothing without --one-run')}")
-    unused = [
-        f"--{name}: {refusal(value, 'nothing beside --one-run, which plays one run on canaries')}"
-        for name, value in (("runs", runs), ("row", row), ("workers", workers))
-        if value is not None and one_run
-    ]
-    if unused:
-        raise InputError(unused)
-    if one_run:
-        options["canaries"] = canaries
-    else:
-        most = cores() if workers is None else workers
-        options |= {"runs": 1000 if runs is None else runs, "row": row, "workers": most}
+    options |= _played(one_run, canaries, runs=runs, row=row, workers=workers)
     try:
         lines = _audited(loaded, out, one_run, options)
     except KeyboardInterrupt:
         complain("stopped before the verdict; nothing was written")
         raise typer.Exit(1) from None
     typer.echo("\n".join(lines))
+
+
+def _played(one_run: bool, canaries: int | None, **many: int | None) -> dict[str, Any]:
+    """Which runs are played; InputError for options of many runs beside one, and the reverse."""
+    if not one_run and canaries is not None:
+        raise InputError(f"--canaries: {refusal(canaries, 'nothing without --one-run')}")
+    if not one_run:
+        return {"runs": 1000, "workers": cores()} | {k: n for k, n in many.items() if n is not None}
+    allowed = "nothing beside --one-run, which plays one run on canaries"
+    unused = [f"--{name}: {refusal(n, allowed)}" for name, n in many.items() if n is not None]
+    if unused:
+        raise InputError(unused)
+    return {"canaries": canaries}
 
 
 def _audited(scenario: "Scenario", out: Path | None, one_run: bool, options: Any) -> list[str]:

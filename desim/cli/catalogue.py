@@ -81,13 +81,13 @@ def overview() -> list[str]:
     known = dict(scenarios())
     about = {f"desim run {name}": known[name] for name in START}
     about["desim study waiting"] = dict(studies())["waiting"]
-    told = ["to start with"]
-    told += [f"  {command:26}{_cut(text, WIDTH - 28, ' ')}" for command, text in about.items()]
-    told += ["", "what else there is, all of it by `desim list WHAT`"]
+    lines = ["to start with"]
+    lines += [f"  {command:26}{_cut(text, WIDTH - 28, ' ')}" for command, text in about.items()]
+    lines += ["", "what else there is, all of it by `desim list WHAT`"]
     for name, entries in SECTIONS.items():
         names = dict.fromkeys(entry.partition(":")[0].strip("{") for entry, _ in entries())
-        told.append(f"  {name:14}{len(names):3}  {_cut(', '.join(names), WIDTH - 21, ', ')}")
-    return told
+        lines.append(f"  {name:14}{len(names):3}  {_cut(', '.join(names), WIDTH - 21, ', ')}")
+    return lines
 
 
 def _cut(text: str, width: int, between: str) -> str:

@@ -36,10 +36,10 @@ def words(warmth: Warmth) -> list[str]:
     """What `desim warmup` says; scenarios that are skipped stand with the reason of the first."""
     seconds = f"{warmth.functions} functions compiled in {warmth.seconds:.1f} s"
     about = seconds if warmth.functions else "everything was compiled before"
-    told = []
+    lines = []
     if warmth.played:
-        told.append(f"{warmth.played} scenarios ready: {about}, kept in {cache_home()}")
+        lines.append(f"{warmth.played} scenarios ready: {about}, kept in {cache_home()}")
     if warmth.skipped:
-        told.append(f"skipped {len(warmth.skipped)}: {', '.join(warmth.skipped)}")
-        told.append(f"  {next(iter(warmth.skipped.values()))}")
-    return told
+        lines.append(f"skipped {len(warmth.skipped)}: {', '.join(warmth.skipped)}")
+        lines.append(f"  {next(iter(warmth.skipped.values()))}")
+    return lines

@@ -61,9 +61,9 @@ def _link(links: Links) -> str:
     text += " on average" if links.plays.shape[1] else ""
     narrow = ((finite > 0.0) & (finite < NARROW)).any()
     parts.append(text + (" (a bare number is in bit/s)" if narrow else ""))
-    kept = 1.0 - _lost(links.loss, links.bursts[1])
-    kept *= 1.0 - _lost(links.onward[3:5], links.onward[6]) if len(links.onward) else 1.0
-    lost = 1.0 - kept
+    arriving = 1.0 - _lost(links.loss, links.bursts[1])
+    arriving *= 1.0 - _lost(links.onward[3:5], links.onward[6]) if len(links.onward) else 1.0
+    lost = 1.0 - arriving
     return ", ".join([*parts, *([f"{100.0 * lost:.3g} % of messages lost"] if lost else [])])
 
 
@@ -98,8 +98,8 @@ def _first(first: Opening, settings: Settings) -> Iterator[str]:
     if settings.uplinks is not None and settings.downlinks is not None:
         down, up = _messages(settings.downlinks, first.down), _messages(settings.uplinks, first.up)
         whole = down[first.who] + first.seconds + up[first.who]
-        told = f"{size(first.down / 8)} down, {work}, {size(first.up / 8)} up"
-        yield f"first exchange: {told}; in all {_span(whole)}"
+        parts = f"{size(first.down / 8)} down, {work}, {size(first.up / 8)} up"
+        yield f"first exchange: {parts}; in all {_span(whole)}"
         return
     bits = 64 * settings.problem.dim
     sent = "" if settings.links is None or not settings.links.ends.size else (
@@ -139,10 +139,12 @@ def sizes(simulation: Simulation) -> Iterator[str]:
     model = NUMBER * (rounds + 1) * problem.dim * (simulation.method.kind == "coordinator")
     if model >= TOLD:
         yield f"{_weight(model)}{size(model)} of model.npz, the model of every round"
-    kept = NUMBER * (rounds + 1) * problem.agents * problem.dim * simulation.observation.iterates
-    if kept >= TOLD:
+    iterates = (
+        NUMBER * (rounds + 1) * problem.agents * problem.dim * simulation.observation.iterates
+    )
+    if iterates >= TOLD:
         text = "all models of every round (observe.iterates: true)"
-        yield f"{_weight(kept)}{size(kept)} of iterates.npz, {text}"
+        yield f"{_weight(iterates)}{size(iterates)} of iterates.npz, {text}"
 
 
 def _weight(amount: float) -> str:

@@ -1,6 +1,5 @@
 """Arguments and options that several commands have."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,24 +10,33 @@ from desim.errors import InputError, refusal
 if TYPE_CHECKING:
     from desim.scenario.schema import Scenario
 
+
+def option(name: str, metavar: str | None, text: str, **limits: Any) -> Any:
+    """An option --name METAVAR."""
+    return typer.Option(f"--{name}", metavar=metavar, help=text, **limits)
+
+
+def switch(name: str, text: str) -> Any:
+    """An option --name that takes no value."""
+    return option(name, None, text)
+
+
+def output_option(metavar: str, text: str) -> Any:
+    """The option -o METAVAR."""
+    return typer.Option("-o", "--out", metavar=metavar, help=text)
+
+
 SCENARIO = "Scenario file (YAML), or the name of one that comes with desim (desim list scenarios)."
 ScenarioFile = Annotated[Path, typer.Argument(help=SCENARIO, metavar="SCENARIO")]
 RunFolder = Annotated[Path, typer.Argument(help="Directory of a run.", metavar="RUN")]
 RunFolders = Annotated[
     list[Path], typer.Argument(help="Directories of runs, or of studies.", metavar="RUN...")
 ]
-Force = Annotated[bool, typer.Option("--force", help="With -o: replace the run that is there.")]
+Force = Annotated[bool, switch("force", "With -o: replace the run that is there.")]
 Overrides = Annotated[
     list[str] | None,
-    typer.Option(
-        "--set", metavar="KEY=VALUE", help="Override: algorithm.rho=0.1; null leaves a key out."
-    ),
+    option("set", "KEY=VALUE", "Override: algorithm.rho=0.1; null leaves a key out."),
 ]
-
-
-def option(name: str, letter: str, text: str) -> Any:
-    """An option --name LETTER."""
-    return typer.Option(f"--{name}", metavar=letter, help=text)
 
 
 def settings(texts: list[str] | None) -> dict[str, str]:
@@ -42,13 +50,6 @@ def settings(texts: list[str] | None) -> dict[str, str]:
     if problems:
         raise InputError(problems)
     return overrides
-
-
-def chosen(option: str, value: str, allowed: Sequence[str]) -> str:
-    """The value if it is one of those; typer's own refusal of a Literal names no nearest one."""
-    if value not in allowed:
-        raise InputError(f"{option}: {refusal(value, ', '.join(allowed), allowed)}")
-    return value
 
 
 def target(text: str) -> tuple[str, float]:

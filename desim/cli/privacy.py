@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from desim.amounts import epsilon
-from desim.cli.options import option
+from desim.cli.options import option, switch
 from desim.errors import InputError
 from desim.tabulated import aligned
 
@@ -45,7 +45,7 @@ def privacy(
     relation: Annotated[str | None, option("relation", "R", RELATION)] = None,
     accountant: Annotated[str | None, option("accountant", "NAME", ACCOUNTANT)] = None,
     plugin: Annotated[Path | None, option("plugin", "FILE", PLUGIN)] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="For other programs.")] = False,
+    as_json: Annotated[bool, switch("json", "For other programs.")] = False,
 ) -> None:
     """Account for a run: the paper's epsilon beside the rigorous one, with all that they mean.
 
@@ -62,8 +62,8 @@ def privacy(
     if plugin is not None:
         registry.load_plugin(plugin)
     if len(opened) == 1:
-        told = statement(opened[0], delta, view, relation, accountant)
-        plain, text = stated.plain(told), lines(opened[0].name, told, width)
+        single = statement(opened[0], delta, view, relation, accountant)
+        plain, text = stated.plain(single), lines(opened[0].name, single, width)
         plain = {"run": opened[0].name, **plain}
     else:
         if accountant is not None:
@@ -85,7 +85,11 @@ def lines(name: str, statement: "Statement", width: int | None = None) -> list[s
         heads.insert(5, f"epsilon of {statement.accountant}")
     rows = [[*_cells(row, statement)] for _, row in table.iterrows()]
     tuned = [f"tuned on data, not charged: {text}" for text in statement.tuned]
-    facts = [*_risks(zip(table["view"], table["risk"], strict=True)), *_paper(statement)]
+    facts = [*_risks(zip(table["view"], table["risk"], strict=True))]
+    facts += [
+        ("", f"desim says instead: {text}") if name == "instead" else (name, text)
+        for name, text in statement.paper()
+    ]
     facts += [("assumes", text) for text in statement.each_once("assumptions")]
     facts += [("flag", text) for text in (*statement.each_once("flags"), *tuned)]
     facts += [("caveat", text) for text in statement.caveats]
@@ -150,13 +154,13 @@ def tabled(heads: Sequence[str], rows: Sequence[Sequence[str]], width: int | Non
     whole = [f"  {row}" for row in aligned([heads, *rows])]
     if width is None or max(map(len, whole)) <= width:
         return whole
-    told: list[str] = []
+    stacked: list[str] = []
     for first, *rest in rows:
-        told += [
+        stacked += [
             f"  {heads[0]} {first}",
             *listed(list(zip(heads[1:], rest, strict=True)), width, "    "),
         ]
-    return told
+    return stacked
 
 
 def listed(facts: Sequence[tuple[str, str]], width: int | None, margin: str = "  ") -> list[str]:
@@ -198,15 +202,3 @@ def _risks(risks: Iterable[tuple[str, "Risk"]]) -> Iterator[tuple[str, str]]:
     from desim.privacy.accounting.statements import each_once
 
     yield from (("risk", text) for text in each_once([(view, [one.words]) for view, one in risks]))
-
-
-def _paper(statement: "Statement") -> list[tuple[str, str]]:
-    claim = statement.claim
-    if claim is None:
-        return [("paper", statement.silence)]
-    bound = claim.bound
-    terms = f"view: {bound.view}; {claim.relation}; delta {claim.delta:g}; {claim.method}"
-    said = f"epsilon {epsilon(claim.worst)} by {bound.theorem} ({bound.paper}); {terms}"
-    facts = [("paper", said), ("verdict", f"{bound.verdict}: {bound.wrong}")]
-    facts += [("", f"desim says instead: {bound.rigorous}")]
-    return facts + [("unmet", text) for text in claim.unmet]

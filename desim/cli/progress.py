@@ -88,16 +88,16 @@ class Pace:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
-        self.seen: deque[tuple[float, float, float]] = deque()  # when s, count, share done
+        self.samples: deque[tuple[float, float, float]] = deque()  # when s, count, share done
 
     def words(self, count: float, share: float | None, unit: str) -> str:
         """In words, to be put behind others: `, 310 rounds/s, 42 s left`; at first nothing."""
         now = self.clock()
-        if not self.seen or count != self.seen[-1][1]:
-            self.seen.append((now, count, share or 0.0))
-        while len(self.seen) > 2 and now - self.seen[1][0] >= WINDOW:
-            self.seen.popleft()
-        begin, before, had = self.seen[0]
+        if not self.samples or count != self.samples[-1][1]:
+            self.samples.append((now, count, share or 0.0))
+        while len(self.samples) > 2 and now - self.samples[1][0] >= WINDOW:
+            self.samples.popleft()
+        begin, before, had = self.samples[0]
         if now - begin < SETTLED:
             return ""
         rate, gained = (count - before) / (now - begin), (share or 0.0) - had

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, get_args
 
-from desim.errors import InputError, refusal
+from desim.errors import InputError, chosen
 from desim.runs.run import Run
 
 Kind = Literal["perfetto", "csv", "public"]
@@ -39,8 +39,7 @@ def export(
     from desim.exports.perfetto import write_trace
     from desim.exports.public import write_public
 
-    if to not in get_args(Kind):
-        raise InputError(f"export: {refusal(to, ', '.join(get_args(Kind)), get_args(Kind))}")
+    chosen("export", to, get_args(Kind))
     if out is None and run.directory is None:
         raise InputError("export: the run is in memory; allowed: out, where it is to go")
     path = Path(out) if out is not None else (run.directory or Path()) / NAMES[to]

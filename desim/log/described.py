@@ -27,6 +27,15 @@ ROWS = {  # what one row of a table is
     "comparisons": "one measure of one case against its counterpart, seed by seed",
 }
 
+ESTIMATE = {  # over seeds
+    "value": (
+        "see unit",
+        "the estimate; inf where half of the runs never met the target, or no epsilon is",
+    ),
+    "low": ("see unit", "lower end of the interval; nan where the seeds are too few for one"),
+    "high": ("see unit", "upper end of the interval; nan where the seeds are too few for one"),
+    "level": ("", "coverage of the interval"),
+}
 COLUMNS: Mapping[str, Mapping[str, tuple[str, str]]] = {  # table -> column -> unit, meaning
     "events": {
         "time": ("s", "virtual time at which the event happens; a computation's is its end"),
@@ -129,13 +138,7 @@ COLUMNS: Mapping[str, Mapping[str, tuple[str, str]]] = {  # table -> column -> u
         "measure": ("", "what is estimated"),
         "unit": ("", "unit of value, low and high"),
         "statistic": ("", "value of one run; median of what is spent, mean of final values"),
-        "value": (
-            "see unit",
-            "the estimate; inf where half of the runs never met the target, or no epsilon is",
-        ),
-        "low": ("see unit", "lower end of the interval; nan where the seeds are too few for one"),
-        "high": ("see unit", "upper end of the interval; nan where the seeds are too few for one"),
-        "level": ("", "coverage of the interval"),
+        **ESTIMATE,
         "seeds": ("", "runs behind the estimate"),
         "never": ("", "of these never met the target"),
         "diverged": ("", "of these have no finite value at the end, and are not in the mean"),
@@ -146,13 +149,7 @@ COLUMNS: Mapping[str, Mapping[str, tuple[str, str]]] = {  # table -> column -> u
         "measure": ("", "what is estimated"),
         "unit": ("", "unit of value, low and high"),
         "statistic": ("", "median of what is spent, mean of final values"),
-        "value": (
-            "see unit",
-            "the estimate; inf where half of the runs never met the target, or no epsilon is",
-        ),
-        "low": ("see unit", "lower end of the interval; nan where the seeds are too few for one"),
-        "high": ("see unit", "upper end of the interval; nan where the seeds are too few for one"),
-        "level": ("", "coverage of the interval"),
+        **ESTIMATE,
         "runs": ("", "runs of the case"),
         "failed": ("", "of these failed; they count until targets, as never where not met before"),
         "done": ("", "runs that are done, and behind the estimate"),

@@ -80,9 +80,9 @@ def _draw_runs(axes: Axes, old: Array, new: Array, of: str) -> None:
     thresholds = np.unique(np.concatenate([old, new]))
     alarms = 1.0 - np.searchsorted(np.sort(old), thresholds, side="right") / len(old)
     misses = np.searchsorted(np.sort(new), thresholds, side="right") / len(new)
-    seen = (alarms > 0.0) & (misses > 0.0) & (alarms < 1.0) & (misses < 1.0)
+    inside = (alarms > 0.0) & (misses > 0.0) & (alarms < 1.0) & (misses < 1.0)
     axes.plot(
-        ndtri(alarms[seen]), ndtri(misses[seen]), color="#444444", linewidth=1.1, zorder=5,
+        ndtri(alarms[inside]), ndtri(misses[inside]), color="#444444", linewidth=1.1, zorder=5,
         label=f"the adversary, {len(old)} + {len(new)} {of}",
     )  # fmt: skip
 

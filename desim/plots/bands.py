@@ -7,7 +7,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from desim.arrays import Array
-from desim.errors import InputError, refusal, show
+from desim.errors import InputError, chosen, show
 from desim.plots.lettering import fitted, plain
 from desim.reading.series import Member, Series, series_of
 from desim.studies.statistics import fewest, place
@@ -55,8 +55,8 @@ def named(group: Series[Member]) -> str:
 
 def check_band(kind: str | None, most: int) -> None:
     """Raise InputError for a band that is none, or that needs more seeds than the `most` here."""
-    if kind is not None and kind not in get_args(Band):
-        raise InputError(f"band: {refusal(kind, ', '.join(get_args(Band)), get_args(Band))}")
+    if kind is not None:
+        chosen("band", kind, get_args(Band))
     if kind == "interval" and 1 < most and place(most, LEVEL) < 0:
         raise InputError(
             f"band: found interval of {most} seeds; allowed: of at least {fewest('median', LEVEL)}"

@@ -1,71 +1,20 @@
-"""What figures need of a run, and the course of a metric over seconds, rounds, bytes, epsilon."""
+"""The course of a metric over seconds, rounds, bytes, epsilon."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
 from desim.arrays import Array
-from desim.errors import InputError, refusal
-from desim.reading.metrics import ranked
-from desim.reading.series import Seeded
+from desim.errors import InputError
+from desim.reading.meter import Meter, delivered
+from desim.reading.metrics import on_axis, ranked
 from desim.runs.digests import UNENDED, UNLISTED
+from desim.runs.played import Played
 
 Abscissa = Literal["time", "round", "bytes", "epsilon"]
-LARGEST = 1e100
 BINS = 600  # of a curve's abscissa; each keeps first, last, least and largest
-
-
-class Played(Seeded, Protocol):
-    """What a figure of curves needs of a run."""
-
-    @property
-    def algorithm(self) -> str:
-        """The algorithm's name; "" where it is not known."""
-
-    @property
-    def metrics(self) -> pd.DataFrame:
-        """Rows time, round, metric, agent, value."""
-
-    def curve(self, metric: str) -> pd.DataFrame:
-        """The network's rows of one metric: time s, round, value."""
-
-    def delivered(self) -> pd.DataFrame:
-        """Rows time s, bytes of every message that arrived, in order of time."""
-
-    def epsilon(self) -> pd.DataFrame:
-        """Rows time s, agent, epsilon in order of time; `.attrs` says in which terms."""
-
-
-class Logged(Played, Protocol):
-    """What a figure of one run's events needs of it."""
-
-    @property
-    def store(self) -> Any:
-        """Where the run's tables are."""
-
-    @property
-    def budget(self) -> float | None:
-        """Epsilon that no agent exceeds, to an eavesdropper, if the scenario bounds it."""
-
-    def require(self, what: str, *kinds: str) -> None:
-        """Raise InputError where the log leaves out events of these kinds, which `what` needs."""
-
-    def utilisation(self) -> pd.DataFrame:
-        """Columns agent, computing, aborted, away, idle, sending in s, utilisation."""
-
-    def links(self) -> pd.DataFrame:
-        """Messages, bytes and seconds by source and target."""
-
-    def staleness(self) -> pd.DataFrame:
-        """Columns time s, agent, round, peer, heard, staleness, age s."""
-
-
-def check_abscissa(x: str) -> None:
-    """Raise InputError for an x that is none."""
-    if x not in get_args(Abscissa):
-        raise InputError(f"x: {refusal(x, ', '.join(get_args(Abscissa)), get_args(Abscissa))}")
 
 
 def course(run: Played, x: str, metric: str) -> tuple[Array, Array]:
@@ -74,15 +23,14 @@ def course(run: Played, x: str, metric: str) -> tuple[Array, Array]:
     A value that no axis can hold (a run that diverged) is nan: the curve leaves the figure there.
     """
     curve = run.curve(metric)
-    value = curve["value"].to_numpy(float)
-    value = np.where(np.abs(value) < LARGEST, value, np.nan)
+    value = on_axis(curve["value"].to_numpy(float))
     if x in ("time", "round"):
         return curve[x].to_numpy(float), value
-    spent = run.delivered() if x == "bytes" else run.epsilon()
-    amount = spent[x].to_numpy(float)
-    total = np.cumsum(amount) if x == "bytes" else np.maximum.accumulate(amount)
-    before = np.searchsorted(spent["time"].to_numpy(), curve["time"].to_numpy(), side="right")
-    return np.concatenate([[0.0], total])[before], value
+    if x == "bytes":
+        return delivered(run).by(curve["time"].to_numpy(float)), value
+    rows = run.epsilon()
+    spent = Meter(rows["time"].to_numpy(float), np.maximum.accumulate(rows["epsilon"]))
+    return spent.by(curve["time"].to_numpy(float)), value
 
 
 def thinned(where: Array, value: Array) -> tuple[Array, Array]:
@@ -99,8 +47,8 @@ def thinned(where: Array, value: Array) -> tuple[Array, Array]:
     of_bin = frame.groupby("bin")
     rows = [of_bin["row"].first(), of_bin["row"].last()]
     known = frame.dropna().groupby("bin")["value"]
-    kept = np.unique(np.concatenate([*rows, known.idxmin(), known.idxmax()]))
-    return where[kept], value[kept]
+    places = np.unique(np.concatenate([*rows, known.idxmin(), known.idxmax()]))
+    return where[places], value[places]
 
 
 def shared_metric(runs: Sequence[Played]) -> str:

@@ -3,21 +3,22 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, Unpack, get_args
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from desim.arrays import Array
-from desim.errors import InputError
+from desim.errors import InputError, chosen
 from desim.plots.bands import Band, band, behind, check_band, named
-from desim.plots.course import Played, check_abscissa, thinned
+from desim.plots.course import Abscissa, thinned
 from desim.plots.drawable import Drawable, Measured, drawable
 from desim.plots.lettering import plain
 from desim.plots.look import Look, scaled
 from desim.plots.style import NAMES, legend, look, scale, unit_of, worded
 from desim.problem.fairness import RISING
+from desim.runs.played import Played
 
 START = 0.2  # of each curve's own length
 GAIN = 0.5  # an axis shorter than this part of the whole is worth it
@@ -51,7 +52,7 @@ def plot(
     lacks what is drawn is left out, and the legend says so. InputError where all do (an
     epsilon that is infinite, too), or for epsilons in different terms.
     """
-    check_abscissa(x)
+    chosen("x", x, get_args(Abscissa))
     found = drawable(runs, x, metric, labels)
     check_band(band, min(len(row.courses) for row in found.rows))
     drawn = [_drawn(row, found.metric, band) for row in found.rows]
@@ -64,12 +65,12 @@ def plot(
     unit, factor = unit_of(x, last)
     with scaled(out, **asked) as axes:
         for number, one in enumerate(drawn):
-            _draw(axes, one, factor, number, held=x != "round")
+            _draw(axes, one, factor, number, steps=x != "round")
         axes.set_xlim(0.0, last * factor * 1.02 or 1.0)
         scale(axes, found.metric, np.concatenate([one.shown for one in drawn]))
         cut = _cut(axes, drawn, found.metric) if {"ylim", "log"}.isdisjoint(asked) else ""
         about = [found.about] if x == "epsilon" else []
-        _fill_to_edge(axes, drawn, factor, found.metric in RISING, held=x != "round")
+        _fill_to_edge(axes, drawn, factor, found.metric in RISING, steps=x != "round")
         name = f"{NAMES[x]} ({unit})" if unit else NAMES[x]
         axes.set_xlabel("\n".join([name, *about, *([cut] if cut else [])]))
         if x == "round":
@@ -105,13 +106,13 @@ def _drawn(row: Measured, metric: str, kind: Band | None) -> Drawn:
     return Drawn(label, (at, middle) if none else (at, middle, low, high), seeds)
 
 
-def _draw(axes: Axes, one: Drawn, factor: float, number: int, held: bool) -> None:
-    """One curve; `held`: a value is true until the next one, so the line goes in steps.
+def _draw(axes: Axes, one: Drawn, factor: float, number: int, steps: bool) -> None:
+    """One curve; `steps`: a value is true until the next one, so the line goes in steps.
 
     A curve that another one hides is drawn in dots on top of it, and its label says so.
     """
     (where, value, *ends), (colour, dashes) = one.line, look(number)
-    style: Any = "steps-post" if held else "default"
+    style: Any = "steps-post" if steps else "default"
     twin = next((line for line in axes.lines if _same(line, where * factor, value)), None)
     axes.plot(
         where * factor,
@@ -128,14 +129,14 @@ def _draw(axes: Axes, one: Drawn, factor: float, number: int, held: bool) -> Non
         axes.plot(x * factor, y, drawstyle=style, color=colour, linewidth=0.5, alpha=0.55, zorder=2)
     if ends:
         low, high = ends
-        step: Any = "post" if held else None
+        step: Any = "post" if steps else None
         axes.fill_between(
             where * factor, low, high, step=step, color=colour, alpha=0.18, linewidth=0
         )
 
 
 def _fill_to_edge(
-    axes: Axes, drawn: Sequence[Drawn], factor: float, rising: bool, held: bool
+    axes: Axes, drawn: Sequence[Drawn], factor: float, rising: bool, steps: bool
 ) -> None:
     """Bands to the edge of the axes where a seed that failed or diverged is their end."""
     limits = axes.get_ylim()
@@ -149,7 +150,7 @@ def _fill_to_edge(
         gone = np.isnan(bad) & np.isfinite(start)
         ends = np.where(gone, start, np.nan), np.where(gone, edge, np.nan)
         axes.fill_between(
-            at * factor, *ends, step="post" if held else None, color=look(number)[0],
+            at * factor, *ends, step="post" if steps else None, color=look(number)[0],
             alpha=0.18, linewidth=0,
         )  # fmt: skip
     axes.set_ylim(limits)

@@ -9,8 +9,9 @@ from matplotlib.axes import Axes
 from desim.arrays import Array
 from desim.errors import InputError
 from desim.plots.bands import grouped, named
-from desim.plots.course import Played, course, shared_metric, terms
+from desim.plots.course import course, shared_metric, terms
 from desim.reading.series import Series
+from desim.runs.played import Played
 
 
 @dataclass(frozen=True)
@@ -112,8 +113,8 @@ def _broken(
     Of one that ended before it was measured at all from 0 on.
     """
     until = max(float(where[-1]) for where, _ in others)
-    seen = metric in set(run.metrics["metric"])
-    where, value = course(run, x, metric) if seen else (np.empty(0), np.empty(0))
+    measured = metric in set(run.metrics["metric"])
+    where, value = course(run, x, metric) if measured else (np.empty(0), np.empty(0))
     where, value = where[np.isfinite(where)], value[np.isfinite(where)]  # epsilon may be infinite
     if not len(where):
         return np.array([0.0, until]), np.full(2, np.nan)

@@ -15,11 +15,11 @@ from matplotlib.ticker import MaxNLocator
 
 from desim.arrays import Array
 from desim.errors import InputError, refusal
-from desim.plots.course import Logged
 from desim.plots.look import Framed, framed
 from desim.plots.spans import COLUMNS, KINDS, Spans, occupied, spans, united
 from desim.plots.style import COLOURS, STATES, patches, spelled_time, unit_of
 from desim.reading.sites import numbered
+from desim.runs.played import Played
 
 LANES = 24
 BUSY = 24  # computations in a lane of the window that is shown if none is named
@@ -31,7 +31,7 @@ STRIP = 0.14  # where messages are, at the lane's foot
 
 
 def timeline(
-    run: Logged,
+    run: Played,
     rounds: tuple[int, int] | None = None,
     agents: Sequence[int] | None = None,
     out: str | Path | None = None,
@@ -147,8 +147,8 @@ def _draw_lanes(
     axes.set_ylim(len(who) - 0.5, -0.5)
     axes.set_ylabel("agent")
     axes.grid(visible=False)
-    seen = [state for state, some in states.items() if len(some.begin)]
-    patches(axes, [*seen, "waits"], "a wait closes" if len(closed) else None)
+    present = [state for state, some in states.items() if len(some.begin)]
+    patches(axes, [*present, "waits"], "a wait closes" if len(closed) else None)
 
 
 def _bars(times: Array, lane: int, top: float = -HALF) -> Array:
@@ -181,9 +181,9 @@ def _draw_crowd(
     away = levels[-1] - levels[-2]
     bounds = [*levels[:-1], len(who) - occupied(out, edges) - away, len(who) - occupied(out, edges)]
     names = [*list(some)[:-1], "waits", "away"]
-    seen = [name for name in names if name == "waits" or len(some[name].begin)]
+    present = [name for name in names if name == "waits" or len(some[name].begin)]
     for name, low, high in zip(names, bounds, bounds[1:], strict=False):
-        if name in seen:
+        if name in present:
             low, high = np.append(low, low[-1]), np.append(high, high[-1])
             axes.fill_between(
                 edges * factor, low, high, step="post", color=STATES[name], linewidth=0
@@ -191,7 +191,7 @@ def _draw_crowd(
     axes.set_ylim(0, len(who))
     axes.set_ylabel("agents")
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
-    patches(axes, seen, None)
+    patches(axes, present, None)
 
 
 def _only(some: Spans, who: list[int]) -> Spans:

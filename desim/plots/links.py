@@ -18,11 +18,11 @@ from scipy.sparse.csgraph import shortest_path
 
 from desim.arrays import Array
 from desim.errors import InputError
-from desim.plots.course import Logged
 from desim.plots.lettering import plain, wrapped
 from desim.plots.look import Framed, framed
 from desim.plots.style import COLOURS, INK, grade, unit_of
 from desim.reading.sites import listed, sites
+from desim.runs.played import Played
 
 STEPS = 300
 AGENTS = 200
@@ -31,7 +31,7 @@ LIKE = 0.8  # links whose times differ by less look alike
 NAMED = 60  # agents up to which each is named
 
 
-def network(run: Logged, out: str | Path | None = None, **asked: Unpack[Framed]) -> Axes:
+def network(run: Played, out: str | Path | None = None, **asked: Unpack[Framed]) -> Axes:
     """Draw the links that were used, with the mean time on the way of what arrived; return axes.
 
     Of more than AGENTS agents or LINKS links it is drawn how many are how long. out: a file;
@@ -80,8 +80,8 @@ def _distribution(
 
 def _fewer(times: Array, share: Array, most: int = 400) -> tuple[Array, Array]:
     """At most so many points of a distribution function, its ends among them."""
-    kept = np.unique(np.linspace(0, len(times) - 1, min(most, len(times))).astype(int))
-    return times[kept], share[kept]
+    places = np.unique(np.linspace(0, len(times) - 1, min(most, len(times))).astype(int))
+    return times[places], share[places]
 
 
 def _target(

@@ -64,26 +64,26 @@ def scaled(out: str | Path | None, **look: Unpack[Look]) -> Iterator[Axes]:
         yield axes
         if log and not axes.dataLim.y1 > 0.0:
             raise InputError("log: found no value above 0; allowed: on an axis of positive values")
-        told = axes.yaxis.get_major_formatter()
+        formatter = axes.yaxis.get_major_formatter()
         if log is not None:
             axes.set_yscale("log", nonpositive="mask") if log else axes.set_yscale("linear")
         if ylim is not None:
             axes.set_ylim(*ylim)
         if axes.get_yscale() == "log":
-            _mark_decades(axes, told if isinstance(told, FuncFormatter) else None)
+            _mark_decades(axes, formatter if isinstance(formatter, FuncFormatter) else None)
 
 
-def _mark_decades(axes: Axes, told: FuncFormatter | None) -> None:
+def _mark_decades(axes: Axes, formatter: FuncFormatter | None) -> None:
     """Marks of a logarithmic ordinate: of few decades more of each, and as plain numbers."""
     low, high = axes.get_ylim()
     if high < WIDE * low:
         few = high < 5.0 * low
         steps = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0) if few else (1.0, 2.0, 5.0)
-        told = told or FuncFormatter(lambda value, _: f"{value:g}")
+        formatter = formatter or FuncFormatter(lambda value, _: f"{value:g}")
         axes.yaxis.set_major_locator(LogLocator(subs=steps))
         axes.yaxis.set_minor_locator(NullLocator())
-    if told is not None:
-        axes.yaxis.set_major_formatter(told)
+    if formatter is not None:
+        axes.yaxis.set_major_formatter(formatter)
 
 
 def _check_limits(ylim: Limits | None, log: bool | None) -> None:

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from desim.errors import InputError
 from desim.plots.bands import grouped, named
-from desim.plots.course import Logged
 from desim.plots.look import Framed, framed
 from desim.plots.style import COLOURS, DASHES, STATES, legend, look, patches
 from desim.reading.sites import numbered
+from desim.runs.played import Played
 
 Ints = NDArray[Any]
 BARS = 80
@@ -24,7 +24,7 @@ NAMED = 40  # agents up to which each has a bar with its name
 PARTS = {"computing": "computes", "aborted": "interrupted", "idle": "waits", "away": "away"}
 
 
-def utilisation(run: Logged, out: str | Path | None = None, **asked: Unpack[Framed]) -> Axes:
+def utilisation(run: Played, out: str | Path | None = None, **asked: Unpack[Framed]) -> Axes:
     """Draw what share of the run's time each agent computed, waited and was away; return the axes.
 
     More than NAMED agents are sorted, the busiest first, and of
@@ -42,12 +42,12 @@ def utilisation(run: Logged, out: str | Path | None = None, **asked: Unpack[Fram
     if not named:
         share = share[np.argsort(-share[:, 0], kind="stable")]
         share = np.array([part.mean(axis=0) for part in np.array_split(share, min(n, RANKS))])
-    seen = [number for number in range(len(PARTS)) if share[:, number].any()]
+    present = [number for number in range(len(PARTS)) if share[:, number].any()]
     states = list(PARTS.values())
     ends = np.cumsum(share, axis=1)
     usual = (5.0, float(np.clip(0.9 + 0.16 * n, 1.8, 6.5)) if named else 3.1)
     with framed(out, usual, **asked) as axes:
-        for number in seen:
+        for number in present:
             low, colour = ends[:, number] - share[:, number], STATES[states[number]]
             if named:
                 axes.barh(np.arange(n), share[:, number], 0.72, left=low, color=colour)
@@ -58,7 +58,7 @@ def utilisation(run: Logged, out: str | Path | None = None, **asked: Unpack[Fram
         _dress(axes, n, named)
         if named:
             axes.set_yticks(range(n), [numbered(run.manifest, agent) for agent in range(n)])
-        patches(axes, [states[number] for number in seen])
+        patches(axes, [states[number] for number in present])
     return axes
 
 
@@ -80,7 +80,7 @@ def _dress(axes: Axes, n: int, named: bool) -> None:
 
 
 def staleness(
-    runs: Sequence[Logged] | Mapping[str, Sequence[Logged]],
+    runs: Sequence[Played] | Mapping[str, Sequence[Played]],
     out: str | Path | None = None,
     *,
     labels: Sequence[str] | None = None,
@@ -119,9 +119,9 @@ def staleness(
     return axes
 
 
-def _draw_shares(axes: Axes, told: tuple[str, Ints]) -> None:
+def _draw_shares(axes: Axes, labelled: tuple[str, Ints]) -> None:
     """Bars of one run, each of one round where there are not too many."""
-    label, ages = told
+    label, ages = labelled
     width = 1 + int(ages.max() - ages.min()) // BARS
     first = int(ages.min())
     share = 100.0 * np.bincount((ages - first) // width) / len(ages)

@@ -6,13 +6,13 @@ from typing import Unpack
 
 from matplotlib.axes import Axes
 
-from desim.plots.course import Logged
 from desim.plots.curves import plot
 from desim.plots.lanes import timeline
 from desim.plots.links import network
 from desim.plots.look import Framed, Look
 from desim.plots.occupation import staleness, utilisation
 from desim.plots.spending import epsilon
+from desim.runs.played import Played
 
 
 class Figures:
@@ -23,7 +23,7 @@ class Figures:
     where the log does not keep what a figure needs, with the reason.
     """
 
-    def __init__(self, run: Logged) -> None:
+    def __init__(self, run: Played) -> None:
         self._run = run
 
     def __call__(

@@ -1,6 +1,6 @@
 """The price of privacy: the final metric against epsilon, over runs or a study's cases."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Unpack
@@ -12,12 +12,13 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 from desim.arrays import Array
 from desim.errors import DesimError, InputError
 from desim.plots.bands import renamed
-from desim.plots.course import Played, terms
-from desim.plots.drawable import Measured, drawable
+from desim.plots.course import terms
+from desim.plots.drawable import Drawable, Measured, drawable
 from desim.plots.lettering import plain
 from desim.plots.look import Look, scaled
 from desim.plots.style import NAMES, legend, look, scale
 from desim.reading.labels import labels
+from desim.runs.played import Played
 from desim.studies.statistics import Estimate, interval_named, mean_estimate, median_estimate
 
 LOCAL = ("solver", "tau")  # of algorithm.local: noise is in the steps themselves
@@ -74,15 +75,19 @@ def tradeoff(
         scale(axes, found.metric, finals)
         axes.set_xlabel(f"{NAMES['epsilon']}\n{about}")
         found.tell(axes)
-        sizes = [point.value.n for points in parts for point in points if point.value.n > 1]
-        interval = interval_named("mean", sizes) if found.seeds else ""
-        title = f"mean of the final value over seeds, {interval}" if found.seeds else None
-        if gone := sum(map(_without_end, found.rows)):
-            without = f"without {gone} that failed or diverged"
-            title = f"{title}\n{without}" if title else without
+        title = "\n".join(_behind(found, [point.value.n for points in parts for point in points]))
         if title or len(names) > 1 or found.notes or labels:
-            legend(axes, title)
+            legend(axes, title or None)
     return axes
+
+
+def _behind(found: Drawable, seeds: Sequence[int]) -> Iterator[str]:
+    """What values of several seeds are, and how many seeds are not behind them."""
+    if found.seeds:
+        interval = interval_named("mean", [n for n in seeds if n > 1])
+        yield f"mean of the final value over seeds, {interval}"
+    if missing := sum(map(_without_end, found.rows)):
+        yield f"without {missing} that failed or diverged"
 
 
 def _without_end(row: Measured) -> int:
@@ -138,24 +143,6 @@ def _mark(axes: Axes, known: Array, edge: float | None) -> None:
     axes.set_xlim(left, right)
 
 
-@dataclass
-class Quiet:
-    """A run as it would have been written without saying how much noise it has."""
-
-    name: str
-    directory: Path | None
-    tree: Mapping[str, Any]
-
-    @property
-    def scenario(self) -> "Quiet":
-        """What `labels` reads."""
-        return self
-
-    def written(self) -> dict[str, Any]:
-        """The settings, those of noise left out."""
-        return dict(self.tree)
-
-
 def families(rows: Sequence[Measured]) -> dict[str, list[Measured]]:
     """Rows by a name for all that differ in nothing but noise: section privacy and local's tau.
 
@@ -163,40 +150,38 @@ def families(rows: Sequence[Measured]) -> dict[str, list[Measured]]:
     settings are not known stands alone.
     """
     found: dict[str, list[Measured]] = {}
-    quiet: list[Quiet] = []
     for number, row in enumerate(rows):
-        one = _quiet(row.group.runs[0])
-        key = repr(_sorted(one.tree)) if one.tree else f"row {number}"
-        if key not in found:
-            quiet.append(one)
-        found.setdefault(key, []).append(row)
+        tree = _noiseless(row.group.runs[0])
+        found.setdefault(repr(_sorted(tree)) if tree else f"row {number}", []).append(row)
     parts = list(found.values())
-    return dict(zip(_names(parts, quiet), parts, strict=True))
+    return dict(zip(_names(parts), parts, strict=True))
 
 
-def _names(parts: Sequence[Sequence[Measured]], quiet: Sequence[Quiet]) -> list[str]:
-    algorithms = [part[0].group.runs[0].algorithm for part in parts]
+def _names(parts: Sequence[Sequence[Measured]]) -> list[str]:
+    firsts = [part[0].group.runs[0] for part in parts]
+    algorithms = [run.algorithm for run in firsts]
     if all(algorithms) and len(set(algorithms)) == len(parts):
         return algorithms
     alone = [part[0].group.label if len(part) == 1 else "" for part in parts]
     if all(alone):
         return alone
-    return labels([[one] for one in quiet])
+    return labels([[run] for run in firsts], _noiseless)
 
 
-def _quiet(run: Played) -> Quiet:
+def _noiseless(run: Played) -> dict[str, Any]:
+    """The settings of a run but those of its noise; nothing where they cannot be read."""
     try:
-        tree: dict[str, Any] = dict(run.scenario.written())
+        tree = run.scenario.written()
     except (DesimError, UnicodeDecodeError, OSError):
-        return Quiet(run.name, run.directory, {})
+        return {}
     tree = {key: value for key, value in tree.items() if key not in ("name", "seed", "privacy")}
     algorithm = dict(tree.get("algorithm") or {})
     local = algorithm.get("local")
     if isinstance(local, Mapping):
-        kept = {key: value for key, value in local.items() if key not in LOCAL}
+        rest = {key: value for key, value in local.items() if key not in LOCAL}
         solver = local.get("solver")
-        algorithm["local"] = {"solver": SILENT if solver == "noisy" else solver, **kept}
-    return Quiet(run.name, run.directory, {**tree, "algorithm": algorithm})
+        algorithm["local"] = {"solver": SILENT if solver == "noisy" else solver, **rest}
+    return {**tree, "algorithm": algorithm}
 
 
 def _sorted(tree: Any) -> Any:

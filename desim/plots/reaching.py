@@ -6,22 +6,23 @@ Seeds in which it was never met count as infinite, so medians stay honest while 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Unpack
+from typing import Unpack, get_args
 
 import numpy as np
 from matplotlib.axes import Axes
 
 from desim.arrays import Array
-from desim.errors import InputError, finite
+from desim.errors import InputError, chosen, finite
 from desim.plots.bands import named
-from desim.plots.course import Played, check_abscissa
-from desim.plots.drawable import Measured, drawable
+from desim.plots.course import Abscissa
+from desim.plots.drawable import Drawable, Measured, drawable
 from desim.plots.lettering import width, wrapped
 from desim.plots.look import Framed, framed
 from desim.plots.style import COLOURS, INK, NAMES, legend, shown, unit_of
 from desim.problem.fairness import RISING
 from desim.problem.targets import first_met
 from desim.reading.metrics import improved
+from desim.runs.played import Played
 from desim.studies.statistics import Estimate, interval_named, median_estimate
 
 HEIGHT = 0.62
@@ -66,39 +67,51 @@ def bars(
     epsilon; out: a file; labels: of the bars, in order; asked: title, size (inches). InputError
     where no target is given.
     """
-    check_abscissa(x)
+    chosen("x", x, get_args(Abscissa))
     found = drawable(runs, x, metric, labels)
     metric = found.metric
     if target is None:
         raise InputError(_asked(metric, [row.courses for row in found.rows]))
     finite("target", target)
     rows = [_taken(row, target, metric) for row in found.rows]
-    largest = max(float(max(row.ends.max(), row.spent[np.isfinite(row.spent)].max(initial=0.0)))
-                  for row in rows)  # fmt: skip
-    reach = max((_reach(row) for row in rows if row.met), default=largest)
+    reach = _furthest(rows)
     unit, factor = unit_of(x, reach)
     names = [wrapped(row.label, 30) for row in rows]
-    lines = sum(max(name.count("\n"), 1) for name in names)
     words = [_words(row, factor, unit) for row in rows]
-    height = 0.9 + 0.38 * lines + (0.2 if found.about else 0.0) + 0.2 * len(found.notes)
-    with framed(out, (WIDTH, height), **asked) as axes:
+    usual = WIDTH, _height(names, found)
+    with framed(out, usual, **asked) as axes:
         for place, row in enumerate(rows):
             _draw(axes, place, row, reach * factor, factor, words[place])
-        axes.set_yticks(range(len(rows)), names)
-        axes.tick_params(axis="y", length=0)
-        axes.set_ylim(len(rows) - 0.45, -0.55)
-        wide = asked.get("size") or (WIDTH, height)
-        axes.set_xlim(0.0, _room(names, words, wide[0]) * reach * factor or 1.0)
-        axes.grid(visible=False, axis="y")
-        sizes = [len(row.spent) for row in rows if len(row.spent) > 1]
-        spread = f"\nmedian over seeds, {interval_named('median', sizes)}" * found.seeds
-        about = f"\n{found.about}" if found.about else ""
+        _name_rows(axes, names)
+        wide = (asked.get("size") or usual)[0]
+        axes.set_xlim(0.0, _room(names, words, wide) * reach * factor or 1.0)
         found.tell(axes)
         if found.notes:
             legend(axes)
         of = f"{NAMES[x]} ({unit})" if unit else NAMES[x]
-        axes.set_xlabel(f"{of} until {shown(metric, target)}{spread}{about}")
+        axes.set_xlabel(f"{of} until {shown(metric, target)}{_behind(rows, found)}")
     return axes
+
+
+def _height(names: Sequence[str], found: Drawable) -> float:
+    """Inches of a figure with bars of these names."""
+    lines = sum(max(name.count("\n"), 1) for name in names)
+    return 0.9 + 0.38 * lines + (0.2 if found.about else 0.0) + 0.2 * len(found.notes)
+
+
+def _name_rows(axes: Axes, names: Sequence[str]) -> None:
+    """A name at each bar, the first one on top."""
+    axes.set_yticks(range(len(names)), names)
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(len(names) - 0.45, -0.55)
+    axes.grid(visible=False, axis="y")
+
+
+def _behind(rows: Sequence[Taken], found: Drawable) -> str:
+    """Lines below the abscissa: what bars of several seeds are, and what epsilons are about."""
+    sizes = [len(row.spent) for row in rows if len(row.spent) > 1]
+    spread = f"\nmedian over seeds, {interval_named('median', sizes)}" * found.seeds
+    return spread + (f"\n{found.about}" if found.about else "")
 
 
 def _room(labels: Sequence[str], words: Sequence[str], wide: float) -> float:
@@ -115,9 +128,9 @@ def _asked(metric: str, parts: Sequence[Sequence[tuple[Array, Array]]]) -> str:
     """The message that asks for a target, with what could be one: better than how a run began."""
     best = [goal for part in parts for _, value in part
             if (goal := improved(value, metric in RISING)) is not None]  # fmt: skip
-    seen = f"; the best that a run reached: {min(best):.4g} to {max(best):.4g}" if best else ""
-    seen = seen or "; no run ended better than it began"
-    return f"target: found none; allowed: a value of {metric} (--target){seen}"
+    hint = f"; the best that a run reached: {min(best):.4g} to {max(best):.4g}" if best else ""
+    hint = hint or "; no run ended better than it began"
+    return f"target: found none; allowed: a value of {metric} (--target){hint}"
 
 
 def _taken(row: Measured, target: float, metric: str) -> Taken:
@@ -128,6 +141,12 @@ def _taken(row: Measured, target: float, metric: str) -> Taken:
     return Taken(
         named(row.group), np.array(spent), np.array([where[-1] for where, _ in row.courses])
     )
+
+
+def _furthest(rows: Sequence[Taken]) -> float:
+    """How far to the right bars and intervals go; where no target was met, the longest run."""
+    met = [_reach(row) for row in rows if row.met]
+    return max(met) if met else max(float(row.ends.max()) for row in rows)
 
 
 def _reach(row: Taken) -> float:

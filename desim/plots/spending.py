@@ -7,22 +7,23 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from desim.arrays import Array
 from desim.errors import InputError
-from desim.plots.course import Logged, terms
+from desim.plots.course import terms
 from desim.plots.lettering import plain
 from desim.plots.look import Look, scaled
 from desim.plots.style import COLOURS, INK, legend, unit_of
 from desim.privacy.accounting.risk import Risk
+from desim.reading.meter import Meter
 from desim.reading.sites import agent_named
+from desim.runs.played import Played
 
-Curves = dict[int, tuple[Array, Array]]  # of each agent
+Curves = dict[int, Meter]  # by agent
 LINES = 40  # agents up to which each has a line
 POINTS = 400
 APART = 0.045  # of the ordinate: words closer than that would cover each other
 
 
-def epsilon(run: Logged, out: str | Path | None = None, **asked: Unpack[Look]) -> Axes:
+def epsilon(run: Played, out: str | Path | None = None, **asked: Unpack[Look]) -> Axes:
     """Draw what each agent has spent by each time, in the scenario's terms, and return the axes.
 
     The line on top is the agent that spends most, the dashed one the median agent; agents who spent
@@ -39,7 +40,7 @@ def epsilon(run: Logged, out: str | Path | None = None, **asked: Unpack[Look]) -
     unit, factor = unit_of("time", end)
     curves = _curves(spent, end)
     at = np.linspace(0.0, end, POINTS)
-    rows = np.array([_held(time, value, at) for time, value in curves.values()])
+    rows = np.array([one.by(at) for one in curves.values()])
     with scaled(out, **asked) as axes:
         if len(rows) > LINES:
             low, high = rows.min(axis=0), rows.max(axis=0)
@@ -56,7 +57,7 @@ def epsilon(run: Logged, out: str | Path | None = None, **asked: Unpack[Look]) -
         _draw_budget(axes, run, float(rows.max()))
         axes.set_xlim(0.0, end * factor)
         axes.set_ylim(bottom=0.0)
-        _count_ends(axes, [value[-1] for _, value in curves.values()])
+        _count_ends(axes, [one.totals[-1] for one in curves.values()])
         axes.set_xlabel(f"virtual time ({unit})\n{about}{_meant(spent.attrs.get('risk'))}")
         axes.set_ylabel(r"$\varepsilon$ spent so far")
         legend(axes)
@@ -74,8 +75,8 @@ def _meant(risk: Risk | None) -> str:
 def _alike(curves: Curves) -> list[list[int]]:
     """The agents whose curves are the same, together."""
     found: dict[tuple[bytes, bytes], list[int]] = {}
-    for agent, (time, value) in curves.items():
-        found.setdefault((time.tobytes(), value.tobytes()), []).append(agent)
+    for agent, one in curves.items():
+        found.setdefault((one.times.tobytes(), one.totals.tobytes()), []).append(agent)
     return list(found.values())
 
 
@@ -104,36 +105,31 @@ def _curves(spent: pd.DataFrame, end: float) -> Curves:
     for agent, rows in spent.groupby("agent"):
         time, value = rows["time"].to_numpy(float), rows["epsilon"].to_numpy(float)
         last = value[-1:] if len(value) else [0.0]
-        curves[int(str(agent))] = (
-            np.concatenate([[0.0], time, [end]]), np.concatenate([[0.0], value, last]),
-        )  # fmt: skip
+        curves[int(str(agent))] = Meter(
+            np.concatenate([[0.0], time, [end]]), np.concatenate([[0.0], value, last])
+        )
     return curves
 
 
-def _held(time: Array, value: Array, at: Array) -> Array:
-    """What holds at the times (n,), of values that hold until the next."""
-    return np.asarray(value[np.searchsorted(time, at, side="right") - 1])
-
-
-def _draw_agents(axes: Axes, curves: Curves, factor: float, run: Logged) -> None:
+def _draw_agents(axes: Axes, curves: Curves, factor: float, run: Played) -> None:
     """A line for all agents whose curves are the same; who spends most is named."""
-    most = max(value[-1] for _, value in curves.values())
-    first = next(agents for agents in _alike(curves) if curves[agents[0]][1][-1] == most)
+    most = max(one.totals[-1] for one in curves.values())
+    first = next(agents for agents in _alike(curves) if curves[agents[0]].totals[-1] == most)
     for agents in _alike(curves):
-        time, value = curves[agents[0]]
+        time, value = curves[agents[0]].times, curves[agents[0]].totals
         if len(time) > POINTS:
-            at = np.linspace(0.0, time[-1], POINTS)
-            time, value = at, _held(time, value, at)
+            time = np.linspace(0.0, time[-1], POINTS)
+            value = curves[agents[0]].by(time)
         named = agents is first or agents == first
         axes.step(
             time * factor, value, where="post", zorder=3 if named else 2,
-            label=_told(agents, curves, run) if named else None,
+            label=_top_line(agents, curves, run) if named else None,
             color=COLOURS[1] if named else COLOURS[0], linewidth=1.6 if named else 0.8,
             alpha=1.0 if named else 0.6,
         )  # fmt: skip
 
 
-def _told(agents: list[int], curves: Curves, run: Logged) -> str:
+def _top_line(agents: list[int], curves: Curves, run: Played) -> str:
     """Whose the line on top is."""
     name = plain(agent_named(run.manifest, agents[0]))
     if len(agents) == len(curves):
@@ -143,7 +139,7 @@ def _told(agents: list[int], curves: Curves, run: Logged) -> str:
     return f"{len(agents)} agents alike, who spend most"
 
 
-def _draw_budget(axes: Axes, run: Logged, most: float) -> None:
+def _draw_budget(axes: Axes, run: Played, most: float) -> None:
     """The line that no agent crosses, if the scenario draws one: an eavesdropper's epsilon."""
     budget = run.budget
     if budget is not None:

@@ -6,8 +6,6 @@ more, or one whose log leaves events out says so instead.
 
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -20,45 +18,14 @@ from desim.reading.waits import DEADLINE
 from desim.runs.declared import shortly
 from desim.runs.digests import UNLISTED
 from desim.runs.directory import written_by
+from desim.runs.played import Played
 from desim.runs.premises import stored
-
-if TYPE_CHECKING:
-    from desim.privacy.accounting.accountants import Account
-    from desim.runs.store import Store
-    from desim.scenario.schema import Scenario
 
 NETWORK = -1
 ALIKE = "all agents alike"
 SEEN = 0.05  # s of compiling that are worth a word
 MANY = 2_000_000  # events above which whom a run waited for is read on demand only
 Facts = list[tuple[str, str]]
-
-
-class Played(Protocol):
-    """What is told of: a run."""
-
-    manifest: dict[str, Any]
-    directory: Path | None
-    store: "Store"
-
-    @property
-    def name(self) -> str:
-        """Of the scenario."""
-
-    @property
-    def scenario(self) -> "Scenario":
-        """What was played."""
-
-    @property
-    def known(self) -> "Scenario | None":
-        """The same; None for a run in memory that was not told it."""
-
-    @property
-    def level(self) -> str:
-        """Of the log."""
-
-    def account(self) -> "Account":
-        """What the releases cost."""
 
 
 def facts(run: Played, quick: bool = False) -> Facts:
@@ -72,22 +39,22 @@ def facts(run: Played, quick: bool = False) -> Facts:
     columns = GLANCED if deep else SHORT
     read = deep or not manifest.get("counts")
     seen = Glance(run.store.pieces("events", columns), deep) if read else None
-    told = [("stored in", str(run.directory))] if run.directory else []
-    told += [("version", text)] if (text := written_by(manifest)) else []
-    told += [("unchecked", text)] if (text := run.store.unchecked) == UNLISTED else []
-    told += [("ended", manifest["reason"])] if manifest.get("reason") else []
-    told += [("engine", _joined(manifest.get("engine", ""), manifest.get("why", "")))]
-    told += [("sites", listed(names))] if (names := sites(manifest)) else []
-    told += [("virtual time", _times(run, seen)), ("messages", _messages(run, seen, level))]
-    told += [*_releases(run), *(_privacy(run) if deep else ()), *_metrics(run)]
+    pairs = [("stored in", str(run.directory))] if run.directory else []
+    pairs += [("version", text)] if (text := written_by(manifest)) else []
+    pairs += [("unchecked", text)] if (text := run.store.unchecked) == UNLISTED else []
+    pairs += [("ended", manifest["reason"])] if manifest.get("reason") else []
+    pairs += [("engine", _joined(manifest.get("engine", ""), manifest.get("why", "")))]
+    pairs += [("sites", listed(names))] if (names := sites(manifest)) else []
+    pairs += [("virtual time", _times(run, seen)), ("messages", _messages(run, seen, level))]
+    pairs += [*_releases(run), *(_privacy(run) if deep else ()), *_metrics(run)]
     if level == "rounds":
-        told += [("not kept", "messages, work, and all but the first release without noise")]
+        pairs += [("not kept", "messages, work, and all but the first release without noise")]
     elif deep and seen is not None:
-        told += [*_waits(run, seen), *_busy(run, seen)]
-    told += [("", f"more than {MANY:,} events: desim show says which agents were slowest")] * (
+        pairs += [*_waits(run, seen), *_busy(run, seen)]
+    pairs += [("", f"more than {MANY:,} events: desim show says which agents were slowest")] * (
         not deep
     )
-    return [*told, *(("warning", text) for text in manifest.get("warnings", []))]
+    return [*pairs, *(("warning", text) for text in manifest.get("warnings", []))]
 
 
 def _joined(first: str, second: str) -> str:
@@ -129,11 +96,11 @@ def _counted(pieces: Pieces, column: str) -> dict[str, int]:
 
 def _releases(run: Played) -> Facts:
     counted = _counted(run.store.pieces("releases", ["mechanism"]), "mechanism")
-    told = ", ".join(
+    text = ", ".join(
         f"{n} messages without noise" if mechanism == "none" else f"{n} with noise ({mechanism})"
         for mechanism, n in counted.items()
     )
-    return [("releases", told)] if told else []
+    return [("releases", text)] if text else []
 
 
 def _privacy(run: Played) -> Facts:
@@ -141,14 +108,13 @@ def _privacy(run: Played) -> Facts:
     try:
         if stored(run).get("terms") is None:
             return [("privacy", NO_NOISE)] if bare(run) else []
-        told = run.account()
+        account = run.account()
     except DesimError as error:
         return [("privacy", f"not known: {str(error).splitlines()[0]}")]
-    terms = f"view {told.view}, {told.relation}, delta {told.delta:g}, {told.method}"
-    terms += f"; {unsure}" if (unsure := shortly(run)) else ""
-    text = f"epsilon {epsilon(told.worst)} of the agent that spends most ({terms})"
-    why = next((one for one in told.flags if one.startswith("infinite")), "")
-    return [("privacy", f"{text}; {why}" if why and np.isinf(told.worst) else text)]
+    terms = account.terms + (f"; {unsure}" if (unsure := shortly(run)) else "")
+    text = f"epsilon {epsilon(account.worst)} of the agent that spends most ({terms})"
+    why = next((one for one in account.flags if one.startswith("infinite")), "")
+    return [("privacy", f"{text}; {why}" if why and np.isinf(account.worst) else text)]
 
 
 def bare(run: Played) -> bool:
@@ -175,8 +141,8 @@ def _metrics(run: Played) -> Facts:
 
 def _metric(rows: Columns, last: int) -> str:
     value, time = float(rows["value"][last]), float(rows["time"][last])
-    told = f"{value:.6g}" if np.isfinite(value) else "not finite"
-    return f"{told} (measured at {time:.6g} s, round {rows['round'][last]})"
+    text = f"{value:.6g}" if np.isfinite(value) else "not finite"
+    return f"{text} (measured at {time:.6g} s, round {rows['round'][last]})"
 
 
 def _waits(run: Played, seen: Glance) -> Iterator[tuple[str, str]]:
@@ -187,10 +153,10 @@ def _waits(run: Played, seen: Glance) -> Iterator[tuple[str, str]]:
         return
     whole = sum(seen.closers.values())
     often = sorted(seen.closers.items(), key=lambda one: (-one[1], one[0]))[:3]
-    told = [_closed(run, who, f"{number / whole:.0%}", unit) for who, number in often]
-    if told:
-        rest = [text.removesuffix(f" of {unit}").replace(", last", "") for text in told[1:]]
-        yield "slowest" if often[0][0] >= 0 else "waiting", "; ".join([told[0], *rest])
+    closers = [_closed(run, who, f"{number / whole:.0%}", unit) for who, number in often]
+    if closers:
+        rest = [text.removesuffix(f" of {unit}").replace(", last", "") for text in closers[1:]]
+        yield "slowest" if often[0][0] >= 0 else "waiting", "; ".join([closers[0], *rest])
     if seen.waited is not None:
         one, other = (agent_named(run.manifest, agent) for agent in seen.waited[:2])
         yield "longest", f"{one} for {other}, {seen.waited[2]:.4g} s in all"

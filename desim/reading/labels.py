@@ -3,12 +3,12 @@
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from desim.amounts import BELOW, best_unit
 from desim.errors import DesimError
+from desim.runs.played import Played
 
 LONGEST = 60  # letters of a label
 UNITS = {  # of the numbers that resolved scenarios have in each section, by key
@@ -21,42 +21,34 @@ UNITS = {  # of the numbers that resolved scenarios have in each section, by key
 Place = tuple[str, ...]  # keys of a setting, from the section down
 
 
-class Written(Protocol):
-    """What a label needs of a scenario."""
-
-    def written(self) -> dict[str, Any]:
-        """The scenario as a file writes it, every default explicit."""
-
-
-class Named(Protocol):
-    """What a label needs of a run."""
-
-    directory: Path | None
-
-    @property
-    def name(self) -> str:
-        """Name of the run."""
-
-    @property
-    def scenario(self) -> Written:
-        """The resolved scenario; DesimError where it is not known."""
+def _written(run: Played) -> dict[str, Any]:
+    """The resolved scenario; nothing where it cannot be read."""
+    try:
+        return run.scenario.written()
+    except DesimError:
+        return {}
 
 
-def labels(groups: Sequence[Sequence[Named]]) -> list[str]:
+def labels(
+    groups: Sequence[Sequence[Played]], settings: Callable[[Played], Mapping[str, Any]] = _written
+) -> list[str]:
     """What tells each group of runs from the others: the name of its first where no other has it.
 
     Those that share a name have beside it the one or two settings that tell them all apart, as in
     "quickstart: policy each"; where none do, or are too long, their directories, or numbers.
+    settings: of a run, by key; those of its scenario.
     """
     names = Counter(runs[0].name for runs in groups)
-    apart = iter(_apart([runs for runs in groups if names[runs[0].name] > 1]))
+    apart = iter(_apart([runs for runs in groups if names[runs[0].name] > 1], settings))
     return [next(apart) if names[runs[0].name] > 1 else runs[0].name for runs in groups]
 
 
-def _apart(groups: Sequence[Sequence[Named]]) -> list[str]:
+def _apart(
+    groups: Sequence[Sequence[Played]], settings: Callable[[Played], Mapping[str, Any]]
+) -> list[str]:
     """Labels of groups of which each shares its name."""
     runs = [group[0] for group in groups]
-    trees = [_written(run) for run in runs]
+    trees = [settings(run) for run in runs]
     places = _unlike(trees) if all(trees) else []
     pairs = itertools.combinations(places, 2)
     for chosen in itertools.chain(((place,) for place in places), pairs):
@@ -74,13 +66,13 @@ def _apart(groups: Sequence[Sequence[Named]]) -> list[str]:
     return [_folders(group) or name for group, name in zip(groups, numbered, strict=True)]
 
 
-def _folders(group: Sequence[Named]) -> str:
+def _folders(group: Sequence[Played]) -> str:
     """Where the runs of a group are: the directory of one, and how many others there are."""
     found = [str(run.directory) for run in group if run.directory]
     return "" if not found else found[0] + (f" and {len(found) - 1} more" if found[1:] else "")
 
 
-def differing(runs: Sequence[Named]) -> list[Place]:
+def differing(runs: Sequence[Played]) -> list[Place]:
     """Places of the settings that not all scenarios have with the same value.
 
     Name and seed are none; scenarios that cannot be read are left out.
@@ -109,14 +101,6 @@ def _setting(tree: Any, place: Place) -> str:
         return f"{place[-1]} {setting_text(value)}"
     name, factor = best_unit(value, unit) if unit in BELOW else (unit, 1.0)
     return f"{place[-1]} {value * factor:.6g} {name}"
-
-
-def _written(run: Named) -> dict[str, Any]:
-    """The resolved scenario; nothing where it cannot be read."""
-    try:
-        return run.scenario.written()
-    except DesimError:
-        return {}
 
 
 def _unlike(trees: Sequence[Mapping[str, Any]]) -> list[Place]:

@@ -10,6 +10,7 @@ ORDER = (
     "accuracy", "error", "loss", "gradient", "consensus", "risk_difference", "positive_rate",
 )  # fmt: skip
 LOGARITHMIC = frozenset({"error", "consensus", "gradient"})  # fall towards zero
+LARGEST = 1e100  # values that an axis holds are less
 WORDS = {  # metrics whose names are no words
     "accuracy": "test accuracy",
     "risk_difference": "risk difference",
@@ -29,6 +30,11 @@ def ranked(recorded: Sequence[Collection[str]]) -> list[str]:
     have = Counter(str(name) for names in recorded for name in set(names))
     place = {name: number for number, name in enumerate(ORDER)}
     return sorted(have, key=lambda name: (-have[name], place.get(name, len(place)), name))
+
+
+def on_axis(value: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The values (n,), nan for those that no axis holds: there the run has diverged."""
+    return np.where(np.abs(value) < LARGEST, value, np.nan)
 
 
 def is_share(metric: str) -> bool:

@@ -3,27 +3,13 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from desim.errors import DesimError
-from desim.reading.labels import Named, labels
+from desim.reading.labels import labels
+from desim.runs.played import Played
 
-
-class Seeded(Named, Protocol):
-    """What a series needs of a run."""
-
-    manifest: dict[str, Any]
-
-    @property
-    def status(self) -> str:
-        """Whether the run is done, stopped, failed or interrupted."""
-
-    @property
-    def alike(self) -> str | None:
-        """The same for runs that differ in their seeds only; None where that is not known."""
-
-
-Member = TypeVar("Member", bound=Seeded)
+Member = TypeVar("Member", bound=Played)
 
 
 @dataclass(frozen=True)
@@ -98,7 +84,7 @@ def _alike(runs: Sequence[Member]) -> Iterator[Parts[Member]]:
             yield tuple(some), () if turn else left_out
 
 
-def _family(run: Seeded) -> str | None:
+def _family(run: Played) -> str | None:
     try:
         return run.alike
     except (DesimError, UnicodeDecodeError, OSError):

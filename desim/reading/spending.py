@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 from desim.columns import Columns, Words, gathered
 from desim.errors import InputError, refusal
@@ -12,34 +11,16 @@ from desim.privacy.accounting.prices import RELATIONS
 from desim.privacy.accounting.views import read_view
 from desim.runs.declared import declared, names
 from desim.runs.digests import own_scenario
+from desim.runs.played import Played
 from desim.runs.premises import Stated, stated
 from desim.scenario import registry
-
-if TYPE_CHECKING:
-    from desim.runs.store import Store
-    from desim.scenario.schema import Scenario
 
 RELEASED = "time agent release mechanism sensitivity scale sampling seen_by delivered".split()
 HEARD = ["kind", "agent", "peer", "release"]
 
 
-class Released(Protocol):
-    """What is accounted for: a run."""
-
-    manifest: dict[str, Any]
-    directory: Path | None
-    store: "Store"
-
-    @property
-    def known(self) -> "Scenario | None":
-        """What was played, if the run knows it."""
-
-    def require(self, what: str, *kinds: str) -> None:
-        """Refuse where the log leaves out events of these kinds."""
-
-
 def spent(
-    run: Released,
+    run: Played,
     delta: float | None = None,
     view: str | None = None,
     relation: str | None = None,
@@ -67,20 +48,20 @@ def spent(
     return replace(found, flags=(*found.flags, *doubts(run)))
 
 
-def doubts(run: Released) -> Iterator[str]:
+def doubts(run: Played) -> Iterator[str]:
     """On whose word the run's epsilon rests, and that its files cannot be checked."""
     yield from declared(run)
     if doubt := run.store.unchecked:
         yield doubt
 
 
-def with_coordinator(run: Released) -> bool:
+def with_coordinator(run: Played) -> bool:
     """Whether a coordinator receives releases."""
     pieces = run.store.pieces("releases", ["seen_by"])
     return any(rows["seen_by"].equal("coordinator").any() for rows in pieces)
 
 
-def require_known(run: Released, relation: str) -> None:
+def require_known(run: Played, relation: str) -> None:
     """InputError for a relation for which the sensitivities of the run's method are not known."""
     name = names(run)[0]
     if name in registry.OWN and relation in RELATIONS:
@@ -90,7 +71,7 @@ def require_known(run: Released, relation: str) -> None:
             raise InputError(f"relation: {refusal(relation, allowed)}")
 
 
-def arrivals(run: Released, view: str) -> Columns | None:
+def arrivals(run: Played, view: str) -> Columns | None:
     """The events that a direct view needs: what arrived at its agent."""
     if not str(view).startswith("direct"):
         return None

@@ -40,7 +40,7 @@ def closed(log: Columns) -> Columns:
 
 def instants(pieces: Pieces) -> Iterator[Columns]:
     """The rows of CAUSES in pieces that end between two instants, at least one."""
-    held: list[Columns] = []  # rows of the last instant so far
+    pending: list[Columns] = []  # rows of the last instant so far
     since = np.inf  # that instant, s
     for number, log in enumerate(pieces):
         own = _causes(log)
@@ -49,10 +49,10 @@ def instants(pieces: Pieces) -> Iterator[Columns]:
             continue
         over = len(time) if last else int(np.searchsorted(time, time[-1]))
         if last or since < time[-1] or over:
-            yield joined([*held, rows_of(own, slice(over))])
-            held, since = [], np.inf
+            yield joined([*pending, rows_of(own, slice(over))])
+            pending, since = [], np.inf
         if not last:
-            held.append(rows_of(own, slice(over, None)))
+            pending.append(rows_of(own, slice(over, None)))
             since = float(time[-1])
 
 

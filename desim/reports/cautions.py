@@ -12,8 +12,8 @@ from desim.runs.run import Run
 
 def cautions(found: Sequence[Reading]) -> list[tuple[str, list[str]]]:
     """Each warning once, with the names of the runs it is about (none: all of them together)."""
-    told = by_text((one.label, text) for one in found for text in _of_one(one))
-    named = [(text, _named(labels, found)) for text, labels in told.items()]
+    texts = by_text((one.label, text) for one in found for text in _of_one(one))
+    named = [(text, _named(labels, found)) for text, labels in texts.items()]
     return [*((text, []) for text in _of_all(found)), *named]
 
 
@@ -79,12 +79,12 @@ def _of_all(found: Sequence[Reading]) -> Iterator[str]:
 
 def _unlike_problems(found: Sequence[Reading]) -> list[str]:
     """Keys of `problem` in which the runs differ, as far as their scenarios can be read."""
-    told = [one.written["problem"] for one in found if "problem" in one.written]
-    keys = dict.fromkeys(key for problem in told for key in problem)
+    problems = [one.written["problem"] for one in found if "problem" in one.written]
+    keys = dict.fromkeys(key for problem in problems for key in problem)
     return [
         f"problem.{key}"
         for key in keys
-        if any(problem.get(key) != told[0].get(key) for problem in told)
+        if any(problem.get(key) != problems[0].get(key) for problem in problems)
     ]
 
 

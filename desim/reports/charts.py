@@ -33,13 +33,13 @@ def thinned(value: Array, most: int) -> NDArray[np.int64]:
     n = len(value)
     if n <= most:
         return np.arange(n)
-    kept = [0, n - 1]
+    rows = [0, n - 1]
     for piece in np.array_split(np.arange(n), max(1, most // 4)):
         part = value[piece]
-        kept += [piece[0], piece[-1]]
+        rows += [piece[0], piece[-1]]
         if np.isfinite(part).any():
-            kept += [piece[np.nanargmin(part)], piece[np.nanargmax(part)]]
-    return np.unique(np.array(kept, np.int64))
+            rows += [piece[np.nanargmin(part)], piece[np.nanargmax(part)]]
+    return np.unique(np.array(rows, np.int64))
 
 
 def points_each(curves: int) -> int:
@@ -98,16 +98,13 @@ def thinning(found: Sequence[Reading]) -> str:
 
 def terms(one: Reading) -> str:
     """What a run's epsilon is about, "" where it has none."""
-    told = one.account
-    if told is None:
-        return ""
-    return f"view {told.view}, {told.relation}, delta {told.delta:g}, {told.method}"
+    return "" if one.account is None else one.account.terms
 
 
 def terms_differ(found: Sequence[Reading]) -> bool:
     """Whether the runs with a finite epsilon state it about different things."""
-    told = [one.account for one in found if one.account is not None and one.spent is not None]
-    return len({(one.view, one.relation, one.delta) for one in told}) > 1
+    accounts = [one.account for one in found if one.account is not None and one.spent is not None]
+    return len({(one.view, one.relation, one.delta) for one in accounts}) > 1
 
 
 def embedded(data: Any) -> str:
@@ -143,5 +140,5 @@ def _rounded(values: Array) -> list[float | int | None]:
 def _six(value: float) -> float | int | None:
     if not np.isfinite(value):
         return None
-    told = float(f"{value:.6g}")
-    return int(told) if told.is_integer() and abs(told) < 1e15 else told
+    rounded = float(f"{value:.6g}")
+    return int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded

@@ -11,8 +11,9 @@ from desim.privacy.accounting.risk import Risk
 from desim.privacy.accounting.statements import each_once
 from desim.reports.charts import terms
 from desim.reports.readable import Reading
-from desim.reports.wording import NOTHING, Table, by_text, number
+from desim.reports.wording import NOTHING, by_text, number
 from desim.runs.privacy import Statement, statement
+from desim.tabulated import Table
 
 Fact = tuple[str, str]
 HEADS = (
@@ -42,15 +43,15 @@ class Privacy:
 
 def privacy(found: Sequence[Reading]) -> Privacy:
     """The privacy of the runs, or why nothing can be said of one."""
-    told = [(one, *_said(one)) for one in found]
-    rows = [row for _, some, _ in told for row in some]
-    facts = [list(dict.fromkeys(some)) for _, _, some in told]
+    said = [(one, *_said(one)) for one in found]
+    rows = [row for _, some, _ in said for row in some]
+    facts = [list(dict.fromkeys(some)) for _, _, some in said]
     shared = [fact for fact in facts[0] if all(fact in some for some in facts)]
     own = [
         (one.label, [fact for fact in some if fact not in shared])
         for one, some in zip(found, facts, strict=True)
     ]
-    table = Table("Epsilon by view", HEADS, rows, NOTE) if rows else None
+    table = Table("Epsilon by view", HEADS, rows, [NOTE]) if rows else None
     plain = [fact for fact in shared if fact[0] not in FOLDED]
     rest = [fact for fact in shared if fact[0] in FOLDED]
     return Privacy(table, plain, rest, [(label, some) for label, some in own if some])
@@ -62,10 +63,10 @@ def epsilon_terms(found: Sequence[Reading]) -> dict[str, list[str]]:
 
 
 def _terms(one: Reading) -> str:
-    told = one.account
-    if told is None:
+    account = one.account
+    if account is None:
         return "no releases of private data, or none that can be read"
-    endless = [text for text in told.flags if text.startswith("infinite")]
+    endless = [text for text in account.flags if text.startswith("infinite")]
     return terms(one) if one.spent is not None else f"{'; '.join(endless)} ({terms(one)})"
 
 
@@ -75,14 +76,16 @@ def _said(one: Reading) -> tuple[list[list[str]], list[Fact]]:
         return [], [("unknown", "the releases cannot be read")]
     if not one.released:
         return [], [("releases", "none was recorded")]
-    told = one.tried("privacy", lambda: statement(one.run))
-    if told is None:
+    stated = one.tried("privacy", lambda: statement(one.run))
+    if stated is None:
         return [], [("unknown", "see the warnings")]
-    return [[one.label, *_cells(row, told)] for _, row in told.table.iterrows()], [*_facts(told)]
+    return [[one.label, *_cells(row, stated)] for _, row in stated.table.iterrows()], [
+        *_facts(stated)
+    ]
 
 
-def _cells(row: Any, told: Statement) -> Iterator[str]:
-    paper, claim = float(row["paper epsilon"]), told.claim
+def _cells(row: Any, stated: Statement) -> Iterator[str]:
+    paper, claim = float(row["paper epsilon"]), stated.claim
     said = NOTHING if np.isnan(paper) else number(paper)
     if claim is not None and not np.isnan(paper) and not claim.bound.covers(str(row["view"])):
         said += " (of another view)"
@@ -99,27 +102,16 @@ def _risk(risk: Risk) -> str:
     return f"advantage {bound}{number(risk.advantage)}; {risk.words}"
 
 
-def _facts(told: Statement) -> Iterator[Fact]:
-    claim, table = told.claim, told.table
+def _facts(stated: Statement) -> Iterator[Fact]:
+    table = stated.table
     risks = zip(table["view"], ([_risk(one)] for one in table["risk"]), strict=True)
     yield from (("risk", text) for text in each_once(list(risks)))
-    if claim is None:
-        yield "paper", told.silence
-    else:
-        bound = claim.bound
-        yield (
-            "paper",
-            f"epsilon {number(claim.worst)} by {bound.theorem} ({bound.paper}); view: {bound.view};"
-            f" {claim.relation}; delta {claim.delta:g}; {claim.method}",
-        )
-        yield "verdict", f"{bound.verdict}: {bound.wrong}"
-        yield "instead", bound.rigorous
-        yield from (("unmet", text) for text in claim.unmet)
-    if told.accountant:
-        for _, row in told.table.iterrows():
-            own = f"epsilon {number(row['own epsilon'])} by plug-in {told.accountant}"
+    yield from stated.paper()
+    if stated.accountant:
+        for _, row in stated.table.iterrows():
+            own = f"epsilon {number(row['own epsilon'])} by plug-in {stated.accountant}"
             yield "accountant", f"{row['view']}: {own}, its own number"
-    yield from (("flag", text) for text in told.each_once("flags"))
-    yield from (("flag", f"tuned on data, not charged: {text}") for text in told.tuned)
-    yield from (("assumes", text) for text in told.each_once("assumptions"))
-    yield from (("caveat", text) for text in told.caveats)
+    yield from (("flag", text) for text in stated.each_once("flags"))
+    yield from (("flag", f"tuned on data, not charged: {text}") for text in stated.tuned)
+    yield from (("assumes", text) for text in stated.each_once("assumptions"))
+    yield from (("caveat", text) for text in stated.caveats)

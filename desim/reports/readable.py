@@ -12,25 +12,13 @@ import pandas as pd
 from desim.arrays import Array
 from desim.errors import DesimError
 from desim.privacy.accounting.accountants import Account
+from desim.reading.meter import Meter
+from desim.reading.metrics import LARGEST, on_axis
 from desim.reading.series import series_of
 from desim.reading.traffic import ARRIVED, delivered_by
 from desim.runs.run import NETWORK, Run
 
 Part = TypeVar("Part")
-LARGEST = 1e100  # beyond it a run has diverged, and no axis holds its values
-
-
-@dataclass(frozen=True)
-class Meter:
-    """What has been spent: times (n,) s in order, and the total (n,) from each of them on."""
-
-    times: Array
-    totals: Array
-
-    def by(self, when: Array) -> Array:
-        """The totals at times (m,) s, all that happens at those instants included."""
-        before = np.searchsorted(self.times, when, side="right")
-        return np.concatenate([[0.0], self.totals])[before]
 
 
 @dataclass(frozen=True)
@@ -129,18 +117,17 @@ class Reading:
     @cached_property
     def spent(self) -> Meter | None:
         """Epsilon of the agent that has spent most; None where it is infinite or undefined."""
-        told = self.account
-        if told is None or not told.worst < LARGEST:
+        account = self.account
+        if account is None or not account.worst < LARGEST:
             return None
-        return Meter(*told.growth)
+        return Meter(*account.growth)
 
     def spent_by(self, when: float) -> float:
         """Epsilon of the agent that has spent most by `when` s, be it infinite; nan if unknown."""
-        told = self.account
-        if told is None:
+        account = self.account
+        if account is None:
             return float("nan")
-        times, spent = told.growth
-        return float(spent[times <= when].max(initial=0.0))
+        return float(Meter(*account.growth).by(when))
 
     @cached_property
     def curves(self) -> dict[str, Curve]:
@@ -150,10 +137,9 @@ class Reading:
     def _curves(self, rows: pd.DataFrame) -> Iterator[tuple[str, Curve]]:
         for name, part in rows.groupby("metric", observed=True, sort=True):
             time, value = part["time"].to_numpy(float), part["value"].to_numpy(float)
-            held = np.where(np.abs(value) < LARGEST, value, np.nan)
             meters = (self.delivered, self.spent)
             amounts = [None if meter is None else meter.by(time) for meter in meters]
-            yield str(name), Curve(time, part["round"].to_numpy(float), held, *amounts)
+            yield str(name), Curve(time, part["round"].to_numpy(float), on_axis(value), *amounts)
 
 
 def readings(runs: Sequence[Run] | Mapping[str, Sequence[Run]]) -> list[Reading]:
@@ -168,10 +154,10 @@ def readings(runs: Sequence[Run] | Mapping[str, Sequence[Run]]) -> list[Reading]
             seed = "" if alone else f", seed {run.manifest.get('seed', '?')}"
             shared = series.label if run in (*series.runs, *series.lost) else ""
             named.append((run, f"{series.label}{seed}", shared, run in series.lost))
-    twice, seen = Counter(label for _, label, *_ in named), Counter[str]()
+    twice, turn = Counter(label for _, label, *_ in named), Counter[str]()
     found = []
     for run, label, shared, lost in named:
-        seen[label] += 1
-        own = label if twice[label] == 1 else f"{label} ({run.directory or seen[label]})"
+        turn[label] += 1
+        own = label if twice[label] == 1 else f"{label} ({run.directory or turn[label]})"
         found.append(Reading(run, own, shared or own, lost))
     return found

@@ -15,7 +15,6 @@ from desim.reports.readable import Curve, Reading
 from desim.reports.seeds import together
 from desim.reports.wording import (
     NOTHING,
-    Table,
     by_text,
     count,
     metric_value,
@@ -24,6 +23,7 @@ from desim.reports.wording import (
     size,
 )
 from desim.studies.statistics import Estimate, median_estimate
+from desim.tabulated import Table
 
 Target = tuple[str, float]
 Bar: TypeAlias = Sequence[tuple[str, float]]
@@ -64,7 +64,7 @@ def headline(found: Sequence[Reading]) -> Table:
     series: dict[str, list[int]] = {}
     for place, one in enumerate(found):
         series.setdefault(one.series, []).append(place)
-    whole = Table("Where each run ended", heads, rows, note)
+    whole = Table("Where each run ended", heads, rows, [note])
     if len(series) == len(found):
         return whole
     medians = [
@@ -73,7 +73,7 @@ def headline(found: Sequence[Reading]) -> Table:
         for places in series.values()
     ]  # fmt: skip
     each = Table(f"Each of the {len(found)} runs", heads, rows)
-    return Table("Where the runs ended", heads, medians, f"{MEDIANS} {note}", more=each)
+    return Table("Where the runs ended", heads, medians, [f"{MEDIANS} {note}"], more=[each])
 
 
 def _ended(one: Reading) -> list[str]:
@@ -167,16 +167,16 @@ def _time_to(found: Sequence[Reading], target: Target) -> Table:
     sign = "at least" if name in RISING else "at most"
     caption = f"{name} {sign} {metric_value(name, value)}"
     folded = [row for one, row in each if many[one.series] > 1]
-    more = _bars(f"Each of {len(folded)} seeds: {caption}", folded) if folded else None
+    more = [_bars(f"Each of {len(folded)} seeds: {caption}", folded)] if folded else []
     return _bars(caption, rows, SEEDS if seeds else "", more)
 
 
 def _bars(
-    caption: str, rows: Sequence[tuple[list[str], Bar]], note: str = "", more: Table | None = None
+    caption: str, rows: Sequence[tuple[list[str], Bar]], note: str = "", more: Sequence[Table] = ()
 ) -> Table:
     """A table of what was spent, a bar for the time in each row."""
     cells, bars = [cells for cells, _ in rows], [parts for _, parts in rows]
-    return Table(caption, ["run", *HEADS], cells, note, bars=bars, bar_head="time", more=more)
+    return Table(caption, ["run", *HEADS], cells, [note], bars=bars, bar_head="time", more=more)
 
 
 def _bar(time: float, longest: float, latest: float = 0.0) -> Bar:
@@ -192,9 +192,9 @@ def _cells(one: Reading, row: Mapping[str, float]) -> list[str]:
         return ["never"] * 4
     if np.isnan(row["time"]):
         return ["not recorded", NOTHING, NOTHING, NOTHING]
-    told = [seconds(row["time"]), count(row["round"]), size(row["bytes"])]
+    cells = [seconds(row["time"]), count(row["round"]), size(row["bytes"])]
     flags = one.account.flags if one.account is not None else ()
-    return [*told, NOTHING if np.isnan(row["epsilon"]) else epsilon(row["epsilon"], flags)]
+    return [*cells, NOTHING if np.isnan(row["epsilon"]) else epsilon(row["epsilon"], flags)]
 
 
 def _over_seeds(
@@ -217,12 +217,12 @@ def _over_seeds(
 WORDS: tuple[Callable[[float], str], ...] = (seconds, number, size, number)
 
 
-def _interval(made: Estimate, told: Callable[[float], str], endless: str) -> str:
+def _interval(made: Estimate, word: Callable[[float], str], endless: str) -> str:
     """A median with its interval, where that is known and more than a point; endless: inf."""
     if np.isnan(made.value):
         return NOTHING
     value, low, high = (
-        endless if np.isinf(one) else told(one) for one in (made.value, made.low, made.high)
+        endless if np.isinf(one) else word(one) for one in (made.value, made.low, made.high)
     )
     point = low == high or np.isnan(made.low)
     return value if point else f"{value} ({low} to {high})"

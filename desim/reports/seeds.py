@@ -25,8 +25,8 @@ def together(
     alike = [" / ".join(dict.fromkeys(row[column] for row in rows)) for column in (2, 3)]
     rounds = [one.stored("rounds", int) for one in some]
     spent = [one.account for one in some]
-    flags = [flag for told in spent if told is not None for flag in told.flags]
-    worst = [np.nan if told is None else told.worst for told in spent]
+    flags = [flag for account in spent if account is not None for flag in account.flags]
+    worst = [np.nan if account is None else account.worst for account in spent]
     private = _median(worst)
     return [
         f"{some[0].series}: {seeds} seeds", ", ".join(f"{n} {end}" for end, n in ends.items()),

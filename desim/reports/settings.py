@@ -5,8 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from desim.reports.readable import Reading
-from desim.reports.wording import NOTHING, Table
+from desim.reports.wording import NOTHING
 from desim.runs.directory import SCENARIO
+from desim.tabulated import Table
 
 LONGEST = 20_000  # characters of a scenario that are shown
 SHORT = 160  # of a value in a table
@@ -22,7 +23,7 @@ def differences(found: Sequence[Reading]) -> Table | None:
     rows = [[key, *(one.get(key, NOTHING) for one in flat)] for key in unlike]
     note = "" if rows else "The scenarios are the same."
     heads = ["key", *(one.label for one in found)]
-    return Table("In what the scenarios differ", heads, rows, note)
+    return Table("In what the scenarios differ", heads, rows, [note])
 
 
 def flattened(tree: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
@@ -63,7 +64,7 @@ def manifests(found: Sequence[Reading]) -> Table:
     unlike = (place for place, row in enumerate(rows) if len(set(row[1:])) > 1)
     note = "Marked: where the runs differ." if len(found) > 1 else ""
     heads = ["", *(one.label for one in found)]
-    return Table("Manifest", heads, rows, note, marked=frozenset(unlike))
+    return Table("Manifest", heads, rows, [note], marked=frozenset(unlike))
 
 
 def _facts(one: Reading) -> dict[str, str]:

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from desim.reports.wording import Table
 from desim.studies.folder import StoredStudy
 from desim.studies.shown import shown
+from desim.tabulated import Table
 
 REASONS = 5  # that are listed of runs that failed
 UNWRITTEN = "The study has not written its tables: it was ended before, or is still being played."
@@ -29,10 +29,9 @@ def study_part(study: StoredStudy) -> StudyPart:
     if "measure" not in study.summary or "status" not in study.runs:
         return StudyPart(study.name, [UNWRITTEN], [])
     try:
-        made = [Table(one.title, one.head, one.rows, " ".join(one.notes)) for one in shown(study)]
+        return StudyPart(study.name, _said(study.runs), list(shown(study)))
     except KeyError:  # a column that today's tables have
         return StudyPart(study.name, [*_said(study.runs), OLD], [])
-    return StudyPart(study.name, _said(study.runs), made)
 
 
 def _said(runs: pd.DataFrame) -> list[str]:

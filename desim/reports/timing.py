@@ -8,11 +8,16 @@ import pandas as pd
 from desim.reading.sites import agent_named, called
 from desim.reading.waits import DEADLINE, NOBODY
 from desim.reports.readable import Reading
-from desim.reports.wording import Table, count, seconds, share, size
+from desim.reports.wording import count, seconds, share, size
+from desim.tabulated import Table
 
 ROWS = 10  # of a list of the largest
 AGENTS = 24  # with a bar each; more are shown in so many groups
 SPECIAL = {DEADLINE: "the deadline", NOBODY: "nobody", -1: "the coordinator"}
+CLOSED = (
+    "The arrival that came last closed the wait, and all its time is counted to that sender. "
+    "Nobody: the waiter's own work came last."
+)
 WHAT = (("computing", "busy"), ("aborted", "lost"), ("away", "away"), ("idle", "idle"))
 
 
@@ -35,8 +40,7 @@ def waiting(one: Reading) -> Table | None:
         "Whom everybody waited for",
         ["closed by", "waits", "of all waits", "waited", "of all waiting"],
         rows,
-        "The arrival that came last closed the wait, and all its time is counted to that sender. "
-        f"Nobody: the waiter's own work came last.{more}",
+        [f"{CLOSED}{more}"],
         bars=bars,
         bar_head="waiting",
     )
@@ -58,12 +62,13 @@ def occupation(one: Reading) -> Table | None:
         rows.append([name, *(share(means[what]) for what, _ in WHAT), sending])
         bars.append([(style, means[what]) for what, style in WHAT])
     heads = ["agents" if grouped else "agent", *(what for what, _ in WHAT), "sending"]
-    note = f"Shares of the {seconds(end)} that the run took. Sending overlaps with the rest."
+    notes = [f"Shares of the {seconds(end)} that the run took. Sending overlaps with the rest."]
     heads, rows, never = _without_zeros(heads, rows, ("aborted", "away"))
-    note += f" Never: {', '.join(never)}." if never else ""
+    if never:
+        notes.append(f"Never: {', '.join(never)}.")
     if grouped:
-        note += f" {len(made)} agents, sorted by utilisation, in {len(parts)} groups; means."
-    return Table("What the agents did", heads, rows, note, bars=bars, bar_head="share of the time")
+        notes.append(f"{len(made)} agents, sorted by utilisation, in {len(parts)} groups; means.")
+    return Table("What the agents did", heads, rows, notes, bars=bars, bar_head="share of the time")
 
 
 def _without_zeros(
@@ -71,8 +76,8 @@ def _without_zeros(
 ) -> tuple[list[str], list[list[str]], list[str]]:
     """The table without those of the columns that are 0 in every row, and their names."""
     zero = [name for name in columns if all(row[heads.index(name)] in ("0", "0 %") for row in rows)]
-    kept = [place for place, name in enumerate(heads) if name not in zero]
-    return [heads[k] for k in kept], [[row[k] for k in kept] for row in rows], zero
+    places = [place for place, name in enumerate(heads) if name not in zero]
+    return [heads[k] for k in places], [[row[k] for k in places] for row in rows], zero
 
 
 def _groups(made: pd.DataFrame) -> Mapping[str, pd.DataFrame]:
@@ -105,4 +110,4 @@ def traffic(one: Reading) -> Table | None:
     none = f" None was {' or '.join(never)}." if never else ""
     more = f" The {ROWS} busiest of {len(made)} links." if len(made) > ROWS else ""
     note = f"On the way: from leaving to arriving, of what arrived.{none}{more}"
-    return Table("What the links carried", heads, rows, note, marked=frozenset({len(rows) - 1}))
+    return Table("What the links carried", heads, rows, [note], marked=frozenset({len(rows) - 1}))

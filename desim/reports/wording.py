@@ -1,38 +1,12 @@
-"""Numbers, amounts and tables as a report words them."""
+"""Numbers and amounts as a report words them."""
 
 import math
-import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 
 from desim.amounts import best_unit
 from desim.reading.metrics import is_share
 
-NUMBER = re.compile(r"^(-?[\d.,]+(e[-+]?\d+)?( .*)?|-|infinite.*|never.*|not recorded)$")
 NOTHING = "-"
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table of a report: `marked` rows stand out; `bars` are shares drawn beside a row's cells.
-
-    bars: of each row a sequence of (class, share of the whole). more: what stands folded below it.
-    """
-
-    caption: str
-    heads: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    note: str = ""
-    marked: frozenset[int] = frozenset()
-    bars: Sequence[Sequence[tuple[str, float]]] = field(default_factory=tuple)
-    bar_head: str = ""
-    more: "Table | None" = None
-
-    @property
-    def numeric(self) -> list[bool]:
-        """Whether a column holds numbers only, which stand to the right."""
-        columns = range(len(self.heads))
-        return [n > 0 and all(NUMBER.match(row[n]) for row in self.rows) for n in columns]
 
 
 def number(value: float | None, digits: int = 4) -> str:

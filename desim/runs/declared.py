@@ -1,31 +1,16 @@
 """What a run's plug-ins say of themselves, on which its epsilon rests without having been tried."""
 
 from collections.abc import Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
 
 from desim.errors import DesimError
 from desim.runs.digests import own_scenario
+from desim.runs.played import Played
 from desim.scenario.load import read
 from desim.scenario.registry import OWN
 from desim.scenario.sections.problem import Loss
 
-if TYPE_CHECKING:
-    from desim.scenario.schema import Scenario
-
 TESTED = "untested by this run; desim check --contract {name} tests them"
 SHORT = "sensitivities as plug-in {name} declares them, untested"
-
-
-class Played(Protocol):
-    """What is asked: a run."""
-
-    manifest: dict[str, Any]
-    directory: Path | None
-
-    @property
-    def known(self) -> "Scenario | None":
-        """What was played, if the run knows it."""
 
 
 def declared(run: Played) -> Iterator[str]:

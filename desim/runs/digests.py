@@ -44,8 +44,8 @@ def own_scenario(path: Path, manifest: Mapping[str, Any]) -> Path:
 
     What is no file is for its reader to refuse.
     """
-    file, told = path / SCENARIO, manifest.get("scenario_sha256")
-    if told is not None and file.is_file() and digest(file) != told:
+    file, expected = path / SCENARIO, manifest.get("scenario_sha256")
+    if expected is not None and file.is_file() and digest(file) != expected:
         raise Foreign(f"{file}: has changed since the run; allowed: the file as it was")
     return file
 
@@ -53,19 +53,19 @@ def own_scenario(path: Path, manifest: Mapping[str, Any]) -> Path:
 class Digests:
     """The files of the run at `path`, each checked when it is opened first, or was changed since.
 
-    told: what the manifest lists; None: nothing, as older versions did.
+    listed: what the manifest lists; None: nothing, as older versions did.
     """
 
-    def __init__(self, path: Path, told: Files | None) -> None:
-        self.path, self.listed = path, told
+    def __init__(self, path: Path, listed: Files | None) -> None:
+        self.path, self.listed = path, listed
         self._seen: dict[str, tuple[int, ...]] = {}
 
     def require(self, name: str) -> None:
         """Raise InputError where a file is missing, and Foreign where it is not the run's."""
         if self.listed is None or name == SCENARIO:  # see `own_scenario`
             return
-        file, told = self.path / name, self.listed.get(name)
-        if told is None:
+        file, expected = self.path / name, self.listed.get(name)
+        if expected is None:
             if file.exists():
                 text = "the manifest lists no such file"
                 raise Foreign(f"{file}: {text}; allowed: the run without it, as it was")
@@ -80,8 +80,8 @@ class Digests:
             raise InputError(f"{self.path}: {name} is missing; {CURE}") from None
         except OSError as error:
             raise InputError(f"{file}: cannot be read ({error.strerror})") from None
-        if found != told["sha256"]:
-            raise Foreign(_unlike(file, now.st_size, found, told))
+        if found != expected["sha256"]:
+            raise Foreign(_unlike(file, now.st_size, found, expected))
         self._seen[name] = mark
 
     def require_all(self) -> None:
@@ -93,13 +93,17 @@ class Digests:
 CURE = "desim resume makes it again"
 
 
-def _unlike(file: Path, size: int, found: str, told: Mapping[str, Any]) -> str:
+def _unlike(file: Path, size: int, found: str, expected: Mapping[str, Any]) -> str:
     """What is in place of a file, in words."""
-    rows, held = told.get("rows"), rows_in(file) if file.suffix == ".parquet" else None
-    have = f"{held} rows" if held is not None and held != rows else f"{size} bytes"
-    want = f"{rows} rows" if held is not None and held != rows else f"{told.get('bytes')} bytes"
+    rows, present = expected.get("rows"), rows_in(file) if file.suffix == ".parquet" else None
+    have = f"{present} rows" if present is not None and present != rows else f"{size} bytes"
+    want = (
+        f"{rows} rows"
+        if present is not None and present != rows
+        else f"{expected.get('bytes')} bytes"
+    )
     return (
         f"{file}: is not the file that the run has left, or damaged (found {have}, sha256 "
-        f"{found[:12]}...; the manifest has {want}, sha256 {str(told['sha256'])[:12]}...); "
+        f"{found[:12]}...; the manifest has {want}, sha256 {str(expected['sha256'])[:12]}...); "
         f"allowed: the file as it was; or remove it, and {CURE}"
     )

@@ -167,8 +167,8 @@ def read_manifest(path: Path) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError, AttributeError):
         raise InputError(f"{file}: not a manifest of desim, or damaged") from None
     if form > FORMAT:
-        told = written_by(manifest) or "stored by another desim"
-        raise InputError(f"{path}: {told}, in format {form}; allowed: formats up to {FORMAT}")
+        origin = written_by(manifest) or "stored by another desim"
+        raise InputError(f"{path}: {origin}, in format {form}; allowed: formats up to {FORMAT}")
     return manifest
 
 

@@ -55,7 +55,7 @@ class Joint(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
+class Charged:
     """What a view is charged for in one run: its agents' sums, their noise, and what to say.
 
     anybody: what a record costs that may be with any of the agents, or with all.
@@ -115,7 +115,7 @@ def _agreed(name: str, given: Any, stated: Sequence[Any]) -> Any:
 def _once(runs: Sequence[Run]) -> tuple[list[tuple[str, Run]], list[str]]:
     """Each run once with its label, the longest of those that are one; and that they are."""
     found: list[tuple[str, Run]] = []
-    told = []
+    repeated = []
     length = [int(run.store.pieces("releases", ["time"]).first[-1]) for run in runs]
     named = list(zip(labels(runs), runs, strict=True))
     for place in sorted(range(len(runs)), key=lambda k: -length[k]):
@@ -124,8 +124,8 @@ def _once(runs: Sequence[Run]) -> tuple[list[tuple[str, Run]], list[str]]:
         if twin is None:
             found.append((label, run))
         else:
-            told.append(f"{label} has released nothing that {twin} has not: both are one")
-    return sorted(found, key=lambda one: named.index(one)), told
+            repeated.append(f"{label} has released nothing that {twin} has not: both are one")
+    return sorted(found, key=lambda one: named.index(one)), repeated
 
 
 def _views(runs: Sequence[tuple[str, Run]]) -> list[str]:
@@ -137,28 +137,28 @@ def _joint(
     runs: Sequence[tuple[str, Run]], repeated: Sequence[str], delta: float, view: str,
     relation: str,
 ) -> Joint:  # fmt: skip
-    seen = [_block(label, run, runs, delta, view, relation) for label, run in runs]
-    broken = dict(_broken(seen))
-    holders = [(place, agent) for place, one in enumerate(seen) for agent in one.agents]
-    sums = [_together(seen, broken, *one) for one in holders] or [NOTHING]
+    charged = [_block(label, run, runs, delta, view, relation) for label, run in runs]
+    broken = dict(_broken(charged))
+    holders = [(place, agent) for place, one in enumerate(charged) for agent in one.agents]
+    sums = [_together(charged, broken, *one) for one in holders] or [NOTHING]
     final, sharp = spent(sums, delta)
     first = int(final.argmax())
     best, method = sums[first], "PLD" if sharp[first] else "RDP"
-    found = [*repeated, *_shared(seen, broken), *_related(seen)]
+    found = [*repeated, *_shared(charged, broken), *_related(charged)]
     bound = any("added up" in text for text in found)
     risk = of_tally(best)
-    said = each_once([(one.label, one.flags) for one in seen])
+    said = each_once([(one.label, one.flags) for one in charged])
     return Joint(
         view, relation, delta, float(final[first]), holders[first][1] if holders else 0,
         method if not best.exact else "GDP, an upper bound" if bound else "exact GDP",
         risk._replace(exact=risk.exact and not bound),
-        (*assumptions(relation, [one.signs for one in seen]), FIXED), (*found, *said),
+        (*assumptions(relation, [one.signs for one in charged]), FIXED), (*found, *said),
     )  # fmt: skip
 
 
 def _block(
     label: str, run: Run, runs: Sequence[tuple[str, Run]], delta: float, view: str, relation: str
-) -> Seen:
+) -> Charged:
     """What the view is charged for; batches that another run has drawn too are known ones."""
     require_known(run, relation)
     rows = gathered(run.store.pieces("releases", [*RELEASED, "round"]))
@@ -176,7 +176,7 @@ def _block(
     anybody = reduce(Tally.plus, every, NOTHING) if relation == "agent" else dearest(every)
     signs = Signs.of(block.seen, block.priced)
     said = (*reservations(who, star), *flags([signs], delta, owned), *doubts(run), *_tuned(run))
-    return Seen(label, run, own, anybody, _noise(block.seen, agent, list(own)), signs, said)
+    return Charged(label, run, own, anybody, _noise(block.seen, agent, list(own)), signs, said)
 
 
 def _tuned(run: Run) -> Iterator[str]:
@@ -195,10 +195,10 @@ def _noise(rows: Any, agent: NDArray[np.int64], present: Sequence[int]) -> Addre
     return {i: frozenset(address[drawn & (agent == i)].tolist()) for i in present}
 
 
-def _broken(seen: Sequence[Seen]) -> Iterator[tuple[tuple[int, int], list[str]]]:
+def _broken(charged: Sequence[Charged]) -> Iterator[tuple[tuple[int, int], list[str]]]:
     """(place of a run, agent) whose noise another run has drawn too; plug-ins number their own."""
     found: dict[tuple[int, int], list[str]] = {}
-    for (j, one), (k, other) in combinations(enumerate(seen), 2):
+    for (j, one), (k, other) in combinations(enumerate(charged), 2):
         if not same_seed(one.run, other.run):
             continue
         own = any(plugged(each.run)[0] for each in (one, other))
@@ -210,17 +210,17 @@ def _broken(seen: Sequence[Seen]) -> Iterator[tuple[tuple[int, int], list[str]]]
     yield from found.items()
 
 
-def _together(seen: Sequence[Seen], broken: Any, place: int, agent: int) -> Tally:
+def _together(charged: Sequence[Charged], broken: Any, place: int, agent: int) -> Tally:
     """What all runs reveal of a record (or all) that an agent holds in the run at `place`.
 
     Where data are dealt anew a record may be with any agent, and an agent's records with all.
     """
     sums = NOTHING
-    for k, other in enumerate(seen):
-        if same_data(seen[place].run, other.run) or k == place:
+    for k, other in enumerate(charged):
+        if same_data(charged[place].run, other.run) or k == place:
             part = other.agents.get(agent, NOTHING)
             lost = (k, agent) in broken
-        elif not unrelated(seen[place].run, other.run):
+        elif not unrelated(charged[place].run, other.run):
             part, lost = other.anybody, any(run == k for run, _ in broken)
         else:
             continue
@@ -228,12 +228,14 @@ def _together(seen: Sequence[Seen], broken: Any, place: int, agent: int) -> Tall
     return sums
 
 
-def _shared(seen: Sequence[Seen], broken: Any) -> Iterator[str]:
+def _shared(charged: Sequence[Charged], broken: Any) -> Iterator[str]:
     """Which runs share noise."""
-    pairs = {frozenset((seen[k].label, name)) for (k, _), names in broken.items() for name in names}
+    pairs = {
+        frozenset((charged[k].label, name)) for (k, _), names in broken.items() for name in names
+    }
     for pair in sorted(pairs, key=sorted):
         agents = {
-            i for (k, i), names in broken.items() if seen[k].label in pair and pair & {*names}
+            i for (k, i), names in broken.items() if charged[k].label in pair and pair & {*names}
         }
         yield (
             f"infinite: {' and '.join(sorted(pair))} have one seed and so the same noise on other "
@@ -241,9 +243,9 @@ def _shared(seen: Sequence[Seen], broken: Any) -> Iterator[str]:
         )
 
 
-def _related(seen: Sequence[Seen]) -> Iterator[str]:
+def _related(charged: Sequence[Charged]) -> Iterator[str]:
     """What is known of the data of each two runs, where it is not that they are the same."""
-    for one, other in combinations(seen, 2):
+    for one, other in combinations(charged, 2):
         both = f"{one.label} and {other.label}"
         if same_data(one.run, other.run):
             continue

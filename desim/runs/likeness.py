@@ -61,11 +61,11 @@ def _same_training(one: Run, other: Run) -> bool:
     if roots[0] is not None and roots[0] == roots[1]:
         return True
     try:
-        told = [run.scenario.written() for run in (one, other)]
+        scenarios = [run.scenario.written() for run in (one, other)]
     except DesimError:
         return False
     compared = [
-        {key: part for key, part in said.items() if key not in _free(said)} for said in told
+        {key: part for key, part in said.items() if key not in _free(said)} for said in scenarios
     ]
     return compared[0] == compared[1]
 

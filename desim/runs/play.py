@@ -201,9 +201,9 @@ def _play(
     except RunError as error:
         return tables, Outcome("failed", str(error), error=error)
     except BaseException as error:
-        told = explained(error)
-        if told is not None:  # while what came before was kept: memory is full
-            return tables, Outcome("failed", told, error=_caused(RunError(told), error))
+        reason = explained(error)
+        if reason is not None:  # while what came before was kept: memory is full
+            return tables, Outcome("failed", reason, error=_caused(RunError(reason), error))
         if not isinstance(error, Exception):
             raise
         return tables, Outcome("failed", f"error in desim: {raised(error)}", error=error)

@@ -3,11 +3,12 @@
 import json
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from desim.errors import InputError, refusal
 from desim.privacy.papers.theorems import bound_of
 from desim.runs.decided_by_rows import tuned
+from desim.runs.played import Played
 from desim.scenario.blame import explained
 
 if TYPE_CHECKING:
@@ -25,16 +26,6 @@ class Stated(NamedTuple):
     view: str = "eavesdropper"
     relation: str = "replace-one"
     accountant: str | None = None
-
-
-class Played(Protocol):
-    """What is asked: a run."""
-
-    manifest: dict[str, Any]
-
-    @property
-    def known(self) -> "Scenario | None":
-        """What was played, if the run knows it."""
 
 
 def premises(scenario: "Scenario", simulation: "Simulation") -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from desim.amounts import epsilon
 from desim.columns import Columns, gathered
 from desim.errors import DesimError, InputError
 from desim.privacy.accounting.accountants import Account
@@ -64,6 +65,19 @@ class Statement:
     def each_once(self, column: str) -> list[str]:
         """Texts of assumptions or flags, with the views that one is about where not all have it."""
         return each_once(list(zip(self.table["view"], self.table[column], strict=True)))
+
+    def paper(self) -> Iterator[tuple[str, str]]:
+        """What the paper claims and what holds instead, in words by name; or why nothing."""
+        claim = self.claim
+        if claim is None:
+            yield "paper", self.silence
+            return
+        bound = claim.bound
+        terms = f"view: {bound.view}; {claim.relation}; delta {claim.delta:g}; {claim.method}"
+        yield "paper", f"epsilon {epsilon(claim.worst)} by {bound.theorem} ({bound.paper}); {terms}"
+        yield "verdict", f"{bound.verdict}: {bound.wrong}"
+        yield "instead", bound.rigorous
+        yield from (("unmet", text) for text in claim.unmet)
 
 
 def statement(
@@ -151,7 +165,7 @@ def _record(
     assumed: list[str], unread: list[str],
 ) -> dict[str, Any]:  # fmt: skip
     replay, other = _accounts(run, view, terms)
-    epsilon, doubts = (np.nan, ()) if own is None else own.of(replay)
+    own_epsilon, doubts = (np.nan, ()) if own is None else own.of(replay)
     said = claim.worst if claim is not None and terms.relation == claim.relation else np.nan
     return {
         "view": replay.view,
@@ -163,7 +177,7 @@ def _record(
         "median epsilon": float(np.median(replay.final)) if replay.agents else 0.0,
         "method": replay.method,
         "risk": risk(replay),
-        "own epsilon": epsilon,
+        "own epsilon": own_epsilon,
         "assumptions": (*replay.assumptions, *assumed),
         "flags": (*_flags(replay, other, claim), *doubts, *unread),
     }

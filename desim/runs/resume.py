@@ -84,8 +84,8 @@ def _prepared(
         was, now = (getattr(one.stop, name.removeprefix("stop.")) for one in ends)
         if was != now:
             notes[name] = {"was": notes.get(name, {}).get("was", was), "is": now}
-    told: dict[str, Any] = {"moved": notes} if notes else {}
-    prepared = prepare(moved or scenario, **told)
+    moves: dict[str, Any] = {"moved": notes} if notes else {}
+    prepared = prepare(moved or scenario, **moves)
     found, stored = prepared.head["problem_sha256"], manifest.get("problem_sha256")
     if found != stored:
         raise InputError(

@@ -55,9 +55,9 @@ def retime(
     path = None if out is None else Path(out)
     if path is not None:
         place.check_free(path, force)
-    kept = _retimable(run)
+    retimable = _retimable(run)
     scenario = under(run.scenario, network, compute)
-    simulation = kept.under(scenario)
+    simulation = retimable.under(scenario)
     trained = {"scenario_sha256": run.manifest["scenario_sha256"]}
     return record(prepare(scenario, simulation=simulation, retimed=trained), path, force=force)
 
@@ -118,9 +118,9 @@ class Retimed(Simulation):
     def blind(self, sink: Sink, progress: Any = None) -> tuple[Outcome, Seen]:
         """Play blind; return the outcome and what was seen."""
         method = BlindMethod(self.method)
-        settings, kept = self.settings, self.training
-        if kept.met:
-            settings = replace(settings, rounds=kept.rounds)
+        settings, training = self.settings, self.training
+        if training.met:
+            settings = replace(settings, rounds=training.rounds)
         engine: Any = "agents" if self.engine == "agents" else "cohort"
         played = Simulation(method, settings, UNSEEN, engine, self.why)
         return replace(played.play(sink, progress), engine=self.engine), method.seen
@@ -135,24 +135,24 @@ class Retimed(Simulation):
     @np.errstate(all="ignore")
     def outcome_and_views(self, sink: Sink, progress: Any = None) -> tuple[Outcome, Seen]:
         """As `play`; return what was seen, too."""
-        kept, dated = self.training, Dated(sink)
+        training, dated = self.training, Dated(sink)
         outcome, seen = self.blind(dated, progress)
-        sink.append("metrics", kept.metrics_at(seen, dated.left, outcome.time))
+        sink.append("metrics", training.metrics_at(seen, dated.left, outcome.time))
         if outcome.status == "failed":  # what agents had come to by then nobody has kept
-            again = build(self.scenario, kept.problem).play(Discard(), progress)
+            again = build(self.scenario, training.problem).play(Discard(), progress)
             arrays = {name: getattr(again, name) for name in ("state", "iterates", "model")}
             return replace(outcome, **arrays, warnings=again.warnings), seen
         if outcome.status != "done":
             return replace(outcome, state={}, iterates=None, model=None), seen
-        told = replace(
+        known = replace(
             outcome,
-            reason=kept.reason if kept.met else outcome.reason,
-            state=kept.state,
-            iterates=kept.iterates,
-            model=kept.model,
-            warnings=kept.warnings,
+            reason=training.reason if training.met else outcome.reason,
+            state=training.state,
+            iterates=training.iterates,
+            model=training.model,
+            warnings=training.warnings,
         )
-        return told, seen
+        return known, seen
 
     def in_time(self) -> None:
         """InputError unless the last round is over before the end of the run."""
@@ -231,8 +231,8 @@ def _examined(run: Run) -> Retimable:
     training = Training.of(run, simulation)
     if found := training.lacking:
         raise InputError(found)
-    kept = Retimable(run.scenario, training)
-    tables, own = Tables(), kept.under(run.scenario)
+    retimable = Retimable(run.scenario, training)
+    tables, own = Tables(), retimable.under(run.scenario)
     seen = own.outcome_and_views(tables)[1]
     if seen.clocked:
         raise InputError("algorithm: its program looks at the clock, so that delays may change it")
@@ -241,7 +241,7 @@ def _examined(run: Run) -> Retimable:
         if odd is not None:
             text = "the clocks of the run do not come out again without its values"
             raise ByValuesError(f"{run.name}: {text}; {odd}")
-    return replace(kept, paced=seen.paced)
+    return replace(retimable, paced=seen.paced)
 
 
 def obstacles(run: Run) -> list[str]:

@@ -100,8 +100,8 @@ class Training:
         for time, round_ in blind.shown:
             dates[round_] = time
         new = dates[self.metrics["round"]]
-        kept = self.metrics.assign(time=new)[new <= end]
-        return {name: kept[name].to_numpy() for name in kept} | {"metric": kept["metric"].array}
+        rows = self.metrics.assign(time=new)[new <= end]
+        return {name: rows[name].to_numpy() for name in rows} | {"metric": rows["metric"].array}
 
     def _rounds(self, rows: MetricRows, blind: Seen, left: dict[int, float]) -> RoundObserver:
         observer = RoundObserver(rows, self.seen.every, False, Patience(1, self.rounds, np.inf))

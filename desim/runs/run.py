@@ -247,9 +247,9 @@ class Run:
         """
         from desim.privacy.accounting.risk import risk
 
-        told = self.account(delta, view, relation)
-        curve = described(told.curve.copy(), "epsilon")
-        curve.attrs |= {name: getattr(told, name) for name in TERMS} | {"risk": risk(told)}
+        account = self.account(delta, view, relation)
+        curve = described(account.curve.copy(), "epsilon")
+        curve.attrs |= {name: getattr(account, name) for name in TERMS} | {"risk": risk(account)}
         return curve
 
     def critical_path(self, round: int | None = None) -> "pd.DataFrame":

@@ -24,9 +24,9 @@ def plain(statement: Statement) -> dict[str, Any]:
 
 def together(found: Joint) -> dict[str, Any]:
     """A statement about several runs for one view."""
-    told = found._asdict() | _risk(found.risk) | {"epsilon": number(found.epsilon)}
-    del told["risk"]
-    return told | {name: list(told[name]) for name in ("assumptions", "flags")}
+    values = found._asdict() | _risk(found.risk) | {"epsilon": number(found.epsilon)}
+    del values["risk"]
+    return values | {name: list(values[name]) for name in ("assumptions", "flags")}
 
 
 def number(value: float) -> float | str | None:
@@ -37,21 +37,21 @@ def number(value: float) -> float | str | None:
 
 
 def _view(row: Any, statement: Statement) -> dict[str, Any]:
-    told: dict[str, Any] = {name: str(row[name]) for name in ("view", "relation", "method")}
-    told |= {"delta": float(row["delta"]), "epsilon": number(row["rigorous epsilon"])}
-    told |= {"agent": int(row["agent"]), "median epsilon": number(row["median epsilon"])}
-    told |= {"paper epsilon": number(row["paper epsilon"]), **_risk(row["risk"])}
+    values: dict[str, Any] = {name: str(row[name]) for name in ("view", "relation", "method")}
+    values |= {"delta": float(row["delta"]), "epsilon": number(row["rigorous epsilon"])}
+    values |= {"agent": int(row["agent"]), "median epsilon": number(row["median epsilon"])}
+    values |= {"paper epsilon": number(row["paper epsilon"]), **_risk(row["risk"])}
     if statement.accountant:
-        told |= {"accountant": statement.accountant, "own epsilon": number(row["own epsilon"])}
-    told |= {"sensitivities": statement.unsure or "desim's"}
-    return told | {name: list(row[name]) for name in ("assumptions", "flags")}
+        values |= {"accountant": statement.accountant, "own epsilon": number(row["own epsilon"])}
+    values |= {"sensitivities": statement.unsure or "desim's"}
+    return values | {name: list(row[name]) for name in ("assumptions", "flags")}
 
 
 def _risk(risk: Risk) -> dict[str, Any]:
     rates = {f"{rate:g}": found for rate, found in zip(RATES, risk.tpr, strict=True)}
     bound = "attained" if risk.exact else "upper bound"
-    told: Mapping[str, Any] = {"advantage": risk.advantage, "true positives at": rates}
-    return {**told, "risk is": bound}
+    values: Mapping[str, Any] = {"advantage": risk.advantage, "true positives at": rates}
+    return {**values, "risk is": bound}
 
 
 def _paper(statement: Statement) -> dict[str, Any]:
@@ -59,6 +59,6 @@ def _paper(statement: Statement) -> dict[str, Any]:
     if claim is None:
         return {"claims": statement.silence}
     bound, unmet = claim.bound, list(claim.unmet)
-    told: dict[str, Any] = {"theorem": bound.theorem, "paper": bound.paper, "view": bound.view}
-    told |= {"relation": claim.relation, "method": claim.method, "verdict": bound.verdict}
-    return {**told, "epsilon": number(claim.worst), "delta": claim.delta, "unmet": unmet}
+    values: dict[str, Any] = {"theorem": bound.theorem, "paper": bound.paper, "view": bound.view}
+    values |= {"relation": claim.relation, "method": claim.method, "verdict": bound.verdict}
+    return {**values, "epsilon": number(claim.worst), "delta": claim.delta, "unmet": unmet}

@@ -101,8 +101,8 @@ class Directory:
 
     def _require(self, name: str) -> None:
         self._digests.require(f"{name}.parquet")
-        kept = ((self.path / one).exists() for one in (f"{name}.parquet", PARTS))
-        if self.ended and not any(kept):
+        present = ((self.path / one).exists() for one in (f"{name}.parquet", PARTS))
+        if self.ended and not any(present):
             raise InputError(f"{self.path}: {name}.parquet is missing; {CURE}")
 
     def arrays(self, name: str) -> dict[str, NDArray[Any]]:

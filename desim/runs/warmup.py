@@ -28,18 +28,18 @@ def shipped() -> list[Path]:
     return [file for name, file in scenarios().items() if not name.startswith(APART)]
 
 
-def warm_up(files: Iterable[Path], told: Callable[[Path], None] | None = None) -> Warmth:
+def warm_up(files: Iterable[Path], tell: Callable[[Path], None] | None = None) -> Warmth:
     """Play `files` for two rounds, and store what comes of them for a moment.
 
-    told(file) is called before each.
+    tell(file) is called before each.
 
     A scenario that cannot be played, for want of its data for example, is skipped.
     """
     played, skipped = 0, {}
     with watched() as compilation, TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         for place, file in enumerate(files):
-            if told is not None:
-                told(file)
+            if tell is not None:
+                tell(file)
             try:
                 run(file, out=Path(folder) / str(place), overrides={"stop": {"rounds": ROUNDS}})
                 played += 1

@@ -6,9 +6,8 @@ from typing import Any, Literal
 import numpy as np
 
 from desim.compiling.cache import cache_home
-from desim.conditions.changing import Changing
 from desim.conditions.policy import Policy
-from desim.conditions.topology import Graph, from_edges
+from desim.conditions.topology import from_edges
 from desim.engine.play import Observation, Simulation
 from desim.engine.world import Settings
 from desim.errors import InputError, refusal
@@ -28,7 +27,6 @@ from desim.scenario.observing import heavy
 from desim.scenario.origin import Origin
 from desim.scenario.problem_read import initial, read_problem
 from desim.scenario.schema import Scenario
-from desim.timeline.messages import Links
 
 Engine = Literal["compiled", "cohort", "agents"]
 
@@ -46,59 +44,61 @@ def build(scenario: Scenario, problem: Problem | None = None) -> Simulation:
 
 
 def _build(scenario: Scenario, known: Problem | None) -> Simulation:
-    seed, method = scenario.seed, scenario.algorithm.method
-    kind = scenario.kind
-    layout = Layout(scenario) if kind == "graph" else None
+    layout = Layout(scenario) if scenario.kind == "graph" else None
     problem, merged = known, list[str]()
     if problem is None:
-        problem, merged = read_problem(scenario, None if layout is None else layout.told)
-    n, noise = problem.agents, noise_of(scenario)
+        problem, merged = read_problem(scenario, None if layout is None else layout.agents)
+    noise = noise_of(scenario)
     _check(scenario, problem, noise)
-    everybody, hub, conditions = np.arange(n), np.full(n, -1), Conditions(scenario, n)
-    graph: Graph | None = None
-    links: Links | None = None
-    changing: Changing | None = None
-    if layout is not None:
-        if n < 2:
-            raise InputError(f"problem.agents: {refusal(n, 'at least 2, to make a graph')}")
-        graph, links, changing = layout.laid(n, conditions)
-    if kind == "central":
-        graph = from_edges(1, [], "network.topology")
-        links = conditions.links(graph.source, graph.target)
-    star = kind == "coordinator"
-    stop, targets = scenario.stop, tuple(scenario.stop.targets.items())
-    settings = Settings(
-        seed=seed,
+    settings = _settings(scenario, problem, layout)
+    made = _made(scenario, scenario.algorithm.method, settings, noise)
+    made.warnings += [*warnings(scenario, problem.rows), *merged, *_identical(scenario, problem)]
+    made.warnings += endless(settings)
+    settings = _planned(made, settings)
+    try_accountant(scenario, made.planned(1), problem.rows)
+    engine, why = _engine(scenario, made)
+    observation = _observation(scenario, problem)
+    if scenario.kind == "coordinator":
+        made.warnings += heavy(observation, settings)
+    origin = Origin(scenario, _fitted, read_problem)
+    return Simulation(made, settings, observation, engine, why, origin=origin)
+
+
+def _settings(scenario: Scenario, problem: Problem, layout: Layout | None) -> Settings:
+    """What engines play: the problem on the network and the devices, and when it ends."""
+    conditions, stop = Conditions(scenario, problem.agents), scenario.stop
+    return Settings(
+        seed=scenario.seed,
         problem=problem,
         initial=initial(scenario, problem.agents, problem.dim),
+        **_wires(scenario, problem.agents, layout, conditions),
         speeds=conditions.speeds(),
         participation=conditions.participation(),
         policy=_policy(scenario),
         rounds=np.inf if stop.rounds is None else stop.rounds,
         horizon=np.inf if stop.time is None else stop.time,
-        targets=targets,
-        graph=graph,
-        links=links,
-        changing=changing,
-        uplinks=conditions.links(everybody, hub, "uplink") if star else None,
-        downlinks=conditions.links(hub, everybody, "downlink") if star else None,
+        targets=tuple(stop.targets.items()),
         churn=conditions.churn(),
         budget=_budget(scenario),
         log=scenario.log,
     )
 
-    made = _made(scenario, method, settings, noise)
-    told = [*warnings(scenario, problem.rows), *merged, *_identical(scenario, problem)]
-    told += endless(settings)
-    made.warnings += told
-    settings = _planned(made, settings)
-    try_accountant(scenario, made.planned(1), problem.rows)
-    engine, why = _engine(scenario, made)
-    seen = _observation(scenario, problem)
-    made.warnings += heavy(seen, settings) if star else []
-    return Simulation(
-        made, settings, seen, engine, why, origin=Origin(scenario, _fitted, read_problem)
-    )
+
+def _wires(
+    scenario: Scenario, agents: int, layout: Layout | None, conditions: Conditions
+) -> dict[str, Any]:
+    """Graph and links between agents, or links to and from a coordinator, as settings name them."""
+    if scenario.kind == "coordinator":
+        everybody, hub = np.arange(agents), np.full(agents, -1)
+        up = conditions.links(everybody, hub, "uplink")
+        return {"uplinks": up, "downlinks": conditions.links(hub, everybody, "downlink")}
+    if layout is None:
+        graph = from_edges(1, [], "network.topology")
+        return {"graph": graph, "links": conditions.links(graph.source, graph.target)}
+    if agents < 2:
+        raise InputError(f"problem.agents: {refusal(agents, 'at least 2, to make a graph')}")
+    graph, links, changing = layout.laid(agents, conditions)
+    return {"graph": graph, "links": links, "changing": changing}
 
 
 def _fitted(scenario: Scenario, kind: Any, settings: Settings) -> Any:

@@ -99,11 +99,11 @@ def completed(scenario: Scenario, noise: Noise | None) -> Scenario:
         return scenario
     if privacy.target.calibrated:
         return scenario
-    told = {
+    fixed = {
         "noise": privacy.noise.model_copy(update=noise.given),
         "target": privacy.target.model_copy(update={"calibrated": True}),
     }
-    return scenario.model_copy(update={"privacy": privacy.model_copy(update=told)})
+    return scenario.model_copy(update={"privacy": privacy.model_copy(update=fixed)})
 
 
 def warnings(scenario: Scenario, rows: Rows) -> list[str]:

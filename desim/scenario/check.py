@@ -36,10 +36,10 @@ def validated(tree: Tree, folder: Path) -> Scenario:
     except (InputError, KeyboardInterrupt):
         raise
     except BaseException as error:
-        told = accused(error, sections.get("plugins", ()))
-        if told is None:
+        accusation = accused(error, sections.get("plugins", ()))
+        if accusation is None:
             raise
-        raise InputError(f"{tree.source}: {told}") from error
+        raise InputError(f"{tree.source}: {accusation}") from error
 
 
 def _validated(tree: Tree, folder: Path, sections: dict[str, Any]) -> Scenario:
@@ -165,12 +165,12 @@ def _needed(check: Check) -> tuple[str, ...]:
 
 def _report(tree: Tree, problems: list[Problem]) -> list[str]:
     order = {place: index for index, place in enumerate(tree.marks)}
-    told: dict[Place, str] = {}
+    texts: dict[Place, str] = {}
     for place, text in problems:
-        if not any(place[: len(other)] == other and other != place for other in told):
-            told.setdefault(place, text)
-    ranked = sorted(told, key=lambda place: _rank(place, order))
-    return [tree.line(place, told[place]) for place in ranked]
+        if not any(place[: len(other)] == other and other != place for other in texts):
+            texts.setdefault(place, text)
+    ranked = sorted(texts, key=lambda place: _rank(place, order))
+    return [tree.line(place, texts[place]) for place in ranked]
 
 
 def _rank(place: Place, order: Mapping[Place, int]) -> int:

@@ -14,20 +14,20 @@ WHERE = "network.topology"
 
 
 class Layout:
-    """Who can talk to whom; told: how many agents that takes, None where it does not say."""
+    """Who can talk to whom; agents: how many that takes, None where it does not say."""
 
     def __init__(self, scenario: Scenario) -> None:
         self.scenario, self.topology = scenario, scenario.network.topology
         self.edges: Edges | None = None
         self.contacts: Contacts | None = None
-        self.told: int | None = None
-        topology, told = self.topology, 0
+        self.agents: int | None = None
+        topology = self.topology
         if topology.kind == "graph":
-            self.told, self.edges = read_graphml(topology.value)
+            self.agents, self.edges = read_graphml(topology.value)
             return
         if topology.kind == "grid":
             rows, columns = topology.value
-            self.told = rows * columns
+            self.agents = rows * columns
             return
         if topology.kind == "contacts":
             self.contacts = recorded(topology.value, f"{WHERE}.contacts")
@@ -39,8 +39,8 @@ class Layout:
         elif topology.kind == "edges":
             self.edges = [(int(i), int(j)) for i, j in topology.value]
         if self.edges is not None:
-            told = max(max(pair) for pair in self.edges) + 1
-            self.told = max(told, scenario.problem.agents or 0)
+            least = max(max(pair) for pair in self.edges) + 1
+            self.agents = max(least, scenario.problem.agents or 0)
 
     @property
     def _directed(self) -> bool:

@@ -8,15 +8,15 @@ HEAVY = 1e10  # numbers read: some ten seconds
 TIMES = 10  # what the training reads, in one step of those whose replies are awaited
 
 
-def heavy(seen: Observation, settings: Settings) -> list[str]:
+def heavy(observation: Observation, settings: Settings) -> list[str]:
     """A warning where metrics of every round read far more numbers than the training does."""
-    if seen.every or settings.rounds == float("inf"):
+    if observation.every or settings.rounds == float("inf"):
         return []
     problem, policy, rounds = settings.problem, settings.policy, settings.rounds
     awaited = policy.value if policy.kind in ("buffer", "quorum") else problem.agents
     trained = rounds * awaited / problem.agents * problem.A.size
-    costs = {name: rounds * _numbers(name, problem) for name in seen.metrics}
-    if seen.iterates:
+    costs = {name: rounds * _numbers(name, problem) for name in observation.metrics}
+    if observation.iterates:
         costs["iterates"] = rounds * problem.agents * problem.dim
     dear = [name for name, cost in costs.items() if cost > max(HEAVY, TIMES * trained)]
     if not dear:

@@ -74,5 +74,5 @@ class Origin:
         if privacy is None or privacy.target is None or not privacy.target.calibrated:
             return self.scenario
         target = privacy.target.model_copy(update={"calibrated": False})
-        kept = privacy.model_copy(update={"target": target})
-        return self.scenario.model_copy(update={"privacy": kept})
+        uncalibrated = privacy.model_copy(update={"target": target})
+        return self.scenario.model_copy(update={"privacy": uncalibrated})

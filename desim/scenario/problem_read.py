@@ -36,7 +36,7 @@ def read_problem(
             f"problem.agents: found {agents}; allowed: {nodes}, the agents of network.topology"
         )
     here, there = section.regularizers(method.has_prox)
-    loss = section.loss.made()
+    loss, merged = section.loss.made(), list[str]()
     central = method.kind == "central"
     if central:
         agents = None if isinstance(section.data, Npz) else 1
@@ -49,15 +49,8 @@ def read_problem(
         loss=loss,
         change=change,
     )
-    merged = []
     if central:
-        blocks = len(shards.start) - 1
-        if blocks > 1 and section.average == "mean":
-            merged.append(
-                f"problem.average: mean over all rows, of {blocks} blocks as one agent's; the sum "
-                "of the blocks' means is another objective wherever there is a regulariser"
-            )
-        shards = shards._replace(start=shards.start[[0, -1]], sites=())
+        shards, merged = _merged(shards, section.average)
     loss = loss.told(shards.b, shards.test_b)
     shards, row_norm = _bounded(section, shards)
     clip = np.inf if section.clip is None else section.clip
@@ -72,6 +65,17 @@ def read_problem(
             "network.topology"
         )
     return problem, merged
+
+
+def _merged(shards: Shards, average: str) -> tuple[Shards, list[str]]:
+    """All rows as one agent's, and a warning where that makes it another objective."""
+    blocks, warnings = len(shards.start) - 1, []
+    if blocks > 1 and average == "mean":
+        warnings.append(
+            f"problem.average: mean over all rows, of {blocks} blocks as one agent's; the sum "
+            "of the blocks' means is another objective wherever there is a regulariser"
+        )
+    return shards._replace(start=shards.start[[0, -1]], sites=()), warnings
 
 
 def _bounded(section: Any, shards: Shards) -> tuple[Shards, float]:

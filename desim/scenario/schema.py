@@ -97,8 +97,8 @@ class Scenario(Strict):
         return {key: section[key] for key in SECTIONS if key in section}
 
     def __repr__(self) -> str:
-        told = ", ".join(text for _, text in self.facts())
-        return f"<Scenario {self.name}: {told}>"
+        facts = ", ".join(text for _, text in self.facts())
+        return f"<Scenario {self.name}: {facts}>"
 
     __str__ = __repr__
 

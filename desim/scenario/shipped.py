@@ -83,5 +83,5 @@ def _missing(path: Path, name: str, kind: Kind) -> str:
     if near:
         return f"no such file{near}"
     words = "scenarios" if kind == "scenario" else "studies"
-    told = f"no {kind} of that name comes with desim (desim list {words})"
-    return f"no such file, and {told}{spelling(bare, known)}"
+    missing = f"no {kind} of that name comes with desim (desim list {words})"
+    return f"no such file, and {missing}{spelling(bare, known)}"

@@ -72,7 +72,7 @@ def cases(study: StudyFile, folder: Path) -> list[Case]:
         except InputError as error:
             problems += [(draft.label, text) for text in error.problems]
     if problems:
-        raise InputError(_told(problems, len(drafts)))
+        raise InputError(_each_once(problems, len(drafts)))
     return made
 
 
@@ -83,7 +83,7 @@ def _seed(value: object) -> int:
         raise InputError(f"seed: {error}") from None
 
 
-def _told(problems: list[tuple[str, str]], cases: int) -> list[str]:
+def _each_once(problems: list[tuple[str, str]], cases: int) -> list[str]:
     """Each problem once, with the case where not all cases have it."""
     found: dict[str, list[str]] = {}
     for label, text in problems:

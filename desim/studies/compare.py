@@ -55,8 +55,8 @@ class Comparison:
         return self.written()
 
     def _repr_html_(self) -> str:
-        told = [("note", note) for note in self.notes]
-        return card("comparison", told, more=[table.html() for table in self.tables])
+        notes = [("note", note) for note in self.notes]
+        return card("comparison", notes, more=[table.html() for table in self.tables])
 
 
 def compare(
@@ -83,10 +83,10 @@ def compare(
     terms_of = {"delta": delta, "view": view, "relation": relation}
     given = {name: one for name, one in terms_of.items() if one is not None}
     asked = Asked(_targets(rows, targets), given, stays)
-    told = {
+    of_run = {
         id(run): measured(run, asked) for row in rows for run in (*row.runs, *_lost(row, asked))
     }
-    records = [record for row in rows for record in _records(row, told, asked, level)]
+    records = [record for row in rows for record in _records(row, of_run, asked, level)]
     frame = described(pd.DataFrame(records, columns=COLUMNS), "comparison")
     noiseless = frozenset(row.title for row in rows if any(bare(run) for run in row.runs))
     tables = [
@@ -146,11 +146,11 @@ def _targets(rows: Sequence[Series[Run]], targets: Targets | None) -> tuple[tupl
 
 
 def _records(
-    row: Series[Run], told: Mapping[int, Mapping[str, float]], asked: Asked, level: float
+    row: Series[Run], of_run: Mapping[int, Mapping[str, float]], asked: Asked, level: float
 ) -> Iterator[tuple[Any, ...]]:
     """A record for each measure of one row."""
     wanted = [asked.until(kind, *target) for target in asked.targets for kind in SPENT]
-    found, lost = ([told[id(run)] for run in some] for some in (row.runs, _lost(row, asked)))
+    found, lost = ([of_run[id(run)] for run in some] for some in (row.runs, _lost(row, asked)))
     finals = sorted({name for one in found for name in one if is_final(name)})
     for name in (*wanted, *finals, *SPENT):
         counting = [*found, *lost] if awaited(name) else found

@@ -84,7 +84,9 @@ def stored_runs(path: Path) -> dict[str, list[Run]]:
 
     InputError where `path` holds no study, or none of its runs.
     """
-    pairs = _told(path, lambda told: [(int(one["case"]), str(one["run"])) for one in told["runs"]])
+    pairs = _from_file(
+        path, lambda file: [(int(one["case"]), str(one["run"])) for one in file["runs"]]
+    )
     labels = _labels(path)
     found: dict[str, list[Run]] = {}
     for case, key in pairs:
@@ -133,19 +135,19 @@ class StoredStudy:
 def open_study(path: str | Path) -> StoredStudy:
     """The study in a directory; InputError where there is none, or it cannot be read."""
     folder = Path(path)
-    name, targets = _told(folder, lambda told: _named_and_asked(told["study"]))
+    name, targets = _from_file(folder, lambda file: _named_and_asked(file["study"]))
     tables = (_table(folder / f"{one}.parquet") for one in ("runs", "summary", "comparisons"))
     return StoredStudy(name, folder, targets, *tables)
 
 
-def _named_and_asked(told: Any) -> tuple[str, tuple[tuple[str, float], ...]]:
-    asked = (told.get("compare") or {}).get("targets") or {}
+def _named_and_asked(study: Any) -> tuple[str, tuple[tuple[str, float], ...]]:
+    asked = (study.get("compare") or {}).get("targets") or {}
     several = {name: one if isinstance(one, list) else [one] for name, one in asked.items()}
     pairs = ((str(name), float(one)) for name, values in several.items() for one in values)
-    return str(told["name"]), tuple(pairs)
+    return str(study["name"]), tuple(pairs)
 
 
-def _told(path: Path, read: Callable[[Any], Found]) -> Found:
+def _from_file(path: Path, read: Callable[[Any], Found]) -> Found:
     """What `read` takes from the file that makes a folder a study's; InputError if it cannot."""
     try:
         return read(json.loads(text_of(path / STUDY)))

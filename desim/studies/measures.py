@@ -10,6 +10,7 @@ from desim.arrays import Array
 from desim.log.rows import levels_with
 from desim.problem.fairness import RISING
 from desim.problem.targets import first_met
+from desim.reading.meter import Meter, delivered
 from desim.runs.run import NETWORK, Run
 
 SPENT = ("time", "rounds", "bytes", "epsilon")  # what it takes until a target
@@ -59,11 +60,11 @@ def measured(run: Run, asked: Asked) -> dict[str, float]:
     counted = manifest.get("counts", {}).get("deliver_bytes")
     sent = _sent(run) if asked.targets or counted is None else None
     if counted is None and sent is not None:  # killed
-        counted = sent[1].max(initial=0.0)
+        counted = sent.totals.max(initial=0.0)
     found["bytes"] = np.nan if counted is None else float(counted)
     spent = _spent(run, asked)
     if spent is not None:
-        found["epsilon"] = float(spent[1].max(initial=0.0))
+        found["epsilon"] = float(spent.totals.max(initial=0.0))
     for metric, value in asked.targets:
         when, rounds = _first(curves.get(metric), metric, value, asked.stays)
         found[asked.until("time", metric, value)] = when
@@ -101,26 +102,20 @@ def _first(
     return (float(curve[0, place]), float(curve[1, place])) if place >= 0 else (np.inf, np.inf)
 
 
-def _sent(run: Run) -> tuple[Array, Array] | None:
-    """Times s and bytes delivered up to each of them; None where the log leaves messages out."""
-    if run.scenario.log not in levels_with(["deliver"]):
-        return None
-    arrived = run.delivered()
-    return arrived["time"].to_numpy(float), np.cumsum(arrived["bytes"].to_numpy(float))
+def _sent(run: Run) -> Meter | None:
+    """Bytes delivered; None where the log leaves messages out."""
+    return delivered(run) if run.scenario.log in levels_with(["deliver"]) else None
 
 
-def _spent(run: Run, asked: Asked) -> tuple[Array, Array] | None:
-    """Times s and the largest epsilon of an agent up to each of them; None where none is wanted."""
+def _spent(run: Run, asked: Asked) -> Meter | None:
+    """The largest epsilon of an agent; None where none is wanted."""
     if asked.epsilon is None or (run.scenario.privacy is None and not asked.epsilon):
         return None
-    return run.account(**asked.epsilon).growth
+    return Meter(*run.account(**asked.epsilon).growth)
 
 
-def _by(total: tuple[Array, Array] | None, when: float) -> float:
-    """A cumulative amount at a time, all that happens at that instant included; inf for never."""
-    if total is None:
+def _by(meter: Meter | None, when: float) -> float:
+    """What was spent by a time; inf for never, nan where that is not known."""
+    if meter is None:
         return float("nan")
-    if not np.isfinite(when):
-        return float("inf")
-    before = int(np.searchsorted(total[0], when, side="right"))
-    return float(total[1][before - 1]) if before else 0.0
+    return float(meter.by(when)) if np.isfinite(when) else float("inf")

@@ -77,7 +77,4 @@ def _terms(run: Run, given: Mapping[str, Any]) -> str:
             return ""
     except DesimError:
         return ""
-    spent = run.account(**given)
-    unsure = f"; {text}" if (text := shortly(run)) else ""
-    terms = f"view {spent.view}, {spent.relation}, delta {spent.delta:g}, {spent.method}"
-    return f"{terms}{unsure}"
+    return run.account(**given).terms + (f"; {text}" if (text := shortly(run)) else "")

@@ -170,9 +170,9 @@ def paired(case: Array, other: Array, *, ratio: bool, rising: bool, level: float
     better, worse = (case > other, case < other) if rising else (case < other, case > other)
     wins, losses = int(better.sum()), int(worse.sum())
     if ratio:
-        told = (np.isfinite(case) | np.isfinite(other)) & ~((case == 0.0) & (other == 0.0))
+        defined = (np.isfinite(case) | np.isfinite(other)) & ~((case == 0.0) & (other == 0.0))
         with np.errstate(divide="ignore"):
-            found = median_estimate(case[told] / other[told], level)
+            found = median_estimate(case[defined] / other[defined], level)
     else:
         met = np.isfinite(case) & np.isfinite(other)
         found = mean_estimate(case[met] - other[met], level)

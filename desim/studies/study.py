@@ -3,7 +3,7 @@
 import contextlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -183,7 +183,7 @@ def study(
     error: RunError | None = None
     with contextlib.ExitStack() as stack:
         token = stack.enter_context(claimed(path, about(planned))) if path else ""
-        jobs = [Job(**{**vars(job), "token": token}) for job in planned.jobs]
+        jobs = [replace(job, token=token) for job in planned.jobs]
         try:
             for result in _carried_out(jobs, workers, dask, memory):
                 results[result.key] = _kept(result, path)
@@ -254,7 +254,7 @@ def _kept(result: Result, path: Path | None) -> Result:
         except OSError as error:
             reason = f"{path / RUNS / result.key}: cannot be written ({error.strerror})"
             return Result(result.key, "failed", reason)
-    return Result(**{**vars(result), "files": {}})
+    return replace(result, files={})
 
 
 def about(planned: Plan) -> dict[str, Any]:

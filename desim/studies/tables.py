@@ -61,8 +61,8 @@ def _never(table: pd.DataFrame, asked: Asked) -> pd.DataFrame:
             continue
         lost = (table["status"] == "failed") & table[when].isna()
         names = [asked.until(kind, *target) for kind in SPENT]
-        told = [name for name in names if name in table and table[name].notna().any()]
-        for name in dict.fromkeys([when, *told]):
+        recorded = [name for name in names if name in table and table[name].notna().any()]
+        for name in dict.fromkeys([when, *recorded]):
             table.loc[lost, name] = np.inf
     return table
 

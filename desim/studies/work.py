@@ -106,8 +106,8 @@ def _done(job: Job, place: Path | None) -> Result:
     if run is not None:
         known = Run(run.manifest, run.store, run.directory, scenario)
         with contextlib.suppress(InputError):  # a table is damaged: the run is played again
-            return _told(job, known, stored=True)
-    return _told(job, _continued(place) or played(scenario, place, force=True, text=job.text))
+            return _result(job, known, stored=True)
+    return _result(job, _continued(place) or played(scenario, place, force=True, text=job.text))
 
 
 def _continued(place: Path | None) -> Run | None:
@@ -118,13 +118,13 @@ def _continued(place: Path | None) -> Run | None:
     return None
 
 
-def _told(job: Job, run: Run, stored: bool = False) -> Result:
+def _result(job: Job, run: Run, stored: bool = False) -> Result:
     reason = str(run.manifest["reason"])
     if run.status != "done":
         return Result(job.key, "stopped", reason)
     doubt = run.store.unchecked if job.asked.epsilon is not None else ""
-    told = "; ".join(text for text in (reason, doubt) if text)
-    return Result(job.key, "done", told, measured(run, job.asked), stored)
+    reasons = "; ".join(text for text in (reason, doubt) if text)
+    return Result(job.key, "done", reasons, measured(run, job.asked), stored)
 
 
 def _scenario(job: Job) -> Scenario:

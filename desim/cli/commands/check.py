@@ -5,16 +5,13 @@ from typing import Annotated
 
 import typer
 
-from desim.cli.options import Overrides, load_scenario, settings
+from desim.cli.options import Overrides, load_scenario, settings, switch
 
 Target = Annotated[
     Path,
     typer.Argument(help="Scenario; with --contract also a plug-in or a name.", metavar="SCENARIO"),
 ]
-Contract = Annotated[
-    bool,
-    typer.Option("--contract", help="Hold its algorithm and loss to desim's own tests."),
-]
+Contract = Annotated[bool, switch("contract", "Hold its algorithm and loss to desim's own tests.")]
 
 
 def check(scenario: Target, override: Overrides = None, contract: Contract = False) -> None:

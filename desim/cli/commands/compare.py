@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
-from desim.cli.options import RunFolders, chosen
+from desim.cli.options import RunFolders, option, output_option, switch
 from desim.cli.options import target as parsed
+from desim.errors import chosen
 
 FORMS = ("text", "markdown", "latex")
 ENDINGS = (".txt", ".md", ".tex")
@@ -15,27 +16,16 @@ ENDINGS = (".txt", ".md", ".tex")
 def compare(
     runs: RunFolders,
     target: Annotated[
-        list[str] | None,
-        typer.Option("--target", metavar="METRIC=VALUE", help="E.g. accuracy=0.9; repeatable."),
+        list[str] | None, option("target", "METRIC=VALUE", "E.g. accuracy=0.9; repeatable.")
     ] = None,
     stays: Annotated[
-        bool, typer.Option("--stays", help="A target counts from when on it is met to the end.")
+        bool, switch("stays", "A target counts from when on it is met to the end.")
     ] = False,
-    form: Annotated[
-        str, typer.Option("--format", metavar="|".join(FORMS), help="How it is written.")
-    ] = "text",
-    delta: Annotated[
-        float | None, typer.Option("--delta", metavar="D", help="Default: each scenario's.")
-    ] = None,
-    view: Annotated[
-        str | None, typer.Option("--view", metavar="VIEW", help="Default: each scenario's.")
-    ] = None,
-    relation: Annotated[
-        str | None, typer.Option("--relation", metavar="R", help="Default: each scenario's.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("-o", "--out", metavar="FILE", help="Default: standard output.")
-    ] = None,
+    form: Annotated[str, option("format", "|".join(FORMS), "How it is written.")] = "text",
+    delta: Annotated[float | None, option("delta", "D", "Default: each scenario's.")] = None,
+    view: Annotated[str | None, option("view", "VIEW", "Default: each scenario's.")] = None,
+    relation: Annotated[str | None, option("relation", "R", "Default: each scenario's.")] = None,
+    out: Annotated[Path | None, output_option("FILE", "Default: standard output.")] = None,
 ) -> None:
     """Hold runs against each other: time, bytes and epsilon until targets, and at the end."""
     import desim

@@ -1,14 +1,14 @@
 """`desim export`: a run for another program, or for other eyes."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from desim.cli.options import RunFolder, chosen, first_and_last
+from desim.cli.options import RunFolder, first_and_last, option, output_option, switch
 from desim.cli.outcome import complain
 from desim.cli.progress import counting_bar
-from desim.errors import InputError
+from desim.errors import InputError, chosen
 
 KINDS = ("perfetto", "csv", "public")
 OPEN = "open it at https://ui.perfetto.dev: Open trace file (it stays in the browser)"
@@ -16,36 +16,18 @@ OPEN = "open it at https://ui.perfetto.dev: Open trace file (it stays in the bro
 
 def export(
     run: RunFolder,
-    to: Annotated[
-        str,
-        typer.Option(
-            "--to", metavar="|".join(KINDS), help="A timeline, tables, or what a view sees."
-        ),
-    ],
-    out: Annotated[
-        Path | None,
-        typer.Option("-o", "--out", metavar="PLACE", help="File, or folder; default: in RUN."),
-    ] = None,
-    rounds: Annotated[
-        str | None, typer.Option("--rounds", metavar="FIRST-LAST", help="Of the timeline.")
-    ] = None,
-    agents: Annotated[
-        int | None, typer.Option("--agents", metavar="N", min=1, help="The first N only.")
-    ] = None,
+    to: Annotated[str, option("to", "|".join(KINDS), "A timeline, tables, or what a view sees.")],
+    out: Annotated[Path | None, output_option("PLACE", "File, or folder; default: in RUN.")] = None,
+    rounds: Annotated[str | None, option("rounds", "FIRST-LAST", "Of the timeline.")] = None,
+    agents: Annotated[int | None, option("agents", "N", "The first N only.", min=1)] = None,
     view: Annotated[
-        str | None,
-        typer.Option("--view", metavar="VIEW", help="Of public; default: the scenario's."),
+        str | None, option("view", "VIEW", "Of public; default: the scenario's.")
     ] = None,
     delta: Annotated[
-        float | None,
-        typer.Option("--delta", metavar="D", help="Of public; default: the scenario's."),
+        float | None, option("delta", "D", "Of public; default: the scenario's.")
     ] = None,
-    relation: Annotated[
-        str | None, typer.Option("--relation", metavar="R", help="Of public, the same.")
-    ] = None,
-    anyway: Annotated[
-        bool, typer.Option("--anyway", help="Public, where its epsilon is infinite too.")
-    ] = False,
+    relation: Annotated[str | None, option("relation", "R", "Of public, the same.")] = None,
+    anyway: Annotated[bool, switch("anyway", "Public, where its epsilon is infinite too.")] = False,
 ) -> None:
     """Write a run for another program: a timeline for Perfetto, or csv; or what may be public.
 
@@ -55,17 +37,16 @@ def export(
 
     chosen("--to", to, KINDS)
     window = None if rounds is None else first_and_last(rounds)
-    if to != "perfetto" and (window or agents):
-        raise InputError(f"--rounds, --agents: found with --to {to}; allowed with --to perfetto")
-    if to != "public" and (view, delta, relation, anyway) != (None, None, None, False):
-        asked = "--view, --delta, --relation, --anyway"
-        raise InputError(f"{asked}: found with --to {to}; allowed with --to public")
+    terms: dict[str, Any] = {"view": view, "delta": delta, "relation": relation, "anyway": anyway}
+    for kind, options in (("perfetto", {"rounds": window, "agents": agents}), ("public", terms)):
+        if to != kind and any(one is not None and one is not False for one in options.values()):
+            names = ", ".join(f"--{name}" for name in options)
+            raise InputError(f"{names}: found with --to {to}; allowed with --to {kind}")
     found = desim.open(run)
     with counting_bar(f"{found.name}: reading", f"{found.name}: rows") as show:
         path = desim.export(
-            found, to, out, rounds=window, agents=agents, tell=complain, progress=show,
-            view=view, delta=delta, relation=relation, anyway=anyway,
-        )  # fmt: skip
+            found, to, out, rounds=window, agents=agents, tell=complain, progress=show, **terms
+        )
     typer.echo(path)
     if to == "perfetto":
         complain(OPEN)

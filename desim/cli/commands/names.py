@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from desim.errors import InputError
+from desim.errors import chosen
 
 
 def list_names(
@@ -14,14 +14,11 @@ def list_names(
 ) -> None:
     """List what a scenario can name: algorithms, losses, topologies, networks, ..."""
     from desim.cli.catalogue import SECTIONS, overview
-    from desim.errors import refusal
 
-    if what and what not in SECTIONS:
-        raise InputError(f"list: {refusal(what, ', '.join(SECTIONS), SECTIONS)}")
     if not what:
         typer.echo("\n".join(overview()))
         return
-    entries = SECTIONS[what]()
+    entries = SECTIONS[chosen("list", what, SECTIONS)]()
     width = max((len(entry) for entry, _ in entries), default=0)
     for entry, about in entries:
         first, *rest = about.split("\n")

@@ -7,8 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from desim.cli.options import RunFolders, chosen, first_and_last, inches, limits
-from desim.errors import InputError
+from desim.cli.options import (
+    RunFolders,
+    first_and_last,
+    inches,
+    limits,
+    option,
+    output_option,
+)
+from desim.errors import InputError, chosen
 
 if TYPE_CHECKING:
     from desim.runs.run import Run
@@ -28,41 +35,30 @@ OPTIONS = {  # what each kind takes, beside title and size
 OF_ONE = ("timeline", "utilisation", "network", "epsilon")
 
 
-Kind = Annotated[str, typer.Option("--kind", metavar="|".join(KINDS), help="What to draw.")]
+Kind = Annotated[str, option("kind", "|".join(KINDS), "What to draw.")]
 Abscissa = Annotated[
     str | None,
-    typer.Option(
-        "--x", metavar="|".join(ABSCISSAE), help="What to plot against, or to count; default: time."
-    ),
+    option("x", "|".join(ABSCISSAE), "What to plot against, or to count; default: time."),
 ]
-Metric = Annotated[
-    str | None, typer.Option("--metric", help="Default: accuracy, or the first in common.")
-]
+Metric = Annotated[str | None, option("metric", None, "Default: accuracy, or the first in common.")]
 Target = Annotated[
-    float | None, typer.Option("--target", help="Of bars: the value that the metric must meet.")
+    float | None, option("target", None, "Of bars: the value that the metric must meet.")
 ]
-Rounds = Annotated[
-    str | None,
-    typer.Option("--rounds", metavar="FIRST-LAST", help="Of a timeline; default: as fit."),
-]
+Rounds = Annotated[str | None, option("rounds", "FIRST-LAST", "Of a timeline; default: as fit.")]
 AROUND = "Around the median of seeds; interval: 95 %; default: range, of many middle."
-Band = Annotated[str | None, typer.Option("--band", metavar="|".join(BANDS), help=AROUND)]
+Band = Annotated[str | None, option("band", "|".join(BANDS), AROUND)]
 Label = Annotated[
-    list[str] | None,
-    typer.Option("--label", metavar="TEXT", help="In order, one for each curve, bar or line."),
+    list[str] | None, option("label", "TEXT", "In order, one for each curve, bar or line.")
 ]
-Limits = Annotated[
-    str | None,
-    typer.Option("--ylim", metavar="LOW:HIGH", help="E.g. 80%:100%, or 0.1: for one end."),
-]
+Limits = Annotated[str | None, option("ylim", "LOW:HIGH", "E.g. 80%:100%, or 0.1: for one end.")]
 Log = Annotated[
     bool | None,
     typer.Option("--log/--linear", help="Scale of the ordinate; default: as the metric asks."),
 ]
-Title = Annotated[str | None, typer.Option("--title", help="Above the figure.")]
-Size = Annotated[str | None, typer.Option("--size", metavar="WxH", help="In inches, e.g. 6x3.5.")]
+Title = Annotated[str | None, option("title", None, "Above the figure.")]
+Size = Annotated[str | None, option("size", "WxH", "In inches, e.g. 6x3.5.")]
 WHERE = "png, pdf, svg; default: in the first RUN."
-Out = Annotated[Path | None, typer.Option("-o", "--out", metavar="FILE", help=WHERE)]
+Out = Annotated[Path | None, output_option("FILE", WHERE)]
 
 
 def plot(

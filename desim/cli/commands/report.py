@@ -6,19 +6,17 @@ from typing import Annotated
 
 import typer
 
-from desim.cli.options import RunFolders
+from desim.cli.options import RunFolders, option, output_option
 from desim.cli.options import target as parsed
 
 
 def report(
     runs: RunFolders,
     out: Annotated[
-        Path | None,
-        typer.Option("-o", "--out", metavar="FILE", help="Default: report.html in the first RUN."),
+        Path | None, output_option("FILE", "Default: report.html in the first RUN.")
     ] = None,
     target: Annotated[
-        list[str] | None,
-        typer.Option("--target", metavar="METRIC=VALUE", help="Time to it, e.g. accuracy=0.93."),
+        list[str] | None, option("target", "METRIC=VALUE", "Time to it, e.g. accuracy=0.93.")
     ] = None,
 ) -> None:
     """Write one HTML file about runs: charts, times, privacy and settings, with nothing to load."""

@@ -2,19 +2,12 @@
 
 from typing import Annotated
 
-import typer
-
-from desim.cli.options import Overrides, RunFolder, settings
+from desim.cli.options import Overrides, RunFolder, option, settings
 from desim.cli.outcome import tell
 from desim.errors import RunError
 
-Rounds = Annotated[
-    int | None,
-    typer.Option("--rounds", metavar="N", help="End after this many rounds instead."),
-]
-Time = Annotated[
-    str | None, typer.Option("--time", metavar="T", help="End at this virtual time instead: 90 s.")
-]
+Rounds = Annotated[int | None, option("rounds", "N", "End after this many rounds instead.")]
+Time = Annotated[str | None, option("time", "T", "End at this virtual time instead: 90 s.")]
 
 
 def resume(

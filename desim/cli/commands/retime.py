@@ -3,22 +3,12 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from desim.cli.options import Force, RunFolder
+from desim.cli.options import Force, RunFolder, option, output_option
 from desim.cli.outcome import tell_all
 
-Network = Annotated[
-    str | None,
-    typer.Option("--network", metavar="FILE", help="Network file, or its name: satellite."),
-]
-Compute = Annotated[
-    str | None, typer.Option("--compute", metavar="FILE", help="File with a section compute.")
-]
-Out = Annotated[
-    Path | None,
-    typer.Option("-o", "--out", metavar="DIR", help="New directory; default: runs/NAME-NETWORK."),
-]
+Network = Annotated[str | None, option("network", "FILE", "Network file, or its name: satellite.")]
+Compute = Annotated[str | None, option("compute", "FILE", "File with a section compute.")]
+Out = Annotated[Path | None, output_option("DIR", "New directory; default: runs/NAME-NETWORK.")]
 
 
 def retime(

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from desim.cli.options import Force, Overrides, ScenarioFile, load_scenario
+from desim.cli.options import Force, Overrides, ScenarioFile, load_scenario, output_option
 from desim.cli.outcome import complain, tell
 from desim.errors import InputError, gathering
 
@@ -16,10 +16,7 @@ if TYPE_CHECKING:
 def run(
     scenario: ScenarioFile,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            "-o", "--out", metavar="DIR", help="New directory; default: runs/NAME, or NAME-2, ..."
-        ),
+        Path | None, output_option("DIR", "New directory; default: runs/NAME, or NAME-2, ...")
     ] = None,
     override: Overrides = None,
     force: Force = False,

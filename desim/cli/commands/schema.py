@@ -5,11 +5,11 @@ from typing import Annotated
 
 import typer
 
+from desim.cli.options import output_option
+
 
 def schema(
-    out: Annotated[
-        Path | None, typer.Option("-o", "--out", metavar="FILE", help="Default: standard output.")
-    ] = None,
+    out: Annotated[Path | None, output_option("FILE", "Default: standard output.")] = None,
 ) -> None:
     """Write the JSON Schema of scenario files, for editors."""
     import json

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from desim import units
-from desim.cli.options import Overrides, settings
+from desim.cli.options import Overrides, option, output_option, settings, switch
 from desim.cli.outcome import complain
 from desim.errors import InputError
 
@@ -15,22 +15,15 @@ if TYPE_CHECKING:
     from desim.studies.study import Plan, Study
 
 StudyFile = Annotated[Path, typer.Argument(help="Study file (YAML).", metavar="STUDY")]
-Out = Annotated[
-    Path | None,
-    typer.Option("-o", "--out", metavar="DIR", help="Default: studies/NAME, to go on there."),
-]
+Out = Annotated[Path | None, output_option("DIR", "Default: studies/NAME, to go on there.")]
 Workers = Annotated[
-    int | None,
-    typer.Option("--workers", metavar="N", help="Processes; default: all cores; 0: this one."),
+    int | None, option("workers", "N", "Processes; default: all cores; 0: this one.")
 ]
-Dask = Annotated[
-    str | None, typer.Option("--dask", metavar="ADDRESS", help="Scheduler of a Dask cluster.")
-]
+Dask = Annotated[str | None, option("dask", "ADDRESS", "Scheduler of a Dask cluster.")]
 Memory = Annotated[
-    str | None,
-    typer.Option("--memory", metavar="SIZE", help="Of a worker, as in '2 GB'; default: share."),
+    str | None, option("memory", "SIZE", "Of a worker, as in '2 GB'; default: share.")
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Check and list cases only.")]
+DryRun = Annotated[bool, switch("dry-run", "Check and list cases only.")]
 
 
 def study(

@@ -65,6 +65,11 @@ class Account:
         return pd.DataFrame(self.columns())
 
     @property
+    def terms(self) -> str:
+        """In which terms all this is, in one line."""
+        return f"view {self.view}, {self.relation}, delta {self.delta:g}, {self.method}"
+
+    @property
     def agents(self) -> int:
         """How many agents there are."""
         return len(self.final)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from desim.arrays import Array
 from desim.columns import Columns, Words
 from desim.compiling.later import special
-from desim.errors import InputError, refusal
+from desim.errors import InputError, chosen, refusal
 from desim.privacy.accounting import renyi
 from desim.privacy.ledger.terms import MECHANISMS, Mechanism
 
@@ -98,8 +98,7 @@ def prices(
     batch, which only `replace-one` knows how to. InputError for what has no meaning, or for `rows`
     that are needed and not known.
     """
-    if relation not in RELATIONS:
-        raise InputError(f"relation: {refusal(relation, ', '.join(RELATIONS), RELATIONS)}")
+    chosen("relation", relation, RELATIONS)
     code = _codes(releases["mechanism"])
     scale = _amounts(releases, "scale")
     fraction = np.asarray(releases["sampling"], float)

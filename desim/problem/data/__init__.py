@@ -64,9 +64,9 @@ def read(
         return _dealt_already(*read_arrays(section.file, agents))
     apart = (partition.value,) if partition.kind == "by" else ()
     group = getattr(section, "protected", None)
-    kept = (*apart, group.column) if group else apart
+    columns = (*apart, group.column) if group else apart
     named = getattr(section, "features", ())
-    table = read_table(section, agents, seed, [name for name in kept if name not in named])
+    table = read_table(section, agents, seed, [name for name in columns if name not in named])
     bounded(table.A, "problem.data: features")
     groups = _groups(table, partition.value) if apart else None
     z = protected_rows(table, group) if group else None

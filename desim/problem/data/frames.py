@@ -53,23 +53,23 @@ def _parted(
     """
     if section.missing == "drop":
         frame = frame[frame[[label, *apart]].notna().all(axis=1)]
-    kept, names = frame, list[str]()
+    rows, names = frame, list[str]()
     for turn in range(TURNS):
-        if not len(kept):
+        if not len(rows):
             left = ", all of whose rows have a missing value" if section.missing == "drop" else ""
             raise InputError(f"problem.data: {where} has no rows{left}")
         for name in (label, *apart):
-            _needed(kept[name], label, section, where)
-        columns = {name: kept[name].to_numpy() for name in kept.columns}
-        train, test = split(section, columns, len(kept), seed)
-        found = _features(kept, label, section, apart, train, where)
+            _needed(rows[name], label, section, where)
+        columns = {name: rows[name].to_numpy() for name in rows.columns}
+        train, test = split(section, columns, len(rows), seed)
+        found = _features(rows, label, section, apart, train, where)
         if section.missing != "drop":
-            return kept, found, train, test
+            return rows, found, train, test
         if found == names or turn == TURNS - 1:
             break
         names = found
-        kept = frame[frame[names].notna().all(axis=1)]
-    return kept, names, train, test
+        rows = frame[frame[names].notna().all(axis=1)]
+    return rows, names, train, test
 
 
 def _require_values(frame: "pd.DataFrame", label: str, section: Any, where: str) -> None:
@@ -120,8 +120,10 @@ def _truths(column: "pd.Series[Any]", train: Mask, section: Any, where: str) -> 
     if column.dtype != object and not pd.api.types.is_string_dtype(column):
         return column
     kinds = (bool, np.bool_, str) if getattr(section, "source", "") == "csv" else (bool, np.bool_)
-    seen = column[train].dropna()
-    if not len(seen) or not all(isinstance(one, kinds) and str(one) in TRUTHS for one in seen):
+    present = column[train].dropna()
+    if not len(present) or not all(
+        isinstance(one, kinds) and str(one) in TRUTHS for one in present
+    ):
         return column
     texts = column.astype(object).map(str)
     for place in np.flatnonzero(column.notna() & ~texts.isin(TRUTHS))[:1]:

@@ -60,9 +60,9 @@ def _timeless(scenario: Scenario, simulation: Simulation) -> list[str]:
 
 def _flat(scenario: Scenario, simulation: Simulation) -> list[str]:
     """A warning where all rounds of a graph's agents end at 0 s: its metrics are true at a time."""
-    settings, method, seen = simulation.settings, simulation.method, scenario.observe
+    settings, method, observe = simulation.settings, simulation.method, scenario.observe
     waits = method.timed or settings.policy.kind == "deadline" or method.kind == "coordinator"
-    if waits or seen.every != "round" or not seen.metrics or settings.rounds <= 1:
+    if waits or observe.every != "round" or not observe.metrics or settings.rounds <= 1:
         return []
     links = settings.links
     alone = method.kind == "central" or links is None
@@ -158,9 +158,9 @@ def endless(settings: Settings) -> list[str]:
     """
     sides = (settings.links, settings.downlinks, settings.uplinks)
     dead = [name for links in sides if links is not None for name in _dead(links)]
-    told = [_said(dead, "network: nothing arrives on", "bandwidth")] if dead else []
+    warnings = [_said(dead, "network: nothing arrives on", "bandwidth")] if dead else []
     stuck = [f"agent {i}" for i in np.flatnonzero(_never(speeds_of(settings.speeds)))]
-    return told + ([_said(stuck, "compute: nothing is ever done by", "speed")] if stuck else [])
+    return warnings + ([_said(stuck, "compute: nothing is ever done by", "speed")] if stuck else [])
 
 
 def _dead(links: Links) -> list[str]:

@@ -37,11 +37,11 @@ def agents_known(
     problem: Problem, algorithm: Algorithm, network: Network, kind: Kind, agents: int | None
 ) -> Found:
     """Something has to say how many agents there are."""
-    told = isinstance(problem.data, Npz) or problem.partition.kind == "by" or problem.sizes
+    stated = isinstance(problem.data, Npz) or problem.partition.kind == "by" or problem.sizes
     drawn = network.topology.kind in ("edges", "grid", "graph", "switching", "contacts")
     central = kind == "central"
     missing = kind == "graph" and "topology" not in network.model_fields_set
-    if agents is None and not (told or drawn or missing or central):
+    if agents is None and not (stated or drawn or missing or central):
         allowed = "allowed: a number of agents >= 1 (neither the data nor the graph says it)"
         yield ("problem", "agents"), f"missing; {allowed}"
     if central and agents not in (None, 1):
