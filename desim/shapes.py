@@ -103,6 +103,8 @@ def all_between(rows: NDArray[Any], low: float, end: float) -> bool:
     if rows.size <= FEW:
         numbers = rows.tolist() if rows.ndim else [rows.item()]
         return all([low <= number < end for number in numbers])
+    if low == 0 and rows.dtype == np.int64:
+        return bool(np.maximum.reduce(rows.view(np.uint64), None) < end)  # below 0 is a great one
     return bool(np.minimum.reduce(rows, None) >= low and np.maximum.reduce(rows, None) < end)
 
 

@@ -61,9 +61,9 @@ def terms_given(what: str, terms: Any, n: int, whose: str = "us.who,") -> Terms:
     if not isinstance(terms, Terms):
         refuse(what, terms, "Terms, such as desim.method.terms makes")
     _kind_given(what, terms)
-    coupled = terms.sensitivity if terms.coupled is None else terms.coupled
-    rows = (terms.sensitivity, terms.scale, terms.sampling, coupled)
-    for name, amounts in zip((*AMOUNTS, "coupled"), rows, strict=True):
+    rows = [terms.sensitivity, terms.scale, terms.sampling]
+    rows += [] if terms.coupled is None else [terms.coupled]
+    for name, amounts in zip((*AMOUNTS, "coupled"), rows, strict=False):
         if not isinstance(amounts, np.ndarray) or amounts.dtype.kind not in REAL:
             refuse(f"{what}: {name}", amounts, f"an array of numbers ({n},)")
         if amounts.shape != (n,):
@@ -71,9 +71,9 @@ def terms_given(what: str, terms: Any, n: int, whose: str = "us.who,") -> Terms:
             raise ValueError(f"{what}: found {found}; allowed: those of {whose} {n}")
     costs = np.array(rows, float)
     if not _good(costs):
-        each = zip(AMOUNTS, costs.tolist(), strict=False)
+        each = zip((*AMOUNTS, "coupled"), costs.tolist(), strict=False)
         found = ", ".join(f"{name} {show(row)}" for name, row in each)
-        allowed = "sensitivity and scale >= 0, sampling from 0 to 1, or nan for all rows"
+        allowed = "sensitivity, scale, coupled >= 0, sampling from 0 to 1, or nan for all rows"
         raise ValueError(f"{what}: found {found}; allowed: {allowed}")
     terms.fix(costs)
     known["valid"] = n
@@ -92,11 +92,12 @@ def _kind_given(what: str, terms: Terms) -> None:
 
 
 def _good(costs: Array) -> bool:
-    """Whether sensitivity, scale, sampling and coupled (4, n) are amounts; sampling may be nan."""
-    if costs.size <= 4 * FEW:
+    """Whether sensitivity, scale, sampling, coupled (3 or 4, n) are good; sampling may be nan."""
+    if costs.size <= 3 * FEW and len(costs) == 3:
         each = zip(*costs.tolist(), strict=True)
-        return all([D >= 0.0 <= s and c >= 0.0 and not (q < 0.0 or q > 1.0) for D, s, q, c in each])
-    if not (np.minimum.reduce(costs[:2], None) >= 0.0 and np.minimum.reduce(costs[3]) >= 0.0):
+        return all([D >= 0.0 <= s and not (q < 0.0 or q > 1.0) for D, s, q in each])
+    least = np.minimum.reduce(costs[:2], None), np.minimum.reduce(costs[3:], None, initial=0.0)
+    if not (least[0] >= 0.0 and least[1] == 0.0):
         return False
     return not (np.fmin.reduce(costs[2]) < 0.0 or np.fmax.reduce(costs[2]) > 1.0)
 

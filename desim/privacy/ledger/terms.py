@@ -75,14 +75,13 @@ class Terms:
         return int(self.mechanism), int(self.view), amounts
 
     def fix(self, amounts: NDArray[np.float64]) -> None:
-        """Have these rows (4, agents) of numbers, coupled last, from now on, not to be changed.
+        """Have these rows (3 or 4, agents) of numbers, coupled last, from now on, for good.
 
         Whoever writes to the arrays that the terms were made of changes neither price nor noise.
         """
         shown = amounts.view()
         shown.flags.writeable = False
-        names = AMOUNTS if self.coupled is None else (*AMOUNTS, "coupled")
-        own = dict(zip(names, shown, strict=False))
+        own = dict(zip((*AMOUNTS, "coupled"), shown, strict=False))
         vars(self).update(own, compiled=(int(self.mechanism), int(self.view), amounts[:3]))
 
 
