@@ -107,8 +107,6 @@ GRAPHS = {
     "gather: twice": (
         "heard = yield us.gather()", "r = us.gather(); heard = yield r; heard = yield r",
         "yields a request again, or later"),
-    "compute: one bit": (
-        "work=6", "work=0", "us.compute: found a result of agent 0 other than zeros, with work 0"),
     "compute: no job": ("(self.job, w,", "('f', w,", "us.compute: job: found 'f'; allowed: a fu"),
     "compute: no work": ("work=6", "", f"us.compute: work: found null; {AMOUNTS}"),
     "compute: nan": ("work=6", "work=np.nan", f"us.compute: work: found nan; {AMOUNTS}"),

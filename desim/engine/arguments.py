@@ -55,8 +55,7 @@ def terms_given(what: str, terms: Any, n: int, whose: str = "us.who,") -> Terms:
 
     Looked at once: from then on they do not change.
     """
-    known = getattr(terms, "__dict__", {})
-    if known.get("valid") == n:
+    if getattr(terms, "__dict__", {}).get("fixed") == n:
         return terms  # type: ignore[no-any-return]
     if not isinstance(terms, Terms):
         refuse(what, terms, "Terms, such as desim.method.terms makes")
@@ -76,7 +75,6 @@ def terms_given(what: str, terms: Any, n: int, whose: str = "us.who,") -> Terms:
         allowed = "sensitivity, scale, coupled >= 0, sampling from 0 to 1, or nan for all rows"
         raise ValueError(f"{what}: found {found}; allowed: {allowed}")
     terms.fix(costs)
-    known["valid"] = n
     return terms
 
 

@@ -5,11 +5,13 @@ A reply may come after later calls to others, which ask for another job or charg
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from desim.arrays import Array, Int, Mask
+from desim.errors import RunError
 from desim.memory import Tree
 from desim.privacy.ledger.ledger import AMOUNTS, Mechanism, Terms, View
 from desim.shapes import is_ascending
@@ -23,6 +25,13 @@ def ascending(who: Int, payload: Array) -> tuple[Int, Array]:
         return who, payload
     order = np.argsort(who)
     return who[order], payload if payload.ndim == 1 else payload[order]
+
+
+def job_name(job: Any) -> str:
+    """The name of a job's function."""
+    while isinstance(job, partial):
+        job = job.func
+    return getattr(job, "__name__", "")
 
 
 class Assignment(NamedTuple):
@@ -51,6 +60,7 @@ class Assignments:
         self.given: dict[int, Assignment] = {}
         self.job: Any = None  # the first one
         self.single = True  # whether all calls had that job: no checkpoint can hold one
+        self.before = ""  # the name of the job of calls that an earlier process made
         self._room = 2
 
     def note(self, rows: Any, new: Assignment, pending: Mask) -> None:
@@ -108,13 +118,14 @@ class Assignments:
         return {
             "number": self.number,
             "single": int(self.single),
+            "job": job_name(self.job),
             "rows": np.array(rows, float).reshape(len(owing), 8),
         }
 
     def recall(self, owing: Int, tree: Tree) -> None:
         """Go on from a checkpoint."""
         self.number, agents = int(tree["number"]), len(self.latest)
-        self.single = bool(tree["single"])
+        self.single, self.before = bool(tree["single"]), str(tree["job"])
         rows = tree["rows"]
         kinds, which = np.unique(rows[:, :4], axis=0, return_inverse=True)
         for place, (exchange, mechanism, view, resolution) in enumerate(kinds.tolist()):
@@ -129,9 +140,16 @@ class Assignments:
             self.latest[owing[mine]] = number
 
     def _of(self, number: int) -> Assignment:
-        """The call of that number; one of an earlier process has the job of the newest call."""
-        one = self.given[number]
-        return one if one.job is not None else one._replace(job=self.given[self.number].job)
+        """The call of that number; one of an earlier process has a job of the same name."""
+        one, job = self.given[number], self.given[self.number].job
+        if one.job is not None:
+            return one
+        if job_name(job) != self.before:
+            job = getattr(getattr(job, "__self__", None), self.before, None)
+        if job is None:
+            found = f"found replies to a job {self.before} of before the run was stopped"
+            raise RunError(f"algorithm: {found}; allowed: jobs that are methods of one object")
+        return one._replace(job=job)
 
     def _terms(self, numbers: list[int], who: Int) -> Terms:
         """Terms (agents,) that have each of agents who (n,) at what its call is charged."""

@@ -59,9 +59,12 @@ class Clients:
 
     @property
     def noise_key(self) -> np.uint64:
-        """The key of noise drawn inside a kernel; only a call that was charged has one, once."""
+        """The key of noise drawn inside a kernel; only a call that was charged has one, once.
+
+        Its draws are addressed by `us.address`: exchanges of one round share the key.
+        """
         self._draw_once()
-        return np.uint64(self._world.ledger.noise_key(self._terms))
+        return self._world.ledger.noise_key(self._terms)
 
     def _draw_once(self) -> None:
         if self._drawn:

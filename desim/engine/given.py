@@ -9,7 +9,7 @@ from desim.arrays import Array, Int
 from desim.engine.arguments import agents_given, job_given, terms_given
 from desim.engine.at_work import OWNED
 from desim.errors import show
-from desim.privacy.ledger.ledger import Terms
+from desim.privacy.ledger.ledger import Terms, View
 from desim.shapes import all_between, as_text, refuse, whole_given
 
 
@@ -87,6 +87,8 @@ def called(
         refuse("hub.call: payload", payload, f"an array of numbers: one row for all, or {number}")
     if charge is not None:
         terms_given("hub.call: charge", charge, agents, "all")
+        if charge.view is View.NEIGHBOURS:
+            refuse("hub.call: charge: view", charge.view.name, "View.COORDINATOR or View.PUBLIC")
     who, effort = agents_given("hub.call", who, agents), np.asarray(work)
     if effort.dtype.kind not in "biuf" or effort.shape != (agents,):
         refuse("hub.call: work", work, f"({agents},) numbers, one for each of all agents")
@@ -101,17 +103,20 @@ def sizes(size: int, bits: Any, reply_bits: Any) -> tuple[int, int]:
     return down, down if reply_bits is None else whole_given("hub.call: reply_bits", reply_bits)
 
 
-def check_owing(who: Int, pending: Int, size: int, width: int) -> None:
+def check_owing(hub: Any, who: Int, size: int) -> None:
     """ValueError if agents who (n,) owe a reply, or others one to a payload of another size.
 
-    pending (agents,): who owes one; size, width: numbers of the new payload and of theirs.
+    Where a call interrupts, older ones than those since the latest collection are void. size:
+    numbers of the new payload.
     """
-    if not pending.any():
-        return
-    if len(busy := who[pending[who] > 0]):
-        text = "which owes a reply; allowed: agents that owe none, as hub.invite() names them"
-        raise ValueError(f"hub.call: found agent {busy[0]}, {text}")
-    if width != size:
+    pending, width = hub.calls.pending, hub.payload.shape[1]
+    if hub.world.settings.policy.interrupts:
+        owed = len(hub.called) > 0
+    elif owed := bool(pending.any()):
+        if len(busy := who[pending[who] > 0]):
+            text = "which owes a reply; allowed: agents that owe none, as hub.invite() names them"
+            raise ValueError(f"hub.call: found agent {busy[0]}, {text}")
+    if owed and width != size:
         found = f"found {size} numbers while agents owe replies to {width}"
         raise ValueError(f"hub.call: payload: {found}; allowed: {width} numbers until then")
 

@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.arrays import Array, Int
-from desim.engine.arguments import agents_given, job_given, result_given
+from desim.engine.answers import answers
+from desim.engine.arguments import agents_given, job_given
 from desim.engine.assignments import Assignment, Assignments, Train, ascending
 from desim.engine.at_work import Outside
-from desim.engine.blind import Blank
 from desim.engine.carrier import Station
 from desim.engine.clients import Clients
 from desim.engine.given import called, check_owing, published, sizes, started
@@ -18,7 +18,7 @@ from desim.engine.requests import COLLECT, Collect, Replies
 from desim.engine.spending import Spending
 from desim.engine.variables import Variables, recalled, remembered
 from desim.engine.world import World
-from desim.errors import InputError, RunError
+from desim.errors import RunError
 from desim.memory import Tree, attributes, fill, fitting, recall
 from desim.privacy.ledger.ledger import Terms, View, plain
 from desim.shapes import row_given
@@ -26,7 +26,7 @@ from desim.timeline.calls import CALLED, PENDING, Calls, no_calls
 from desim.timeline.record import DISTANT, Kind, release_id
 
 NOBODY = np.empty(0, np.int64)
-KEPT = "round begun exchange unheard"
+KEPT = "round begun exchange unheard busy"
 EXCHANGES = 256  # calls in a round; who makes more has forgotten to end it
 
 
@@ -53,6 +53,7 @@ class Hub:
         self.flat = tuple(self.calls)
         self.bare = self.terms = plain(agents, View.COORDINATOR)
         self.assignments = Assignments(agents)
+        self.busy = np.zeros(agents, bool)  # agents that have not replied to their latest call
         self.called: Int = NOBODY  # agents called since the latest collection
         self.informed: Int = NOBODY  # agents that the next calls inform, or messages
         self.payload: Array = np.empty((agents, 0))
@@ -164,8 +165,7 @@ class Hub:
             raise RuntimeError(f"{EXCHANGES} calls in round {self.round}; publish ends it")
         who, payload = ascending(who, payload)
         size = payload.shape[-1]
-        if not self.world.settings.policy.interrupts:
-            check_owing(who, self.calls.pending, size, self.payload.shape[1])
+        check_owing(self, who, size)
         self.terms = charge or self.bare
         if self.payload.shape[1] != size:
             self.payload = np.empty((self.agents, size))
@@ -176,7 +176,7 @@ class Hub:
         new = Assignment(job, self.terms, self.exchange)
         self.assignments.note(self.rows(who), new, self.calls.pending)
         self.called = np.union1d(self.called, who) if len(self.called) else who
-        self.begun = True
+        self.begun, self.busy[who] = True, True
         down, up = sizes(size, bits, reply_bits)
         if len(self.informed):
             if not np.array_equal(self.informed, who):
@@ -198,6 +198,9 @@ class Hub:
         self.outside("hub.tell")
         job_given("hub.tell", job)
         self.informed = who = agents_given("hub.tell", who, self.agents)
+        if self.busy[who].any():
+            text = "which has not replied to its latest call; allowed: agents that have"
+            raise ValueError(f"hub.tell: found agent {who[self.busy[who]][0]}, {text}")
         payload = row_given("hub.tell: payload", payload)
         if len(who):
             self._move(who)
@@ -218,9 +221,10 @@ class Hub:
         self._move(who)
         if not self.assignments.ready:
             raise RunError("algorithm: collects replies before any call; allowed: hub.call first")
+        self.busy[who] = False
         whole[PENDING, slice(None) if world.settings.policy.late == "discard" else who] = 0
         rounds = whole[CALLED].take(who)
-        payload, exchange = self._answers(who, rounds)
+        payload, exchange = answers(self, who, rounds)
         now = self.station.now
         if world.transcript is not None:
             ids = release_id(self.agents, who, rounds, exchange)
@@ -231,38 +235,6 @@ class Hub:
         world.log.add(Kind.AGGREGATE, *place, seconds=now - opened, value=len(who))
         self.called = NOBODY
         return Replies(who, payload, rounds)
-
-    def _answers(self, who: Int, rounds: Int) -> tuple[Array, Int]:
-        """Replies (n, dim) to the calls of agents who (n,) in rounds (n,), and their exchanges."""
-        one, limit = self.assignments.one, self.world.settings.batch_limit
-        if one is not None and 0 < len(who) <= limit:
-            return self._reply(one, who, rounds), np.full(len(who), one.exchange)
-        replies, exchange = np.empty((len(who), self.payload.shape[1])), np.zeros_like(who)
-        width = None
-        for given, rows in self.assignments.groups(who):
-            exchange[rows] = given.exchange
-            for low in range(0, len(rows), limit):
-                part = rows[low : low + limit]
-                reply = self._reply(given, who[part], rounds[part])
-                if width is None:
-                    replies = np.empty((len(who), width := reply.shape[1]))
-                if reply.shape[1] != width:
-                    found = f"replies of {width} and {reply.shape[1]} numbers"
-                    raise RunError(f"algorithm: found {found} at once; allowed: one width")
-                replies[part] = reply
-        return replies, exchange
-
-    def _reply(self, given: Assignment, who: Int, rounds: Int) -> Array:
-        """What agents who (n,), called in rounds (n,), answer: rows (n, dim), noised as charged."""
-        us = Clients(self.world, who, rounds, given.terms, given.exchange)
-        payload = self.payload[self.rows(who)].copy()
-        result = self.world.work(given.job, us, payload)
-        if us.owing and not isinstance(given.job, Blank):
-            raise InputError(
-                "algorithm: a call is charged for noise that its job does not draw; "
-                "return us.noised(value)"
-            )
-        return result_given(given.job, result, len(who), flat=False)
 
     def _move(self, who: Int) -> None:
         """Note that agents who (n,) get models anew."""

@@ -19,11 +19,12 @@ from desim.engine.retirement import admitted
 from desim.engine.world import World
 from desim.masks import is_public, of_agents, public
 from desim.privacy.ledger.ledger import Mechanism, Terms, View, plain
-from desim.shapes import amounts_given, numbers_given, rows_given, whole_given
+from desim.shapes import amounts_given, numbers_given, refuse, rows_given, whole_given
 from desim.timeline.record import UPLINK, Kind, round_of
 
 Request = TypeVar("Request", Compute, Gather)
-MOST = 256  # releases of a round that have noise of their own, see `keys`
+MOST = 255  # releases of a round that have noise of their own: the next has that of `draw=`
+DRAWS = 1 << 32  # numbers of noise that serves again
 LEFT = 1 << 14  # the number in their round of charges that only some agents of a cohort have
 
 
@@ -81,6 +82,8 @@ class Releasing:
         n = len(self.who)
         value = rows_given("us.release: value", value, n)
         terms_given("us.release: terms", terms, n)
+        if draw is not None and not 0 <= (draw := whole_given("us.release: draw", draw)) < DRAWS:
+            refuse("us.release: draw", draw, f"a whole number below {DRAWS}")
         self._tell(where)
         world, mask = self._world, admitted(self, self._world, terms, where)
         noisy, ids = world.ledger.release(
@@ -114,8 +117,9 @@ class Releasing:
 
     def charged(self, terms: Terms) -> NDArray[np.uint64]:
         """Return keys (n,) of noise inside the next computation, whose outcome has these terms."""
+        number = self._releases
         self.perturbation(0, terms)
-        return np.full(len(self.who), self._world.ledger.noise_key(terms))
+        return np.full(len(self.who), self._world.ledger.noise_key(terms, number))
 
     def released(self, output: Array, value: Callable[[], Array], terms: Terms) -> Array:
         """What to use for output (n, dim) of `charged` noise; value(): the same without noise."""
@@ -135,6 +139,9 @@ class Releasing:
         self._begin("us.above")
         margin = numbers_given("us.above: margin", margin, n := len(self.who))
         terms_given("us.above: terms", terms, n)
+        if terms.mechanism not in (Mechanism.SPARSE_VECTOR, Mechanism.NONE):
+            allowed = "Mechanism.SPARSE_VECTOR: the noise of a comparison is Laplace's"
+            refuse("us.above: terms: mechanism", terms.mechanism.name, allowed)
         scale = amounts_given("us.above: threshold_scale", threshold_scale, n)
         self._tell(where)
         world, second = self._world, np.broadcast_to(scale, self.who.shape)
@@ -176,18 +183,17 @@ class Releasing:
         self._set(_asked=None)
         return expected
 
-    def computed(self, work: Array, result: Any) -> Any:
-        """What a computation gave, rows (n, ...) for work (n,): without work it reads no data."""
-        if (nothing := idle(work, result, self.who)) is None:
-            return result
-        self._set(_read=union(self._before, difference(self._read, nothing)))
-        return result + 0.0  # -0.0 would say one bit
+    def computed(self, work: Array, result: Array) -> None:
+        """Note what a computation gave, rows (n, ...) for work (n,)."""
+        if (nothing := idle(work, result)) is not None:
+            self._set(_read=union(self._before, difference(self._read, nothing)))
 
     def _bare(self, payload: Array, speaks: Mask) -> Array:
         """Charge agents that speak (n,) and have read data without a release; return payload."""
         n, number = len(self.who), self._releases
         if self._exposed:
-            return self.release(payload, plain(n, View.NEIGHBOURS), public(speaks))
+            told = public(speaks & rows(self._read, n))
+            return self.release(payload, plain(n, View.NEIGHBOURS), told)
         left = speaks & rows(self._read, n)  # a release was for others: not all engines are here
         if not left.any():
             return payload

@@ -173,11 +173,13 @@ class Cohort(Releasing):
         return self._world.filter is not None
 
     def begin_anew(self, past: int) -> None:
-        """Forget what was under way: the next round is `past` + 1."""
+        """Forget what was under way, and all state: the next round is `past` + 1."""
         self._set(_past=past, turn=past + 1, _ahead=[], _unsent=[], _exposed=False, _covered=False)
         self._set(_read=False, _sent=False, _perturbed=False, _reported=min(self._reported, past))
         self._set(_asked=None)
         self._set(_release=np.full(len(self.who), -1, np.int64))
+        for state in self._world.state.values():
+            state[self.who] = 0.0
 
     def depart(self, left: NDArray[np.bool_]) -> None:
         """Agents (n,) where `left` do, send and hear nothing any more."""

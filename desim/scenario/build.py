@@ -209,8 +209,11 @@ def _engine(scenario: Scenario, made: Any) -> tuple[Engine, str]:
 
 def _uncompiled(scenario: Scenario, made: Any) -> str:
     """Why no engine without Python inside a round can run this; empty if one can."""
+    name = scenario.algorithm.method.name
+    if differs := type(made).overrides():
+        return f"{name} has a function {differs} of its own"
     if made.kind != "coordinator" or made.compiled() is None:
-        return f"{scenario.algorithm.method.name} with these settings has no compiled rounds"
+        return f"{name} with these settings has no compiled rounds"
     if made.settings.budget is not None:
         return "who may go on within privacy.budget is decided in Python"
     return ""

@@ -26,6 +26,11 @@ class Ticket:
     inputs: tuple[Array, ...]
     result: Array | None = None
 
+    def alike(self, other: "Ticket") -> bool:
+        """Whether one batch may run both."""
+        one, two = ([(rows.dtype, rows.shape[1:]) for rows in t.inputs] for t in (self, other))
+        return self.job == other.job and one == two
+
 
 class Jobs:
     """Jobs that have begun and not run yet."""
@@ -47,7 +52,7 @@ class Jobs:
     def result(self, ticket: Ticket) -> Array:
         """Return the result of a job; if it has not run, run it and all pending of its kind."""
         if ticket.result is None:
-            kind = [t for t in self.pending if t.job == ticket.job and t is not ticket]
+            kind = [t for t in self.pending if t.alike(ticket) and t is not ticket]
             batch = [ticket, *kind][: self.world.settings.batch_limit]
             self.pending = [t for t in self.pending if all(t is not b for b in batch)]
             who, round_ = (np.concatenate([getattr(t, n) for t in batch]) for n in ("who", "round"))

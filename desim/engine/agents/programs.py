@@ -46,10 +46,7 @@ def checked_requests(program: Program, kind: str, now: Callable[[], float]) -> P
                 raise at(now(), f"algorithm: {text}; allowed: {allowed}, once and at once")
             answer = yield request
             if isinstance(request, Compute):
-                try:
-                    answer = desk.computed(request.value, answer)
-                except ValueError as error:
-                    raise at(now(), f"algorithm: {_line(generator)} {error}") from None
+                desk.computed(request.value, answer)
 
     return checked
 

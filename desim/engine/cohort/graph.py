@@ -141,7 +141,7 @@ class Wires:
     def all_heard(self) -> Heard:
         """What a gather hears that has waited for everybody's value."""
         self.base = self.sent
-        return Heard(self.graph.incoming, self.graph.source, self.sent, self.everything)
+        return Heard(self.graph.incoming, self.graph.source, self.sent, self.everything.copy())
 
     def gather(self, us: Cohort, request: Gather) -> Heard:
         """Advance the clocks to the closing of the gather and return what is heard by then."""

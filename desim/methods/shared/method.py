@@ -2,6 +2,7 @@
 
 from collections.abc import Generator
 from dataclasses import dataclass
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from desim.fields import Strict
@@ -17,6 +18,7 @@ if TYPE_CHECKING:  # whoever reads a scenario needs methods, but no engine
 Program = Generator[Any, Any, None]  # yields requests, gets their answers
 LOGISTIC = "the logistic loss"  # as `wants` has it
 Kind = Literal["coordinator", "graph", "central"]
+BESIDE = ("__init__", "planned", "claim_inputs")  # functions that no round calls
 
 
 @dataclass(frozen=True)
@@ -126,6 +128,22 @@ class Method:
         None where there is no such thing: then the cohort engine runs.
         """
         return None
+
+    @classmethod
+    def overrides(cls) -> str:
+        """The first function in which a class below that of `compiled` differs, empty if none.
+
+        Its compiled rounds would be those of another method.
+        """
+        order = cls.__mro__
+        owner = next(place for place, one in enumerate(order) if "compiled" in vars(one))
+        names = [
+            name
+            for one in order[:owner]
+            for name, value in vars(one).items()
+            if isinstance(value, FunctionType) and hasattr(order[owner], name)
+        ]
+        return next((name for name in names if name not in BESIDE), "")
 
     def planned(self, k: int) -> Terms | None:
         """Terms (agents,) of what every agent releases in round k = 1, 2, ... if it takes part.

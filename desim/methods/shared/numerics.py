@@ -15,11 +15,13 @@ from desim.methods.shared.gradients import models_given
 from desim.shapes import has_rows, refuse, rows_given
 
 
-def _looked_at(kernel: Callable[..., Any], of: str, rows: str = "", each: str = "") -> Any:
+def _looked_at(
+    kernel: Callable[..., Any], of: str, rows: str = "", each: str = "", three: str = ""
+) -> Any:
     """The kernel; ValueError unless its arguments have a row for each of the agents who (n,).
 
     of: models (n, dim) of the data, or with codecs numbers (n, any); rows: other arrays (n, dim);
-    each: one number, or an array (n,).
+    each: one number, or an array (n,); three: numbers (3, any).
     """
     name, signature = kernel.__name__, inspect.signature(kernel)
 
@@ -38,13 +40,15 @@ def _looked_at(kernel: Callable[..., Any], of: str, rows: str = "", each: str = 
             value: Any = given.get(one)
             if np.ndim(value) and not (has_rows(value, len(who)) and np.ndim(value) == 1):
                 refuse(f"{name}: {one}", value, f"one number, or an array ({len(who)},)")
+        if three:
+            given[three] = rows_given(f"{name}: {three}", np.asarray(given[three], float), 3)
         return kernel(**given)
 
     return looked_at
 
 
 minimise = _looked_at(argmin.minimise, "start", "v", "weight tolerance")
-descend = _looked_at(zeroth.descend, "x", "c", "round samples q deviation noise")
+descend = _looked_at(zeroth.descend, "x", "c", "round samples q deviation noise", "steps")
 estimates = _looked_at(zeroth.estimates, "x", "c", "round u1 u2 step q deviation noise")
 capped_losses = _looked_at(values.capped_losses, "x", "", "where")
 quantize = _looked_at(codecs.quantize, "x", "", "round_")

@@ -22,7 +22,8 @@ from desim.timeline.record import RELEASED, charge
 
 __all__ = ["AMOUNTS", "MECHANISMS", "VIEWS", "Ledger", "Mechanism", "Terms", "View", "plain"]
 
-NUMBERED = 255 << 24  # step of draws that a method numbers itself: no exchange comes that far
+NUMBERED = 255 << 24  # step of draws that a method numbers itself: no release comes that far
+WEYL = 0x9E3779B97F4A7C15  # odd: its multiples are keys that differ
 
 
 class Ledger(Appended):
@@ -153,11 +154,14 @@ class Ledger(Appended):
             else:
                 rows[row, 3] = Mechanism.REUSED
 
-    def noise_key(self, terms: Terms | None) -> np.uint64:
-        """Return the key of in-kernel noise for calls charged with `terms`; refuse all others."""
+    def noise_key(self, terms: Terms | None, number: int = 0) -> np.uint64:
+        """Return the key of in-kernel noise for calls charged with `terms`; refuse all others.
+
+        number: of releases of this round before it: kernels that draw by round alone share none.
+        """
         if terms is None or terms.mechanism is Mechanism.NONE:
             raise RuntimeError("noise was asked for by a call that declares no charge")
-        return np.uint64(self.seed)
+        return np.uint64((int(self.seed) + number * WEYL) % (1 << 64))
 
     def noise(self, who: Any, round_: Any, exchange: int, value: Array, terms: Terms) -> Array:
         """Value (n, dim) of charged calls to agents who (n,) with the noise of terms (agents,)."""

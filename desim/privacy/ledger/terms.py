@@ -75,22 +75,26 @@ class Terms:
         return int(self.mechanism), int(self.view), amounts
 
     def fix(self, amounts: NDArray[np.float64]) -> None:
-        """Have these rows (3 or 4, agents) of numbers, coupled last, from now on, for good.
+        """Have these rows (3 or 4, agents) of right numbers, coupled last, from now on, for good.
 
         Whoever writes to the arrays that the terms were made of changes neither price nor noise.
         """
         shown = amounts.view()
         shown.flags.writeable = False
         own = dict(zip((*AMOUNTS, "coupled"), shown, strict=False))
-        vars(self).update(own, compiled=(int(self.mechanism), int(self.view), amounts[:3]))
+        compiled = int(self.mechanism), int(self.view), amounts[:3]
+        vars(self).update(own, compiled=compiled, fixed=amounts.shape[1])
 
 
 def plain(agents: int, view: View, sensitivity: float = np.inf) -> Terms:
     """Terms of a release without noise."""
-    costs = np.full(agents, sensitivity), np.zeros(agents), np.full(agents, np.nan)
+    if not (isinstance(view, View) and sensitivity >= 0.0):
+        found = f"view {view}, sensitivity {sensitivity}"
+        raise ValueError(f"plain: found {found}; allowed: one of View, and a number >= 0")
+    costs = np.empty((3, agents))
+    costs[0], costs[1], costs[2] = sensitivity, 0.0, np.nan
     terms = Terms(Mechanism.NONE, view, *costs)
-    if sensitivity >= 0.0:  # nothing in them needs to be looked at
-        vars(terms)["valid"] = agents
+    terms.fix(costs)
     return terms
 
 

@@ -1,0 +1,46 @@
+"""What agents answer a coordinator: the jobs of their calls are run, in as few batches as can."""
+
+from typing import Any
+
+import numpy as np
+
+from desim.arrays import Array, Int
+from desim.engine.arguments import result_given
+from desim.engine.assignments import Assignment
+from desim.engine.blind import Blank
+from desim.engine.clients import Clients
+from desim.errors import InputError, RunError
+
+
+def answers(hub: Any, who: Int, rounds: Int) -> tuple[Array, Int]:
+    """Replies (n, dim) to the calls of agents who (n,) in rounds (n,), and their exchanges."""
+    one, limit = hub.assignments.one, hub.world.settings.batch_limit
+    if one is not None and 0 < len(who) <= limit:
+        return _reply(hub, one, who, rounds), np.full(len(who), one.exchange)
+    replies, exchange = np.empty((len(who), hub.payload.shape[1])), np.zeros_like(who)
+    width = None
+    for given, rows in hub.assignments.groups(who):
+        exchange[rows] = given.exchange
+        for low in range(0, len(rows), limit):
+            part = rows[low : low + limit]
+            reply = _reply(hub, given, who[part], rounds[part])
+            if width is None:
+                replies = np.empty((len(who), width := reply.shape[1]))
+            if reply.shape[1] != width:
+                found = f"replies of {width} and {reply.shape[1]} numbers"
+                raise RunError(f"algorithm: found {found} at once; allowed: one width")
+            replies[part] = reply
+    return replies, exchange
+
+
+def _reply(hub: Any, given: Assignment, who: Int, rounds: Int) -> Array:
+    """What agents who (n,), called in rounds (n,), answer: rows (n, dim), noised as charged."""
+    us = Clients(hub.world, who, rounds, given.terms, given.exchange)
+    payload = hub.payload[hub.rows(who)].copy()
+    result = hub.world.work(given.job, us, payload)
+    if us.owing and not isinstance(given.job, Blank):
+        raise InputError(
+            "algorithm: a call is charged for noise that its job does not draw; "
+            "return us.noised(value)"
+        )
+    return result_given(given.job, result, len(who), flat=False)
