@@ -14,7 +14,7 @@ from desim.errors import InputError, RunError
 
 HEAD = """
 import numpy as np
-from desim.method import Method, Mechanism, Strict, Terms, View, batch_gradient
+from desim.method import Method, Mechanism, Strict, Terms, View, batch_gradient, plain
 
 class Parameters(Strict):
     \"\"\"None.\"\"\"
@@ -79,6 +79,18 @@ GRAPHS = {
     "terms: sampling": (
         "np.ones(len(us.who)))", "np.full(len(us.who), 7.0))", "terms: .*sampling from 0 to 1"),
     "terms: none": ("w - 0.1 * g, cost", "us.x, None", "us.release: terms: found null"),
+    "release: part of a draw": (
+        "w - 0.1 * g, cost)", "w, cost, draw=1.5)", "us.release: draw: found 1.5; allowed: a whol"),
+    "release: great draw": (
+        "w - 0.1 * g, cost)", "w, cost, draw=2**32)", "us.release: draw: found 4294967296; allow"),
+    "release: too many": (
+        "us.send(x)", "[us.release(x, cost) for _ in range(255)]; us.send(x)",
+        "found more than 255 releases in a round; allowed: 255"),
+    "above: noise": (
+        "us.send(x)", "us.above(x[:, 0], cost); us.send(x)",
+        "us.above: terms: mechanism: found .*GAUSSIAN.*; allowed: Mechanism.SPARSE_VECTOR"),
+    "plain: view": (
+        "us.send(x)", "plain(3, 7); us.send(x)", "plain: found view 7, .*; allowed: one of View"),
     "terms: mechanism": (
         "Mechanism.GAUSSIAN, View", "99, View", "us.release: terms: mechanism: found 99; allowed"),
     "terms: coupled": (
@@ -103,7 +115,7 @@ GRAPHS = {
     "compute: late": (
         "g = yield us.compute(self.job, w, work=6)",
         "r = us.compute(self.job, w, work=6); us.release(w, cost); g = yield r",
-        "us.release: found after a request that was not yielded; allowed: yield a request at on"),
+        "us.release: found after a request that was not yielded; write g = yield us.compute"),
     "gather: twice": (
         "heard = yield us.gather()", "r = us.gather(); heard = yield r; heard = yield r",
         "yields a request again, or later"),
@@ -169,6 +181,15 @@ STARS = {
         "work=work", "work=work, bits=-64", "hub.call: bits: found -64; allowed: a whole"),
     "call: empty bits": (
         "work=work", "work=work, bits=np.empty(0, int)", "hub.call: bits: found .*; allowed: a w"),
+    "call: view": (
+        "work=work", "work=work, charge=plain(len(work), View.NEIGHBOURS)",
+        "hub.call: charge: view: found .*NEIGHBOURS.*; allowed: View.COORDINATOR or View.PUBLIC"),
+    "call: two widths": (
+        "work=work)", "work=work); hub.call(np.arange(0), self.job, np.ones(1), work=work)",
+        "hub.call: payload: found 1 numbers while agents owe replies to"),
+    "tell: the busy": (
+        "replies = yield", "hub.tell(np.array([0]), self.job, x); replies = yield",
+        "hub.tell: found agent 0, which has not replied to its latest call; allowed"),
     "call: no job": ("self.job, x,", "None, x,", "hub.call: job: found null; allowed: a funct"),
     "call: one twice": (
         "work=work)", "work=work); hub.call(np.array([0]), self.job, x, work=work)",
@@ -239,6 +260,9 @@ COPIES = {
     "an input": (
         GRAPH, "        return batch", "        y = x.copy(); y += 9; return y; batch",
         "        x += 9; return x; batch"),
+    "what is fresh": (
+        GRAPH, "us.sum(heard)", "us.sum(heard, heard.fresh)",
+        "us.sum(heard, (heard.fresh.copy(), heard.fresh.fill(False))[0])"),
     "what terms were made of": (
         GRAPH, RELEASE, f"{TERMS}; s *= 1\n", f"{TERMS}; s *= 0.5\n"),
     "a payload": (
@@ -285,15 +309,34 @@ def test_a_program_that_ends_by_itself_is_no_run_of_all_rounds(
 
 
 CALL = "            hub.call(hub.invite(), self.job, x, work=work)"
+POLICIES = '    policies = ("all", "deadline", "quorum")\n\n'
 HALVES = """            who = hub.invite()
             hub.call(who[:2], self.job, x, work=work)
             hub.call(who[2:], self.job, x, work=work)"""
 
 
+def test_calls_of_two_widths_are_refused_where_a_call_interrupts(tmp_path):
+    text = STAR.replace("    def coordinator", f"{POLICIES}    def coordinator")
+    twice = CALL + "; hub.call(np.array([0]), self.job, np.ones(1), work=work)"
+    given = scenario(tmp_path, text, CALL, twice, policy={"quorum": 3})
+    for engine in ("cohort", "agents"):
+        with pytest.raises(RunError, match="found 1 numbers while agents owe replies to"):
+            desim.run(given, overrides={"engine": engine})
+
+
+def test_jobs_of_other_rows_are_no_batch(tmp_path):
+    more = "            yield us.compute(self.same, w[:, : 1 + k % 2], work=us.who % 3)\n"
+    text = f"{GRAPH}\n    def same(self, us, x):\n        return x\n"
+    given = scenario(
+        tmp_path, text, RELEASE, more + RELEASE, compute={"speed": {"uniform": [1, 99]}}
+    )
+    runs = [desim.run(given, overrides={"engine": engine}) for engine in ("cohort", "agents")]
+    assert differences(*runs) == []
+
+
 @pytest.mark.parametrize("policy", ["all", {"deadline": "1 s"}, {"quorum": 3}])
 def test_two_calls_are_collected_together(policy, tmp_path):
-    policies = '    policies = ("all", "deadline", "quorum")\n'
-    text = STAR.replace("    def coordinator", f"{policies}\n    def coordinator")
+    text = STAR.replace("    def coordinator", f"{POLICIES}    def coordinator")
     given = scenario(tmp_path, text, CALL, HALVES, policy=policy)
     runs = [desim.run(given, overrides={"engine": engine}) for engine in ("cohort", "agents")]
     assert differences(*runs) == []

@@ -10,10 +10,11 @@ from test_engines import differences
 import desim
 from desim.engine import arguments
 from desim.engine import us as us_module
-from desim.engine.assignments import Assignments
+from desim.engine.assignments import Assignment, Assignments
 from desim.engine.clients import Clients
 from desim.engine.exposure import difference
 from desim.errors import RunError
+from desim.privacy.ledger.ledger import Ledger, Mechanism, Terms, View, plain
 
 PLUGIN = Path(__file__).resolve().parent / "plugins" / "charges.py"
 RING = {"edges": [[i, (i + 1) % 6] for i in range(6)], "directed": True}
@@ -89,6 +90,59 @@ def test_agents_that_owe_a_reply_are_not_called_again(how, words):
     for engine in ("agents", "cohort"):
         with pytest.raises(RunError, match=words):
             desim.run(scenario("falling", how, engine=engine, policy={"buffer": 2}))
+
+
+def restarted(**more):
+    """How often each agent has begun, as it remembers after its losses."""
+    churn = {"up": {"exponential": "0.2 s"}, "down": {"exponential": "50 ms"}, "memory": "lost"}
+    run = desim.run(scenario("wrong", "counts", churn=churn, stop={"rounds": 20}, **more))
+    assert (run.events["kind"] == "up").any()
+    return run.state["begun"].max()
+
+
+def test_what_a_crash_takes_is_all_of_the_state(monkeypatch):
+    assert restarted() == 1.0
+    monkeypatch.setattr(
+        us_module.Cohort, "begin_anew", lambda us, past: us._set(_past=past, turn=past + 1)
+    )
+    assert restarted() > 1.0
+
+
+def test_two_trainings_of_a_round_have_keys_of_their_own(monkeypatch):
+    terms = Terms(Mechanism.GAUSSIAN, View.NEIGHBOURS, *np.ones((3, 2)))
+    ledger = Ledger(5, 2)
+    keys = {int(ledger.noise_key(terms, number)) for number in range(300)}
+    assert len(keys) == 300
+    assert int(ledger.noise_key(terms)) == int(ledger.seed)
+
+
+class Jobs:
+    """Two jobs of one method."""
+
+    def first(self, us, x):
+        """One."""
+
+    def second(self, us, x):
+        """The other."""
+
+
+def recalled(newest):
+    """What was asked of agent 1 before a run was stopped, once `newest` is asked of agent 0."""
+    terms, jobs, owing = plain(3, View.COORDINATOR), Jobs(), np.array([1])
+    before, after = Assignments(3), Assignments(3)
+    before.note(owing, Assignment(jobs.first, terms, 0), np.zeros(3, np.int64))
+    after.recall(owing, {name: np.array(one) for name, one in before.remembered(owing).items()})
+    after.note(np.array([0]), Assignment(newest, terms, 0), np.array([0, 1, 0]))
+    ((given, _),) = after.groups(owing)
+    return given.job
+
+
+def test_a_late_reply_has_its_own_job_after_a_resume(monkeypatch):
+    assert recalled(Jobs().second).__name__ == "first"
+    with pytest.raises(RunError, match="found replies to a job first of before the run was stop"):
+        recalled(print)
+    monkeypatch.setattr("desim.engine.assignments.job_name", lambda job: "")
+    assert recalled(Jobs().second).__name__ == "second"
 
 
 def bare(how):

@@ -3,6 +3,7 @@
 import json
 import os
 from collections import Counter
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -177,7 +178,8 @@ def test_a_program_that_nobody_looks_at_is_noticed():
     with pytest.raises(RunError, match=r"test_hostile_input\.py, line \d+, yields None"):
         next(programs.checked_requests(program, "coordinator", lambda: 0.0)(None))
     twin = mutant(programs, "if not isinstance(request, known)", "if False")
-    assert next(twin.checked_requests(program, "coordinator", lambda: 0.0)(None)) is None
+    anybody = SimpleNamespace(yielded=lambda request: True)
+    assert next(twin.checked_requests(program, "coordinator", lambda: 0.0)(anybody)) is None
 
 
 @pytest.mark.parametrize(
@@ -281,6 +283,9 @@ def test_numbers_that_overflow_on_the_way_are_refused(changes, message):
         {"status": 3, "name": "a"}, {"status": "done"}, [1], "x", 0,
         *({"status": "done", "name": "a", key: value} for key, value in (
             ("time", "soon"), ("counts", [1]), ("rows", 3), ("rounds", {}), ("engine", None),
+            ("rows", [float("nan")]), ("privacy", {"terms": 5}), ("privacy", {"terms": [1]}),
+            ("privacy", {"terms": {"delta": "x"}}), ("privacy", {"terms": {"colour": "x"}}),
+            ("privacy", {"tuned": 0}), ("privacy", {"tuned": [1]}),
         )),
     ],
 )  # fmt: skip

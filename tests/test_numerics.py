@@ -55,6 +55,13 @@ def test_agents_and_what_each_has_are_told(name):
                 getattr(method, name)(*spoiled, **others)
 
 
+@pytest.mark.parametrize("steps", [np.ones((1, 2)), np.ones((2, 2)), np.ones(3), 0.1], ids=str)
+def test_steps_without_widths_are_told(steps):
+    _, args, named = CALLS["descend"]
+    with pytest.raises(ValueError, match=r"descend: steps: found .*; allowed: numbers of shape"):
+        method.descend(*args, **{**named, "steps": steps})
+
+
 def stub(who, x, c, q):
     """Nothing."""
     return len(who)

@@ -55,7 +55,9 @@ class Releasing:
         """RuntimeError in a job, and where what was asked for before has not been yielded."""
         self._world.outside(what)
         if self._asked is not None:
-            text = "found after a request that was not yielded; allowed: yield a request at once"
+            computes = isinstance(self._asked, Compute)
+            cure = "g = yield us.compute(...)" if computes else "heard = yield us.gather()"
+            text = f"found after a request that was not yielded; write {cure}"
             raise RuntimeError(f"{what}: {text}")
 
     def _asks(self, request: Request) -> Request:

@@ -48,6 +48,9 @@ KINDS: Mapping[str, Any] = {  # of what a manifest holds as soon as it is known
     "sites": list, "warnings": list, "versions": dict, "problem_sha256": str,
     "scenario_sha256": str, "privacy": dict,
 }  # fmt: skip
+NONE = type(None)
+PRIVATE = {"terms": (dict, NONE), "claim": (dict, NONE), "basis": str, "tuned": list}
+TERMS = {"delta": NUMBER, "view": str, "relation": str, "accountant": (str, NONE)}
 LIBRARIES = ("numpy", "numba", "scipy", "simpy", "networkx", "pandas", "pyarrow", "scikit-learn")
 
 
@@ -175,13 +178,25 @@ def read_manifest(path: Path) -> dict[str, Any]:
 def _sound(manifest: Mapping[str, Any]) -> bool:
     """Whether what a manifest holds is of the kind that it should be."""
     known = {name: manifest[name] for name in KINDS.keys() & manifest.keys()}
-    if not all(isinstance(value, KINDS[name]) for name, value in known.items()):
+    if not _of_kinds(known, KINDS):
+        return False
+    private = known.get("privacy", {})
+    terms = private.get("terms") or {}
+    if not _of_kinds(private, PRIVATE) or not _of_kinds(terms, TERMS) or terms.keys() - TERMS:
+        return False
+    if not all(isinstance(one, int) for one in known.get("rows", [])):
         return False
     numbers = [*known.get("counts", {}).values(), *known.get("rows", [])]
     every = [*numbers, *(known[name] for name in known if KINDS[name] in (int, NUMBER))]
     small = all(not isinstance(one, int) or abs(one) < 2**63 for one in every)
-    texts = all(isinstance(one, str) for one in known.get("warnings", []))
+    words = [*known.get("warnings", []), *private.get("tuned", [])]
+    texts = all(isinstance(one, str) for one in words)
     return small and texts and all(isinstance(one, NUMBER) for one in numbers)
+
+
+def _of_kinds(found: Mapping[str, Any], kinds: Mapping[str, Any]) -> bool:
+    """Whether all values have names that are known, and are of their kinds."""
+    return all(isinstance(value, kinds.get(name, object)) for name, value in found.items())
 
 
 def written_by(manifest: Mapping[str, Any]) -> str:

@@ -80,7 +80,9 @@ class Falling(Method):
 class Wrongs(Strict):
     """how: which of the mistakes."""
 
-    how: Literal["partial", "twice", "deaf", "again", "raw", "silent", "ahead"] = "partial"
+    how: Literal["partial", "twice", "deaf", "again", "raw", "silent", "ahead", "counts"] = (
+        "partial"
+    )
     """what the agents do"""
 
 
@@ -108,6 +110,11 @@ class Wrong(Method):
         nothing = np.full(n, np.nan)
         terms = Terms(Mechanism.GAUSSIAN, View.NEIGHBOURS, np.ones(n), np.ones(n), nothing)
         us.x = self.x0[us.who]
+        if how == "counts":
+            try:
+                us.begun = us.begun + 1.0
+            except AttributeError:
+                us.begun = np.ones((n, 1))
         work = self.problem.rows[us.who] * 1.0
         for k in us.rounds():
             noise = us.perturbation(1, terms, where=even)[:, :1] if how == "ahead" else 0.0
