@@ -116,6 +116,11 @@ GRAPHS = {
         "g = yield us.compute(self.job, w, work=6)",
         "r = us.compute(self.job, w, work=6); us.release(w, cost); g = yield r",
         "us.release: found after a request that was not yielded; write g = yield us.compute"),
+    "gather: not yielded": (
+        "heard = yield us.gather()", "us.gather().fresh", "fresh: found a request; write heard = "),
+    "raport": (
+        "us.report(us.x)", "us.raport(us.x)",
+        "no state 'raport'; set it first; did you mean 'report'"),
     "gather: twice": (
         "heard = yield us.gather()", "r = us.gather(); heard = yield r; heard = yield r",
         "yields a request again, or later"),
@@ -181,6 +186,9 @@ STARS = {
         "work=work", "work=work, bits=-64", "hub.call: bits: found -64; allowed: a whole"),
     "call: empty bits": (
         "work=work", "work=work, bits=np.empty(0, int)", "hub.call: bits: found .*; allowed: a w"),
+    "collect: not yielded": (
+        "replies = yield hub.collect()", "replies = hub.collect(); replies.payload",
+        "payload: found a request; write replies = yield hub.collect"),
     "call: view": (
         "work=work", "work=work, charge=plain(len(work), View.NEIGHBOURS)",
         "hub.call: charge: view: found .*NEIGHBOURS.*; allowed: View.COORDINATOR or View.PUBLIC"),

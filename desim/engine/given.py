@@ -7,8 +7,8 @@ import numpy as np
 
 from desim.arrays import Array, Int
 from desim.engine.arguments import agents_given, job_given, terms_given
-from desim.engine.at_work import OWNED
-from desim.errors import show
+from desim.engine.at_work import OWNED, PROGRAM
+from desim.errors import show, spelling
 from desim.privacy.ledger.ledger import Terms, View
 from desim.shapes import all_between, as_text, refuse, whole_given
 
@@ -53,6 +53,12 @@ def refuse_owned(what: str, name: str, owner: type) -> None:
     if name[:1] == "_" or name in OWNED or any(name in own for own in names):
         allowed = "another one, that does not begin with _"
         raise AttributeError(f"{what}: found a name that is the engine's; allowed: {allowed}")
+
+
+def unknown(name: str) -> AttributeError:
+    """The error for an attribute of `us` that is neither a verb nor state."""
+    hint = spelling(name, PROGRAM)
+    return AttributeError(f"the agents have no state {name!r}; set it first{hint}")
 
 
 def state_rows(name: str, value: Any, agents: int, known: Array | None) -> Array:

@@ -35,10 +35,16 @@ class Gather(NamedTuple):
     within: float
     newest: bool = False
 
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"{name}: found a request; write heard = yield us.gather()")
+
 
 @dataclass(frozen=True)
 class Collect:
     """A coordinator waits until its policy closes the collection."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"{name}: found a request; write replies = yield hub.collect()")
 
 
 COLLECT = Collect()

@@ -18,7 +18,7 @@ from desim.engine.addressees import addressed, entries_heard
 from desim.engine.at_work import Outside
 from desim.engine.carrier import Carrier
 from desim.engine.exposure import difference, rows, union
-from desim.engine.given import refuse_owned, state_rows
+from desim.engine.given import refuse_owned, state_rows, unknown
 from desim.engine.releasing import Releasing
 from desim.engine.requests import Compute, Gather, Heard, Job
 from desim.engine.world import World
@@ -70,7 +70,7 @@ class Cohort(Releasing):
         try:
             rows = self._world.state[name]
         except KeyError:
-            raise AttributeError(f"the agents have no state {name!r}; set it first") from None
+            raise unknown(name) from None
         return np.array(rows) if self._whole else np.asarray(rows[self.who])
 
     def _set(self, **names: Any) -> None:
