@@ -141,7 +141,8 @@ def draws(stage: Stage) -> str:
         known |= batches
     drawn = f"{len(known)} batches, each drawn once" if known else "no batch is drawn"
     with suppress(SkippedError):
-        plain = reads(build(stage.noisy))
+        if stage.noisy is not stage.scenario:
+            plain = reads(build(stage.noisy))
     plain.demand()
     untold = f"; {plain.unread} releases declare a batch that was not seen to be drawn"
     return drawn + (untold if plain.unread else "")
