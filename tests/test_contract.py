@@ -1,17 +1,21 @@
 """The contract: the example keeps every law, and each law finds the plug-in that breaks it."""
 
+from copy import deepcopy
 from pathlib import Path
 
 import pytest
+from cases import CASES
 
 from desim import contract
 from desim.cli import main
 from desim.contract import algorithm_laws as laws
 from desim.contract import loss_laws, privacy_laws
 from desim.contract.finding import BrokenError, SkippedError
+from desim.contract.reads import reads
 from desim.contract.stage import Stage
 from desim.errors import InputError
 from desim.scenario import registry
+from desim.scenario.build import build
 from desim.scenario.load import load
 
 EXAMPLE = Path(__file__).resolve().parents[1] / "analysis" / "plugin_example"
@@ -122,6 +126,14 @@ def test_more_rows_than_the_terms_declare_are_noticed(read, found, tmp_path):
     said = f"agent 0 releases in round 1 with sampling 0.25, but {found} read since its last"
     with pytest.raises(BrokenError, match=said):
         laws.draws(sampled(read, 0.25, tmp_path))
+
+
+@pytest.mark.parametrize("name", ["dsgd", "sdm-dsgd", "qsgd", "q2sgd", "gd"])
+def test_desims_own_batches_are_those_that_are_declared(name):
+    """Also where the message of a round tells of the batch of the round before, as in q2sgd."""
+    found = reads(build(load(deepcopy(CASES[name]))))
+    found.demand()
+    assert (len(found.read) > 0, found.unread) == (True, 0)
 
 
 def test_rows_that_are_read_unseen_are_told_of(tmp_path):
