@@ -164,6 +164,9 @@ GRAPHS = {
     "gradient: negative round": (
         "us.round, self", "-us.round, self", "batch_gradient: round: found"),
     "gradient: negative step": ("step=0", "step=-1", "batch_gradient: step: found -1; allowed"),
+    "gradient: steps of agents": (
+        "step=0", "step=np.zeros(len(us.who), int)", "one whole number from 0 to 42949672",
+    ),
     "gradient: part of a step": ("step=0", "step=0.5", "batch_gradient: step: found 0.5; allowed"),
     "gradient: great step": ("step=0", "step=2**32", "batch_gradient: step: found 4294967296"),
     "gradient: unnamed step": (

@@ -89,7 +89,19 @@ def test_runs_get_directories_of_their_own(desk, call):
     code, _, err = call("run", "s.yaml", "-o", "runs/staged")
     assert (code, "is not empty" in err) == (2, True)
     assert "give another -o, or replace the run that is there by --force" in err
+    assert "desim resume" not in err  # it is done
     assert call("run", "s.yaml", "-o", "runs/staged", "--force")[0] == 0
+
+
+@pytest.mark.parametrize(("status", "more"), [
+    ("running", True), ("stopped", True), ("done", False), ("failed", False), (1, False),
+])  # fmt: skip
+def test_a_run_that_can_go_on_is_offered_resume(status, more, desk, call):
+    assert call("run", "s.yaml", "-o", "one")[0] == 0
+    manifest = Path("one/manifest.json")
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"status": status}))
+    code, _, err = call("run", "s.yaml", "-o", "one")
+    assert (code, "(give another -o, go on with it by desim resume one, or" in err) == (2, more)
 
 
 def test_set_overrides_the_file(desk, call):

@@ -1,17 +1,21 @@
 """The contract: the example keeps every law, and each law finds the plug-in that breaks it."""
 
+from copy import deepcopy
 from pathlib import Path
 
 import pytest
+from cases import CASES
 
 from desim import contract
 from desim.cli import main
 from desim.contract import algorithm_laws as laws
 from desim.contract import loss_laws, privacy_laws
 from desim.contract.finding import BrokenError, SkippedError
+from desim.contract.reads import reads
 from desim.contract.stage import Stage
 from desim.errors import InputError
 from desim.scenario import registry
+from desim.scenario.build import build
 from desim.scenario.load import load
 
 EXAMPLE = Path(__file__).resolve().parents[1] / "analysis" / "plugin_example"
@@ -85,6 +89,96 @@ def test_a_batch_that_is_drawn_twice_is_noticed(wrong, tmp_path):
     registry.load_plugin(tmp_path / "broken.py")
     with pytest.raises(BrokenError, match=r"agent 0 draws the same batch twice in round 1: give"):
         laws.draws(Stage(registry.get("pairwise-gossip")))
+
+
+READ = "np.asarray(gradient(us.who, z, self.problem.data))"
+BATCH = "batch_gradient(us.who, z, {}, us.round, self.settings.seed, self.problem.data, step={})"
+TWO = BATCH.format(2, 0)
+POINTS = BATCH.format(2, 0).replace("us.who, z", "np.tile(us.who, 2), np.tile(z, (2, 1))")
+
+
+def sampled(read, share, tmp_path):
+    """Noisy gossip that reads so, and declares that share of 8 rows."""
+    text = METHOD.read_text()
+    for right, wrong in [(READ, read), ("    gradient,", "    batch_gradient,\n    gradient,"),
+                         ("reach, self.problem.dim)",
+                          f"reach, self.problem.dim, np.full(len(who), {share}))")]:  # fmt: skip
+        assert text.count(right) == 1, right
+        text = text.replace(right, wrong)
+    (tmp_path / "sampled.py").write_text(text)
+    registry.load_plugin(tmp_path / "sampled.py")
+    return Stage(registry.get("noisy-gossip"))
+
+
+@pytest.mark.parametrize(("read", "share"), [
+    (TWO, 0.25), (f"{TWO} + {BATCH.format(2, 1)}", 0.4375),
+    (POINTS.replace("us.round", "np.tile(us.round, 2)") + "[:len(z)]", 0.25), (READ, "np.nan"),
+])  # fmt: skip
+def test_a_batch_that_is_declared_is_the_one_that_is_read(read, share, tmp_path):
+    assert laws.draws(sampled(read, share, tmp_path)).endswith(("drawn once", "no batch is drawn"))
+
+
+@pytest.mark.parametrize(("read", "found"), [
+    (READ, "all its rows are"), (BATCH.format(3, 0), "0.375 of its rows are"),
+    (f"{TWO} + {BATCH.format(2, 1)}", "0.438 of its rows are"),
+])  # fmt: skip
+def test_more_rows_than_the_terms_declare_are_noticed(read, found, tmp_path):
+    said = f"agent 0 releases in round 1 with sampling 0.25, but {found} read since its last"
+    with pytest.raises(BrokenError, match=said):
+        laws.draws(sampled(read, 0.25, tmp_path))
+
+
+@pytest.mark.parametrize("name", ["dsgd", "sdm-dsgd", "qsgd", "q2sgd", "gd"])
+def test_desims_own_batches_are_those_that_are_declared(name):
+    """Also where the message of a round tells of the batch of the round before, as in q2sgd."""
+    found = reads(build(load(deepcopy(CASES[name]))))
+    found.demand()
+    assert (len(found.read) > 0, found.unread) == (True, 0)
+
+
+def test_rows_that_are_read_unseen_are_told_of(tmp_path):
+    assert "96 releases declare a batch that was not seen" in laws.draws(
+        sampled("z", 0.25, tmp_path)
+    )
+
+
+def test_a_coordinators_agents_are_held_to_their_batches(tmp_path):
+    text = METHOD.with_name("fedprox.py").read_text().replace(", ()", ", ('gaussian',)")
+    charged = (
+        "work=work, charge=terms(self.noise, View.COORDINATOR, 1, work, self.problem.dim, {}))"
+    )
+    text = text.replace("Hub,", "Hub, View, terms,").replace("return w", "return us.noised(w)")
+    for share in ("work / work", "0.3 * work / work"):
+        (tmp_path / "one.py").write_text(text.replace("work=work)", charged.format(share)))
+        registry.load_plugin(tmp_path / "one.py")
+        stage = Stage(registry.get("fedprox"))
+        if share == "work / work":
+            assert laws.draws(stage) == "no batch is drawn"
+    with pytest.raises(BrokenError, match=r"in round 1 with sampling 0.3, but all its rows"):
+        laws.draws(stage)
+
+
+def test_noise_without_a_clip_is_tried_as_far_as_it_goes():
+    """There is nothing that an override could leave out, and no sensitivity is bounded."""
+    noise = {"privacy": {"noise": {"sigma": 0.1}}}
+    registry.load_plugin(METHOD)
+    stage = Stage(registry.get("noisy-gossip"), overrides=noise)
+    assert stage.noisy.problem.clip is None
+    assert privacy_laws.charges(stage).endswith("; no problem.clip, so that sensitivities may be "
+                                                "infinite")  # fmt: skip
+    assert privacy_laws.silence(stage) == "sigma = 0 gives the models without privacy"
+
+
+def test_one_error_of_all_laws_is_told_once(tmp_path, capsys):
+    text = METHOD.read_text().replace("problem.data", "problem.daata")
+    (tmp_path / "failing.py").write_text(text)
+    with pytest.raises(SystemExit) as left:
+        main(["check", "--contract", str(tmp_path / "failing.py")])
+    said = capsys.readouterr()
+    assert left.value.code == 1
+    assert said.out.count("no attribute 'daata'") == 1
+    assert "skipped  others       not tried for that error: engines, batches, thr" in said.out
+    assert "1 law is broken" in said.err
 
 
 @pytest.mark.thin(2)

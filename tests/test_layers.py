@@ -40,6 +40,7 @@ FENCES = {
     "psutil": "desim.studies.processes",
     "yaml": "nowhere",
 }
+MAP = PACKAGE.with_name("CONTRIBUTING.md")
 EMPTY_NAMES = re.compile(r"^(utils?|helpers?|managers?|base|misc|common)(_|$)")
 
 
@@ -182,3 +183,11 @@ def test_import_desim_is_light():
     wrong = code.replace("import desim", "import desim, pyarrow")
     done = subprocess.run([sys.executable, "-c", wrong], capture_output=True, text=True, check=True)
     assert "pyarrow" in done.stdout
+
+
+def test_the_map_names_every_room_below_those_that_it_imports():
+    """In an order that the layers allow."""
+    rows = re.findall(r"^\| ((?:`\w+` ?)+)\|", MAP.read_text("utf-8"), re.M)
+    rooms = [name for row in rows for name in re.findall(r"\w+", row)]
+    assert sorted([*rooms, "__main__", "methods.shared"]) == sorted(LEVEL)
+    assert [LEVEL[name] for name in rooms] == sorted(LEVEL[name] for name in rooms)

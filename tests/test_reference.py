@@ -15,6 +15,7 @@ from analysis.docs.generate import algorithms, examples, keys, methods, scenario
 from analysis.docs.generate.types import phrase, schema_of
 from analysis.docs.mathml import drawn
 from analysis.reproductions.__main__ import SCRIPTS
+from desim.engine.at_work import OWNED
 from desim.fields import Strict
 from desim.log.described import COLUMNS, KINDS
 from desim.scenario import registry
@@ -229,3 +230,12 @@ def test_values_are_written_as_yaml_reads_them():
         assert YAML(typ="safe").load(keys.flow(value)) == value
     assert issubclass(SOURCES["csv"], Strict)
     assert int(written.counts()["algorithms"]) == len(NAMES)
+
+
+def test_of_us_the_verbs_of_a_program_are_listed_and_no_others():
+    """What engines ask of it is public to them alone."""
+    page = expanded(REFERENCE / "python.md")
+    told = re.search(r"autoclass:: desim.engine.us.Cohort\n +:members: (.*)\n", page)[1].split(", ")
+    assert {"arrived", "send", "gather", "release", "above", "report", "noise_seed"} <= {*told}
+    engines = {name for name in told if name in "begin_anew served depart yielded computed".split()}
+    assert (engines, {*told} <= {*OWNED, "noise_seed"}) == (set(), True)

@@ -1,4 +1,4 @@
-"""Whom a coordinator waits for: when a collection closes, from the times of its replies."""
+"""A scenario's policy: its kind and number, to which the rule of timeline.collection is applied."""
 
 from dataclasses import dataclass
 from typing import Literal

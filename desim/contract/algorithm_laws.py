@@ -2,6 +2,7 @@
 
 import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,9 @@ from desim.compiling import jit
 from desim.contract.bits import demand_same
 from desim.contract.finding import BrokenError, Finding, SkippedError, findings
 from desim.contract.privacy_laws import PRIVACY_LAWS
+from desim.contract.reads import reads
 from desim.contract.stage import Stage
 from desim.errors import InputError
-from desim.kernels.gradients import recorded_batches
 from desim.log.parquet import Tables
 from desim.runs.play import run as play
 from desim.runs.resume import resume
@@ -125,14 +126,12 @@ def observers(stage: Stage) -> str:
 
 
 def draws(stage: Stage) -> str:
-    """No agent draws one batch twice: local steps of a round have numbers of their own."""
-    simulation = build(stage.scenario)
-    settings = replace(simulation.settings, budget=None)
-    with recorded_batches() as drawn:
-        replace(simulation, settings=settings).play(Tables())
-    known = set[tuple[int, int, int]]()
-    for who, rounds, step in drawn:
-        batches = {(i, k, step) for i, k in zip(who.tolist(), rounds.tolist(), strict=True)}
+    """No agent draws one batch twice, or reads more than the batch that its terms declare."""
+    plain, known = reads(build(stage.scenario)), set[tuple[int, int, int]]()
+    for who, rounds, step, count in plain.read:
+        some = (count > 0) & (count < plain.rows[who])
+        own = zip(who[some].tolist(), rounds[some].tolist(), strict=True)
+        batches = {(i, k, step) for i, k in own}
         if again := sorted(batches & known):
             i, k, _ = again[0]
             raise BrokenError(
@@ -140,7 +139,13 @@ def draws(stage: Stage) -> str:
                 "batch_gradient step=0, 1, ...; two points of one batch are one call"
             )
         known |= batches
-    return f"{len(known)} batches, each drawn once" if known else "no batch is drawn"
+    drawn = f"{len(known)} batches, each drawn once" if known else "no batch is drawn"
+    with suppress(SkippedError):
+        if stage.noisy is not stage.scenario:
+            plain = reads(build(stage.noisy))
+    plain.demand()
+    untold = f"; {plain.unread} releases declare a batch that was not seen to be drawn"
+    return drawn + (untold if plain.unread else "")
 
 
 def repeats(stage: Stage) -> str:

@@ -33,7 +33,11 @@ class SkippedError(Exception):
 
 
 def findings(laws: Iterable[tuple[str, Callable[[Any], str]]], stage: Any) -> Iterator[Finding]:
-    """Each law checked on the stage; whatever it raises breaks the law that was being checked."""
+    """Each law checked on the stage; whatever it raises breaks the law that was being checked.
+
+    One error that several laws meet is one finding; a last one names the laws that it hides.
+    """
+    met, untried = set[str](), list[str]()
     for law, check in laws:
         try:
             yield Finding(law, "kept", check(stage))
@@ -41,9 +45,15 @@ def findings(laws: Iterable[tuple[str, Callable[[Any], str]]], stage: Any) -> It
             yield Finding(law, "skipped", str(why))
         except BrokenError as why:
             yield Finding(law, "broken", str(why))
-        except DesimError as error:
-            yield Finding(law, "broken", str(error).splitlines()[0])
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # a plug-in's, which may raise anything
-            yield Finding(law, "broken", f"raised {raised(error)}")
+            known = isinstance(error, DesimError)
+            text = str(error).splitlines()[0] if known else f"raised {raised(error)}"
+            if text in met:
+                untried.append(law)
+            else:
+                yield Finding(law, "broken", text)
+            met.add(text)
+    if untried:
+        yield Finding("others", "skipped", f"not tried for that error: {', '.join(untried)}")

@@ -33,9 +33,11 @@ def charges(stage: Stage) -> str:
             "privacy.noise is given, but releases have none: give the noise's terms to us.release, "
             "or to hub.call as its charge, or declare noises = ()"
         )
-    if not np.isfinite(table["sensitivity"]).all():
+    clipped = stage.noisy.problem.clip is not None
+    if clipped and not np.isfinite(table["sensitivity"]).all():
         raise BrokenError("with problem.clip and noise some release has no finite sensitivity")
-    return f"{plain} releases, {_ledger(noisy)} with noise, all in the ledger"
+    untried = "" if clipped else "; no problem.clip, so that sensitivities may be infinite"
+    return f"{plain} releases, {_ledger(noisy)} with noise, all in the ledger{untried}"
 
 
 def _ledger(run: Run) -> int:
@@ -57,8 +59,9 @@ def silence(stage: Stage) -> str:
     if privacy is None or privacy.noise is None or privacy.noise.sigma is None:
         raise SkippedError("its noise is not given by privacy.noise.sigma")
     clip = stage.noisy.problem.clip
-    still = stage.changed(privacy__noise={"sigma": 0.0}, problem__clip=clip)
-    quiet, plain = stage.run(still), stage.run(stage.changed(privacy=NONE, problem__clip=clip))
+    same = {} if clip is None else {"problem__clip": clip}
+    still = stage.changed(privacy__noise={"sigma": 0.0}, **same)
+    quiet, plain = stage.run(still), stage.run(stage.changed(privacy=NONE, **same))
     one, other = quiet.iterates, plain.iterates
     if one is None or other is None or one.tobytes() != other.tobytes():
         raise BrokenError("models with sigma = 0 are not those without privacy")

@@ -245,8 +245,7 @@ def batch_gradient(who, x, count, round, seed, data, out=None, *, step=0):
     count, round = column(count, n, np.int64), column(round, n, np.int64)
     out = np.empty_like(x) if out is None else out
     if drawn is not None:
-        some = (count > 0) & (count < np.diff(data.start)[who])
-        drawn.append((who[some], round[some], step))
+        drawn.append((who, round, step, np.minimum(count, np.diff(data.start)[who])))
     flat, seed, step = tuple(data), seed_word(seed), int(step)
     if isinstance(data, layered.Layered):
         layered.batch_gradients(who, x, count, round, step, seed, data, out)
@@ -257,12 +256,15 @@ def batch_gradient(who, x, count, round, seed, data, out=None, *, step=0):
     return out
 
 
-drawn: list[tuple[np.ndarray, np.ndarray, int]] | None = None
+drawn: list[tuple[np.ndarray, np.ndarray, int, np.ndarray]] | None = None
 
 
 @contextmanager
 def recorded_batches():
-    """Context whose list gathers what each call draws for: agents (n,), their rounds (n,), step."""
+    """Context whose list gathers what each call reads: agents (n,), rounds (n,), step, rows (n,).
+
+    rows: how many of an agent's rows; all of them for the full gradient, in whatever round.
+    """
     global drawn
     drawn = []
     try:

@@ -1,13 +1,23 @@
 """The Python interface, from docstrings: what `desim` offers, and what methods are written with."""
 
+from inspect import getattr_static
+from types import FunctionType
+
 import desim
 from analysis.docs.generate.markdown import code, escaped, paragraphs, table
+from desim.engine.at_work import OWNED
+from desim.engine.us import Cohort
 
 FIRST = ("load", "run", "open")
 FOLDED = ("Scenario",)  # the keys are in the reference of scenarios
+OF_US = [  # verbs of a program and of its jobs; the rest is the engines'
+    name
+    for name in sorted({*OWNED, "noise_seed"} & set(dir(Cohort)))
+    if isinstance(getattr_static(Cohort, name), FunctionType | property)
+]
 VERBS = (
     ("desim.methods.shared.method.Method", ":members:"),
-    ("desim.engine.us.Cohort", ":members:\n   :inherited-members:"),
+    ("desim.engine.us.Cohort", f":members: {', '.join(OF_US)}\n   :inherited-members:"),
     (
         "desim.engine.hub.Hub",
         ":members: memory, start, open, invite, call, collect, publish, tell, inform, now",

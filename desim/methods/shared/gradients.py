@@ -77,5 +77,8 @@ def _whole(what: str, value: Any, n: int, end: int) -> Any:
         value = whole_given(what, value, n)
     rows = value if isinstance(value, np.ndarray) else np.array(value)
     if rows.shape not in ((), (n,)) or not all_between(rows, 0, end):
-        refuse(what, value, f"whole numbers from 0 to {end - 1}, one for all or ({n},)")
+        several = f"whole numbers from 0 to {end - 1}, one for all or ({n},)"
+        refuse(
+            what, value, several if n else f"one whole number from 0 to {end - 1} for all agents"
+        )
     return value
