@@ -23,6 +23,7 @@ METHOD, LOSS = (EXAMPLE / "src" / "desim_example" / f"{name}.py" for name in
                 ("noisy_gossip", "log_cosh"))  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_example_keeps_the_contract(capsys):
     with pytest.raises(SystemExit) as left:
         main(["check", "--contract", str(METHOD)])

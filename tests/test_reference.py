@@ -51,6 +51,7 @@ def properties(schema):
     return own.union(*map(properties, schema.values()))
 
 
+@pytest.mark.slow
 def test_every_key_of_the_schema_is_in_the_reference():
     files = [REFERENCE / "scenario.md", *(REFERENCE / "algorithms").glob("*.md")]
     page = "\n".join(map(expanded, files))

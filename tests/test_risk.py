@@ -182,6 +182,7 @@ COUNTS = drawn.dictionaries(SHARED | PLAIN, drawn.integers(1, 4), max_size=4)
 LOSSES = np.linspace(0.0, 6.0, 31)
 
 
+@pytest.mark.slow
 def test_the_dearest_kinds_dominate_those_of_any():
     """Releases of a law matched by size: each profile is below that of its match."""
 
