@@ -114,6 +114,10 @@ def test_two_trainings_of_a_round_have_keys_of_their_own(monkeypatch):
     keys = {int(ledger.noise_key(terms, number)) for number in range(300)}
     assert len(keys) == 300
     assert int(ledger.noise_key(terms)) == int(ledger.seed)
+    assert played("wrong", "trained").status == "done"
+    monkeypatch.setattr(Ledger, "noise_key", lambda self, terms, number=0: self.seed)
+    with pytest.raises(RunError, match="two trainings have one key"):
+        played("wrong", "trained")
 
 
 class Jobs:

@@ -32,6 +32,13 @@ def test_what_is_right_is_what_the_kernel_gives(name):
     assert all(np.array_equal(*pair) for pair in zip(found, wanted, strict=True))
 
 
+@pytest.mark.parametrize("name", ["quantize", "sparsify"])
+def test_one_round_is_that_of_all(name):
+    seed, who, _, *rest = CALLS[name][1]
+    one, all_ = (getattr(method, name)(seed, who, k, *rest) for k in (2, np.full(3, 2)))
+    assert all(np.array_equal(*pair) for pair in zip(one, all_, strict=True))
+
+
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.parametrize("wrong", [X[:0], X[:, 0], np.full((3, 6), "x"), None], ids=str)
 def test_rows_that_are_missing_are_told(name, wrong):
@@ -58,7 +65,7 @@ def test_agents_and_what_each_has_are_told(name):
 @pytest.mark.parametrize("steps", [np.ones((1, 2)), np.ones((2, 2)), np.ones(3), 0.1], ids=str)
 def test_steps_without_widths_are_told(steps):
     _, args, named = CALLS["descend"]
-    with pytest.raises(ValueError, match=r"descend: steps: found .*; allowed: numbers of shape"):
+    with pytest.raises(ValueError, match=r"descend: steps: found .*; allowed: three rows of num"):
         method.descend(*args, **{**named, "steps": steps})
 
 

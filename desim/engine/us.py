@@ -96,8 +96,7 @@ class Cohort(Releasing):
     def rounds(self) -> Iterator[int]:
         """Count the cohort's iterations 1, 2, ... until the run ends."""
         self._world.outside("us.rounds")
-        limit = self._world.settings.rounds
-        k = self._past
+        k, limit = self._past, self._world.settings.rounds
         while self._reported < k:  # rounds that were lost on the way show the state of the restart
             self._show(self._reported + 1, self.x)
         while k < limit and (self._all_live or self.live.any() or self.leaving.any()):

@@ -80,9 +80,9 @@ class Falling(Method):
 class Wrongs(Strict):
     """how: which of the mistakes."""
 
-    how: Literal["partial", "twice", "deaf", "again", "raw", "silent", "ahead", "counts"] = (
-        "partial"
-    )
+    how: Literal[
+        "partial", "twice", "deaf", "again", "raw", "silent", "ahead", "counts", "trained"
+    ] = "partial"
     """what the agents do"""
 
 
@@ -117,6 +117,8 @@ class Wrong(Method):
                 us.begun = np.ones((n, 1))
         work = self.problem.rows[us.who] * 1.0
         for k in us.rounds():
+            if how == "trained" and (us.charged(terms) == us.charged(terms)).any():
+                raise ValueError("two trainings have one key")
             noise = us.perturbation(1, terms, where=even)[:, :1] if how == "ahead" else 0.0
             g = yield us.compute(
                 self.gradient, us.x + noise, work=np.where(even, work, work * (k % 2))

@@ -21,7 +21,7 @@ def _looked_at(
     """The kernel; ValueError unless its arguments have a row for each of the agents who (n,).
 
     of: models (n, dim) of the data, or with codecs numbers (n, any); rows: other arrays (n, dim);
-    each: one number, or an array (n,); three: numbers (3, any).
+    each: one number, or an array (n,); three: numbers (3, T).
     """
     name, signature = kernel.__name__, inspect.signature(kernel)
 
@@ -40,8 +40,10 @@ def _looked_at(
             value: Any = given.get(one)
             if np.ndim(value) and not (has_rows(value, len(who)) and np.ndim(value) == 1):
                 refuse(f"{name}: {one}", value, f"one number, or an array ({len(who)},)")
-        if three:
-            given[three] = rows_given(f"{name}: {three}", np.asarray(given[three], float), 3)
+            if "data" not in given:  # a codec, which takes arrays alone
+                given[one] = np.array(np.broadcast_to(value, len(who)))
+        if three and (np.ndim(given[three]) != 2 or len(given[three]) != 3):
+            refuse(f"{name}: {three}", np.asarray(given[three]), "three rows of numbers, (3, T)")
         return kernel(**given)
 
     return looked_at
@@ -50,6 +52,6 @@ def _looked_at(
 minimise = _looked_at(argmin.minimise, "start", "v", "weight tolerance")
 descend = _looked_at(zeroth.descend, "x", "c", "round samples q deviation noise", "steps")
 estimates = _looked_at(zeroth.estimates, "x", "c", "round u1 u2 step q deviation noise")
-capped_losses = _looked_at(values.capped_losses, "x", "", "where")
-quantize = _looked_at(codecs.quantize, "x", "", "round_")
-sparsify = _looked_at(codecs.sparsify, "x", "", "round_")
+capped_losses = _looked_at(values.capped_losses, "x", each="where")
+quantize = _looked_at(codecs.quantize, "x", each="round_")
+sparsify = _looked_at(codecs.sparsify, "x", each="round_")
