@@ -14,6 +14,7 @@ from hypothesis import Phase, settings
 
 from desim.scenario import registry
 
+os.environ.setdefault("DESIM_COMPILE", "at-once")  # tests/test_plain.py tries the others
 GOLDEN = Path(__file__).resolve().parent / "golden"
 # A wrong twin need not fail on the smallest example: --hypothesis-profile=default looks for that.
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate, Phase.target)

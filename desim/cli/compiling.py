@@ -1,35 +1,59 @@
 """Words about compilation: a first run says on stderr that it compiles, later ones are silent."""
 
-import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import typer
 
-from desim.cli.progress import counting_bar
+from desim.cli.progress import moving_bar
+from desim.compiling import plain
 from desim.compiling.cache import cache_home
 from desim.compiling.watched import watched
 from desim.runs.warmup import Warmth, warm_up
 
-BEGIN = "compiling for this machine, once; a first run takes one to two minutes (desim warmup)"
+BEGIN = "compiling for this machine, once; it takes one to two minutes (desim warmup)"
+NOTED = 1.0  # seconds of plain Python from which on a run says so
 
 
 @contextmanager
-def announced() -> Iterator[None]:
-    """Say on stderr when something is compiled meanwhile, and how long it took."""
-    with watched(lambda: typer.echo(BEGIN, err=True)) as compilation:
+def announced(show: Callable[[int], None] = lambda functions: None) -> Iterator[None]:
+    """Say on stderr when something is compiled meanwhile, or played as plain Python, and how long.
+
+    show(n) is called before the n-th function is compiled.
+    """
+
+    def begin(functions: int) -> None:
+        if functions == 1:
+            typer.echo(BEGIN, err=True)
+        show(functions)
+
+    before = plain.seconds
+    with watched(begin) as compilation:
         yield
     if compilation.functions:
         took = f"compiled {compilation.functions} functions in {compilation.seconds:.1f} s"
         typer.echo(f"{took}, kept in {cache_home()}", err=True)
+    elif (spent := plain.seconds - before) > NOTED:
+        text = f"kernels took {spent:.1f} s as plain Python, sooner than compiling them"
+        typer.echo(f"{text}; desim warmup compiles them, once", err=True)
 
 
 def warm(files: list[Path]) -> Warmth:
-    """Compile what `files` need, with a bar that counts them."""
-    count = itertools.count(1)
-    with counting_bar("warmup: preparing", "warmup:") as show:
-        return warm_up(files, lambda file: show(next(count), len(files)))
+    """Compile what `files` need, with a bar that counts them and the functions."""
+    with moving_bar("warmup: preparing") as show:
+        place = 0
+
+        def tell(file: Path) -> None:
+            nonlocal place
+            place += 1
+
+        def begin(functions: int) -> None:
+            text = f"warmup: scenario {place} of {len(files)}, {functions} functions compiled"
+            show(text, (place - 1) / len(files))
+
+        with watched(begin):
+            return warm_up(files, tell)
 
 
 def words(warmth: Warmth) -> list[str]:

@@ -17,24 +17,40 @@ if TYPE_CHECKING:
 WINDOW = 10.0  # s of real time over which a rate is taken
 SETTLED = 0.5  # s before which nothing is said of it
 LEAST, MOST = 5.0, 60.0  # s between two lines where there is no terminal
+ABOUT = {"compiled": 240, "cohort": 190, "agents": 160}  # functions that a run by an engine needs
 Show = Callable[[str, float | None], None]  # a text, and the share that is done or None
 
 
+class RunBar:
+    """Shows how far a run is: called with its progress, or told what is compiled."""
+
+    def __init__(self, name: str, show: Show) -> None:
+        self.name, self.engine, self.pace = name, "cohort", Pace()
+        self._show = show
+
+    def __call__(self, now: "Progress") -> None:
+        """So far is the run."""
+        pace = self.pace.words(now.round, fraction(now), "rounds/s")
+        self._show(f"{self.name}: {description(now)}{pace}", fraction(now))
+
+    def compiling(self, functions: int) -> None:
+        """So many functions are compiled, or being so."""
+        about = ABOUT[self.engine]
+        of = f" of about {about}" if functions < about else ""
+        self._show(f"{self.name}: compiling function {functions}{of}", min(1.0, functions / about))
+
+
 @contextmanager
-def progress_bar(name: str) -> "Iterator[Callable[[Progress], None]]":
+def progress_bar(name: str) -> Iterator[RunBar]:
     """Yield what to tell progress to."""
-    with _shown(f"{name}: preparing") as show:
-        pace = Pace()
-        yield lambda now: show(
-            f"{name}: {description(now)}{pace.words(now.round, fraction(now), 'rounds/s')}",
-            fraction(now),
-        )
+    with moving_bar(f"{name}: preparing") as show:
+        yield RunBar(name, show)
 
 
 @contextmanager
 def counting_bar(before: str, name: str) -> Iterator[Callable[[int, int], None]]:
     """Yield what to tell how many of how many are done; before: what is shown until then."""
-    with _shown(before) as show:
+    with moving_bar(before) as show:
         pace = Pace()
         yield lambda done, total: show(
             f"{name} {done}/{total}{pace.words(done, done / total, '')}", done / total
@@ -42,7 +58,7 @@ def counting_bar(before: str, name: str) -> Iterator[Callable[[int, int], None]]
 
 
 @contextmanager
-def _shown(text: str) -> Iterator[Show]:
+def moving_bar(text: str) -> Iterator[Show]:
     """Yield what shows how far a command is; a bar begins with `text`."""
     if not sys.stderr.isatty():
         yield Lines().show

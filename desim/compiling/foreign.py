@@ -37,7 +37,8 @@ def handle_of(functions: tuple[Callable[..., float], ...]) -> float:
 
 def call(which: int, handle: float, u: float, b: float) -> float:
     """The value, slope or bend at (u, b)."""
-    return float(_kept[handle][1 + which](u, b))
+    code = _kept[handle][1 + which]
+    return float(getattr(code, "ctypes", code)(u, b))  # compiled: the bits that kernels have
 
 
 @intrinsic

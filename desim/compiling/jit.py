@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import numba
+from numba.core.dispatcher import Dispatcher
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 from desim.compiling.code_cache import PACKAGE, by_content, guarded
+from desim.compiling.plain import with_rent
 from desim.errors import InputError
 
 LEAN = {"error_model": "numpy", "forceinline": True, "_nrt": False}  # see `lean_inline`
@@ -27,17 +29,27 @@ _threads: int | None = None
 _launched = 0
 
 
-def _compiled(function: Callable[..., Any], **flags: Any) -> Any:
+def _compiled(function: Callable[..., Any], plain: bool = True, **flags: Any) -> Any:
+    """A compiled function; plain: it may be played as plain Python until that is worth it."""
     path = Path(function.__code__.co_filename).resolve()
     if not path.is_relative_to(PACKAGE):  # a plugin: its helpers may change unseen
         return numba.njit(error_model="numpy", **flags)(function)
     with by_content(path):
-        return guarded(numba.njit(error_model="numpy", cache=True, **flags)(function))
+        kept = guarded(numba.njit(error_model="numpy", cache=True, **flags)(function))
+    return with_rent(kept) if plain and isinstance(kept, Dispatcher) else kept
 
 
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile a serial kernel; like every one it lets other threads of Python run meanwhile."""
     return _compiled(function, nogil=True)
+
+
+def product_kernel(function: Callable[..., Any]) -> Any:
+    """Compile a serial kernel with matrix products, which is never played as plain Python.
+
+    NumPy's library of products need not be the one of compiled code, and may round differently.
+    """
+    return _compiled(function, plain=False, nogil=True)
 
 
 def inline(function: Callable[..., Any]) -> Any:
@@ -61,15 +73,6 @@ def lean_inline(function: Callable[..., Any]) -> Any:
     short round with all its books that is more than the arithmetic. Python may call it, too.
     """
     return _compiled(function, nogil=True, forceinline=True, _nrt=False)
-
-
-def lean_pattern(function: Callable[..., Any]) -> Any:
-    """Compile a part of lean kernels that is handed a compiled function, and vanishes with it.
-
-    It is kept in its callers alone: an index of what is kept by itself would name the modules of
-    all functions it was ever handed, which another process may not have.
-    """
-    return numba.njit(error_model="numpy", nogil=True, forceinline=True, _nrt=False)(function)
 
 
 def parallel_kernel(function: Callable[..., Any]) -> Any:

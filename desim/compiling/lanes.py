@@ -9,8 +9,9 @@ plain Python lanes are small arrays, and every function here means what its body
 import numpy as np
 from llvmlite import ir
 from numba import types
+from numba.extending import overload
 
-from desim.compiling.jit import lean_pattern
+from desim.compiling.jit import LEAN
 from desim.compiling.registers import (
     I32,
     ROUNDED,
@@ -61,6 +62,26 @@ def _zeros(context, builder, signature, args):
     return ir.Constant(lowered(signature.return_type), None)
 
 
+def spread(n):
+    """Zeros to go through n places with: eight lanes in compiled code, n in plain Python."""
+    return np.zeros(n)
+
+
+@compiled_as(spread, lambda n: Lanes(types.float64, 8))
+def _spread(context, builder, signature, args):
+    return ir.Constant(lowered(signature.return_type), None)
+
+
+def width(lanes):
+    """How many lanes these are."""
+    return lanes.size
+
+
+@compiled_as(width, lambda lanes: types.int64)
+def _width(context, builder, signature, args):
+    return ir.Constant(ir.IntType(64), signature.args[0].width)
+
+
 def places(like):
     """0, 1, ... as uint64, as many lanes as `like` has."""
     return np.arange(like.size, dtype=np.uint64)
@@ -88,7 +109,7 @@ def _load(context, builder, signature, args):
 
 def load_one(like, array, place):
     """As many lanes as `like` has, all of them number `place` of a C-contiguous array."""
-    return np.full(like.size, array.reshape(-1)[place])
+    return array.reshape(-1)[place]  # plain Python spreads it where lanes meet it
 
 
 @compiled_as(load_one, lambda like, array, place: _loaded(like, array))
@@ -185,12 +206,22 @@ def _store_pairs(context, builder, signature, args):
     return context.get_dummy_value()
 
 
-@lean_pattern
 def in_lanes(n, step, parts):
     """Call step(zero lanes, place, parts) so that places 0 .. n - 1 have a lane each.
 
-    Eight at a time as long as there are so many, then four, then each by itself.
+    Compiled, eight at a time as long as there are so many, then four, then each by itself; in plain
+    Python all at once.
     """
+    step(np.zeros(n), 0, parts)
+
+
+@overload(in_lanes, jit_options=LEAN, strict=False)
+def _in_lanes(n, step, parts):
+    return in_eights
+
+
+def in_eights(n, step, parts):
+    """What compiled code does for `in_lanes`."""
     h = 0
     while h + 8 <= n:
         step(zeros(8), h, parts)

@@ -13,10 +13,10 @@ from numba.core.event import Event, Listener, install_listener
 class Compilation(Listener):  # type: ignore[misc]
     """How many functions were compiled and how many seconds that took.
 
-    begin(): called before the first; end(): after each that no other waits for.
+    begin(n): called before the n-th; end(): after each that no other waits for.
     """
 
-    def __init__(self, begin: Callable[[], None], end: Callable[[], None]) -> None:
+    def __init__(self, begin: Callable[[int], None], end: Callable[[], None]) -> None:
         self.functions = 0
         self.seconds = 0.0
         self._begin, self._end = begin, end
@@ -30,9 +30,8 @@ class Compilation(Listener):  # type: ignore[misc]
 
     def on_start(self, event: Event) -> None:
         """Note that a function begins to be compiled."""
-        if not self.functions:
-            self._begin()
         self.functions += 1
+        self._begin(self.functions)
         if not self._depth:
             self._began = time.perf_counter()
         self._depth += 1
@@ -47,7 +46,7 @@ class Compilation(Listener):  # type: ignore[misc]
 
 @contextmanager
 def watched(
-    begin: Callable[[], None] = lambda: None, end: Callable[[], None] = lambda: None
+    begin: Callable[[int], None] = lambda n: None, end: Callable[[], None] = lambda: None
 ) -> Iterator[Compilation]:
     """Count what is compiled from here on; see Compilation."""
     compilation = Compilation(begin, end)

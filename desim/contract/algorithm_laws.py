@@ -2,7 +2,7 @@
 
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from desim.compiling import jit
+from desim.compiling.plain import at_once
 from desim.contract.bits import demand_same
 from desim.contract.finding import BrokenError, Finding, SkippedError, findings
 from desim.contract.privacy_laws import PRIVACY_LAWS
@@ -75,7 +76,8 @@ def engines(stage: Stage) -> str:
         reference = stage.run(scenario.model_copy(update={"engine": "agents"}))
         for engine in ENGINES:
             try:
-                other = stage.run(scenario.model_copy(update={"engine": engine}))
+                with at_once() if engine == "compiled" else nullcontext():
+                    other = stage.run(scenario.model_copy(update={"engine": engine}))
             except InputError:  # this engine does not play such a scenario
                 continue
             demand_same(reference, other, f"{label}: engines agents and {engine}")

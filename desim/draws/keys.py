@@ -10,7 +10,7 @@ from enum import IntEnum
 import numpy as np
 
 from desim.compiling.jit import inline, kernel
-from desim.compiling.lanes import float_of, places, root, store_pairs, zeros
+from desim.compiling.lanes import float_of, places, root, spread, store_pairs, width
 from desim.draws.elementary import log_, sincos_turn
 
 
@@ -144,8 +144,9 @@ def normal(k0, k1, c0, i):
 @inline
 def normals_into(k0, k1, c0, out):
     """Draws 0 .. len(out) - 1 of `normal`, with the same bits; out (n,) is C-contiguous."""
-    k0, k1, c0, blocks = np.uint64(k0), np.uint64(k1), np.uint64(c0), places(zeros(8))
-    for i in range(0, out.size, 16):
+    k0, k1, c0 = np.uint64(k0), np.uint64(k1), np.uint64(c0)
+    blocks = places(spread(max(1, (out.size + 1) // 2)))
+    for i in range(0, out.size, 2 * width(blocks)):
         a, b = _thirteen_rounds(k0, k1, c0, blocks + np.uint64(i // 2))
         first, second = _normals(a, b)
         store_pairs(out, i, first, second)

@@ -2,6 +2,7 @@
 
 import time as wall
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any, Literal
@@ -9,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from desim.arrays import Array
+from desim.compiling.plain import at_once
 from desim.engine.agents.programs import checked_requests
 from desim.engine.metrics import MetricRows, Metrics
 from desim.engine.observer import ClockObserver
@@ -21,6 +23,7 @@ from desim.privacy.ledger.transcript import Transcript
 from desim.problem.problem import Problem
 from desim.timeline.record import Kind
 
+LONG = 20_000  # trainings from which on compiled kernels are worth waiting for
 INTERRUPTED = "interrupted by Ctrl-C"
 Explained = Callable[[BaseException], str | None]
 
@@ -48,6 +51,13 @@ ENGINES = {
     ("central", "cohort"): _played_by("cohort.graph"),
     ("central", "agents"): _played_by("agents.graph"),
 }
+
+
+def _trainings(settings: Settings) -> float:
+    """How often agents train in so many rounds; 0 where only time or a metric ends the run."""
+    agents, policy = settings.problem.agents, settings.policy
+    replies = min(agents, policy.value) if policy.kind == "buffer" else agents
+    return settings.rounds * replies if np.isfinite(settings.rounds) else 0.0
 
 
 @dataclass(frozen=True)
@@ -195,7 +205,8 @@ class Simulation:
             program = method.compiled()
         else:
             program = checked_requests(program, method.kind, lambda: world.now)
-        return ENGINES[method.kind, engine](program, world)
+        with at_once() if _trainings(world.settings) > LONG else nullcontext():
+            return ENGINES[method.kind, engine](program, world)
 
     def _reason(self, world: World, end: float) -> str:
         if met := world.observer.rows.met or world.settings.met:

@@ -20,22 +20,22 @@ register_jitable(**LEAN)(prox)
 
 def begin(own, y, *state):
     """From where an agent with this state trains, and towards what, having heard y."""
-    raise NotImplementedError
+    return own.begin(y, *state)
 
 
 def finish(own, y, w, *state):
     """The agent's state and its reply once it has trained to w."""
-    raise NotImplementedError
+    return own.finish(y, w, *state)
 
 
 def aggregate(own, memory, total, replies):
     """What the coordinator keeps after so many replies of which total is the sum."""
-    raise NotImplementedError
+    return own.aggregate(memory, total, replies)
 
 
 def model(own, memory):
     """The model that the coordinator sends and shows."""
-    raise NotImplementedError
+    return own.model(memory)
 
 
 def formulas(own: type[Numbers]) -> type[Numbers]:
@@ -55,12 +55,13 @@ def _give(stub: Callable[..., Any], own: type) -> None:
 
 def entries(state, i, j):
     """Entry (i, j) of each array of a tuple of one to three."""
-    raise NotImplementedError
+    return tuple(array[i, j] for array in state)
 
 
 def put(state, i, j, news):
     """Write a tuple of numbers where `entries` reads them."""
-    raise NotImplementedError
+    for array, new in zip(state, news, strict=True):
+        array[i, j] = new
 
 
 @overload(entries, jit_options=LEAN, strict=False)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from desim.compiling.jit import in_parts, inline, kernel, one_blas_thread
+from desim.compiling.jit import in_parts, inline, one_blas_thread, product_kernel
 from desim.draws.elementary import exp_, log_
 from desim.draws.keys import counter
 from desim.kernels.batches import WHOLE, batch_scale, choose
@@ -199,7 +199,7 @@ def _add_up(deltas, bias):
             bias[k] += deltas[h, k]
 
 
-@kernel
+@product_kernel
 def block_gradient(w, block, scale, data, scratch, g):
     """Set g (dim,) to scale times the sum of the block's clipped gradients at w (dim,)."""
     rows, m = block.rows, block.label.size
@@ -222,7 +222,7 @@ def block_gradient(w, block, scale, data, scratch, g):
     _add_up(out, g[last:])
 
 
-@kernel
+@product_kernel
 def _gradients(low, high, who, x, count, round, step, seed, flat_data, out):
     """Rows low .. high - 1; where count[r] is below the agent's rows, on a batch of so many."""
     data = Layered(*flat_data)
@@ -261,7 +261,7 @@ def batch_gradients(who, x, count, round, step, seed, data, out):
         in_parts(run, len(who), len(who) * work(data))
 
 
-@kernel
+@product_kernel
 def _losses(who, x, flat_data, out):
     data = Layered(*flat_data)
     scratch = scratch_for(who, np.full(who.size, WHOLE), data)

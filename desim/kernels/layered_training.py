@@ -6,7 +6,7 @@ models that agents keep once a call.
 
 import numpy as np
 
-from desim.compiling.jit import in_parts, inline, kernel, one_blas_thread
+from desim.compiling.jit import in_parts, inline, one_blas_thread, product_kernel
 from desim.draws.keys import counter
 from desim.kernels.batches import batch_scale
 from desim.kernels.layered import (
@@ -53,7 +53,7 @@ def _steps(i, rows, w, scale, c, round, epochs, seed, plan, data, scratch, g, u)
             perturb(i, seed, c0, deviation, w, u)
 
 
-@kernel
+@product_kernel
 def _train(low, high, who, v, shift, round, epochs, seed, flat_plan, flat_data, out):
     plan, data = Plan(*flat_plan), Layered(*flat_data)
     dim, kind = out.shape[1], data.A.dtype

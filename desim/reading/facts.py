@@ -68,7 +68,9 @@ def _times(run: Played, seen: Glance | None) -> str:
     text = f"{manifest['time']:.6g} s, {manifest['rounds']} rounds"
     compiling = float(manifest.get("compile_seconds", 0.0))
     text += f"; wall clock {manifest['wall_seconds'] - compiling:.3g} s"
-    return text + (f", after compiling for {compiling:.3g} s" if compiling >= SEEN else "")
+    text += f", after compiling for {compiling:.3g} s" if compiling >= SEEN else ""
+    plain = float(manifest.get("plain_seconds", 0.0))
+    return text + (f", {plain:.3g} s of it plain Python" if plain >= SEEN else "")
 
 
 def _messages(run: Played, seen: Glance | None, level: str) -> str:

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from desim.compiling import plain
 from desim.compiling.watched import watched
 from desim.engine.play import Simulation
 from desim.engine.world import Progress
@@ -121,7 +122,7 @@ def carry_out(
 
     The directory has its manifest. Raise RunError as `run` does.
     """
-    began, head = time.perf_counter(), prepared.head
+    began, before, head = time.perf_counter(), plain.seconds, prepared.head
     with Interruption() as interruption, watched(end=interruption.compiled) as compilation:
         interruption.compiling = compilation
         tables, outcome = _play(prepared, path, opened, progress, interruption)
@@ -129,7 +130,8 @@ def carry_out(
             raise outcome.error or Behind("stopped before what is stored was simulated again")
         interruption.close()
         seconds = time.perf_counter() - began
-        manifest = head | _ending(outcome, seconds, min(compilation.seconds, seconds))
+        spent = min(compilation.seconds, seconds), plain.seconds - before
+        manifest = head | _ending(outcome, seconds, *spent)
         store = _stored(path, tables, outcome, manifest)
     made = Run(manifest, store, path, prepared.scenario)
     if outcome.status == "failed":
@@ -214,7 +216,9 @@ def _caused(error: RunError, cause: BaseException) -> RunError:
     return error
 
 
-def _ending(outcome: Outcome, seconds: float, compiling: float) -> dict[str, Any]:
+def _ending(
+    outcome: Outcome, seconds: float, compiling: float, uncompiled: float
+) -> dict[str, Any]:
     ending = {
         "status": outcome.status,
         "reason": outcome.reason,
@@ -224,6 +228,7 @@ def _ending(outcome: Outcome, seconds: float, compiling: float) -> dict[str, Any
         "warnings": list(outcome.warnings),
         "wall_seconds": round(seconds, 3),
         "compile_seconds": round(compiling, 3),
+        "plain_seconds": round(uncompiled, 3),
         "arrays": sorted(outcome.arrays),
     }
     named = {"engine": outcome.engine, "why": outcome.why}

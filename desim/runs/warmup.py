@@ -5,6 +5,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
+from desim.compiling.plain import at_once
 from desim.compiling.watched import watched
 from desim.errors import DesimError
 from desim.runs.play import run
@@ -36,7 +37,11 @@ def warm_up(files: Iterable[Path], tell: Callable[[Path], None] | None = None) -
     A scenario that cannot be played, for want of its data for example, is skipped.
     """
     played, skipped = 0, {}
-    with watched() as compilation, TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+    with (
+        at_once(),
+        watched() as compilation,
+        TemporaryDirectory(ignore_cleanup_errors=True) as folder,
+    ):
         for place, file in enumerate(files):
             if tell is not None:
                 tell(file)

@@ -8,10 +8,11 @@ from desim.cli.options import RunFolder
 def replay(run: RunFolder) -> None:
     """Simulate a stored run again; say what differs first, or that nothing does."""
     import desim
+    from desim.cli.compiling import announced
     from desim.cli.progress import progress_bar
 
     opened = desim.open(run)
-    with progress_bar(opened.name) as progress:
+    with progress_bar(opened.name) as progress, announced(progress.compiling):
         found = desim.replay(opened, progress=progress)
     if found.same:
         tables = {name: len(getattr(opened, name)) for name in ("events", "metrics", "releases")}

@@ -15,12 +15,13 @@ def resume(
 ) -> None:
     """Go on with a run that was killed or stopped, perhaps to a later or an earlier end."""
     import desim
+    from desim.cli.compiling import announced
     from desim.cli.progress import progress_bar
 
     ends = {"stop.rounds": rounds, "stop.time": time}
     changes = settings(override) | {key: end for key, end in ends.items() if end is not None}
     try:
-        with progress_bar(desim.open(run).name) as progress:
+        with progress_bar(desim.open(run).name) as progress, announced(progress.compiling):
             resumed = desim.resume(run, changes, progress)
     except KeyboardInterrupt:
         raise RunError(f"{run}: stopped before it was where it ended; it is as it was") from None

@@ -31,8 +31,9 @@ def run(
     loaded = _loaded(scenario, override, out, force)
     path = out or next_free(Path("runs"), loaded.name)
     try:
-        with progress_bar(loaded.name) as progress, announced():
+        with progress_bar(loaded.name) as progress, announced(progress.compiling):
             prepared = prepare(loaded)
+            progress.engine = prepared.simulation.engine
             for line in circumstances(prepared.simulation):
                 complain(line)
             played = record(prepared, path, progress, force)

@@ -11,6 +11,7 @@ from numba.core.errors import TypingError
 
 from desim.arrays import Array
 from desim.compiling.jit import threads, use_parallel
+from desim.compiling.plain import rented
 from desim.conditions.participation import Everybody
 from desim.engine.cohort.star import CohortStation, explained, under_way
 from desim.engine.compiled.desk import HEAPED, IDLE, UNHEARD, desk_for
@@ -147,7 +148,8 @@ class Engine:
         first, x = int(desk.counts[0]), world.state["x"]
         last = min(settings.rounds, float(1 << 62))
         patience = world.patience.left(first - 1, int(desk.counts[UNHEARD]))
-        most = int(max(1, min(self.most, last - first + 1, patience)))
+        alone = rented() and not self.advance.signatures  # it shall not take long
+        most = int(max(1, min(1 if alone else self.most, last - first + 1, patience)))
         full, watch = self.observer.full and most > 1, self._watch(most)
         iterates = np.empty((most if full else 0, *x.shape))
         times, models = np.empty(most), np.empty((most, len(desk.model)))

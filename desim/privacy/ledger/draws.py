@@ -93,7 +93,7 @@ def _add_spherical(seed: Any, who: Any, round_: Any, step: int, scale: Any, wher
         length, radius = 0.0, 0.0
         for j in range(value.shape[1]):
             out[r, j] = normal(seed, k1, c0, j)
-            length += out[r, j] ** 2
+            length += out[r, j] * out[r, j]
             radius += exponential(seed, address(NOISE, who[r], who[r]), c0, j)
         size = scale[r] * radius / np.sqrt(length) if where[r] else 0.0
         for j in range(value.shape[1]):

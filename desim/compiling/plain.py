@@ -1,0 +1,179 @@
+"""Kernels as plain Python, as long as that is sooner done than compiling them.
+
+The source of a kernel means the same to Python and has the same bits there. To compile what a run
+of a second needs takes a minute or two: so nothing is compiled before plain Python has cost as much
+as that would, as one rents skis until the rent has reached their price. Neither choice is ever
+twice as dear as the better one. What is found compiled on disk is used from the first call on.
+"""
+
+import atexit
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import FunctionType
+from typing import Any
+
+import numba
+import numpy as np
+from numba.core.dispatcher import Dispatcher, OmittedArg
+
+from desim.compiling.cache import cache_home
+from desim.errors import InputError, refusal
+
+PATIENCE = 20.0  # seconds of plain Python in one process
+PRICE = 60.0  # the same of all processes: what compiling costs
+LARGEST = 1 << 20  # numbers handed to a call that is still played as plain Python
+
+_namespaces: dict[int, dict[str, Any]] = {}
+_twins: dict[Any, Callable[..., Any] | None] = {}  # None: not asked for yet
+_missing: set[tuple[int, Any]] = set()  # what was looked for on disk and not found
+_at_once = 0  # contexts that want everything compiled
+seconds = 0.0  # of plain Python in this process
+
+
+def when() -> str:
+    """When kernels are compiled: `later`, once that is worth it, `at-once` or `never`."""
+    text = os.environ.get("DESIM_COMPILE") or "later"
+    if text not in ("later", "at-once", "never"):
+        raise InputError(f"DESIM_COMPILE: {refusal(text, 'later, at-once, never')}")
+    return text
+
+
+def rented() -> bool:
+    """Whether a kernel that is not compiled yet is to be played as plain Python now."""
+    if numba.config.DISABLE_JIT or _at_once or when() == "at-once":
+        return False
+    return when() == "never" or seconds < min(PATIENCE, PRICE - _before())
+
+
+@contextmanager
+def at_once() -> Iterator[None]:
+    """Context in which what is called is compiled first."""
+    global _at_once
+    _at_once += 1
+    try:
+        yield
+    finally:
+        _at_once -= 1
+
+
+def twin(kernel: Any) -> Any:
+    """A function of `with_rent` and all that it calls as plain Python; any other is itself."""
+    if not isinstance(kernel, Dispatcher) or kernel not in _twins:
+        return kernel
+    if _twins[kernel] is None:
+        source = kernel.py_func
+        names, defaults = _namespace(source.__globals__), source.__defaults__
+        _twins[kernel] = FunctionType(source.__code__, names, source.__name__, defaults)
+    return _twins[kernel]
+
+
+def _namespace(module: dict[str, Any]) -> dict[str, Any]:
+    """The names of a module, with plain Python in place of compiled functions."""
+    if id(module) not in _namespaces:
+        names = _namespaces[id(module)] = dict(module)
+        names.update({name: twin(value) for name, value in module.items()})
+    return _namespaces[id(module)]
+
+
+def _numbers(arguments: Any) -> int:
+    """How many numbers the arrays among arguments hold."""
+    total = 0
+    for one in arguments:
+        if isinstance(one, np.ndarray):
+            total += one.size
+        elif isinstance(one, tuple):
+            total += _numbers(one)
+    return total
+
+
+def numbers(argument: Any) -> Any:
+    """An argument whose floats divide by zero as compiled ones do."""
+    if isinstance(argument, float):
+        return np.float64(argument)
+    return _mapped(numbers, argument) if isinstance(argument, tuple) else argument
+
+
+def _mapped(change: Callable[[Any], Any], parts: Any) -> Any:
+    changed = map(change, parts)
+    return type(parts)(*changed) if hasattr(parts, "_fields") else tuple(changed)
+
+
+def native(result: Any) -> Any:
+    """A result as compiled code returns it: numbers are Python's."""
+    if isinstance(result, np.generic):
+        return result.item()
+    return _mapped(native, result) if isinstance(result, tuple) else result
+
+
+def with_rent(kernel: Any) -> Any:
+    """The compiled function, whose calls from Python are plain Python as long as that is sooner."""
+    compiled = kernel._compile_for_args
+
+    def chosen(*arguments: Any, **names: Any) -> Any:
+        if rented() and (when() == "never" or _small(kernel, arguments)):
+            return _timed(twin(kernel))
+        return compiled(*arguments, **names)
+
+    kernel._compile_for_args = chosen
+    _twins[kernel] = None
+    return kernel
+
+
+def _small(kernel: Any, arguments: Any) -> bool:
+    """Whether a call is short enough, and its compiled function not there already."""
+    return _numbers(arguments) <= LARGEST and not _found(kernel, arguments)
+
+
+def _found(kernel: Any, arguments: Any) -> bool:
+    """Whether a function is kept on disk for arguments like these."""
+    if any(isinstance(one, OmittedArg) for one in arguments):
+        return True
+    signature = tuple(kernel.typeof_pyval(one) for one in arguments)
+    if (id(kernel), signature) in _missing:
+        return False
+    if kernel._cache.load_overload(signature, kernel.targetctx) is not None:
+        return True
+    _missing.add((id(kernel), signature))
+    return False
+
+
+def _timed(plain: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*arguments: Any) -> Any:
+        global seconds
+        if not seconds:
+            atexit.register(_remember)
+        began = time.perf_counter()
+        try:
+            with np.errstate(all="ignore"):
+                return native(plain(*map(numbers, arguments)))
+        finally:
+            seconds += time.perf_counter() - began
+
+    return call
+
+
+def _account() -> Any:
+    return cache_home() / "plain-seconds"
+
+
+_earlier: float | None = None
+
+
+def _before() -> float:
+    """Seconds of plain Python in processes before this one."""
+    global _earlier
+    if _earlier is None:
+        try:
+            _earlier = float(_account().read_text())
+        except (OSError, ValueError):
+            _earlier = 0.0
+    return _earlier
+
+
+def _remember() -> None:
+    """Add this process's seconds to those of all."""
+    with suppress(OSError):
+        _account().parent.mkdir(parents=True, exist_ok=True)
+        _account().write_text(f"{_before() + seconds:.3f}\n")

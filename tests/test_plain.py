@@ -1,0 +1,162 @@
+"""Kernels as plain Python: the bits of compiled ones, and only as long as that is sooner done."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from bits import bits_of
+from cases import CASES, one_each
+
+from desim.compiling import plain
+from desim.compiling.jit import kernel, product_kernel
+from desim.compiling.lanes import in_lanes
+from desim.draws import distributions, keys
+from desim.errors import InputError
+from desim.kernels import layered
+
+TESTS = Path(__file__).resolve().parent
+QUICK = ["plt-noisy", "plt-all", "fedavg-each", "nfl-late-budget", "fedavg:agents", "nfl:agents"]
+
+
+def played(*names, when="never", home=None):
+    """What `tests/bits.py` prints in a fresh process."""
+    place = {} if home is None else {"DESIM_CACHE_DIR": str(home)}
+    done = subprocess.run(
+        [sys.executable, "-W", "error::RuntimeWarning", "bits.py", *names], cwd=TESTS,
+        env={**os.environ, **place, "DESIM_COMPILE": when},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return json.loads(done.stdout)
+
+
+def demand_same(names, found):
+    for name in names:
+        assert found[name] == bits_of(name), name
+
+
+@pytest.fixture(scope="module")
+def all_played():
+    """All that one process has played as plain Python."""
+    return played(*QUICK, *CASES)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", one_each(CASES))
+def test_plain_python_has_the_bits_of_compiled_code(name, all_played):
+    demand_same([name], all_played)
+
+
+def test_some_runs_have_the_bits_of_compiled_code():
+    demand_same(QUICK, played(*QUICK))
+    wrong = played("--wrong", QUICK[0])
+    with pytest.raises(AssertionError):
+        demand_same(QUICK[:1], wrong)
+
+
+@pytest.mark.slow
+def test_a_first_run_compiles_nothing_and_what_is_compiled_is_used(tmp_path):
+    code = "import desim\nfrom desim.compiling import plain\nfrom cases import CASES\n"
+    code += "run = desim.run(CASES['plt-exact'])\n"
+    code += "print(run.manifest['compile_seconds'], plain.seconds > 0.0)"
+
+    def told(when):
+        env = {**os.environ, "DESIM_CACHE_DIR": str(tmp_path), "DESIM_COMPILE": when}
+        done = subprocess.run(
+            [sys.executable, "-c", code], cwd=TESTS, env=env,
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        return done.stdout.split()
+
+    assert told("later") == ["0.0", "True"]
+    spent = float((tmp_path / "plain-seconds").read_text())
+    assert 0.0 < spent < plain.PATIENCE
+    told("at-once")
+    assert told("later")[1] == "False"
+    assert float((tmp_path / "plain-seconds").read_text()) == spent
+
+
+@pytest.fixture
+def later(monkeypatch, tmp_path):
+    """Nothing is compiled yet, and nobody has waited."""
+    monkeypatch.setenv("DESIM_COMPILE", "later")
+    monkeypatch.setenv("DESIM_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(plain, "seconds", 0.0)
+    monkeypatch.setattr(plain, "_earlier", None)
+    return tmp_path
+
+
+def test_plain_python_is_over_once_it_has_cost_what_compiling_does(later, monkeypatch):
+    assert plain.rented()
+    with plain.at_once():
+        assert not plain.rented()
+    monkeypatch.setattr(plain, "seconds", plain.PATIENCE)
+    assert not plain.rented()
+    monkeypatch.setattr(plain, "seconds", 1.0)
+    assert plain.rented()
+    plain._remember()
+    assert float((later / "plain-seconds").read_text()) == 1.0
+    (later / "plain-seconds").write_text(f"{plain.PRICE - 0.5}\n")
+    monkeypatch.setattr(plain, "_earlier", None)
+    assert not plain.rented()
+    (later / "plain-seconds").write_text("nonsense")
+    monkeypatch.setattr(plain, "_earlier", None)
+    assert plain.rented()
+
+
+def test_it_is_said_when_to_compile(later, monkeypatch):
+    for text, expected in (("", True), ("at-once", False), ("never", True)):
+        monkeypatch.setenv("DESIM_COMPILE", text)
+        assert plain.rented() == expected
+    monkeypatch.setattr(plain, "seconds", 1e9)
+    assert plain.rented()  # never
+    monkeypatch.setenv("DESIM_COMPILE", "tomorrow")
+    with pytest.raises(InputError, match="DESIM_COMPILE: found 'tomorrow'; allowed: later"):
+        plain.rented()
+
+
+def test_numbers_come_back_as_compiled_code_returns_them():
+    class Pair(NamedTuple):
+        a: float
+        b: np.ndarray
+
+    array = np.ones(2)
+    found = plain.native((np.float64(1.5), np.uint64(3), np.bool_(True), Pair(np.int64(2), array)))
+    assert [type(one) for one in found] == [float, int, bool, Pair]
+    assert found == (1.5, 3, True, found[3])
+    assert (type(found[3].a), found[3].b is array) == (int, True)
+
+
+def test_division_by_zero_is_that_of_compiled_code(later):
+    divided = kernel(lambda x, y: x / y)
+    with np.errstate(all="ignore"):
+        assert plain.numbers(1.0) / plain.numbers(0.0) == np.inf
+        assert plain.numbers((1.0, 2))[0] / 0.0 == np.inf
+    assert divided(1.0, 0.0) == np.inf
+
+
+def test_lanes_are_all_of_them_at_once_and_large_calls_are_compiled():
+    def twice(lanes, h, parts):
+        seen.append((lanes.size, h))
+
+    seen = []
+    in_lanes(11, twice, ())
+    assert seen == [(11, 0)]
+    few, many = (np.ones(3), (np.ones(2), 1.0)), (np.broadcast_to(1.0, (plain.LARGEST,)), few_one)
+    assert plain._numbers(few) == 5 <= plain.LARGEST < plain._numbers(many)
+
+
+few_one = np.ones(1)
+
+
+def test_products_of_matrices_are_never_plain_python():
+    assert plain.twin(layered._gradients) is layered._gradients
+    assert plain.twin(keys._fill) is not keys._fill
+    assert plain.twin(keys._fill).__globals__["normals_into"] is plain.twin(keys.normals_into)
+    assert plain.twin(distributions.sample)  # which calls those of another file
+    assert plain.twin(product_kernel(lambda x: x)).__class__.__name__ == "CPUDispatcher"
+    assert plain.twin(3) == 3
