@@ -3,15 +3,18 @@
 import os
 import subprocess
 import sys
+from types import FunctionType
 
 import numpy as np
 import pytest
 from numba.core.errors import TypingError
 
+from desim.compiling import plain
 from desim.compiling.jit import kernel
 from desim.compiling.lanes import (
     bits_of,
     float_of,
+    in_eights,
     in_lanes,
     load,
     load_one,
@@ -85,10 +88,10 @@ def arrays(n):
 def test_operators_mean_what_plain_python_says(n):
     a, b = arrays(n)
     said, found = np.empty(n), np.empty(n)
-    in_lanes.py_func(n, numbers, (a, b, said))
+    in_eights(n, numbers, (a, b, said))
     compiled_numbers(a, b, found)
     assert found.tobytes() == said.tobytes()
-    in_lanes.py_func(n, numbers, (a, 1.0 + 1e-15 * b, said))
+    in_eights(n, numbers, (a, 1.0 + 1e-15 * b, said))
     assert found.tobytes() != said.tobytes()
 
 
@@ -102,6 +105,18 @@ def test_a_lane_has_the_bits_that_it_has_alone(n):
     assert found.tobytes() == alone.tobytes()
     one_by_one(a + 1e-12, b, alone)
     assert found.tobytes() != alone.tobytes()
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_plain_python_takes_all_lanes_at_once_to_the_same_bits(n):
+    a, b = arrays(n)
+    compiled, plainly = np.empty(n), np.empty(n)
+    compiled_functions(a, b, compiled)
+    step = FunctionType(functions.__code__, plain._namespace(globals()))
+    in_lanes(n, step, (a, b, plainly))
+    assert plainly.tobytes() == compiled.tobytes()
+    in_lanes(n, step, (a + 1e-12, b, plainly))
+    assert plainly.tobytes() != compiled.tobytes()
 
 
 @pytest.mark.parametrize("n", SIZES)

@@ -21,7 +21,7 @@ from numba.core.dispatcher import Dispatcher, OmittedArg
 from desim.compiling.cache import cache_home
 from desim.errors import InputError, refusal
 
-PATIENCE = 20.0  # seconds of plain Python in one process
+PATIENCE = 20.0  # seconds of processor time in one process
 PRICE = 60.0  # the same of all processes: what compiling costs
 LARGEST = 1 << 20  # numbers handed to a call that is still played as plain Python
 
@@ -29,7 +29,7 @@ _namespaces: dict[int, dict[str, Any]] = {}
 _twins: dict[Any, Callable[..., Any] | None] = {}  # None: not asked for yet
 _missing: set[tuple[int, Any]] = set()  # what was looked for on disk and not found
 _at_once = 0  # contexts that want everything compiled
-seconds = 0.0  # of plain Python in this process
+seconds = 0.0  # of processor time that plain Python took in this process
 
 
 def when() -> str:
@@ -144,12 +144,12 @@ def _timed(plain: Callable[..., Any]) -> Callable[..., Any]:
         global seconds
         if not seconds:
             atexit.register(_remember)
-        began = time.perf_counter()
+        began = time.thread_time()
         try:
             with np.errstate(all="ignore"):
                 return native(plain(*map(numbers, arguments)))
         finally:
-            seconds += time.perf_counter() - began
+            seconds += time.thread_time() - began
 
     return call
 
