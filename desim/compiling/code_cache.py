@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import numba
-from numba.core import caching
+from numba.core import caching, types
 from numba.core.compiler_lock import global_compiler_lock
 
 from desim.compiling.cache import cache_home
@@ -153,12 +153,16 @@ def guarded(function: Any) -> Any:
     Of two that want the same at once the second finds it kept. And the index of what is kept is
     safe: numba reads it, adds a line and writes it, so that of two processes that do so at once
     each would name the same file, and one would find the other's code behind its own signature.
+
+    A literal number gets no code of its own: where a function vanishes into its caller, the
+    compiler knows the number all the same.
     """
     kept = getattr(function, "_cache", None)
     if isinstance(kept, caching.FunctionCache):
         compiled, lock = function.compile, Path(kept.cache_path) / f"{function.__name__}.lock"
 
         def once(signature: Any) -> Any:
+            signature = tuple(map(types.unliteral, signature))
             with global_compiler_lock, _alone(lock):
                 function._cache = caching.NullCache() if foreign(signature) else kept
                 return compiled(signature)

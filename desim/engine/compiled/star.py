@@ -54,7 +54,8 @@ class Engine:
         self.hub.terms = terms = local.terms
         self.agents = settings.problem.agents
         policy = settings.policy
-        self.policy = policy.code, policy.value, policy.late == "discard"
+        value = float(policy.value)  # one type for all policies
+        self.policy = policy.code, value, policy.late == "discard"
         self.desk = desk_for(self.agents, program.formulas.model(memory))
         latest = np.empty((0, len(memory))) if program.latest is None else program.latest.copy()
         self.centre = latest, column_sums(latest), np.zeros(1), memory.copy()
