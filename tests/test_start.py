@@ -2,14 +2,18 @@
 
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 from mutant import mutant
 
+from desim.cli import compiling as words
 from desim.cli import main
 from desim.cli.compiling import announced
+from desim.cli.progress import RunBar
+from desim.compiling import plain
 from desim.compiling import watched as compiling
 from desim.compiling.cache import keep, stored_arrays
 from desim.compiling.later import Later
@@ -204,3 +208,48 @@ def test_a_first_run_says_that_it_compiles_and_a_second_is_silent(kernels, capsy
         with announced():
             kernels(1)
         assert len(capsys.readouterr().err.splitlines()) == expected
+
+
+def test_what_plain_python_took_is_said_where_nothing_is_compiled(monkeypatch, capsys):
+    monkeypatch.setattr(plain, "seconds", 5.0)
+    for spent, lines in ((0.4, 0), (2.0, 1)):
+        with announced():
+            monkeypatch.setattr(plain, "seconds", plain.seconds + spent)
+        told = capsys.readouterr().err.splitlines()
+        assert len(told) == lines
+    assert told[0].startswith("kernels took 2.0 s as plain Python")
+
+
+def test_what_is_compiled_is_a_number_that_moves(kernels, monkeypatch):
+    shown = []
+    bar = RunBar("quickstart", lambda text, share: shown.append((text, share)))
+    bar.engine = "agents"
+    bar.compiling(40)
+    bar.compiling(200)
+    assert shown == [
+        ("quickstart: compiling function 40 of about 160", 0.25),
+        ("quickstart: compiling function 200", 1.0),
+    ]
+    seen = []
+    with announced(seen.append):
+        kernels(1)
+    assert seen == [1, 2]
+
+
+def test_a_warmup_counts_functions(monkeypatch, kernels):
+    shown = []
+
+    @contextmanager
+    def bar(text):
+        yield lambda text, share: shown.append((text, share))
+
+    def played(files, tell):
+        for file in files:
+            tell(file)
+            kernels(1 if file == "a" else 1.0)
+
+    monkeypatch.setattr(words, "moving_bar", bar)
+    monkeypatch.setattr(words, "warm_up", played)
+    words.warm(["a", "b"])
+    assert shown[0] == ("warmup: scenario 1 of 2, 1 functions compiled", 0.0)
+    assert shown[-1] == ("warmup: scenario 2 of 2, 4 functions compiled", 0.5)

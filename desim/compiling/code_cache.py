@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import IO, Any
 
 import numba
-from numba.core import caching, types
+from numba import types
+from numba.core import caching
 from numba.core.compiler_lock import global_compiler_lock
 
 from desim.compiling.cache import cache_home
