@@ -17,10 +17,10 @@ from desim.runs.directory import STUDY as STUDY
 from desim.runs.lock import write_lock
 from desim.runs.opened import open_run
 from desim.runs.run import Run
-from desim.studies.work import TOKEN
 
 Found = TypeVar("Found")
 RUNS = "runs"
+TOKEN = "study.token"  # a file by which a process far away knows the study's folder
 BUSY = "another process is at work on this study; wait until it ends, or end it"
 
 
@@ -77,6 +77,16 @@ def store_run(place: Path, files: Mapping[str, bytes]) -> None:
         partial = place / f".{name}.partial"
         partial.write_bytes(files[name])
         partial.replace(place / name)
+
+
+def finished(place: Path | None) -> Run | None:
+    """The run that is stored at `place` if it is done, else None."""
+    if place is None or not place.exists():
+        return None
+    with contextlib.suppress(InputError):
+        run = open_run(place)
+        return run if run.status == "done" else None
+    return None
 
 
 def stored_runs(path: Path) -> dict[str, list[Run]]:
