@@ -118,13 +118,24 @@ class Run:
         known = self._scenario is not None or self.directory is not None
         return self.scenario if known else None
 
+    @cached_property
+    def written(self) -> dict[str, Any]:
+        """The resolved scenario as plain data, unchecked, which takes no time; {} if not known."""
+        if self._scenario is not None:
+            return self._scenario.written()
+        from desim.scenario.dump import plain
+
+        try:
+            if self.directory is not None:
+                return plain(own_scenario(self.directory, self.manifest).read_text("utf-8"))
+        except (InputError, OSError, ValueError):
+            pass
+        return {}
+
     @property
     def level(self) -> str:
         """Which events the log keeps: all, messages or rounds; all where that is not known."""
-        try:
-            return known.log if (known := self.known) else "all"
-        except InputError:
-            return "all"
+        return str(self.written.get("log", "all"))
 
     @property
     def alike(self) -> str | None:
