@@ -67,12 +67,8 @@ def test_a_run_imports_only_what_it_needs(tmp_path):
 
 @pytest.mark.slow
 def test_a_summary_needs_no_compiler_and_a_check_no_tables(tmp_path):
-    quiet = (
-        "    except SystemExit: pass\nprint([m for m in ('numba', 'pyarrow') if m in sys.modules])"
-    )
-    code = (
-        "import sys{}\nfrom desim.cli import main\nfor words in {}:\n    try: main(words)\n" + quiet
-    )
+    code = "import sys{}\nfrom desim.cli import main\ntry: main({})\nexcept SystemExit: pass\n"
+    code += "print([one for one in ('numba', 'pyarrow') if one in sys.modules])"
     place = str(tmp_path / "run")
 
     def found(words, more=""):

@@ -10,12 +10,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from desim.errors import InputError, RunError, show
+from desim.errors import InputError, RunError, require, show
 from desim.studies.job import Job
 from desim.studies.work import Result, carry_out
 
 PATIENCE = 10.0  # s for a scheduler to answer
-MISSING = "--dask: needs the package distributed; pip install 'desim[dask]'"
 
 
 def carried_out(jobs: Iterable[Job], address: str) -> Iterator[Result]:
@@ -37,10 +36,9 @@ def _task(job: Job) -> Result:
 
 
 def _client(address: str) -> Any:
-    try:
-        from distributed import Client
-    except ImportError:
-        raise InputError(MISSING) from None
+    require("--dask", "distributed", "dask")
+    from distributed import Client
+
     logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # its end is told in words
     try:
         return Client(address, timeout=PATIENCE, set_as_default=False)
