@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-import pandas as pd
-
+from desim.compiling.later import pd
 from desim.errors import InputError, RunError
 from desim.readers import text_of
 from desim.runs.directory import MANIFEST, write_text
@@ -131,9 +130,9 @@ class StoredStudy:
     name: str
     directory: Path | None
     targets: tuple[tuple[str, float], ...]
-    runs: pd.DataFrame
-    summary: pd.DataFrame
-    comparisons: pd.DataFrame
+    runs: "pd.DataFrame"
+    summary: "pd.DataFrame"
+    comparisons: "pd.DataFrame"
 
     def by_case(self) -> dict[str, list[Run]]:
         """The stored runs by the labels of their cases, as `desim.plot` takes them."""
@@ -167,7 +166,7 @@ def _from_file(path: Path, read: Callable[[Any], Found]) -> Found:
         raise InputError(f"{path / STUDY}: not a study of desim, or damaged") from None
 
 
-def _table(path: Path) -> pd.DataFrame:
+def _table(path: Path) -> "pd.DataFrame":
     """The table, empty where the study has not written it."""
     try:
         return pd.read_parquet(path)
@@ -186,7 +185,7 @@ def _labels(path: Path) -> dict[int, str]:
     return dict(zip(table["case"].astype(int), table["label"].astype(str), strict=True))
 
 
-def write_tables(path: Path, tables: Mapping[str, pd.DataFrame]) -> None:
+def write_tables(path: Path, tables: "Mapping[str, pd.DataFrame]") -> None:
     """Write tables as Parquet, each in one step; RunError where the disk does not take them."""
     try:
         for name, table in tables.items():

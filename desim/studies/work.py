@@ -19,7 +19,6 @@ from desim.runs.resume import resume
 from desim.runs.run import Run
 from desim.scenario.load import load
 from desim.scenario.schema import Scenario
-from desim.studies import family
 from desim.studies.cases import key_of
 from desim.studies.folder import TOKEN, finished
 from desim.studies.job import Job
@@ -90,6 +89,8 @@ def _done(job: Job, place: Path | None) -> Result:
 
 def _made(job: Job, scenario: Scenario, place: Path | None) -> Run:
     if job.family and place == job.place:
+        from desim.studies import family  # brings pandas
+
         return family.made(job, scenario)
     return played(scenario, place, force=True, text=job.text)
 
