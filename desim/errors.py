@@ -12,6 +12,7 @@ DesimError (1)
 import difflib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from math import isfinite
 
 MOST_WORDS = 2000  # letters of what somebody else's code has to say
@@ -34,6 +35,12 @@ class InputError(DesimError):
 
     def __reduce__(self) -> tuple[type["InputError"], tuple[list[str]]]:
         return type(self), (self.problems,)
+
+
+def require(what: str, package: str, extra: str) -> None:
+    """Raise InputError where the package of an extra that `what` needs is not installed."""
+    if find_spec(package) is None:
+        raise InputError(f"{what}: needs the package {package}; pip install 'desim[{extra}]'")
 
 
 @contextmanager

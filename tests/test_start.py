@@ -21,6 +21,8 @@ from desim.fields import Strict
 from desim.problem.data import bundled as bundled_module
 from desim.problem.data.bundled import bundled
 from desim.runs.warmup import shipped
+from desim.scenario import own, registry
+from desim.scenario.sections.problem import Loss
 from desim.scenario.shipped import networks
 
 SCENARIOS = Path(__file__).resolve().parents[1] / "scenarios"
@@ -65,6 +67,30 @@ def test_a_run_imports_only_what_it_needs(tmp_path):
     assert "scipy.stats" in loaded(more)
     shown = f"from desim.cli import main\ntry: main(['show', {str(tmp_path / 'a')!r}])\n"
     assert loaded(f"{shown}except SystemExit: pass") == "[]"
+
+
+@pytest.mark.slow
+def test_a_summary_needs_no_compiler_and_a_check_no_tables(tmp_path):
+    code = "import sys{}\nfrom desim.cli import main\ntry: main({})\nexcept SystemExit: pass\n"
+    code += "print([one for one in ('numba', 'pyarrow') if one in sys.modules])"
+    place = str(tmp_path / "run")
+
+    def found(words, more=""):
+        command = [sys.executable, "-c", code.format(more, words)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        return done.stdout.splitlines()[-1]
+
+    assert found(["run", "quickstart", "-o", place]) == "['numba', 'pyarrow']"
+    assert found(["show", place]) == "['pyarrow']"
+    assert found(["check", "quickstart"]) == "['numba']"
+    assert found(["show", place], "\nimport numba") == "['numba', 'pyarrow']"
+
+
+def test_names_that_are_known_without_looking_are_those_of_the_classes():
+    assert set(own.LOSSES) == {*Loss.words, *Loss.alternatives()}
+    known = [set(registry.get(name).relations) for name in own.METHODS]
+    assert all(set(own.RELATIONS) <= one for one in known)
+    assert not all("add-or-remove-one" in one for one in known)
 
 
 @pytest.mark.slow

@@ -2,16 +2,21 @@
 
     python -m analysis.benchmarks.studies
 
-Two workers against one: wall seconds of a study of 100 runs of about half a second each, the start
-of the processes included. Many seeds: processor time of `desim.repeat` against `desim.run` one
-after another, the same runs bit for bit (checked), interleaved in one process.
+Networks: processor time of one run against a study of it over 20 networks that share its training,
+and against one that trains for each, in one process. Two workers against one: wall seconds of a
+study of 100 runs of about half a second each, the start of the processes included. Many seeds:
+processor time of `desim.repeat` against `desim.run` one after another, the same runs bit for bit
+(checked), interleaved in one process.
 """
 
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import desim
+from analysis.benchmarks.engines import STAR
+from analysis.benchmarks.retime import larger
 from analysis.benchmarks.timing import machine
 
 SCENARIOS = Path(__file__).resolve().parents[2] / "scenarios"
@@ -23,6 +28,38 @@ HALF_A_SECOND: dict[str, Any] = {
     "compare": {"epsilon": False},
 }
 SMALL = ("papers/fed-plt-noisy.yaml", "papers/fed-plt.yaml", "quickstart.yaml")
+
+LINKS = [{"link": {"latency": f"{5 * n} ms", "jitter": {"lognormal": 0.3}}} for n in range(1, 21)]
+SIZES = ((100, 200), (100, 1000), (1000, 100))  # agents, rows of each; 50 features
+
+
+def heavy(agents: int, rows: int, networks: int) -> dict[str, Any]:
+    """A study of 50 rounds of Fed-PLT over so many networks, whose log is stored."""
+    base = larger(STAR, agents)
+    base["problem"]["data"] |= {"rows": rows}
+    base |= {"observe": {"metrics": ["error"]}, "stop": {"rounds": 50}}
+    grid = {"network": LINKS[:networks]}
+    return {"name": "networks", "base": base, "grid": grid, "compare": {"epsilon": False}}
+
+
+def networks() -> None:
+    """Print processor seconds of one run, of 20 that share a training and of 20 that do not."""
+    for agents, rows in SIZES:
+        seconds(agents, rows, 2)  # compiles
+        one, shared = (min(seconds(agents, rows, n)[0] for _ in range(3)) for n in (1, 20))
+        told = seconds(agents, rows, 20)[1]
+        alone = seconds(agents, rows, 20, share=False)[0]
+        print(f"{agents} agents of {rows} rows: one {one:.2f} s, 20 networks {shared:.2f} s "
+              f"({shared / one:.2f}, {told} shared), each trained {alone:.2f} s "
+              f"({alone / one:.2f})", flush=True)  # fmt: skip
+
+
+def seconds(agents: int, rows: int, number: int, share: bool = True) -> tuple[float, int]:
+    """Processor seconds of a study over so many networks, and how many runs shared a training."""
+    with TemporaryDirectory() as folder:
+        began = time.process_time()
+        made = desim.study(heavy(agents, rows, number), folder, workers=0, share=share)
+        return time.process_time() - began, sum(made.shared.values())
 
 
 def workers() -> None:
@@ -67,5 +104,6 @@ def check(file: Path) -> None:
 
 if __name__ == "__main__":
     print(machine())
+    networks()
     seeds()
     workers()

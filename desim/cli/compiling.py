@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -10,7 +11,9 @@ from desim.cli.progress import moving_bar
 from desim.compiling import plain
 from desim.compiling.cache import cache_home
 from desim.compiling.watched import watched
-from desim.runs.warmup import Warmth, warm_up
+
+if TYPE_CHECKING:
+    from desim.runs.warmup import Warmth
 
 BEGIN = "compiling for this machine, once; it takes one to two minutes (desim warmup)"
 NOTED = 1.0  # seconds of plain Python from which on a run says so
@@ -39,8 +42,10 @@ def announced(show: Callable[[int], None] = lambda functions: None) -> Iterator[
         typer.echo(f"{text}; desim warmup compiles them, once", err=True)
 
 
-def warm(files: list[Path]) -> Warmth:
+def warm(files: list[Path]) -> "Warmth":
     """Compile what `files` need, with a bar that counts them and the functions."""
+    from desim.runs.warmup import warm_up
+
     with moving_bar("warmup: preparing") as show:
         place = 0
 
@@ -56,7 +61,7 @@ def warm(files: list[Path]) -> Warmth:
             return warm_up(files, tell)
 
 
-def words(warmth: Warmth) -> list[str]:
+def words(warmth: "Warmth") -> list[str]:
     """What `desim warmup` says; scenarios that are skipped stand with the reason of the first."""
     seconds = f"{warmth.functions} functions compiled in {warmth.seconds:.1f} s"
     about = seconds if warmth.functions else "everything was compiled before"

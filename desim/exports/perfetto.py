@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from desim.errors import DesimError, InputError
+from desim.errors import DesimError, InputError, require
 from desim.exports.timeline import Slice, slices, window
 from desim.reading.sites import agent_named, called
 from desim.runs.output import output
@@ -30,6 +30,7 @@ def write_trace(
     run: Run, path: Path, rounds: tuple[int, int] | None = None, agents: int | None = None
 ) -> list[str]:
     """Write the trace; return what is to be said of what it leaves out."""
+    require("export to perfetto", "perfetto", "perfetto")
     from perfetto.trace_builder.proto_builder import StreamingTraceProtoBuilder
 
     events, told = window(run.events, rounds, agents)

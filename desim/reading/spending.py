@@ -13,7 +13,7 @@ from desim.runs.declared import declared, names
 from desim.runs.digests import own_scenario
 from desim.runs.played import Played
 from desim.runs.premises import Stated, stated
-from desim.scenario import registry
+from desim.scenario import own
 
 RELEASED = "time agent release mechanism sensitivity scale sampling seen_by delivered".split()
 HEARD = ["kind", "agent", "peer", "release"]
@@ -64,7 +64,9 @@ def with_coordinator(run: Played) -> bool:
 def require_known(run: Played, relation: str) -> None:
     """InputError for a relation for which the sensitivities of the run's method are not known."""
     name = names(run)[0]
-    if name in registry.OWN and relation in RELATIONS:
+    if name in own.METHODS and relation in RELATIONS and relation not in own.RELATIONS:
+        from desim.scenario import registry  # of compiled methods, which takes a while
+
         known = registry.get(name).relations
         if relation not in known:
             allowed = f"{', '.join(known)}, with {name}"

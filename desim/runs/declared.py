@@ -2,12 +2,8 @@
 
 from collections.abc import Iterator
 
-from desim.errors import DesimError
-from desim.runs.digests import own_scenario
 from desim.runs.played import Played
-from desim.scenario.load import read
-from desim.scenario.registry import OWN
-from desim.scenario.sections.problem import Loss
+from desim.scenario.own import LOSSES, METHODS
 
 TESTED = "untested by this run; desim check --contract {name} tests them"
 SHORT = "sensitivities as plug-in {name} declares them, untested"
@@ -33,28 +29,15 @@ def shortly(run: Played) -> str:
 def plugged(run: Played) -> tuple[str, str]:
     """Names of the run's method and loss, each empty where it is desim's own or not known."""
     method, loss = names(run)
-    return "" if method in OWN else method, "" if loss in _losses() else loss
+    return "" if method in METHODS else method, "" if loss in LOSSES else loss
 
 
 def names(run: Played) -> tuple[str, str]:
-    """Names of method and loss, read from the stored text where the scenario loads no more."""
+    """Names of method and loss, as the scenario has them, be it that it loads no more."""
     try:
-        scenario = run.known
-        if scenario is not None:
-            return str(scenario.algorithm.name), scenario.problem.loss.kind
-    except DesimError:
-        pass
-    try:
-        if run.directory is None:
-            return "", ""
-        data = read(own_scenario(run.directory, run.manifest)).data
-        loss = data["problem"]["loss"]
-        return str(data["algorithm"]["name"]), str(
-            next(iter(loss)) if isinstance(loss, dict) else loss
-        )
-    except (DesimError, KeyError, TypeError):
+        written = run.written
+        loss = written["problem"]["loss"]
+        kind = next(iter(loss)) if isinstance(loss, dict) else loss
+        return str(written["algorithm"]["name"]), str(kind)
+    except (KeyError, TypeError, StopIteration):
         return "", ""
-
-
-def _losses() -> tuple[str, ...]:
-    return ("", *Loss.words, *Loss.alternatives())

@@ -35,6 +35,10 @@ class Played(Protocol):
         """The same, if the run knows it."""
 
     @property
+    def written(self) -> dict[str, Any]:
+        """The same as plain data, if the run has it."""
+
+    @property
     def alike(self) -> str | None:
         """What runs that differ in their seeds only have in common, if the run knows it."""
 

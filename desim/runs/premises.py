@@ -9,7 +9,6 @@ from desim.errors import InputError, refusal
 from desim.privacy.papers.theorems import bound_of
 from desim.runs.decided_by_rows import tuned
 from desim.runs.played import Played
-from desim.scenario.blame import explained
 
 if TYPE_CHECKING:
     from desim.engine.play import Simulation
@@ -35,6 +34,8 @@ def premises(scenario: "Scenario", simulation: "Simulation") -> dict[str, Any]:
     `Method.claim_inputs`; basis: what sensitivities rest on; tuned: what is computed from data
     without being charged. InputError for a claim that cannot be stored, or names no theorem.
     """
+    from desim.scenario.blame import explained
+
     method, bounded = simulation.method, math.isfinite(simulation.problem.row_norm)
     with explained(scenario):
         claim, basis = _claim(method), getattr(method.planned(1), "basis", "")

@@ -7,7 +7,7 @@ same under every network, so is all that a program decides by them.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -21,12 +21,15 @@ from desim.engine.world import Discard, Sink
 from desim.errors import InputError
 from desim.log.outcome import Outcome
 from desim.log.parquet import Tables
+from desim.problem.problem import Problem
 from desim.runs import directory as place
+from desim.runs.delays import obstacles
 from desim.runs.play import prepare, record
 from desim.runs.replay import TABLES, first_difference
 from desim.runs.retimed_metrics import Training
 from desim.runs.run import Run
 from desim.scenario.build import build
+from desim.scenario.checks.endless import refuse_endless
 from desim.scenario.include import include_network
 from desim.scenario.load import load, read
 from desim.scenario.schema import Scenario
@@ -55,7 +58,7 @@ def retime(
     path = None if out is None else Path(out)
     if path is not None:
         place.check_free(path, force)
-    retimable = _retimable(run)
+    retimable = examined(run)
     scenario = under(run.scenario, network, compute)
     simulation = retimable.under(scenario)
     trained = {"scenario_sha256": run.manifest["scenario_sha256"]}
@@ -114,10 +117,12 @@ class Retimed(Simulation):
 
     training: Training
     scenario: Scenario
+    blanks: dict[Any, Any]  # of blind plays before: shapes of results, which no network changes
 
     def blind(self, sink: Sink, progress: Any = None) -> tuple[Outcome, Seen]:
         """Play blind; return the outcome and what was seen."""
         method = BlindMethod(self.method)
+        method.seen.blanks = self.blanks
         settings, training = self.settings, self.training
         if training.met:
             settings = replace(settings, rounds=training.rounds)
@@ -135,7 +140,7 @@ class Retimed(Simulation):
     @np.errstate(all="ignore")
     def outcome_and_views(self, sink: Sink, progress: Any = None) -> tuple[Outcome, Seen]:
         """As `play`; return what was seen, too."""
-        training, dated = self.training, Dated(sink)
+        training, dated = self.training, Dated(sink, self.method.kind != "coordinator")
         outcome, seen = self.blind(dated, progress)
         sink.append("metrics", training.metrics_at(seen, dated.left, outcome.time))
         if outcome.status == "failed":  # what agents had come to by then nobody has kept
@@ -165,17 +170,17 @@ class Retimed(Simulation):
 
 
 class Dated:
-    """A sink before another one, which leaves metrics out and notes when agents retire."""
+    """A sink before another one, which leaves metrics out; noting: and notes when agents retire."""
 
-    def __init__(self, sink: Sink) -> None:
-        self.sink = sink
+    def __init__(self, sink: Sink, noting: bool) -> None:
+        self.sink, self.noting = sink, noting
         self.left: dict[int, float] = {}
 
     def append(self, name: str, columns: Mapping[str, Any]) -> None:
         """Pass rows of events and releases on."""
         if name == "metrics":
             return
-        if name == "events":
+        if name == "events" and self.noting:
             self._note(columns)
         self.sink.append(name, columns)
 
@@ -187,11 +192,16 @@ class Dated:
 
 @dataclass(frozen=True)
 class Retimable:
-    """A run that may be re-timed: its scenario and training; paced: speeds change the training."""
+    """A run that may be re-timed: its scenario and training; paced: speeds change the training.
+
+    warnings: what is told of its network and devices before it is played.
+    """
 
     scenario: Scenario
     training: Training
     paced: bool = False
+    warnings: tuple[str, ...] = ()
+    blanks: dict[Any, Any] = field(default_factory=dict)
 
     def under(self, scenario: Scenario) -> Retimed:
         """The simulation of `scenario`, which differs in network or devices; see `retime`."""
@@ -210,29 +220,39 @@ class Retimable:
             made.why,
             self.training,
             scenario,
+            self.blanks,
         )
         if found.settings.horizon < np.inf:
             found.in_time()
         return found
 
 
-def _retimable(run: Run) -> Retimable:
-    """What there is to re-time in `run`, examined once."""
+def foretold(scenario: Scenario, simulation: Simulation) -> tuple[str, ...]:
+    """What is told of a scenario before it is played; InputError where it has no end."""
+    refuse_endless(scenario, simulation)
+    return tuple(simulation.method.warnings)
+
+
+def examined(run: Run, problem: Problem | None = None) -> Retimable:
+    """What there is to re-time in `run`, examined once; problem: its own, where that is at hand.
+
+    InputError with the reason where delays could change the iterates.
+    """
     if run not in KEPT:
-        KEPT[run] = _examined(run)
+        KEPT[run] = _examined(run, problem)
     return KEPT[run]
 
 
-def _examined(run: Run) -> Retimable:
+def _examined(run: Run, problem: Problem | None) -> Retimable:
     run.store.check()
     if found := obstacles(run):
         raise InputError(found)
-    simulation = build(run.scenario)
-    training = Training.of(run, simulation)
+    training = Training.of(run, build(run.scenario, problem))
     if found := training.lacking:
         raise InputError(found)
     retimable = Retimable(run.scenario, training)
     tables, own = Tables(), retimable.under(run.scenario)
+    warnings = foretold(run.scenario, own)
     seen = own.outcome_and_views(tables)[1]
     if seen.clocked:
         raise InputError("algorithm: its program looks at the clock, so that delays may change it")
@@ -241,28 +261,4 @@ def _examined(run: Run) -> Retimable:
         if odd is not None:
             text = "the clocks of the run do not come out again without its values"
             raise ByValuesError(f"{run.name}: {text}; {odd}")
-    return replace(retimable, paced=seen.paced)
-
-
-def obstacles(run: Run) -> list[str]:
-    """Why delays may change what `run` has computed, one line for each reason."""
-    scenario, found = run.scenario, []
-    if run.status != "done":
-        found.append(f"{run.name}: the run is {run.status}; allowed: one that is done")
-    elif str(run.manifest["reason"]).startswith("stop.time"):
-        text = "the run ended by time, which other delays fill with other rounds"
-        found.append(f"stop.time: {text}; allowed: stop.rounds")
-    policy = scenario.policy.kind
-    if policy != "all":
-        text = "who is heard when a wait ends depends on the delays"
-        found.append(f"policy.{policy}: {text}; allowed: policy all")
-    if scenario.churn is not None:
-        text = "which computations and messages an absence meets depends on the delays"
-        found.append(f"churn: {text}; allowed: none")
-    if scenario.kind != "graph":
-        return found
-    ends = [f"stop.metric.{name}" for name in scenario.stop.targets]
-    if scenario.privacy is not None and scenario.privacy.on_exhausted == "stop":
-        ends.append("privacy.on_exhausted")
-    text = "it stops all agents of a graph at one time, at which some are further than others"
-    return found + [f"{key}: {text}; allowed: stop.rounds" for key in ends]
+    return replace(retimable, paced=seen.paced, warnings=warnings)

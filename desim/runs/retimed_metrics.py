@@ -14,11 +14,9 @@ from desim.engine.patience import Patience
 from desim.engine.play import Observation, Simulation
 from desim.engine.round_observer import RoundObserver
 from desim.errors import InputError
-from desim.problem.fairness import MEASURES
 from desim.problem.problem import Problem
+from desim.runs.delays import unkept
 from desim.runs.run import Run
-
-OF_MODEL = ("loss", "accuracy", "gradient", *MEASURES)  # of the coordinator's model alone
 
 
 @dataclass(frozen=True)
@@ -66,17 +64,8 @@ class Training:
     @property
     def lacking(self) -> list[str]:
         """What must have been kept for its metrics to be told at other times, in words."""
-        cure = "allowed: a run with observe.iterates: true, or observe.metrics: []"
         wanted = [*self.seen.metrics, *(name for name, _ in self.targets)]
-        if not wanted or self.iterates is not None:
-            return []
-        if not self.coordinator:
-            text = "metrics of a graph method depend on who is how far"
-            return [f"observe.iterates: found false; {text}; {cure}"]
-        if self.seen.every and not set(wanted) <= set(OF_MODEL):
-            text = "metrics every so many seconds need the models of all rounds"
-            return [f"observe.iterates: found false; {text}; {cure}"]
-        return []
+        return unkept(self.coordinator, wanted, self.seen.every > 0.0, self.iterates is not None)
 
     def metrics_at(self, blind: Seen, left: dict[int, float], end: float) -> dict[str, Any]:
         """Columns of the metrics table up to `end` s, models being shown as in `blind`.

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from desim.errors import InputError, refusal, spelling
 from desim.log.described import described
+from desim.runs import resolved
 from desim.runs.digests import own_scenario
-from desim.runs.directory import SCENARIO, written_by
+from desim.runs.directory import written_by
 from desim.runs.store import Store
 
 if TYPE_CHECKING:
@@ -118,22 +119,20 @@ class Run:
         known = self._scenario is not None or self.directory is not None
         return self.scenario if known else None
 
+    @cached_property
+    def written(self) -> dict[str, Any]:
+        """The resolved scenario as plain data, unchecked; empty where it is not known."""
+        return resolved.written(self._scenario, self.directory, self.manifest)
+
     @property
     def level(self) -> str:
         """Which events the log keeps: all, messages or rounds; all where that is not known."""
-        try:
-            return known.log if (known := self.known) else "all"
-        except InputError:
-            return "all"
+        return str(self.written.get("log", "all"))
 
     @property
     def alike(self) -> str | None:
         """The resolved scenario with seed 0; None where the run does not know it."""
-        from desim.scenario.load import resolved_yaml, seeded
-
-        if self.directory is not None and (self.directory / SCENARIO).is_file():
-            return seeded(own_scenario(self.directory, self.manifest).read_text("utf-8"), 0)
-        return None if self._scenario is None else seeded(resolved_yaml(self._scenario), 0)
+        return resolved.alike(self._scenario, self.directory, self.manifest)
 
     @property
     def algorithm(self) -> str:

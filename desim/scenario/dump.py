@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
 
 HEAD = "# Resolved by desim: every default is explicit; s, bit/s and 1/s\n"
 
@@ -14,6 +15,17 @@ HEAD = "# Resolved by desim: every default is explicit; s, bit/s and 1/s\n"
 def parser() -> YAML:
     """The one kind of YAML that is read and written."""
     return YAML(typ="safe", pure=True)
+
+
+def plain(text: str) -> dict[str, Any]:
+    """The sections of a resolved scenario's text, unchecked; ValueError where it is none."""
+    try:
+        found = parser().load(text)
+    except (YAMLError, RecursionError) as error:
+        raise ValueError(str(error)) from None
+    if not isinstance(found, dict):
+        raise ValueError("not a mapping")
+    return found
 
 
 def dumped(sections: Mapping[str, Any]) -> str:

@@ -18,23 +18,17 @@ from typing import Any, NamedTuple
 from desim.errors import InputError, raised, refusal
 from desim.fields import Strict
 from desim.losses.plugged import ScalarLoss
-from desim.losses.scalar import CODES
 from desim.methods.shared.method import Method
 from desim.privacy.accounting.plugged import Accountant
 from desim.privacy.papers.claims import Bound
 from desim.privacy.papers.theorems import BY_NAME
+from desim.scenario import own
 
-OWN = tuple(
-    """fed-plt fed-pd fedlin fedavg scaffold tamuna led 5gcs dp-admm zcdp-nfl dp-nfl
-    zcdp-subgradient p-admm admm dsgd sdm-dsgd functional-mechanism pflr pdfc adfc m-admm r-admm
-    pr-admm pp-admm ipp-admm q-dpsgd-1 q-dpsgd-2 pvp dvp d-zoa or-zo zoo-admm
-    gradient-descent""".split()
-)
+OWN, OWN_LOSSES = own.METHODS, own.LOSSES
 FILES = {  # others are called like their methods
     "5gcs": "five_gcs", "dp-nfl": "zcdp_nfl", "admm": "p_admm", "pvp": "p_admm", "m-admm": "dvp",
     **dict.fromkeys(("pflr", "pdfc", "adfc"), "functional_mechanism"),
 }  # fmt: skip
-OWN_LOSSES = (*CODES, "softmax", "mlp")
 NEEDED = {  # attributes of all that is plugged in
     Method: ("kind", "summary", "paper", "Parameters"),
     ScalarLoss: ("summary",),

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from desim.errors import InputError, RunError, show
-from desim.studies.work import Job, Result, carry_out
+from desim.errors import InputError, RunError, require, show
+from desim.studies.job import Job
+from desim.studies.work import Result, carry_out
 
 PATIENCE = 10.0  # s for a scheduler to answer
-MISSING = "--dask: needs the package distributed; pip install 'desim[dask]'"
 
 
 def carried_out(jobs: Iterable[Job], address: str) -> Iterator[Result]:
@@ -25,12 +25,7 @@ def carried_out(jobs: Iterable[Job], address: str) -> Iterator[Result]:
     """
     client = _client(address)
     try:
-        wanted = {job.key: job for job in jobs}
-        futures = {
-            client.submit(_task, job, key=f"desim-{job.key}-{job.token}", pure=False): key
-            for key, job in wanted.items()
-        }
-        yield from _gathered(client, futures, address)
+        yield from _gathered(client, {job.key: job for job in jobs}, address)
     finally:
         client.close(timeout=2.0)
 
@@ -41,10 +36,9 @@ def _task(job: Job) -> Result:
 
 
 def _client(address: str) -> Any:
-    try:
-        from distributed import Client
-    except ImportError:
-        raise InputError(MISSING) from None
+    require("--dask", "distributed", "dask")
+    from distributed import Client
+
     logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # its end is told in words
     try:
         return Client(address, timeout=PATIENCE, set_as_default=False)
@@ -53,12 +47,29 @@ def _client(address: str) -> Any:
         raise InputError(f"--dask: no scheduler answers at {show(address)} ({why})") from None
 
 
-def _gathered(client: Any, futures: dict[Any, str], address: str) -> Iterator[Result]:
+def _gathered(client: Any, wanted: dict[str, Job], address: str) -> Iterator[Result]:
+    """Results as they come; jobs that share the training of another one are sent after it."""
     from distributed import as_completed
 
-    for future in as_completed(list(futures), loop=client.loop):
-        yield _result(future, futures[future], address)
+    def sent(job: Job) -> Any:
+        future = client.submit(_task, job, key=f"desim-{job.key}-{job.token}", pure=False)
+        keys[future.key] = job.key
+        return future
+
+    keys: dict[str, str] = {}
+    later: dict[str, list[Job]] = {}
+    for job in wanted.values():
+        if job.root in wanted and job.root != job.key:
+            later.setdefault(job.root, []).append(job)
+    after = {job.key for jobs in later.values() for job in jobs}
+    begun = [sent(job) for key, job in wanted.items() if key not in after]
+    futures = as_completed(begun, loop=client.loop)
+    for future in futures:
+        key = keys[future.key]
+        yield _result(future, key, address)
         future.release()
+        for job in later.pop(key, ()):
+            futures.add(sent(job))
 
 
 def _result(future: Any, key: str, address: str) -> Result:

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-import pandas as pd
-
+from desim.compiling.later import pd
 from desim.errors import InputError, RunError
 from desim.readers import text_of
 from desim.runs.directory import MANIFEST, write_text
@@ -17,10 +16,10 @@ from desim.runs.directory import STUDY as STUDY
 from desim.runs.lock import write_lock
 from desim.runs.opened import open_run
 from desim.runs.run import Run
-from desim.studies.work import TOKEN
 
 Found = TypeVar("Found")
 RUNS = "runs"
+TOKEN = "study.token"  # a file by which a process far away knows the study's folder
 BUSY = "another process is at work on this study; wait until it ends, or end it"
 
 
@@ -79,6 +78,16 @@ def store_run(place: Path, files: Mapping[str, bytes]) -> None:
         partial.replace(place / name)
 
 
+def finished(place: Path | None) -> Run | None:
+    """The run that is stored at `place` if it is done, else None."""
+    if place is None or not place.exists():
+        return None
+    with contextlib.suppress(InputError):
+        run = open_run(place)
+        return run if run.status == "done" else None
+    return None
+
+
 def stored_runs(path: Path) -> dict[str, list[Run]]:
     """The runs that a study at `path` has stored, by the labels of its cases.
 
@@ -121,9 +130,9 @@ class StoredStudy:
     name: str
     directory: Path | None
     targets: tuple[tuple[str, float], ...]
-    runs: pd.DataFrame
-    summary: pd.DataFrame
-    comparisons: pd.DataFrame
+    runs: "pd.DataFrame"
+    summary: "pd.DataFrame"
+    comparisons: "pd.DataFrame"
 
     def by_case(self) -> dict[str, list[Run]]:
         """The stored runs by the labels of their cases, as `desim.plot` takes them."""
@@ -157,7 +166,7 @@ def _from_file(path: Path, read: Callable[[Any], Found]) -> Found:
         raise InputError(f"{path / STUDY}: not a study of desim, or damaged") from None
 
 
-def _table(path: Path) -> pd.DataFrame:
+def _table(path: Path) -> "pd.DataFrame":
     """The table, empty where the study has not written it."""
     try:
         return pd.read_parquet(path)
@@ -176,7 +185,7 @@ def _labels(path: Path) -> dict[int, str]:
     return dict(zip(table["case"].astype(int), table["label"].astype(str), strict=True))
 
 
-def write_tables(path: Path, tables: Mapping[str, pd.DataFrame]) -> None:
+def write_tables(path: Path, tables: "Mapping[str, pd.DataFrame]") -> None:
     """Write tables as Parquet, each in one step; RunError where the disk does not take them."""
     try:
         for name, table in tables.items():

@@ -86,10 +86,12 @@ def _ended(run: Run) -> dict[str, float]:
 
 def _curves(run: Run) -> dict[str, Array]:
     """(3, n) times s, rounds and values of each metric of the whole network, in order of time."""
-    rows = run.metrics[run.metrics["agent"] == NETWORK]
-    numbers = rows[["time", "round", "value"]].to_numpy(float).T
-    metric = rows["metric"].to_numpy(str)
-    return {name: numbers[:, metric == name] for name in sorted(set(metric))}
+    rows = run.store.columns("metrics", ["time", "round", "metric", "agent", "value"])
+    of_all = rows["agent"] == NETWORK
+    numbers = np.array([rows[name][of_all] for name in ("time", "round", "value")], float)
+    codes, words = rows["metric"].codes[of_all], rows["metric"].words
+    found = {words[code]: numbers[:, codes == code] for code in np.unique(codes)}
+    return dict(sorted(found.items()))
 
 
 def _first(

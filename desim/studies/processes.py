@@ -2,7 +2,6 @@
 
 import multiprocessing
 import sys
-from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
@@ -12,7 +11,9 @@ from types import ModuleType
 import psutil
 
 from desim.errors import RunError
-from desim.studies.work import Job, Result
+from desim.studies.job import Job
+from desim.studies.turns import Turns
+from desim.studies.work import Result
 from desim.studies.worker import serve
 
 ATTEMPTS = 2  # of a job whose process is killed
@@ -30,6 +31,7 @@ class Worker:
     ready: bool = False
     job: Job | None = None
     tries: int = 0
+    root: str = ""  # of the last job
 
     def memory(self) -> int:
         """Bytes that the process holds; 0 where it has ended."""
@@ -56,7 +58,7 @@ def carried_out(jobs: Iterable[Job], workers: int, memory: int) -> Iterator[Resu
     A job whose process is killed is tried once more; one whose process holds more than `memory`
     bytes fails. Processes end when this iterator is closed. RunError where none can begin.
     """
-    crew = _Crew(deque((job, 0) for job in jobs), workers, memory)
+    crew = _Crew(Turns(jobs), workers, memory)
     try:
         while crew.waiting or crew.busy:
             crew.hand_out()
@@ -71,7 +73,7 @@ def carried_out(jobs: Iterable[Job], workers: int, memory: int) -> Iterator[Resu
 
 
 class _Crew:
-    def __init__(self, waiting: deque[tuple[Job, int]], size: int, memory: int) -> None:
+    def __init__(self, waiting: Turns, size: int, memory: int) -> None:
         self.waiting = waiting
         self.size = size
         self.memory = memory
@@ -89,8 +91,9 @@ class _Crew:
         while len(self.workers) < wanted:
             self.workers.append(_started())
         for worker in self.workers:
-            if worker.ready and worker.job is None and self.waiting:
-                worker.job, worker.tries = self.waiting.popleft()
+            if worker.ready and worker.job is None and (turn := self.waiting.take(worker.root)):
+                worker.job, worker.tries = turn
+                worker.root = worker.job.root
                 try:
                     worker.pipe.send(worker.job)
                 except OSError:
@@ -105,6 +108,7 @@ class _Crew:
             return
         if isinstance(said, Result):
             worker.job = None
+            self.waiting.heard(said.key)
             yield said
             if worker.memory() > self.memory // 2:
                 self._dismiss(worker)  # a fresh process begins with little memory
@@ -116,6 +120,7 @@ class _Crew:
         job = worker.job
         assert job is not None
         self._dismiss(worker)
+        self.waiting.heard(job.key)
         allowed = f"{self.memory / 1e9:.3g} GB"
         return Result(job.key, "failed", f"needed more memory than the {allowed} of a worker")
 
@@ -132,8 +137,9 @@ class _Crew:
             if self.stillborn >= STILLBORN:
                 raise RunError(f"workers: processes end before they begin ({_cause(code)})")
         elif tries < ATTEMPTS:
-            self.waiting.appendleft((job, tries))
+            self.waiting.again(job, tries)
         else:
+            self.waiting.heard(job.key)
             yield Result(job.key, "failed", f"its process ended {tries} times ({_cause(code)})")
 
 

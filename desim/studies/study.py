@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,13 +15,15 @@ from desim.errors import InputError, RunError, refusal
 from desim.log.described import described
 from desim.runs.opened import open_run
 from desim.runs.run import Run
-from desim.studies import cluster, processes
+from desim.runs.sharing import training_of
+from desim.studies import cluster, family, processes
 from desim.studies.cases import Case, cases, key_of, opponents
 from desim.studies.file import StudyFile, read_study
-from desim.studies.folder import RUNS, StoredStudy, claimed, store_run, write_tables
+from desim.studies.folder import RUNS, StoredStudy, claimed, finished, store_run, write_tables
+from desim.studies.job import Job, families
 from desim.studies.measures import Asked
 from desim.studies.tables import comparisons_table, runs_table, summary_table
-from desim.studies.work import Job, Result, carry_out, finished
+from desim.studies.work import Result, carry_out
 
 Tell = Callable[[int, int, int], None]
 Keys = dict[tuple[int, int], str]
@@ -81,6 +84,11 @@ class Study(StoredStudy):
         return f"{self.name}: {cases} cases, {len(self.runs)} runs: {', '.join(counts)}"
 
     @property
+    def shared(self) -> dict[str, int]:
+        """How many runs share the training of each run that others share, by its hash."""
+        return dict(Counter(one.told for one in self.results.values() if one.told))
+
+    @property
     def complete(self) -> bool:
         """Whether there is a result for every run."""
         return bool((self.runs["status"] != "stopped").all())
@@ -103,10 +111,11 @@ def plan(
     source: str | Path | Mapping[str, Any],
     out: Path | None = None,
     overrides: Mapping[str, Any] | None = None,
+    share: bool = True,
 ) -> Plan:
     """Read a study and check each of its cases; InputError with all that is wrong, if anything.
 
-    overrides: dotted keys of the base scenario, for all cases.
+    overrides: dotted keys of the base scenario, for all cases; share: see `study`.
     """
     study, folder = read_study(source)
     varied = {*study.grid, *(key for entry in study.list for key in entry)}
@@ -121,12 +130,13 @@ def plan(
     keys: Keys = {}
     jobs: dict[str, Job] = {}
     for case in made:
-        written = case.scenario.written()
+        written, training = case.scenario.written(), training_of(case.scenario) if share else ""
         for seed, text in case.texts():
             key = keys[case.number, seed] = key_of(text)
             place = None if out is None else out.resolve() / RUNS / key
-            jobs.setdefault(key, Job(key, written, seed, text, asked, place))
-    return Plan(study, folder, made, asked, tuple(pairs), keys, tuple(jobs.values()))
+            kin = training and f"{training} {seed}"
+            jobs.setdefault(key, Job(key, written, seed, text, asked, place, family=kin))
+    return Plan(study, folder, made, asked, tuple(pairs), keys, families(jobs.values()))
 
 
 def name_of(source: str | Path | Mapping[str, Any]) -> str:
@@ -162,6 +172,7 @@ def study(
     dask: str | None = None,
     memory: float | None = None,
     progress: Tell | None = None,
+    share: bool = True,
 ) -> Study:
     """Simulate the runs of a study that are not stored yet, and compare what came of all of them.
 
@@ -170,14 +181,15 @@ def study(
     the base scenario; workers: local processes of one thread each, default one per core, 0 for
     this process alone; dask: address of a scheduler instead; memory: bytes that a worker may hold,
     default an equal share of 80 % of what is free; progress is told how many runs of how many are
-    done and how many of them failed.
+    done and how many of them failed; share: runs that differ in network or devices alone, where
+    everybody waits for everybody, share one training, with the same bits as without.
 
     A run that fails is counted and its error kept, the others go on; Ctrl-C ends a study early
     with what is there. InputError with nothing played for what is wrong with a case or directory,
     RunError where the tables cannot be stored or the scheduler is gone.
     """
     path = None if out is None else Path(out)
-    planned = plan(source, path, overrides)
+    planned = plan(source, path, overrides, share)
     _check(workers, dask, memory)
     results: dict[str, Result] = {}
     error: RunError | None = None
@@ -214,11 +226,14 @@ def _check(workers: int | None, dask: str | None, memory: float | None) -> None:
 
 def _one_by_one(jobs: list[Job]) -> Iterator[Result]:
     """Jobs in this process; a run that Ctrl-C has stopped ends the study."""
-    for job in jobs:
-        result = carry_out(job)
-        yield result
-        if result.status == "stopped":
-            raise KeyboardInterrupt
+    try:
+        for job in jobs:
+            result = carry_out(job)
+            yield result
+            if result.status == "stopped":
+                raise KeyboardInterrupt
+    finally:
+        family.forget()
 
 
 def _carried_out(

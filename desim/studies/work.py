@@ -6,10 +6,10 @@ Whatever goes wrong becomes the result's status and reason: a study goes on with
 import contextlib
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal
+from typing import Literal
 
 from desim.errors import DesimError, Differs, InputError, raised
 from desim.runs.directory import FILES
@@ -20,29 +20,14 @@ from desim.runs.run import Run
 from desim.scenario.load import load
 from desim.scenario.schema import Scenario
 from desim.studies.cases import key_of
-from desim.studies.measures import SPENT, Asked, measured
+from desim.studies.folder import TOKEN, finished
+from desim.studies.job import Job
+from desim.studies.measures import SPENT, measured
 
-TOKEN = "study.token"  # a file by which a process far away knows the study's folder
-KEPT = 4  # scenarios that a process remembers
+KEPT = 64  # scenarios that a process remembers
 
 _scenarios: dict[str, Scenario] = {}
-_alone = threading.Lock()  # threads of a Dask worker share a process: one run at a time in it
-
-
-@dataclass(frozen=True)
-class Job:
-    """A run to be done: its case resolved but for the seed, and where it goes (None: memory).
-
-    key: hash of the resolved scenario `text`; token: what the study's file TOKEN holds.
-    """
-
-    key: str
-    case: Mapping[str, Any]
-    seed: int
-    text: str
-    asked: Asked
-    place: Path | None = None
-    token: str = ""
+_one = threading.Lock()  # threads of a Dask worker share a process: one run at a time in it
 
 
 @dataclass(frozen=True)
@@ -50,7 +35,8 @@ class Result:
     """What came of a job: done (stored: it was there already), failed or stopped, and why.
 
     numbers: its measures, of a failed run what it took until targets, infinite where it failed
-    before, and where it ended; files: what a process that cannot reach the study's folder stored.
+    before, and where it ended; files: what a process that cannot reach the study's folder stored;
+    told: the run whose training it shares.
     """
 
     key: str
@@ -59,11 +45,12 @@ class Result:
     numbers: Mapping[str, float] = field(default_factory=dict)
     stored: bool = False
     files: Mapping[str, bytes] = field(default_factory=dict)
+    told: str = ""
 
 
 def carry_out(job: Job) -> Result:
     """Do a job; never raises but for Ctrl-C."""
-    with _alone:
+    with _one:
         try:
             if job.place is not None and not _reachable(job):
                 return _elsewhere(job)
@@ -90,16 +77,6 @@ def _until(job: Job, error: DesimError) -> dict[str, float]:
     return {}
 
 
-def finished(place: Path | None) -> Run | None:
-    """The run that is stored at `place` if it is done, else None."""
-    if place is None or not place.exists():
-        return None
-    with contextlib.suppress(InputError):
-        run = open_run(place)
-        return run if run.status == "done" else None
-    return None
-
-
 def _done(job: Job, place: Path | None) -> Result:
     scenario = _scenario(job)
     run = finished(place)
@@ -107,7 +84,15 @@ def _done(job: Job, place: Path | None) -> Result:
         known = Run(run.manifest, run.store, run.directory, scenario)
         with contextlib.suppress(InputError):  # a table is damaged: the run is played again
             return _result(job, known, stored=True)
-    return _result(job, _continued(place) or played(scenario, place, force=True, text=job.text))
+    return _result(job, _continued(place) or _made(job, scenario, place))
+
+
+def _made(job: Job, scenario: Scenario, place: Path | None) -> Run:
+    if job.family and place == job.place:
+        from desim.studies import family  # brings pandas
+
+        return family.made(job, scenario)
+    return played(scenario, place, force=True, text=job.text)
 
 
 def _continued(place: Path | None) -> Run | None:
@@ -124,7 +109,8 @@ def _result(job: Job, run: Run, stored: bool = False) -> Result:
         return Result(job.key, "stopped", reason)
     doubt = run.store.unchecked if job.asked.epsilon is not None else ""
     reasons = "; ".join(text for text in (reason, doubt) if text)
-    return Result(job.key, "done", reasons, measured(run, job.asked), stored)
+    told = str(run.manifest.get("retimed", {}).get("run", ""))
+    return Result(job.key, "done", reasons, measured(run, job.asked), stored, told=told)
 
 
 def _scenario(job: Job) -> Scenario:
@@ -152,4 +138,4 @@ def _elsewhere(job: Job) -> Result:
         result = _done(job, place)
         stored = {name: place / name for name in FILES}
         files = {name: path.read_bytes() for name, path in stored.items() if path.is_file()}
-        return Result(result.key, result.status, result.reason, result.numbers, False, files)
+        return replace(result, stored=False, files=files)

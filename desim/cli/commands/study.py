@@ -23,6 +23,7 @@ Dask = Annotated[str | None, option("dask", "ADDRESS", "Scheduler of a Dask clus
 Memory = Annotated[
     str | None, option("memory", "SIZE", "Of a worker, as in '2 GB'; default: share.")
 ]
+NoSharing = Annotated[bool, switch("no-sharing", "Train every run, even where only delays differ.")]
 DryRun = Annotated[bool, switch("dry-run", "Check and list cases only.")]
 
 
@@ -33,6 +34,7 @@ def study(
     dask: Dask = None,
     memory: Memory = None,
     override: Overrides = None,
+    no_sharing: NoSharing = False,
     dry_run: DryRun = False,
 ) -> None:
     """Simulate the runs of a study that are not stored yet, and compare its cases.
@@ -50,7 +52,7 @@ def study(
     with counting_bar(f"{study.stem}: preparing", f"{study.stem}: run") as show:
         made = studies.study(
             study, path, overrides=changes, workers=workers, dask=dask, memory=bound,
-            progress=lambda done, total, failed: show(done, total),
+            share=not no_sharing, progress=lambda done, total, failed: show(done, total),
         )  # fmt: skip
     typer.echo("\n".join(report(made)))
     failed = int((made.runs["status"] == "failed").sum())
@@ -74,7 +76,7 @@ def memory_size(text: str) -> float:
 
 def planned(plan: "Plan", out: Path) -> list[str]:
     """What a study would do: its cases, and how many runs are stored already."""
-    from desim.studies.work import finished
+    from desim.studies.folder import finished
 
     stored = sum(finished(job.place) is not None for job in plan.jobs)
     lines = [f"{plan.study.name}: {len(plan.cases)} cases, {len(plan.jobs)} runs, {stored} stored"]
@@ -96,10 +98,18 @@ def report(study: "Study") -> list[str]:
 
     lines = [study.counted]
     lines += [f"  stored in {study.directory}"] if study.directory else []
+    lines += _shared(study)
     lines += _failures(study)
     for table in shown(study):
         lines += ["", *table.text().splitlines()]
     return lines
+
+
+def _shared(study: "Study") -> list[str]:
+    """Which runs were trained for others, too."""
+    roots = list(study.shared.items())
+    lines = [f"  {n} runs share the training of {key}, with the same bits" for key, n in roots[:3]]
+    return lines + ([f"  and so with {len(roots) - 3} other runs"] if len(roots) > 3 else [])
 
 
 def _failures(study: "Study") -> list[str]:

@@ -1,0 +1,56 @@
+"""Jobs that share a training: a process plays one of them, and tells the others after it.
+
+Where that is refused, or takes longer, each is played. Bits are the same either way.
+"""
+
+import contextlib
+from pathlib import Path
+
+from desim.errors import DesimError
+from desim.runs.run import Run
+from desim.runs.sharing import Root, seconds, told, trained
+from desim.scenario.schema import Scenario
+from desim.studies.folder import finished
+from desim.studies.job import Job
+
+AT_HAND = 2  # runs that a process keeps to tell others after
+
+Family = tuple[str, Path | None]
+_roots: dict[Family, Root | None] = {}  # None: to be played one by one
+
+
+def made(job: Job, scenario: Scenario) -> Run:
+    """The run of a job that has a family, at its place; raise as `desim.run` does."""
+    family = (job.family, job.place and job.place.parent)
+    if family not in _roots and (root := _stored(job)) is not None:
+        _keep(family, root)
+    known = _roots.get(family)
+    if known is not None:
+        with contextlib.suppress(DesimError):
+            run = told(known, scenario, job.place, job.text)
+            if seconds(run) > seconds(known.run):
+                _roots[family] = None
+            return run
+    own = trained(scenario, job.place, job.text, job.key)
+    if family not in _roots:
+        _keep(family, own)
+    return own.run
+
+
+def forget() -> None:
+    """Keep nothing more of what was played."""
+    _roots.clear()
+
+
+def _stored(job: Job) -> Root | None:
+    """The first run of the family, where it is stored."""
+    if job.place is None or job.root == job.key:
+        return None
+    run = finished(job.place.parent / job.root)
+    return None if run is None else Root(run, job.root)
+
+
+def _keep(family: Family, root: Root) -> None:
+    while len(_roots) >= AT_HAND:
+        del _roots[next(iter(_roots))]
+    _roots[family] = root if root.worth else None
