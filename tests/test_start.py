@@ -275,7 +275,7 @@ def test_a_warmup_counts_functions(monkeypatch, kernels):
             kernels(1 if file == "a" else 1.0)
 
     monkeypatch.setattr(words, "moving_bar", bar)
-    monkeypatch.setattr(words, "warm_up", played)
+    monkeypatch.setattr("desim.runs.warmup.warm_up", played)
     words.warm(["a", "b"])
     assert shown[0] == ("warmup: scenario 1 of 2, 1 functions compiled", 0.0)
     assert shown[-1] == ("warmup: scenario 2 of 2, 4 functions compiled", 0.5)
