@@ -6,7 +6,6 @@ from mutant import mutant
 from test_engines import differences
 
 import desim
-from desim.compiling import jit
 from desim.engine import play
 from desim.engine.compiled import star as star_compiled
 from desim.errors import InputError
@@ -55,16 +54,6 @@ def test_many_rounds_in_one_call(changes):
     plain = {**CASES["plt-sgd-half"], "observe": {"metrics": []}}
     runs = [desim.run(plain, overrides={"engine": e, **changes}) for e in ("compiled", "cohort")]
     assert differences(*runs) == []
-
-
-def test_threads_change_no_bit(monkeypatch):
-    plain = {**CASES["plt-noisy"], "observe": {"metrics": []}}
-    one = desim.run(plain, overrides={"problem.agents": 60})
-    calls, advance = [], star_compiled.advance_shared
-    monkeypatch.setattr(star_compiled, "advance_shared", lambda *a: calls.append(1) or advance(*a))
-    monkeypatch.setattr(jit, "PARALLEL_WORK", 0)
-    assert differences(desim.run(plain, overrides={"problem.agents": 60}), one) == []
-    assert bool(calls) == (jit.threads() > 1)
 
 
 @pytest.mark.parametrize(

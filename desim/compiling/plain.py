@@ -121,6 +121,23 @@ def with_rent(kernel: Any) -> Any:
     return kernel
 
 
+def always_compiled(kernel: Any) -> Any:
+    """A function of `with_rent` that is never plain Python after all.
+
+    It works beside another one in memory that both change, and a change in Python is not whole.
+    """
+    if _twins.pop(kernel, kernel) is None:
+        del kernel._compile_for_args
+    return kernel
+
+
+def possible(kernel: Any) -> bool:
+    """Whether the next call of this function may be plain Python."""
+    if numba.config.DISABLE_JIT or when() == "never":
+        return True
+    return rented() and not kernel.signatures
+
+
 def _small(kernel: Any, arguments: Any) -> bool:
     """Whether a call is short enough, and its compiled function not there already."""
     return _numbers(arguments) <= LARGEST and not _found(kernel, arguments)

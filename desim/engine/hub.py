@@ -222,8 +222,8 @@ class Hub:
         if not self.assignments.ready:
             raise RunError("algorithm: collects replies before any call; allowed: hub.call first")
         self.busy[who] = False
-        whole[PENDING, slice(None) if world.settings.policy.late == "discard" else who] = 0
-        rounds = whole[CALLED].take(who)
+        whole[slice(None) if world.settings.policy.late == "discard" else who, PENDING] = 0
+        rounds = whole[who, CALLED]
         payload, exchange = answers(self, who, rounds)
         now = self.station.now
         if world.transcript is not None:

@@ -71,8 +71,8 @@ class Spending:
         before: (begin s, finish s, open) of their calls so far, from `under_way`.
         """
         begin, finish, open_ = before
-        cut = calls.real[BEGIN, who]
-        here = (calls.whole[ROUND, who] == round_) & (calls.whole[EXCHANGE, who] == exchange)
+        cut = calls.real[who, BEGIN]
+        here = (calls.whole[who, ROUND] == round_) & (calls.whole[who, EXCHANGE] == exchange)
         void = here & open_ & ((begin >= cut) | (cut < finish))
         for r in np.flatnonzero(void):
             self.void.append((float(cut[r]), int(who[r]), self.latest[:, who[r]].copy()))
@@ -83,4 +83,4 @@ class Spending:
     @staticmethod
     def under_way(calls: Any, who: Int) -> tuple[Array, Array, NDArray[np.bool_]]:
         """Begin s, finish s and openness (n,) of the calls that agents who (n,) work on."""
-        return calls.real[BEGIN, who], calls.real[FINISH, who], calls.whole[LOGGED, who] == 0
+        return calls.real[who, BEGIN], calls.real[who, FINISH], calls.whole[who, LOGGED] == 0

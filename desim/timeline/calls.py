@@ -20,10 +20,11 @@ SENT, BEGIN, FINISH, DUE, SENSITIVITY, SCALE, SAMPLING = range(7)
 class Calls(NamedTuple):
     """The latest call of every agent: two arrays, so that compiled calls stay cheap.
 
-    whole (8, agents): PENDING a reply is awaited, CALLED round of the latest call; of the latest
-    one that arrived: LOGGED its rows are written, ROUND, EXCHANGE, BITS of the reply, MECHANISM,
-    SEEN_BY of its release. real (7, agents): SENT s of the latest call, BEGIN, FINISH s of the
-    computation, DUE s of the awaited reply at the coordinator, SENSITIVITY, SCALE, SAMPLING.
+    An agent's numbers are side by side: it is called and replies alone, where nobody waits. whole
+    (agents, 8): PENDING a reply is awaited, CALLED round of the latest call; of the latest one that
+    arrived: LOGGED its rows are written, ROUND, EXCHANGE, BITS of the reply, MECHANISM, SEEN_BY of
+    its release. real (agents, 8), the last unused: SENT s of the latest call, BEGIN, FINISH s of
+    the computation, DUE s of the awaited reply at the coordinator, SENSITIVITY, SCALE, SAMPLING.
     """
 
     whole: np.ndarray
@@ -32,28 +33,28 @@ class Calls(NamedTuple):
     @property
     def pending(self) -> np.ndarray:
         """Agents (agents,) whose reply is awaited."""
-        return np.asarray(self.whole[PENDING])
+        return np.asarray(self.whole[:, PENDING])
 
     @property
     def round_(self) -> np.ndarray:
         """Round (agents,) of the latest call."""
-        return np.asarray(self.whole[CALLED])
+        return np.asarray(self.whole[:, CALLED])
 
     @property
     def due(self) -> np.ndarray:
         """When (agents,) s the replies arrive."""
-        return np.asarray(self.real[DUE])
+        return np.asarray(self.real[:, DUE])
 
     def traffic(self, who: np.ndarray) -> tuple[np.ndarray, ...]:
         """When replies of agents who (n,) were sent, s, and bits; by cohort and compiled engine."""
-        return self.real[FINISH].take(who), self.whole[BITS].take(who)
+        return self.real[who, FINISH], self.whole[who, BITS]
 
 
 def no_calls(agents: int) -> Calls:
     """Return the state before any call."""
-    calls = Calls(np.zeros((8, agents), np.int64), np.zeros((7, agents)))
-    calls.whole[LOGGED] = 1
-    calls.real[DUE] = np.inf
+    calls = Calls(np.zeros((agents, 8), np.int64), np.zeros((agents, 8)))
+    calls.whole[:, LOGGED] = 1
+    calls.real[:, DUE] = np.inf
     return calls
 
 
@@ -79,10 +80,10 @@ def settle(calls, i, cut, uplinks, jitter, rows, charges):
     never does.
     """
     whole, real = calls.whole, calls.real
-    if whole[LOGGED, i]:
+    if whole[i, LOGGED]:
         return np.inf
-    whole[LOGGED, i] = 1
-    begin, finish, round_ = real[BEGIN, i], real[FINISH, i], whole[ROUND, i]
+    whole[i, LOGGED] = 1
+    begin, finish, round_ = real[i, BEGIN], real[i, FINISH], whole[i, ROUND]
     if not begin < cut:
         return np.inf
     if cut < finish:
@@ -91,14 +92,14 @@ def settle(calls, i, cut, uplinks, jitter, rows, charges):
     if finish == np.inf:
         return np.inf
     write(rows, COMPUTE, UPLINK, i, -1, round_, 0, -1, finish, finish - begin, 0.0)
-    exchange = whole[EXCHANGE, i]
-    release = release_id(whole.shape[1], i, round_, exchange)
+    exchange = whole[i, EXCHANGE]
+    release = release_id(whole.shape[0], i, round_, exchange)
     write(rows, RELEASE, UPLINK, i, -1, round_, 0, release, finish, 0.0, 0.0)
-    bits = whole[BITS, i]
+    bits = whole[i, BITS]
     arrival = carry(uplinks, i, finish, round_, exchange, bits, release, UPLINK, jitter, rows)
     delivered = 1 if arrival < np.inf else 0
-    mechanism, seen_by = whole[MECHANISM, i], whole[SEEN_BY, i]
-    sensitivity, scale, sampling = real[SENSITIVITY, i], real[SCALE, i], real[SAMPLING, i]
+    mechanism, seen_by = whole[i, MECHANISM], whole[i, SEEN_BY]
+    sensitivity, scale, sampling = real[i, SENSITIVITY], real[i, SCALE], real[i, SAMPLING]
     charge(
         charges, finish, i, round_, release, mechanism, seen_by, delivered, sensitivity, scale,
         sampling,
@@ -110,23 +111,23 @@ def settle(calls, i, cut, uplinks, jitter, rows, charges):
 def noted(calls, i, round_, exchange, reply_bits, terms):
     """Note what agent i has been asked for, the call having arrived."""
     (mechanism, seen_by, amounts), whole, real = terms, calls.whole, calls.real
-    whole[LOGGED, i] = 0
-    whole[ROUND, i], whole[EXCHANGE, i], whole[BITS, i] = round_, exchange, reply_bits
-    whole[MECHANISM, i], whole[SEEN_BY, i] = mechanism, seen_by
-    real[SENSITIVITY, i], real[SCALE, i] = amounts[0, i], amounts[1, i]
-    real[SAMPLING, i] = amounts[2, i]
+    whole[i, LOGGED] = 0
+    whole[i, ROUND], whole[i, EXCHANGE], whole[i, BITS] = round_, exchange, reply_bits
+    whole[i, MECHANISM], whole[i, SEEN_BY] = mechanism, seen_by
+    real[i, SENSITIVITY], real[i, SCALE] = amounts[0, i], amounts[1, i]
+    real[i, SAMPLING] = amounts[2, i]
 
 
 @lean_inline
 def compute(i, begin, seconds, jitter, defer, up, calls, rows, charges):
     """Agent i computes from `begin` s on, for so many s, and replies; see `call`."""
     real, whole = calls.real, calls.whole
-    real[BEGIN, i], real[FINISH, i] = begin, begin + seconds
+    real[i, BEGIN], real[i, FINISH] = begin, begin + seconds
     if not defer:
-        real[DUE, i] = settle(calls, i, np.inf, up, jitter, rows, charges)
-    elif real[FINISH, i] < np.inf:
-        real[DUE, i] = transmit(
-            up, i, real[FINISH, i], whole[ROUND, i], whole[EXCHANGE, i], whole[BITS, i], -1,
+        real[i, DUE] = settle(calls, i, np.inf, up, jitter, rows, charges)
+    elif real[i, FINISH] < np.inf:
+        real[i, DUE] = transmit(
+            up, i, real[i, FINISH], whole[i, ROUND], whole[i, EXCHANGE], whole[i, BITS], -1,
             UPLINK, False, rows,
         )  # fmt: skip
 
@@ -156,10 +157,10 @@ def call(who, now, round_, exchange, bits, reply_bits, work, defer, terms, devic
         if early:
             there, back = drawn[DOWN, place], drawn[UP, place]
         begin = carry(down, i, now, round_, exchange, bits, -1, 0, there, rows)
-        whole[PENDING, i], whole[CALLED, i] = 1, round_
-        real[SENT, i], real[DUE, i] = now, np.inf
+        whole[i, PENDING], whole[i, CALLED] = 1, round_
+        real[i, SENT], real[i, DUE] = now, np.inf
         if begin < np.inf:
-            begin = max(begin, real[BEGIN, i])
+            begin = max(begin, real[i, BEGIN])
             settle(calls, i, begin, up, np.nan, rows, charges)
             noted(calls, i, round_, exchange, reply_bits, terms)
             if early:
@@ -180,7 +181,7 @@ def post(who, now, round_, exchange, bits, down, calls, log):
         i = who[r]
         arrival = transmit(downlinks, i, now, round_, exchange, bits, -1, 0, True, rows)
         if arrival < np.inf:
-            real[BEGIN, i] = max(real[BEGIN, i], arrival)
+            real[i, BEGIN] = max(real[i, BEGIN], arrival)
 
 
 @lean_inline
@@ -188,6 +189,6 @@ def settle_due(until, devices, book):
     """Write the rows of the calls whose computation was over by `until` s: nothing stops them."""
     uplinks = Links(*devices[2])
     calls, rows, charges = Calls(*book[0]), Rows(*book[1]), Rows(*book[2])
-    for i in range(calls.real.shape[1]):
-        if calls.real[FINISH, i] <= until:
+    for i in range(calls.real.shape[0]):
+        if calls.real[i, FINISH] <= until:
             settle(calls, i, np.inf, uplinks, np.nan, rows, charges)

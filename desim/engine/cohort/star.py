@@ -63,7 +63,7 @@ class CohortStation:
 
     def settle(self, hub: Hub, until: float) -> None:
         """Write the rows of calls whose computation was over by `until` s."""
-        open_calls = int(np.count_nonzero(hub.calls.whole[LOGGED] == 0))
+        open_calls = int(np.count_nonzero(hub.calls.whole[:, LOGGED] == 0))
         if open_calls:
             settle_due(until, self.devices, self._book(hub, open_calls))
 
@@ -119,7 +119,7 @@ def _played(program: Any, world: World, station: CohortStation, hub: Hub) -> flo
             arrived = due <= close
             if policy.kind == "deadline" and not arrived.all():
                 hub.missed(opened, int((~arrived).sum()))
-                rounds, finish = hub.calls.whole[:, pending], hub.calls.real[FINISH, pending]
+                rounds, finish = hub.calls.whole[pending].T, hub.calls.real[pending, FINISH]
                 gone = lost(due, rounds[ROUND], rounds[CALLED], finish, close)
                 hub.calls.pending[pending[gone]] = 0
             pending = pending[arrived]
@@ -135,7 +135,7 @@ def _recall(hub: Hub, station: CohortStation, tree: Tree) -> None:
 
 def under_way(hub: Hub, horizon: float) -> bool:
     """Whether anything still happens after the horizon, so that time is what ends the run."""
-    times = hub.calls.real[[BEGIN, FINISH, DUE]]
+    times = hub.calls.real[:, [BEGIN, FINISH, DUE]]
     return bool(((times > horizon) & (times < np.inf)).any())
 
 
@@ -143,10 +143,10 @@ def explained(hub: Hub, silent: Int) -> Exception:
     """The error that says why the replies of agents silent (n,) will never come."""
     waits, calls = Waits(), hub.calls
     for i in silent:
-        begin, finish = float(calls.real[BEGIN, i]), float(calls.real[FINISH, i])
+        begin, finish = float(calls.real[i, BEGIN]), float(calls.real[i, FINISH])
         round_ = int(calls.round_[i])
-        if calls.whole[ROUND, i] != round_:
-            waits.lost(float(calls.real[SENT, i]), -1, int(i), round_)
+        if calls.whole[i, ROUND] != round_:
+            waits.lost(float(calls.real[i, SENT]), -1, int(i), round_)
         elif finish == np.inf:
             waits.endless(begin, int(i), round_)
         else:

@@ -14,19 +14,19 @@ from desim.timeline.due import ascending, pop, push
 from desim.timeline.record import DISTANT, Kind, Rows, write
 
 NOW_ROUND, AWAITED, HEAPED, IDLE, UNHEARD = range(5)  # columns of Desk.counts
-CHUNK = 4096  # agents that train in one call: their vectors stay in the processor's cache
+WAVE = 512  # agents of several rounds that train together: their models stay near the processor
 
 MISSED, COLLECTED = int(Kind.DEADLINE), int(Kind.AGGREGATE)
 
 
 class Desk(NamedTuple):
-    """What the coordinator has before it, between two calls of `advance`.
+    """What the coordinator has before it.
 
     counts (5,): the present round, replies awaited, entries of the heap, agents in idle, latest
     collections in a row without a reply; now (1,) s; who, idle (agents,): agents called or heard,
     and those that owe nothing; times s and agents (agents,): heap of due replies; heard (agents,
-    dim): the model that each agent was last sent; model (dim,); rounds (CHUNK,), start, aim, reply
-    (CHUNK, dim): of the agents that train.
+    dim): the model that each agent was last sent, or its reply; model (dim,); trained (WAVE, dim):
+    what agents of several rounds have trained to.
     """
 
     counts: np.ndarray
@@ -37,19 +37,16 @@ class Desk(NamedTuple):
     agents: np.ndarray
     heard: np.ndarray
     model: np.ndarray
-    rounds: np.ndarray
-    start: np.ndarray
-    aim: np.ndarray
-    reply: np.ndarray
+    trained: np.ndarray
 
 
 def desk_for(agents, model):
     """A desk before the first round, with the coordinator's model (dim,)."""
-    counts, chunk, dim = np.array([1, 0, 0, agents, 0]), min(CHUNK, agents), len(model)
+    counts, dim = np.array([1, 0, 0, agents, 0]), len(model)
     return Desk(
         counts, np.zeros(1), np.empty(agents, np.int64), np.arange(agents), np.empty(agents),
         np.empty(agents, np.int64), np.empty((agents, dim)), model.copy(),
-        np.empty(chunk, np.int64), *(np.empty((chunk, dim)) for _ in range(3)),
+        np.empty((min(WAVE, agents), dim)),
     )  # fmt: skip
 
 
@@ -60,7 +57,7 @@ def invited(drawn, kind, discard, calls_, desk_):
     drawn (everybody, pointer, index, first): agents of round k are index[pointer[k - first]:...].
     Who owes a reply is not called again unless late replies are discarded.
     """
-    desk, pending = Desk(*desk_), Calls(*calls_).whole[PENDING]
+    desk, pending = Desk(*desk_), Calls(*calls_).whole[:, PENDING]
     everybody, pointer, index, first = drawn
     n = 0
     if everybody and (discard or kind == DEADLINE):  # a deadline may give up a lost call
@@ -82,15 +79,13 @@ def invited(drawn, kind, discard, calls_, desk_):
 
 
 @lean_inline
-def sent(n, heaping, calls_, desk_):
-    """Note that agents desk.who[:n] have been sent the model and that their replies are due."""
-    desk, due = Desk(*desk_), Calls(*calls_).real[DUE]
+def expected(n, heaping, calls_, desk_):
+    """Note that replies of agents desk.who[:n] are due."""
+    desk, due = Desk(*desk_), Calls(*calls_).real[:, DUE]
     counts = desk.counts
-    for r in range(n):
+    for r in range(n if heaping else 0):
         i = desk.who[r]
-        for j in range(desk.model.shape[0]):
-            desk.heard[i, j] = desk.model[j]
-        if heaping and due[i] < np.inf:
+        if due[i] < np.inf:
             push(desk.times, desk.agents, counts[HEAPED], due[i], i)
             counts[HEAPED] += 1
     counts[AWAITED] += n
@@ -103,7 +98,7 @@ def closing(n, kind, value, calls_, desk_):
     Of a buffer the replies that close it are moved to desk.who, in no order.
     """
     desk, calls, opened, counted = Desk(*desk_), Calls(*calls_), desk_[1][0], 0
-    due, now, latest = calls.real[DUE], opened, opened
+    due, now, latest = calls.real[:, DUE], opened, opened
     if kind == ALL:
         for r in range(n):
             latest = max(latest, due[desk.who[r]])
@@ -118,8 +113,8 @@ def closing(n, kind, value, calls_, desk_):
             desk.counts[HEAPED] -= 1
         return now
     for i in range(due.shape[0]):
-        fresh = calls.whole[CALLED, i] == desk.counts[NOW_ROUND]
-        if calls.whole[PENDING, i] and counts(kind, fresh):
+        fresh = calls.whole[i, CALLED] == desk.counts[NOW_ROUND]
+        if calls.whole[i, PENDING] and counts(kind, fresh):
             push(desk.times, desk.agents, counted, due[i], i)
             latest = max(latest, due[i])
             counted += 1
@@ -137,7 +132,7 @@ def collected(n, kind, value, close, calls_, rows_, desk_):
     Who was waited for until a deadline and has been lost for good owes nothing any more.
     """
     desk, calls, rows = Desk(*desk_), Calls(*calls_), Rows(*rows_)
-    due, pending, counts = calls.real[DUE], calls.whole[PENDING], desk.counts
+    due, pending, counts = calls.real[:, DUE], calls.whole[:, PENDING], desk.counts
     if kind == ALL:
         return n
     if kind == BUFFER:
@@ -157,8 +152,8 @@ def collected(n, kind, value, close, calls_, rows_, desk_):
             n += 1
             continue
         missing += 1
-        whole, finish = calls.whole, calls.real[FINISH, i]
-        if kind == DEADLINE and lost(due[i], whole[ROUND, i], whole[CALLED, i], finish, close):
+        whole, finish = calls.whole, calls.real[i, FINISH]
+        if kind == DEADLINE and lost(due[i], whole[i, ROUND], whole[i, CALLED], finish, close):
             pending[i] = 0
     if kind == DEADLINE and missing:
         waited = close - desk.now[0]
@@ -172,11 +167,11 @@ def accepted(n, discard, close, calls_, rows_, desk_):
     desk, calls, rows = Desk(*desk_), Calls(*calls_), Rows(*rows_)
     counts, waited = desk.counts, close - desk.now[0]
     if discard:
-        calls.whole[PENDING, :] = 0
+        calls.whole[:, PENDING] = 0
         counts[AWAITED] = counts[HEAPED] = 0
     else:
         for r in range(n):
-            calls.whole[PENDING, desk.who[r]] = 0
+            calls.whole[desk.who[r], PENDING] = 0
         counts[AWAITED] -= n
     for r in range(n):
         desk.idle[r] = desk.who[r]

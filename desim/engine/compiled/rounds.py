@@ -1,75 +1,128 @@
 """Rounds of a coordinator method, many in one compiled call, with their clock and their log.
 
 The same numbers, to the last bit, as the method's program in Python: both compute its `formulas`.
+Agents that train at the same time are a wave: all that reply in a round, or in several rounds if
+they were called before the first of these. A crew of threads trains it, and plays the clock of
+later rounds meanwhile.
 """
 
 import numpy as np
 
-from desim.compiling.jit import kernel, lean_inline, lean_kernel
-from desim.engine.compiled.desk import (
-    NOW_ROUND,
-    Desk,
-    accepted,
-    closing,
-    collected,
-    invited,
-    sent,
+from desim.compiling.jit import lean_inline, lean_kernel
+from desim.compiling.plain import always_compiled
+from desim.engine.compiled.ahead import (
+    BLOCK,
+    CALLS,
+    FIRST,
+    LOOK,
+    MOST,
+    ON,
+    REPLIES,
+    ROUNDS,
+    WHY,
+    Ahead,
+    play_ahead,
 )
-from desim.engine.compiled.watch import block_over, copied
+from desim.engine.compiled.crew import NONE, awaited, noted, offered, taken
+from desim.engine.compiled.desk import WAVE, Desk
+from desim.engine.compiled.watch import copied, met
 from desim.kernels.formulas import aggregate, begin, entries, finish, model, put
-from desim.kernels.local import train_in, train_shared
+from desim.kernels.local import train_in
 from desim.kernels.sums import replace_row, summed_again
-from desim.timeline.calls import CALLED, Calls, call, settle_due
-from desim.timeline.collection import BUFFER
-from desim.timeline.record import Rows
+from desim.timeline.collection import ALL
 
-BLOCK, ROOM, OVER, STUCK, CLOSED, LOOK, ON = range(7)  # why `advance` came back; ON: not yet
-FEW = 4  # replies whose handling is compiled into the round
-
-
-@lean_inline
-def prepared(formulas, low, high, state, calls_, desk_):
-    """Fill rounds, start and aim of agents desk.who[low:high]."""
-    desk, called = Desk(*desk_), Calls(*calls_).whole[CALLED]
-    for r in range(low, high):
-        i, row = desk.who[r], r - low
-        desk.rounds[row] = called[i]
-        for j in range(desk.start.shape[1]):
-            known = desk.heard[i, j], *entries(state, i, j)
-            desk.start[row, j], desk.aim[row, j] = begin(formulas, *known)
+PART = 16  # agents that a member of the crew takes at a time, at most
+IDLE = 1 << 14  # looks for work before a member rests
+SIDE, LOW, HIGH, SIZE, ALONE, FRESH = range(6)  # of a wave: see `part`
 
 
 @lean_inline
-def absorbed(formulas, low, high, state, centre, desk_):
-    """Agents desk.who[low:high] have trained: take it in; return the sum of their models."""
-    desk, rows, sums, since, total = Desk(*desk_), centre[0], centre[1], centre[2], 0.0
-    for r in range(low, high):
-        i, row = desk.who[r], r - low
-        for j in range(desk.start.shape[1]):
-            known = desk.heard[i, j], desk.start[row, j], *entries(state, i, j)
-            news, desk.reply[row, j] = finish(formulas, *known)
+def taken_in(formulas, fresh, who, trained, state, desk_):
+    """Agents who (n,) have trained: take it in, replies to desk.heard; return a sum of models."""
+    desk, total = Desk(*desk_), 0.0
+    for r in range(who.shape[0]):
+        i = who[r]
+        reply = desk.heard[i]
+        heard = desk.model if fresh else reply
+        for j in range(trained.shape[1]):
+            news, reply[j] = finish(formulas, heard[j], trained[r, j], *entries(state, i, j))
             put(state, i, j, news)
-        if rows.shape[0]:
-            replace_row(rows, sums, i, desk.reply[row])
-            since[0] += 1.0
-        else:
-            for j in range(sums.shape[0]):
-                sums[j] += desk.reply[row, j]
         for j in range(state[0].shape[1]):
             total += state[0][i, j]
     return total
 
 
 @lean_kernel
-def prepared_apart(formulas, low, high, state, calls, desk):
-    """As `prepared`, compiled by itself: better loops, for more agents than such a call costs."""
-    prepared(formulas, low, high, state, calls, desk)
+def part(formulas, wave, number, training, bench, state, desk_, ahead_):
+    """Train one part of a wave; return a sum of models, of agents that are taken in at once.
+
+    wave (side of ahead, its replies from LOW up to HIGH, SIZE of a part, whether it is of a round
+    ALONE, so that agents are taken in at once, and whether agents heard the present model: FRESH);
+    bench: memory of `memory_for`, where its agents aim at and where they train (PART, dim).
+    """
+    desk, plan, side = Desk(*desk_), Ahead(*ahead_), wave[SIDE]
+    seed, epochs, codes, data = training
+    low = wave[LOW] + number * wave[SIZE]
+    high = min(low + wave[SIZE], wave[HIGH])
+    who, since = plan.replied[side, low:high], plan.since[side, low:high]
+    m, place, aim = high - low, low - wave[LOW], bench[1]
+    trained = bench[2][:m] if wave[ALONE] else desk.trained[place : place + m]
+    for r in range(m):
+        i = who[r]
+        heard = desk.model if wave[FRESH] else desk.heard[i]
+        for j in range(trained.shape[1]):
+            known = heard[j], *entries(state, i, j)
+            trained[r, j], aim[r, j] = begin(formulas, *known)
+    train_in(bench[0], who, aim[:m], aim[:0], since, epochs[:m], seed, codes, data, trained)
+    if wave[ALONE]:
+        return taken_in(formulas, wave[FRESH] > 0, who, trained, state, desk_)
+    return 0.0
 
 
+@lean_inline
+def helped(me, formulas, training, bench, state, desk, ahead, shared):
+    """Do one part of the wave that is offered; return whether there was one left."""
+    number = taken(shared)
+    if number == NONE:
+        return False
+    total = part(formulas, shared[1], number, training, bench, state, desk, ahead)
+    shared[2][me, 0] += total
+    noted(shared)
+    return True
+
+
+@always_compiled
 @lean_kernel
-def absorbed_apart(formulas, low, high, state, centre, desk):
-    """As `absorbed`, compiled by itself."""
-    return absorbed(formulas, low, high, state, centre, desk)
+def assist(me, formulas, training, bench, state, desk, ahead, shared):
+    """What member `me` of a crew does beside `advance`, until there has been nothing for a time."""
+    idle = 0
+    while idle < IDLE:
+        some = helped(me, formulas, training, bench, state, desk, ahead, shared)
+        idle = 0 if some else idle + 1
+
+
+@lean_inline
+def informed(r, side, desk_, ahead_):
+    """The agents called in round r of this side hear the present model."""
+    desk, plan = Desk(*desk_), Ahead(*ahead_)
+    for place in range(plan.ends[side, CALLS, r], plan.ends[side, CALLS, r + 1]):
+        heard = desk.heard[plan.called[side, place]]
+        for j in range(desk.model.shape[0]):
+            heard[j] = desk.model[j]
+
+
+@lean_inline
+def gathered(who, centre, desk_):
+    """Sum the replies of agents who (n,), in this order."""
+    desk, rows, sums, since = Desk(*desk_), centre[0], centre[1], centre[2]
+    for r in range(who.shape[0]):
+        reply = desk.heard[who[r]]
+        if rows.shape[0]:
+            replace_row(rows, sums, who[r], reply)
+            since[0] += 1.0
+        else:
+            for j in range(sums.shape[0]):
+                sums[j] += reply[j]
 
 
 @lean_inline
@@ -85,122 +138,144 @@ def concluded(formulas, n, k, centre, desk_, models):
         total += models[k, j]
         if rows.shape[0] == 0:
             sums[j] = 0.0
-    desk.counts[NOW_ROUND] += 1
     return total
 
 
 @lean_inline
-def opened(k, span, policy, drawn, calling, desk, book):
-    """Begin round k of the block and wait until it closes: (why not, or BLOCK; replies)."""
-    last_round, horizon, _ = span
-    kind, value, discard, interrupts = policy
-    bits, reply_bits, work, terms, devices, rows_per_call = calling
-    calls, rows, charges = book
-    counts, now, who = desk[0], desk[1], desk[2]
-    if counts[NOW_ROUND] > last_round or now[0] > horizon:
-        return CLOSED, 0
-    n = invited(drawn, kind, discard, calls, desk)
-    settled = work.shape[0] + n if interrupts else n
-    log, ledger = Rows(*rows), Rows(*charges)
-    full = max(log.n[0], log.n[1]) + settled * rows_per_call + 2 > log.ints.shape[0]
-    if full or ledger.n[0] + 2 * settled > ledger.ints.shape[0]:
-        return ROOM, 0
-    here, round_ = now[0], counts[NOW_ROUND]
-    call(who[:n], here, round_, 0, bits, reply_bits, work, interrupts, terms, devices, book)
-    sent(n, kind == BUFFER, calls, desk)
-    close = closing(n, kind, value, calls, desk)
-    if close > horizon or close == np.inf:
-        return STUCK if close == np.inf else OVER, 0
-    if interrupts:
-        settle_due(close, devices, book)
-    n = collected(n, kind, value, close, calls, rows, desk)
-    accepted(n, discard, close, calls, rows, desk)
-    return BLOCK, n
+def sound(x, y):
+    """Whether all numbers of models x (agents, dim) and y (dim,) are finite."""
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            if not np.isfinite(x[i, j]):
+                return False
+    for j in range(y.shape[0]):
+        if not np.isfinite(y[j]):
+            return False
+    return True
 
 
 @lean_inline
-def ended(formulas, n, k, total, state, centre, desk, seen):
-    """End round k of the block after n replies; return why the block ends, or ON."""
+def ended(formulas, who, k, close, total, state, centre, desk, seen):
+    """End round k of the block, in which who (n,) replied; return why the block ends, or ON."""
     times, models, iterates, watch = seen
-    total += concluded(formulas, n, k, centre, desk, models)
-    times[k] = desk[1][0]
+    gathered(who, centre, desk)
+    total += concluded(formulas, who.shape[0], k, centre, desk, models)
+    times[k] = close
     if iterates.shape[0]:
         for i in range(iterates.shape[1]):
             for j in range(iterates.shape[2]):
                 iterates[k, i, j] = state[0][i, j]
-    over = block_over(k, n, desk[2], state[0], watch)
-    if not np.isfinite(total):
+    over = met(k, who, state[0], watch)
+    if not np.isfinite(total) and not sound(state[0], models[k]):
         return LOOK
     return BLOCK if over else ON
 
 
+@lean_inline
+def wave_end(r, side, ahead_):
+    """The round of this side after the last that trains together with round r.
+
+    Whoever replies in these has been called in round r at the latest.
+    """
+    plan = Ahead(*ahead_)
+    first = plan.counts[side, FIRST] + r
+    ends, low, end = plan.ends[side, REPLIES], plan.ends[side, REPLIES, r], r + 1
+    while end < plan.counts[side, ROUNDS] and ends[end + 1] - low <= WAVE:
+        for place in range(ends[end], ends[end + 1]):
+            if plan.since[side, place] > first:
+                return end
+        end += 1
+    return end
+
+
+@lean_inline
+def begun(side, low, high, alone, fresh, shared):
+    """Let the crew train replies low .. high - 1 of this side; return in how many parts."""
+    wave, totals = shared[1], shared[2]
+    teams = totals.shape[0]
+    size = max(1, min(PART, (high - low) // (4 * teams)))
+    if teams == 1:
+        size = PART
+    parts = (high - low + size - 1) // size
+    wave[SIDE], wave[LOW], wave[HIGH], wave[SIZE] = side, low, high, size
+    wave[ALONE], wave[FRESH] = alone, fresh
+    for t in range(teams):
+        totals[t, 0] = 0.0
+    offered(shared, parts)
+    return parts
+
+
+@lean_inline
+def unwritten(r, side, book, ahead_):
+    """What the clock wrote after round r of this side has not happened: the run ends."""
+    marks = Ahead(*ahead_).marks[side, r]
+    book[1][3][0], book[1][3][1], book[2][3][0] = marks[0], marks[1], marks[2]
+
+
 @lean_kernel
-def advance(formulas, span, policy, drawn, calling, training, state, centre, desk, book, seen):
+def advance(
+    formulas, span, policy, drawn, calling, training, bench, state, centre, desk, book, seen, ahead,
+    shared,
+):  # fmt: skip
     """Play rounds until `span` is over, or something is to be told; return (why, rounds done).
 
     span (last round, horizon s, most rounds of this call); policy (kind, value, discard,
     interrupts); drawn: see `invited`; calling (bits, reply bits, work (agents,), terms, devices,
-    rows of the log that one call may take); training (threads, seed, epochs (agents,), plan, data,
-    memory of `memory_for`); state: the agents' arrays (agents, dim), models first; centre: the
+    rows of the log that one call may take); training (seed, epochs (agents,), plan, data); bench:
+    see `part`; state: the agents' arrays (agents, dim), models first; centre: the
     latest replies (agents or 0, dim), the sum (dim,) of these or of a collection, how many came in
     since (1,), what `aggregate` keeps (dim,); desk: Desk; book (Calls, Rows, Rows);
     seen (times s (most,), models (most, dim), iterates (most or 0, agents, dim)): what was true at
-    the end of each round, and a Watch. Tuples are plain ones.
+    the end of each round, and a Watch; ahead: Ahead; shared: of the crew. Tuples are plain ones.
 
     BLOCK: `most` rounds are done, or it is the observer's turn; ROOM: the log or ledger is full;
     OVER, STUCK: a collection closes after the horizon, or never; CLOSED: no further round begins;
-    LOOK: a sum is not finite.
+    LOOK: a model is not finite.
     """
-    _, seed, epochs, plan, data, memory = training
-    who, rounds, start, aim = desk[2], desk[8], desk[9], desk[10]
-    for k in range(span[2]):
-        why, n = opened(k, span, policy, drawn, calling, desk, book)
-        if why != BLOCK:
-            return why, k
-        copied(k, desk[1][0], state[0], seen[3])
-        total = 0.0
-        for low in range(0, n, rounds.shape[0]):
-            m = min(n - low, rounds.shape[0])
-            if m > FEW:
-                prepared_apart(formulas, low, low + m, state, book[0], desk)
-            else:
-                prepared(formulas, low, low + m, state, book[0], desk)
-            train_in(
-                memory, who[low : low + m], aim[:m], aim[:0], rounds[:m], epochs[:m], seed, plan,
-                data, start[:m],
-            )  # fmt: skip
-            if m > FEW:
-                total += absorbed_apart(formulas, low, low + m, state, centre, desk)
-            else:
-                total += absorbed(formulas, low, low + m, state, centre, desk)
-        why = ended(formulas, n, k, total, state, centre, desk, seen)
-        if why != ON:
-            return why, k + 1
-    return BLOCK, span[2]
-
-
-@kernel
-def advance_shared(
-    formulas, span, policy, drawn, calling, training, state, centre, desk, book, seen
-):
-    """The same with local training shared by threads, for rounds of much arithmetic."""
-    teams, seed, epochs, plan, data, _ = training
-    who, rounds, start, aim = desk[2], desk[8], desk[9], desk[10]
-    for k in range(span[2]):
-        why, n = opened(k, span, policy, drawn, calling, desk, book)
-        if why != BLOCK:
-            return why, k
-        copied(k, desk[1][0], state[0], seen[3])
-        total = 0.0
-        for low in range(0, n, rounds.shape[0]):
-            m = min(n - low, rounds.shape[0])
-            prepared_apart(formulas, low, low + m, state, book[0], desk)
-            train_shared(
-                teams, who[low : low + m], aim[:m], aim[:0], rounds[:m], epochs[:m], seed, plan,
-                data, start[:m],
-            )  # fmt: skip
-            total += absorbed_apart(formulas, low, low + m, state, centre, desk)
-        why = ended(formulas, n, k, total, state, centre, desk, seen)
-        if why != ON:
-            return why, k + 1
-    return BLOCK, span[2]
+    plan, totals, watch = Ahead(*ahead), shared[2], seen[3]
+    unsure = watch[3][3] > -np.inf  # any round may turn out to be the last
+    most, side, k = 1 if unsure else MOST, 0, 0
+    plan.counts[side, ROUNDS], plan.counts[side, WHY] = 0, ON
+    while True:
+        rounds, ends, r = plan.counts[side, ROUNDS], plan.ends[side, REPLIES], 0
+        further = plan.counts[side, WHY] == ON
+        while r < rounds:
+            end = r + 1 if policy[0] == ALL else wave_end(r, side, ahead)
+            alone, low = end == r + 1, ends[r]
+            informed(r, side, desk, ahead)
+            if alone:
+                copied(plan.copies[side, r], state[0], watch)
+            parts = begun(side, low, ends[end], alone, policy[0] == ALL, shared)
+            if further and not unsure:
+                play_ahead(
+                    1 - side, k + rounds, most, span, policy, drawn, calling, desk, book, watch,
+                    ahead,
+                )  # fmt: skip
+                further = False
+            while helped(0, formulas, training, bench, state, desk, ahead, shared):
+                pass
+            awaited(shared, parts)
+            total = 0.0
+            for t in range(totals.shape[0]):
+                total += totals[t, 0]
+            for q in range(r, end):
+                who = plan.replied[side, ends[q] : ends[q + 1]]
+                if not alone:
+                    copied(plan.copies[side, q], state[0], watch)
+                    trained = desk[8][ends[q] - low : ends[q + 1] - low]
+                    total = taken_in(formulas, False, who, trained, state, desk)
+                close = plan.close[side, q]
+                why = ended(formulas, who, k + q, close, total, state, centre, desk, seen)
+                if why == LOOK:
+                    unwritten(q, side, book, ahead)
+                if why != ON:
+                    return why, k + q + 1
+                if q + 1 < end:
+                    informed(q + 1, side, desk, ahead)
+            r = end
+        k += rounds
+        if plan.counts[side, WHY] != ON:
+            return plan.counts[side, WHY], k
+        if further:
+            play_ahead(1 - side, k, most, span, policy, drawn, calling, desk, book, watch, ahead)
+        side = 1 - side

@@ -4,26 +4,21 @@ Legal where the cohort engine is, for methods that are `Compilable`, if nothing 
 Python inside a round: no budget, no transcript. The numbers are the cohort engine's.
 """
 
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 from numba.core.errors import TypingError
 
 from desim.arrays import Array
+from desim.compiling import plain
 from desim.compiling.jit import threads, use_parallel
-from desim.compiling.plain import rented
 from desim.conditions.participation import Everybody
 from desim.engine.cohort.star import CohortStation, explained, under_way
+from desim.engine.compiled.ahead import CLOSED, LOOK, OVER, ROOM, STUCK, ahead_for
+from desim.engine.compiled.crew import Crew, shared_by
 from desim.engine.compiled.desk import HEAPED, IDLE, UNHEARD, desk_for
-from desim.engine.compiled.rounds import (  # fmt: skip
-    CLOSED,
-    LOOK,
-    OVER,
-    ROOM,
-    STUCK,
-    advance,
-    advance_shared,
-)
+from desim.engine.compiled.rounds import PART, advance, assist
 from desim.engine.compiled.watch import KEPT, Watch
 from desim.engine.hub import Hub
 from desim.engine.observer import MOST
@@ -39,6 +34,7 @@ from desim.memory import Tree, fill, fitting
 
 BLOCK_ROUNDS = 4096  # of one compiled call at most
 LAWFUL = "+ - * / // %, np.abs, np.sqrt, np.sign, np.minimum, np.maximum and np.clip"
+MORE_ROWS = 1 << 19  # of the log, 28 MiB, so that a block does not end with every round
 BLOCK_WORK = 2e8  # multiply-adds of one compiled call: a tenth of a second or so
 
 
@@ -54,12 +50,10 @@ class Engine:
         self.hub.terms = terms = local.terms
         self.agents = settings.problem.agents
         policy = settings.policy
-        value = float(policy.value)  # one type for all policies
-        self.policy = policy.code, value, policy.late == "discard"
+        self.policy = policy.code, float(policy.value), policy.late == "discard"
         self.desk = desk_for(self.agents, program.formulas.model(memory))
         latest = np.empty((0, len(memory))) if program.latest is None else program.latest.copy()
         self.centre = latest, column_sums(latest), np.zeros(1), memory.copy()
-        replies = policy.value if policy.kind == "buffer" else self.agents
         bits = 64 * len(memory)
         self.calling = (
             bits, bits, local.work, terms.compiled, self.station.devices,
@@ -67,15 +61,19 @@ class Engine:
         )  # fmt: skip
         seed = world.ledger.noise_key(terms) if local.noisy else local.seed_word
         plan, data, madds = local.trainer.parts
-        scratch = memory_for(np.arange(self.agents), plan, data)
-        self.training = threads(), seed, local.epochs, plan, data, scratch
-        self.work = float(madds * local.epochs[0] * min(replies, self.agents))  # of a collection
-        shared = use_parallel(self.work) and replies > 1
-        self.advance = advance_shared if shared else advance
+        self.training = seed, local.epochs, plan, data
+        replies = min(int(policy.value) if policy.kind == "buffer" else self.agents, self.agents)
+        each = float(madds * local.epochs[0])
+        self.work = each * replies  # of a collection
+        self.ahead = ahead_for(self.agents)
+        members = threads() if self.agents > 1 and use_parallel(each * self.agents) else 1
+        self.shared = shared_by(members)
+        self.benches = [self._bench() for _ in range(members)]
         if not world.go_on(self.recall):
             self.hub.start(**program.state)
             self.hub.publish(self.desk.model.copy())
         self.most = self._most()
+        self.crew = Crew(members, self._assist)
 
     def remembered(self) -> Tree:
         """What a checkpoint needs; the models that agents heard, of those that owe a reply."""
@@ -112,7 +110,8 @@ class Engine:
             return 1
         if self.observer.full:
             most = min(most, SEEN_NUMBERS // self.world.state["x"].size)
-        return max(1, min(most, int(BLOCK_WORK / self.work)))
+        work = BLOCK_WORK * len(self.benches)
+        return max(1, min(most, int(work / self.work)))
 
     def _drawn(self, most: int) -> tuple[Any, ...]:
         """Who participates in the next rounds, as `invited` takes it."""
@@ -124,10 +123,11 @@ class Engine:
         return False, pointer, np.concatenate(drawn), first
 
     def make_room(self) -> None:
-        """Make room for one round of everybody at least, and for a flush."""
+        """Make room for one round of everybody at least, for some more, and for a flush."""
         calls = self.agents * (2 if self.station.defer else 1)
-        self.world.log.reserve(max(FLUSH_ROWS, self.station.rows_per_call * calls + 2))
-        self.world.ledger.reserve(max(FLUSH_ROWS // 4, 2 * calls))
+        log, ledger = self.station.rows_per_call * calls + 2, 2 * calls
+        self.world.log.reserve(max(FLUSH_ROWS, log + min(7 * log, MORE_ROWS)))
+        self.world.ledger.reserve(max(FLUSH_ROWS // 4, ledger + min(7 * ledger, MORE_ROWS // 4)))
 
     def _watch(self, most: int) -> Watch:
         """What the observer wants to know of so many rounds."""
@@ -149,8 +149,8 @@ class Engine:
         first, x = int(desk.counts[0]), world.state["x"]
         last = min(settings.rounds, float(1 << 62))
         patience = world.patience.left(first - 1, int(desk.counts[UNHEARD]))
-        alone = rented() and not self.advance.signatures  # it shall not take long
-        most = int(max(1, min(1 if alone else self.most, last - first + 1, patience)))
+        most = 1 if plain.possible(advance) else self.most  # plain Python shall not take long
+        most = int(max(1, min(most, last - first + 1, patience)))
         full, watch = self.observer.full and most > 1, self._watch(most)
         iterates = np.empty((most if full else 0, *x.shape))
         times, models = np.empty(most), np.empty((most, len(desk.model)))
@@ -158,8 +158,8 @@ class Engine:
         why, done = self._advance(
             self.program.formulas, (int(last), settings.horizon, most),
             (*self.policy, self.station.defer), self._drawn(most), self.calling, self.training,
-            tuple(world.state.values()), self.centre, tuple(desk), book,
-            (times, models, iterates, tuple(watch)),
+            self.benches[0], tuple(world.state.values()), self.centre, tuple(desk), book,
+            (times, models, iterates, tuple(watch)), tuple(self.ahead), tuple(self.shared),
         )  # fmt: skip
         self.station.now = float(desk.now[0])
         if self.observer.full:
@@ -171,10 +171,25 @@ class Engine:
         world.patience.require_reply(int(desk.counts[UNHEARD]), self.station.now)
         return why, done
 
+    def _bench(self) -> tuple[Any, ...]:
+        """What a member of the crew needs to train agents."""
+        _, _, plan, data = self.training
+        aim, own = np.empty((2, PART, len(self.desk.model)))
+        return memory_for(np.arange(self.agents), plan, data), aim, own
+
+    def _assist(self, member: int) -> None:
+        """What a member of the crew does while it finds something to do."""
+        assist(
+            member, self.program.formulas, self.training, self.benches[member],
+            tuple(self.world.state.values()), tuple(self.desk), tuple(self.ahead),
+            tuple(self.shared),
+        )  # fmt: skip
+
     def _advance(self, *inputs: Any) -> tuple[int, int]:
         """What the compiled rounds return; ProgramError where the formulas cannot be compiled."""
         try:
-            why, done = self.advance(*inputs)
+            with nullcontext() if plain.possible(advance) else self.crew:
+                why, done = advance(*inputs)
         except TypingError as error:
             name, text = type(self.program.formulas).__name__, f"{LAWFUL}; or engine: cohort"
             raise ProgramError(f"@formulas of {name}: not compiled; allowed: {text}") from error
@@ -185,6 +200,7 @@ class Engine:
         x, n = self.world.state["x"], len(times)
         wrong = why == LOOK and not (np.isfinite(x).all() and np.isfinite(models[-1]).all())
         places, good = watch.places[: watch.counts[KEPT]], n - wrong
+        places = places[places < n]
         before = dict(zip(places.tolist(), watch.copies, strict=False))
         self.observer.passed(times[:good], models[:good].copy(), x, watch.errors[:good], before)
         if wrong:
@@ -194,7 +210,15 @@ class Engine:
 def play(program: Compilable, world: World) -> float:
     """Play the rounds; return the end of the run in virtual seconds."""
     engine = Engine(program, world)
-    station, hub, horizon = engine.station, engine.hub, world.settings.horizon
+    try:
+        return _played(engine)
+    finally:
+        engine.crew.leave()
+
+
+def _played(engine: Engine) -> float:
+    world, station, hub = engine.world, engine.station, engine.hub
+    horizon = world.settings.horizon
     engine.make_room()
     while True:
         world.keep(engine.remembered)

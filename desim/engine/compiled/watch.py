@@ -29,32 +29,49 @@ class Watch(NamedTuple):
 
 
 @lean_inline
-def copied(k, close, x, watch_):
-    """Round k of the block closes at `close` s: keep models x if an observation is due by then."""
+def due(k, close, watch_):
+    """Round k of the block closes at `close` s: the place of the copy of models before it, or -1.
+
+    There is one if an observation is due by then.
+    """
     watch = Watch(*watch_)
     counts, every = watch.counts, watch.limits[0]
     if watch.copies.shape[0] == 0 or counts[INSTANT] * every > close:
-        return
-    copy = watch.copies[counts[KEPT]]
-    for i in range(x.shape[0]):
-        for j in range(x.shape[1]):
-            copy[i, j] = x[i, j]
-    watch.places[counts[KEPT]] = k
+        return -1
+    place = counts[KEPT]
+    watch.places[place] = k
     counts[KEPT] += 1
     while counts[INSTANT] * every < close and counts[INSTANT] <= watch.limits[1]:
         counts[INSTANT] += 1
+    return place
 
 
 @lean_inline
-def block_over(k, n, who, x, watch_):
-    """Agents who[:n] have models x anew in round k: note the error; return if the block ends."""
+def full(watch_):
+    """Whether no further copy can be made, or no further observation is wanted: a block ends."""
     watch = Watch(*watch_)
-    over = False
-    if watch.errors.shape[0]:
-        error = moved(who, n, x, watch.tally) / watch.limits[2]
-        watch.errors[k] = error
-        over = error <= watch.limits[3]
-    kept = watch.copies.shape[0]
-    if kept and (watch.counts[KEPT] == kept or watch.counts[INSTANT] > watch.limits[1]):
-        return True
-    return over
+    kept, counts = watch.copies.shape[0], watch.counts
+    return kept > 0 and (counts[KEPT] == kept or counts[INSTANT] > watch.limits[1])
+
+
+@lean_inline
+def copied(place, x, watch_):
+    """Keep models x (agents, dim) as copy number `place`; -1: no copy is due."""
+    watch = Watch(*watch_)
+    if place < 0:
+        return
+    copy = watch.copies[place]
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            copy[i, j] = x[i, j]
+
+
+@lean_inline
+def met(k, who, x, watch_):
+    """Agents who (n,) have models x anew in round k: note the error; return if it is the goal."""
+    watch = Watch(*watch_)
+    if watch.errors.shape[0] == 0:
+        return False
+    error = moved(who, who.shape[0], x, watch.tally) / watch.limits[2]
+    watch.errors[k] = error
+    return error <= watch.limits[3]

@@ -1,0 +1,122 @@
+"""The clock of rounds, played ahead of their arithmetic: when they close, and whose replies are in.
+
+No time depends on a model, so that one thread plays the clock while others train.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from desim.compiling.jit import lean_inline, lean_kernel
+from desim.engine.compiled.desk import (
+    NOW_ROUND,
+    accepted,
+    closing,
+    collected,
+    expected,
+    invited,
+)
+from desim.engine.compiled.watch import due, full
+from desim.timeline.calls import CALLED, Calls, call, settle_due
+from desim.timeline.collection import ALL, BUFFER
+from desim.timeline.record import Rows
+
+BLOCK, ROOM, OVER, STUCK, CLOSED, LOOK, ON = range(7)  # why a block ends; ON: not yet
+ROUNDS, WHY, FIRST = range(3)  # columns of Ahead.counts
+CALLS, REPLIES = range(2)  # columns of Ahead.ends
+MOST = 256  # rounds, replies or calls of one side, if its last round has not more
+
+
+class Ahead(NamedTuple):
+    """Two sides of some rounds each: the clock plays one while agents train for the other.
+
+    counts (2, 3): rounds of the side, why there is no further one, and the number of the first. Of
+    each round close (2, MOST) s, ends (2, 2, MOST + 1): where its calls and its replies begin, and
+    after it the next one's; marks (2, MOST, 3): rows of log, counted ones and ledger by its end;
+    copies (2, MOST): place of the copy to be made before it, or -1. Agents called, replied (2,
+    room), and the rounds `since` (2, room) of the calls that they answer; of a policy that waits
+    for all, calls are its replies.
+    """
+
+    counts: np.ndarray
+    close: np.ndarray
+    ends: np.ndarray
+    marks: np.ndarray
+    copies: np.ndarray
+    called: np.ndarray
+    replied: np.ndarray
+    since: np.ndarray
+
+
+def ahead_for(agents: int) -> Ahead:
+    """Two empty sides, with room for rounds of so many agents."""
+    room = agents + MOST
+    return Ahead(
+        np.array([[0, ON, 1]] * 2), np.empty((2, MOST)), np.zeros((2, 2, MOST + 1), np.int64),
+        np.empty((2, MOST, 3), np.int64), np.empty((2, MOST), np.int64),
+        *(np.empty((2, room), np.int64) for _ in range(3)),
+    )  # fmt: skip
+
+
+@lean_inline
+def opened(side, calls_before, span, policy, drawn, calling, desk, book, ahead_):
+    """Begin a round and wait until it closes: (why not, or ON; calls; replies in desk.who)."""
+    last_round, horizon, _ = span
+    kind, value, discard, interrupts = policy
+    bits, reply_bits, work, terms, devices, rows_per_call = calling
+    calls, rows, charges = book
+    counts, now, who = desk[0], desk[1], desk[2]
+    if counts[NOW_ROUND] > last_round or now[0] > horizon:
+        return CLOSED, 0, 0
+    m = invited(drawn, kind, discard, calls, desk)
+    settled = work.shape[0] + m if interrupts else m
+    log, ledger = Rows(*rows), Rows(*charges)
+    most = max(log.n[0], log.n[1]) + settled * rows_per_call + 2
+    if most > log.ints.shape[0] or ledger.n[0] + 2 * settled > ledger.ints.shape[0]:
+        return ROOM, 0, 0
+    here, round_ = now[0], counts[NOW_ROUND]
+    call(who[:m], here, round_, 0, bits, reply_bits, work, interrupts, terms, devices, book)
+    expected(m, kind == BUFFER, calls, desk)
+    if kind != ALL:
+        called = Ahead(*ahead_).called[side]
+        for r in range(m):
+            called[calls_before + r] = who[r]
+    close = closing(m, kind, value, calls, desk)
+    if close > horizon or close == np.inf:
+        return STUCK if close == np.inf else OVER, 0, 0
+    if interrupts:
+        settle_due(close, devices, book)
+    n = collected(m, kind, value, close, calls, rows, desk)
+    accepted(n, discard, close, calls, rows, desk)
+    return ON, 0 if kind == ALL else m, n
+
+
+@lean_kernel
+def play_ahead(side, k, most, span, policy, drawn, calling, desk, book, watch, ahead):
+    """Play the clock of rounds k, k + 1, ... of a block: at most so many, and what one side holds.
+
+    See `advance` for the rest; the side's counts tell why there is no further round, or ON.
+    """
+    plan, calls, rows, charges = Ahead(*ahead), Calls(*book[0]), Rows(*book[1]), Rows(*book[2])
+    replied, since, n, m, answers = plan.replied[side], plan.since[side], 0, 0, 0
+    why, plan.counts[side, FIRST] = ON, desk[0][NOW_ROUND]
+    while why == ON and n < most and max(m, answers) < MOST:
+        if k + n == span[2]:
+            why = BLOCK
+            break
+        why, fresh, some = opened(side, m, span, policy, drawn, calling, desk, book, ahead)
+        if why != ON:
+            break
+        for r in range(some):
+            replied[answers + r] = desk[2][r]
+            since[answers + r] = calls.whole[desk[2][r], CALLED]
+        m, answers = m + fresh, answers + some
+        plan.close[side, n] = desk[1][0]
+        plan.copies[side, n] = due(k + n, desk[1][0], watch)
+        marks = plan.marks[side, n]
+        marks[0], marks[1], marks[2] = rows.n[0], rows.n[1], charges.n[0]
+        n += 1
+        plan.ends[side, CALLS, n], plan.ends[side, REPLIES, n] = m, answers
+        desk[0][NOW_ROUND] += 1
+        why = BLOCK if full(watch) else ON
+    plan.counts[side, ROUNDS], plan.counts[side, WHY] = n, why
