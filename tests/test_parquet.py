@@ -89,8 +89,8 @@ def test_the_file_does_not_depend_on_the_flushes(tmp_path, monkeypatch, cuts):
     [
         ("[whole.slice(rows)]", "[whole.slice(rows + 1)]"),
         ("whole.slice(0, rows).combine_chunks()", "whole.combine_chunks()"),
-        ("if self._rows or", "if self._rows > GROUP or"),
-        ("while self._rows >= GROUP", "if self._rows >= GROUP"),
+        ("if self._rows:", "if self._rows > GROUP:"),
+        ("while self._rows >= self._group", "if self._rows >= self._group"),
     ],
 )
 def test_row_groups_that_lose_or_mix_rows_are_noticed(tmp_path, right, wrong):

@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 
 from desim.log.schemas import SCHEMAS, WORD, concatenated
 
-GROUP = 1 << 15  # rows of a row group, whatever the flush interval was: the last ones are soon done
+GROUP = 1 << 14  # rows of a row group, whatever the flush interval was: the last ones are soon done
+FEWER = 4  # times that groups of other tables have fewer rows, of which there are fewer
 PLAIN, SPLIT, DELTA, WORDS = "PLAIN", "BYTE_STREAM_SPLIT", "DELTA_BINARY_PACKED", "dictionary"
 USUAL = {pa.float64(): SPLIT, WORD: WORDS}  # else DELTA; in releases, say, all with lz4
 EVENTS = {  # how a column is encoded and compressed, as measured on logs of stars and graphs
@@ -33,29 +34,36 @@ class Growing:
 
     def __init__(self, path: Path, name: str, *, light: bool = False) -> None:
         self.path, self._name, self._light = path, name, light
+        self._group = GROUP if name == "events" else GROUP // FEWER
         self._tables: list[pa.Table] = []  # not written yet
         self._rows = 0  # in them
         self._writer: pq.ParquetWriter | None = None
+
+    def open(self) -> None:
+        """Begin the file, unless that is done."""
+        if self._writer is None:
+            opened = light_writer if self._light else writer
+            self._writer = opened(self.path, self._name)
 
     def append(self, table: pa.Table) -> None:
         """Take rows; write the groups that are full."""
         self._tables.append(table)
         self._rows += table.num_rows
-        while self._rows >= GROUP:
-            self._write(GROUP)
+        while self._rows >= self._group:
+            self._write(self._group)
 
     def close(self, path: Path) -> None:
         """Write what is left, and give the file its name."""
-        if self._rows or self._writer is None:
+        self.open()
+        if self._rows:
             self._write(self._rows)
         assert self._writer is not None
         self._writer.close()
         self.path.replace(path)
 
     def _write(self, rows: int) -> None:
-        if self._writer is None:
-            opened = light_writer if self._light else writer
-            self._writer = opened(self.path, self._name)
+        self.open()
+        assert self._writer is not None
         whole = concatenated(SCHEMAS[self._name], self._tables)
         self._writer.write_table(whole.slice(0, rows).combine_chunks())
         self._tables, self._rows = [whole.slice(rows)], self._rows - rows
