@@ -1,9 +1,11 @@
-"""What the log costs a run: kept on disk or in memory against discarded, and bytes per event.
+"""What the log costs a run: stored against kept in memory, and that against discarded; bytes.
 
-    python -m analysis.benchmarks.log
+    python -m analysis.benchmarks.log [case ...]
 
 Rows that are kept in memory are put in order when they are first read, which is not timed here; on
-disk a second thread does it while the run goes on, so that a second core is worth having.
+disk a second thread does it while the run goes on, so that a second core is worth having. Where
+others use it, wall clock says little; the processor time of the run's own thread and of all that is
+done after its end is what the run would take beside a free core.
 """
 
 import os
@@ -11,19 +13,26 @@ import os
 os.environ.setdefault("DESIM_THREADS", "1")
 
 import shutil
+import sys
 import tempfile
+import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from analysis.benchmarks.engines import GRAPH, STAR
-from analysis.benchmarks.timing import interleaved, machine
+from analysis.benchmarks.timing import machine
 from desim.engine.play import Simulation
 from desim.engine.world import Discard
 from desim.log.parquet import Tables
 from desim.scenario.build import build
 from desim.scenario.load import load
 
-LEVELS = ("all", "messages", "rounds")
+LEVELS, TURNS = ("all", "messages", "rounds"), 7
+HEAD = (
+    "in memory, s", "to discarded", "stored to memory, all", "messages", "rounds",
+    "all, beside a free core", "all, both threads", "events", "B per event",
+)  # fmt: skip
 
 
 def scenario(agents: int, rounds: int, **changes: Any) -> dict[str, Any]:
@@ -41,42 +50,79 @@ RUNS = {
 }
 
 
-def stored(simulation: Simulation, folder: Path) -> dict[str, float]:
-    """Play into a new directory; return events and bytes of its tables, and remove it."""
+def played(simulation: Simulation, into: Callable[[], Any]) -> float:
+    """Play into memory, or nowhere; processor seconds."""
+    began = time.thread_time()
+    simulation.play(into())
+    return time.thread_time() - began
+
+
+def stored(simulation: Simulation, folder: Path, told: dict[str, float]) -> float:
+    """Play into a new directory, which is removed; processor seconds until all is stored.
+
+    Those of the thread of the run, and of all threads after its end. told: gets rows and bytes.
+    """
     place = Path(tempfile.mkdtemp(dir=folder))
+    began = time.thread_time()
     tables = Tables(place)
     simulation.play(tables)
+    seconds, began = time.thread_time() - began, time.process_time()
     tables.finish()
-    sizes = {f"{name} bytes": (place / f"{name}.parquet").stat().st_size for name in tables.rows}
+    seconds += time.process_time() - began
+    told |= tables.rows | {"size": (place / "events.parquet").stat().st_size}
     shutil.rmtree(place)
-    return {**tables.rows, **sizes}
+    return seconds
 
 
-def measure(name: str, of: dict[str, Any], folder: Path) -> None:
-    """Print a table for one scenario."""
-    plays: dict[str, Any] = {}
-    for level in LEVELS:
-        made = build(load({**of, "log": level}))
-        plays.setdefault("discarded", lambda s=made: s.play(Discard()))
-        plays[f"in memory, {level}"] = lambda s=made: s.play(Tables())
-        plays[f"on disk, {level}"] = lambda s=made: stored(s, folder)
-    seconds = interleaved(plays, 5)
-    least, _ = seconds["discarded"]
-    print(f"\n{name}\n\n| | min s | median s | of minima | events | B per event |")
-    print("|---|---|---|---|---|---|")
-    for way, (low, median) in seconds.items():
-        told = plays[way]() if way.startswith("on disk") else {}
-        size = told.get("events bytes", 0.0) / max(told.get("events", 0), 1)
-        counted = f"{told['events']} | {size:.1f}" if told else " | "
-        print(f"| {way} | {low:.3f} | {median:.3f} | {low / least:.2f} | {counted} |", flush=True)
+class Spent(NamedTuple):
+    """Minima over the turns, s: wall clock; processor time until stored, and of all threads."""
+
+    wall: float
+    own: float
+    processor: float
+
+
+def spent(plays: dict[str, Callable[[], float]], turns: int) -> dict[str, Spent]:
+    """What each play takes, after a warm-up; they take turns."""
+    taken: dict[str, list[Spent]] = {name: [] for name in plays}
+    for turn in range(turns + 1):
+        for name, play in plays.items():
+            wall, processor = time.perf_counter(), time.process_time()
+            own = play()
+            if turn:
+                wall, processor = time.perf_counter() - wall, time.process_time() - processor
+                taken[name].append(Spent(wall, own, processor))
+    return {name: Spent(*map(min, zip(*of, strict=True))) for name, of in taken.items()}
+
+
+def measured(name: str, of: dict[str, Any], folder: Path) -> str:
+    """The line of one scenario."""
+    plays: dict[str, Callable[[], float]] = {}
+    made = {level: build(load({**of, "log": level})) for level in LEVELS}
+    plays["discarded"] = lambda: played(made["all"], Discard)
+    told: dict[str, float] = {}
+    for level, simulation in reversed(made.items()):  # the last one tells of all rows
+        plays[f"memory {level}"] = lambda s=simulation: played(s, Tables)
+        plays[f"disk {level}"] = lambda s=simulation: stored(s, folder, told)
+    least = spent(plays, TURNS)
+    disk, memory = least["disk all"], least["memory all"]
+    ratios = [
+        memory.wall / least["discarded"].wall,
+        *(least[f"disk {one}"].wall / least[f"memory {one}"].wall for one in LEVELS),
+        disk.own / memory.own, disk.processor / memory.processor,
+    ]  # fmt: skip
+    cells = [f"{memory.wall:.3f}", *(f"{one:.2f}" for one in ratios), f"{told['events']}"]
+    return f"| {name} | {' | '.join(cells)} | {told['size'] / told['events']:.1f} |"
 
 
 def main() -> None:
     """Measure and print."""
-    print(machine())
+    print(machine(), "\n")
+    print("| | " + " | ".join(HEAD) + " |\n" + "|---" * (len(HEAD) + 1) + "|")
+    chosen = [name for name in RUNS if not sys.argv[1:] or any(one in name for one in sys.argv[1:])]
     with tempfile.TemporaryDirectory() as folder:
-        for name, of in RUNS.items():
-            measure(name, of, Path(folder))
+        for name in chosen:
+            print(measured(name, RUNS[name], Path(folder)), flush=True)
 
 
 if __name__ == "__main__":

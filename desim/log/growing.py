@@ -11,69 +11,85 @@ import pyarrow.parquet as pq
 
 from desim.log.schemas import SCHEMAS, WORD, concatenated
 
-GROUP = 1 << 15  # rows of a row group, whatever the flush interval was: the last ones are soon done
-PLAIN = ("time", "seconds", "release")  # equal values stand together: 8 bytes repeat as one
+GROUP = 1 << 14  # rows of a row group, whatever the flush interval was: the last ones are soon done
+FEWER = 4  # times that groups of other tables have fewer rows, of which there are fewer
+PLAIN, SPLIT, DELTA, WORDS = "PLAIN", "BYTE_STREAM_SPLIT", "DELTA_BINARY_PACKED", "dictionary"
+USUAL = {pa.float64(): SPLIT, WORD: WORDS}  # else DELTA; in releases, say, all with lz4
+EVENTS = {  # how a column is encoded and compressed, as measured on logs of stars and graphs
+    "time": (PLAIN, "zstd"),  # equal values stand together: 8 bytes repeat as one
+    "seq": (DELTA, "none"),
+    "kind": (WORDS, "lz4"),
+    "agent": (DELTA, "snappy"),
+    "peer": (DELTA, "snappy"),
+    "round": (DELTA, "snappy"),
+    "bytes": (WORDS, "lz4"),  # few different sizes
+    "seconds": (PLAIN, "lz4"),
+    "value": (WORDS, "lz4"),  # few, too
+    "release": (PLAIN, "zstd"),
+}
 
 
 class Growing:
     """Table `name`, written to `path` bit by bit; `light`: to be removed soon, fast and large."""
 
     def __init__(self, path: Path, name: str, *, light: bool = False) -> None:
-        self.path, self._schema, self._light = path, SCHEMAS[name], light
+        self.path, self._name, self._light = path, name, light
+        self._group = GROUP if name == "events" else GROUP // FEWER
         self._tables: list[pa.Table] = []  # not written yet
         self._rows = 0  # in them
         self._writer: pq.ParquetWriter | None = None
+
+    def open(self) -> None:
+        """Begin the file, unless that is done."""
+        if self._writer is None:
+            opened = light_writer if self._light else writer
+            self._writer = opened(self.path, self._name)
 
     def append(self, table: pa.Table) -> None:
         """Take rows; write the groups that are full."""
         self._tables.append(table)
         self._rows += table.num_rows
-        while self._rows >= GROUP:
-            self._write(GROUP)
+        while self._rows >= self._group:
+            self._write(self._group)
 
     def close(self, path: Path) -> None:
         """Write what is left, and give the file its name."""
-        if self._rows or self._writer is None:
+        self.open()
+        if self._rows:
             self._write(self._rows)
         assert self._writer is not None
         self._writer.close()
         self.path.replace(path)
 
     def _write(self, rows: int) -> None:
-        if self._writer is None:
-            opened = light_writer if self._light else writer
-            self._writer = opened(self.path, self._schema)
-        whole = concatenated(self._schema, self._tables)
+        self.open()
+        assert self._writer is not None
+        whole = concatenated(SCHEMAS[self._name], self._tables)
         self._writer.write_table(whole.slice(0, rows).combine_chunks())
         self._tables, self._rows = [whole.slice(rows)], self._rows - rows
 
 
-def writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
-    """A Parquet file whose encodings were measured on event logs: 7 to 12 B a row."""
-    encoding = {one.name: _encoding(one) for one in schema if one.type != WORD}
-    encoding.pop("bytes", None)  # few different sizes
+def writer(path: Path, name: str) -> pq.ParquetWriter:
+    """A Parquet file whose encodings were measured on event logs: 7 to 13 B a row."""
+    chosen = {one.name: (USUAL.get(one.type, DELTA), "lz4") for one in SCHEMAS[name]}
+    chosen |= EVENTS if name == "events" else {}
+    compression = {column: how for column, (_, how) in chosen.items()}
     return pq.ParquetWriter(
         path,
-        schema,
+        SCHEMAS[name],
         write_page_checksum=True,
         write_statistics=False,  # nobody skips rows by them
-        compression="zstd",
-        compression_level=1,
-        use_dictionary=[one for one in schema.names if one not in encoding],
-        column_encoding=encoding,
+        compression=compression,
+        compression_level={column: 1 for column, how in compression.items() if how == "zstd"},
+        use_dictionary=[column for column, (how, _) in chosen.items() if how == WORDS],
+        column_encoding={column: how for column, (how, _) in chosen.items() if how != WORDS},
     )
 
 
-def _encoding(field: pa.Field) -> str:
-    if field.name in PLAIN:
-        return "PLAIN"
-    return "BYTE_STREAM_SPLIT" if field.type == pa.float64() else "DELTA_BINARY_PACKED"
-
-
-def light_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
+def light_writer(path: Path, name: str) -> pq.ParquetWriter:
     """A Parquet file that is soon removed: twice as fast, and twice as large."""
-    words = [one.name for one in schema if one.type == WORD]
+    words = [one.name for one in SCHEMAS[name] if one.type == WORD]
     return pq.ParquetWriter(
-        path, schema, compression="lz4", use_dictionary=words, write_page_checksum=True,
+        path, SCHEMAS[name], compression="lz4", use_dictionary=words, write_page_checksum=True,
         write_statistics=False,
     )  # fmt: skip

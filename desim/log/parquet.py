@@ -37,6 +37,8 @@ class Tables:
     what was stored before stays readable.
     """
 
+    grows = True  # whether the final files are written while the run goes on
+
     def __init__(self, directory: Path | None = None) -> None:
         self.directory = directory
         self.found: Tree | None = None  # the checkpoint that its run goes on from
@@ -50,8 +52,10 @@ class Tables:
         if directory is not None:
             folder = directory / PARTS
             folder.mkdir(exist_ok=True)
-            self._growing = {name: Growing(folder / f"{name}.growing", name) for name in SCHEMAS}
+            for name in SCHEMAS if self.grows else ():
+                self._growing[name] = Growing(folder / f"{name}.growing", name)
             self._worker = Worker()
+            self._worker.do(self._open)
 
     @property
     def behind(self) -> bool:
@@ -125,6 +129,11 @@ class Tables:
             return _stored(self.directory, name, columns)
         table = concatenated(SCHEMAS[name], self._computed(name))
         return table.select(columns) if columns else table
+
+    def _open(self) -> None:
+        """Begin the final files, in the thread, while the run has nothing to store yet."""
+        for file in self._growing.values():
+            file.open()
 
     def _store(self, name: str, rows: pa.Table | Deferred) -> None:
         """Store rows, in the thread, as all that follows."""

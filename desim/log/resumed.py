@@ -134,6 +134,8 @@ class ResumedTables(Tables):
     `found` if the directory has these rows.
     """
 
+    grows = False  # the parts are merged at the end
+
     def __init__(
         self,
         directory: Path,
@@ -141,7 +143,6 @@ class ResumedTables(Tables):
         checkpoint: tuple[Mapping[str, int], Tree] | None = None,
     ) -> None:
         super().__init__(directory)
-        self._growing = {}  # the parts are merged at the end
         self._stored = {name: Stored(directory, name, sure) for name in SCHEMAS}
         if checkpoint is None:
             return

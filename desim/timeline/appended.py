@@ -57,7 +57,7 @@ class Appended:
         """Make room for `rows` more rows."""
         used, brief, _ = self.rows.n.tolist()
         if max(used, brief) + rows > len(self.rows.ints):
-            larger = self._empty(2 * (max(used, brief) + rows))
+            larger = self._empty(5 * (max(used, brief) + rows) // 4)
             for old, new, n in zip(self.rows, larger, (used, used, brief, 3), strict=True):
                 new[:n] = old[:n]
             self.rows = larger
