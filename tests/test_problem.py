@@ -195,6 +195,7 @@ def test_digest_tells_problems_apart():
         ({"average": "median"}, "allowed: mean, sum"),
         ({"agent_regularizer": Regularizer(upper=1.0)}, "box cannot be at the agents"),
         ({"clip": 0.0}, "clip: 0.0"),
+        ({"clip": 5e-324}, r"clip: found .*e-324, which is 0 when divided by the norm \d"),
     ],
 )
 def test_refused(change, message):

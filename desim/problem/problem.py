@@ -269,7 +269,19 @@ def _problems(problem: Problem) -> list[str]:
         found += _too_long(problem)
     if not problem.clip > 0.0:
         found.append(f"problem.clip: {problem.clip} is not > 0")
+    elif problem.clipped and problem.loss.linear:
+        found += _too_short(problem)
     return found
+
+
+@np.errstate(over="ignore")
+def _too_short(problem: Problem) -> list[str]:
+    """One line if the clip is so small that no slope other than zero is left to a row."""
+    if problem.limit.all():
+        return []
+    longest = float(np.linalg.norm(problem.A[problem.limit == 0.0], axis=1).max())
+    text = f"found {problem.clip:g}, which is 0 when divided by the norm {longest:.3g} of a row"
+    return [f"problem.clip: {text}; allowed: a larger number"]
 
 
 def _too_long(problem: Problem) -> list[str]:
