@@ -10,14 +10,17 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from bits import bits_of
-from cases import CASES, one_each
+from cases import CASES, merged, one_each, star
 
 from desim.compiling import plain
 from desim.compiling.jit import kernel, product_kernel
 from desim.compiling.lanes import in_lanes
 from desim.draws import distributions, keys
+from desim.engine.play import _steps
 from desim.errors import InputError
 from desim.kernels import layered
+from desim.scenario.build import build
+from desim.scenario.load import loaded as load
 
 TESTS = Path(__file__).resolve().parent
 QUICK = ["plt-noisy", "plt-all", "fedavg-each", "nfl-late-budget", "fedavg:agents", "nfl:agents"]
@@ -73,11 +76,11 @@ def test_a_first_run_compiles_nothing_and_what_is_compiled_is_used(tmp_path):
         return done.stdout.split()
 
     assert told("later") == ["0.0", "True"]
-    spent = float((tmp_path / "plain-seconds").read_text())
+    spent = float(next(tmp_path.rglob("plain-seconds-*")).read_text())
     assert 0.0 < spent < plain.PATIENCE
     told("at-once")
     assert told("later")[1] == "False"
-    assert float((tmp_path / "plain-seconds").read_text()) == spent
+    assert float(next(tmp_path.rglob("plain-seconds-*")).read_text()) == spent
 
 
 @pytest.fixture
@@ -98,14 +101,20 @@ def test_plain_python_is_over_once_it_has_cost_what_compiling_does(later, monkey
     assert not plain.rented()
     monkeypatch.setattr(plain, "seconds", 1.0)
     assert plain.rented()
+    with monkeypatch.context() as patch:
+        patch.setenv("DESIM_COMPILE", "never")
+        plain._remember()
+    assert not plain._account().exists()
     plain._remember()
-    assert float((later / "plain-seconds").read_text()) == 1.0
-    (later / "plain-seconds").write_text(f"{plain.PRICE - 0.5}\n")
+    assert float(plain._account().read_text()) == 1.0
+    plain._account().write_text(f"{plain.PRICE - 0.5}\n")
     monkeypatch.setattr(plain, "_earlier", None)
     assert not plain.rented()
-    (later / "plain-seconds").write_text("nonsense")
-    monkeypatch.setattr(plain, "_earlier", None)
-    assert plain.rented()
+    for nonsense in ("nonsense", "nan", "inf", "-1e9"):
+        plain._account().write_text(nonsense)
+        monkeypatch.setattr(plain, "_earlier", None)
+        assert plain._before() == 0.0
+        assert plain.rented()
 
 
 def test_it_is_said_when_to_compile(later, monkeypatch):
@@ -151,6 +160,32 @@ def test_lanes_are_all_of_them_at_once_and_large_calls_are_compiled():
 
 
 few_one = np.ones(1)
+
+
+def test_types_are_named_only_where_there_may_be_code(later, monkeypatch):
+    named = []
+    monkeypatch.setattr(plain, "_absent", {})
+    monkeypatch.setattr(keys._fill, "typeof_pyval", named.append)
+    for there, times in ((False, 0), (True, 1)):
+        monkeypatch.setattr(plain, "_without_code", lambda kernel, there=there: not there)
+        monkeypatch.setattr(plain, "_missing", {(id(keys._fill), (None,))})
+        assert not plain._found(keys._fill, (1,))
+        assert len(named) == times
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, 3 * 12 * 6),
+        ({"algorithm": {"local": {"epochs": 70}}}, 70 * 12 * 6),
+        ({"policy": "each"}, 3 * 12),
+        ({"stop": {"time": "1 s"}}, 3 * 6),
+    ],
+)
+def test_steps_tell_what_is_long(changes, expected):
+    base = star(algorithm={"name": "fedavg", "local": {"epochs": 3}})
+    made = build(load(merged(base, changes)))
+    assert _steps(made.settings, made.method) == expected
 
 
 def test_products_of_matrices_are_never_plain_python():

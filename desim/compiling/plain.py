@@ -1,16 +1,18 @@
 """Kernels as plain Python, as long as that is sooner done than compiling them.
 
 The source of a kernel means the same to Python and has the same bits there. To compile what a run
-of a second needs takes a minute or two: so nothing is compiled before plain Python has cost as much
-as that would, as one rents skis until the rent has reached their price. Neither choice is ever
-twice as dear as the better one. What is found compiled on disk is used from the first call on.
+of a second needs takes a minute or two: so nothing is compiled before plain Python has taken some
+time, as one rents skis before one buys them. What is found compiled on disk is used from the first
+call on.
 """
 
 import atexit
+import math
 import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import FunctionType
 from typing import Any
 
@@ -19,15 +21,17 @@ import numpy as np
 from numba.core.dispatcher import Dispatcher, OmittedArg
 
 from desim.compiling.cache import cache_home
+from desim.compiling.code_cache import digest
 from desim.errors import InputError, refusal
 
 PATIENCE = 20.0  # seconds of processor time in one process
-PRICE = 60.0  # the same of all processes: what compiling costs
+PRICE = 60.0  # the same of all processes with these sources: what compiling costs
 LARGEST = 1 << 20  # numbers handed to a call that is still played as plain Python
 
 _namespaces: dict[int, dict[str, Any]] = {}
 _twins: dict[Any, Callable[..., Any] | None] = {}  # None: not asked for yet
 _missing: set[tuple[int, Any]] = set()  # what was looked for on disk and not found
+_absent: dict[int, bool] = {}  # functions of which nothing at all was on disk
 _at_once = 0  # contexts that want everything compiled
 seconds = 0.0  # of processor time that plain Python took in this process
 
@@ -112,8 +116,9 @@ def with_rent(kernel: Any) -> Any:
     compiled = kernel._compile_for_args
 
     def chosen(*arguments: Any, **names: Any) -> Any:
+        began = time.thread_time()  # to look for compiled code takes longer than many a call
         if rented() and (when() == "never" or _small(kernel, arguments)):
-            return _timed(twin(kernel))
+            return _timed(twin(kernel), began)
         return compiled(*arguments, **names)
 
     kernel._compile_for_args = chosen
@@ -147,6 +152,8 @@ def _found(kernel: Any, arguments: Any) -> bool:
     """Whether a function is kept on disk for arguments like these."""
     if any(isinstance(one, OmittedArg) for one in arguments):
         return True
+    if _without_code(kernel):  # to name the types of a call takes 0.4 ms
+        return False
     signature = tuple(kernel.typeof_pyval(one) for one in arguments)
     if (id(kernel), signature) in _missing:
         return False
@@ -156,12 +163,19 @@ def _found(kernel: Any, arguments: Any) -> bool:
     return False
 
 
-def _timed(plain: Callable[..., Any]) -> Callable[..., Any]:
+def _without_code(kernel: Any) -> bool:
+    """Whether nothing was kept of a function when it was called first, for whatever types."""
+    if id(kernel) not in _absent:
+        index = getattr(getattr(kernel._cache, "_cache_file", None), "_index_path", None)
+        _absent[id(kernel)] = index is not None and not Path(index).exists()
+    return _absent[id(kernel)]
+
+
+def _timed(plain: Callable[..., Any], began: float) -> Callable[..., Any]:
     def call(*arguments: Any) -> Any:
         global seconds
         if not seconds:
             atexit.register(_remember)
-        began = time.thread_time()
         try:
             with np.errstate(all="ignore"):
                 return native(plain(*map(numbers, arguments)))
@@ -172,7 +186,7 @@ def _timed(plain: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _account() -> Any:
-    return cache_home() / "plain-seconds"
+    return cache_home() / "compiled" / f"plain-seconds-{digest('desim.engine.compiled.rounds')}"
 
 
 _earlier: float | None = None
@@ -183,14 +197,17 @@ def _before() -> float:
     global _earlier
     if _earlier is None:
         try:
-            _earlier = float(_account().read_text())
+            told = float(_account().read_text())
+            _earlier = max(0.0, told) if math.isfinite(told) else 0.0
         except (OSError, ValueError):
             _earlier = 0.0
     return _earlier
 
 
 def _remember() -> None:
-    """Add this process's seconds to those of all."""
-    with suppress(OSError):
+    """Add this process's seconds to those of all, unless it was told never to compile."""
+    with suppress(OSError, InputError):
+        if when() == "never":
+            return
         _account().parent.mkdir(parents=True, exist_ok=True)
         _account().write_text(f"{_before() + seconds:.3f}\n")

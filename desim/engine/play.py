@@ -23,7 +23,7 @@ from desim.privacy.ledger.transcript import Transcript
 from desim.problem.problem import Problem
 from desim.timeline.record import Kind
 
-LONG = 20_000  # trainings from which on compiled kernels are worth waiting for
+LONG = 40_000  # steps of agents from which on compiled kernels are worth waiting for
 INTERRUPTED = "interrupted by Ctrl-C"
 Explained = Callable[[BaseException], str | None]
 
@@ -53,11 +53,13 @@ ENGINES = {
 }
 
 
-def _trainings(settings: Settings) -> float:
-    """How often agents train in so many rounds; 0 where only time or a metric ends the run."""
+def _steps(settings: Settings, method: Any) -> float:
+    """How many steps agents take in so many rounds; of one where time or a metric ends the run."""
     agents, policy = settings.problem.agents, settings.policy
     replies = min(agents, policy.value) if policy.kind == "buffer" else agents
-    return settings.rounds * replies if np.isfinite(settings.rounds) else 0.0
+    local = getattr(method, "local", None)
+    epochs = 1 if local is None else int(np.max(local.epochs, initial=1))
+    return replies * epochs * (settings.rounds if np.isfinite(settings.rounds) else 1.0)
 
 
 @dataclass(frozen=True)
@@ -205,7 +207,7 @@ class Simulation:
             program = method.compiled()
         else:
             program = checked_requests(program, method.kind, lambda: world.now)
-        with at_once() if _trainings(world.settings) > LONG else nullcontext():
+        with at_once() if _steps(world.settings, method) > LONG else nullcontext():
             return ENGINES[method.kind, engine](program, world)
 
     def _reason(self, world: World, end: float) -> str:

@@ -195,7 +195,7 @@ def block_gradient(w, block, scale, weight, c, lasso, data, u, g):
         g[j] = weight * w[j] - c[j]
     if lasso != 0.0:
         for j in range(w.size):
-            g[j] += lasso * np.sign(w[j])
+            g[j] += lasso * (1.0 if w[j] > 0.0 else -1.0 if w[j] < 0.0 else w[j])  # -0.0 stays
     forward(block.columns, w, u)
     slopes(block, scale, data, u)
     backward(block.rows, u, g)
