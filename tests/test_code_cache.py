@@ -58,7 +58,7 @@ def test_copies_share_what_they_compiled_and_an_edit_does_not(tmp_path: Path) ->
 
 def test_a_file_depends_on_what_it_imports_and_on_the_formulas_that_it_plays() -> None:
     seen = code_cache._imported("desim.engine.compiled.rounds")
-    assert {"desim.kernels.formulas", "desim.timeline.calls", "desim.compiling.jit"} <= seen
+    assert {"desim.kernels.formulas", "desim.timeline.collection", "desim.compiling.jit"} <= seen
     assert "desim.methods.fed_plt" in seen  # what `begin` of fed-plt does
     assert "desim.methods.shared.method" not in code_cache._imported("desim.methods.fed_plt")
     assert code_cache.digest("desim.engine.compiled.rounds") != code_cache.digest(
@@ -71,12 +71,12 @@ def compiled_by(processes: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -
     all_of_them = threading.Barrier(processes, timeout=0.5)
     index = folder / "index"
 
-    def compiled(signature: str) -> None:
+    def compiled(signature: tuple[str]) -> None:
         if not index.exists():
             with suppress(threading.BrokenBarrierError):
                 all_of_them.wait()
             with index.open("a") as file:
-                file.write(signature)
+                file.write(signature[0])
 
     def function() -> object:
         cache = object.__new__(caching.FunctionCache)
@@ -86,7 +86,7 @@ def compiled_by(processes: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(code_cache, "global_compiler_lock", nullcontext())
     with ThreadPoolExecutor(processes) as pool:
-        list(pool.map(lambda one: one.compile("f"), [function() for _ in range(processes)]))
+        list(pool.map(lambda one: one.compile(("f",)), [function() for _ in range(processes)]))
     return len(index.read_text())
 
 

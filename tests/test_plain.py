@@ -23,6 +23,7 @@ from desim.scenario.build import build
 from desim.scenario.load import loaded as load
 
 TESTS = Path(__file__).resolve().parent
+EACH = [one.values[0] for one in one_each(CASES) if not one.marks]  # of every method
 QUICK = ["plt-noisy", "plt-all", "fedavg-each", "nfl-late-budget", "fedavg:agents", "nfl:agents"]
 
 
@@ -44,12 +45,12 @@ def demand_same(names, found):
 
 @pytest.fixture(scope="module")
 def all_played():
-    """All that one process has played as plain Python."""
-    return played(*QUICK, *CASES)
+    """What one process has played as plain Python."""
+    return played(*EACH)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", one_each(CASES))
+@pytest.mark.parametrize("name", EACH)
 def test_plain_python_has_the_bits_of_compiled_code(name, all_played):
     demand_same([name], all_played)
 
@@ -64,7 +65,7 @@ def test_some_runs_have_the_bits_of_compiled_code():
 @pytest.mark.slow
 def test_a_first_run_compiles_nothing_and_what_is_compiled_is_used(tmp_path):
     code = "import desim\nfrom desim.compiling import plain\nfrom cases import CASES\n"
-    code += "run = desim.run(CASES['plt-exact'])\n"
+    code += "run = desim.run(CASES['gd-plain'])\n"
     code += "print(run.manifest['compile_seconds'], plain.seconds > 0.0)"
 
     def told(when):
