@@ -253,7 +253,7 @@ def test_what_is_compiled_is_a_number_that_moves(kernels, monkeypatch):
     bar.compiling(40)
     bar.compiling(200)
     assert shown == [
-        ("quickstart: compiling function 40 of about 160", 0.25),
+        ("quickstart: compiling function 40 of about 130", 40 / 130),
         ("quickstart: compiling function 200", 1.0),
     ]
     seen = []

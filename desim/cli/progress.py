@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 WINDOW = 10.0  # s of real time over which a rate is taken
 SETTLED = 0.5  # s before which nothing is said of it
 LEAST, MOST = 5.0, 60.0  # s between two lines where there is no terminal
-ABOUT = {"compiled": 240, "cohort": 190, "agents": 160}  # functions that a run by an engine needs
+ABOUT = {"compiled": 190, "cohort": 140, "agents": 130}  # functions: first_minute.py counts them
 Show = Callable[[str, float | None], None]  # a text, and the share that is done or None
 
 
@@ -29,12 +29,12 @@ class RunBar:
         self._show = show
 
     def __call__(self, now: "Progress") -> None:
-        """So far is the run."""
+        """Show how far the run is."""
         pace = self.pace.words(now.round, fraction(now), "rounds/s")
         self._show(f"{self.name}: {description(now)}{pace}", fraction(now))
 
     def compiling(self, functions: int) -> None:
-        """So many functions are compiled, or being so."""
+        """Show that this is the n-th function to be compiled."""
         about = ABOUT[self.engine]
         of = f" of about {about}" if functions < about else ""
         self._show(f"{self.name}: compiling function {functions}{of}", min(1.0, functions / about))

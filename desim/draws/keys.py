@@ -31,7 +31,6 @@ class Stream(IntEnum):
     BURST = 12
 
 
-_0 = np.uint64(0)
 _1 = np.uint64(1)
 _12 = np.uint64(12)
 _28 = np.uint64(28)
