@@ -89,8 +89,8 @@ if TYPE_CHECKING:
     from desim.engine.clients import Clients
     from desim.engine.hub import Hub
     from desim.engine.requests import Heard, Replies
+    from desim.engine.settings import Settings
     from desim.engine.us import Cohort as Us
-    from desim.engine.world import Settings
     from desim.kernels.compilable import Compilable
 else:  # the types of what an engine hands over: no engine is imported for them
     Clients = Compilable = Us = Hub = Heard = Replies = Settings = Any

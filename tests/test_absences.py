@@ -64,14 +64,14 @@ def test_who_hardly_ever_finishes_is_told_while_it_is_waited_for(monkeypatch, ca
     told = [text for text in calm.manifest["warnings"] if "100 times and was away" in text]
     assert told
     assert told[0] in caplog.text
-    monkeypatch.setattr("desim.engine.absences.MANY", 10**9)
+    monkeypatch.setattr("desim.engine.presences.MANY", 10**9)
     silent = desim.run(scenario)
     assert differences(silent, calm) == []
-    monkeypatch.setattr("desim.engine.absences.TURNS", 60)
+    monkeypatch.setattr("desim.engine.presences.TURNS", 60)
     text, _ = failed(scenario, tmp_path / "ended")
     assert "left or came back 60 times without finishing a computation" in text
     hours = {**scenario, "stop": {"time": "1 h"}}
-    monkeypatch.setattr("desim.engine.absences.MOST", 100.0)
+    monkeypatch.setattr("desim.engine.presences.MOST", 100.0)
     assert "left or came back 60 times until" in failed(hours, tmp_path / "timed")[0]
 
 

@@ -234,7 +234,7 @@ def test_state_that_is_not_forgotten_is_noticed(monkeypatch, once):
 def test_computations_that_survive_a_failure_are_noticed(monkeypatch):
     broken = mutant(clock, "self.process.interrupt(None)", "pass")
     monkeypatch.setattr(star_client, "Device", broken.Device)
-    run = desim.run({**star(), "churn": DRAWN})
+    run = desim.run({**star(), "engine": "agents", "churn": DRAWN})
     assert not (run.events.kind == "abort").any()
 
 

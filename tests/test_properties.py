@@ -13,10 +13,11 @@ from mutant import mutant
 from test_engines import differences
 
 import desim
-from desim.engine import play
+from desim.engine import play, presences, world
 from desim.engine.cohort import graph as graph_cohort
 from desim.engine.cohort import star as star_cohort
 from desim.errors import Deadlock
+from desim.timeline import attendance
 
 # Durations from a small grid make events meet at one instant; drawn ones keep them apart.
 LATENCY = st.sampled_from(["0 s", "10 ms", "20 ms", {"uniform": ["0 s", "30 ms"]}])
@@ -207,6 +208,64 @@ CAREFUL = settings(
 @pytest.mark.parametrize("scenarios", [stars, graphs], ids=["star", "graph"])
 def test_the_engines_agree_on_random_scenarios(scenarios):
     CAREFUL(given(scenarios())(check))()
+
+
+UP = st.sampled_from(["50 ms", "400 ms", {"exponential": "80 ms"}, {"uniform": [0.02, 0.3]}])
+CALENDARS = st.one_of(
+    st.fixed_dictionaries({"up": UP, "down": st.sampled_from(["20 ms", {"exponential": 0.1}])}),
+    st.fixed_dictionaries({"daily": st.fixed_dictionaries({"up": UP, "day": st.just("700 ms")})}),
+)
+CARRYING = st.sampled_from(
+    ["all", "each", {"buffer": 2}, {"quorum": 2, "late": "carry"},
+     {"deadline": "70 ms", "late": "carry"}]
+)  # fmt: skip
+
+
+def check_churn(scenario, policy, churn, missing):
+    """The run is the same on all three engines, whatever becomes of it."""
+    agents, link = scenario["problem"]["agents"], {**scenario["network"]["link"]}
+    if policy == "all":
+        link.pop("on_loss", None)
+    scenario = {
+        **scenario, "policy": "all" if agents < 2 else policy, "participation": "all",
+        "network": {**scenario["network"], "link": link},
+        "churn": {**churn, "messages": missing}, "stop": {**scenario["stop"], "time": "2 s"},
+    }  # fmt: skip
+    runs, errors = zip(*(played(scenario, name) for name in ENGINES), strict=True)
+    assert [run.manifest["engine"] for run in runs] == list(ENGINES)
+    check_log(runs[0])
+    assert len({*errors}) == 1, errors
+    assert len({tuple(run.manifest["warnings"]) for run in runs}) == 1
+    for run in runs[1:]:
+        assert (found := differences(runs[0], run)) == [], found
+
+
+ENGINES = ("agents", "cohort", "compiled")
+AWAY = stars(), CARRYING, CALENDARS, st.sampled_from(["queued", "lost"])
+
+
+@settings(CAREFUL, max_examples=examples(40))
+@given(*AWAY)
+def test_the_engines_agree_on_agents_that_come_and_go(scenario, policy, churn, missing):
+    check_churn(scenario, policy, churn, missing)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("state[0], state[2] = left, turns", "state[0], state[2] = left + 0.001, turns"),
+        ("np.array([asked, 0.0,", "np.array([asked + 0.01, 0.0,"),
+    ],
+)
+def test_the_search_finds_absences_that_are_told_wrongly(monkeypatch, right, wrong):
+    quick = settings(CAREFUL, max_examples=60, phases=[Phase.generate], report_multiple_bugs=False)
+    broken = mutant(attendance if "state" in right else presences, right, wrong)
+    if "state" in right:
+        monkeypatch.setattr(presences, "write_aborts", broken.write_aborts)
+    else:
+        monkeypatch.setattr(world, "Presences", broken.Presences)
+    with pytest.raises(AssertionError):
+        quick(given(*AWAY)(check_churn))()
 
 
 @settings(CAREFUL, max_examples=examples(20))

@@ -9,7 +9,7 @@ from desim.arrays import Array
 from desim.conditions.compute import speeds_of
 from desim.engine.opening import Opening, opening
 from desim.engine.play import Simulation
-from desim.engine.world import Settings
+from desim.engine.settings import Settings
 from desim.reading.sites import listed
 from desim.scenario.schema import Scenario
 from desim.timeline.messages import Links

@@ -16,7 +16,8 @@ from desim.engine.metrics import MetricRows, Metrics
 from desim.engine.observer import ClockObserver
 from desim.engine.patience import Patience
 from desim.engine.round_observer import RoundObserver
-from desim.engine.world import Discard, Keeper, Progress, Settings, Sink, World
+from desim.engine.settings import Settings
+from desim.engine.world import Discard, Keeper, Progress, Sink, World
 from desim.errors import Deadlock, RunError
 from desim.log.outcome import Outcome
 from desim.privacy.ledger.transcript import Transcript

@@ -14,7 +14,7 @@ from desim.engine.world import Exhausted, World
 from desim.memory import Tree, recall
 from desim.privacy.ledger.budget import Filter
 from desim.privacy.ledger.ledger import Terms
-from desim.timeline.calls import BEGIN, EXCHANGE, FINISH, LOGGED, ROUND
+from desim.timeline.calls import EXCHANGE, FINISH, LOGGED, ROUND, TAKEN
 from desim.timeline.record import INSTEAD, Kind
 
 
@@ -71,7 +71,7 @@ class Spending:
         before: (begin s, finish s, open) of their calls so far, from `under_way`.
         """
         begin, finish, open_ = before
-        cut = calls.real[who, BEGIN]
+        cut = calls.real[who, TAKEN]
         here = (calls.whole[who, ROUND] == round_) & (calls.whole[who, EXCHANGE] == exchange)
         void = here & open_ & ((begin >= cut) | (cut < finish))
         for r in np.flatnonzero(void):
@@ -83,4 +83,4 @@ class Spending:
     @staticmethod
     def under_way(calls: Any, who: Int) -> tuple[Array, Array, NDArray[np.bool_]]:
         """Begin s, finish s and openness (n,) of the calls that agents who (n,) work on."""
-        return calls.real[who, BEGIN], calls.real[who, FINISH], calls.whole[who, LOGGED] == 0
+        return calls.real[who, TAKEN], calls.real[who, FINISH], calls.whole[who, LOGGED] == 0

@@ -10,29 +10,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.arrays import Array
-from desim.conditions.changing import Changing
-from desim.conditions.churn import Churn
-from desim.conditions.participation import Participation
-from desim.conditions.policy import Policy
-from desim.conditions.topology import Graph
 from desim.engine.at_work import refused
 from desim.engine.observer import Observer
 from desim.engine.patience import Patience, earlier
+from desim.engine.presences import Presences
 from desim.engine.requests import Job
+from desim.engine.settings import Settings
 from desim.log.rows import FLUSH_ROWS, LEVELS, EventLog
 from desim.memory import Tree, attributes, recall, recalling
-from desim.privacy.ledger.budget import Budget, Filter
+from desim.privacy.ledger.budget import Filter
 from desim.privacy.ledger.ledger import Ledger
 from desim.privacy.ledger.transcript import Transcript
-from desim.problem.problem import Problem
-from desim.timeline.messages import Links
-from desim.timeline.speed import Speeds
 
 FLUSH_SECONDS = 2.5  # of real time; a killed run loses twice that at most
 REPORT_SECONDS = 0.1
 REST = 20.0  # times as long as a checkpoint took the next one is waited for
 CAUTIONS = 20  # that a run gives at most
-PARTS = ("log", "ledger", "observer", "filter")  # of the world, which remember and recall
+PARTS = (
+    "log",
+    "ledger",
+    "observer",
+    "filter",
+    "presences",
+)  # of the world, which remember and recall
 
 
 class Sink(Protocol):
@@ -76,40 +76,6 @@ class Exhausted(Exception):
     """The privacy budget ends the run of a coordinator method now."""
 
 
-@dataclass(frozen=True)
-class Settings:
-    """What the scenario fixes: network, devices, waiting and stopping.
-
-    rounds and horizon (s) may be inf; targets: stop once any metric <= its value (accuracy: >=).
-    met: the target whose time the horizon is; noise_seed: of the noise alone, by default the seed.
-    budget: what privacy may cost each agent; over: why it stops everybody at the horizon. log: the
-    level of the log, all, messages or rounds. changing: the graphs of all rounds, of which graph
-    and links are the first.
-    """
-
-    seed: int
-    problem: Problem
-    initial: Callable[[str], Array]
-    speeds: Speeds
-    participation: Participation
-    policy: Policy
-    rounds: float
-    horizon: float
-    targets: tuple[tuple[str, float], ...] = ()
-    met: tuple[str, float] | None = None
-    graph: Graph | None = None
-    links: Links | None = None
-    changing: Changing | None = None
-    uplinks: Links | None = None
-    downlinks: Links | None = None
-    churn: Churn | None = None
-    batch_limit: int = 1 << 30
-    noise_seed: int | None = None
-    budget: Budget | None = None
-    over: str = ""
-    log: str = "all"
-
-
 @dataclass
 class World:
     """One play of the settings: log, ledger, observer and the state of the agents."""
@@ -143,6 +109,8 @@ class World:
         own = self.settings.noise_seed
         seed = self.settings.seed if own is None else own
         self.ledger = Ledger(seed, self.settings.problem.agents, level != "rounds")
+        churn, horizon = self.settings.churn, self.settings.horizon
+        self.presences = None if churn is None else Presences(churn, self.log, horizon)
         budget, rows = self.settings.budget, self.settings.problem.rows
         self.filter = None if budget is None else Filter(budget, rows)
         self.observer.alive = self.pulse
@@ -268,13 +236,14 @@ class World:
         return True
 
     def drain(self) -> float:
-        """Hand over all events, nothing more being to come; return the time s of the last one."""
-        self._hand_over(np.inf)
-        return self.log.last
+        """Nothing more is to come: return the time s of the last event."""
+        return self.log.latest
 
     def _hand_over(self, frontier: float, events: float | None = None) -> None:
         until = self.ledger.settled(frontier)
         events = frontier if events is None else events
+        if self.presences is not None:
+            self.presences.until(events)
         for name, rows, end in (("events", self.log, events), ("releases", self.ledger, until)):
             if isinstance(self.sink, Discard):
                 rows.drop(end)

@@ -120,6 +120,14 @@ class EventLog(Appended):
         used, brief, _ = self.rows.n.tolist()
         return int(used + brief + self._batched // SMALLER)
 
+    @property
+    def latest(self) -> float:
+        """When s the last event is, of those that have left and those that wait."""
+        used, brief, _ = self.rows.n.tolist()
+        times = np.concatenate([self.rows.floats[:used, 0], self.rows.brief[:brief, 0]])
+        waiting = float(times[times < np.inf].max(initial=0.0))
+        return max(self.last, waiting, *(batch.latest for batch in self.batches), 0.0)
+
     def remembered(self) -> Tree:
         """What a checkpoint needs, after a flush."""
         return super().remembered() | attributes(self, "written last totals")

@@ -9,7 +9,7 @@ from desim.compiling.cache import cache_home
 from desim.conditions.policy import Policy
 from desim.conditions.topology import from_edges
 from desim.engine.play import Observation, Simulation
-from desim.engine.world import Settings
+from desim.engine.settings import Settings
 from desim.errors import InputError, refusal
 from desim.methods.shared.method import Ingredients
 from desim.privacy.ledger.budget import Budget
@@ -21,6 +21,7 @@ from desim.scenario.blame import explained
 from desim.scenario.calibration import calibrated, noise_of, try_accountant, warnings
 from desim.scenario.check import located, unfit_for
 from desim.scenario.checks.endless import endless, refuse_endless
+from desim.scenario.checks.links import meddling
 from desim.scenario.conditions import Conditions
 from desim.scenario.layout import Layout
 from desim.scenario.observing import heavy
@@ -190,8 +191,8 @@ def _engine(scenario: Scenario, made: Any) -> tuple[Engine, str]:
     """Choose the engine and say why."""
     if scenario.policy.kind == "each" and scenario.kind == "graph":
         return "agents", "agents that do not wait hear each other's later iterations"
-    if scenario.churn is not None:
-        return "agents", "churn interrupts computations"
+    if why := meddling(scenario.kind, scenario.policy, scenario.churn):
+        return "agents", why
     if scenario.engine == "agents":
         return "agents", "the scenario asks for it"
     sides = ("link",) if scenario.kind == "graph" else ("uplink", "downlink")
@@ -214,8 +215,12 @@ def _uncompiled(scenario: Scenario, made: Any) -> str:
         return f"{name} has a function {differs} of its own"
     if made.kind != "coordinator" or made.compiled() is None:
         return f"{name} with these settings has no compiled rounds"
-    if made.settings.budget is not None:
+    settings = made.settings
+    if settings.budget is not None:
         return "who may go on within privacy.budget is decided in Python"
+    if settings.churn is not None and settings.horizon == np.inf and settings.policy.kind != "all":
+        if np.isfinite(settings.churn.longest).any():
+            return "without stop.time, agents may turn out never to be done"
     return ""
 
 

@@ -1,7 +1,7 @@
 """What observing a coordinator's rounds costs, where it will take longer than the training."""
 
 from desim.engine.play import Observation
-from desim.engine.world import Settings
+from desim.engine.settings import Settings
 from desim.problem.problem import Problem
 
 HEAVY = 1e10  # numbers read: some ten seconds

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.arrays import Array
-from desim.engine.world import Settings
+from desim.engine.settings import Settings
 from desim.problem.data import Change
 from desim.problem.data.prepare import scaling
 from desim.problem.problem import Problem

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from desim.compiling.jit import lean_inline, lean_kernel
+from desim.timeline.attendance import Attendance, leaves, undisturbed
 from desim.timeline.messages import DELIVER, SEND, Links, transmit
 from desim.timeline.record import UPLINK, Kind, Rows, charge, release_id, write
 from desim.timeline.speed import Speeds, seconds_for
@@ -14,7 +15,7 @@ ACTIVATE, COMPUTE, ABORT, RELEASE = (
     int(k) for k in (Kind.ACTIVATE, Kind.COMPUTE, Kind.ABORT, Kind.RELEASE)
 )
 PENDING, CALLED, LOGGED, ROUND, EXCHANGE, BITS, MECHANISM, SEEN_BY = range(8)
-SENT, BEGIN, FINISH, DUE, SENSITIVITY, SCALE, SAMPLING = range(7)
+SENT, BEGIN, FINISH, DUE, SENSITIVITY, SCALE, SAMPLING, TAKEN = range(8)
 
 
 class Calls(NamedTuple):
@@ -23,8 +24,9 @@ class Calls(NamedTuple):
     An agent's numbers are side by side: it is called and replies alone, where nobody waits. whole
     (agents, 8): PENDING a reply is awaited, CALLED round of the latest call; of the latest one that
     arrived: LOGGED its rows are written, ROUND, EXCHANGE, BITS of the reply, MECHANISM, SEEN_BY of
-    its release. real (agents, 8), the last unused: SENT s of the latest call, BEGIN, FINISH s of
-    the computation, DUE s of the awaited reply at the coordinator, SENSITIVITY, SCALE, SAMPLING.
+    its release. real (agents, 8): SENT s of the latest call, BEGIN, FINISH s of the computation,
+    DUE s of the awaited reply at the coordinator, SENSITIVITY, SCALE, SAMPLING, and when s the call
+    was TAKEN: the computation begins then, or when its agent is up for long enough.
     """
 
     whole: np.ndarray
@@ -139,12 +141,12 @@ def call(who, now, round_, exchange, bits, reply_bits, work, defer, terms, devic
     work (agents,): per-example gradient evaluations; terms (mechanism, seen by, (3, agents)).
     defer: a later call interrupts this one, so its rows wait until what became of it is known.
     Calls to one agent are taken in the order in which they were sent, as in a TCP stream. devices
-    (Speeds, Links down, Links up, memory of `draw_calls`) and book (Calls, Rows of events, Rows of
-    releases) come as plain tuples.
+    (Speeds, Links down, Links up, memory of `draw_calls`, Attendance) and book (Calls, Rows of
+    events, Rows of releases) come as plain tuples.
     """
     speeds, down, up = Speeds(*devices[0]), Links(*devices[1]), Links(*devices[2])
     calls, rows, charges = Calls(*book[0]), Rows(*book[1]), Rows(*book[2])
-    whole, real, drawn = calls.whole, calls.real, devices[3][0]
+    whole, real, drawn, attendance = calls.whole, calls.real, devices[3][0], Attendance(*devices[4])
     early = not defer and plain(down) and plain(up) and lawful(speeds)
     there = back = np.nan
     for r in range(who.shape[0]):  # all of one kind in a row: almost the order of the log
@@ -160,10 +162,12 @@ def call(who, now, round_, exchange, bits, reply_bits, work, defer, terms, devic
         whole[i, PENDING], whole[i, CALLED] = 1, round_
         real[i, SENT], real[i, DUE] = now, np.inf
         if begin < np.inf:
-            begin = max(begin, real[i, BEGIN])
+            begin = real[i, TAKEN] = max(begin, real[i, TAKEN])
             settle(calls, i, begin, up, np.nan, rows, charges)
             noted(calls, i, round_, exchange, reply_bits, terms)
-            if early:
+            if leaves(attendance):
+                begin, seconds = undisturbed(i, begin, round_, work[i], speeds, attendance)
+            elif early:
                 seconds = work[i] / drawn[PACE, place]
             else:
                 seconds = seconds_for(speeds, i, round_, begin, work[i])
@@ -181,7 +185,7 @@ def post(who, now, round_, exchange, bits, down, calls, log):
         i = who[r]
         arrival = transmit(downlinks, i, now, round_, exchange, bits, -1, 0, True, rows)
         if arrival < np.inf:
-            real[i, BEGIN] = max(real[i, BEGIN], arrival)
+            real[i, TAKEN] = max(real[i, TAKEN], arrival)
 
 
 @lean_inline

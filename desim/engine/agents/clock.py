@@ -45,6 +45,7 @@ class Clock(simpy.Environment):
 
     resting = 0  # computations that wait for their device to come up again
     churning = 0  # devices that will still leave or come back
+    void = 0  # computations that have been ended, of whose end SimPy still knows
 
     def at(self, time: float, callback: Callable[[], None], priority: int = NORMAL) -> simpy.Event:
         """Return an event that happens at `time` s (not before now) and runs `callback`."""
@@ -66,6 +67,14 @@ class Clock(simpy.Environment):
         except Broken as broken:
             raise broken.of from broken.of.__cause__
 
+    def forget(self, event: simpy.Event) -> None:
+        """Nobody waits for `event` any more."""
+        self.void += 1
+        event.callbacks.append(lambda _: self._passed())
+
+    def _passed(self) -> None:
+        self.void -= 1
+
     def last(self) -> simpy.Event:
         """Return an event that happens now, after everything else that happens now."""
         return self.at(self.now, lambda: None, LAST)
@@ -77,7 +86,8 @@ class Clock(simpy.Environment):
         """
         horizon, steps, ticked = world.settings.horizon, 0, wall.monotonic()
         while not finished() and not world.reached:
-            if (len(self._queue) <= self.churning and not self.resting) or self.peek() == np.inf:
+            left = len(self._queue) - self.churning - self.void
+            if (left <= 0 and not (self.resting and self.churning)) or self.peek() == np.inf:
                 return False
             if self.peek() > min(horizon, world.stopped):
                 return True
@@ -105,7 +115,6 @@ class Device:
         self.process: simpy.Process | None = None
         self.computing = self.waiting = False
         self.forgot = False  # it has left since this was last set to False
-        self.for_good = False  # it has left and never comes back
         self.until = 0.0  # when the running computation ends, s; inf while the device is down
         self.up = clock.event()
         self.up.succeed()
@@ -128,6 +137,7 @@ class Device:
             self.absences.asked()
         while True:
             begin: float | None = None
+            done: simpy.Event | None = None
             self.computing, self.until = True, np.inf
             try:
                 yield from self.ready(waits)
@@ -138,13 +148,14 @@ class Device:
                 self.until = begin + seconds
                 if seconds == np.inf:
                     waits.endless(begin, self.agent, round_)
-                yield self.clock.timeout(seconds) if seconds < np.inf else self.clock.event()
-                if self.absences is not None:
-                    self.absences.finished()
+                done = self.clock.timeout(seconds) if seconds < np.inf else self.clock.event()
+                yield done
                 return begin, seconds
             except simpy.Interrupt as interruption:
                 if begin is not None and begin < self.clock.now:
                     self._abort(begin, round_)
+                if isinstance(done, simpy.Timeout) and not done.processed:
+                    self.clock.forget(done)
                 if interruption.cause is not None or self.restarts:
                     raise
             finally:
@@ -152,8 +163,11 @@ class Device:
 
     def ready(self, waits: Waits) -> Steps:
         """Wait until the device is up."""
-        if self.for_good:
-            waits.away(float(self.clock.now), self.agent)
+        now, presences = float(self.clock.now), self.world.presences
+        if not self.up.triggered and presences is not None:
+            since = presences.gone(self.agent, now)
+            if since < np.inf:
+                waits.away(since, self.agent)
         self.clock.resting += 1
         try:
             yield self.up
@@ -170,20 +184,17 @@ class Device:
         while until < np.inf:
             if until > 0.0:
                 yield self.clock.at(until, lambda: None, LEAVING)
-                self.absences.turned(until)
+                self.absences.turned(until, self.computing)
             now_up, until = is_up(calendar, self.agent, until)
             if now_up != here:
                 here = now_up
-                self.for_good = not here and until == np.inf
                 self._come() if here else self._leave()
         self.clock.churning -= 1
 
     def _come(self) -> None:
-        self.world.log.add(Kind.UP, 0, self.agent, 0, float(self.clock.now))
         self.up.succeed()
 
     def _leave(self) -> None:
-        self.world.log.add(Kind.DOWN, 0, self.agent, 0, float(self.clock.now))
         self.up, self.forgot = self.clock.event(), True
         if (self.computing or self.waiting) and self.process is not None:
             self.process.interrupt(None)

@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 
 from desim.arrays import Array, Int
+from desim.engine.absences import tell
 from desim.engine.hub import Hub
 from desim.engine.waits import Waits
 from desim.engine.world import Exhausted, World
 from desim.errors import RunError
 from desim.memory import Tree, recall
+from desim.timeline.attendance import nobody_leaves
 from desim.timeline.calls import (
     BEGIN,
     CALLED,
@@ -21,6 +23,7 @@ from desim.timeline.calls import (
     LOGGED,
     ROUND,
     SENT,
+    TAKEN,
     call,
     post,
     settle_due,
@@ -41,7 +44,9 @@ class CohortStation:
         self.defer = settings.policy.interrupts
         self.ahead = not self.defer
         speeds, down, up = settings.speeds, settings.downlinks, settings.uplinks
-        self.devices = tuple(speeds), tuple(down), tuple(up), memory_for_draws()
+        self.presences = world.presences
+        away = nobody_leaves() if self.presences is None else self.presences.attendance
+        self.devices = tuple(speeds), tuple(down), tuple(up), memory_for_draws(), tuple(away)
         self.rows_per_call = 4 + settings.uplinks.rows + settings.downlinks.rows
 
     def call(self, hub: Hub, who: Int, bits: int, reply_bits: int, work: Array) -> None:
@@ -52,8 +57,23 @@ class CohortStation:
             who, self.now, hub.round, hub.exchange, bits, reply_bits, work, self.defer,
             hub.terms.compiled, self.devices, self._book(hub, len(who)),
         )  # fmt: skip
+        self.attend()
         if spending is not None:
             spending.charge_calls(hub.calls, who, hub.round, hub.exchange, before)
+
+    def attend(self) -> None:
+        """Write what absences ended of the calls just made, and tell what is to be told by now."""
+        if self.presences is not None:
+            self.presences.lost(self.devices[0])
+            tell(self.world, self.now)
+
+    def conclude(self, hub: Hub, end: float) -> float:
+        """The run ends at `end` s: write what happened by then, and return it."""
+        self.settle(hub, end)
+        if self.presences is not None:
+            tell(self.world, end)
+            self.presences.until(end)
+        return end
 
     def post(self, hub: Hub, who: Int, bits: int) -> None:
         """Send agents who (n,) a message that asks for no reply."""
@@ -107,14 +127,14 @@ def _played(program: Any, world: World, station: CohortStation, hub: Hub) -> flo
         due = hub.calls.due[hub.rows(pending)]
         close = policy.close(opened, due, hub.calls.round_[pending] == hub.round)
         if close == np.inf and not under_way(hub, horizon):
-            station.settle(hub, np.inf)
-            raise explained(hub, pending[due == np.inf])
+            raise explained(hub, station, pending[due == np.inf])
         if close > horizon:
             end = horizon
             break
         station.now = close
         if station.defer:
             station.settle(hub, close)
+        station.attend()
         if not waits_for_all:
             arrived = due <= close
             if policy.kind == "deadline" and not arrived.all():
@@ -124,8 +144,7 @@ def _played(program: Any, world: World, station: CohortStation, hub: Hub) -> flo
                 hub.calls.pending[pending[gone]] = 0
             pending = pending[arrived]
         answer = hub.accept(pending, opened)
-    station.settle(hub, end)
-    return end
+    return station.conclude(hub, end)
 
 
 def _recall(hub: Hub, station: CohortStation, tree: Tree) -> None:
@@ -135,18 +154,27 @@ def _recall(hub: Hub, station: CohortStation, tree: Tree) -> None:
 
 def under_way(hub: Hub, horizon: float) -> bool:
     """Whether anything still happens after the horizon, so that time is what ends the run."""
-    times = hub.calls.real[:, [BEGIN, FINISH, DUE]]
-    return bool(((times > horizon) & (times < np.inf)).any())
+    real, presences = hub.calls.real, hub.world.presences
+    times = real[:, [TAKEN, BEGIN, FINISH, DUE]]
+    if ((times > horizon) & (times < np.inf)).any():
+        return True
+    rests = presences is not None and bool((real[:, BEGIN] == np.inf).any())
+    return presences is not None and rests and presences.go_on(horizon)
 
 
-def explained(hub: Hub, silent: Int) -> Exception:
+def explained(hub: Hub, station: CohortStation, silent: Int) -> Exception:
     """The error that says why the replies of agents silent (n,) will never come."""
-    waits, calls = Waits(), hub.calls
+    waits, calls, presences = Waits(), hub.calls, hub.world.presences
+    station.settle(hub, np.inf)
+    if presences is not None:
+        tell(hub.world, np.inf)
     for i in silent:
-        begin, finish = float(calls.real[i, BEGIN]), float(calls.real[i, FINISH])
+        taken, begin, finish = calls.real[i, [TAKEN, BEGIN, FINISH]].tolist()
         round_ = int(calls.round_[i])
         if calls.whole[i, ROUND] != round_:
             waits.lost(float(calls.real[i, SENT]), -1, int(i), round_)
+        elif begin == np.inf and presences is not None:
+            waits.away(presences.gone(int(i), taken), int(i))
         elif finish == np.inf:
             waits.endless(begin, int(i), round_)
         else:

@@ -17,6 +17,7 @@ from desim.engine.compiled.desk import (
     invited,
 )
 from desim.engine.compiled.watch import due, full
+from desim.timeline.attendance import Attendance, leaves
 from desim.timeline.calls import CALLED, Calls, call, settle_due
 from desim.timeline.collection import ALL, BUFFER
 from desim.timeline.record import Rows
@@ -71,8 +72,10 @@ def opened(side, calls_before, span, policy, drawn, calling, desk, book, ahead_)
     m = invited(drawn, kind, discard, calls, desk)
     settled = work.shape[0] + m if interrupts else m
     log, ledger = Rows(*rows), Rows(*charges)
-    most = max(log.n[0], log.n[1]) + settled * rows_per_call + 2
+    most, away = max(log.n[0], log.n[1]) + settled * rows_per_call + 2, Attendance(*devices[4])
     if most > log.ints.shape[0] or ledger.n[0] + 2 * settled > ledger.ints.shape[0]:
+        return ROOM, 0, 0
+    if leaves(away) and away.n[0] + m > away.ints.shape[0]:
         return ROOM, 0, 0
     here, round_ = now[0], counts[NOW_ROUND]
     call(who[:m], here, round_, 0, bits, reply_bits, work, interrupts, terms, devices, book)

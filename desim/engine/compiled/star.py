@@ -162,6 +162,7 @@ class Engine:
             (times, models, iterates, tuple(watch)), tuple(self.ahead), tuple(self.shared),
         )  # fmt: skip
         self.station.now = float(desk.now[0])
+        self.station.attend()
         if self.observer.full:
             for k in range(done):
                 seen = iterates[k] if full else x
@@ -234,14 +235,12 @@ def _played(engine: Engine) -> float:
             world.flush(station.now)
             engine.make_room()
         if why == STUCK and not under_way(hub, horizon):
-            station.settle(hub, np.inf)
             pending = np.flatnonzero(hub.calls.pending)
-            raise explained(hub, pending[hub.calls.due[pending] == np.inf])
+            raise explained(hub, station, pending[hub.calls.due[pending] == np.inf])
         if why in (OVER, STUCK):
             end = horizon
             break
         if why == CLOSED:
             end = station.now
             break
-    station.settle(hub, end)
-    return end
+    return station.conclude(hub, end)

@@ -10,8 +10,8 @@ from desim.arrays import Array
 from desim.conditions.mixing import against_themselves, mixing_matrix
 
 if TYPE_CHECKING:
+    from desim.engine.settings import Settings
     from desim.engine.us import Cohort
-    from desim.engine.world import Settings
 
 Weights = tuple[Array, Array]  # (n, 1) of one's own model, (links,) of those that are heard
 KEPT = 64

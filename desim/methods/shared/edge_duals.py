@@ -23,8 +23,8 @@ from desim.methods.shared.edge_pairs import EdgePairs
 
 if TYPE_CHECKING:
     from desim.engine.requests import Heard
+    from desim.engine.settings import Settings
     from desim.engine.us import Cohort
-    from desim.engine.world import Settings
 
 
 def apart(settings: "Settings", work: Array) -> list[str]:

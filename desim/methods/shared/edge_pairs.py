@@ -17,8 +17,8 @@ from desim.arrays import Array
 
 if TYPE_CHECKING:
     from desim.engine.requests import Heard
+    from desim.engine.settings import Settings
     from desim.engine.us import Cohort
-    from desim.engine.world import Settings
 
 
 class EdgePairs:

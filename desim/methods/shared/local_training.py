@@ -22,8 +22,8 @@ from desim.privacy.papers.noisy_steps import end_of_steps
 
 if TYPE_CHECKING:
     from desim.engine.clients import Clients
+    from desim.engine.settings import Settings
     from desim.engine.us import Cohort
-    from desim.engine.world import Settings
     from desim.kernels.compilable import Compilable
 
 STABLE = "the bound of stable steps, 2/(smoothness + q) without momentum,"

@@ -12,7 +12,7 @@ from desim.privacy.papers.claims import Bound, Inputs
 from desim.problem.problem import Problem
 
 if TYPE_CHECKING:  # whoever reads a scenario needs methods, but no engine
-    from desim.engine.world import Settings
+    from desim.engine.settings import Settings
     from desim.kernels.compilable import Compilable
 
 Program = Generator[Any, Any, None]  # yields requests, gets their answers

@@ -9,11 +9,12 @@ from numpy.typing import NDArray
 
 from desim.conditions.compute import fastest, speeds_of
 from desim.draws.distributions import bounds
-from desim.engine.absences import ROUNDING, needed, never
+from desim.engine.absences import needed
 from desim.engine.observer import MOST
 from desim.engine.opening import opening
 from desim.engine.play import Simulation
-from desim.engine.world import Settings
+from desim.engine.presences import ROUNDING, never
+from desim.engine.settings import Settings
 from desim.errors import InputError
 from desim.scenario import registry
 from desim.scenario.blame import explained

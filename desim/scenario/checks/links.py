@@ -119,10 +119,25 @@ def rounds_alike(policy: Policy, network: Network, privacy: Privacy | None) -> F
         yield ("privacy", "budget"), f"{text}; allowed: leave it out"
 
 
-def churn_fits(churn: Churn | None, engine: str) -> Found:
-    """Agents that leave in the middle of a computation need the engine of processes."""
-    if churn is not None and engine not in ("agents", "auto"):
-        yield ("engine",), f"found {engine} with churn; allowed with churn: agents, auto"
+def meddling(kind: Kind, policy: Policy, churn: Churn | None) -> str:
+    """Why churn needs the engine of processes, in words; empty where it does not."""
+    if churn is None:
+        return ""
+    if kind != "coordinator":
+        return "churn interrupts computations"
+    if churn.memory == "lost":
+        return "agents that leave lose their state"
+    late = policy.late or ("discard" if policy.deadline is not None else "carry")
+    if policy.kind != "all" and late == "discard":
+        return "both churn and newer calls interrupt computations"
+    return ""
+
+
+def churn_fits(kind: Kind, policy: Policy, churn: Churn | None, engine: str) -> Found:
+    """Agents whose computations end in more ways than one need the engine of processes."""
+    why = meddling(kind, policy, churn)
+    if why and engine not in ("agents", "auto"):
+        yield ("engine",), f"found {engine}, but {why}; allowed with this churn: agents, auto"
 
 
 def messages_fit(kind: Kind, network: Network, churn: Churn | None) -> Found:

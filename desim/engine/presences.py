@@ -1,0 +1,130 @@
+"""Agents that come and go: their turns in the log, and what these make of computations.
+
+Turns follow from the calendar alone, so that the log has them whatever the engine. What absences
+end is known to compiled calls when they are made, and told when its time has come.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from desim.conditions.churn import Churn
+from desim.engine.patience import at
+from desim.log.rows import EventLog
+from desim.memory import Tree, fill
+from desim.timeline.attendance import (
+    Attendance,
+    write_aborts,
+    write_turns,
+)
+from desim.timeline.phases import TRACED, Calendar, is_up
+
+ROUNDING = 1.0 + 1e-9  # a presence is the difference of two times
+MANY = 100  # attempts at one computation after which it is told that they fail
+TURNS = 100_000  # of an agent during one computation, of which a run without stop.time has enough
+MOST = 1e8  # turns of an agent in a run
+LEAVE = "give more speed (compute.speed), longer presences (churn)"
+ROOM = 1 << 12  # rows, or noted computations, at a time
+NOTES = 32  # of one computation at most
+
+
+class Presences:
+    """The turns of a run's agents, written up to a time; and computations that were begun again."""
+
+    def __init__(self, churn: Churn, log: EventLog, horizon: float) -> None:
+        self.log, agents = log, len(churn.calendar.starts)
+        pace = MOST / horizon if horizon > 0.0 else np.inf  # 0 without a horizon
+        self._limits = np.array([horizon, TURNS, pace, MANY, ROUNDING])
+        self._told = _own(churn.calendar)  # questions about the past
+        self._turns = np.stack([np.zeros(agents, np.int64), np.ones(agents, np.int64)])
+        self._following = np.zeros(agents)
+        room = max(ROOM, agents)
+        self.attendance = Attendance(
+            _own(churn.calendar), self._limits, np.ascontiguousarray(churn.longest),
+            np.empty((room, 2), np.int64), np.empty((room, 2)), np.zeros(1, np.int64),
+        )  # fmt: skip
+        self._again = self.attendance._replace(calendar=_own(churn.calendar))
+        self.notes: list[tuple[float, int, int, float, float, int, float]] = []  # not told yet
+
+    def until(self, time: float) -> None:
+        """Write all turns before `time` s; RunError if an agent turns so often that none ends."""
+        first, agents = 0, len(self._following)
+        while first < agents and time > 0.0:
+            self.log.reserve(ROOM)
+            place = first, self._told, self._limits, self._turns, self._following, time
+            first, often = write_turns(*place, self.log.flat)
+            if often:
+                now, turns = float(self._following[first]), int(self._turns[0, first])
+                raise at(now, hurried(first, now, turns, float(self._limits[0])))
+
+    def lost(self, speeds: Any) -> None:
+        """Write the attempts that absences ended, of the calls made since this was last asked."""
+        entries, notes, n = self.attendance, np.empty((NOTES, 4)), int(self.attendance.n[0])
+        again = tuple(self._again)
+        for k in range(n):
+            (agent, round_), (asked, work) = entries.ints[k].tolist(), entries.floats[k].tolist()
+            state = np.array([asked, 0.0, 0.0, -1.0, 0.0])
+            self.log.reserve(ROOM)
+            while not write_aborts(k, state, tuple(speeds), again, notes, self.log.flat):
+                self.log.reserve(ROOM)
+            for what, time, seconds, turns in notes[: int(state[4])].tolist():
+                self.notes.append((time, agent, round_, seconds, work, int(what), turns))
+        entries.n[0] = 0
+
+    def gone(self, agent: int, asked: float) -> float:
+        """Since when s an agent is down that never comes back; inf if it does, after `asked` s."""
+        time, since, calendar = asked, np.inf, self._again.calendar
+        for_ever = calendar.kind != TRACED or calendar.loops
+        while time < np.inf and not for_ever:
+            here, until = is_up(calendar, agent, time)
+            since = np.inf if here else min(since, time)
+            time = until
+        return since
+
+    def go_on(self, horizon: float) -> bool:
+        """Whether anybody still leaves or comes back after the horizon, s."""
+        self.until(float(np.nextafter(horizon, np.inf)))
+        return bool((self._following < np.inf).any())
+
+    def remembered(self) -> Tree:
+        """What a checkpoint needs."""
+        notes = np.array(self.notes).reshape(-1, 7)
+        return {"turns": self._turns, "following": self._following, "notes": notes}
+
+    def recall(self, tree: Tree) -> None:
+        """Go on from a checkpoint."""
+        fill(self._turns, tree["turns"])
+        fill(self._following, tree["following"])
+        rows = tree["notes"].tolist()
+        self.notes = [(t, int(i), int(k), s, w, int(what), n) for t, i, k, s, w, what, n in rows]
+
+
+def _own(calendar: Calendar) -> Calendar:
+    """The same with a memory of its own, which goes on from the latest question."""
+    return calendar._replace(memory=np.zeros_like(calendar.memory))
+
+
+def often(agent: int, begin: float, seconds: float, round_: int) -> str:
+    """That an agent is still not done after many attempts, the latest at `begin` s."""
+    text = f"agent {agent} has begun a computation of {seconds:.4g} s in round {round_} {MANY}"
+    text = f"{text} times and was away each time before its end; at {begin:.6g} s it is"
+    return f"{text} still waited for: {LEAVE}"
+
+
+def restless(agent: int, time: float, turns: int) -> str:
+    """That a computation is not done after so many turns."""
+    text = f"left or came back {turns} times without finishing a computation"
+    return f"agent {agent} has {text} until {time:.6g} s; {LEAVE}"
+
+
+def hurried(agent: int, time: float, turns: int, horizon: float) -> str:
+    """That an agent turns more often than any machine plays until the horizon."""
+    text = f"left or came back {turns} times until {time:.6g} s, of {horizon:g} s"
+    return f"agent {agent} has {text}; give longer times (churn)"
+
+
+def never(agent: int, seconds: float, work: float, longest: float) -> str:
+    """Why an agent is never done with `work` gradients, which take it at least so many seconds."""
+    text = f"agent {agent} can never finish: {work:g} gradients take it {seconds:.4g} s"
+    pace = f" at {work / seconds:.4g} /s" if seconds > 0.0 and work == work else ""
+    return f"{text}{pace}, but it is up for {longest:.4g} s at most; {LEAVE}"

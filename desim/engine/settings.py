@@ -1,0 +1,49 @@
+"""What a scenario fixes of a run: the problem on its network and devices, and when it ends."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from desim.arrays import Array
+from desim.conditions.changing import Changing
+from desim.conditions.churn import Churn
+from desim.conditions.participation import Participation
+from desim.conditions.policy import Policy
+from desim.conditions.topology import Graph
+from desim.privacy.ledger.budget import Budget
+from desim.problem.problem import Problem
+from desim.timeline.messages import Links
+from desim.timeline.speed import Speeds
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the scenario fixes: network, devices, waiting and stopping.
+
+    rounds and horizon (s) may be inf; targets: stop once any metric <= its value (accuracy: >=).
+    met: the target whose time the horizon is; noise_seed: of the noise alone, by default the seed.
+    budget: what privacy may cost each agent; over: why it stops everybody at the horizon. log: the
+    level of the log, all, messages or rounds. changing: the graphs of all rounds, of which graph
+    and links are the first.
+    """
+
+    seed: int
+    problem: Problem
+    initial: Callable[[str], Array]
+    speeds: Speeds
+    participation: Participation
+    policy: Policy
+    rounds: float
+    horizon: float
+    targets: tuple[tuple[str, float], ...] = ()
+    met: tuple[str, float] | None = None
+    graph: Graph | None = None
+    links: Links | None = None
+    changing: Changing | None = None
+    uplinks: Links | None = None
+    downlinks: Links | None = None
+    churn: Churn | None = None
+    batch_limit: int = 1 << 30
+    noise_seed: int | None = None
+    budget: Budget | None = None
+    over: str = ""
+    log: str = "all"
