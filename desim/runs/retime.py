@@ -250,6 +250,9 @@ def _examined(run: Run, problem: Problem | None) -> Retimable:
     if found := obstacles(run):
         raise InputError(found)
     training = Training.of(run, build(run.scenario, problem))
+    if run.manifest.get("problem_sha256") not in (None, training.problem.digest()):
+        text = "the data are not those of the run; allowed: as they were"
+        raise InputError(f"{run.name}: {text}")
     if found := training.lacking:
         raise InputError(found)
     retimable = Retimable(run.scenario, training)
