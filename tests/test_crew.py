@@ -8,7 +8,7 @@ from cases import CASES
 from test_engines import differences
 
 import desim
-from desim.compiling import jit
+from desim.compiling import jit, plain
 from desim.compiling.jit import lean_kernel
 from desim.compiling.tickets import swapped
 from desim.engine.compiled import crew, star
@@ -112,3 +112,24 @@ def test_threads_change_no_bit(monkeypatch, changes):
     monkeypatch.setattr(crew.Crew, "__enter__", enter)
     assert differences(desim.run(TRAINING, overrides=changes), cohort) == []
     assert helped == set(range(1, jit.threads()))
+
+
+def test_a_crew_helps_compiled_rounds_alone(monkeypatch):
+    """Beside plain Python, which other rounds that are compiled do not rule out, it would race."""
+    advance, entered, seen = star.advance, [], []
+
+    def told(*inputs):
+        seen.append((inputs[1][2], bool(entered), plain._at_once))
+        plain.seconds += len(seen) < 3  # as if these were plain Python
+        entered.clear()
+        with plain.at_once():
+            return advance(*inputs)
+
+    told.signatures = ["of another method"]
+    enter = crew.Crew.__enter__
+    monkeypatch.setattr(crew.Crew, "__enter__", lambda self: entered.append(1) or enter(self))
+    monkeypatch.setattr(plain, "seconds", 0.0)
+    monkeypatch.setattr(plain, "rented", lambda: not plain._at_once)
+    monkeypatch.setattr(star, "advance", told)
+    desim.run(TRAINING, overrides={"stop.rounds": 9})
+    assert seen[:4] == [(1, False, 0), (1, False, 0), (1, False, 0), (6, True, 1)]

@@ -11,14 +11,18 @@ import numpy as np
 import pytest
 from bits import bits_of
 from cases import CASES, merged, one_each, star
+from study_scenes import STUDY
 
-from desim.compiling import plain
+import desim
+from desim import contract
+from desim.compiling import jit, plain
 from desim.compiling.jit import kernel, product_kernel
 from desim.compiling.lanes import in_lanes
 from desim.draws import distributions, keys
-from desim.engine.play import _steps
+from desim.engine.play import _long, _steps
 from desim.errors import InputError
 from desim.kernels import layered
+from desim.runs.warmup import warm_up
 from desim.scenario.build import build
 from desim.scenario.load import loaded as load
 
@@ -116,6 +120,8 @@ def test_it_is_said_when_to_compile(later, monkeypatch):
     for text, expected in (("", True), ("at-once", False), ("never", True)):
         monkeypatch.setenv("DESIM_COMPILE", text)
         assert plain.rented() == expected
+        with plain.at_once():
+            assert plain.rented() == (text == "never")
     monkeypatch.setattr(plain, "seconds", 1e9)
     assert plain.rented()  # never
     monkeypatch.setenv("DESIM_COMPILE", "tomorrow")
@@ -181,6 +187,36 @@ def test_steps_tell_what_is_long(changes, expected):
     base = star(algorithm={"name": "fedavg", "local": {"epochs": 3}})
     made = build(load(merged(base, changes)))
     assert _steps(made.settings, made.method) == expected
+
+
+def test_few_steps_on_many_rows_are_long_too():
+    local = {"name": "fed-plt", "rho": 0.5, "local": {"epochs": 400}}
+    base = star(algorithm=local, stop={"rounds": 15})  # 36,000 steps of 80 multiply-adds
+    few, many = (build(load(merged(base, {"problem": {"data": {**base["problem"]["data"],
+                 "rows": rows}}}))) for rows in (8, 300))  # fmt: skip
+    assert not _long(few.settings, few.method)
+    assert _long(many.settings, many.method)
+
+
+@pytest.mark.parametrize("name", ["DESIM_COMPILE", "DESIM_THREADS"])
+def test_an_environment_of_nonsense_is_refused_before_anything_begins(name, monkeypatch, tmp_path):
+    monkeypatch.setenv(name, "nonsense")
+    monkeypatch.setattr(jit, "_threads", None)
+    for begin in (
+        lambda: desim.run(star(), tmp_path / "run"),
+        lambda: desim.study(STUDY, tmp_path / "study"),
+        lambda: list(contract.algorithm("fed-plt", overrides={"algorithm.rho": 0.5})),
+        lambda: warm_up(["quickstart"]),
+    ):
+        with pytest.raises(InputError, match=f"{name}: found 'nonsense'; allowed"):
+            begin()
+    assert not list(tmp_path.iterdir())
+
+
+def test_nothing_is_compiled_beforehand_where_nothing_is_ever_to_be(monkeypatch):
+    monkeypatch.setenv("DESIM_COMPILE", "never")
+    with pytest.raises(InputError, match="DESIM_COMPILE: found 'never'; allowed: later or at-once"):
+        warm_up([])
 
 
 def test_products_of_matrices_are_never_plain_python():

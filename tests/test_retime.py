@@ -160,11 +160,23 @@ class Clocked(ZcdpNfl):
         yield from super().agents(us)
 """
 
+LOOKING = """
+from desim.methods.zcdp_nfl import ZcdpNfl
+class Looking(ZcdpNfl):
+    name = "NAME"
+    def __init__(self, ingredients):
+        super().__init__(ingredients)
+        self.known = self.settings.NAME
+"""
+
 
 @pytest.fixture
 def plugins(tmp_path):
-    (tmp_path / "clocked.py").write_text(CLOCKED)
-    return {"clocked": tmp_path / "clocked.py", "gossip": "tests/plugins/gossip.py"}
+    texts = {name: LOOKING.replace("NAME", name) for name in ("speeds", "links")}
+    for name, text in (texts | {"clocked": CLOCKED}).items():
+        (tmp_path / f"{name}.py").write_text(text)
+    own = {name: tmp_path / f"{name}.py" for name in ("clocked", *texts)}
+    return own | {"gossip": "tests/plugins/gossip.py"}
 
 
 GOSSIP = {"name": "gossip", "step": 0.05}
@@ -186,6 +198,12 @@ REFUSED = [
     (graph(algorithm={**GOSSIP, "wait": 0.03}), {}, "algorithm: what its agents hear in time"),
     (graph(algorithm={**GOSSIP, "quiet": "small"}), {}, "do not come out again without its values"),
     (graph(algorithm={"name": "clocked", "rho": 0.4, "eta": 0.2}), {}, "looks at the clock"),
+    (graph(algorithm={"name": "links", "rho": 0.4, "eta": 0.2}), {}, "it looks at the links"),
+    (
+        graph(algorithm={"name": "speeds", "rho": 0.4, "eta": 0.2}),
+        {"compute": DEVICES},
+        "compute: its agents do as much as their speeds allow",
+    ),
 ]
 
 

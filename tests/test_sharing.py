@@ -2,6 +2,7 @@
 
 import json
 import os
+from functools import partial
 
 import pandas as pd
 import pytest
@@ -80,6 +81,44 @@ def test_runs_that_share_a_training_have_the_files_of_runs_played_alone(tmp_path
         retimed = made.run(key).manifest.get("retimed")
         assert retimed is None or retimed["run"] == one.told
         assert (retimed is None) == (key in roots or key in set(failed["run"]))
+
+
+TWO = ["5 ms", "50 ms"]
+
+
+def check_later_cases(base, folder, change):
+    """The study of one network, played before `change()`, shares nothing with that of two."""
+    links = [{"network.link.latency": some} for some in (TWO[:1], TWO)]
+    first, both = ({"name": "s", "base": base, "grid": one} for one in links)
+    study(first, folder / "told", workers=0)
+    change()
+    made = study(both, folder / "told", workers=0)
+    alone = study(both, folder / "alone", workers=0, share=False)
+    assert not made.shared
+    for name in ("state.npz", "metrics.parquet"):
+        places = (one.directory / "runs" / made.runs["run"][1] / name for one in (made, alone))
+        assert next(places).read_bytes() == next(places).read_bytes()
+
+
+def test_other_data_are_another_training(tmp_path):
+    def write(sign):
+        rows = [f"{sign * i % 7},{i % 5},{'yes' if i % 2 else 'no'}" for i in range(24)]
+        (tmp_path / "d.csv").write_text("\n".join(["a,b,y", *rows]))
+
+    data = {"source": "csv", "file": str(tmp_path / "d.csv"), "label": "y", "positive": "yes"}
+    write(1)
+    check_later_cases(star(problem={"data": data}), tmp_path, lambda: write(-1))
+
+
+def test_perhaps_another_plugin_and_other_libraries_are_another_training(tmp_path, monkeypatch):
+    text = "from desim.methods.zcdp_nfl import ZcdpNfl\nclass Own(ZcdpNfl):\n    name = 'own'\n"
+    (tmp_path / "own.py").write_text(text)
+    own = {"name": "own", "rho": 0.4, "eta": 0.2}
+    base = graph(plugins=[str(tmp_path / "own.py")], algorithm=own)
+    check_later_cases(base, tmp_path / "plugin", lambda: None)
+    found = sharing.versions() | {"numpy": "1.0"}
+    other = partial(monkeypatch.setattr, sharing, "versions", lambda: found)
+    check_later_cases(star(), tmp_path / "versions", other)
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ call on.
 import atexit
 import math
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -33,6 +34,7 @@ _twins: dict[Any, Callable[..., Any] | None] = {}  # None: not asked for yet
 _missing: set[tuple[int, Any]] = set()  # what was looked for on disk and not found
 _absent: dict[int, bool] = {}  # functions of which nothing at all was on disk
 _at_once = 0  # contexts that want everything compiled
+_counting = threading.Lock()  # of them: runs may be played in several threads
 seconds = 0.0  # of processor time that plain Python took in this process
 
 
@@ -46,20 +48,23 @@ def when() -> str:
 
 def rented() -> bool:
     """Whether a kernel that is not compiled yet is to be played as plain Python now."""
-    if numba.config.DISABLE_JIT or _at_once or when() == "at-once":
+    wanted = when()
+    if numba.config.DISABLE_JIT or wanted == "at-once":
         return False
-    return when() == "never" or seconds < min(PATIENCE, PRICE - _before())
+    return wanted == "never" or (not _at_once and seconds < min(PATIENCE, PRICE - _before()))
 
 
 @contextmanager
 def at_once() -> Iterator[None]:
-    """Context in which what is called is compiled first."""
+    """Context in which what is called is compiled first, unless nothing is ever to be."""
     global _at_once
-    _at_once += 1
+    with _counting:
+        _at_once += 1
     try:
         yield
     finally:
-        _at_once -= 1
+        with _counting:
+            _at_once -= 1
 
 
 def twin(kernel: Any) -> Any:
@@ -136,11 +141,14 @@ def always_compiled(kernel: Any) -> Any:
     return kernel
 
 
-def possible(kernel: Any) -> bool:
-    """Whether the next call of this function may be plain Python."""
-    if numba.config.DISABLE_JIT or when() == "never":
-        return True
-    return rented() and not kernel.signatures
+def possible() -> bool:
+    """Whether the next call of a function may be plain Python."""
+    return bool(numba.config.DISABLE_JIT) or rented()
+
+
+def compiled_since(before: float) -> bool:
+    """Whether what was called since `seconds` were so many was compiled code for sure."""
+    return not numba.config.DISABLE_JIT and seconds == before
 
 
 def _small(kernel: Any, arguments: Any) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from desim.compiling.environment import environment
 from desim.errors import DesimError, raised
 
 
@@ -36,7 +37,9 @@ def findings(laws: Iterable[tuple[str, Callable[[Any], str]]], stage: Any) -> It
     """Each law checked on the stage; whatever it raises breaks the law that was being checked.
 
     One error that several laws meet is one finding; a last one names the laws that it hides.
+    InputError for an environment in which nothing can be played.
     """
+    environment()
     met, untried = set[str](), list[str]()
     for law, check in laws:
         try:

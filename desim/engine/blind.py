@@ -14,7 +14,22 @@ import numpy as np
 from desim.arrays import Array, Int
 from desim.engine.arguments import result_given
 from desim.engine.requests import Compute, Gather, Job
+from desim.engine.world import Settings
 from desim.errors import InputError
+
+
+def watched(settings: Settings) -> tuple[Settings, set[str]]:
+    """The same settings, and the names of those that somebody has looked at since."""
+    looked = set[str]()
+
+    class Watched(Settings):
+        def __getattribute__(self, name: str) -> Any:
+            looked.add(name)
+            return super().__getattribute__(name)
+
+    copy = object.__new__(Watched)
+    copy.__dict__.update(vars(settings))
+    return copy, looked
 
 
 class Blank:

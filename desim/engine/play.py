@@ -25,6 +25,7 @@ from desim.problem.problem import Problem
 from desim.timeline.record import Kind
 
 LONG = 40_000  # steps of agents from which on compiled kernels are worth waiting for
+HEAVY = 1e8  # multiply-adds of all steps: half a minute of plain Python
 INTERRUPTED = "interrupted by Ctrl-C"
 Explained = Callable[[BaseException], str | None]
 
@@ -61,6 +62,12 @@ def _steps(settings: Settings, method: Any) -> float:
     local = getattr(method, "local", None)
     epochs = 1 if local is None else int(np.max(local.epochs, initial=1))
     return replies * epochs * (settings.rounds if np.isfinite(settings.rounds) else 1.0)
+
+
+def _long(settings: Settings, method: Any) -> bool:
+    """Whether plain Python would take longer over a run than to compile what it needs."""
+    steps, rows = _steps(settings, method), settings.problem.A
+    return steps > LONG or 2.0 * steps * rows.size / settings.problem.agents > HEAVY
 
 
 @dataclass(frozen=True)
@@ -208,7 +215,7 @@ class Simulation:
             program = method.compiled()
         else:
             program = checked_requests(program, method.kind, lambda: world.now)
-        with at_once() if _steps(world.settings, method) > LONG else nullcontext():
+        with at_once() if _long(world.settings, method) else nullcontext():
             return ENGINES[method.kind, engine](program, world)
 
     def _reason(self, world: World, end: float) -> str:

@@ -64,7 +64,12 @@ class Interruption:
             raise KeyboardInterrupt
 
     def compiled(self) -> None:
-        """A function has been compiled: as `check`, but once, and before the first step alone."""
+        """A function has been compiled: as `check`, but once, and before the first step alone.
+
+        What raises in a thread that only helps is lost: it is for the one that plays.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            return
         if not self._stepped:
             self.check()
             self._stepped = False

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Self
 
+from desim.compiling.environment import environment
 from desim.compiling.watched import watched
 from desim.runs.interruption import Interruption
 
@@ -73,7 +74,11 @@ def _inside(frame: FrameType | None, packages: tuple[str, ...]) -> bool:
 
 @contextmanager
 def preparing() -> Iterator[None]:
-    """Heed Ctrl-C while something is built that may have to be compiled."""
+    """Heed Ctrl-C while something is built that may have to be compiled.
+
+    InputError for an environment that says nonsense of that, before anything is begun.
+    """
+    environment()
     with Preparing() as interruption, watched(end=interruption.compiled) as compilation:
         interruption.compiling = compilation
         yield

@@ -15,12 +15,13 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from desim.columns import Words
-from desim.engine.blind import BlindMethod, Seen
+from desim.engine.blind import BlindMethod, Seen, watched
 from desim.engine.play import Observation, Simulation
 from desim.engine.world import Discard, Sink
 from desim.errors import InputError
 from desim.log.outcome import Outcome
 from desim.log.parquet import Tables
+from desim.methods.shared.method import Ingredients
 from desim.problem.problem import Problem
 from desim.runs import directory as place
 from desim.runs.delays import obstacles
@@ -37,6 +38,7 @@ from desim.scenario.tree import from_python
 from desim.timeline.record import Kind
 
 Conditions = Mapping[str, Any] | str | Path
+WIRES = {"links", "uplinks", "downlinks", "changing"}  # of settings: what delays come from
 UNSEEN = Observation((), 0.0, False, None)
 KEPT: "WeakKeyDictionary[Run, Retimable]" = WeakKeyDictionary()
 
@@ -248,17 +250,36 @@ def _examined(run: Run, problem: Problem | None) -> Retimable:
     if found := obstacles(run):
         raise InputError(found)
     training = Training.of(run, build(run.scenario, problem))
+    if run.manifest.get("problem_sha256") not in (None, training.problem.digest()):
+        text = "the data are not those of the run; allowed: as they were"
+        raise InputError(f"{run.name}: {text}")
     if found := training.lacking:
         raise InputError(found)
     retimable = Retimable(run.scenario, training)
     tables, own = Tables(), retimable.under(run.scenario)
     warnings = foretold(run.scenario, own)
+    own, looked = _watched(own)
     seen = own.outcome_and_views(tables)[1]
     if seen.clocked:
         raise InputError("algorithm: its program looks at the clock, so that delays may change it")
+    if looked & WIRES:
+        raise InputError("algorithm: it looks at the links, so that delays may change it")
     for name in TABLES:
         odd = first_difference(getattr(run, name), tables.read(name), name)
         if odd is not None:
             text = "the clocks of the run do not come out again without its values"
             raise ByValuesError(f"{run.name}: {text}; {odd}")
-    return replace(retimable, paced=seen.paced, warnings=warnings)
+    return replace(retimable, paced=seen.paced or "speeds" in looked, warnings=warnings)
+
+
+def _watched(simulation: Retimed) -> tuple[Retimed, set[str]]:
+    """The same, and what its method looks at among its settings from now on.
+
+    Nobody watches desim's own, which use for their models what `us` tells alone.
+    """
+    made, kind = simulation.method, type(simulation.method)
+    if kind.__module__.partition(".")[0] == "desim":
+        return simulation, set()
+    settings, looked = watched(simulation.settings)
+    again = kind(Ingredients(made.parameters, settings, made.noise))
+    return replace(simulation, method=again), looked

@@ -11,6 +11,7 @@ from pathlib import Path
 from desim.errors import InputError
 from desim.problem.problem import Problem
 from desim.runs.delays import delayed, unkept
+from desim.runs.directory import versions
 from desim.runs.play import prepare, record
 from desim.runs.retime import examined, foretold
 from desim.runs.run import Run
@@ -64,6 +65,8 @@ def told(root: Root, scenario: Scenario, path: Path | None, text: str) -> Run:
 
     InputError where it must be played.
     """
+    if root.run.manifest.get("versions") != versions():
+        raise InputError(f"{root.name}: found other versions of libraries than those at hand")
     retimable = examined(root.run, root.problem)
     simulation = retimable.under(scenario)
     if foretold(scenario, simulation) != retimable.warnings:

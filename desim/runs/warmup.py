@@ -5,9 +5,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from desim.compiling.plain import at_once
+from desim.compiling.environment import environment
+from desim.compiling.plain import at_once, when
 from desim.compiling.watched import watched
-from desim.errors import DesimError
+from desim.errors import DesimError, InputError, refusal
 from desim.runs.play import run
 from desim.scenario.shipped import scenarios
 
@@ -34,8 +35,12 @@ def warm_up(files: Iterable[Path], tell: Callable[[Path], None] | None = None) -
 
     tell(file) is called before each.
 
-    A scenario that cannot be played, for want of its data for example, is skipped.
+    A scenario that cannot be played, for want of its data for example, is skipped. InputError where
+    nothing is ever to be compiled.
     """
+    environment()
+    if when() == "never":
+        raise InputError(f"DESIM_COMPILE: {refusal('never', 'later or at-once, to compile now')}")
     played, skipped = 0, {}
     with (
         at_once(),

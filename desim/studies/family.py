@@ -22,7 +22,7 @@ _roots: dict[Family, Root | None] = {}  # None: to be played one by one
 def made(job: Job, scenario: Scenario) -> Run:
     """The run of a job that has a family, at its place; raise as `desim.run` does."""
     family = (job.family, job.place and job.place.parent)
-    if family not in _roots and (root := _stored(job)) is not None:
+    if family not in _roots and (root := _stored(job, scenario)) is not None:
         _keep(family, root)
     known = _roots.get(family)
     if known is not None:
@@ -42,12 +42,21 @@ def forget() -> None:
     _roots.clear()
 
 
-def _stored(job: Job) -> Root | None:
-    """The first run of the family, where it is stored."""
-    if job.place is None or job.root == job.key:
+def _stored(job: Job, scenario: Scenario) -> Root | None:
+    """The first run of the family, where it is stored.
+
+    Not with a plug-in, whose file may have been another one when that run was played.
+    """
+    if job.place is None or job.root == job.key or _plugged(scenario):
         return None
     run = finished(job.place.parent / job.root)
     return None if run is None else Root(run, job.root)
+
+
+def _plugged(scenario: Scenario) -> bool:
+    """Whether what is trained is not desim's alone."""
+    own = scenario.algorithm.method.__module__.partition(".")[0] == "desim"
+    return bool(scenario.plugins) or not own or scenario.problem.loss.own is not None
 
 
 def _keep(family: Family, root: Root) -> None:

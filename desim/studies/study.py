@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from desim.compiling.cores import cores
+from desim.compiling.environment import environment
 from desim.errors import InputError, RunError, refusal
 from desim.log.described import described
 from desim.runs.opened import open_run
@@ -215,6 +216,7 @@ def study(
 
 
 def _check(workers: int | None, dask: str | None, memory: float | None) -> None:
+    environment()
     if workers is not None and workers < 0:
         raise InputError(f"workers: {refusal(workers, 'a whole number, at least 0')}")
     if dask is not None and (workers is not None or memory is not None):

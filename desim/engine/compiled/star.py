@@ -4,7 +4,8 @@ Legal where the cohort engine is, for methods that are `Compilable`, if nothing 
 Python inside a round: no budget, no transcript. The numbers are the cohort engine's.
 """
 
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -73,6 +74,7 @@ class Engine:
             self.hub.start(**program.state)
             self.hub.publish(self.desk.model.copy())
         self.most = self._most()
+        self.compiled = False  # whether the rounds are known to be, for what this play has
         self.crew = Crew(members, self._assist)
 
     def remembered(self) -> Tree:
@@ -149,14 +151,15 @@ class Engine:
         first, x = int(desk.counts[0]), world.state["x"]
         last = min(settings.rounds, float(1 << 62))
         patience = world.patience.left(first - 1, int(desk.counts[UNHEARD]))
-        most = 1 if plain.possible(advance) else self.most  # plain Python shall not take long
+        plainly = plain.possible() and not self.compiled
+        most = 1 if plainly else self.most  # plain Python shall not take long
         most = int(max(1, min(most, last - first + 1, patience)))
         full, watch = self.observer.full and most > 1, self._watch(most)
         iterates = np.empty((most if full else 0, *x.shape))
         times, models = np.empty(most), np.empty((most, len(desk.model)))
         book = hub.flat, world.log.flat, world.ledger.flat
         why, done = self._advance(
-            self.program.formulas, (int(last), settings.horizon, most),
+            plainly, self.program.formulas, (int(last), settings.horizon, most),
             (*self.policy, self.station.defer), self._drawn(most), self.calling, self.training,
             self.benches[0], tuple(world.state.values()), self.centre, tuple(desk), book,
             (times, models, iterates, tuple(watch)), tuple(self.ahead), tuple(self.shared),
@@ -186,14 +189,22 @@ class Engine:
             tuple(self.shared),
         )  # fmt: skip
 
-    def _advance(self, *inputs: Any) -> tuple[int, int]:
-        """What the compiled rounds return; ProgramError where the formulas cannot be compiled."""
+    @contextmanager
+    def _together(self) -> Iterator[None]:
+        """The crew helps, beside compiled code alone: what plain Python takes, two may take."""
+        with plain.at_once(), self.crew:
+            yield
+
+    def _advance(self, plainly: bool, *inputs: Any) -> tuple[int, int]:
+        """What the rounds return; ProgramError where the formulas cannot be compiled."""
+        before = plain.seconds
         try:
-            with nullcontext() if plain.possible(advance) else self.crew:
+            with nullcontext() if plainly else self._together():
                 why, done = advance(*inputs)
         except TypingError as error:
             name, text = type(self.program.formulas).__name__, f"{LAWFUL}; or engine: cohort"
             raise ProgramError(f"@formulas of {name}: not compiled; allowed: {text}") from error
+        self.compiled = plain.compiled_since(before)
         return why, done
 
     def _show(self, why: int, first: int, times: Array, models: Array, watch: Watch) -> None:
