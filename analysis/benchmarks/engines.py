@@ -1,8 +1,8 @@
-"""The two engines on the same scenario, and what a synchronous round costs beside its bare kernel.
+"""The engines on the same scenario, and what a synchronous round costs beside its bare kernel.
 
     python -m analysis.benchmarks.engines
 
-The cohort engine's log, states and metrics are checked to be the agent engine's, bit for bit.
+Logs, states and metrics of all engines are checked to be the agent engine's, bit for bit.
 """
 
 import os
@@ -62,6 +62,14 @@ STAR: dict[str, Any] = {
     "stop": {"rounds": 1000},
 }
 
+LEAVING: dict[str, Any] = {
+    **STAR,
+    "problem": {**STAR["problem"], "agents": 50},
+    "policy": "each",
+    "churn": {"up": {"exponential": "300 ms"}, "down": {"exponential": "30 ms"}},
+    "stop": {"rounds": 10_000},
+}
+
 SYNCHRONOUS = (
     "synchronous, log discarded",
     "synchronous, log in memory",
@@ -91,9 +99,9 @@ def agree(one: Simulation, other: Simulation) -> bool:
     return states and all(left.read(t).equals(right.read(t)) for t in left.rows)
 
 
-def both(scenario: dict[str, Any]) -> dict[str, Simulation]:
-    """The scenario on both engines."""
-    return {engine: build(load({**scenario, "engine": engine})) for engine in ("cohort", "agents")}
+def of_engines(scenario: dict[str, Any], *engines: str) -> dict[str, Simulation]:
+    """The scenario on these engines."""
+    return {engine: build(load({**scenario, "engine": engine})) for engine in engines}
 
 
 def bare(simulation: Simulation, rounds: int) -> None:
@@ -120,10 +128,16 @@ def table(title: str, measured: dict[str, tuple[float, float]], updates: int, to
 def main() -> None:
     """Measure and print."""
     print(machine())
-    graph = both(GRAPH)
-    print(f"\nequal to the last bit: {agree(graph['cohort'], graph['agents'])}")
-    measured = interleaved({name: lambda s=s: play(s) for name, s in graph.items()}, 5)
-    table("zcdp-nfl, 50 agents, degree 4, 200 rounds, 8 features", measured, 50 * 200, "cohort")
+    graph = of_engines(GRAPH, "cohort", "agents")
+    leaving = of_engines(LEAVING, "compiled", "cohort", "agents")
+    for title, one, updates in (
+        ("zcdp-nfl, 50 agents, degree 4, 200 rounds, 8 features", graph, 50 * 200),
+        ("fed-plt, 50 agents that come and go, each on its own, 10000 replies", leaving, 10_000),
+    ):
+        equal = all(agree(other, one["agents"]) for other in one.values())
+        print(f"\nequal to the last bit: {equal}")
+        measured = interleaved({name: lambda s=s: play(s) for name, s in one.items()}, 5)
+        table(title, measured, updates, next(iter(one)))
     for agents, ways in REGIMES.items():
         updates = max(20_000, 2 * agents)
         plays = simulations(agents, updates, ways)

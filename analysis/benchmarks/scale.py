@@ -2,6 +2,7 @@
 
     python -m analysis.benchmarks.scale synchronous     10^6 agents, 100 rounds of Fed-PLT
     python -m analysis.benchmarks.scale asynchronous    10^5 agents, each on its own, 10 rounds
+    python -m analysis.benchmarks.scale churn           10^6 agents that come and go, 10^7 replies
     python -m analysis.benchmarks.scale graph           10^5 agents with ten neighbours each
 
 Each is one process of its own, because memory is the peak of the process. The run is stored, in a
@@ -34,6 +35,12 @@ STAR: dict[str, Any] = {
     "compute": PHONES,
     "log": "rounds",
 }
+CHURN: dict[str, Any] = {
+    **STAR,
+    "network": {"link": {**WAN, "loss": "1 %", "on_loss": "resend", "timeout": "500 ms"}},
+    "churn": {"up": {"exponential": "300 s"}, "down": {"exponential": "30 s"}},
+    "observe": {"metrics": []},
+}
 GRAPH: dict[str, Any] = {
     "seed": 1,
     "problem": {
@@ -52,6 +59,7 @@ GRAPH: dict[str, Any] = {
 REGIMES: dict[str, tuple[dict[str, Any], int, int, str]] = {
     "synchronous": (STAR, 1_000_000, 100, "all"),
     "asynchronous": ({**STAR, "observe": {"metrics": []}}, 100_000, 10, "each"),
+    "churn": (CHURN, 1_000_000, 10, "each"),
     "graph": (GRAPH, 100_000, 100, "all"),
 }
 

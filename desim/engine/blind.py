@@ -14,7 +14,7 @@ import numpy as np
 from desim.arrays import Array, Int
 from desim.engine.arguments import result_given
 from desim.engine.requests import Compute, Gather, Job
-from desim.engine.world import Settings
+from desim.engine.settings import Settings
 from desim.errors import InputError
 
 
