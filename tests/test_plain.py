@@ -226,3 +226,18 @@ def test_products_of_matrices_are_never_plain_python():
     assert plain.twin(distributions.sample)  # which calls those of another file
     assert plain.twin(product_kernel(lambda x: x)).__class__.__name__ == "CPUDispatcher"
     assert plain.twin(3) == 3
+
+
+def test_few_calls_load_nothing_until_they_add_up(monkeypatch):
+    asked = []
+    monkeypatch.setattr(plain, "_found", lambda *_: asked.append(1) or True)
+    monkeypatch.setattr(plain, "seconds", 0.0)
+    with plain.few_calls():
+        assert plain._small(None, (np.zeros(10),))
+        assert not asked
+        assert not plain._small(None, (np.zeros(plain.FEW + 1),))
+        monkeypatch.setattr(plain, "seconds", plain.LOADING)
+        assert not plain._small(None, (np.zeros(10),))
+    monkeypatch.setattr(plain, "seconds", 0.0)
+    assert not plain._small(None, (np.zeros(10),))
+    assert len(asked) == 3

@@ -28,12 +28,14 @@ from desim.errors import InputError, refusal
 PATIENCE = 20.0  # seconds of processor time in one process
 PRICE = 60.0  # the same of all processes with these sources: what compiling costs
 LARGEST = 1 << 20  # numbers handed to a call that is still played as plain Python
+LOADING = 0.4  # seconds that the first function takes to load, with what numba imports for it
+FEW = 1 << 13  # numbers handed to a call that is not worth a load
 
 _namespaces: dict[int, dict[str, Any]] = {}
 _twins: dict[Any, Callable[..., Any] | None] = {}  # None: not asked for yet
 _missing: set[tuple[int, Any]] = set()  # what was looked for on disk and not found
 _absent: dict[int, bool] = {}  # functions of which nothing at all was on disk
-_at_once = 0  # contexts that want everything compiled
+_contexts = {"at once": 0, "few calls": 0}  # how many this process is in
 _counting = threading.Lock()  # of them: runs may be played in several threads
 seconds = 0.0  # of processor time that plain Python took in this process
 
@@ -51,20 +53,33 @@ def rented() -> bool:
     wanted = when()
     if numba.config.DISABLE_JIT or wanted == "at-once":
         return False
-    return wanted == "never" or (not _at_once and seconds < min(PATIENCE, PRICE - _before()))
+    worth_it = _contexts["at once"] > 0 or seconds >= min(PATIENCE, PRICE - _before())
+    return wanted == "never" or not worth_it
 
 
 @contextmanager
 def at_once() -> Iterator[None]:
     """Context in which what is called is compiled first, unless nothing is ever to be."""
-    global _at_once
+    with _inside("at once"):
+        yield
+
+
+@contextmanager
+def few_calls() -> Iterator[None]:
+    """Context with so few calls that to load compiled code is not worth it, unless they add up."""
+    with _inside("few calls"):
+        yield
+
+
+@contextmanager
+def _inside(what: str) -> Iterator[None]:
     with _counting:
-        _at_once += 1
+        _contexts[what] += 1
     try:
         yield
     finally:
         with _counting:
-            _at_once -= 1
+            _contexts[what] -= 1
 
 
 def twin(kernel: Any) -> Any:
@@ -153,7 +168,10 @@ def compiled_since(before: float) -> bool:
 
 def _small(kernel: Any, arguments: Any) -> bool:
     """Whether a call is short enough, and its compiled function not there already."""
-    return _numbers(arguments) <= LARGEST and not _found(kernel, arguments)
+    many = _numbers(arguments)
+    if _contexts["few calls"] and many <= FEW and seconds < LOADING:
+        return True
+    return many <= LARGEST and not _found(kernel, arguments)
 
 
 def _found(kernel: Any, arguments: Any) -> bool:

@@ -26,10 +26,11 @@ def check(scenario: Target, override: Overrides = None, contract: Contract = Fal
             keep(scenario, settings(override))
         return
     from desim.cli.conditions import circumstances, sentence
+    from desim.compiling.plain import few_calls
     from desim.scenario import build
 
     loaded = load_scenario(scenario, override)
-    with announced(), preparing():
+    with announced(), preparing(), few_calls():
         simulation = build.check(loaded)
         lines = circumstances(simulation)
     typer.echo("\n".join([sentence(loaded, simulation), *(f"  {line}" for line in lines)]))
