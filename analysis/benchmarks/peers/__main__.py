@@ -4,9 +4,10 @@
         [--only NAME...] [--print]
 
 Each peer has its own interpreter and environment under FOLDER, made on demand. All are pinned to
-one processor and take turns; what does not find the same models within 1e-8 is marked. A peer that
-cannot be installed is skipped with its reason. Writes results/peers.csv, results/order.csv and the
-section of README.md, or with --print only prints that.
+one processor, but for what stores desim's log where that is said, and take turns; what does not
+find the same models within 1e-8 is marked. A peer that cannot be installed is skipped with its
+reason. Writes results/peers.csv, results/order.csv and the section of README.md, or with --print
+only prints that.
 """
 
 import argparse

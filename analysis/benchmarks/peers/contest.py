@@ -18,26 +18,37 @@ EQUAL = 1e-8
 
 
 class Contestant(NamedTuple):
-    """A script, its argument, its environment, and about how many agent-rounds a turn has."""
+    """A script, its argument, its environment, and about how many agent-rounds a turn has.
+
+    pinned: to one core; else what stores desim's log may use another.
+    """
 
     script: str
     updates: int
     mode: str = ""
     environment: str = ""
+    pinned: bool = True
 
 
 CONTESTANTS = {
     "desim, log stored": Contestant("with_desim.py", 20_000, "played"),
     "desim, noise, log stored": Contestant("with_desim.py", 20_000, "noisy"),
+    "desim, log stored, a core to store it": Contestant(
+        "with_desim.py", 20_000, "played", pinned=False
+    ),
+    "desim, noise, log stored, a core to store it": Contestant(
+        "with_desim.py", 20_000, "noisy", pinned=False
+    ),
     "desim, log discarded": Contestant("with_desim.py", 20_000, "silent"),
     "desim, kernels alone": Contestant("with_desim.py", 20_000, "bare"),
     "JAX, jit and scan": Contestant("with_jax.py", 20_000, "", "jax"),
+    "JAX, jit and scan, noise": Contestant("with_jax.py", 20_000, "noisy", "jax"),
     "NumPy, all agents at once": Contestant("with_numpy.py", 10_000, "batched"),
     "NumPy, agent by agent": Contestant("with_numpy.py", 2_000, "single"),
     "tvopt, its gradients": Contestant("with_tvopt.py", 200, "", "tvopt"),
     "decent-bench, FedLT": Contestant("with_decent_bench.py", 500, "", "decent-bench"),
 }
-OTHER = ("desim, noise, log stored",)  # not the same iterates: it adds noise
+OTHER = "noise"  # in the names of those that have other iterates
 
 
 class Row(NamedTuple):
@@ -93,7 +104,7 @@ def _row(
     per = 1e6 / (rounds * agents)
     wall, processor = [per * one for one, _ in times], [per * one for _, one in times]
     remark = ""
-    if name in OTHER:
+    if OTHER in name:
         difference, remark = float("nan"), "adds noise"
     elif difference > EQUAL:
         remark = "OTHER ITERATES"
@@ -105,8 +116,9 @@ def _row(
 def _started(contestant: Contestant, file: Path, rounds: int, folder: Path) -> Any:
     python = interpreter(contestant.environment, folder)
     script = str(HERE / contestant.script)
-    processor = str(max(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0)
-    arguments = [str(file), str(CHECK), str(rounds), processor, contestant.mode]
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
+    processors = ",".join(map(str, cores[-1:] if contestant.pinned else cores))
+    arguments = [str(file), str(CHECK), str(rounds), processors, contestant.mode]
     one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "DESIM_THREADS"), "1")
     path = os.pathsep.join(filter(None, [str(HERE.parents[2]), os.environ.get("PYTHONPATH")]))
     own = {} if contestant.environment else {"PYTHONPATH": path}

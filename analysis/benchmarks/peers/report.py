@@ -13,9 +13,11 @@ HOME = Path(__file__).resolve().parents[1]
 TO = "desim, log stored"
 WORDS = """**Beside peers.** Fed-PLT (gradient solver, no noise) on the same logistic data, 16
 features, 20 rows and 10 local epochs for each agent. Every contestant is a process with its own
-interpreter; all are pinned to one core and take turns. Microseconds per agent-round; *difference*
-is the largest between its models after 20 rounds and NumPy's. desim plays a network, clocks and
-speeds and stores its log; the others do the arithmetic and, in decent-bench's case, count messages.
+interpreter; all are pinned to one core, unless the thread that stores desim's log is said to have
+one, and take turns. Microseconds per agent-round; *difference* is the largest between its models
+after 20 rounds and NumPy's. desim plays a network, clocks and speeds and stores its log; the others
+do the arithmetic and, in decent-bench's case, count messages. With noise each local step has a
+normal number for each parameter; only desim's has the same bits on any machine, and a ledger.
 FedLT is decent-bench's name for Fed-PLT; tvopt has no such method, so the gradients of its costs
 are used in a loop.
 

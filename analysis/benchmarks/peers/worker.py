@@ -1,7 +1,7 @@
 """What every contestant does, in its own interpreter: solve the problem, then time when told to.
 
 Imports nothing but numpy, because it runs in every environment. Arguments: problem file, rounds of
-the check, rounds of a turn, processor. One JSON line with the models after the check, one for each
+the check, rounds of a turn, processors. One JSON line with the models after the check, one for each
 turn that a line on stdin asks for: wall seconds and processor seconds.
 """
 
@@ -48,9 +48,9 @@ def serve(make: Callable[[Problem], Run], packages: tuple[str, ...]) -> None:
     """Take the turns of what make(problem) readies; packages: whose versions are told."""
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever a library prints is not an answer
-    path, check, rounds, processor = sys.argv[1:5]
+    path, check, rounds, processors = sys.argv[1:5]
     with contextlib.suppress(AttributeError, OSError):
-        os.sched_setaffinity(0, {int(processor)})
+        os.sched_setaffinity(0, {int(one) for one in processors.split(",")})
     run = make(read(path))
     models = np.asarray(run(int(check)), float)
     run(int(rounds))  # compiles what depends on the number of rounds
