@@ -119,7 +119,7 @@ def test_a_crew_helps_compiled_rounds_alone(monkeypatch):
     advance, entered, seen = star.advance, [], []
 
     def told(*inputs):
-        seen.append((inputs[1][2], bool(entered), plain._at_once))
+        seen.append((inputs[1][2], bool(entered), plain._contexts["at once"]))
         plain.seconds += len(seen) < 3  # as if these were plain Python
         entered.clear()
         with plain.at_once():
@@ -129,7 +129,7 @@ def test_a_crew_helps_compiled_rounds_alone(monkeypatch):
     enter = crew.Crew.__enter__
     monkeypatch.setattr(crew.Crew, "__enter__", lambda self: entered.append(1) or enter(self))
     monkeypatch.setattr(plain, "seconds", 0.0)
-    monkeypatch.setattr(plain, "rented", lambda: not plain._at_once)
+    monkeypatch.setattr(plain, "rented", lambda: not plain._contexts["at once"])
     monkeypatch.setattr(star, "advance", told)
     desim.run(TRAINING, overrides={"stop.rounds": 9})
     assert seen[:4] == [(1, False, 0), (1, False, 0), (1, False, 0), (6, True, 1)]

@@ -57,15 +57,15 @@ class CohortStation:
             who, self.now, hub.round, hub.exchange, bits, reply_bits, work, self.defer,
             hub.terms.compiled, self.devices, self._book(hub, len(who)),
         )  # fmt: skip
-        self.attend()
+        self.attend(self.now)
         if spending is not None:
             spending.charge_calls(hub.calls, who, hub.round, hub.exchange, before)
 
-    def attend(self) -> None:
-        """Write what absences ended of the calls just made, and tell what is to be told by now."""
+    def attend(self, now: float) -> None:
+        """Write what absences ended of the calls just made; tell what is to be told by `now` s."""
         if self.presences is not None:
             self.presences.lost(self.devices[0])
-            tell(self.world, self.now)
+            tell(self.world, now)
 
     def conclude(self, hub: Hub, end: float) -> float:
         """The run ends at `end` s: write what happened by then, and return it."""
@@ -134,7 +134,7 @@ def _played(program: Any, world: World, station: CohortStation, hub: Hub) -> flo
         station.now = close
         if station.defer:
             station.settle(hub, close)
-        station.attend()
+        station.attend(close)
         if not waits_for_all:
             arrived = due <= close
             if policy.kind == "deadline" and not arrived.all():

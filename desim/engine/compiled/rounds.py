@@ -172,6 +172,22 @@ def ended(formulas, who, k, close, total, state, centre, desk, seen):
 
 
 @lean_inline
+def round_ended(q, first, alone, total, k, side, formulas, state, centre, desk, seen, ahead):
+    """End round q of this side, of a wave that has been trained; return as `ended`.
+
+    first: the first round of the wave; alone: it is the only one, and total the sum of its models.
+    """
+    plan = Ahead(*ahead)
+    ends, copy = plan.ends[side, REPLIES], plan.copies[side, q]
+    who = plan.replied[side, ends[q] : ends[q + 1]]
+    if not alone:
+        copied(copy, state[0], seen[3])
+        trained = Desk(*desk).trained[ends[q] - ends[first] : ends[q + 1] - ends[first]]
+        total = taken_in(formulas, False, who, trained, state, desk)
+    return ended(formulas, who, k + q, plan.close[side, q], total, state, centre, desk, seen)
+
+
+@lean_inline
 def wave_end(r, side, ahead_):
     """The round of this side after the last that trains together with round r.
 
@@ -206,6 +222,18 @@ def begun(side, low, high, alone, fresh, shared):
 
 
 @lean_inline
+def trained(parts, formulas, training, bench, state, desk, ahead, shared):
+    """Do what parts of a wave nobody else does, and wait for the rest; return a sum of models."""
+    while helped(0, formulas, training, bench, state, desk, ahead, shared):
+        pass
+    awaited(shared, parts)
+    total = 0.0
+    for t in range(shared[2].shape[0]):
+        total += shared[2][t, 0]
+    return total
+
+
+@lean_inline
 def unwritten(r, side, book, ahead_):
     """What the clock wrote after round r of this side has not happened: the run ends."""
     marks = Ahead(*ahead_).marks[side, r]
@@ -232,7 +260,7 @@ def advance(
     OVER, STUCK: a collection closes after the horizon, or never; CLOSED: no further round begins;
     LOOK: a model is not finite.
     """
-    plan, totals, watch = Ahead(*ahead), shared[2], seen[3]
+    plan, watch = Ahead(*ahead), seen[3]
     unsure = watch[3][3] > -np.inf  # any round may turn out to be the last
     most, side, k = 1 if unsure else MOST, 0, 0
     plan.counts[side, ROUNDS], plan.counts[side, WHY] = 0, ON
@@ -241,38 +269,29 @@ def advance(
         further = plan.counts[side, WHY] == ON
         while r < rounds:
             end = r + 1 if policy[0] == ALL else wave_end(r, side, ahead)
-            alone, low = end == r + 1, ends[r]
+            alone, first = end == r + 1, r
             informed(r, side, desk, ahead)
             if alone:
                 copied(plan.copies[side, r], state[0], watch)
-            parts = begun(side, low, ends[end], alone, policy[0] == ALL, shared)
+            parts = begun(side, ends[r], ends[end], alone, policy[0] == ALL, shared)
             if further and not unsure:
                 play_ahead(
                     1 - side, k + rounds, most, span, policy, drawn, calling, desk, book, watch,
                     ahead,
                 )  # fmt: skip
                 further = False
-            while helped(0, formulas, training, bench, state, desk, ahead, shared):
-                pass
-            awaited(shared, parts)
-            total = 0.0
-            for t in range(totals.shape[0]):
-                total += totals[t, 0]
-            for q in range(r, end):
-                who = plan.replied[side, ends[q] : ends[q + 1]]
-                if not alone:
-                    copied(plan.copies[side, q], state[0], watch)
-                    trained = desk[8][ends[q] - low : ends[q + 1] - low]
-                    total = taken_in(formulas, False, who, trained, state, desk)
-                close = plan.close[side, q]
-                why = ended(formulas, who, k + q, close, total, state, centre, desk, seen)
+            total = trained(parts, formulas, training, bench, state, desk, ahead, shared)
+            while r < end:
+                why = round_ended(
+                    r, first, alone, total, k, side, formulas, state, centre, desk, seen, ahead
+                )
                 if why == LOOK:
-                    unwritten(q, side, book, ahead)
+                    unwritten(r, side, book, ahead)
+                r += 1
                 if why != ON:
-                    return why, k + q + 1
-                if q + 1 < end:
-                    informed(q + 1, side, desk, ahead)
-            r = end
+                    return why, k + r
+                if r < end:
+                    informed(r, side, desk, ahead)
         k += rounds
         if plan.counts[side, WHY] != ON:
             return plan.counts[side, WHY], k

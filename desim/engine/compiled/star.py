@@ -165,7 +165,7 @@ class Engine:
             (times, models, iterates, tuple(watch)), tuple(self.ahead), tuple(self.shared),
         )  # fmt: skip
         self.station.now = float(desk.now[0])
-        self.station.attend()
+        self.station.attend(float(times[done - 1]) if why == LOOK else self.station.now)
         if self.observer.full:
             for k in range(done):
                 seen = iterates[k] if full else x
