@@ -15,6 +15,7 @@ from hypothesis import Phase, settings
 from desim.scenario import registry
 
 os.environ.setdefault("DESIM_COMPILE", "at-once")  # tests/test_plain.py tries the others
+IN_CI = os.environ.get("CI") == "true"
 GOLDEN = Path(__file__).resolve().parent / "golden"
 # A wrong twin need not fail on the smallest example: --hypothesis-profile=default looks for that.
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate, Phase.target)
@@ -53,6 +54,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 @pytest.fixture(autouse=True)
+def told_in_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In CI pytest works out all that differs in long arrays, for every wrong twin that fails."""
+    monkeypatch.delenv("CI", raising=False)
+
+
+@pytest.fixture(autouse=True)
 def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plug-ins of one test are none of the next."""
     monkeypatch.setattr(registry, "_plugged", registry.Known(*map(dict, registry._plugged)))
@@ -68,7 +75,7 @@ def shared() -> Path:
     folder = Path(os.environ.get("DESIM_SHARED", beside))
     if not (folder / "data").is_dir():
         message = f"no real data in {folder}: set DESIM_SHARED"
-        if os.environ.get("CI") == "true":
+        if IN_CI:
             pytest.fail(message)
         pytest.skip(message)
     return folder

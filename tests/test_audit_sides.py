@@ -69,7 +69,7 @@ def releases(simulation):
     return tables.read("releases"), tables.read("events")
 
 
-def verdict(pair, runs=100):
+def verdict(pair, runs=60):
     """What so many runs a side say about the rigorous claim of a run on the first data."""
     scores = play_game(Stage(pair.first, pair.second, pair.agent), runs)
     claim = rigorous(Ground(pair.first, *releases(pair.first), pair.agent, "eavesdropper", 1e-5))

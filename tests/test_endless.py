@@ -14,6 +14,7 @@ from desim.engine import play, world
 from desim.errors import InputError, RunError
 from desim.log import rows
 from desim.scenario.build import build, check
+from desim.scenario.load import load
 
 LIMIT = 1800  # s after which a test that hangs is ended; compiling may take minutes
 FREE = {"latency": "0 s", "bandwidth": "inf"}
@@ -205,6 +206,17 @@ SHORT = {"deadline": "1e-9 s"}
 
 
 @pytest.mark.slow
+def test_a_first_computation_at_speed_0_is_looked_at_quietly():
+    check(
+        load(
+            star(
+                seed=2, policy="all", participation="all", stop={"rounds": 5, "time": "1 s"},
+                compute={"speed": {"normal": [1, 150]}}, churn={"up": "50 ms", "down": "20 ms"},
+            )
+        )
+    )  # fmt: skip
+
+
 def test_time_that_hardly_passes_is_told(monkeypatch, tmp_path):
     monkeypatch.setattr("desim.engine.patience.STANDSTILL", 40)
     scenario = star(policy=SHORT, stop={"rounds": None, "time": "100 s"})

@@ -21,7 +21,7 @@ def terms(mechanism, sensitivity, scale, sampling=np.nan):
     return Terms(mechanism, View.NEIGHBOURS, *np.broadcast_arrays(*whole))
 
 
-def afforded(filter_, release, most=10_000):
+def afforded(filter_, release, most=2000):
     """How many times agent 0 may make a release."""
     one = np.array([0])
     for count in range(most):
@@ -75,7 +75,7 @@ def test_the_account_of_what_was_afforded_fits_and_one_more_does_not(release):
     rows = np.array([100])
     filter_ = Filter(Budget(2.0, fixed=True), rows)
     count = afforded(filter_, release)
-    assert 3 < count < 10_000
+    assert 3 < count < 2000
     told = [epsilon_after(release, rows, number) for number in (count, count + 1)]
     assert told[0] <= 2.0 < told[1]
     assert filter_.epsilon(0) == pytest.approx(told[0], rel=1e-9)

@@ -198,7 +198,7 @@ def check(scenario):
 
 CAREFUL = settings(
     derandomize=True,
-    max_examples=examples(60),
+    max_examples=examples(30),
     deadline=None,
     database=None,
     suppress_health_check=list(HealthCheck),
@@ -244,7 +244,7 @@ ENGINES = ("agents", "cohort", "compiled")
 AWAY = stars(), CARRYING, CALENDARS, st.sampled_from(["queued", "lost"])
 
 
-@settings(CAREFUL, max_examples=examples(40))
+@settings(CAREFUL, max_examples=examples(20))
 @given(*AWAY)
 def test_the_engines_agree_on_agents_that_come_and_go(scenario, policy, churn, missing):
     check_churn(scenario, policy, churn, missing)

@@ -401,11 +401,11 @@ def player():
 @pytest.mark.slow
 @pytest.mark.parametrize("make", [star, graph])
 def test_a_run_killed_at_random_moments_goes_on(make, player, tmp_path):
-    """SIGKILL, whatever the process is doing: ten times for each kind of method."""
+    """SIGKILL, whatever the process is doing: five times for each kind of method."""
     scenario = merged(make(name="long"), LONG)
     whole, process = desim.run(scenario), player(scenario)
     draw, took = random.Random(f"moments of {make.__name__}"), 0.0
-    for number in range(11):
+    for number in range(6):
         folder = tmp_path / str(number)
         process.stdin.write(f"{folder}\n")
         child = int(process.stdout.readline())

@@ -412,7 +412,7 @@ def written_in(path):
     return load(path).written()
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.data())
 def test_any_damage_to_a_scenario_is_accepted_or_explained(data):
     written = copy.deepcopy(written_in(data.draw(st.sampled_from(VALID))))
@@ -424,7 +424,7 @@ def test_any_damage_to_a_scenario_is_accepted_or_explained(data):
     assert all(line.startswith("scenario: ") for line in problems(load, written))
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.one_of(st.text(max_size=60), st.text("{}[]:,-&*!|>#\n 'a1.e%@`?", max_size=40)))
 def test_any_text_is_yaml_or_explained(text):
     assert all(line.startswith("text") for line in problems(parse, text, "text"))

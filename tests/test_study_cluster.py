@@ -24,7 +24,7 @@ pytestmark = pytest.mark.filterwarnings("default")  # of dask's own modules
 
 @pytest.mark.slow
 def test_a_study_survives_one_of_two_workers(tmp_path):
-    long = changed(base={**BASE, "stop": {"rounds": 1500}})
+    long = changed(base={**BASE, "stop": {"rounds": 200}})
     with (
         LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as machines,
         Client(machines, set_as_default=False) as client,

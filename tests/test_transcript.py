@@ -61,6 +61,8 @@ LOOSE = {  # beta is left unused, and rows of the norm that is allowed do not re
     "fedlin-noisy": 0.05,  # D takes the two gradients of a step as opposite, but they are close
 }
 
+BY_ROW = ("qsgd", "q2sgd", "led")  # of which it matters which row differs, as rows are sampled
+
 
 def built(scenario):
     return build(load(scenario))
@@ -83,13 +85,17 @@ DECLARED = [name for name in CASES if name not in UNDECLARED]
 def test_no_algorithm_moves_more_than_it_declares(name):
     late = name.startswith(("led", "scaffold"))  # their largest step is not among the first
     simulation = built(CASES[name])
-    of = neighbours(simulation) if name in UNDECLARED else simulation  # any pair does without noise
-    checked = transcript_check(of, rounds=12 if late else 6, pinned=True)
-    checked.demand()
-    if name in UNDECLARED:
+    rounds = 12 if late else 6
+    if name in UNDECLARED:  # any pair does without noise
+        checked = transcript_check(neighbours(simulation), rounds)
         assert checked.largest == 0.0
     else:
+        row = None if name.startswith(BY_ROW) else 0
+        checked = transcript_check(
+            worst_pair(unobserved(simulation, rounds), row=row, pinned=True), rounds
+        )
         assert checked.largest > (0.8 if name in DISCRETE else LOOSE.get(name, 0.95))
+    checked.demand()
 
 
 @st.composite
@@ -117,7 +123,7 @@ def trainings(draw):
     )
 
 
-@settings(derandomize=True, database=None, deadline=None, max_examples=examples(40))
+@settings(derandomize=True, database=None, deadline=None, max_examples=examples(20))
 @given(trainings(), st.integers(0, 2))
 def test_local_training_contracts_as_it_declares(scenario, agent):
     pair = worst_pair(built(scenario), agent, pinned=True)

@@ -59,16 +59,16 @@ class Level:
         return float(one * (self.epsilon / reach) ** 2 / (2.1 * np.log(1.25 / self.delta)))
 
 
-def samples(made: Simulation, level: Level, cap: int = CAP) -> tuple[int, ...]:
-    """J of every agent on this data set, from 1 to cap; R is what no agent knows."""
-    graph, p = made.settings.graph, made.method.parameters
+def samples(made: Simulation, level: Level, cap: int | None = None) -> tuple[int, ...]:
+    """J of every agent on this data set, from 1 to cap (CAP); R is what no agent knows."""
+    graph, p, most = made.settings.graph, made.method.parameters, CAP if cap is None else cap
     assert graph is not None
     radius = float(np.linalg.norm(minimiser(made.problem)))
     each = (level.samples(radius, int(degree), p.rho, p.inner) for degree in graph.degree)
-    return tuple(min(max(round(one), 1), cap) for one in each)
+    return tuple(min(max(round(one), 1), most) for one in each)
 
 
-def with_samples(made: Simulation, level: Level, cap: int = CAP) -> Simulation:
+def with_samples(made: Simulation, level: Level, cap: int | None = None) -> Simulation:
     """D-ZOA with the J that (22) gives on this data set."""
     method = made.method
     parameters = method.parameters.model_copy(update={"samples": samples(made, level, cap)})

@@ -13,7 +13,7 @@ import numpy as np
 from desim.arrays import Array
 from desim.audit.candidates import Pair, Record, candidates_for, longest_row
 from desim.audit.likelihood import divergence
-from desim.audit.pairs import completed, play_pair, unobserved
+from desim.audit.pairs import completed, play_pair, recorded, unobserved
 from desim.engine.play import Simulation
 from desim.engine.world import Discard
 from desim.errors import InputError, RunError, refusal
@@ -136,12 +136,16 @@ def _try(
 ) -> tuple[tuple[bool, float], Neighbours]:
     """The best of the candidates and its `divergence`, the first one of equals."""
     found: list[tuple[tuple[bool, float], Neighbours]] = []
+    seed, played = simulation.settings.seed, dict[bytes, tuple[Simulation, Transcript]]()
     for one, other in candidates:
         with suppress(RunError, InputError):  # with which the method diverges, or is refused
-            first = altered(simulation, agent, row, one)
+            if (key := np.hstack(one).tobytes()) not in played:
+                made = altered(simulation, agent, row, one)
+                played[key] = made, recorded(made, seed)
+            first, transcript = played[key]
             moduli = first.problem.moduli if pinned else None
             second = altered(simulation, agent, row, other, moduli)
-            apart = divergence(play_pair(first, second, simulation.settings.seed, agent))
+            apart = divergence(play_pair(first, second, seed, agent, first=transcript))
             found.append((apart, Neighbours(first, second, agent, row)))
     if not found:
         text = "the run diverges, or is refused, with every record tried"

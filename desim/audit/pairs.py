@@ -73,28 +73,37 @@ def completed(outcome: Outcome) -> Outcome:
     return outcome
 
 
+def recorded(simulation: Simulation, noise_seed: int) -> Transcript:
+    """What one play with noise of `noise_seed` reveals; RunError where it fails."""
+    transcript = Transcript()
+    completed(_played(simulation, noise_seed, transcript))
+    return transcript
+
+
+def _played(simulation: Simulation, noise_seed: int, transcript: Transcript) -> Outcome:
+    bare = noised(unobserved(simulation, log="rounds"), noise_seed)
+    return bare.play(Discard(), transcript=transcript)
+
+
 def play_pair(
     simulation: Simulation,
     neighbour: Simulation,
     noise_seed: int,
     agent: int = 0,
     seen: frozenset[int] | None = None,
+    first: Transcript | None = None,
 ) -> PairReleases:
     """Play `simulation` with noise of `noise_seed`, replay it on `neighbour`; what was released.
 
-    agent: whose record was changed; seen: the agents whose every release is seen, by default all.
+    agent: whose record was changed; seen: the agents whose every release is seen, by default all;
+    first: what `recorded` has of the simulation with that noise, which is then not played again.
     Participation, links, speeds and batches stay those of the scenario's seed: both plays and all
     noise seeds share them, as an adversary does who knows everything but the noise. RunError where
     a play fails, but not for a replay that already differs beyond doubt.
     """
-    first = Transcript()
-    completed(
-        noised(unobserved(simulation, log="rounds"), noise_seed).play(Discard(), transcript=first)
-    )
+    first = recorded(simulation, noise_seed) if first is None else first
     second = Transcript(first)
-    outcome = noised(unobserved(neighbour, log="rounds"), noise_seed).play(
-        Discard(), transcript=second
-    )
+    outcome = _played(neighbour, noise_seed, second)
     scored = np.ones(simulation.problem.agents, bool)
     if seen is not None:
         scored[:] = False

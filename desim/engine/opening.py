@@ -65,6 +65,7 @@ class _Listener:
         return Heard(graph.incoming, graph.source, values, np.ones(len(graph.source), bool))
 
 
+@np.errstate(all="ignore")  # as in a play
 def opening(simulation: Simulation) -> Opening | None:
     """The first call of a coordinator, or the first computation of agents; None without one.
 

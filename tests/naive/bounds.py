@@ -181,12 +181,14 @@ def sampled(batches: Mapping[int, int], m: int, sigma: float, delta: float) -> f
     return float(accountant.get_epsilon(delta))
 
 
-def realisable(batches: Mapping[int, int], m: int, sigma: float, delta: float) -> float:
+def realisable(
+    batches: Mapping[int, int], m: int, sigma: float, delta: float, step: float = 1e-4
+) -> float:
     """Epsilon that a pair of data sets attains, so that no claim below it can be true.
 
     All other records have gradient -K e, the one that differs K e or -K e: a release is N(0) or the
     mixture (1 - |S|/m) N(0) + |S|/m N(2K/|S|), both of deviation sigma K. batches: {|S|: rounds}.
-    By PLD with losses rounded down, so at most 1e-4 for each round below what the pair attains.
+    By PLD with losses rounded down, so at most `step` for each round below what the pair attains.
     """
     from dp_accounting.pld import privacy_loss_distribution as pld
 
@@ -196,7 +198,7 @@ def realisable(batches: Mapping[int, int], m: int, sigma: float, delta: float) -
         if size > 0:
             one = pld.from_gaussian_mechanism(
                 0.5 * sigma * size,
-                value_discretization_interval=1e-4,
+                value_discretization_interval=step,
                 pessimistic_estimate=False,
                 sampling_prob=size / m,
                 use_connect_dots=False,
