@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from cases import graph, star
+from cases import graph, merged, star
 from mutant import mutant
 from test_endless import bound, failed
 from test_engines import differences
@@ -11,7 +11,7 @@ import desim
 from desim.conditions import churn
 from desim.conditions.compute import fastest
 from desim.conditions.traces import Traces
-from desim.errors import InputError
+from desim.errors import InputError, RunError
 from desim.scenario.build import check
 from desim.timeline.phases import is_up
 
@@ -112,3 +112,38 @@ def test_a_presence_over_the_lap_is_one():
     wrong = mutant(churn, "first = int(np.argmin(up)) if loops else 0", "first = 0")
     found, seen = longest(wrong, [(0, 1), (5, 0), (6, 1)], True)
     assert found != pytest.approx(seen)
+
+
+def at_one_instant(engine, **changes):
+    """A run of agents whose computations take no time and whose calls come when they leave."""
+    scenario = star(
+        network={"link": {"latency": "20 ms", "bandwidth": "inf", "jitter": "none"}},
+        compute={"speed": "inf"},
+        churn={"up": "20 ms", "down": "10 ms"},
+        observe={"metrics": ["loss"], "iterates": True},
+        stop={"rounds": 6},
+    )
+    return desim.run(merged(scenario, changes), overrides={"engine": engine})
+
+
+@pytest.mark.parametrize("engine", ["cohort", "compiled"])
+def test_who_leaves_when_the_call_comes_computes_when_it_is_back(engine):
+    one, agents = at_one_instant(engine), at_one_instant("agents")
+    assert differences(one, agents) == []
+    assert agents.events.loc[agents.events.kind == "compute", "time"].min() == 0.03
+
+
+def test_a_deadlock_is_at_the_last_turn_that_could_have_helped(tmp_path):
+    path = tmp_path / "turns.csv"
+    path.write_text("time,a,b\n0,1,1\n0.04,0,1\n0.3,0,0\n0.4,0,1\n0.5,0,1\n")
+    scenario = star(problem={"agents": 2}, stop={"rounds": 9}, observe={"metrics": ["loss"]})
+    scenario["compute"] = {"speed": 10_000}
+    scenario["churn"] = {"trace": str(path), "end": "hold", "assign": "in-order"}
+    found = []
+    for engine in ("agents", "cohort", "compiled"):
+        with pytest.raises(RunError, match="agent 0 is needed"):
+            desim.run(scenario, out=tmp_path / engine, overrides={"engine": engine})
+        run = desim.open(tmp_path / engine)
+        found.append((run.manifest["time"], len(run.events), run.events["kind"].iloc[-1]))
+    assert found[0][::2] == (0.4, "up")
+    assert found[0] == found[1] == found[2]
