@@ -147,3 +147,21 @@ def test_a_deadlock_is_at_the_last_turn_that_could_have_helped(tmp_path):
         found.append((run.manifest["time"], len(run.events), run.events["kind"].iloc[-1]))
     assert found[0][::2] == (0.4, "up")
     assert found[0] == found[1] == found[2]
+
+
+def test_a_second_call_of_a_round_that_is_lost_is_what_is_waited_for(tmp_path):
+    path, told = tmp_path / "turns.csv", set()
+    path.write_text("time,a\n0,1\n0.05,0\n0.06,0\n")
+    scenario = star(
+        algorithm={"name": "fedlin", "local": {"epochs": 2}},
+        churn={"trace": str(path), "end": "hold", "messages": "lost"},
+        compute={"speed": 10_000},
+        network={"link": {"latency": "20 ms", "bandwidth": "inf", "jitter": "none"}},
+        observe={"metrics": ["loss"]},
+    )
+    for engine in ("agents", "cohort"):
+        with pytest.raises(RunError, match="waits for the message of round") as found:
+            desim.run({**scenario, "engine": engine})
+        told.add(str(found.value))
+    assert len(told) == 1
+    assert "from the coordinator" in told.pop()
