@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from cases import graph, merged, star
+from cases import graph, star
 from mutant import mutant
 from test_endless import bound, failed
 from test_engines import differences
@@ -114,16 +114,16 @@ def test_a_presence_over_the_lap_is_one():
     assert found != pytest.approx(seen)
 
 
-def at_one_instant(engine, **changes):
+def at_one_instant(engine, speed="inf", churn=None):
     """A run of agents whose computations take no time and whose calls come when they leave."""
     scenario = star(
         network={"link": {"latency": "20 ms", "bandwidth": "inf", "jitter": "none"}},
-        compute={"speed": "inf"},
-        churn={"up": "20 ms", "down": "10 ms"},
+        compute={"speed": speed, "slow": {"fraction": 0}},
+        churn=churn or {"up": "20 ms", "down": "10 ms"},
         observe={"metrics": ["loss"], "iterates": True},
         stop={"rounds": 6},
     )
-    return desim.run(merged(scenario, changes), overrides={"engine": engine})
+    return desim.run(scenario, overrides={"engine": engine})
 
 
 @pytest.mark.parametrize("engine", ["cohort", "compiled"])
@@ -165,3 +165,16 @@ def test_a_second_call_of_a_round_that_is_lost_is_what_is_waited_for(tmp_path):
         told.add(str(found.value))
     assert len(told) == 1
     assert "from the coordinator" in told.pop()
+
+
+def test_a_turn_at_which_the_call_comes_is_not_one_of_the_computation(monkeypatch, tmp_path):
+    monkeypatch.setattr("desim.engine.presences.TURNS", 4)
+    path, told = tmp_path / "turns.csv", set()
+    path.write_text(
+        "time,a\n0,1\n0.02,0\n0.03,1\n0.04,0\n0.05,1\n0.06,0\n0.07,1\n0.08,0\n0.09,1\n0.2,1\n"
+    )
+    for engine in ("agents", "cohort"):
+        with pytest.raises(RunError, match="left or came back 4 times") as found:
+            at_one_instant(engine, 1000, {"trace": str(path), "end": "hold"})
+        told.add(str(found.value))
+    assert len(told) == 1

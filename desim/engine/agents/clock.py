@@ -140,7 +140,7 @@ class Device:
         passed on as simpy.Interrupt.
         """
         if self.absences is not None:
-            self.absences.asked()
+            self.absences.asked(float(self.clock.now))
         while True:
             begin: float | None = None
             done: simpy.Event | None = None
