@@ -149,7 +149,7 @@ class Device:
                 yield from self.ready(waits)
                 begin = float(self.clock.now)
                 seconds = duration(begin)
-                if begin + seconds == begin and self._leaves(begin):
+                if self._leaves(begin):
                     yield from self._until(self.clock.event())
                 if self.absences is not None:
                     self.absences.begun(begin, seconds, work, round_)
@@ -186,7 +186,7 @@ class Device:
             self.clock.resting -= 1
 
     def _leaves(self, now: float) -> bool:
-        """Whether the device leaves at `now` s: what takes no time does not begin any more."""
+        """Whether the device leaves at `now` s: nothing begins any more."""
         churn = self.world.settings.churn
         return churn is not None and not is_up(churn.calendar, self.agent, now)[0]
 
