@@ -11,7 +11,7 @@ import desim
 from desim.conditions import churn
 from desim.conditions.compute import fastest
 from desim.conditions.traces import Traces
-from desim.errors import InputError
+from desim.errors import InputError, RunError
 from desim.scenario.build import check
 from desim.timeline.phases import is_up
 
@@ -112,3 +112,69 @@ def test_a_presence_over_the_lap_is_one():
     wrong = mutant(churn, "first = int(np.argmin(up)) if loops else 0", "first = 0")
     found, seen = longest(wrong, [(0, 1), (5, 0), (6, 1)], True)
     assert found != pytest.approx(seen)
+
+
+def at_one_instant(engine, speed="inf", churn=None):
+    """A run of agents whose computations take no time and whose calls come when they leave."""
+    scenario = star(
+        network={"link": {"latency": "20 ms", "bandwidth": "inf", "jitter": "none"}},
+        compute={"speed": speed, "slow": {"fraction": 0}},
+        churn=churn or {"up": "20 ms", "down": "10 ms"},
+        observe={"metrics": ["loss"], "iterates": True},
+        stop={"rounds": 6},
+    )
+    return desim.run(scenario, overrides={"engine": engine})
+
+
+@pytest.mark.parametrize("engine", ["cohort", "compiled"])
+def test_who_leaves_when_the_call_comes_computes_when_it_is_back(engine):
+    one, agents = at_one_instant(engine), at_one_instant("agents")
+    assert differences(one, agents) == []
+    assert agents.events.loc[agents.events.kind == "compute", "time"].min() == 0.03
+
+
+def test_a_deadlock_is_at_the_last_turn_that_could_have_helped(tmp_path):
+    path = tmp_path / "turns.csv"
+    path.write_text("time,a,b\n0,1,1\n0.04,0,1\n0.3,0,0\n0.4,0,1\n0.5,0,1\n")
+    scenario = star(problem={"agents": 2}, stop={"rounds": 9}, observe={"metrics": ["loss"]})
+    scenario["compute"] = {"speed": 10_000}
+    scenario["churn"] = {"trace": str(path), "end": "hold", "assign": "in-order"}
+    found = []
+    for engine in ("agents", "cohort", "compiled"):
+        with pytest.raises(RunError, match="agent 0 is needed"):
+            desim.run(scenario, out=tmp_path / engine, overrides={"engine": engine})
+        run = desim.open(tmp_path / engine)
+        found.append((run.manifest["time"], len(run.events), run.events["kind"].iloc[-1]))
+    assert found[0][::2] == (0.4, "up")
+    assert found[0] == found[1] == found[2]
+
+
+def test_a_second_call_of_a_round_that_is_lost_is_what_is_waited_for(tmp_path):
+    path, told = tmp_path / "turns.csv", set()
+    path.write_text("time,a\n0,1\n0.05,0\n0.06,0\n")
+    scenario = star(
+        algorithm={"name": "fedlin", "local": {"epochs": 2}},
+        churn={"trace": str(path), "end": "hold", "messages": "lost"},
+        compute={"speed": 10_000},
+        network={"link": {"latency": "20 ms", "bandwidth": "inf", "jitter": "none"}},
+        observe={"metrics": ["loss"]},
+    )
+    for engine in ("agents", "cohort"):
+        with pytest.raises(RunError, match="waits for the message of round") as found:
+            desim.run({**scenario, "engine": engine})
+        told.add(str(found.value))
+    assert len(told) == 1
+    assert "from the coordinator" in told.pop()
+
+
+def test_a_turn_at_which_the_call_comes_is_not_one_of_the_computation(monkeypatch, tmp_path):
+    monkeypatch.setattr("desim.engine.presences.TURNS", 4)
+    path, told = tmp_path / "turns.csv", set()
+    path.write_text(
+        "time,a\n0,1\n0.02,0\n0.03,1\n0.04,0\n0.05,1\n0.06,0\n0.07,1\n0.08,0\n0.09,1\n0.2,1\n"
+    )
+    for engine in ("agents", "cohort"):
+        with pytest.raises(RunError, match="left or came back 4 times") as found:
+            at_one_instant(engine, 1000, {"trace": str(path), "end": "hold"})
+        told.add(str(found.value))
+    assert len(told) == 1

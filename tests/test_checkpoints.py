@@ -128,6 +128,26 @@ def test_without_its_checkpoint_every_round_is(tmp_path):
     assert len(rounds) == 30
 
 
+def test_what_was_told_of_agents_is_remembered(tmp_path, monkeypatch):
+    """Four of six agents turn out to be never done, one after the other: then the run is over."""
+    monkeypatch.setattr("desim.engine.presences.TURNS", 400)  # of each of them
+    scenario = star(
+        seed=0, policy={"buffer": 3}, churn={"up": "200 ms", "down": "10 ms"},
+        compute={"speed": {"exponential": 500}, "redraw": "round", "slow": {"fraction": 0}},
+        observe={"metrics": ["loss"]},
+    )  # fmt: skip
+    over = "agent 5 can never finish"
+    with pytest.raises(RunError, match=over):
+        desim.run(scenario, out=tmp_path / "whole")
+    left(scenario, tmp_path / "killed", 6)
+    with pytest.raises(RunError, match=over):
+        desim.resume(tmp_path / "killed")
+    whole, again = desim.open(tmp_path / "whole"), desim.open(tmp_path / "killed")
+    assert unlike(whole, again) == []
+    assert whole.manifest["warnings"] == again.manifest["warnings"]
+    assert sum("can never finish" in text for text in whole.manifest["warnings"]) == 3
+
+
 @pytest.mark.thin(3)
 @pytest.mark.parametrize(
     "name",

@@ -22,12 +22,12 @@ class Absences:
         self.world, self.agent = world, agent
         self.longest = float(churn.longest[agent])
         self.attempts = self.idle = 0
-        self.turns = 0
+        self.turns, self.since = 0, 0.0
         self.reported = 0.0  # s of the computation that cannot be done
 
-    def asked(self) -> None:
-        """The agent is asked for another computation."""
-        self.attempts = self.idle = 0
+    def asked(self, time: float) -> None:
+        """The agent is asked for another computation at `time` s."""
+        self.attempts, self.idle, self.since = 0, 0, time
 
     def begun(self, begin: float, seconds: float, work: float, round_: int) -> None:
         """A computation of `work` gradients begins at `begin` s that takes so many s.
@@ -43,6 +43,7 @@ class Absences:
 
     def turned(self, time: float, computing: bool) -> None:
         """The agent leaves or comes back at `time` s; RunError if that would go on for ever."""
+        computing = computing and time > self.since
         self.turns, self.idle = self.turns + 1, self.idle + computing
         horizon = self.world.patience.horizon
         if horizon == np.inf:

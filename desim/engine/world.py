@@ -216,6 +216,7 @@ class World:
         own = attributes(self, "now state")
         parts: dict[str, Any] = {name: getattr(self, name) for name in PARTS}
         own |= {name: part.remembered() for name, part in parts.items() if part is not None}
+        own |= {"cautions": np.array(self.cautions, str), "stuck": sorted(self.stuck)}
         self.keeper.keep(own | {"engine": engine()})
         ended = wall.monotonic()
         self._rested = ended + max(FLUSH_SECONDS, REST * (ended - began))
@@ -228,6 +229,8 @@ class World:
         with recalling():
             recall(self, tree, "now")
             self.state = dict(tree["state"])
+            self.cautions = tree["cautions"].tolist()
+            self.stuck = set(tree["stuck"].astype(int).tolist())
             parts: dict[str, Any] = {name: getattr(self, name) for name in PARTS}
             for name, part in parts.items():
                 if part is not None:

@@ -128,8 +128,8 @@ def write_aborts(k, state, speeds, attendance, notes, log):
 
 @lean_inline
 def noted(what, time, seconds, turns, state, notes):
-    """Note what is to be told of a computation at `time` s."""
-    if state[4] < notes.shape[0]:
+    """Note what is to be told of a computation at `time` s; room is kept for OFTEN and ENDLESS."""
+    if state[4] < notes.shape[0] - (2 if what == NEVER else 0):
         note = notes[int(state[4])]
         note[0], note[1], note[2], note[3] = what, time, seconds, turns
         state[4] += 1.0

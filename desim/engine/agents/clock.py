@@ -88,6 +88,7 @@ class Clock(simpy.Environment):
         while not finished() and not world.reached:
             left = len(self._queue) - self.churning - self.void
             if (left <= 0 and not (self.resting and self.churning)) or self.peek() == np.inf:
+                self._silent(world)
                 return False
             if self.peek() > min(horizon, world.stopped):
                 return True
@@ -101,6 +102,11 @@ class Clock(simpy.Environment):
                 world.tick(float(self.now))
                 ticked = wall.monotonic()
         return True
+
+    def _silent(self, world: World) -> None:
+        """Nothing more happens: where somebody was waited for, the last turn was the last hope."""
+        if self.resting and world.presences is not None:
+            world.presences.until(float(np.nextafter(self.now, np.inf)))
 
 
 class Device:
@@ -134,7 +140,7 @@ class Device:
         passed on as simpy.Interrupt.
         """
         if self.absences is not None:
-            self.absences.asked()
+            self.absences.asked(float(self.clock.now))
         while True:
             begin: float | None = None
             done: simpy.Event | None = None
@@ -143,6 +149,8 @@ class Device:
                 yield from self.ready(waits)
                 begin = float(self.clock.now)
                 seconds = duration(begin)
+                if self._leaves(begin):
+                    yield from self._until(self.clock.event())
                 if self.absences is not None:
                     self.absences.begun(begin, seconds, work, round_)
                 self.until = begin + seconds
@@ -168,11 +176,19 @@ class Device:
             since = presences.gone(self.agent, now)
             if since < np.inf:
                 waits.away(since, self.agent)
+        yield from self._until(self.up)
+
+    def _until(self, event: simpy.Event) -> Steps:
         self.clock.resting += 1
         try:
-            yield self.up
+            yield event
         finally:
             self.clock.resting -= 1
+
+    def _leaves(self, now: float) -> bool:
+        """Whether the device leaves at `now` s: nothing begins any more."""
+        churn = self.world.settings.churn
+        return churn is not None and not is_up(churn.calendar, self.agent, now)[0]
 
     def _abort(self, begin: float, round_: int) -> None:
         now = float(self.clock.now)

@@ -19,6 +19,7 @@ from desim.timeline.calls import (
     BEGIN,
     CALLED,
     DUE,
+    EXCHANGE,
     FINISH,
     LOGGED,
     ROUND,
@@ -171,7 +172,8 @@ def explained(hub: Hub, station: CohortStation, silent: Int) -> Exception:
     for i in silent:
         taken, begin, finish = calls.real[i, [TAKEN, BEGIN, FINISH]].tolist()
         round_ = int(calls.round_[i])
-        if calls.whole[i, ROUND] != round_:
+        exchange = hub.assignments.exchange(int(i)) if hub.assignments.ready else 0  # compiled: 0
+        if tuple(calls.whole[i, [ROUND, EXCHANGE]]) != (round_, exchange):
             waits.lost(float(calls.real[i, SENT]), -1, int(i), round_)
         elif begin == np.inf and presences is not None:
             waits.away(presences.gone(int(i), taken), int(i))
