@@ -121,13 +121,13 @@ def halved(monkeypatch):
     monkeypatch.setattr(Ledger, "release", half)
 
 
-WIDE = partial(audit_one_run, one_round(120, 0.0115), claims=["rigorous"], level=0.05, agent=0)
+WIDE = partial(audit_one_run, one_round(300, 0.0046), claims=["rigorous"], level=0.05, agent=0)
 
 
 @pytest.mark.slow
 def test_half_the_declared_noise_is_refuted_in_one_run(halved):
     found = WIDE()
-    assert found.played["canaries"] == 120
+    assert found.played["canaries"] == 300
     assert found.findings[0].claim.mu == pytest.approx(1.0, abs=0.05)
     assert found.findings[0].verdict == "refuted"
 
@@ -137,7 +137,7 @@ def test_the_declared_noise_is_not_refuted():
     found = WIDE()
     assert found.findings[0].verdict == "not refuted"
     share = ((found.scores.scores > 0.0) == found.scores.coins).mean()
-    assert share == pytest.approx(0.691, abs=5.0 * 0.5 / np.sqrt(120))
+    assert share == pytest.approx(0.691, abs=5.0 * 0.5 / np.sqrt(300))
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ to know when everything happens wherever no duration and no size of a message de
 Programs see `us` or `hub` through a screen that says which of the others they look at.
 """
 
+import sys
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -19,12 +20,17 @@ from desim.errors import InputError
 
 
 def watched(settings: Settings) -> tuple[Settings, set[str]]:
-    """The same settings, and the names of those that somebody has looked at since."""
+    """The same settings, and the names of those that a plug-in has looked at since.
+
+    What desim's methods and engines look at themselves, a plug-in does not see.
+    """
     looked = set[str]()
 
     class Watched(Settings):
         def __getattribute__(self, name: str) -> Any:
-            looked.add(name)
+            asking = str(sys._getframe(1).f_globals.get("__name__"))
+            if not asking.startswith(("desim.methods.", "desim.engine.")):
+                looked.add(name)
             return super().__getattribute__(name)
 
     copy = object.__new__(Watched)
