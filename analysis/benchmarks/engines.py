@@ -5,6 +5,7 @@
 Logs, states and metrics of all engines are checked to be the agent engine's, bit for bit.
 """
 
+import logging
 import os
 
 os.environ.setdefault("DESIM_THREADS", "1")
@@ -127,6 +128,7 @@ def table(title: str, measured: dict[str, tuple[float, float]], updates: int, to
 
 def main() -> None:
     """Measure and print."""
+    logging.getLogger("desim").setLevel(logging.ERROR)  # warnings of agents that are often away
     print(machine())
     graph = of_engines(GRAPH, "cohort", "agents")
     leaving = of_engines(LEAVING, "compiled", "cohort", "agents")
