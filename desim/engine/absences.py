@@ -4,6 +4,8 @@ A computation that its agent's absence ends is begun anew. Where no presence is 
 hardly any, whoever waits for the agent waits for ever.
 """
 
+from heapq import heappop
+
 import numpy as np
 
 from desim.conditions.churn import Churn
@@ -81,9 +83,8 @@ def needed(settings: Settings, stuck: int) -> bool:
 def tell(world: World, time: float) -> None:
     """Tell what is to be told of absences by `time` s; RunError if the run would never end."""
     notes = [] if world.presences is None else world.presences.notes
-    notes.sort()
     while notes and notes[0][0] <= time:
-        now, agent, round_, seconds, work, what, turns = notes.pop(0)
+        now, agent, round_, seconds, work, what, turns = heappop(notes)
         if what == NEVER:
             hopeless(world, agent, now, seconds, work, round_)
         elif what == ENDLESS:

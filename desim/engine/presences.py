@@ -4,6 +4,7 @@ Turns follow from the calendar alone, so that the log has them whatever the engi
 end is known to compiled calls when they are made, and told when its time has come.
 """
 
+from heapq import heappush
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,7 @@ from desim.conditions.churn import Churn
 from desim.engine.patience import at
 from desim.log.rows import EventLog
 from desim.memory import Tree, fill
-from desim.timeline.attendance import (
-    Attendance,
-    write_aborts,
-    write_turns,
-)
+from desim.timeline.attendance import Attendance, write_aborts, write_turns
 from desim.timeline.phases import TRACED, Calendar, is_up
 
 ROUNDING = 1.0 + 1e-9  # a presence is the difference of two times
@@ -44,7 +41,7 @@ class Presences:
             np.empty((room, 2), np.int64), np.empty((room, 2)), np.zeros(1, np.int64),
         )  # fmt: skip
         self._again = self.attendance._replace(calendar=_own(churn.calendar))
-        self.notes: list[tuple[float, int, int, float, float, int, float]] = []  # not told yet
+        self.notes: list[tuple[float, int, int, float, float, int, float]] = []  # a heap, not told
 
     def until(self, time: float) -> None:
         """Write all turns before `time` s; RunError if an agent turns so often that none ends."""
@@ -59,8 +56,8 @@ class Presences:
 
     def lost(self, speeds: Any) -> None:
         """Write the attempts that absences ended, of the calls made since this was last asked."""
-        entries, notes, n = self.attendance, np.empty((NOTES, 4)), int(self.attendance.n[0])
-        again = tuple(self._again)
+        entries, n = self.attendance, int(self.attendance.n[0])
+        notes, again = np.empty((NOTES if n else 0, 4)), tuple(self._again)
         for k in range(n):
             (agent, round_), (asked, work) = entries.ints[k].tolist(), entries.floats[k].tolist()
             state = np.array([asked, 0.0, 0.0, -1.0, 0.0])
@@ -68,7 +65,7 @@ class Presences:
             while not write_aborts(k, state, tuple(speeds), again, notes, self.log.flat):
                 self.log.reserve(ROOM)
             for what, time, seconds, turns in notes[: int(state[4])].tolist():
-                self.notes.append((time, agent, round_, seconds, work, int(what), turns))
+                heappush(self.notes, (time, agent, round_, seconds, work, int(what), turns))
         entries.n[0] = 0
 
     def gone(self, agent: int, asked: float) -> float:

@@ -173,15 +173,14 @@ def ended(formulas, who, k, close, total, state, centre, desk, seen):
 
 @lean_inline
 def round_ended(q, first, alone, total, k, side, formulas, state, centre, desk, seen, ahead):
-    """End round q of this side, of a wave that has been trained; return as `ended`.
+    """End round q of this side, of a trained wave from round `first` on; return as `ended`.
 
-    first: the first round of the wave; alone: it is the only one, and total the sum of its models.
+    alone: the wave has no other round, and total is the sum of its models.
     """
-    plan = Ahead(*ahead)
-    ends, copy = plan.ends[side, REPLIES], plan.copies[side, q]
+    plan, ends = Ahead(*ahead), ahead[2][side, REPLIES]
     who = plan.replied[side, ends[q] : ends[q + 1]]
     if not alone:
-        copied(copy, state[0], seen[3])
+        copied(plan.copies[side, q], state[0], seen[3])
         trained = Desk(*desk).trained[ends[q] - ends[first] : ends[q + 1] - ends[first]]
         total = taken_in(formulas, False, who, trained, state, desk)
     return ended(formulas, who, k + q, plan.close[side, q], total, state, centre, desk, seen)
