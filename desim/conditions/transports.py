@@ -5,9 +5,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from desim.arrays import Array
+from desim.arrays import Array, Int
 from desim.timeline.flow import ROWS, STATE
 from desim.timeline.messages import Links
+from desim.timeline.segments import streamed
 from desim.timeline.transport import BBR, CUBIC, FIELDS, IDEAL, MOST, RENO, Transport
 
 CONGESTION = {"reno": RENO, "cubic": CUBIC, "bbr": BBR}
@@ -46,7 +47,7 @@ def connected(links: Links, laws: Sequence[tuple[float, ...]], back: Links) -> L
     most = int(table[MOST].max(initial=1.0))
     connections = Transport(
         table,
-        np.array([back.latency, _rates(back)]),
+        np.array([back.latency, rates(back)]),
         np.zeros((table.shape[1] + 1, FIELDS)),
         np.zeros((ROWS, most + 2)),
         np.zeros(STATE),
@@ -54,10 +55,26 @@ def connected(links: Links, laws: Sequence[tuple[float, ...]], back: Links) -> L
     return links._replace(transport=connections)
 
 
-def _rates(links: Links) -> Array:
+def seconds_after(links: Links, edges: Int, bits: int, pause: float, before: int = 2) -> Array:
+    """How long a message takes on links edges (n,), s, after so many others, `pause` s apart.
+
+    Jitter and losses are left out, and connections begin anew.
+    """
+    fresh = links._replace(transport=links.transport.forgotten)
+    found = np.empty(len(edges))
+    for place, e in enumerate(edges.tolist()):
+        latency, time, there = float(links.latency[e]), 0.0, 0.0
+        for _ in range(before + 1):
+            time = there + pause
+            there = float(streamed(fresh, e, time, bits, latency, False)[1])
+        found[place] = there - time
+    return found
+
+
+def rates(links: Links) -> Array:
     """Bandwidths (links,) bit/s, means of traces."""
     if not links.plays.shape[1]:
-        return links.wires[1]
+        return np.asarray(links.wires[1])
     first, last = links.plays
     lasting = links.samples[0, last] - links.samples[0, first]
-    return (links.samples[2, last] - links.samples[2, first]) / lasting
+    return np.asarray((links.samples[2, last] - links.samples[2, first]) / lasting

@@ -51,8 +51,8 @@ class Settings:
     @property
     def afresh(self) -> "Settings":
         """The same before anything was sent: connections have carried nothing."""
-        own = {name: _unused(getattr(self, name)) for name in ("links", "uplinks", "downlinks")}
-        return replace(self, **own)
+        links, up, down = map(_unused, (self.links, self.uplinks, self.downlinks))
+        return replace(self, links=links, uplinks=up, downlinks=down)
 
     @property
     def connections(self) -> dict[str, Array]:

@@ -9,6 +9,7 @@ from desim.arrays import Array, Int
 from desim.conditions.churn import Churn, daily, renewal, state_traces, traced
 from desim.conditions.compute import NOTHING, measured_speeds, speed_model
 from desim.conditions.latencies import Latencies, latencies, sites
+from desim.conditions.lines import lined
 from desim.conditions.links import concerned, make_links
 from desim.conditions.participation import (
     Bernoulli,
@@ -23,6 +24,7 @@ from desim.conditions.transports import OF_IDEAL, connected, law
 from desim.draws.distributions import Distribution
 from desim.errors import InputError
 from desim.scenario.schema import Scenario
+from desim.scenario.sections.behind import AccessLine, Behind
 from desim.scenario.sections.devices import Churn as ChurnSection
 from desim.scenario.sections.links import Link
 from desim.scenario.sections.measured import BandwidthTrace, SpeedTrace, lasting, scale
@@ -124,9 +126,7 @@ class Conditions:
         outlives(end, self.scenario.stop.time, found.shortest, where, "time")
         return found
 
-    def links(
-        self, source: Int, target: Int, which: str = "link", returning: bool = True
-    ) -> Links:
+    def links(self, source: Int, target: Int, which: str = "link", returning: bool = True) -> Links:
         """The links source[e] -> target[e] (-1: coordinator); which: link, uplink or downlink.
 
         returning: with connections, where the scenario has them, whose ACKs take the way back.
@@ -150,11 +150,19 @@ class Conditions:
         if returning and any(law != OF_IDEAL for law in laws):
             back = self.links(target, source, BACK[which], returning=False)
             made = connected(made, laws, back)
+        if network.behind is not None and star and returning:
+            made = lined(made, *self._lines(network.behind, which))
         calendar, said = self._calendar, self.scenario.churn
         if calendar is None or said is None or said.messages == "queued":
             return made
         own = np.zeros_like(calendar.memory)  # questions about arrivals are ahead of the clock
         return made._replace(receivers=calendar._replace(memory=own))
+
+    def _lines(self, behind: Behind, which: str) -> tuple[Int, AccessLine, int]:
+        """Which line each agent is behind (-1: none), what lines are like, and the seed."""
+        found = [behind.line_of(i, self.agents) for i in range(self.agents)]
+        line = behind.uplink if which == "uplink" else behind.downlink
+        return np.array([-1 if k is None else k for k in found]), line, self.scenario.seed
 
     def _laws(self, links: Links, link: Link) -> list[tuple[float, ...]]:
         """What carries messages on each of the links."""
@@ -176,7 +184,9 @@ class Conditions:
         where, written = f"network.{which if own else 'link'}.bandwidth", repr(given)
         if written not in self.read:
             unit = scale(given.unit, units.bits_per_second)
-            self.read[written] = rate_traces(given.trace, given.field, unit, where=where, **_ways(given))
+            self.read[written] = rate_traces(
+                given.trace, given.field, unit, where=where, **_ways(given)
+            )
         return self._lasts(self.read[written], given.end, where)
 
     def _measured(self, source: Int, target: Int, star: bool) -> Array | None:

@@ -51,9 +51,9 @@ ROWS = 9
 (
     NOW, OWN_FREE, OWN_RATE, LINE_RATE, THERE, LAST_LEFT, BITS, LATENCY, ROUND, MESSAGE, UNSENT,
     RESENT, HOLES, LOST, ALIVE, HEAD, ONLINE, TAIL, PACKETS, MENDING, UNTIL, BEFORE, DELIVERED,
-    MENDED, BACKOFF, PROBED, PROGRESS, GIVEN_UP,
-) = range(28)  # fmt: skip
-STATE = 28  # numbers of a flow, its q
+    MENDED, BACKOFF, PROBED, PROGRESS, GIVEN_UP, TAG,
+) = range(29)  # fmt: skip
+STATE = 29  # numbers of a flow, its q
 PROBE = 0.002  # s added to two round trips before a probe
 DUPLICATES = 3.0
 
@@ -139,7 +139,7 @@ def put_on(links, e, flight, q, free):
 
 @lean_inline
 def uncovered(flight, q):
-    """What was lost and is next to be heard of becomes a hole"""
+    """What was lost and is next to be heard of becomes a hole."""
     room = flight.shape[1]
     while q[HEAD] < q[ONLINE]:
         at, h = int(q[HEAD]) % room, int(q[HOLES])
@@ -152,7 +152,7 @@ def uncovered(flight, q):
 
 @lean_inline
 def news(flight, q, m):
-    """When, in s, the flow hears something: an ACK, a hole that is due, or that it hears nothing."""
+    """When, in s, the flow hears something: an ACK, a hole that is due, or too long nothing."""
     uncovered(flight, q)
     time = np.inf
     for h in range(int(q[HOLES])):
@@ -279,7 +279,10 @@ def begun(links, e, time, what, flight, q, m):
 @lean_inline
 def over(q):
     """Whether all of the message is under way, on packets that arrive, or it is given up."""
-    return q[GIVEN_UP] > 0.0 or q[UNSENT] + q[RESENT] + q[HOLES] + q[LOST] + (q[TAIL] - q[ONLINE]) == 0.0
+    return (
+        q[GIVEN_UP] > 0.0
+        or q[UNSENT] + q[RESENT] + q[HOLES] + q[LOST] + (q[TAIL] - q[ONLINE]) == 0.0
+    )
 
 
 @lean_inline

@@ -20,11 +20,12 @@ from desim.timeline.record import UPLINK, Kind, Rows, write
 from desim.timeline.recovery import recovered
 from desim.timeline.segments import streamed
 from desim.timeline.transport import NOTHING_BETWEEN, Transport, by_tcp
-from desim.timeline.wire import carried, time_on_wire
+from desim.timeline.wire import time_on_wire
 
 SEND, LOST, DELIVER = int(Kind.SEND), int(Kind.LOST), int(Kind.DELIVER)
 NONE, FIFO, FAIR = range(3)
 DIRECT = np.empty(0)
+NO_LINES = np.empty((2, 0))
 
 
 class Links(NamedTuple):
@@ -43,7 +44,8 @@ class Links(NamedTuple):
     onward: DIRECT, or (7,) where a message takes a second hop, down to the receiver: its jitter,
     losses and bursts as above; wires then has a fourth row, the second hop's latency s, jitter,
     loss and bursts are those of the first hop, and wires[1] is the slower of both. transport: what
-    carries messages; with TCP, loss is of packets.
+    carries messages; with TCP, loss is of packets. lines (2, links): which line links share with
+    others, and its bandwidth bit/s; (2, 0) where each link leads all the way.
     """
 
     seed: np.uint64
@@ -63,6 +65,7 @@ class Links(NamedTuple):
     receivers: Calendar = ALWAYS
     onward: np.ndarray = DIRECT
     transport: Transport = NOTHING_BETWEEN
+    lines: np.ndarray = NO_LINES
 
     @property
     def lossy(self) -> bool:
@@ -116,9 +119,7 @@ def passage(links, e, time, round_, exchange, bits, paid, release, side, log, ro
         if by_tcp(links, e):
             if lossy(links, e):
                 message = exchange * ATTEMPTS + attempt
-                left, arrival = recovered(
-                    links, e, begin, bits, latency, round_, message, not log
-                )
+                left, arrival = recovered(links, e, begin, bits, latency, round_, message, not log)
             else:
                 left, arrival = streamed(links, e, begin, bits, latency, not log)
             wire, delay, lost = left - begin, arrival - begin, arrival == np.inf
@@ -246,30 +247,10 @@ def try_once(links, e, begin, round_, exchange, attempt):
 
 @lean_kernel
 def alone(links, e, begin, bits):
-    """As `time_on_wire`, from Python; links come as a plain tuple."""
-    return time_on_wire(Links(*links), e, begin, bits)
-
-
-@lean_kernel
-def share_out(links, edges, bits, begin, end):
-    """Take off bits (n,) what leaves on links edges (n,) until `end` s, at 1/n of each one's rate.
-
-    links come as a plain tuple.
-    """
-    links_, n = Links(*links), edges.shape[0]
-    for r in range(n):
-        bits[r] = max(bits[r] - carried(links_, edges[r], begin, end) / n, 0.0)
-
-
-@lean_kernel
-def shared_ends(links, edges, bits, now, ends):
-    """When bits (n,) would have left on links edges (n,), s, as long as all n of them are there.
-
-    links come as a plain tuple.
-    """
-    links_, n = Links(*links), edges.shape[0]
-    for r in range(n):
-        ends[r] = now + time_on_wire(links_, edges[r], now, bits[r] * n)
+    """As `time_on_wire`, from Python, on the line, too; links come as a plain tuple."""
+    links_ = Links(*links)
+    seconds = time_on_wire(links_, e, begin, bits)
+    return max(seconds, bits / links_.lines[1, e]) if links_.lines.shape[1] > 0 else seconds
 
 
 @lean_kernel

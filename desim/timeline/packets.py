@@ -19,7 +19,9 @@ def lossy(links, e):
     if links.transport.law[QUEUE, e] < np.inf:
         return True
     first = max(links.loss[0], links.loss[1])
-    return first > 0.0 or (links.onward.shape[0] > 0 and max(links.onward[3], links.onward[4]) > 0.0)
+    return first > 0.0 or (
+        links.onward.shape[0] > 0 and max(links.onward[3], links.onward[4]) > 0.0
+    )
 
 
 @lean_inline

@@ -4,10 +4,6 @@ import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator
-
-from desim import units
-from desim.errors import refusal
 from desim.fields import Flag, Form, Strict
 from desim.fields.numbers import counted, sized, wholes
 
@@ -31,7 +27,7 @@ class Tcp(Strict):
     header: Annotated[int, *wholes(0, 1000)] = 52
     """bytes of headers that travel with a segment: IPv4, and TCP with timestamps"""
     idle_restart: Flag = True
-    """whether a window that was idle for longer than a timeout begins anew (RFC 2861; BBR: never)"""
+    """whether a window that was idle for longer than a timeout begins anew (RFC 2861); BBR: no"""
     queue: Annotated[float, *counted("packets, at least 1, or inf")] = math.inf
     """packets that may wait for the link; what finds it full is lost"""
     buffer: Annotated[float, *sized("3 MB")] = 3e6
