@@ -77,4 +77,4 @@ def rates(links: Links) -> Array:
         return np.asarray(links.wires[1])
     first, last = links.plays
     lasting = links.samples[0, last] - links.samples[0, first]
-    return np.asarray((links.samples[2, last] - links.samples[2, first]) / lasting
+    return np.asarray((links.samples[2, last] - links.samples[2, first]) / lasting)
