@@ -12,8 +12,6 @@ from desim.compiling.jit import lean_inline, lean_kernel
 from desim.timeline.bbr import delivered, opening_pace, sent_at
 from desim.timeline.transport import (
     ACK,
-    ACK_FIRST,
-    ACK_LAST,
     ACKED,
     ARRIVED,
     BBR,
@@ -30,12 +28,11 @@ from desim.timeline.transport import (
     NEW,
     OPEN,
     PACED,
-    PENDING,
     RESTARTS,
+    RUN,
+    RUNS,
     SEGMENT,
     SENT,
-    SENT_FIRST,
-    SENT_LAST,
     SSTHRESH,
 )
 from desim.timeline.window import acknowledged, restarted, timed, used
@@ -80,24 +77,44 @@ def ready(links, e, time, latency, m):
 @lean_inline
 def recalled(m, flight):
     """Put what was under way after the last message into flight; return how many segments."""
-    n = int(m[PENDING])
-    for k in range(n):
-        share = k / (n - 1) if n > 1 else 0.0
-        flight[ACKS, k] = m[ACK_FIRST] + share * (m[ACK_LAST] - m[ACK_FIRST])
-        flight[LEFT, k] = m[SENT_FIRST] + share * (m[SENT_LAST] - m[SENT_FIRST])
-        flight[BEFORE, k], flight[LIMITED_THEN, k] = m[ACKED], 1.0
-        flight[SINCE, k] = flight[LEFT, k]
+    n = 0
+    for run in (RUNS, RUNS + RUN):
+        number = int(m[run])
+        for k in range(number):
+            share = k / (number - 1) if number > 1 else 0.0
+            flight[ACKS, n] = m[run + 1] + share * (m[run + 2] - m[run + 1])
+            flight[LEFT, n] = m[run + 3] + share * (m[run + 4] - m[run + 3])
+            flight[BEFORE, n], flight[LIMITED_THEN, n] = m[ACKED], 1.0
+            flight[SINCE, n] = flight[LEFT, n]
+            n += 1
     return n
 
 
 @lean_inline
-def remembered(m, flight, head, tail, room):
-    """Note what is under way after the last segment was sent: acknowledged at even distances."""
-    m[PENDING] = tail - head
+def noted(m, flight, run, head, tail, room):
+    """Note a run of segments in the place `run` of m."""
+    m[run] = tail - head
     if tail > head:
         first, last = head % room, (tail - 1) % room
-        m[ACK_FIRST], m[ACK_LAST] = flight[ACKS, first], flight[ACKS, last]
-        m[SENT_FIRST], m[SENT_LAST] = flight[LEFT, first], flight[LEFT, last]
+        m[run + 1], m[run + 2] = flight[ACKS, first], flight[ACKS, last]
+        m[run + 3], m[run + 4] = flight[LEFT, first], flight[LEFT, last]
+
+
+@lean_inline
+def remembered(m, flight, head, tail, room):
+    """Note what is under way after the last segment was sent, as two runs at even distances.
+
+    Segments leave in trains; a flight has the end of one and the beginning of another: it is parted
+    where the next acknowledgement is longest in coming. A run is its number of segments, when the
+    first and the last are acknowledged, and when they were sent, s.
+    """
+    parted, longest = tail, -1.0
+    for k in range(head + 1, tail):
+        gap = flight[ACKS, k % room] - flight[ACKS, (k - 1) % room]
+        if gap > longest:
+            parted, longest = k, gap
+    noted(m, flight, RUNS, head, parted, room)
+    noted(m, flight, RUNS + RUN, parted, tail, room)
 
 
 @lean_inline

@@ -19,11 +19,12 @@ INFINITE = 1e18  # a threshold of slow start that no window reaches
 # What a connection remembers: columns of Transport.memory
 (
     OPEN, CWND, SSTHRESH, COUNT, LIMITED, MOST_OUT, USAGE_END, SENT, ACKED, FREE, ARRIVED, LAST,
-    SRTT, MDEV, MDEV_MAX, RTTVAR, RTT_END, PENDING, ACK_FIRST, ACK_LAST, SENT_FIRST, SENT_LAST,
-    DELAY_MIN, FOUND, ROUND_END, ROUND_START, LAST_ACK, ROUND_RTT, SAMPLES, TOP, EPOCH, KNEE,
-    ORIGIN, FRIENDLY, TALLY, RATE, FULL, FULL_RATE, STALLED, PACED, PACE,
-) = range(41)  # fmt: skip
-FIELDS = 41
+    SRTT, MDEV, MDEV_MAX, RTTVAR, RTT_END, DELAY_MIN, FOUND, ROUND_END, ROUND_START, LAST_ACK,
+    ROUND_RTT, SAMPLES, TOP, EPOCH, KNEE, ORIGIN, FRIENDLY, TALLY, RUNS,
+) = range(31)  # fmt: skip
+RATE, FULL, FULL_RATE, STALLED, PACED, PACE = TOP, FOUND, KNEE, SAMPLES, EPOCH, ORIGIN  # of BBR
+RUN = 5  # numbers of each of two runs of segments under way, from RUNS on: see `segments`
+FIELDS = RUNS + 2 * RUN
 
 
 class Transport(NamedTuple):
