@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from desim.deploy import star
+from desim.deploy import overseer, star
 from desim.deploy.deployment import Deployment, refuse, server, warm
 from desim.deploy.fleet import Fleet
 from desim.deploy.ground import Ground, Loopback
@@ -53,7 +53,7 @@ def deployed(
     fleet = Fleet(simulation.problem.agents, ground)
     try:
         fleet.launch(server(simulation, lambda error: blame(error, prepared.scenario)))
-        star.assemble(fleet)
+        (overseer if simulation.method.kind == "graph" else star).assemble(fleet)
         return record(_real(prepared, simulation, fleet), path, progress, force)
     finally:
         fleet.close()

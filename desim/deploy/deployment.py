@@ -7,8 +7,11 @@ from typing import Any
 import numpy as np
 
 from desim.compiling.plain import at_once
-from desim.deploy import star
+from desim.conditions.participation import Everybody
+from desim.conditions.policy import Policy
+from desim.deploy import overseer, star
 from desim.deploy.fleet import Fleet
+from desim.deploy.peer import Witness
 from desim.deploy.place import Ended, Place
 from desim.deploy.real import Deferred, RealWorld
 from desim.engine.agents.programs import checked_requests
@@ -42,11 +45,14 @@ class Deployment(Simulation):
     def _drive(self, world: World, engine: str) -> float:
         """Let the processes play; return the end of the run, s."""
         assert isinstance(world, RealWorld)
-        program = self.method.coordinator
-        checked = checked_requests(program, self.method.kind, lambda: world.now)
         try:
             with at_once():
-                end = star.play(checked, world, self.fleet, self.method)
+                if self.method.kind == "graph":
+                    return overseer.play(world, self.fleet)
+                program = checked_requests(
+                    self.method.coordinator, self.method.kind, lambda: world.now
+                )
+                end = star.play(program, world, self.fleet, self.method)
                 observer: Any = world.observer
                 observer.catch_up()
                 return end
@@ -63,13 +69,26 @@ def refuse(simulation: Simulation) -> None:
     if settings.churn is not None:
         text = "deployed agents stay, unless you end their processes"
         found.append(f"churn: found a section; {text}; allowed: none")
+    if settings.changing is not None:
+        text = "connections are made once"
+        found.append(f"network.topology: found one that changes; {text}; allowed: one that stays")
+    if settings.links is not None and settings.links.once:
+        text = "TCP has no message to all"
+        found.append(f"network.medium: found shared; {text}; allowed: links")
+    if settings.budget is not None and kind == "graph" and settings.budget.on_exhausted == "stop":
+        text = "no process knows of all budgets at once"
+        found.append(f"privacy.on_exhausted: found stop; {text}; allowed: retire")
     if found:
         raise InputError(found)
 
 
 def warm(simulation: Simulation) -> None:
     """Load, and compile where that is allowed, what the run calls; play two rounds for nobody."""
-    settings = replace(simulation.settings, rounds=WARM, horizon=np.inf, targets=())
+    now = simulation.settings
+    settings = replace(now, rounds=WARM, horizon=np.inf, targets=(), budget=None)
+    if simulation.method.kind == "coordinator":
+        everybody = Everybody(now.problem.agents)
+        settings = replace(settings, policy=Policy(), participation=everybody)
     with at_once():
         replace(simulation, settings=settings, engine="agents").play(Discard(), explained=_mute)
 
@@ -91,12 +110,14 @@ def server(simulation: Simulation, explained: Callable[[BaseException], str | No
     """What each agent's process does: serve(place)."""
 
     def serve(place: Place) -> None:
-        settings = simulation.settings
+        settings = replace(simulation.settings, log="all")
         patience = Patience(settings.problem.agents, settings.rounds, settings.horizon)
-        world = World(settings, Blind(), patience, Discard())  # type: ignore[arg-type]
+        graph = simulation.method.kind == "graph"
+        observer: Any = Witness() if graph else Blind()
+        world = World(settings, observer, patience, Discard())
         try:
             with at_once(), np.errstate(all="ignore"):
-                star.serve(place, world, simulation.method)
+                (overseer if graph else star).serve(place, world, simulation.method)
         except Ended:
             raise
         except BaseException as error:

@@ -45,6 +45,7 @@ class Fleet:
         self.dead: dict[int, str] = {}  # how agents died
         self.warnings: list[str] = []
         self.origin = np.inf
+        self.dismissing = False
         self.ended: set[int] = set()  # agents that have said farewell
         self.told: Callable[[int, Message], None] = lambda agent, message: None
         self.heard: Callable[[Frame, float], None] = lambda frame, time: None
@@ -259,7 +260,7 @@ class Fleet:
 
         May be called twice.
         """
-        self.buried = lambda agent: None
+        self.buried, self.dismissing = lambda agent: None, True
         for i in self.alive:
             self.tell(i, "end", {})
         until = time.monotonic() + PARTING

@@ -1,4 +1,4 @@
-"""Frames of the measured links: 36 bytes of header, then as many bytes as the simulation counts.
+"""Frames of the measured links: 44 bytes of header, then as many bytes as the simulation counts.
 
 A message of n numbers whose size is 8 n bytes carries them as they are, float64 in little-endian
 order. One that the method counts as smaller (quantised values, a null of one bit) or larger is
@@ -15,9 +15,9 @@ import numpy as np
 from desim.arrays import Array
 from desim.deploy.wire import PROTOCOL, Torn
 
-HEADER = struct.Struct("!2sBBIIIIII8s")  # mark, protocol, Frame, with the body's size, secret
+HEADER = struct.Struct("!2sBBIIIIIIq8s")  # mark, protocol, Frame, with the body's size, secret
 MARK = b"ds"
-HELLO, CALL, POST, REPLY, LETTER, NULL = range(6)
+HELLO, CALL, POST, REPLY, LETTER, NULL, LAST = range(7)
 ELSEWHERE = 0x80  # added to a kind: the values come over the control connection
 LARGEST = 1 << 31
 
@@ -27,7 +27,8 @@ class Frame(NamedTuple):
 
     kind; source: agent, or COORDINATOR; number of the message; round; order: number of the order
     that it asks to be carried out; used: number of the latest reply of the receiver that was used,
-    0 for none; inside: whether the body has the values.
+    0 for none; release: id of what a letter carries, -1 for none; inside: whether the body has the
+    values.
     """
 
     kind: int
@@ -36,19 +37,31 @@ class Frame(NamedTuple):
     round_: int = 0
     order: int = 0
     used: int = 0
+    release: int = -1
     inside: bool = True
     body: bytes = b""
+
+    @property
+    def time(self) -> float:
+        """When s a letter between agents was sent, which the numbers of order and use tell."""
+        return (self.order << 32 | self.used) * 1e-9
 
     def header(self, secret: bytes, size: int | None = None) -> bytes:
         """What goes before the body, of `size` bytes; secret: 8 bytes that only this run knows."""
         kind = self.kind if self.inside else self.kind | ELSEWHERE
         size = len(self.body) if size is None else size
         source = self.source & COORDINATOR
-        numbers = source, self.number, self.round_, self.order, self.used
+        numbers = source, self.number, self.round_, self.order, self.used, self.release
         return HEADER.pack(MARK, PROTOCOL, kind, size, *numbers, secret)
 
 
 COORDINATOR = 0xFFFFFFFF
+
+
+def stamped(letter: Frame, time: float) -> Frame:
+    """The letter, which says that it was sent at `time` s."""
+    word = max(round(time * 1e9), 0)
+    return letter._replace(order=word >> 32, used=word & 0xFFFFFFFF)
 
 
 def size_of(bits: int) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.deploy.frames import HELLO, Frame, Framing
+from desim.deploy.frames import COORDINATOR, HELLO, Frame, Framing
 from desim.deploy.ground import Ground
 from desim.deploy.streams import Closed, Poll, Stream
 from desim.deploy.wire import Message, Torn, Unpacking, packed
@@ -37,7 +37,8 @@ class Place:
     origin: float = np.inf  # time.monotonic() of the run's beginning
     handlers: dict[str, Callable[[Message], None]] = field(default_factory=dict)
     heard: Callable[[Frame, float], None] = lambda frame, time: None
-    ended: bool = False
+    parting: Callable[[], None] = lambda: None
+    greeted: dict[int, Stream] = field(default_factory=dict)  # kept connections of others
 
     def __post_init__(self) -> None:
         """Listen to the coordinator."""
@@ -124,7 +125,10 @@ class Place:
                 for frame in framing.feed(data):
                     if stream.owner is None:
                         stream.owner = frame.source
-                    self.heard(frame, moment)
+                    if frame.kind == HELLO:
+                        self.greeted[frame.source] = stream
+                    elif frame.source == stream.owner & COORDINATOR:
+                        self.heard(frame, moment)
         except Torn as torn:
             self.report("refused", {"why": str(torn)})
             self._drop(stream)
@@ -142,4 +146,5 @@ class Place:
         self.report("synced", message.fields)
 
     def _end(self, message: Message) -> None:
+        self.parting()
         raise Ended

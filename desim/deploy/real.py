@@ -1,7 +1,8 @@
 """The world of a deployment: time passes by itself, and what is seen waits until there is time.
 
-Metrics are computed while nothing is to be read, from models that agents report a moment later than
-they reply; rows leave once every agent has told that nothing earlier is to come.
+Metrics are computed once the run is over, or from time to time where they would take too much memory,
+or at once where they may end it: what they cost is no part of what is measured. Rows leave once
+every agent has told that nothing earlier is to come.
 """
 
 import time as wall
@@ -13,6 +14,8 @@ import numpy as np
 
 from desim.arrays import Array, Int
 from desim.engine.world import FLUSH_SECONDS, World
+
+LARGEST = 1 << 26  # bytes of models that wait to be seen
 
 
 @dataclass
@@ -41,6 +44,7 @@ class Deferred:
         self.told: dict[int, Array] = {}
         self.models: dict[int, Array] = {}  # agents' models, by number of the call
         self.x: Array | None = None
+        self.held = 0  # bytes
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
@@ -60,22 +64,31 @@ class Deferred:
         told = {i: x[i].copy() for i in self.told}
         self.shown.append(Shown(time, round_, model.copy(), moved, self.owed, told))
         self.owed, self.told = [], {}
+        self.held += 8 * (len(model) + len(told) * x.shape[1])
         if self.inner.rows.targets:
             self.catch_up()
 
     def arrived(self, number: int, model: Array) -> None:
         """The model of an agent after the call of that number is here."""
         self.models[number] = model.copy()
+        self.held += model.nbytes
+
+    @property
+    def rounds(self) -> int:
+        """Rounds that were shown."""
+        return self.shown[-1].round_ if self.shown else int(self.inner.rounds)
 
     @property
     def next_ready(self) -> bool:
-        """Whether the next one can be seen."""
-        return bool(self.shown) and all(number in self.models for _, number in self.shown[0].owed)
+        """Whether the next one is to be seen now, since too much is held, and can be."""
+        ready = bool(self.shown) and self.held > LARGEST
+        return ready and all(number in self.models for _, number in self.shown[0].owed)
 
     def see(self) -> None:
         """See the next one; models that never came, of agents that died, stay as they were."""
         one, x = self.shown.popleft(), self.x
         assert x is not None
+        self.held -= 8 * (len(one.model) + (len(one.owed) + len(one.told)) * x.shape[1])
         for agent, number in one.owed:
             if number in self.models:
                 x[agent] = self.models.pop(number)
@@ -111,6 +124,11 @@ class RealWorld(World):
         self.now = frontier
         self.pulse()
 
+    def interrupted(self) -> float:
+        """End here; see all that was shown."""
+        self.report = None
+        return self.now
+
     @property
     def busy(self) -> bool:
         """Whether there is something to see."""
@@ -123,10 +141,13 @@ class RealWorld(World):
             observer.see()
         seconds = wall.monotonic()
         if self.log.full or seconds - self._flushed > FLUSH_SECONDS:
-            shown = getattr(observer, "shown", None)
-            until = min(settled, shown[0].time if shown else np.inf)
-            if until > 0.0:
-                self.flush(until)
+            self._hand_over(settled)
             self._flushed = seconds
         self.now = now
         self.pulse()
+
+
+def slower(number: int, of: int, most: float, agent: int, round_: int) -> str:
+    """The warning for computations that took longer than the scenario's devices do."""
+    text = f"deploy: {number} of {of} computations took longer than the scenario's speeds allow"
+    return f"{text}, by {most:.3g} s at most (agent {agent}, round {round_}); they count as they were"

@@ -94,10 +94,11 @@ def play(program: Any, world: RealWorld, fleet: Fleet, method: Any) -> float:
     station = Station(world, fleet)
     hub = station.hub = RealHub(world, station, method)
     fleet.start()
-    end = _coordinate(program(hub), hub, station)
-    fleet.dismiss()
-    station.conclude()
-    return end
+    try:
+        return _coordinate(program(hub), hub, station)
+    finally:
+        fleet.dismiss()
+        station.conclude()
 
 
 def _coordinate(generator: Any, hub: RealHub, station: Station) -> float:

@@ -10,7 +10,7 @@ from desim.arrays import Array, Int
 from desim.deploy.fleet import Fleet
 from desim.deploy.frames import CALL, COORDINATOR, POST, Frame, body_of, size_of, values_of
 from desim.deploy.jobs import named, terms_for
-from desim.deploy.real import RealWorld
+from desim.deploy.real import RealWorld, slower
 from desim.deploy.wire import Message
 from desim.engine.hub import Hub
 from desim.engine.patience import at
@@ -180,7 +180,7 @@ class Station:
         fields = message.fields
         if message.kind == "synced":
             self._synced[agent] = fields["time"]
-        elif message.kind == "failed":
+        elif message.kind == "failed" and not self.fleet.dismissing:
             raise at(float(fields["time"]), f"agent {agent}: {fields['why']}")
         elif message.kind in ("done", "aborted", "got"):
             sent = self.sent.get(int(fields["number"]))
@@ -344,7 +344,4 @@ class Station:
         for text in self.fleet.warnings:
             self.world.caution(text)
         if self.late:
-            most, agent, round_ = max(self.late)
-            text = f"{len(self.late)} of {self.computed} computations took longer than"
-            text = f"deploy: {text} the scenario's speeds allow, by {most:.3g} s at most"
-            self.world.caution(f"{text} (agent {agent}, round {round_}); they count as they were")
+            self.world.caution(slower(len(self.late), self.computed, *max(self.late)))
