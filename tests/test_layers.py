@@ -24,7 +24,7 @@ LAYERS = [  # one room a line where no two need each other
     "methods",
     "scenario",
     "audit reading runs studies plots",
-    "contract exports reports",
+    "contract deploy exports reports",
     "cli __main__",
 ]
 LEVEL = {name: depth for depth, names in enumerate(LAYERS) for name in names.split()}
