@@ -8,7 +8,9 @@ from typing import Any
 from desim.deploy import overseer, star
 from desim.deploy.deployment import Deployment, refuse, server, warm
 from desim.deploy.fleet import Fleet
-from desim.deploy.ground import Ground, Loopback
+from desim.deploy.ground import Ground, Loopback, Transport
+from desim.deploy.linked import Linked
+from desim.deploy.plan import plan_of
 from desim.engine.play import Simulation
 from desim.engine.world import Progress
 from desim.runs import directory as place
@@ -35,7 +37,31 @@ def deploy(
     path = None if out is None else Path(out)
     if path is not None:
         place.check_free(path, force)
-    return deployed(prepare(loaded(scenario, overrides)), path, progress, force, Loopback())
+    prepared = prepare(loaded(scenario, overrides))
+    return deployed(prepared, path, progress, force, ground_of(prepared, loopback))
+
+
+def ground_of(prepared: Prepared, loopback: bool) -> Ground:
+    """Where connections are: namespaces with the scenario's lines, or plain loopback."""
+    transport = transport_of(prepared.scenario)
+    if loopback:
+        return Loopback(transport)
+    return Linked(plan_of(prepared.simulation, transport), transport)
+
+
+def transport_of(scenario: Scenario) -> Transport:
+    """How the scenario has messages travel; TCP on kept connections where it does not say."""
+    kind = scenario.kind
+    tcp = [getattr(scenario.network.along(one), "transport", None) for one in sides(kind)]
+    known = [one.tcp for one in tcp if one is not None and one.tcp is not None]
+    if not known:
+        return Transport()
+    return Transport(known[0].connection, known[0].congestion)
+
+
+def sides(kind: str) -> tuple[str, ...]:
+    """The links of a method of that kind, as the scenario calls them."""
+    return ("uplink", "downlink") if kind == "coordinator" else ("link",)
 
 
 def deployed(
@@ -52,11 +78,14 @@ def deployed(
         warm(simulation)
     fleet = Fleet(simulation.problem.agents, ground)
     try:
+        ground.open()
         fleet.launch(server(simulation, lambda error: blame(error, prepared.scenario)))
+        ground.ready()
         (overseer if simulation.method.kind == "graph" else star).assemble(fleet)
         return record(_real(prepared, simulation, fleet), path, progress, force)
     finally:
         fleet.close()
+        ground.close()
 
 
 def _real(prepared: Prepared, simulation: Simulation, fleet: Fleet) -> Prepared:

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.compiling.jit import set_threads
 from desim.deploy.frames import HELLO, Frame, Framing
 from desim.deploy.ground import Ground
 from desim.deploy.place import Ended, Place
@@ -90,6 +91,7 @@ class Fleet:
             for stream in self.controls.values():
                 os.close(stream.fileno())
             self.poll.close()
+            set_threads(1)
             self.ground.enter(agent)
             place = Place(agent, Stream(control), self.secret, self.ground)
             with suppress(Ended):

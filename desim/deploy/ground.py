@@ -2,7 +2,7 @@
 
 import errno
 import socket
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 HOST = "127.0.0.1"
 QUEUE = 256  # connections that wait to be accepted
@@ -19,6 +19,18 @@ class Ground(Protocol):
     """What engines need of the network under a deployment; -1 is the coordinator."""
 
     transport: Transport
+
+    def open(self) -> None:
+        """Begin, before any process does; InputError where that is impossible."""
+
+    def ready(self) -> None:
+        """Return once all processes are at their places."""
+
+    def told(self) -> dict[str, Any]:
+        """What the manifest says of it."""
+
+    def close(self) -> None:
+        """Leave nothing behind."""
 
     def enter(self, node: int) -> None:
         """Be where that node is: to be called by a process of its own, before it opens sockets."""
@@ -61,12 +73,28 @@ class Loopback:
 
     def connect(self, node: int, to: int, port: int) -> socket.socket:
         """See Ground."""
-        sock = self.prepared(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
+        sock = self._socket(node)
         sock.setblocking(False)
         status = sock.connect_ex((self.address(node, to), port))
         if status not in (0, errno.EINPROGRESS):
             raise OSError(status, f"no connection of {node} to {to}")
         return sock
+
+    def _socket(self, node: int) -> socket.socket:
+        return self.prepared(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
+
+    def open(self) -> None:
+        """See Ground."""
+
+    def ready(self) -> None:
+        """See Ground."""
+
+    def told(self) -> dict[str, Any]:
+        """See Ground."""
+        return {"kind": "loopback, without links"}
+
+    def close(self) -> None:
+        """See Ground."""
 
     def prepared(self, sock: socket.socket) -> socket.socket:
         """See Ground; small messages leave at once (TCP_NODELAY)."""
