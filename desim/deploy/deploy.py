@@ -8,6 +8,7 @@ from typing import Any
 from desim.deploy import overseer, star
 from desim.deploy.deployment import Deployment, refuse, server, warm
 from desim.deploy.fleet import Fleet
+from desim.deploy.frames import HEADER
 from desim.deploy.ground import Ground, Loopback, Transport
 from desim.deploy.linked import Linked
 from desim.deploy.plan import plan_of
@@ -32,12 +33,37 @@ def deploy(
     force: bool = False,
     *,
     loopback: bool = False,
+    hosts: str | Path | None = None,
 ) -> Run:
-    """Play a scenario by processes that speak TCP, and return the run, as `desim.run` does."""
+    """Play a scenario by processes that speak TCP, and return the run, as `desim.run` does.
+
+    One process for each agent and this one for the coordinator, in real seconds: between network
+    namespaces of this machine with the scenario's links, or plain `loopback`, or on `hosts`, a file
+    that says who plays which agents. Under barriers models have the bits of the simulation. Raise
+    InputError, with nothing written, where that cannot be; RunError as `desim.run`.
+    """
     path = None if out is None else Path(out)
     if path is not None:
         place.check_free(path, force)
-    prepared = prepare(loaded(scenario, overrides))
+    there = None if hosts is None else Path(hosts)
+    return begin(loaded(scenario, overrides), path, progress, force, loopback, there, _silent)
+
+
+def _silent(text: str) -> None:
+    """Nobody is told."""
+
+
+def begin(
+    scenario: Scenario,
+    path: Path | None,
+    progress: Callable[[Progress], None] | None,
+    force: bool,
+    loopback: bool,
+    hosts: Path | None,
+    tell: Callable[[str], None],
+) -> Run:
+    """What `deploy` does once the scenario is loaded; tell: says what is waited for."""
+    prepared = prepare(scenario)
     return deployed(prepared, path, progress, force, ground_of(prepared, loopback))
 
 
@@ -91,7 +117,7 @@ def deployed(
 def _real(prepared: Prepared, simulation: Simulation, fleet: Fleet) -> Prepared:
     """The same, to be played by the fleet; its manifest says so."""
     own = {one.name: getattr(simulation, one.name) for one in fields(simulation)}
-    real = Deployment(**(own | {"engine": "deployed", "why": WHY}), fleet=fleet)
-    clock = {"kind": "real", "hosts": 1, "error": 0.0}
+    clock = {"kind": "real", "hosts": 1, "error": 0.0, "header": HEADER.size}
+    real = Deployment(**(own | {"engine": "deployed", "why": WHY}), fleet=fleet, clock=clock)
     head = prepared.head | {"engine": "deployed", "why": WHY, "clock": clock}
     return replace(prepared, simulation=real, head=head)

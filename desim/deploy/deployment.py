@@ -20,7 +20,12 @@ from desim.engine.patience import Patience
 from desim.engine.play import Explained, Simulation
 from desim.engine.settings import Settings
 from desim.engine.world import Discard, World
+from desim.deploy.rows import raw_rows, take_in
 from desim.errors import InputError
+from desim.log.outcome import Outcome
+from desim.log.rows import EventLog
+from desim.timeline.messages import log_message
+from desim.timeline.record import Kind
 
 WARM = 2  # rounds that are simulated to have all code loaded before any process begins
 
@@ -30,6 +35,13 @@ class Deployment(Simulation):
     """A simulation whose requests the processes of `fleet` carry out."""
 
     fleet: Fleet = field(kw_only=True, repr=False)
+    clock: dict[str, Any] = field(kw_only=True)
+
+    def play(self, *given: Any, **more: Any) -> Outcome:
+        """As Simulation.play; the outcome tells of the clock and the links."""
+        ended = super().play(*given, **more)
+        links = self.fleet.ground.told()
+        return replace(ended, notes={"clock": {**self.clock, "links": links}})
 
     def _world(self, settings: Settings, sink: Any, progress: Any, *_: Any) -> World:
         made = super()._world(settings, sink, progress)
@@ -91,6 +103,10 @@ def warm(simulation: Simulation) -> None:
         settings = replace(settings, policy=Policy(), participation=everybody)
     with at_once():
         replace(simulation, settings=settings, engine="agents").play(Discard(), explained=_mute)
+        scratch = EventLog()
+        log_message(scratch.flat, int(Kind.SEND), 0, 0, 0, 0, 0, -1, 0.0, 0.0, 0)
+        take_in(scratch, *raw_rows(scratch, np.inf))
+        scratch.drop(np.inf)
 
 
 def _mute(error: BaseException) -> str | None:

@@ -58,18 +58,18 @@ def found(fields: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], method:
     return partial(job, *given, **bound) if given or bound else job
 
 
-def terms_for(terms: Terms, agent: int) -> list[float]:
-    """What an agent must know of the terms of its reply."""
+def terms_for(terms: Terms, agent: int) -> list[float | None]:
+    """What an agent must know of the terms of its reply; None for nan, which equals nothing."""
     coupled = terms.sensitivity if terms.coupled is None else terms.coupled
     amounts = terms.sensitivity, terms.scale, terms.sampling, coupled
-    own = [float(amount[agent]) for amount in amounts]
+    own = [None if (one := float(amount[agent])) != one else one for amount in amounts]
     return [float(terms.mechanism), float(terms.view), terms.resolution, *own]
 
 
-def terms_of(numbers: list[float], agent: int, agents: int) -> Terms:
+def terms_of(numbers: list[Any], agent: int, agents: int) -> Terms:
     """Terms (agents,) whose row of that agent `terms_for` has told; others know none."""
     mechanism, view, resolution, *own = numbers
     rows = np.zeros((4, agents))
-    rows[:, agent] = own
+    rows[:, agent] = [np.nan if one is None else one for one in own]
     kind = Mechanism(int(mechanism)), View(int(view))
     return Terms(*kind, rows[0], rows[1], rows[2], resolution, coupled=rows[3])

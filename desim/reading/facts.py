@@ -12,6 +12,7 @@ import numpy as np
 from desim.amounts import NO_NOISE, epsilon, size
 from desim.columns import Columns, Pieces
 from desim.errors import DesimError
+from desim.reading.clocks import clock
 from desim.reading.glance import GLANCED, SHORT, Glance
 from desim.reading.sites import agent_named, listed, sites
 from desim.reading.waits import DEADLINE
@@ -45,7 +46,9 @@ def facts(run: Played, quick: bool = False) -> Facts:
     pairs += [("ended", manifest["reason"])] if manifest.get("reason") else []
     pairs += [("engine", _joined(manifest.get("engine", ""), manifest.get("why", "")))]
     pairs += [("sites", listed(names))] if (names := sites(manifest)) else []
-    pairs += [("virtual time", _times(run, seen)), ("messages", _messages(run, seen, level))]
+    pairs += [("clock", text)] if (text := clock(manifest)) else []
+    name = "real time" if text else "virtual time"
+    pairs += [(name, _times(run, seen)), ("messages", _messages(run, seen, level))]
     pairs += [*_releases(run), *(_privacy(run) if deep else ()), *_metrics(run)]
     if level == "rounds":
         pairs += [("not kept", "messages, work, and all but the first release without noise")]
