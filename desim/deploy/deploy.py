@@ -98,14 +98,14 @@ def deployed(
     ground: Ground,
 ) -> Run:
     """What `deploy` does once the scenario is built and it is known where connections are."""
-    simulation = prepared.simulation
+    simulation, scenario = prepared.simulation, prepared.scenario
     refuse(simulation)
     with preparing():
         warm(simulation)
     fleet = Fleet(simulation.problem.agents, ground)
     try:
         ground.open()
-        fleet.launch(server(simulation, lambda error: blame(error, prepared.scenario)))
+        fleet.launch(server(simulation, lambda error: blame(error, scenario), secret(scenario)))
         ground.ready()
         (overseer if simulation.method.kind == "graph" else star).assemble(fleet)
         return record(_real(prepared, simulation, fleet), path, progress, force)
@@ -114,10 +114,17 @@ def deployed(
         ground.close()
 
 
+def secret(scenario: Scenario) -> bool:
+    """Whether noise is drawn from the operating system, and not from the scenario's seed."""
+    return scenario.privacy is not None and scenario.privacy.noise_seed == "os"
+
+
 def _real(prepared: Prepared, simulation: Simulation, fleet: Fleet) -> Prepared:
     """The same, to be played by the fleet; its manifest says so."""
     own = {one.name: getattr(simulation, one.name) for one in fields(simulation)}
     clock = {"kind": "real", "hosts": 1, "error": 0.0, "header": HEADER.size}
     real = Deployment(**(own | {"engine": "deployed", "why": WHY}), fleet=fleet, clock=clock)
+    drawn = {"noise": "os"} if secret(prepared.scenario) else {}
     head = prepared.head | {"engine": "deployed", "why": WHY, "clock": clock}
+    head["privacy"] = head["privacy"] | drawn
     return replace(prepared, simulation=real, head=head)

@@ -1,5 +1,6 @@
 """A simulation that is not simulated: its method is played by processes, in real seconds."""
 
+import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -122,11 +123,15 @@ class Blind:
     rounds, due = 0, np.inf
 
 
-def server(simulation: Simulation, explained: Callable[[BaseException], str | None]) -> Any:
-    """What each agent's process does: serve(place)."""
+def server(
+    simulation: Simulation, explained: Callable[[BaseException], str | None], secret: bool
+) -> Any:
+    """What each agent's process does: serve(place); secret: with noise that no seed has."""
 
     def serve(place: Place) -> None:
         settings = replace(simulation.settings, log="all")
+        if secret:
+            settings = replace(settings, noise_seed=secrets.randbits(64))
         patience = Patience(settings.problem.agents, settings.rounds, settings.horizon)
         graph = simulation.method.kind == "graph"
         observer: Any = Witness() if graph else Blind()

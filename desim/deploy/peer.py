@@ -63,6 +63,7 @@ class PeerPost:
         self.lines: dict[int, Stream] = {}
         self.ports: dict[int, int] = {}
         self.sent = 0
+        self.latest = 0.0  # when s the latest message came
         self.came: dict[tuple[int, int], Frame] = {}  # whose values are to come
         self.values: dict[tuple[int, int], Array] = {}
         place.heard = self._hear
@@ -124,7 +125,7 @@ class PeerPost:
     def _hear(self, frame: Frame, time: float) -> None:
         if frame.source not in self.sources or frame.kind not in (LETTER, NULL, LAST):
             return
-        sent = frame.time
+        sent, self.latest = frame.time, time
         place = self.i, frame.source, frame.round_, len(frame.body), frame.release
         self._row(Kind.DELIVER, *place, time, time - sent)
         key = frame.source, frame.number
@@ -204,8 +205,11 @@ class Peer:
         self.place.wait(begin)
         if not request.newest:
             self._until(begin + request.within, lambda: bool(box.has(self.gathered)))
+        closed = self.place.now if request.newest else max(begin, self.post.latest)
+        if not request.newest and not box.has(self.gathered):
+            closed = begin + request.within
         fresh = box.newest() if request.newest else box.read(self.gathered)
-        now, news = self.place.now, float(fresh.sum())
+        now, news = min(closed, self.place.now), float(fresh.sum())
         self.world.log.add(
             Kind.AGGREGATE, DISTANT, i, round_, now, seconds=now - begin, value=news
         )

@@ -110,8 +110,9 @@ def _coordinate(generator: Any, hub: RealHub, station: Station) -> float:
         except (StopIteration, Exhausted):
             return station.now
         opened = station.now
-        if not station.collect(opened):
+        if (closed := station.collect(opened)) == np.inf:
             return station.world.settings.horizon
+        station.closed = closed
         missing = int(hub.calls.pending.sum()) - len(station.arrived)
         if policy.kind == "deadline" and missing:
             hub.missed(opened, missing)
@@ -120,5 +121,6 @@ def _coordinate(generator: Any, hub: RealHub, station: Station) -> float:
         who = np.array(sorted(station.arrived), np.int64)
         station.arrived.clear()
         answer = hub.accept(who, opened)
+        station.closed = None
 
 

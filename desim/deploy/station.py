@@ -64,14 +64,16 @@ class Station:
         self.hub: Any = None
         self.late: list[tuple[float, int, int]] = []  # s by which computations took longer
         self.computed = 0
+        self.closed: float | None = None  # when s the collection closed that is being accepted
+        self._came = 0.0  # when s the latest reply did
         self._synced = np.zeros(agents)
         self._asked = 0.0
         fleet.told, fleet.heard, fleet.buried = self._report, self._receive, self._bury
 
     @property
     def now(self) -> float:
-        """Time of the run, s."""
-        return self.fleet.now
+        """Time of the run, s; while a collection is accepted, that at which it closed."""
+        return self.fleet.now if self.closed is None else self.closed
 
     def call(self, hub: Hub, who: Int, bits: int, reply_bits: int, work: Array) -> None:
         """Post a call to agents who (n,): orders first, then all frames one right after another."""
@@ -174,6 +176,7 @@ class Station:
         i = sent.agent
         if self.latest[i] == frame.number and self.hub.calls.pending[i]:
             self.arrived.add(i)
+            self._came = time
 
     def _report(self, agent: int, message: Message) -> None:
         """An agent tells what it has done."""
@@ -251,20 +254,20 @@ class Station:
         if agent not in self.arrived:
             self.lost.add(agent)
 
-    def collect(self, opened: float) -> bool:
-        """Wait until the policy closes the collection; False if the run's time is over before."""
+    def collect(self, opened: float) -> float:
+        """Wait until the policy closes the collection; when s that was, inf if the run is over."""
         world, policy = self.world, self.world.settings.policy
         until = opened + policy.value if policy.kind == "deadline" else np.inf
         horizon = world.settings.horizon
         while not self._satisfied():
-            now = self.now
+            now = self.fleet.now
             if now >= min(until, horizon):
-                return now < horizon
+                return until if until < horizon else np.inf
             self._require_alive()
             step = min(until, horizon, now + STEP)
             if not self.fleet.wait(self.fleet.origin + (now if world.busy else step)):
                 self._idle()
-        return True
+        return max(opened, self._came)
 
     def _satisfied(self) -> bool:
         calls = self.hub.calls

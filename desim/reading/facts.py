@@ -19,11 +19,13 @@ from desim.reading.waits import DEADLINE
 from desim.runs.declared import shortly
 from desim.runs.digests import UNLISTED
 from desim.runs.directory import written_by
+from desim.runs.likeness import unrepeatable
 from desim.runs.played import Played
 from desim.runs.premises import stored
 
 NETWORK = -1
 ALIKE = "all agents alike"
+OS_NOISE = "drawn from the operating system: no seed has it, and no simulation its bits"
 SEEN = 0.05  # s of compiling that are worth a word
 MANY = 2_000_000  # events above which whom a run waited for is read on demand only
 Facts = list[tuple[str, str]]
@@ -119,7 +121,8 @@ def _privacy(run: Played) -> Facts:
     terms = account.terms + (f"; {unsure}" if (unsure := shortly(run)) else "")
     text = f"epsilon {epsilon(account.worst)} of the agent that spends most ({terms})"
     why = next((one for one in account.flags if one.startswith("infinite")), "")
-    return [("privacy", f"{text}; {why}" if why and np.isinf(account.worst) else text)]
+    drawn = [("noise", OS_NOISE)] if unrepeatable(run) else []
+    return [("privacy", f"{text}; {why}" if why and np.isinf(account.worst) else text), *drawn]
 
 
 def bare(run: Played) -> bool:

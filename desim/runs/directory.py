@@ -49,7 +49,7 @@ KINDS: Mapping[str, Any] = {  # of what a manifest holds as soon as it is known
     "problem_sha256": str, "scenario_sha256": str, "privacy": dict, "retimed": dict, "clock": dict,
 }  # fmt: skip
 NONE = type(None)
-PRIVATE = {"terms": (dict, NONE), "claim": (dict, NONE), "basis": str, "tuned": list}
+PRIVATE = {"terms": (dict, NONE), "claim": (dict, NONE), "basis": str, "tuned": list, "noise": str}
 TERMS = {"delta": NUMBER, "view": str, "relation": str, "accountant": (str, NONE)}
 LIBRARIES = ("numpy", "numba", "scipy", "simpy", "networkx", "pandas", "pyarrow", "scikit-learn")
 

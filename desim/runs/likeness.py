@@ -27,6 +27,16 @@ def same_seed(one: Run, other: Run) -> bool:
     return bool(seed_word(seeds[0]) == seed_word(seeds[1]))
 
 
+def same_noise(one: Run, other: Run) -> bool:
+    """Whether noise of one may be that of the other: not where the operating system has drawn."""
+    return same_seed(one, other) and not (unrepeatable(one) or unrepeatable(other))
+
+
+def unrepeatable(run: Run) -> bool:
+    """Whether the run's noise came from the operating system."""
+    return (run.manifest.get("privacy") or {}).get("noise") == "os"
+
+
 def same_data(one: Run, other: Run) -> bool:
     """Whether every agent has the same rows in both, as far as that is known."""
     found = one.manifest.get("problem_sha256")
@@ -48,7 +58,7 @@ def same_run(whole: Run, part: Run) -> bool:
     Their scenarios differ at most in what changes no release, so that equal noise is on equal
     values; one of them may have ended before.
     """
-    if not same_seed(whole, part) or not same_data(whole, part) or not _same_training(whole, part):
+    if not same_noise(whole, part) or not same_data(whole, part) or not _same_training(whole, part):
         return False
     long, short = (run.store.table("releases", COMPARED) for run in (whole, part))
     common = long[long["release"].isin(short["release"])]
@@ -105,7 +115,7 @@ def sharing(groups: Sequence[Iterable[Run]]) -> str:
 
     def drawn(run: Run) -> bool:
         if id(run) not in known:
-            known[id(run)] = noisy(run)
+            known[id(run)] = noisy(run) and not unrepeatable(run)
         return known[id(run)]
 
     for some, others in combinations([list(group) for group in groups], 2):
