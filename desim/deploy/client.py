@@ -54,6 +54,7 @@ class Client:
         self.letters: deque[Letter] = deque()
         self.orders: dict[int, Message] = {}  # by number, the latest
         self.came: deque[tuple[Frame, float]] = deque()  # messages whose orders are to come
+        self.free = 0.0  # since when s the device is idle
         self.tried: tuple[int, State] = (0, {})  # state after the call of that number
         place.heard = self._hear
         place.handlers |= {"state": self._begin, "order": self._note}
@@ -92,7 +93,7 @@ class Client:
 
     def _void(self, letter: Letter, begin: float | None) -> None:
         """A newer call has made this one void, whose job began at `begin` s, or not at all."""
-        now = self.place.now
+        now = self.free = self.place.now
         fields = {"number": letter.number, "got": letter.got, "cut": now}
         self.place.report("aborted", fields | {"begin": now if begin is None else begin})
 
@@ -126,7 +127,7 @@ class Client:
         return {name: rows[self.place.agent].copy() for name, rows in self.world.state.items()}
 
     def _work(self, letter: Letter) -> None:
-        begin, before = self.place.now, self._own()
+        begin, before = max(letter.got, self.free), self._own()
         work = float(letter.order.fields["work"])
         seconds = self._lasting(work, letter.frame.round_, begin)
         reply = self._reply(letter)
@@ -177,7 +178,7 @@ class Client:
         place, size = self.place, int(letter.order.fields["size"])
         body, inside = body_of(reply, size)
         frame = Frame(REPLY, place.agent, letter.number, letter.frame.round_, inside=inside)
-        end = place.now
+        end = self.free = place.now
         stream = self.line or place.connect(-1, self.port)
         sent = place.now if self.line else end
         stream.closing = self.line is None

@@ -233,8 +233,8 @@ class Fleet:
     def _hear(self, stream: Stream) -> None:
         framing = self._framings[stream]
         try:
-            for data in stream.pull():
-                moment = self.now
+            for data, stamp in stream.stamped():
+                moment = stamp - self.origin
                 for frame in framing.feed(data):
                     if stream.owner is None:
                         stream.owner = frame.source

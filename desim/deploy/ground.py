@@ -4,6 +4,8 @@ import errno
 import socket
 from typing import Any, NamedTuple, Protocol
 
+from desim.deploy.streams import stamping
+
 HOST = "127.0.0.1"
 QUEUE = 256  # connections that wait to be accepted
 
@@ -99,6 +101,7 @@ class Loopback:
     def prepared(self, sock: socket.socket) -> socket.socket:
         """See Ground; small messages leave at once (TCP_NODELAY)."""
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        stamping(sock)
         self._tune(sock)
         return sock
 

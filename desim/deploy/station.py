@@ -57,6 +57,7 @@ class Station:
         self.orders: list[dict[str, Any]] = [{} for _ in range(agents)]  # the latest of each
         self.ordered = 0
         self.arrived: set[int] = set()
+        self.after: set[int] = set()  # those that came after a deadline had passed
         self.lost: set[int] = set()
         self.told: list[list[tuple[dict[str, Any], Array, dict[str, Any]]]] = [
             [] for _ in range(agents)
@@ -85,6 +86,7 @@ class Station:
             world.log.add(Kind.ACTIVATE, 0, i, hub.round, now)
             hub.calls.pending[i], hub.calls.round_[i] = 1, hub.round
             self.arrived.discard(i)
+            self.after.discard(i)
             self.lost.discard(i)
             if i in self.fleet.dead:
                 self.lost.add(i)
@@ -259,15 +261,26 @@ class Station:
         world, policy = self.world, self.world.settings.policy
         until = opened + policy.value if policy.kind == "deadline" else np.inf
         horizon = world.settings.horizon
+        self.arrived |= self.after
+        self.after.clear()
         while not self._satisfied():
             now = self.fleet.now
             if now >= min(until, horizon):
-                return until if until < horizon else np.inf
+                self.fleet.wait(0.0)  # what the kernel had in time counts
+                return self._cut(until) if until < horizon else np.inf
             self._require_alive()
             step = min(until, horizon, now + STEP)
             if not self.fleet.wait(self.fleet.origin + (now if world.busy else step)):
                 self._idle()
         return max(opened, self._came)
+
+    def _cut(self, until: float) -> float:
+        """A deadline closes the collection at `until` s; what came later waits for the next."""
+        for i in list(self.arrived):
+            if self.sent[self.latest[i]].came > until:
+                self.arrived.discard(i)
+                self.after.add(i)
+        return until
 
     def _satisfied(self) -> bool:
         calls = self.hub.calls

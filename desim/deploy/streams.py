@@ -3,6 +3,7 @@
 import select
 import socket
 import ssl
+import struct
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -11,6 +12,9 @@ from typing import Any
 
 LATER = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 PIECE = 1 << 18  # bytes that are read at once
+STAMPS = 35  # SO_TIMESTAMPNS of Linux
+STAMP = struct.Struct("qq")  # s and ns of the day's clock
+MOST_AGO = 5.0  # s: what the kernel says of longer ago, the day's clock has jumped since
 
 
 class Closed(Exception):
@@ -73,12 +77,51 @@ class Stream:
             if len(data) < PIECE and not isinstance(self.sock, ssl.SSLSocket):
                 return
 
+    def stamped(self) -> Iterator[tuple[bytes, float]]:
+        """As `pull`; with s of time.monotonic at which the kernel had the last byte of a piece.
+
+        So what counts is when a message was here, not when this process had its turn.
+        """
+        if isinstance(self.sock, ssl.SSLSocket):
+            for data in self.pull():
+                yield data, time.monotonic()
+            return
+        while True:
+            try:
+                data, more, _, _ = self.sock.recvmsg(PIECE, 64)
+            except LATER:
+                return
+            except OSError as error:
+                raise Closed(str(error)) from None
+            if not data:
+                raise Closed("closed by the other side")
+            yield data, _stamp(more)
+            if len(data) < PIECE:
+                return
+
     def close(self) -> None:
         """Forget the socket."""
         if self.watched is not None:
             self.watched.remove(self)
         with suppress(OSError):
             self.sock.close()
+
+
+def stamping(sock: socket.socket) -> None:
+    """Let the kernel note when what comes on a socket was here."""
+    with suppress(OSError):
+        sock.setsockopt(socket.SOL_SOCKET, STAMPS, 1)
+
+
+def _stamp(notes: list[tuple[int, int, bytes]]) -> float:
+    """The kernel's time, on the clock that does not jump; now where it has noted nothing."""
+    now = time.monotonic()
+    for level, kind, data in notes:
+        if (level, kind) == (socket.SOL_SOCKET, STAMPS) and len(data) >= STAMP.size:
+            seconds, nanos = STAMP.unpack_from(data)
+            ago = time.time() - seconds - nanos * 1e-9
+            return now - ago if 0.0 <= ago < MOST_AGO else now
+    return now
 
 
 class Poll:
