@@ -160,7 +160,7 @@ class Client:
         job = found(said.fields["job"], said.arrays, self.method)
         desk = SimpleNamespace(world=self.world, payload=payload[None], rows=lambda _: slice(None))
         what = Assignment(job, terms, int(said.fields["exchange"]))
-        return reply_of(desk, what, self.who, np.array([frame.round_]))[0]
+        return np.asarray(reply_of(desk, what, self.who, np.array([frame.round_]))[0])
 
     def _pass(self, end: float) -> bool:
         """Let time pass until `end` s; whether no newer call came that ends this one."""

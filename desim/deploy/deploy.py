@@ -6,14 +6,17 @@ from pathlib import Path
 from typing import Any
 
 from desim.deploy import overseer, star
+from desim.deploy.afar import Remote
 from desim.deploy.deployment import Deployment, refuse, server, warm
 from desim.deploy.fleet import Fleet
 from desim.deploy.frames import HEADER
 from desim.deploy.ground import Ground, Loopback, Transport
+from desim.deploy.hosts import Hosts, read_hosts
 from desim.deploy.linked import Linked
 from desim.deploy.plan import plan_of
 from desim.engine.play import Simulation
 from desim.engine.world import Progress
+from desim.errors import InputError
 from desim.runs import directory as place
 from desim.runs.play import Prepared, prepare, record
 from desim.runs.preparing import preparing
@@ -64,7 +67,32 @@ def begin(
 ) -> Run:
     """What `deploy` does once the scenario is loaded; tell: says what is waited for."""
     prepared = prepare(scenario)
-    return deployed(prepared, path, progress, force, ground_of(prepared, loopback))
+    agents = prepared.simulation.problem.agents
+    if hosts is None:
+        fleet = Fleet(agents, ground_of(prepared, loopback))
+        return deployed(prepared, path, progress, force, fleet)
+    known = read_hosts(hosts, agents)
+    refuse_afar(scenario)
+    fleet = Remote(agents, known, hosts.parent, order_of(prepared, known), tell)
+    return deployed(prepared, path, progress, force, fleet)
+
+
+def refuse_afar(scenario: Scenario) -> None:
+    """InputError for what hosts cannot do."""
+    if transport_of(scenario).connection == "new":
+        text = "hosts keep theirs, which are encrypted"
+        raise InputError(f"network.link.transport: connection: found new; {text}; allowed: kept")
+
+
+def order_of(prepared: Prepared, hosts: Hosts) -> dict[str, Any]:
+    """What hosts are told of the scenario."""
+    return {
+        "scenario": prepared.text,
+        "plugins": {file.name: file.read_text() for file in prepared.scenario.plugins},
+        "problem": prepared.head["problem_sha256"],
+        "agents": {name: list(own) for name, own in hosts.agents.items()},
+        "secret_noise": secret(prepared.scenario),
+    }
 
 
 def ground_of(prepared: Prepared, loopback: bool) -> Ground:
@@ -95,15 +123,15 @@ def deployed(
     path: Path | None,
     progress: Callable[[Progress], None] | None,
     force: bool,
-    ground: Ground,
+    fleet: Fleet,
 ) -> Run:
-    """What `deploy` does once the scenario is built and it is known where connections are."""
+    """What `deploy` does once the scenario is built and it is known who plays."""
     simulation, scenario = prepared.simulation, prepared.scenario
-    refuse(simulation)
-    with preparing():
-        warm(simulation)
-    fleet = Fleet(simulation.problem.agents, ground)
+    ground = fleet.ground
     try:
+        refuse(simulation)
+        with preparing():
+            warm(simulation)
         ground.open()
         fleet.launch(server(simulation, lambda error: blame(error, scenario), secret(scenario)))
         ground.ready()
@@ -122,7 +150,7 @@ def secret(scenario: Scenario) -> bool:
 def _real(prepared: Prepared, simulation: Simulation, fleet: Fleet) -> Prepared:
     """The same, to be played by the fleet; its manifest says so."""
     own = {one.name: getattr(simulation, one.name) for one in fields(simulation)}
-    clock = {"kind": "real", "hosts": 1, "error": 0.0, "header": HEADER.size}
+    clock = {"kind": "real", "hosts": fleet.hosts_number, "header": HEADER.size}
     real = Deployment(**(own | {"engine": "deployed", "why": WHY}), fleet=fleet, clock=clock)
     drawn = {"noise": "os"} if secret(prepared.scenario) else {}
     head = prepared.head | {"engine": "deployed", "why": WHY, "clock": clock}

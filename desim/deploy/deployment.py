@@ -42,7 +42,8 @@ class Deployment(Simulation):
         """As Simulation.play; the outcome tells of the clock and the links."""
         ended = super().play(*given, **more)
         links = self.fleet.ground.told()
-        return replace(ended, notes={"clock": {**self.clock, "links": links}})
+        clock = {**self.clock, "error": self.fleet.error, "links": links}
+        return replace(ended, notes={"clock": clock})
 
     def _world(self, settings: Settings, sink: Any, progress: Any, *_: Any) -> World:
         made = super()._world(settings, sink, progress)

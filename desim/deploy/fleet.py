@@ -32,6 +32,14 @@ AHEAD = 0.05  # s from the order to start until the clock starts
 Serve = Callable[[Place], None]
 
 
+def ending(status: int) -> str:
+    """How a process ended, in words."""
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        return f"was killed by signal {number} ({signal.Signals(number).name})"
+    return f"ended with exit code {os.WEXITSTATUS(status)}"
+
+
 class Fleet:
     """Agents, each in a process of its own; what comes from them goes to `told` and `heard`."""
 
@@ -43,6 +51,7 @@ class Fleet:
         self.controls: dict[int, Stream] = {}
         self.lines: dict[int, Stream] = {}  # kept connections to agents, where these are called
         self.ports: dict[int, int] = {}
+        self.connected: set[int] = set()  # agents that are, with all their neighbours
         self.dead: dict[int, str] = {}  # how agents died
         self.warnings: list[str] = []
         self.origin = np.inf
@@ -159,6 +168,8 @@ class Fleet:
         """Read what comes, until something has, or `until` s of time.monotonic; whether any did."""
         ready = self.poll.wait(until)
         for stream in ready:
+            if self._special(stream):
+                continue
             if stream is self.listener:
                 self._accept()
             elif isinstance(stream.owner, tuple):
@@ -167,6 +178,24 @@ class Fleet:
                 self._hear(stream)
         return bool(ready)
 
+    def _special(self, stream: Any) -> bool:
+        """Take what only fleets of some kind have; whether that was it."""
+        return False
+
+    def places(self) -> list[str]:
+        """Addresses at which agents can be reached, where that has to be told."""
+        return []
+
+    @property
+    def hosts_number(self) -> int:
+        """How many machines take part."""
+        return 1
+
+    @property
+    def error(self) -> float:
+        """To how many s all clocks are aligned: on one machine there is one."""
+        return 0.0
+
     def _listen_to(self, stream: Stream) -> None:
         agent = stream.owner[1]
         try:
@@ -174,6 +203,10 @@ class Fleet:
                 for message in self._unpacking[agent].feed(data):
                     if message.kind == "bye":
                         self.ended.add(agent)
+                    elif message.kind == "ready":
+                        self.ports[agent] = int(message.fields["port"])
+                    elif message.kind == "connected":
+                        self.connected.add(agent)
                     elif message.kind == "failed" and message.fields.get("where") == "desim":
                         self.dead[agent] = f"failed ({message.fields['why']})"
                     elif message.kind == "refused":
@@ -206,10 +239,7 @@ class Fleet:
             time.sleep(0.002 if status is None else 0.0)
         if status is None:
             return "closed its connection"
-        if os.WIFSIGNALED(status):
-            number = os.WTERMSIG(status)
-            return f"was killed by signal {number} ({signal.Signals(number).name})"
-        return f"ended with exit code {os.WEXITSTATUS(status)}"
+        return ending(status)
 
     def _status(self, agent: int) -> int | None:
         """How a process ended; None if it has not."""

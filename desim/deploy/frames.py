@@ -8,7 +8,7 @@ carries, header apart, the bytes of the log, and models have the bits of the sim
 
 import struct
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -106,4 +106,5 @@ class Framing:
                 return
             body = bytes(memoryview(self._bytes)[HEADER.size : end])
             del self._bytes[:end]
-            yield Frame(kind & ~ELSEWHERE, *numbers, kind < ELSEWHERE, body)
+            about: tuple[Any, ...] = (*numbers, kind < ELSEWHERE, body)
+            yield Frame(kind & ~ELSEWHERE, *about)

@@ -21,6 +21,7 @@ class Ground(Protocol):
     """What engines need of the network under a deployment; -1 is the coordinator."""
 
     transport: Transport
+    peers: list[str]  # addresses of agents, where they have to be told
 
     def open(self) -> None:
         """Begin, before any process does; InputError where that is impossible."""
@@ -52,6 +53,7 @@ class Loopback:
 
     def __init__(self, transport: Transport = Transport()) -> None:  # noqa: B008
         self.transport = transport
+        self.peers: list[str] = []
 
     def enter(self, node: int) -> None:
         """Nothing to do: all are at one place."""

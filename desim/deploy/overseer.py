@@ -47,6 +47,7 @@ def _meet(peer: Peer, message: Message, met: set[int]) -> None:
     post, place = peer.post, peer.place
     ports: list[int] = message.fields["ports"]
     post.ports = dict(enumerate(ports))
+    place.ground.peers = message.fields["places"]
     if place.ground.transport.connection == "kept":
         for j in post.near:
             if j > place.agent:
@@ -56,20 +57,11 @@ def _meet(peer: Peer, message: Message, met: set[int]) -> None:
 
 def assemble(fleet: Fleet) -> None:
     """Wait until every agent is connected with its neighbours."""
-    connected: set[int] = set()
-
-    def told(agent: int, message: Message) -> None:
-        if message.kind == "ready":
-            fleet.ports[agent] = int(message.fields["port"])
-        elif message.kind == "connected":
-            connected.add(agent)
-
-    fleet.told = told
     fleet.wait_for("not all agents are ready", lambda: len(fleet.ports) == fleet.agents)
     ports = [fleet.ports[i] for i in range(fleet.agents)]
     for i in fleet.alive:
-        fleet.tell(i, "ports", {"ports": ports})
-    fleet.wait_for("not all are connected", lambda: len(connected) == fleet.agents)
+        fleet.tell(i, "ports", {"ports": ports, "places": fleet.places()})
+    fleet.wait_for("not all are connected", lambda: len(fleet.connected) == fleet.agents)
 
 
 class Overseer:

@@ -180,7 +180,9 @@ class Peer:
                 raise self.world.observer.failed
             if self.us.gone[0]:
                 return
-            answer = self._compute(request) if isinstance(request, Compute) else self._gather(request)
+            answer = (
+                self._compute(request) if isinstance(request, Compute) else self._gather(request)
+            )
 
     def _compute(self, request: Compute) -> Array:
         us, world, begin = self.us, self.world, self.place.now
@@ -210,9 +212,7 @@ class Peer:
             closed = begin + request.within
         fresh = box.newest() if request.newest else box.read(self.gathered)
         now, news = min(closed, self.place.now), float(fresh.sum())
-        self.world.log.add(
-            Kind.AGGREGATE, DISTANT, i, round_, now, seconds=now - begin, value=news
-        )
+        self.world.log.add(Kind.AGGREGATE, DISTANT, i, round_, now, seconds=now - begin, value=news)
         if request.newest or request.within < np.inf:
             self.world.waited(self.us.who, np.array([news]), np.array([now]))
         return heard_by(box, fresh)

@@ -112,10 +112,14 @@ class Place:
     def _accept(self) -> None:
         assert self.listener is not None
         try:
-            sock, _ = self.listener.accept()
+            sock, address = self.listener.accept()
         except OSError:
             return
-        self.take_up(Stream(self.ground.prepared(sock)))
+        try:
+            self.take_up(Stream(self.ground.prepared(sock)))
+        except OSError as error:
+            sock.close()
+            self.report("refused", {"why": f"a stranger at {address[0]} ({error})"})
 
     def _hear(self, stream: Stream) -> None:
         framing = self._framings[stream]

@@ -150,4 +150,6 @@ class RealWorld(World):
 def slower(number: int, of: int, most: float, agent: int, round_: int) -> str:
     """The warning for computations that took longer than the scenario's devices do."""
     text = f"deploy: {number} of {of} computations took longer than the scenario's speeds allow"
-    return f"{text}, by {most:.3g} s at most (agent {agent}, round {round_}); they count as they were"
+    return (
+        f"{text}, by {most:.3g} s at most (agent {agent}, round {round_}); they count as they were"
+    )

@@ -75,12 +75,6 @@ def _meet(client: Client, port: int) -> None:
 
 def assemble(fleet: Fleet) -> None:
     """Wait until every agent is ready and, where connections are kept, connected."""
-
-    def told(agent: int, message: Any) -> None:
-        if message.kind == "ready":
-            fleet.ports[agent] = int(message.fields["port"])
-
-    fleet.told = told
     port = fleet.listen()
     fleet.wait_for("not all agents are ready", lambda: len(fleet.ports) == fleet.agents)
     for i in fleet.alive:
@@ -122,5 +116,3 @@ def _coordinate(generator: Any, hub: RealHub, station: Station) -> float:
         station.arrived.clear()
         answer = hub.accept(who, opened)
         station.closed = None
-
-

@@ -12,7 +12,6 @@ from desim.deploy.frames import CALL, COORDINATOR, POST, Frame, body_of, size_of
 from desim.deploy.jobs import named, terms_for
 from desim.deploy.real import RealWorld, slower
 from desim.deploy.wire import Message
-from desim.engine.hub import Hub
 from desim.engine.patience import at
 from desim.errors import RunError
 from desim.timeline.collection import needed
@@ -76,7 +75,7 @@ class Station:
         """Time of the run, s; while a collection is accepted, that at which it closed."""
         return self.fleet.now if self.closed is None else self.closed
 
-    def call(self, hub: Hub, who: Int, bits: int, reply_bits: int, work: Array) -> None:
+    def call(self, hub: Any, who: Int, bits: int, reply_bits: int, work: Array) -> None:
         """Post a call to agents who (n,): orders first, then all frames one right after another."""
         now, frames, world = self.now, [], self.world
         mechanism, view, amounts = hub.terms.compiled
@@ -105,7 +104,7 @@ class Station:
                 world.filter.spend(i, price)
         self._let_go(frames)
 
-    def post(self, hub: Hub, who: Int, bits: int) -> None:
+    def post(self, hub: Any, who: Int, bits: int) -> None:
         """Send agents who (n,) a message that asks for no reply: news for the jobs they are told."""
         frames = []
         for i in who.tolist():
@@ -296,7 +295,9 @@ class Station:
         if policy.kind == "quorum":
             awaited &= calls.round_ == self.hub.round
         coming = int(awaited.sum()) - sum(bool(awaited[i]) for i in self.lost)
-        if policy.kind == "deadline" or coming < needed(policy.code, policy.value, int(awaited.sum())):
+        if policy.kind == "deadline" or coming < needed(
+            policy.code, policy.value, int(awaited.sum())
+        ):
             raise self.hopeless()
 
     def hopeless(self) -> RunError:
@@ -334,7 +335,9 @@ class Station:
             return values_of(sent.body)
         self.need([i])
         if sent.report is None:
-            raise at(self.now, f"agent {i} {self.fleet.dead.get(i, 'is silent')}: its reply is lost")
+            raise at(
+                self.now, f"agent {i} {self.fleet.dead.get(i, 'is silent')}: its reply is lost"
+            )
         return np.asarray(sent.report.arrays["reply"], float)
 
     def use(self, i: int) -> None:
@@ -352,7 +355,8 @@ class Station:
                 if key not in state:
                     state[key] = np.zeros((agents, *row.shape))
                 state[key][agent] = row
-        self.world.observer.arrived(number, state["x"][agent])
+        observer: Any = self.world.observer
+        observer.arrived(number, state["x"][agent])
 
     def conclude(self) -> None:
         """All has been told: say what was not as the scenario has it."""

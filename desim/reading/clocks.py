@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-from desim.amounts import duration
-
 
 def clock(manifest: Mapping[str, Any]) -> str:
     """What a manifest says of a real clock; empty where time is virtual."""
@@ -12,7 +10,7 @@ def clock(manifest: Mapping[str, Any]) -> str:
     if told.get("kind") != "real":
         return ""
     hosts, error = int(told.get("hosts", 1)), float(told.get("error", 0.0))
-    where = "one machine" if hosts == 1 else f"{hosts} hosts, aligned to {duration(error)}"
+    where = "one machine" if hosts == 1 else f"{hosts} hosts, aligned to {1e3 * error:.3g} ms"
     return f"real, on {where}; {_links(told.get('links') or {})}"
 
 
@@ -22,6 +20,6 @@ def _links(links: Mapping[str, Any]) -> str:
     if "lines" in links:
         text = f"{links['lines']} {text}"
     if "late" in links:
-        text += f", packets at most {duration(float(links['late']))} late"
+        text += f", packets at most {1e3 * float(links['late']):.3g} ms late"
     dropped = links.get("dropped", 0)
     return text + (f", {dropped} dropped by full queues" if dropped else "")

@@ -9,6 +9,7 @@ import pandas as pd
 
 from desim.draws.keys import seed_word
 from desim.errors import DesimError
+from desim.runs.played import Played
 from desim.runs.run import Run
 
 FREE = ("name", "observe", "log", "engine", "stop")  # sections that change no bit of a release
@@ -32,7 +33,7 @@ def same_noise(one: Run, other: Run) -> bool:
     return same_seed(one, other) and not (unrepeatable(one) or unrepeatable(other))
 
 
-def unrepeatable(run: Run) -> bool:
+def unrepeatable(run: Played) -> bool:
     """Whether the run's noise came from the operating system."""
     return (run.manifest.get("privacy") or {}).get("noise") == "os"
 
