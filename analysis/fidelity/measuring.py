@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from desim.deploy.carrier import Carrier, Report
-from desim.deploy.lines import Line, Link, Plan, Site
+from desim.deploy.lines import Line, Link, Plan
 from desim.deploy.namespaces import enter, tune, wait
 
 PORT = 5000

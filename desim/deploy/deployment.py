@@ -15,13 +15,13 @@ from desim.deploy.fleet import Fleet
 from desim.deploy.peer import Witness
 from desim.deploy.place import Ended, Place
 from desim.deploy.real import Deferred, RealWorld
+from desim.deploy.rows import raw_rows, take_in
 from desim.engine.agents.programs import checked_requests
 from desim.engine.observer import unheeding
 from desim.engine.patience import Patience
 from desim.engine.play import Explained, Simulation
 from desim.engine.settings import Settings
 from desim.engine.world import Discard, World
-from desim.deploy.rows import raw_rows, take_in
 from desim.errors import InputError
 from desim.log.outcome import Outcome
 from desim.log.rows import EventLog

@@ -261,7 +261,8 @@ class Fleet:
         self.take_up(Stream(self.ground.prepared(sock)))
 
     def _hear(self, stream: Stream) -> None:
-        framing = self._framings[stream]
+        if (framing := self._framings.get(stream)) is None:  # its agent was buried just now
+            return
         try:
             for data, stamp in stream.stamped():
                 moment = stamp - self.origin

@@ -25,7 +25,7 @@ LARGEST = 1 << 20  # bytes of an invitation
 
 @dataclass(frozen=True)
 class Hosts:
-    """address and port (0: any) at which the coordinator waits, at most `wait` s; agents by host."""
+    """Where the coordinator waits (port 0: any), for `wait` s at most; agents by host."""
 
     address: str
     port: int
@@ -47,7 +47,7 @@ class Invitation:
 
 
 def read_hosts(path: Path, agents: int) -> Hosts:
-    """The file's hosts, who play each of `agents` agents once; InputError with all that is wrong."""
+    """What the file says of `agents` agents; InputError with all that is wrong."""
     from desim.scenario.load import read
 
     tree = read(path)

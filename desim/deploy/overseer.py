@@ -21,7 +21,7 @@ ALONE = ("each", "deadline")  # policies with which neighbours go on without one
 def serve(place: Place, world: World, method: Any) -> None:
     """What an agent's process does."""
     peer = Peer(place, world)
-    post, agent = peer.post, place.agent
+    post = peer.post
     place.parting = peer.part
     met: set[int] = set()
     place.handlers["ports"] = lambda message: _meet(peer, message, met)

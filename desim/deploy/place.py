@@ -122,7 +122,8 @@ class Place:
             self.report("refused", {"why": f"a stranger at {address[0]} ({error})"})
 
     def _hear(self, stream: Stream) -> None:
-        framing = self._framings[stream]
+        if (framing := self._framings.get(stream)) is None:
+            return
         try:
             for data, stamp in stream.stamped():
                 moment = stamp - self.origin

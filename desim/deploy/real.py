@@ -1,16 +1,14 @@
 """The world of a deployment: time passes by itself, and what is seen waits until there is time.
 
-Metrics are computed once the run is over, or from time to time where they would take too much memory,
-or at once where they may end it: what they cost is no part of what is measured. Rows leave once
-every agent has told that nothing earlier is to come.
+Metrics are computed once the run is over, or from time to time where models would take too much
+memory, or at once where they may end it: what they cost is no part of what is measured. Rows leave
+once every agent has told that nothing earlier is to come.
 """
 
 import time as wall
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
-
-import numpy as np
 
 from desim.arrays import Array, Int
 from desim.engine.world import FLUSH_SECONDS, World

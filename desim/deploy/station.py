@@ -105,7 +105,7 @@ class Station:
         self._let_go(frames)
 
     def post(self, hub: Any, who: Int, bits: int) -> None:
-        """Send agents who (n,) a message that asks for no reply: news for the jobs they are told."""
+        """Send agents who (n,) a message that asks for no reply: news for their jobs."""
         frames = []
         for i in who.tolist():
             if i not in self.fleet.dead:
@@ -216,7 +216,7 @@ class Station:
         self._forget(number)
 
     def _forget(self, number: int) -> None:
-        """Drop what is known of a message, unless more is to come or a reply is still to be used."""
+        """Drop what is known of a message, unless more is to come or it is still to be used."""
         sent = self.sent.get(number)
         if sent is None or sent.report is None or number == self.latest[sent.agent]:
             return

@@ -14,6 +14,7 @@ LATER = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 PIECE = 1 << 18  # bytes that are read at once
 STAMPS = 35  # SO_TIMESTAMPNS of Linux
 STAMP = struct.Struct("qq")  # s and ns of the day's clock
+CLOSE = 2e-6  # s between two looks at a clock that count as one
 MOST_AGO = 5.0  # s: what the kernel says of longer ago, the day's clock has jumped since
 
 
@@ -115,13 +116,22 @@ def stamping(sock: socket.socket) -> None:
 
 def _stamp(notes: list[tuple[int, int, bytes]]) -> float:
     """The kernel's time, on the clock that does not jump; now where it has noted nothing."""
-    now = time.monotonic()
+    now, day = _both()
     for level, kind, data in notes:
         if (level, kind) == (socket.SOL_SOCKET, STAMPS) and len(data) >= STAMP.size:
             seconds, nanos = STAMP.unpack_from(data)
-            ago = time.time() - seconds - nanos * 1e-9
+            ago = 1e-9 * (day - seconds * 1_000_000_000 - nanos)
             return now - ago if 0.0 <= ago < MOST_AGO else now
     return now
+
+
+def _both() -> tuple[float, int]:
+    """Now, on the clock that does not jump, s, and on the day's, ns: read at one instant."""
+    for _ in range(4):  # this process may lose its turn in between
+        before, day, after = time.monotonic(), time.time_ns(), time.monotonic()
+        if after - before < CLOSE:
+            break
+    return 0.5 * (before + after), day
 
 
 class Poll:
