@@ -37,20 +37,24 @@ class Afar(Loopback):
 class Remote(Fleet):
     """Agents whose processes hosts have that join; see Fleet.
 
-    order: what the hosts are told of the scenario; tell: says what is waited for.
+    file: of hosts, beside which invitations are; order: what the hosts are told of the scenario; tell: says what is waited for.
     """
 
     def __init__(
-        self, agents: int, hosts: Hosts, folder: Path, order: dict[str, Any],
+        self, agents: int, hosts: Hosts, file: Path, order: dict[str, Any],
         tell: Callable[[str], None],
     ) -> None:  # fmt: skip
         super().__init__(agents, Afar())
         self.hosts, self.order, self.say = hosts, order, tell
         authority = Authority()
-        self.invited = invite(folder, hosts, authority)
+        self.invited = invite(file, hosts, authority)
         tokens = {name: token for name, (token, _) in self.invited.items()}
         identity = authority.identity(COORDINATOR)
-        self.door = Door(hosts.address, hosts.port, identity, tokens)
+        try:
+            self.door = Door(hosts.address, hosts.port, identity, tokens)
+        except InputError:
+            self._withdraw()
+            raise
         self.joined: dict[str, Stream] = {}
         self.addresses: dict[str, str] = {}
         self.built: set[str] = set()
@@ -253,5 +257,9 @@ class Remote(Fleet):
         super().close()
         for stream in self.joined.values():
             stream.close()
+        self._withdraw()
+
+    def _withdraw(self) -> None:
+        """Remove the invitations."""
         for _, file in self.invited.values():
             file.unlink(missing_ok=True)

@@ -73,7 +73,7 @@ def begin(
         return deployed(prepared, path, progress, force, fleet)
     known = read_hosts(hosts, agents)
     refuse_afar(scenario)
-    fleet = Remote(agents, known, hosts.parent, order_of(prepared, known), tell)
+    fleet = Remote(agents, known, hosts, order_of(prepared, known), tell)
     return deployed(prepared, path, progress, force, fleet)
 
 

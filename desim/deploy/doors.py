@@ -45,13 +45,13 @@ class Door:
         self._context, self._tokens = context(identity, server=True), tokens
         self.guests: queue.Queue[Guest] = queue.Queue()
         self.refused: queue.Queue[str] = queue.Queue()
-        self.bell, self._ring = socket.socketpair()  # readable when one of both has something new
-        self.bell.setblocking(False)
         try:
             self.listener = socket.create_server((address, port), backlog=CROWD)
         except OSError as error:
             where = f"{address}:{port}"
             raise InputError(f"--hosts: {where}: cannot wait there ({error.strerror})") from None
+        self.bell, self._ring = socket.socketpair()  # readable when a queue has something new
+        self.bell.setblocking(False)
         self._room = threading.Semaphore(CROWD)
         threading.Thread(target=self._welcome, daemon=True).start()
 
