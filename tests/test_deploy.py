@@ -154,14 +154,14 @@ def test_policies_close_collections(policy):
 
 def test_a_connection_for_every_message_gives_the_same_bits():
     from desim.deploy import deploy as module
-    from desim.deploy.fleet import Fleet
     from desim.deploy.ground import Loopback, Transport
+    from desim.deploy.local import Local
     from desim.runs.play import prepare
     from desim.scenario.load import load
 
     for given in (scenario(), scenario("dsgd", network={"topology": "ring"})):
         ground = Loopback(Transport("new", "reno"))
-        real = module.deployed(prepare(load(given)), None, None, False, Fleet(4, ground))
+        real = module.deployed(prepare(load(given)), None, None, False, Local(4, ground))
         assert np.array_equal(real.iterates, desim.run(given).iterates)
 
 

@@ -259,9 +259,13 @@ TORN = {
     wire.LENGTHS.pack(wire.MARK, 1 << 30, 0): "found a message of",
     wire.LENGTHS.pack(wire.MARK, 8, 1 << 60): "found a message of",
     wire.LENGTHS.pack(wire.MARK, 4, 0) + b"nope": "cannot be read",
-    wire.LENGTHS.pack(wire.MARK, 33, 8) + b'["a",{},[["x","|O",[1]]]]        ' + bytes(8): "array of",
+    wire.LENGTHS.pack(wire.MARK, 33, 8)
+    + b'["a",{},[["x","|O",[1]]]]        '
+    + bytes(8): "array of",
     wire.LENGTHS.pack(wire.MARK, 33, 8) + b'["a",{},[["x","<f8",[9]]]]       ' + bytes(8): "less",
-    wire.LENGTHS.pack(wire.MARK, 33, 8) + b'["a",{},[["x","<f8",[-1]]]]      ' + bytes(8): "array of",
+    wire.LENGTHS.pack(wire.MARK, 33, 8)
+    + b'["a",{},[["x","<f8",[-1]]]]      '
+    + bytes(8): "array of",
 }
 
 

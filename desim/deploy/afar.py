@@ -37,7 +37,8 @@ class Afar(Loopback):
 class Remote(Fleet):
     """Agents whose processes hosts have that join; see Fleet.
 
-    file: of hosts, beside which invitations are; order: what the hosts are told of the scenario; tell: says what is waited for.
+    file: of hosts, beside which invitations are written; order: what the hosts are told of the
+    scenario; tell: says what is waited for.
     """
 
     def __init__(

@@ -13,6 +13,7 @@ from desim.deploy.frames import HEADER
 from desim.deploy.ground import Ground, Loopback, Transport
 from desim.deploy.hosts import Hosts, read_hosts
 from desim.deploy.linked import Linked
+from desim.deploy.local import Local
 from desim.deploy.plan import plan_of
 from desim.engine.play import Simulation
 from desim.engine.world import Progress
@@ -69,7 +70,7 @@ def begin(
     prepared = prepare(scenario)
     agents = prepared.simulation.problem.agents
     if hosts is None:
-        fleet = Fleet(agents, ground_of(prepared, loopback))
+        fleet: Fleet = Local(agents, ground_of(prepared, loopback))
         return deployed(prepared, path, progress, force, fleet)
     known = read_hosts(hosts, agents)
     refuse_afar(scenario)

@@ -1,27 +1,17 @@
-"""The processes of a deployment as the coordinator's sees them: messages to and from each, deaths.
+"""The processes of a deployment as the coordinator's sees them: messages and deaths."""
 
-They are forked from a process that has built the scenario and loaded its code, before any thread
-begins. Nothing of them outlives `close`, whatever happened.
-"""
-
-import ctypes
-import gc
-import os
 import secrets
-import signal
 import socket
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.compiling.jit import set_threads
 from desim.deploy.frames import HELLO, Frame, Framing
 from desim.deploy.ground import Ground
-from desim.deploy.place import Ended, Place
+from desim.deploy.place import Place
 from desim.deploy.streams import Closed, Poll, Stream
 from desim.deploy.wire import Message, Torn, Unpacking, packed
 from desim.errors import InputError
@@ -32,14 +22,6 @@ AHEAD = 0.05  # s from the order to start until the clock starts
 Serve = Callable[[Place], None]
 
 
-def ending(status: int) -> str:
-    """How a process ended, in words."""
-    if os.WIFSIGNALED(status):
-        number = os.WTERMSIG(status)
-        return f"was killed by signal {number} ({signal.Signals(number).name})"
-    return f"ended with exit code {os.WEXITSTATUS(status)}"
-
-
 class Fleet:
     """Agents, each in a process of its own; what comes from them goes to `told` and `heard`."""
 
@@ -47,7 +29,6 @@ class Fleet:
         self.agents, self.ground = agents, ground
         self.secret = secrets.token_bytes(8)
         self.poll = Poll()
-        self.pids: dict[int, int] = {}
         self.controls: dict[int, Stream] = {}
         self.lines: dict[int, Stream] = {}  # kept connections to agents, where these are called
         self.ports: dict[int, int] = {}
@@ -73,51 +54,6 @@ class Fleet:
     def alive(self) -> list[int]:
         """Agents whose processes run."""
         return [i for i in range(self.agents) if i not in self.dead]
-
-    def launch(self, serve: Serve) -> None:
-        """Begin a process for each agent, which does serve(place) until the run is over."""
-        gc.collect()
-        gc.freeze()  # what is there already no collection looks at any more, in any process
-        for i in range(self.agents):
-            ours, theirs = socket.socketpair()
-            pid = os.fork()
-            if pid == 0:
-                ours.close()
-                self._be(i, theirs, serve)
-            theirs.close()
-            self.pids[i] = pid
-            self.controls[i] = Stream(ours, ("control", i))
-            self.poll.add(self.controls[i])
-
-    def _be(self, agent: int, control: socket.socket, serve: Serve) -> None:
-        """What a new process does, and nothing else."""
-        status = 1
-        try:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
-            signal.set_wakeup_fd(-1)
-            with suppress(OSError, AttributeError):
-                ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-            for stream in self.controls.values():
-                os.close(stream.fileno())
-            self.poll.close()
-            set_threads(1)
-            self.ground.enter(agent)
-            place = Place(agent, Stream(control), self.secret, self.ground)
-            with suppress(Ended):
-                serve(place)
-            with suppress(OSError):
-                control.setblocking(True)
-                for rest in place.control.waiting:
-                    control.sendall(rest)
-                control.sendall(packed("bye", {}, {}))
-            status = 0
-        except BaseException as error:
-            with suppress(Exception):
-                text = f"{type(error).__name__}: {error}"
-                control.setblocking(True)
-                control.sendall(packed("failed", {"why": text, "where": "desim"}, {}))
-        finally:
-            os._exit(status)
 
     def listen(self) -> int:
         """Open the coordinator's port; return its number."""
@@ -229,29 +165,6 @@ class Fleet:
             line.close()
         self.buried(agent)
 
-    def _reap(self, agent: int) -> str:
-        """How an agent's process ended, whose connection is closed."""
-        if agent not in self.pids:
-            return "closed its connection"
-        until, status = time.monotonic() + PARTING, None
-        while status is None and time.monotonic() < until:
-            status = self._status(agent)
-            time.sleep(0.002 if status is None else 0.0)
-        if status is None:
-            return "closed its connection"
-        return ending(status)
-
-    def _status(self, agent: int) -> int | None:
-        """How a process ended; None if it has not."""
-        try:
-            pid, status = os.waitpid(self.pids[agent], os.WNOHANG)
-        except ChildProcessError:
-            pid, status = self.pids[agent], 0
-        if pid == 0:
-            return None
-        del self.pids[agent]
-        return status
-
     def _accept(self) -> None:
         assert self.listener is not None
         try:
@@ -301,22 +214,19 @@ class Fleet:
             self.wait(until)
 
     def close(self) -> None:
-        """End all processes, at once where they still run."""
+        """Close all connections."""
         for control in self.controls.values():
             control.close()
-        until = time.monotonic() + 0.2
-        while self.pids:
-            for agent in list(self.pids):
-                self._status(agent)
-            if self.pids and time.monotonic() > until:
-                for pid in self.pids.values():
-                    with suppress(ProcessLookupError):
-                        os.kill(pid, signal.SIGKILL)
-                until = np.inf
-            time.sleep(0.002 if self.pids else 0.0)
         if self.listener is not None:
             self.listener.close()
         for stream in [*self._framings]:
             self._drop(stream)
         self.poll.close()
-        gc.unfreeze()
+
+    def launch(self, serve: Serve) -> None:
+        """Have a process for each agent, which does serve(place) until the run is over."""
+        raise NotImplementedError
+
+    def _reap(self, agent: int) -> str:
+        """How an agent's process ended, whose connection is closed."""
+        raise NotImplementedError

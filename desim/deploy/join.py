@@ -14,9 +14,10 @@ from typing import Any
 from desim.compiling.jit import set_threads
 from desim.deploy.deployment import server, warm
 from desim.deploy.doors import HASTE, Caller
-from desim.deploy.fleet import Serve, ending
+from desim.deploy.fleet import Serve
 from desim.deploy.ground import Loopback, Transport
 from desim.deploy.hosts import read_invitation
+from desim.deploy.local import ending
 from desim.deploy.place import Ended, Place
 from desim.deploy.streams import Closed, Poll, Stream
 from desim.deploy.wire import Torn, Unpacking, packed

@@ -1,58 +1,35 @@
 """The coordinator's station on sockets: it posts calls, counts replies and writes rows."""
 
 import time
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from desim.arrays import Array, Int
+from desim.deploy.accounts import Accounts, Sent
 from desim.deploy.fleet import Fleet
 from desim.deploy.frames import CALL, COORDINATOR, POST, Frame, body_of, size_of, values_of
 from desim.deploy.jobs import named, terms_for
-from desim.deploy.real import RealWorld, slower
+from desim.deploy.real import RealWorld
 from desim.deploy.wire import Message
 from desim.engine.patience import at
 from desim.errors import RunError
 from desim.timeline.collection import needed
-from desim.timeline.messages import log_message
-from desim.timeline.record import UPLINK, Kind, release_id
+from desim.timeline.record import Kind, release_id
 
-STATE = "state "  # before the names of arrays that are an agent's state
 STEP = 0.1  # s after which the user is told how far the run is, and heard
 SYNC = 1.0  # s between two questions whether all reports until then are in
 
 
-@dataclass
-class Sent:
-    """A message to an agent, until all is known of it."""
-
-    agent: int
-    round_: int
-    exchange: int
-    down: int  # bytes
-    up: int  # bytes of the reply, -1 where none is asked for
-    time: float
-    terms: tuple[Any, ...] = ()
-    price: Array = field(default_factory=lambda: np.zeros(3))
-    came: float = np.inf  # when s the reply was here
-    body: bytes = b""
-    inside: bool = True  # whether the values are in the body
-    report: Message | None = None
-
-
-class Station:
+class Station(Accounts):
     """How a coordinator's calls are carried out by processes that speak TCP."""
 
     ahead = False
 
     def __init__(self, world: RealWorld, fleet: Fleet) -> None:
-        self.world, self.fleet = world, fleet
+        super().__init__(world, fleet)
         agents = world.settings.problem.agents
         self.number = 0
-        self.sent: dict[int, Sent] = {}
-        self.latest = [0] * agents  # number of the latest call of each agent
-        self.used = [0] * agents  # number of its latest call whose reply was used
         self.orders: list[dict[str, Any]] = [{} for _ in range(agents)]  # the latest of each
         self.ordered = 0
         self.arrived: set[int] = set()
@@ -62,8 +39,6 @@ class Station:
             [] for _ in range(agents)
         ]  # jobs on news that an agent has not been sent yet
         self.hub: Any = None
-        self.late: list[tuple[float, int, int]] = []  # s by which computations took longer
-        self.computed = 0
         self.closed: float | None = None  # when s the collection closed that is being accepted
         self._came = 0.0  # when s the latest reply did
         self._synced = np.zeros(agents)
@@ -96,7 +71,7 @@ class Station:
             before, sent = self.latest[i], Sent(i, hub.round, hub.exchange, down, up, now)
             sent.terms, sent.price = terms, price
             self.latest[i] = self._next(sent)
-            self._forget(before)
+            self.forget(before)
             order = {"job": job, "exchange": hub.exchange, "work": float(work[i]), "size": up}
             order["terms"] = terms_for(hub.terms, i)
             frames.append(self._order(CALL, hub.payload[i], order, dict(bound)))
@@ -155,16 +130,7 @@ class Station:
             stream.push(frame)
         for number, _ in frames:
             sent = self.sent[number]
-            self._row(Kind.SEND, 0, -1, sent.agent, sent.round_, sent.down, -1, sent.time, 0.0)
-
-    def _row(
-        self, kind: Kind, side: int, agent: int, peer: int, round_: int, size: int, release: int,
-        time: float, seconds: float,
-    ) -> None:  # fmt: skip
-        log = self.world.log
-        log.reserve(1)
-        place = side, agent, peer, round_, size, release
-        log_message(log.flat, int(kind), *place, time, seconds, 0)
+            self.row(Kind.SEND, 0, -1, sent.agent, sent.round_, sent.down, -1, sent.time, 0.0)
 
     def _receive(self, frame: Frame, time: float) -> None:
         """A reply is here; it counts if it answers a call that is still open."""
@@ -173,7 +139,7 @@ class Station:
             self.fleet.caution(f"agent {frame.source} sent a reply to no call of its own")
             return
         sent.came, sent.body, sent.inside = time, frame.body, frame.inside
-        self._settle(frame.number)
+        self.settle(frame.number)
         i = sent.agent
         if self.latest[i] == frame.number and self.hub.calls.pending[i]:
             self.arrived.add(i)
@@ -190,57 +156,7 @@ class Station:
             sent = self.sent.get(int(fields["number"]))
             if sent is not None and sent.agent == agent and sent.report is None:
                 sent.report = message
-                self._settle(int(fields["number"]))
-
-    def _settle(self, number: int) -> None:
-        """Write the rows that are known of a message now."""
-        sent, world = self.sent[number], self.world
-        if (report := sent.report) is None:
-            return
-        i, round_, told = sent.agent, sent.round_, report.fields
-        if sent.down >= 0:
-            got = float(told["got"])
-            self._row(Kind.DELIVER, 0, i, -1, round_, sent.down, -1, got, got - sent.time)
-            sent.down = -1
-            if report.kind == "aborted":
-                self._aborted(sent, told)
-            elif report.kind == "done":
-                self._done(number, sent, told)
-        if report.kind == "done" and number == self.used[i]:
-            self._take_over(number, i, report)
-        if report.kind == "done" and sent.came < np.inf and sent.up >= 0:
-            release = int(release_id(world.settings.problem.agents, i, round_, sent.exchange))
-            seconds, came = sent.came - float(told["sent"]), sent.came
-            self._row(Kind.DELIVER, UPLINK, -1, i, round_, sent.up, release, came, seconds)
-            sent.up = -1
-        self._forget(number)
-
-    def _forget(self, number: int) -> None:
-        """Drop what is known of a message, unless more is to come or it is still to be used."""
-        sent = self.sent.get(number)
-        if sent is None or sent.report is None or number == self.latest[sent.agent]:
-            return
-        if sent.report.kind != "done" or sent.came < np.inf:
-            del self.sent[number]
-
-    def _aborted(self, sent: Sent, told: dict[str, Any]) -> None:
-        world, cut, begin = self.world, float(told["cut"]), float(told["begin"])
-        if cut > begin:
-            world.log.add(Kind.ABORT, UPLINK, sent.agent, sent.round_, cut, seconds=cut - begin)
-        if world.filter is not None:
-            world.filter.refund(sent.agent, sent.price)
-
-    def _done(self, number: int, sent: Sent, told: dict[str, Any]) -> None:
-        world, i, round_ = self.world, sent.agent, sent.round_
-        release = int(release_id(world.settings.problem.agents, i, round_, sent.exchange))
-        end, begin, left = (float(told[name]) for name in ("end", "begin", "sent"))
-        world.log.add(Kind.COMPUTE, UPLINK, i, round_, end, seconds=end - begin)
-        world.log.add(Kind.RELEASE, UPLINK, i, round_, left, release=release)
-        self._row(Kind.SEND, UPLINK, i, -1, round_, sent.up, release, left, 0.0)
-        world.ledger.charge_one(left, i, round_, release, sent.terms, 1)
-        self.computed += 1
-        if float(told["late"]) > 0.0:
-            self.late.append((float(told["late"]), i, round_))
+                self.settle(int(fields["number"]))
 
     def _bury(self, agent: int) -> None:
         """An agent has died: what it sent is charged, what it owes is lost."""
@@ -344,24 +260,4 @@ class Station:
         """The latest reply of agent i is used: its state is what its job has made of it."""
         number = self.used[i] = self.latest[i]
         if (report := self.sent[number].report) is not None:
-            self._take_over(number, i, report)
-
-    def _take_over(self, number: int, agent: int, report: Message) -> None:
-        """Have the state of an agent as it was after that call."""
-        agents, state = len(self.latest), self.world.state
-        for name, row in report.arrays.items():
-            if name.startswith(STATE):
-                key = name.removeprefix(STATE)
-                if key not in state:
-                    state[key] = np.zeros((agents, *row.shape))
-                state[key][agent] = row
-        observer: Any = self.world.observer
-        observer.arrived(number, state["x"][agent])
-
-    def conclude(self) -> None:
-        """All has been told: say what was not as the scenario has it."""
-        self.world.settled = np.inf
-        for text in self.fleet.warnings:
-            self.world.caution(text)
-        if self.late:
-            self.world.caution(slower(len(self.late), self.computed, *max(self.late)))
+            self.take_over(number, i, report)

@@ -19,9 +19,9 @@ from desim.reading.waits import DEADLINE
 from desim.runs.declared import shortly
 from desim.runs.digests import UNLISTED
 from desim.runs.directory import written_by
-from desim.runs.likeness import unrepeatable
 from desim.runs.played import Played
 from desim.runs.premises import stored
+from desim.runs.real import unrepeatable
 
 NETWORK = -1
 ALIKE = "all agents alike"
@@ -121,7 +121,7 @@ def _privacy(run: Played) -> Facts:
     terms = account.terms + (f"; {unsure}" if (unsure := shortly(run)) else "")
     text = f"epsilon {epsilon(account.worst)} of the agent that spends most ({terms})"
     why = next((one for one in account.flags if one.startswith("infinite")), "")
-    drawn = [("noise", OS_NOISE)] if unrepeatable(run) else []
+    drawn = [("noise", OS_NOISE)] if unrepeatable(run.manifest) else []
     return [("privacy", f"{text}; {why}" if why and np.isinf(account.worst) else text), *drawn]
 
 

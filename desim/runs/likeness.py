@@ -9,7 +9,7 @@ import pandas as pd
 
 from desim.draws.keys import seed_word
 from desim.errors import DesimError
-from desim.runs.played import Played
+from desim.runs.real import unrepeatable
 from desim.runs.run import Run
 
 FREE = ("name", "observe", "log", "engine", "stop")  # sections that change no bit of a release
@@ -30,12 +30,9 @@ def same_seed(one: Run, other: Run) -> bool:
 
 def same_noise(one: Run, other: Run) -> bool:
     """Whether noise of one may be that of the other: not where the operating system has drawn."""
-    return same_seed(one, other) and not (unrepeatable(one) or unrepeatable(other))
-
-
-def unrepeatable(run: Played) -> bool:
-    """Whether the run's noise came from the operating system."""
-    return (run.manifest.get("privacy") or {}).get("noise") == "os"
+    return same_seed(one, other) and not (
+        unrepeatable(one.manifest) or unrepeatable(other.manifest)
+    )
 
 
 def same_data(one: Run, other: Run) -> bool:
@@ -116,7 +113,7 @@ def sharing(groups: Sequence[Iterable[Run]]) -> str:
 
     def drawn(run: Run) -> bool:
         if id(run) not in known:
-            known[id(run)] = noisy(run) and not unrepeatable(run)
+            known[id(run)] = noisy(run) and not unrepeatable(run.manifest)
         return known[id(run)]
 
     for some, others in combinations([list(group) for group in groups], 2):

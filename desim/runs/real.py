@@ -8,11 +8,16 @@ from desim.errors import InputError
 SIMULATE = "desim run with its scenario.yaml simulates it"
 
 
+def unrepeatable(manifest: Mapping[str, Any]) -> bool:
+    """Whether a run's noise came from the operating system."""
+    return (manifest.get("privacy") or {}).get("noise") == "os"
+
+
 def require_virtual(manifest: Mapping[str, Any], what: str) -> None:
     """InputError for a deployed run, of which `what` is impossible."""
     if (manifest.get("clock") or {}).get("kind") != "real":
         return
     text = f"{manifest['name']}: was deployed, and real seconds do not come again: {what}"
-    if (manifest.get("privacy") or {}).get("noise") == "os":
+    if unrepeatable(manifest):
         text += "; nor does its noise, which the operating system drew"
     raise InputError(f"{text}; {SIMULATE}")
