@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from desim.deploy.carrier import Carrier, Report
-from desim.deploy.lines import Line, Link, Plan, Site
-from desim.deploy.namespaces import enter, tune, wait
+from desim.deploy.lines import Line, Link, Plan
 
 PORT = 5000
 PAUSE = 1.5  # s of idleness, or three timeouts of the connection where these are longer
@@ -74,10 +73,9 @@ def whole(end: socket.socket, size: int, buffer: bytearray) -> bytes:
     return bytes(buffer[:8])
 
 
-def receive(flow: Flow, congestion: str) -> None:
+def receive(flow: Flow, links: Carrier, host: int) -> None:
     """Read the flow's messages, and answer each with the time."""
-    listener = socket.socket()
-    tune(listener, congestion)
+    listener = links.socket(host)
     listener.bind(("0.0.0.0", PORT))
     listener.listen(16)
     buffer, end = bytearray(1 << 20), None
@@ -91,7 +89,7 @@ def receive(flow: Flow, congestion: str) -> None:
         end.recv(1)  # until the sender has closed
 
 
-def send(flow: Flow, address: str, congestion: str) -> Iterator[Timed]:
+def send(flow: Flow, links: Carrier, host: int, peer: int) -> Iterator[Timed]:
     """Send the flow's messages."""
     end, buffer = None, bytearray(8)
     payload = bytes(max(message.size for message in flow.messages))
@@ -104,10 +102,9 @@ def send(flow: Flow, address: str, congestion: str) -> Iterator[Timed]:
         if end is None or message.new:
             if end is not None:
                 end.close()
-            end = socket.socket()
-            tune(end, congestion)
+            end = links.socket(host)
             began = time.monotonic()
-            end.connect((address, PORT))
+            end.connect((links.plan.address(host, peer), PORT))
             if not message.new:  # a kept connection was opened before
                 began = time.monotonic()
         end.sendall(memoryview(payload)[: message.size])
@@ -132,9 +129,8 @@ def over(plan: Plan, flows: list[Flow]) -> tuple[list[list[Timed]], Report]:
             results.append(out)
             one, other = plan.links[k].one, plan.links[k].other
             for host, sends in ((other, False), (one, True)):
-                children.append(_child(plan, links, host, other, flow, into if sends else None))
+                children.append(_child(links, host, other, flow, into if sends else None))
             os.close(into)
-        links.ready()
         texts = [_all_of(out) for out in results]
         for child in children:
             os.waitpid(child, 0)
@@ -142,23 +138,19 @@ def over(plan: Plan, flows: list[Flow]) -> tuple[list[list[Timed]], Report]:
     return [[Timed(*row) for row in json.loads(text or "[]")] for text in texts], report
 
 
-def _child(plan: Plan, links: Carrier, host: int, peer: int, flow: Flow, into: int | None) -> int:
+def _child(links: Carrier, host: int, peer: int, flow: Flow, into: int | None) -> int:
     """A process of its own for one end of a flow."""
     if child := os.fork():
         return child
     code = 1
     try:
-        door = links.door(host)
-        enter(plan, host, door)
         with suppress(OSError):
             os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(5))
-        wait(door)
         if into is None:
-            receive(flow, plan.congestion)
+            receive(flow, links, host)
         else:
-            rows = list(send(flow, plan.address(host, peer), plan.congestion))
             with open(into, "w") as file:
-                json.dump(rows, file)
+                json.dump(list(send(flow, links, host, peer)), file)
         code = 0
     finally:
         os._exit(code)
