@@ -97,7 +97,7 @@ class Carrier:
         try:
             door.send(b"1")
             _, descriptors, _, _ = socket.recv_fds(door, 16, 1)
-        except ConnectionError:
+        except OSError:
             descriptors = []
         if not descriptors:
             raise InputError(ENDED)
@@ -135,7 +135,8 @@ class Carrier:
         self.close()
 
     def _ask(self) -> dict[str, Any]:
-        self._orders.sendall(b"report")
+        with suppress(ConnectionError):
+            self._orders.sendall(b"report")
         return self._hear(10.0)
 
     def _hear(self, seconds: float) -> dict[str, Any]:
@@ -148,7 +149,7 @@ class Carrier:
         text = b""
         while len(text) < size:
             part = b""
-            with suppress(ConnectionError):
+            with suppress(ConnectionError, TimeoutError):
                 part = self._orders.recv(size - len(text))
             if not part:
                 raise InputError(ENDED)

@@ -21,6 +21,7 @@ SET_INTERFACE, TUN, NO_HEADER = 0x400454CA, 0x0001, 0x1000  # linux/if_tun.h
 UP, NO_ARP = 0x1, 0x80  # linux/if.h
 SET_FLAGS, SET_ADDRESS, SET_PEER, SET_MASK = 0x8914, 0x8916, 0x8918, 0x891C
 NEW_LINK, REQUEST_ACK, LENGTH_ATTRIBUTE = 16, 0x5, 13  # linux/rtnetlink.h
+DEVICES = "/dev/net/tun"
 LENGTH = 10000  # packets between a device and the process that forwards: it drops, not the device
 INSTEAD = "links need Linux with network namespaces and /dev/net/tun; --loopback does without"
 
@@ -85,9 +86,9 @@ def leave() -> None:
 def device(name: str, own: str, peer: str) -> int:
     """The descriptor of a new tun device, up, under the address `own`, that leads to `peer`."""
     try:
-        end = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        end = os.open(DEVICES, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
-        raise InputError(f"/dev/net/tun: {error.strerror}: {INSTEAD}") from None
+        raise InputError(f"{DEVICES}: {error.strerror}: {INSTEAD}") from None
     word = name.encode()
     _ioctl(end, SET_INTERFACE, struct.pack("16sH22x", word, TUN | NO_HEADER), name)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as inet:
