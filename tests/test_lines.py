@@ -250,23 +250,15 @@ def test_hosts_reach_their_peers_alone():
 
 @pytest.mark.usefixtures("possible")
 def test_the_end_of_a_host_is_seen_by_its_peer():
-    plan = star(1, Line(0.01), Line(0.01))
-    with Carrier(plan) as links, links.socket(-1) as listener:
-        listener.bind(("0.0.0.0", 0))
-        listener.listen()
-        port = listener.getsockname()[1]
-        if not (child := os.fork()):
-            end = links.socket(0)
-            end.connect((plan.address(0, -1), port))
-            end.send(b"here")
-            signal.pause()
-        other, _ = listener.accept()
-        with other:
-            other.settimeout(30)
-            assert other.recv(8) == b"here"
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-            assert other.recv(8) == b""
+    with joined(star(1, Line(0.01), Line(0.01))) as (_, other, end):
+        end.send(b"here")
+        host = subprocess.Popen(["sleep", "600"], pass_fds=[end.fileno()])
+        end.close()  # the other process holds it now
+        other.settimeout(30)
+        assert other.recv(8) == b"here"
+        host.kill()
+        host.wait()
+        assert other.recv(8) == b""
 
 
 def networks():
