@@ -23,22 +23,25 @@ PAUSE = 1.5  # s of idleness, or three timeouts of the connection where these ar
 
 
 class Message(NamedTuple):
-    """What a sender does next: wait until idle or not, connect or not, send so many bytes."""
+    """What a sender does next: be idle or not, connect or not, send so many bytes.
+
+    `at` is the earliest second after the beginning of all flows.
+    """
 
     size: int
     idle: bool = False
     new: bool = False
+    at: float = 0.0
 
 
 @dataclass(frozen=True)
 class Flow:
-    """Messages in order on one link, after `begin` s."""
+    """Messages in order on one link."""
 
     label: dict[str, object]
     there: Line
     back: Line
     messages: tuple[Message, ...]
-    begin: float = 0.0
 
 
 class Timed(NamedTuple):
@@ -89,12 +92,12 @@ def receive(flow: Flow, links: Carrier, host: int) -> None:
         end.recv(1)  # until the sender has closed
 
 
-def send(flow: Flow, links: Carrier, host: int, peer: int) -> Iterator[Timed]:
+def send(flow: Flow, links: Carrier, host: int, peer: int, origin: float) -> Iterator[Timed]:
     """Send the flow's messages."""
     end, buffer = None, bytearray(8)
     payload = bytes(max(message.size for message in flow.messages))
-    time.sleep(0.2 + flow.begin)
     for message in flow.messages:
+        time.sleep(max(0.0, origin + message.at - time.monotonic()))
         if message.idle:
             time.sleep(max(PAUSE, 3 * state(end)[2]))
         before = state(end) if end is not None and not message.new else (10, 0, 0.0, 0.0, 0)
@@ -124,12 +127,13 @@ def over(plan: Plan, flows: list[Flow]) -> tuple[list[list[Timed]], Report]:
     """The same on a plan of links whose k-th leads from the sender of flow k to its receiver."""
     results, children = [], []
     with Carrier(plan) as links:
+        origin = time.monotonic() + 0.2 + 0.02 * len(flows)  # until all processes are there
         for k, flow in enumerate(flows):
             out, into = os.pipe()
             results.append(out)
             one, other = plan.links[k].one, plan.links[k].other
             for host, sends in ((other, False), (one, True)):
-                children.append(_child(links, host, other, flow, into if sends else None))
+                children.append(_child(links, host, other, flow, into if sends else None, origin))
             os.close(into)
         texts = [_all_of(out) for out in results]
         for child in children:
@@ -138,7 +142,9 @@ def over(plan: Plan, flows: list[Flow]) -> tuple[list[list[Timed]], Report]:
     return [[Timed(*row) for row in json.loads(text or "[]")] for text in texts], report
 
 
-def _child(links: Carrier, host: int, peer: int, flow: Flow, into: int | None) -> int:
+def _child(
+    links: Carrier, host: int, peer: int, flow: Flow, into: int | None, origin: float
+) -> int:
     """A process of its own for one end of a flow."""
     if child := os.fork():
         return child
@@ -150,7 +156,7 @@ def _child(links: Carrier, host: int, peer: int, flow: Flow, into: int | None) -
             receive(flow, links, host)
         else:
             with open(into, "w") as file:
-                json.dump(list(send(flow, links, host, peer)), file)
+                json.dump(list(send(flow, links, host, peer, origin)), file)
         code = 0
     finally:
         os._exit(code)
