@@ -15,6 +15,7 @@ from desim.deploy.forwarding import Carried
 from desim.deploy.lines import Line, Link, Plan
 from desim.errors import InputError
 
+AHEAD = 4  # sockets that wait for a host that has asked for one
 ENDED = "links: the process that carries packets has ended"
 
 
@@ -68,11 +69,13 @@ class Carrier:
         self._orders, theirs = socket.socketpair()
         pairs = {h: socket.socketpair(type=socket.SOCK_SEQPACKET) for h in plan.hosts}
         self._doors = {host: pair[1] for host, pair in pairs.items()}
+        self._asked = dict.fromkeys(plan.hosts, False)
         given = [theirs, *(pair[0] for pair in pairs.values())]
         doors = [f"{host}:{pair[0].fileno()}" for host, pair in pairs.items()]
         self.process = subprocess.Popen(
             [sys.executable, "-m", "desim.deploy.forwarding", str(theirs.fileno()), *doors],
             pass_fds=[one.fileno() for one in given],
+            process_group=0,  # Ctrl-C is for whoever started it
             env={**os.environ, "PYTHONPATH": os.pathsep.join(one or "." for one in sys.path)},
         )
         for one in given:
@@ -95,7 +98,9 @@ class Carrier:
         """
         door = self._doors[host]
         try:
-            door.send(b"1")
+            for _ in range(1 if self._asked[host] else 1 + AHEAD):
+                door.send(b"1")
+            self._asked[host] = True
             _, descriptors, _, _ = socket.recv_fds(door, 16, 1)
         except OSError:
             descriptors = []
