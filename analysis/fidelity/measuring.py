@@ -17,29 +17,31 @@ from typing import NamedTuple
 
 from desim.deploy.carrier import Carrier, Report
 from desim.deploy.lines import Line, Link, Plan
-from desim.deploy.namespaces import enter, tune, wait
 
 PORT = 5000
 PAUSE = 1.5  # s of idleness, or three timeouts of the connection where these are longer
 
 
 class Message(NamedTuple):
-    """What a sender does next: wait until idle or not, connect or not, send so many bytes."""
+    """What a sender does next: be idle or not, connect or not, send so many bytes.
+
+    `at` is the earliest second after the beginning of all flows.
+    """
 
     size: int
     idle: bool = False
     new: bool = False
+    at: float = 0.0
 
 
 @dataclass(frozen=True)
 class Flow:
-    """Messages in order on one link, after `begin` s."""
+    """Messages in order on one link."""
 
     label: dict[str, object]
     there: Line
     back: Line
     messages: tuple[Message, ...]
-    begin: float = 0.0
 
 
 class Timed(NamedTuple):
@@ -74,10 +76,9 @@ def whole(end: socket.socket, size: int, buffer: bytearray) -> bytes:
     return bytes(buffer[:8])
 
 
-def receive(flow: Flow, congestion: str) -> None:
+def receive(flow: Flow, links: Carrier, host: int) -> None:
     """Read the flow's messages, and answer each with the time."""
-    listener = socket.socket()
-    tune(listener, congestion)
+    listener = links.socket(host)
     listener.bind(("0.0.0.0", PORT))
     listener.listen(16)
     buffer, end = bytearray(1 << 20), None
@@ -91,12 +92,12 @@ def receive(flow: Flow, congestion: str) -> None:
         end.recv(1)  # until the sender has closed
 
 
-def send(flow: Flow, address: str, congestion: str) -> Iterator[Timed]:
+def send(flow: Flow, links: Carrier, host: int, peer: int, origin: float) -> Iterator[Timed]:
     """Send the flow's messages."""
     end, buffer = None, bytearray(8)
     payload = bytes(max(message.size for message in flow.messages))
-    time.sleep(0.2 + flow.begin)
     for message in flow.messages:
+        time.sleep(max(0.0, origin + message.at - time.monotonic()))
         if message.idle:
             time.sleep(max(PAUSE, 3 * state(end)[2]))
         before = state(end) if end is not None and not message.new else (10, 0, 0.0, 0.0, 0)
@@ -104,10 +105,9 @@ def send(flow: Flow, address: str, congestion: str) -> Iterator[Timed]:
         if end is None or message.new:
             if end is not None:
                 end.close()
-            end = socket.socket()
-            tune(end, congestion)
+            end = links.socket(host)
             began = time.monotonic()
-            end.connect((address, PORT))
+            end.connect((links.plan.address(host, peer), PORT))
             if not message.new:  # a kept connection was opened before
                 began = time.monotonic()
         end.sendall(memoryview(payload)[: message.size])
@@ -127,14 +127,14 @@ def over(plan: Plan, flows: list[Flow]) -> tuple[list[list[Timed]], Report]:
     """The same on a plan of links whose k-th leads from the sender of flow k to its receiver."""
     results, children = [], []
     with Carrier(plan) as links:
+        origin = time.monotonic() + 0.2 + 0.02 * len(flows)  # until all processes are there
         for k, flow in enumerate(flows):
             out, into = os.pipe()
             results.append(out)
             one, other = plan.links[k].one, plan.links[k].other
             for host, sends in ((other, False), (one, True)):
-                children.append(_child(plan, links, host, other, flow, into if sends else None))
+                children.append(_child(links, host, other, flow, into if sends else None, origin))
             os.close(into)
-        links.ready()
         texts = [_all_of(out) for out in results]
         for child in children:
             os.waitpid(child, 0)
@@ -142,23 +142,21 @@ def over(plan: Plan, flows: list[Flow]) -> tuple[list[list[Timed]], Report]:
     return [[Timed(*row) for row in json.loads(text or "[]")] for text in texts], report
 
 
-def _child(plan: Plan, links: Carrier, host: int, peer: int, flow: Flow, into: int | None) -> int:
+def _child(
+    links: Carrier, host: int, peer: int, flow: Flow, into: int | None, origin: float
+) -> int:
     """A process of its own for one end of a flow."""
     if child := os.fork():
         return child
     code = 1
     try:
-        door = links.door(host)
-        enter(plan, host, door)
         with suppress(OSError):
             os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(5))
-        wait(door)
         if into is None:
-            receive(flow, plan.congestion)
+            receive(flow, links, host)
         else:
-            rows = list(send(flow, plan.address(host, peer), plan.congestion))
             with open(into, "w") as file:
-                json.dump(rows, file)
+                json.dump(list(send(flow, links, host, peer, origin)), file)
         code = 0
     finally:
         os._exit(code)

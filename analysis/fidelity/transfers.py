@@ -4,12 +4,11 @@
 
 Rows of `measured/transfers.csv` are messages in the order in which their connection carried them,
 so that a law that remembers can be replayed: `pause` s after the answer to the one before. A row
-with `late` above `STRICT` was disturbed: the links were served late while it was under way.
+that is `disturbed` had links that were served late while it was under way.
 """
 
 import argparse
 import csv
-import sys
 import time
 from collections.abc import Iterable
 from itertools import product
@@ -55,8 +54,12 @@ def flows(states: Iterable[str], rates: Iterable[float], latencies: Iterable[flo
         for sequence in messages(state, rate):
             label = {"state": state, "latency": latency, "rate": rate, "back": back}
             label |= {"loss": more.get("loss", 0.0), "queue": QUEUE}
-            there = Line(latency, rate, QUEUE, loss=more.get("loss", 0.0))
-            yield Flow(label, there, Line(latency, back, QUEUE), sequence)
+            loss = more.get("loss", 0.0)
+            there, home = (
+                Line(latency, rate, QUEUE, loss=loss),
+                Line(latency, back, QUEUE, loss=loss),
+            )
+            yield Flow(label, there, home, sequence)
 
 
 def waves(all_flows: list[Flow], most: float = 9000.0) -> list[list[Flow]]:
@@ -134,12 +137,15 @@ def main() -> None:
         every = [*flows(["busy", "new", "idle"], RATES, LATENCIES)]
         every += flows(["busy", "new", "idle"], [1e6], [0.005, 0.075], back=2e7)
         measure(every, congestion, repeat, table)
-        with open(chosen.o, "w", newline="") as file:
-            csv.writer(file).writerows([COLUMNS, *table])
-    with open(chosen.o) as file:
-        stored = list(csv.DictReader(file))
-    bad = sum(map(disturbed, stored))
-    print(f"{len(stored)} messages, {bad} of them disturbed", file=sys.stderr)
+        store(table, chosen.o)
+
+
+def store(table: list[list[Any]], path: Path) -> None:
+    """Write the table, and say how much of it is disturbed."""
+    with open(path, "w", newline="") as file:
+        csv.writer(file).writerows([COLUMNS, *table])
+    bad = sum(disturbed(dict(zip(COLUMNS, map(str, row), strict=True))) for row in table)
+    print(f"{len(table)} messages, {bad} of them disturbed", flush=True)
 
 
 if __name__ == "__main__":

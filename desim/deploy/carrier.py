@@ -12,8 +12,20 @@ from types import TracebackType
 from typing import Any
 
 from desim.deploy.forwarding import Carried
-from desim.deploy.lines import Plan
+from desim.deploy.lines import Line, Link, Plan
 from desim.errors import InputError
+
+AHEAD = 4  # sockets that wait for a host that has asked for one
+ENDED = "links: the process that carries packets has ended"
+
+
+def refusal() -> str | None:
+    """Why this machine does not let processes have links of their own; None where it does."""
+    try:
+        Carrier(Plan((Link(-1, 0, Line(), Line()),))).close()
+    except InputError as error:
+        return str(error)
+    return None
 
 
 @dataclass(frozen=True)
@@ -22,7 +34,6 @@ class Report:
 
     Args:
         lines: for each line packets, bytes, dropped, lost, and how late the latest was, in s.
-        gone: hosts that have ended, with the second of the monotonic clock.
         longest: s for which packets were neither read nor written, at most.
         lapses: (second of the monotonic clock, s) of all above half a millisecond since the last
             report.
@@ -30,7 +41,6 @@ class Report:
     """
 
     lines: list[Carried]
-    gone: dict[int, float]
     longest: float
     lapses: list[tuple[float, float]]
     priority: str
@@ -45,12 +55,13 @@ class Carrier:
     """The links of a plan, from its construction to `close`.
 
         with Carrier(plan) as links:
-            ...                     # a process for each host: enter(plan, host, links.door(host))
-            links.ready()
-            ...
+            listener = links.socket(-1)                        # at the coordinator
+            end = links.socket(0)                              # at agent 0
+            end.connect((plan.address(0, -1), port))
             print(links.report())
 
-    A host's process inherits its door (fork, or `pass_fds` of a subprocess).
+    Raises:
+        InputError: the machine does not let a process have links; the message says why.
     """
 
     def __init__(self, plan: Plan):
@@ -58,43 +69,50 @@ class Carrier:
         self._orders, theirs = socket.socketpair()
         pairs = {h: socket.socketpair(type=socket.SOCK_SEQPACKET) for h in plan.hosts}
         self._doors = {host: pair[1] for host, pair in pairs.items()}
+        self._asked = dict.fromkeys(plan.hosts, False)
         given = [theirs, *(pair[0] for pair in pairs.values())]
         doors = [f"{host}:{pair[0].fileno()}" for host, pair in pairs.items()]
         self.process = subprocess.Popen(
             [sys.executable, "-m", "desim.deploy.forwarding", str(theirs.fileno()), *doors],
             pass_fds=[one.fileno() for one in given],
+            process_group=0,  # Ctrl-C is for whoever started it
             env={**os.environ, "PYTHONPATH": os.pathsep.join(one or "." for one in sys.path)},
         )
         for one in given:
             one.close()
         text = json.dumps(plan.as_json()).encode()
         self._orders.sendall(struct.pack("!I", len(text)) + text)
-
-    def door(self, host: int) -> socket.socket:
-        """The socket over which a host hands in its devices."""
-        return self._doors[host]
-
-    def shut(self, host: int) -> None:
-        """Close this process's copy of a door, once the host has its own: its end is then seen."""
-        self._doors.pop(host).close()
-
-    def ready(self, seconds: float = 60.0) -> None:
-        """Return once all hosts have come; InputError if they have not in time."""
-        for host in list(self._doors):
-            self.shut(host)
         try:
-            self._hear(seconds)
-        except TimeoutError:
-            missing = sorted({host for host, _ in self._ask()["missing"]})
-            names = ", ".join(map(str, missing))
-            raise InputError(f"links: host {names} has not come within {seconds:g} s") from None
+            refused = self._hear(60.0).get("refused")
+        except BaseException:
+            self.close()
+            raise
+        if refused:
+            self.close()
+            raise InputError(refused)
+
+    def socket(self, host: int) -> socket.socket:
+        """A new TCP socket in the network of `host`, without Nagle, of the plan's congestion.
+
+        It may be called in a process forked from this one; for one host in one process at a time.
+        """
+        door = self._doors[host]
+        try:
+            for _ in range(1 if self._asked[host] else 1 + AHEAD):
+                door.send(b"1")
+            self._asked[host] = True
+            _, descriptors, _, _ = socket.recv_fds(door, 16, 1)
+        except OSError:
+            descriptors = []
+        if not descriptors:
+            raise InputError(ENDED)
+        return socket.socket(fileno=descriptors[0])
 
     def report(self) -> Report:
         """What the links did up to now."""
         told = self._ask()
         return Report(
             [Carried(**one) for one in told["lines"]],
-            {int(host): at for host, at in told["gone"].items()},
             told["longest"],
             [(at, late) for at, late in told["lapses"]],
             told["priority"],
@@ -102,9 +120,8 @@ class Carrier:
 
     def close(self) -> None:
         """End the process; all links are down then."""
-        for host in list(self._doors):
-            self.shut(host)
-        self._orders.close()
+        for one in (self._orders, *self._doors.values()):
+            one.close()
         try:
             self.process.wait(5)
         except subprocess.TimeoutExpired:
@@ -123,10 +140,9 @@ class Carrier:
         self.close()
 
     def _ask(self) -> dict[str, Any]:
-        self._orders.sendall(b"report")
-        while "lines" not in (told := self._hear(10.0)):
-            pass
-        return told
+        with suppress(ConnectionError):
+            self._orders.sendall(b"report")
+        return self._hear(10.0)
 
     def _hear(self, seconds: float) -> dict[str, Any]:
         self._orders.settimeout(seconds)
@@ -138,9 +154,9 @@ class Carrier:
         text = b""
         while len(text) < size:
             part = b""
-            with suppress(ConnectionError):
+            with suppress(ConnectionError, TimeoutError):
                 part = self._orders.recv(size - len(text))
             if not part:
-                raise InputError("links: the process that forwards packets has ended")
+                raise InputError(ENDED)
             text += part
         return text

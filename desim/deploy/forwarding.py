@@ -1,7 +1,7 @@
 """The one process that carries the packets of all links: read, wait for the line, write when due.
 
-It is started by `carrier`, which hands it a socket for orders and one for each host, and ends with
-whoever started it.
+It makes the hosts' networks, and hands out sockets in them. It is started by `carrier`, which gives
+it a socket for orders and one for each host, and ends with whoever started it.
 """
 
 import ctypes
@@ -22,7 +22,8 @@ from random import Random
 from typing import Any
 
 from desim.deploy.lines import Line, Plan
-from desim.deploy.namespaces import GO
+from desim.deploy.namespaces import Network, leave
+from desim.errors import InputError
 
 BATCH = 16  # packets read from a device before the others, and those that are due, have their turn
 LEAD = 4e-5  # s that a timer takes to wake a process on an idle core; waited for awake instead
@@ -107,21 +108,30 @@ class Forwarding:
     """All links of a plan and the descriptors at their ends."""
 
     def __init__(self, plan: Plan, orders: socket.socket, doors: dict[int, socket.socket]):
-        self.plan, self.orders = plan, orders
+        self.orders = orders
         self.doors = {door.fileno(): (host, door) for host, door in doors.items()}
-        self.missing = {(host, k) for host in plan.hosts for k, _ in plan.ends(host)}
-        self.ends: dict[tuple[int, int], int] = {}
+        self.networks = {host: Network(plan, host) for host in plan.hosts}
         self.stages: dict[str, Stage] = {}
-        self.routes: dict[int, tuple[list[Stage], int]] = {}  # from a device: lines and device
+        self.routes = {
+            end: self.route(plan, host, peer, number)
+            for host in plan.hosts
+            for number, peer in plan.ends(host)
+            for end in [self.networks[host].devices[number]]
+        }
         self.due: list[tuple[float, int, bytes, list[Stage], int, int]] = []
-        self.gone: dict[int, float] = {}
         self.lapses: list[tuple[float, float]] = []
         self.longest = 0.0
         self.count = 0
         self.timer = Timer()
         self.poll = select.epoll()
-        for one in (self.timer.descriptor, orders.fileno(), *self.doors):
+        for one in (self.timer.descriptor, orders.fileno(), *self.doors, *self.routes):
             self.poll.register(one, select.EPOLLIN)
+
+    def route(self, plan: Plan, host: int, peer: int, number: int) -> tuple[list[Stage], int]:
+        """The lines from a host to a peer, and the device where they end."""
+        path = plan.path(host, peer)
+        stages = [self.stages.setdefault(name, Stage(name, law, plan.seed)) for name, law in path]
+        return stages, self.networks[peer].devices[number]
 
     def run(self) -> None:
         """Carry packets until the starter says so, or is gone."""
@@ -139,7 +149,7 @@ class Forwarding:
                     if self.due and self.due[0][0] <= clock():
                         self.deliver()
                 elif descriptor in self.doors:
-                    self.greet(descriptor)
+                    self.give(descriptor)
                 elif descriptor == self.orders.fileno() and not self.obey():
                     return
             self.lapse(clock() - began)
@@ -195,36 +205,15 @@ class Forwarding:
         elif len(self.lapses) < MOST_LAPSES:
             self.lapses.append((now, seconds))
 
-    def greet(self, descriptor: int) -> None:
-        """Take a device that a host hands in, or note that the host is gone."""
+    def give(self, descriptor: int) -> None:
+        """Hand a socket to a host that asks for one."""
         host, door = self.doors[descriptor]
-        try:
-            message, ends, _, _ = socket.recv_fds(door, 64, 1)
-        except OSError:
-            message, ends = b"", []
-        if not message:  # its last packets still go their way
-            self.gone.setdefault(host, time.monotonic())
-            self.poll.unregister(descriptor)
-            return
-        (number,) = struct.unpack("!i", message)
-        self.ends[host, number] = ends[0]
-        self.missing.discard((host, number))
-        if not self.missing:
-            self.open()
-
-    def open(self) -> None:
-        """Connect all devices, and let the hosts go."""
-        for (host, number), end in self.ends.items():
-            link = self.plan.links[number]
-            peer = link.other if link.one == host else link.one
-            path = self.plan.path(host, peer)
-            stages = [self.stages.setdefault(n, Stage(n, law, self.plan.seed)) for n, law in path]
-            self.routes[end] = (stages, self.ends[peer, number])
-            self.poll.register(end, select.EPOLLIN)
-        for _, door in self.doors.values():
-            with suppress(OSError):
-                door.send(GO)
-        self.tell({"up": time.monotonic()})
+        with suppress(OSError):
+            if door.recv(16):
+                with self.networks[host].socket() as end:
+                    socket.send_fds(door, [b"1"], [end.fileno()])
+                return
+        self.poll.unregister(descriptor)  # nobody is left who could ask
 
     def obey(self) -> bool:
         """Answer an order; whether to go on."""
@@ -233,26 +222,25 @@ class Forwarding:
         except OSError:  # the starter ended with words of ours unread
             return False
         if order == b"report":
-            self.tell(self.report())
+            tell(self.orders, self.report())
             self.lapses.clear()
         return bool(order)
-
-    def tell(self, what: dict[str, Any]) -> None:
-        """Send words to the starter."""
-        with suppress(OSError):
-            text = json.dumps(what).encode()
-            self.orders.sendall(struct.pack("!I", len(text)) + text)
 
     def report(self) -> dict[str, Any]:
         """What was done so far."""
         return {
             "lines": [asdict(one.done) for one in self.stages.values()],
-            "gone": self.gone,
-            "missing": sorted(self.missing),
             "longest": self.longest,
             "lapses": self.lapses,
             "priority": PRIORITY,
         }
+
+
+def tell(orders: socket.socket, what: dict[str, Any]) -> None:
+    """Send words to the starter."""
+    with suppress(OSError):
+        text = json.dumps(what).encode()
+        orders.sendall(struct.pack("!I", len(text)) + text)
 
 
 def hurry() -> str:
@@ -276,11 +264,19 @@ def main(arguments: list[str]) -> None:
     doors = {int(h): socket.socket(fileno=int(d)) for h, d in (a.split(":") for a in arguments[1:])}
     size = struct.unpack("!I", orders.recv(4, socket.MSG_WAITALL))[0]
     plan = Plan.from_json(json.loads(orders.recv(size, socket.MSG_WAITALL)))
+    try:
+        leave()
+        forwarding = Forwarding(plan, orders, doors)
+        for network in forwarding.networks.values():
+            network.socket().close()
+    except InputError as error:
+        return tell(orders, {"refused": error.problems})
     PRIORITY = hurry()
     gc.freeze()
     gc.disable()  # no cycles, and no pauses
+    tell(orders, {})
     with suppress(KeyboardInterrupt):  # whoever started it decides
-        Forwarding(plan, orders, doors).run()
+        forwarding.run()
 
 
 if __name__ == "__main__":

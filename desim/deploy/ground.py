@@ -68,7 +68,7 @@ class Loopback:
 
     def listen(self, node: int) -> socket.socket:
         """See Ground."""
-        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        listener = self._fresh(node)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self._tune(listener)
         listener.bind((self.own(node), 0))
@@ -85,7 +85,10 @@ class Loopback:
         return sock
 
     def _socket(self, node: int) -> socket.socket:
-        return self.prepared(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
+        return self.prepared(self._fresh(node))
+
+    def _fresh(self, node: int) -> socket.socket:
+        return socket.socket(socket.AF_INET, socket.SOCK_STREAM)
 
     def open(self) -> None:
         """See Ground."""

@@ -1,7 +1,7 @@
-"""A process moves into a network of its own, whose only devices are the ends of its links.
+"""Networks without names, one for each host, whose only devices are the ends of its links.
 
-No `ip netns` and no names: a network ends with its processes, so nothing can be left behind. This
-module loads no NumPy, for a process with threads cannot move.
+One process makes them all and hands out sockets that stay in them, so that hosts need no rights
+and may be any processes. A network ends with those who hold its sockets: nothing is left behind.
 """
 
 import ctypes
@@ -9,8 +9,8 @@ import fcntl
 import os
 import socket
 import struct
-import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 from desim.deploy.lines import Plan
@@ -21,97 +21,74 @@ SET_INTERFACE, TUN, NO_HEADER = 0x400454CA, 0x0001, 0x1000  # linux/if_tun.h
 UP, NO_ARP = 0x1, 0x80  # linux/if.h
 SET_FLAGS, SET_ADDRESS, SET_PEER, SET_MASK = 0x8914, 0x8916, 0x8918, 0x891C
 NEW_LINK, REQUEST_ACK, LENGTH_ATTRIBUTE = 16, 0x5, 13  # linux/rtnetlink.h
+DEVICES = "/dev/net/tun"
 LENGTH = 10000  # packets between a device and the process that forwards: it drops, not the device
-GO = b"all links are up"
 INSTEAD = "links need Linux with network namespaces and /dev/net/tun; --loopback does without"
 
 
-def refusal() -> str | None:
-    """Why this machine does not let a process have links of its own; None where it does."""
-    code = "from desim.deploy import namespaces; namespaces.attempt()"
-    here = {**os.environ, "PYTHONPATH": os.pathsep.join(one or "." for one in sys.path)}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=here)
-    return None if done.returncode == 0 else done.stdout.strip() or done.stderr.strip()
+class Network:
+    """A network of its own for one host of a plan: devices that lead to its peers, and sockets.
+
+    Any number of them can be held by one process, which must have a single thread. What is made
+    here stays in this network, whoever holds it later.
+
+    Args:
+        devices: descriptors of the ends of the host's links, by number of the link.
+    """
+
+    def __init__(self, plan: Plan, host: int):
+        _unshare(NEW_NET)
+        self._congestion = plan.congestion
+        self._descriptor = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        _set("ipv6/conf/default/disable_ipv6", "1", needed=False)
+        _set("ipv4/tcp_no_metrics_save", "1")
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as inet:
+            _ioctl(inet.fileno(), SET_FLAGS, struct.pack("16sh22x", b"lo", UP), "lo")
+        self.devices = {
+            number: device(f"link{number}", plan.address(peer, host), plan.address(host, peer))
+            for number, peer in plan.ends(host)
+        }
+
+    def socket(self) -> socket.socket:
+        """A new TCP socket of this network, with the plan's congestion control, without Nagle.
+
+        What a listener accepts has its settings; switched later a connection keeps its pacing.
+        """
+        if _libc().setns(self._descriptor, NEW_NET):
+            raise InputError(f"network namespace: {os.strerror(ctypes.get_errno())}: {INSTEAD}")
+        end = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, self._congestion.encode())
+        except OSError as error:
+            raise InputError(f"congestion control {self._congestion}: {error.strerror}") from None
+        return end
 
 
-def attempt() -> None:
-    """Move this process into a network with one device; say on stdout why that fails."""
-    try:
-        move("reno")
-        os.close(device("try", "10.0.0.1", "10.0.0.2"))
-    except InputError as error:
-        print(error)
-        sys.exit(1)
-
-
-def enter(plan: Plan, host: int, door: socket.socket) -> None:
-    """Move this process into the network of `host`, and hand its devices to the forwarder.
-
-    It must have a single thread. `door` is what `Carrier.door(host)` gave, and has to stay open for
-    as long as the host lives.
+def leave() -> None:
+    """Leave the machine's network; whoever is not root becomes it in a user namespace of its own.
 
     Raises:
         InputError: the machine does not allow that; the message says what and why.
     """
-    move(plan.congestion)
-    for number, peer in plan.ends(host):
-        end = device(f"link{number}", plan.address(peer, host), plan.address(host, peer))
-        socket.send_fds(door, [struct.pack("!i", number)], [end])
-        os.close(end)
-
-
-def tune(end: socket.socket, congestion: str) -> None:
-    """Set congestion control and no Nagle on a socket before it listens or connects.
-
-    What a listener accepts has its settings; a socket that is switched later keeps the old pacing.
-    """
-    end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    try:
-        end.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, congestion.encode())
-    except OSError as error:
-        raise InputError(f"congestion control {congestion}: {error.strerror}") from None
-
-
-def wait(door: socket.socket, seconds: float = 60.0) -> None:
-    """Return once the links of all hosts are up; InputError when they are not in time."""
-    door.settimeout(seconds)
-    try:
-        if door.recv(64) != GO:
-            raise InputError("links: the process that forwards packets has ended")
-    except TimeoutError:
-        raise InputError(f"links: not all hosts came within {seconds:g} s") from None
-    finally:
-        door.settimeout(None)
-
-
-def move(congestion: str) -> None:
-    """Leave the machine's network for an empty one with this congestion control."""
     if sys.platform != "linux":
         raise InputError(f"this is {sys.platform}: {INSTEAD}")
-    if len(os.listdir("/proc/self/task")) > 1:
-        raise RuntimeError("a process with threads cannot move: enter before NumPy is imported")
     user, group = os.geteuid(), os.getegid()
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.unshare(NEW_NET):
-        if libc.unshare(NEW_USER | NEW_NET):
-            why = os.strerror(ctypes.get_errno())
-            raise InputError(f"no network namespace for user {user} ({why}): {INSTEAD}")
+    try:
+        _unshare(NEW_NET)
+    except InputError:
+        _unshare(NEW_USER | NEW_NET)
         Path("/proc/self/setgroups").write_text("deny")
         Path("/proc/self/uid_map").write_text(f"0 {user} 1")
         Path("/proc/self/gid_map").write_text(f"0 {group} 1")
-    _set("ipv6/conf/default/disable_ipv6", "1", needed=False)
-    _set("ipv4/tcp_no_metrics_save", "1")
-    _set("ipv4/tcp_congestion_control", congestion, needed=False)  # CUBIC: by socket alone
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as inet:
-        _ioctl(inet.fileno(), SET_FLAGS, struct.pack("16sh22x", b"lo", UP), "lo")
 
 
 def device(name: str, own: str, peer: str) -> int:
     """The descriptor of a new tun device, up, under the address `own`, that leads to `peer`."""
     try:
-        end = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        end = os.open(DEVICES, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
-        raise InputError(f"/dev/net/tun: {error.strerror}: {INSTEAD}") from None
+        raise InputError(f"{DEVICES}: {error.strerror}: {INSTEAD}") from None
     word = name.encode()
     _ioctl(end, SET_INTERFACE, struct.pack("16sH22x", word, TUN | NO_HEADER), name)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as inet:
@@ -135,6 +112,17 @@ def _lengthen(name: str) -> None:
         (error,) = struct.unpack_from("i", route.recv(4096), 16)
     if error:
         raise InputError(f"device {name}: {os.strerror(-error)}: {INSTEAD}")
+
+
+@cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _unshare(flags: int) -> None:
+    if _libc().unshare(flags):
+        why = os.strerror(ctypes.get_errno())
+        raise InputError(f"no network namespace for user {os.geteuid()} ({why}): {INSTEAD}")
 
 
 def _ioctl(descriptor: int, request: int, argument: bytes, name: str) -> None:
