@@ -14,7 +14,7 @@ from desim.deploy.ground import Ground, Loopback, Transport
 from desim.deploy.hosts import Hosts, read_hosts
 from desim.deploy.linked import Linked
 from desim.deploy.local import Local
-from desim.deploy.plan import plan_of
+from desim.deploy.plan import plan_of, remarks
 from desim.engine.play import Simulation
 from desim.engine.world import Progress
 from desim.errors import InputError
@@ -26,6 +26,10 @@ from desim.scenario.blame import blame
 from desim.scenario.load import loaded
 from desim.scenario.schema import Scenario
 
+BATCHES = (
+    "privacy: releases count on batches that nobody knows, but these are drawn from the scenario's "
+    "seed, which every process has: for an adversary that has it, sampling lowers nothing"
+)
 WHY = "a process for each agent, TCP, the machine's own clock"
 
 
@@ -71,6 +75,7 @@ def begin(
     agents = prepared.simulation.problem.agents
     if hosts is None:
         fleet: Fleet = Local(agents, ground_of(prepared, loopback))
+        fleet.warnings += [] if loopback else remarks(prepared.simulation)
         return deployed(prepared, path, progress, force, fleet)
     known = read_hosts(hosts, agents)
     refuse_afar(scenario)
@@ -154,6 +159,9 @@ def _real(prepared: Prepared, simulation: Simulation, fleet: Fleet) -> Prepared:
     clock = {"kind": "real", "hosts": fleet.hosts_number, "header": HEADER.size}
     real = Deployment(**(own | {"engine": "deployed", "why": WHY}), fleet=fleet, clock=clock)
     drawn = {"noise": "os"} if secret(prepared.scenario) else {}
+    terms = simulation.method.planned(1) if drawn else None
+    if terms is not None and (terms.sampling < 1.0).any():
+        fleet.caution(BATCHES)
     head = prepared.head | {"engine": "deployed", "why": WHY, "clock": clock}
     head["privacy"] = head["privacy"] | drawn
     return replace(prepared, simulation=real, head=head)

@@ -25,7 +25,7 @@ from desim.engine.world import Discard, World
 from desim.errors import InputError
 from desim.log.outcome import Outcome
 from desim.log.rows import EventLog
-from desim.timeline.messages import log_message
+from desim.timeline.messages import NO_LINES, NONE, NOTHING_BETWEEN, Links, log_message
 from desim.timeline.record import Kind
 
 WARM = 2  # rounds that are simulated to have all code loaded before any process begins
@@ -103,12 +103,25 @@ def warm(simulation: Simulation) -> None:
     if simulation.method.kind == "coordinator":
         everybody = Everybody(now.problem.agents)
         settings = replace(settings, policy=Policy(), participation=everybody)
+    own: dict[str, Any] = {
+        name: _simple(getattr(now, name)) for name in ("links", "uplinks", "downlinks")
+    }
+    settings = replace(settings, **own)
     with at_once():
         replace(simulation, settings=settings, engine="agents").play(Discard(), explained=_mute)
         scratch = EventLog()
         log_message(scratch.flat, int(Kind.SEND), 0, 0, 0, 0, 0, -1, 0.0, 0.0, 0)
         take_in(scratch, *raw_rows(scratch, np.inf))
         scratch.drop(np.inf)
+
+
+def _simple(links: Links | None) -> Links | None:
+    """The links without laws that no deployment needs code for."""
+    if links is None:
+        return None
+    kept: dict[str, Any] = {"transport": NOTHING_BETWEEN, "contention": NONE, "lines": NO_LINES}
+    nothing = np.empty((2, 0), np.int64)
+    return links._replace(**kept, loss=(0.0, 0.0), plays=nothing, samples=np.empty((3, 0)))
 
 
 def _mute(error: BaseException) -> str | None:

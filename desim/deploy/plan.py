@@ -3,8 +3,10 @@
 from math import isfinite
 from typing import Any
 
+import numpy as np
+
 from desim.deploy.ground import Transport
-from desim.deploy.lines import COORDINATOR, Line, Link, Plan
+from desim.deploy.lines import COORDINATOR, Line, Link, Plan, Site
 from desim.engine.play import Simulation
 from desim.errors import InputError
 from desim.timeline.messages import NONE, Links
@@ -19,9 +21,9 @@ def refused(simulation: Simulation) -> list[str]:
         if links.plays.shape[1]:
             text = "lines of one machine have one rate each"
             found.append(f"{where}.bandwidth: found a trace; {text}; allowed: a rate, or a law")
-        if links.contention != NONE:
-            text = "TCP shares lines in its own way, and none is shared here"
-            found.append(f"{where}.contention: found one; {text}; allowed: none")
+        if links.contention != NONE and not links.lines.shape[1]:
+            text = "each link has a line of its own"
+            found.append(f"{where}.contention: found one; {text}; allowed: none, or network.behind")
     return found
 
 
@@ -31,7 +33,7 @@ def remarks(simulation: Simulation) -> list[str]:
     for where, links in sides(simulation).items():
         if links.jitter[0] != 0:
             found.append(f"deploy: {where}.jitter is a law of messages; the lines have none")
-        if max(links.loss) > 0.0:
+        if max(links.loss) > 0.0 and links.transport.ideal:
             found.append(f"deploy: {where}.loss: the lines lose {PACKETS}")
     return found
 
@@ -58,7 +60,21 @@ def plan_of(simulation: Simulation, transport: Transport) -> Plan:
         for one, other in sorted(pairs)
     ]
     congestion = transport.congestion or "cubic"
-    return Plan(tuple(made), congestion=congestion, seed=settings.seed)
+    return Plan(tuple(made), _sites(simulation), congestion, settings.seed)
+
+
+def _sites(simulation: Simulation) -> tuple[Site, ...]:
+    """Access lines that agents share; their latency is in that of the links."""
+    up, down = simulation.settings.uplinks, simulation.settings.downlinks
+    if up is None or down is None or not up.lines.shape[1]:
+        return ()
+    found = []
+    for number in np.unique(up.lines[0]):
+        hosts = np.flatnonzero(up.lines[0] == number)
+        if len(hosts) > 1:
+            own = (Line(rate=float(links.lines[1, hosts[0]])) for links in (up, down))
+            found.append(Site(tuple(hosts.tolist()), *own))
+    return tuple(found)
 
 
 def _either(lines: dict[tuple[int, int], Line], one: int, other: int) -> Line:

@@ -8,6 +8,11 @@ from desim.errors import InputError
 SIMULATE = "desim run with its scenario.yaml simulates it"
 
 
+def real(manifest: Mapping[str, Any]) -> bool:
+    """Whether a run was deployed: its seconds are those of a clock."""
+    return (manifest.get("clock") or {}).get("kind") == "real"
+
+
 def unrepeatable(manifest: Mapping[str, Any]) -> bool:
     """Whether a run's noise came from the operating system."""
     return (manifest.get("privacy") or {}).get("noise") == "os"
@@ -15,7 +20,7 @@ def unrepeatable(manifest: Mapping[str, Any]) -> bool:
 
 def require_virtual(manifest: Mapping[str, Any], what: str) -> None:
     """InputError for a deployed run, of which `what` is impossible."""
-    if (manifest.get("clock") or {}).get("kind") != "real":
+    if not real(manifest):
         return
     text = f"{manifest['name']}: was deployed, and real seconds do not come again: {what}"
     if unrepeatable(manifest):
