@@ -38,6 +38,7 @@ FENCES = {
     "dp_accounting": "desim.privacy",
     "distributed": "desim.studies.cluster",
     "psutil": "desim.studies.processes",
+    "cryptography": "desim.deploy.certificates",
     "yaml": "nowhere",
 }
 MAP = PACKAGE.with_name("CONTRIBUTING.md")

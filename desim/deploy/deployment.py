@@ -25,8 +25,9 @@ from desim.engine.world import Discard, World
 from desim.errors import InputError
 from desim.log.outcome import Outcome
 from desim.log.rows import EventLog
-from desim.timeline.messages import NO_LINES, NONE, NOTHING_BETWEEN, Links, log_message
+from desim.timeline.messages import NO_LINES, NONE, Links, log_message
 from desim.timeline.record import Kind
+from desim.timeline.transport import NOTHING_BETWEEN
 
 WARM = 2  # rounds that are simulated to have all code loaded before any process begins
 
