@@ -10,7 +10,8 @@ import psutil
 import pytest
 
 import desim
-from desim.deploy import fleet
+from desim.deploy import fleet, linked
+from desim.deploy.carrier import refusal
 from desim.errors import InputError, RunError
 
 PROBLEM = {
@@ -174,6 +175,58 @@ def test_noise_is_the_operating_systems_unless_the_scenario_says_otherwise():
     assert released(simulated).equals(released(real))
     with pytest.raises(InputError, match=r"real seconds do not come again.*nor does its noise"):
         desim.replay(real)
+
+
+@pytest.fixture
+def lines():
+    """Skip where this machine has no networks for processes."""
+    if why := refusal():
+        pytest.skip(why)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        scenario(network={"link": {"transport": {"tcp": {"congestion": "reno"}}}}),
+        scenario("dsgd", network={"topology": "ring", "link": {"transport": {"tcp": {}}}}),
+        scenario(network={"behind": {"sites": 2, "uplink": {"bandwidth": "10 Mbit/s"}}}),
+        scenario(network={"link": {"transport": {"tcp": {"connection": "new"}}}}),
+    ],
+    ids=["kept", "ring", "behind", "new"],
+)
+@pytest.mark.usefixtures("lines")
+def test_lines_carry_the_same_bits_no_faster_than_they_are_long(given):
+    link = {**given["network"].get("link", {}), "latency": "20 ms"}
+    given = {**given, "network": {**given["network"], "link": link}}
+    real, simulated = desim.deploy(given), desim.run(given)
+    assert np.array_equal(real.iterates, simulated.iterates)
+    trips = 2 if "new" in str(given["network"]) else 1  # SYN and SYN-ACK come before the first byte
+    seconds = real.events[real.events["kind"] == "deliver"]["seconds"]
+    assert (seconds >= (0.02 if trips == 1 else 0.06) - 1e-4).all()
+    links = real.manifest["clock"]["links"]
+    assert links["lines"] == 8
+    assert links["packets"] > 0
+    expected = given["network"].get("link", {}).get("transport", {}).get("tcp", {})
+    assert links["congestion"] == expected.get("congestion", "cubic")
+
+
+@pytest.mark.usefixtures("lines")
+def test_ctrl_c_and_a_kill_leave_no_network(tmp_path):
+    stop = Stroke(lambda: os.kill(os.getpid(), signal.SIGINT))
+    real = desim.deploy(scenario(rounds=500), out=tmp_path / "run", progress=stop)
+    assert real.status == "stopped"
+    with pytest.raises(RunError, match="was killed by signal 9"):
+        desim.deploy(scenario(rounds=500), progress=killed(3))
+
+
+def test_no_networks_are_refused_in_words(monkeypatch, tmp_path):
+    def forbidden(*_):
+        raise InputError("no network namespace for user 7 (no): --loopback does without")
+
+    monkeypatch.setattr(linked, "Carrier", forbidden)
+    with pytest.raises(InputError, match=r"deploy: no network namespace.*--loopback"):
+        desim.deploy(scenario(), out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 class Stroke:
