@@ -311,6 +311,34 @@ def test_strangers_are_refused_and_the_run_goes_on(monkeypatch):
         visitor.close()
 
 
+def test_budgets_retire_the_same_agents():
+    noise = {"phi": 1e-2, "growth": 0.99}
+    private = {"noise": noise, "budget": 1.0, **PRIVATE}
+    ring = {"topology": "ring"}
+    given = scenario("zcdp-nfl", 60, network=ring, problem={"clip": 1.0}, privacy=private)
+    for real in (desim.run(given), deploy(given)):
+        assert real.manifest["reason"] == "privacy.budget: every agent has retired"
+        assert any("4 of 4 agents retired" in text for text in real.manifest["warnings"])
+    star = scenario("fed-plt", 60, algorithm={"local": NOISY}, problem={"clip": 1.0})
+    simulated, real = same({**star, "privacy": {"budget": 3.0, **PRIVATE}})
+    assert real.manifest["rounds"] == simulated.manifest["rounds"] < 60
+
+
+@pytest.mark.parametrize("method", ["fedavg", "dsgd"])
+def test_a_run_ends_at_its_time_or_its_target(method):
+    network = {"topology": "ring"} if method == "dsgd" else {}
+    given = scenario(method, network=network)
+    timed = deploy({**given, "stop": {"time": "300 ms"}})
+    assert timed.manifest["time"] == 0.3
+    assert timed.events["time"].max() <= 0.3
+    start = timed.metrics[timed.metrics["agent"] == -1]["value"].iloc[0]
+    met = deploy({**given, "stop": {"metric": {"loss": 0.9 * float(start)}, "rounds": 500}})
+    assert met.manifest["reason"].startswith("stop.metric: loss")
+    last = met.metrics[met.metrics["agent"] == -1].iloc[-1]
+    assert last["value"] <= 0.9 * start
+    assert last["time"] == met.manifest["time"]
+
+
 REFUSED = {
     "central": (scenario("gradient-descent", problem={"agents": 1}), "nobody to talk to"),
     "churn": (scenario(churn={"up": "1 s", "down": "1 s"}), "churn: found a section"),

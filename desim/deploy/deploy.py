@@ -1,5 +1,7 @@
 """`desim.deploy`: a scenario played by real processes, into a run like any other."""
 
+import select
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
@@ -71,6 +73,8 @@ def begin(
     tell: Callable[[str], None],
 ) -> Run:
     """What `deploy` does once the scenario is loaded; tell: says what is waited for."""
+    if not hasattr(select, "epoll"):
+        raise InputError(f"deploy: this is {sys.platform}; allowed: Linux, whose sockets it needs")
     prepared = prepare(scenario)
     agents = prepared.simulation.problem.agents
     if hosts is None:

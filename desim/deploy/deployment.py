@@ -53,6 +53,15 @@ class Deployment(Simulation):
             observer = Deferred(observer)
         return RealWorld(made.settings, observer, made.patience, sink, progress)
 
+    def _outcome(self, world: World, *about: Any) -> Outcome:
+        """As Simulation's; of agents on a graph that were stopped, what all had done by then."""
+        made = super()._outcome(world, *about)
+        if self.method.kind == "coordinator":
+            return made
+        rounds = world.observer.rounds_by(made.time)
+        iterates = None if made.iterates is None else made.iterates[: rounds + 1]
+        return replace(made, rounds=rounds, iterates=iterates)
+
     def _scouted(self, progress: Any, explained: Explained) -> tuple[Settings, bool, list[str]]:
         """Nothing is known beforehand of real time."""
         return self.settings, False, []

@@ -101,17 +101,22 @@ class Fleet:
                 raise InputError(f"deploy: after {PATIENCE:g} s {what}")
 
     def wait(self, until: float) -> bool:
-        """Read what comes, until something has, or `until` s of time.monotonic; whether any did."""
+        """Read what comes, until something has, or `until` s of time.monotonic; whether any did.
+
+        Messages of the links first: what is said beside them can wait until these have been used.
+        """
         ready = self.poll.wait(until)
+        if links := [stream for stream in ready if stream in self._framings]:
+            for stream in links:
+                self._hear(stream)
+            return True
         for stream in ready:
             if self._special(stream):
                 continue
             if stream is self.listener:
                 self._accept()
-            elif isinstance(stream.owner, tuple):
-                self._listen_to(stream)
             else:
-                self._hear(stream)
+                self._listen_to(stream)
         return bool(ready)
 
     def _special(self, stream: Any) -> bool:

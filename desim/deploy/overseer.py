@@ -124,6 +124,11 @@ class Overseer:
         agents, state = self.fleet.agents, self.world.state
         for name, row in message.arrays.items():
             state.setdefault(name, np.zeros((agents, *row.shape)))[agent] = row
+        spent = self.world.filter
+        if spent is not None and message.fields["retired"]:
+            spent.retired[agent] = True
+            if spent.retired.all():
+                spent.reason = "privacy.budget: every agent has retired"
         self.slow += int(message.fields["slow"])
         self.computed += int(message.fields["computed"])
         late, round_ = message.fields["late"]

@@ -248,5 +248,11 @@ class Peer:
         """The run is over: tell the rest, and what the state has become."""
         self.tell(final=True)
         state = {name: rows[self.place.agent] for name, rows in self.world.state.items()}
-        fields = {"slow": self.slow, "computed": self.computed, "late": list(self.late)}
+        fields: dict[str, Any] = {
+            "slow": self.slow,
+            "computed": self.computed,
+            "late": list(self.late),
+        }
+        spent = self.world.filter
+        fields["retired"] = spent is not None and bool(spent.retired[self.place.agent])
         self.place.report("state", fields, state)

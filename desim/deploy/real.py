@@ -47,11 +47,23 @@ class Deferred:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name in ("alive", "failed"):
-            setattr(self.inner, name, value)
-        else:
-            super().__setattr__(name, value)
+    @property
+    def alive(self) -> Any:
+        """As the observer's own."""
+        return self.inner.alive
+
+    @alive.setter
+    def alive(self, alive: Any) -> None:
+        self.inner.alive = alive
+
+    @property
+    def failed(self) -> Any:
+        """As the observer's own."""
+        return self.inner.failed
+
+    @failed.setter
+    def failed(self, failed: Any) -> None:
+        self.inner.failed = failed
 
     def publish(
         self, time: float, round_: int, x: Array, model: Array, moved: Int | None = None
