@@ -43,6 +43,7 @@ class Deferred:
         self.models: dict[int, Array] = {}  # agents' models, by number of the call
         self.x: Array | None = None
         self.held = 0  # bytes
+        self.latest = 0.0  # when s something was shown
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
@@ -71,6 +72,7 @@ class Deferred:
         """Note what is shown; at once where a target may end the run now."""
         if self.x is None:
             self.x = x.copy()
+        self.latest = time
         told = {i: x[i].copy() for i in self.told}
         self.shown.append(Shown(time, round_, model.copy(), moved, self.owed, told))
         self.owed, self.told = [], {}

@@ -101,7 +101,10 @@ def _coordinate(generator: Any, hub: RealHub, station: Station) -> float:
     while True:
         try:
             generator.send(answer)
-        except (StopIteration, Exhausted):
+        except StopIteration:
+            observer: Any = station.world.observer
+            return float(observer.latest or station.now)  # what it took to look at it is no time
+        except Exhausted:
             return station.now
         opened = station.now
         if (closed := station.collect(opened)) == np.inf:
