@@ -106,7 +106,8 @@ def _coordinate(generator: Any, hub: RealHub, station: Station) -> float:
             return float(observer.latest or station.now)  # what it took to look at it is no time
         except Exhausted:
             return station.now
-        opened = station.now
+        opened = station.now if station.opened is None else station.opened
+        station.opened = None
         if (closed := station.collect(opened)) == np.inf:
             return station.world.settings.horizon
         station.closed = closed

@@ -40,6 +40,9 @@ class Station(Accounts):
         ]  # jobs on news that an agent has not been sent yet
         self.hub: Any = None
         self.closed: float | None = None  # when s the collection closed that is being accepted
+        self.opened: float | None = (
+            None  # when s the first call since the latest collection was made
+        )
         self._came = 0.0  # when s the latest reply did
         self._synced = np.zeros(agents)
         self._asked = 0.0
@@ -53,6 +56,8 @@ class Station(Accounts):
     def call(self, hub: Any, who: Int, bits: int, reply_bits: int, work: Array) -> None:
         """Post a call to agents who (n,): orders first, then all frames one right after another."""
         now, frames, world = self.now, [], self.world
+        if self.opened is None:
+            self.opened = now
         mechanism, view, amounts = hub.terms.compiled
         given = hub.assignments.given[hub.assignments.number]
         job, bound = named(given.job, hub.method, "bound ")
