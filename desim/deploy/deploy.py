@@ -13,6 +13,7 @@ from desim.deploy.deployment import Deployment, refuse, server, warm
 from desim.deploy.fleet import Fleet
 from desim.deploy.frames import HEADER
 from desim.deploy.ground import Ground, Loopback, Transport
+from desim.deploy.holding import held
 from desim.deploy.hosts import Hosts, read_hosts
 from desim.deploy.linked import Linked
 from desim.deploy.local import Local
@@ -142,14 +143,16 @@ def deployed(
         refuse(simulation)
         with preparing():
             warm(simulation)
-        ground.open()
+        with held():
+            ground.open()
         fleet.launch(server(simulation, lambda error: blame(error, scenario), secret(scenario)))
         ground.ready()
         (overseer if simulation.method.kind == "graph" else star).assemble(fleet)
         return record(_real(prepared, simulation, fleet), path, progress, force)
     finally:
-        fleet.close()
-        ground.close()
+        with held():
+            fleet.close()
+            ground.close()
 
 
 def secret(scenario: Scenario) -> bool:

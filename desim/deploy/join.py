@@ -16,6 +16,7 @@ from desim.deploy.deployment import server, warm
 from desim.deploy.doors import HASTE, Caller
 from desim.deploy.fleet import Serve
 from desim.deploy.ground import Loopback, Transport
+from desim.deploy.holding import held
 from desim.deploy.hosts import read_invitation
 from desim.deploy.local import ending
 from desim.deploy.place import Ended, Place
@@ -125,11 +126,12 @@ class Host:
         serve = server(self.prepared.simulation, explained, bool(self.said["secret_noise"]))
         lost: list[str] = []
         try:
-            for agent in self.said["agents"][self.caller.host]:
-                pid = os.fork()
-                if pid == 0:
-                    self._be(agent, serve)
-                self.pids[agent] = pid
+            with held():
+                for agent in self.said["agents"][self.caller.host]:
+                    pid = os.fork()
+                    if pid == 0:
+                        self._be(agent, serve)
+                    self.pids[agent] = pid
             self.tell(f"playing {len(self.pids)} agents")
             while self._turn(lost):
                 pass

@@ -17,6 +17,7 @@ import numpy as np
 from desim.compiling.jit import set_threads
 from desim.deploy.fleet import PARTING, Fleet, Serve
 from desim.deploy.ground import Ground
+from desim.deploy.holding import held
 from desim.deploy.place import Ended, Place
 from desim.deploy.streams import Stream
 from desim.deploy.wire import packed
@@ -42,19 +43,23 @@ class Local(Fleet):
 
     def launch(self, serve: Serve) -> None:
         """Begin a process for each agent, which does serve(place) until the run is over."""
-        gc.collect()
-        gc.freeze()  # what is there already no collection looks at any more, in any process
-        for i in range(self.agents):
-            ours, theirs = socket.socketpair()
-            pid = os.fork()
-            if pid == 0:
-                ours.close()
-                self._be(i, theirs, serve)
-            theirs.close()
-            self.pids[i] = pid
-            self.controls[i] = Stream(ours, ("control", i))
-            self.poll.add(self.controls[i])
+        with held():
+            gc.collect()
+            gc.freeze()  # what is there already no collection looks at any more, in any process
+            for i in range(self.agents):
+                self._fork(i, serve)
         hurry(HURRY)
+
+    def _fork(self, i: int, serve: Serve) -> None:
+        ours, theirs = socket.socketpair()
+        pid = os.fork()
+        if pid == 0:
+            ours.close()
+            self._be(i, theirs, serve)
+        theirs.close()
+        self.pids[i] = pid
+        self.controls[i] = Stream(ours, ("control", i))
+        self.poll.add(self.controls[i])
 
     def _be(self, agent: int, control: socket.socket, serve: Serve) -> None:
         """What a new process does, and nothing else."""
