@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from desim.deploy.deploy import deploy
     from desim.errors import Deadlock, DesimError, Diverged, InputError, RunError
     from desim.exports import export
     from desim.log.described import KINDS, METRICS
@@ -42,6 +43,7 @@ __all__ = [
     "Study",
     "__version__",
     "compare",
+    "deploy",
     "export",
     "load",
     "open",
@@ -60,6 +62,7 @@ _HOMES = {
     "METRICS": "desim.log.described:METRICS",
     "export": "desim.exports:export",
     "compare": "desim.studies.compare:compare",
+    "deploy": "desim.deploy.deploy:deploy",
     "load": "desim.scenario.load:load",
     "open": "desim.runs.opened:open_run",
     "plot": "desim.plots:plot",

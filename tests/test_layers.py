@@ -24,7 +24,7 @@ LAYERS = [  # one room a line where no two need each other
     "methods",
     "scenario",
     "audit reading runs studies plots",
-    "contract exports reports",
+    "contract deploy exports reports",
     "cli __main__",
 ]
 LEVEL = {name: depth for depth, names in enumerate(LAYERS) for name in names.split()}
@@ -38,6 +38,7 @@ FENCES = {
     "dp_accounting": "desim.privacy",
     "distributed": "desim.studies.cluster",
     "psutil": "desim.studies.processes",
+    "cryptography": "desim.deploy.certificates",
     "yaml": "nowhere",
 }
 MAP = PACKAGE.with_name("CONTRIBUTING.md")

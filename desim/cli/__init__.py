@@ -18,7 +18,9 @@ import typer
 from desim.cli.audit import audit
 from desim.cli.commands.check import check
 from desim.cli.commands.compare import compare
+from desim.cli.commands.deploy import deploy
 from desim.cli.commands.export import export
+from desim.cli.commands.join import join
 from desim.cli.commands.names import list_names
 from desim.cli.commands.plot import plot
 from desim.cli.commands.replay import replay
@@ -62,6 +64,8 @@ COMMANDS: dict[str, Callable[..., None]] = {  # in the order of `desim --help`
     "retime": retime,
     "replay": replay,
     "study": study,
+    "deploy": deploy,
+    "join": join,
     "schema": schema,
 }
 for name, command in COMMANDS.items():

@@ -16,14 +16,14 @@ def answers(hub: Any, who: Int, rounds: Int) -> tuple[Array, Int]:
     """Replies (n, dim) to the calls of agents who (n,) in rounds (n,), and their exchanges."""
     one, limit = hub.assignments.one, hub.world.settings.batch_limit
     if one is not None and 0 < len(who) <= limit:
-        return _reply(hub, one, who, rounds), np.full(len(who), one.exchange)
+        return reply_of(hub, one, who, rounds), np.full(len(who), one.exchange)
     replies, exchange = np.empty((len(who), hub.payload.shape[1])), np.zeros_like(who)
     width = None
     for given, rows in hub.assignments.groups(who):
         exchange[rows] = given.exchange
         for low in range(0, len(rows), limit):
             part = rows[low : low + limit]
-            reply = _reply(hub, given, who[part], rounds[part])
+            reply = reply_of(hub, given, who[part], rounds[part])
             if width is None:
                 replies = np.empty((len(who), width := reply.shape[1]))
             if reply.shape[1] != width:
@@ -33,7 +33,7 @@ def answers(hub: Any, who: Int, rounds: Int) -> tuple[Array, Int]:
     return replies, exchange
 
 
-def _reply(hub: Any, given: Assignment, who: Int, rounds: Int) -> Array:
+def reply_of(hub: Any, given: Assignment, who: Int, rounds: Int) -> Array:
     """What agents who (n,), called in rounds (n,), answer: rows (n, dim), noised as charged."""
     us = Clients(hub.world, who, rounds, given.terms, given.exchange)
     payload = hub.payload[hub.rows(who)].copy()

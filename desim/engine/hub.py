@@ -224,7 +224,7 @@ class Hub:
         self.busy[who] = False
         whole[slice(None) if world.settings.policy.late == "discard" else who, PENDING] = 0
         rounds = whole[who, CALLED]
-        payload, exchange = answers(self, who, rounds)
+        payload, exchange = self.answered(who, rounds)
         now = self.station.now
         if world.transcript is not None:
             ids = release_id(self.agents, who, rounds, exchange)
@@ -235,6 +235,10 @@ class Hub:
         world.log.add(Kind.AGGREGATE, *place, seconds=now - opened, value=len(who))
         self.called = NOBODY
         return Replies(who, payload, rounds)
+
+    def answered(self, who: Int, rounds: Int) -> tuple[Array, Int]:
+        """What agents who (n,), called in rounds (n,), reply, and in which exchanges."""
+        return answers(self, who, rounds)
 
     def _move(self, who: Int) -> None:
         """Note that agents who (n,) get models anew."""

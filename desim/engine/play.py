@@ -90,7 +90,7 @@ class Simulation:
     method: Any
     settings: Settings
     observation: Observation
-    engine: Literal["compiled", "cohort", "agents"]
+    engine: Literal["compiled", "cohort", "agents", "deployed"]
     why: str
     origin: Any = field(default=None, kw_only=True, repr=False)
 

@@ -12,7 +12,8 @@ class Outcome:
 
     state: final arrays; iterates (rounds + 1, agents, dim) and model (rounds + 1, dim) where they
     were kept; counts: e.g. messages sent; engine and why: which one ran, and the reason for it;
-    error: what to raise for a failed run, RunError(reason) where it is None.
+    error: what to raise for a failed run, RunError(reason) where it is None; notes: more entries of
+    the manifest.
     """
 
     status: Literal["done", "stopped", "failed"]
@@ -27,6 +28,7 @@ class Outcome:
     why: str = ""
     warnings: list[str] = field(default_factory=list)
     error: Exception | None = None
+    notes: dict[str, Any] = field(default_factory=dict)
 
     @property
     def arrays(self) -> dict[str, dict[str, Array]]:

@@ -12,6 +12,7 @@ import numpy as np
 from desim.amounts import NO_NOISE, epsilon, size
 from desim.columns import Columns, Pieces
 from desim.errors import DesimError
+from desim.reading.clocks import clock
 from desim.reading.glance import GLANCED, SHORT, Glance
 from desim.reading.sites import agent_named, listed, sites
 from desim.reading.waits import DEADLINE
@@ -20,9 +21,11 @@ from desim.runs.digests import UNLISTED
 from desim.runs.directory import written_by
 from desim.runs.played import Played
 from desim.runs.premises import stored
+from desim.runs.real import unrepeatable
 
 NETWORK = -1
 ALIKE = "all agents alike"
+OS_NOISE = "drawn from the operating system: no seed has it, and no simulation its bits"
 SEEN = 0.05  # s of compiling that are worth a word
 MANY = 2_000_000  # events above which whom a run waited for is read on demand only
 Facts = list[tuple[str, str]]
@@ -45,7 +48,9 @@ def facts(run: Played, quick: bool = False) -> Facts:
     pairs += [("ended", manifest["reason"])] if manifest.get("reason") else []
     pairs += [("engine", _joined(manifest.get("engine", ""), manifest.get("why", "")))]
     pairs += [("sites", listed(names))] if (names := sites(manifest)) else []
-    pairs += [("virtual time", _times(run, seen)), ("messages", _messages(run, seen, level))]
+    pairs += [("clock", text)] if (text := clock(manifest)) else []
+    name = "real time" if text else "virtual time"
+    pairs += [(name, _times(run, seen)), ("messages", _messages(run, seen, level))]
     pairs += [*_releases(run), *(_privacy(run) if deep else ()), *_metrics(run)]
     if level == "rounds":
         pairs += [("not kept", "messages, work, and all but the first release without noise")]
@@ -116,7 +121,8 @@ def _privacy(run: Played) -> Facts:
     terms = account.terms + (f"; {unsure}" if (unsure := shortly(run)) else "")
     text = f"epsilon {epsilon(account.worst)} of the agent that spends most ({terms})"
     why = next((one for one in account.flags if one.startswith("infinite")), "")
-    return [("privacy", f"{text}; {why}" if why and np.isinf(account.worst) else text)]
+    drawn = [("noise", OS_NOISE)] if unrepeatable(run.manifest) else []
+    return [("privacy", f"{text}; {why}" if why and np.isinf(account.worst) else text), *drawn]
 
 
 def bare(run: Played) -> bool:

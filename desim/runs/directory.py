@@ -46,10 +46,10 @@ KINDS: Mapping[str, Any] = {  # of what a manifest holds as soon as it is known
     "reason": str, "engine": str, "why": str, "seed": int, "rounds": int, "time": NUMBER,
     "wall_seconds": NUMBER, "compile_seconds": NUMBER, "plain_seconds": NUMBER, "counts": dict,
     "files": dict, "rows": list, "sites": list, "warnings": list, "versions": dict,
-    "problem_sha256": str, "scenario_sha256": str, "privacy": dict, "retimed": dict,
+    "problem_sha256": str, "scenario_sha256": str, "privacy": dict, "retimed": dict, "clock": dict,
 }  # fmt: skip
 NONE = type(None)
-PRIVATE = {"terms": (dict, NONE), "claim": (dict, NONE), "basis": str, "tuned": list}
+PRIVATE = {"terms": (dict, NONE), "claim": (dict, NONE), "basis": str, "tuned": list, "noise": str}
 TERMS = {"delta": NUMBER, "view": str, "relation": str, "accountant": (str, NONE)}
 LIBRARIES = ("numpy", "numba", "scipy", "simpy", "networkx", "pandas", "pyarrow", "scikit-learn")
 

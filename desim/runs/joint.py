@@ -32,7 +32,7 @@ from desim.reading.spending import (
     with_coordinator,
 )
 from desim.runs.declared import plugged
-from desim.runs.likeness import same_data, same_run, same_seed, unrelated
+from desim.runs.likeness import same_data, same_noise, same_run, same_seed, unrelated
 from desim.runs.premises import Stated, stated, stored
 from desim.runs.run import Run
 
@@ -199,7 +199,7 @@ def _broken(charged: Sequence[Charged]) -> Iterator[tuple[tuple[int, int], list[
     """(place of a run, agent) whose noise another run has drawn too; plug-ins number their own."""
     found: dict[tuple[int, int], list[str]] = {}
     for (j, one), (k, other) in combinations(enumerate(charged), 2):
-        if not same_seed(one.run, other.run):
+        if not same_noise(one.run, other.run):
             continue
         own = any(plugged(each.run)[0] for each in (one, other))
         for agent in one.noise.keys() & other.noise.keys():

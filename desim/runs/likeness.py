@@ -9,6 +9,7 @@ import pandas as pd
 
 from desim.draws.keys import seed_word
 from desim.errors import DesimError
+from desim.runs.real import unrepeatable
 from desim.runs.run import Run
 
 FREE = ("name", "observe", "log", "engine", "stop")  # sections that change no bit of a release
@@ -25,6 +26,13 @@ def same_seed(one: Run, other: Run) -> bool:
     if any(not isinstance(seed, int) for seed in seeds):
         return True
     return bool(seed_word(seeds[0]) == seed_word(seeds[1]))
+
+
+def same_noise(one: Run, other: Run) -> bool:
+    """Whether noise of one may be that of the other: not where the operating system has drawn."""
+    return same_seed(one, other) and not (
+        unrepeatable(one.manifest) or unrepeatable(other.manifest)
+    )
 
 
 def same_data(one: Run, other: Run) -> bool:
@@ -48,7 +56,7 @@ def same_run(whole: Run, part: Run) -> bool:
     Their scenarios differ at most in what changes no release, so that equal noise is on equal
     values; one of them may have ended before.
     """
-    if not same_seed(whole, part) or not same_data(whole, part) or not _same_training(whole, part):
+    if not same_noise(whole, part) or not same_data(whole, part) or not _same_training(whole, part):
         return False
     long, short = (run.store.table("releases", COMPARED) for run in (whole, part))
     common = long[long["release"].isin(short["release"])]
@@ -105,7 +113,7 @@ def sharing(groups: Sequence[Iterable[Run]]) -> str:
 
     def drawn(run: Run) -> bool:
         if id(run) not in known:
-            known[id(run)] = noisy(run)
+            known[id(run)] = noisy(run) and not unrepeatable(run.manifest)
         return known[id(run)]
 
     for some, others in combinations([list(group) for group in groups], 2):

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from desim.runs.directory import read_manifest
 from desim.runs.lock import busy
+from desim.runs.real import real
 from desim.runs.run import Run
 from desim.runs.store import Directory
 
@@ -18,8 +19,7 @@ def open_run(path: str | Path) -> Run:
         manifest["reason"] = "a process simulates it at this moment; its log ends at the last flush"
     elif not ended:
         manifest["status"] = "interrupted"
-        manifest["reason"] = (
-            "the process ended before the run did; its log ends at the last flush; "
-            "desim resume goes on with it"
-        )
+        manifest["reason"] = "the process ended before the run did; its log ends at the last flush"
+        if not real(manifest):
+            manifest["reason"] += "; desim resume goes on with it"
     return Run(manifest, Directory(directory, ended, manifest.get("files")), directory)

@@ -232,7 +232,7 @@ def _ending(
         "arrays": sorted(outcome.arrays),
     }
     named = {"engine": outcome.engine, "why": outcome.why}
-    return ending | {key: text for key, text in named.items() if text}
+    return ending | {key: text for key, text in named.items() if text} | outcome.notes
 
 
 def _stored(path: Path | None, tables: Tables, outcome: Outcome, manifest: dict[str, Any]) -> Store:

@@ -11,6 +11,7 @@ from desim.compiling.later import pd
 from desim.engine.world import Progress
 from desim.errors import RunError
 from desim.runs.play import run as play
+from desim.runs.real import require_virtual
 from desim.runs.run import Run
 
 TABLES = ("events", "metrics", "releases")
@@ -61,6 +62,7 @@ def replay(run: Run, progress: Callable[[Progress], None] | None = None) -> Repl
     Of a run that was stopped or killed, the rows that it left are compared with the first ones. A
     file that is not the one the run has left is compared, too: this says where it differs.
     """
+    require_virtual(run.manifest, "nothing replays it")
     stored = Run(run.manifest, run.store.as_it_is(), run.directory, run.scenario)
     try:
         again = play(run.scenario, progress=progress)

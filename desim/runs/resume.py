@@ -23,6 +23,7 @@ from desim.runs.digests import own_scenario
 from desim.runs.lock import write_lock
 from desim.runs.opened import open_run
 from desim.runs.play import Prepared, carry_out, prepare
+from desim.runs.real import require_virtual
 from desim.runs.run import Run
 from desim.runs.store import whole
 from desim.scenario.load import load
@@ -49,6 +50,8 @@ def resume(
     place.read_manifest(directory)
     with write_lock(directory, place.BUSY):
         manifest = place.read_manifest(directory)
+        if manifest["status"] != "done":
+            require_virtual(manifest, "nothing goes on with it")
         scenario = _scenario(directory, manifest)
         moved = _moved(scenario, overrides, manifest, directory)
         whole_yet = manifest["status"] == "running" or whole(directory, manifest)

@@ -26,6 +26,7 @@ from desim.problem.problem import Problem
 from desim.runs import directory as place
 from desim.runs.delays import obstacles
 from desim.runs.play import prepare, record
+from desim.runs.real import require_virtual
 from desim.runs.replay import TABLES, first_difference
 from desim.runs.retimed_metrics import Training
 from desim.runs.run import Run
@@ -57,6 +58,7 @@ def retime(
     bit. InputError with the reason where delays could change the iterates, or where the run has
     not kept what its metrics need; RunError where the run fails under the new conditions.
     """
+    require_virtual(run.manifest, "nothing retimes it")
     path = None if out is None else Path(out)
     if path is not None:
         place.check_free(path, force)

@@ -28,7 +28,7 @@ def run(
     from desim.runs.directory import next_free
     from desim.runs.play import prepare, record
 
-    loaded = _loaded(scenario, override, out, force)
+    loaded = ready(scenario, override, out, force)
     path = out or next_free(Path("runs"), loaded.name)
     try:
         with progress_bar(loaded.name) as progress, announced(progress.compiling):
@@ -43,7 +43,7 @@ def run(
     tell(played)
 
 
-def _loaded(path: Path, texts: list[str] | None, out: Path | None, force: bool) -> "Scenario":
+def ready(path: Path, texts: list[str] | None, out: Path | None, force: bool) -> "Scenario":
     """The scenario; InputError with all that is wrong with it and with the directory."""
     from desim.runs.directory import check_free
 

@@ -186,10 +186,11 @@ class Post:
         graph = self.graph if self.changing is None else self.changing.at(us.turn)[0]
         links = slice(graph.incoming[box.agent], graph.incoming[box.agent + 1])
         box.last = np.ascontiguousarray(values[graph.source[links]])
-        return _heard(box, np.ones(len(box.last), bool))
+        return heard_by(box, np.ones(len(box.last), bool))
 
 
-def _heard(box: Mailbox, fresh: NDArray[np.bool_]) -> Heard:
+def heard_by(box: Mailbox, fresh: NDArray[np.bool_]) -> Heard:
+    """What the agent hears, given which messages in its mailbox are fresh."""
     neighbours = len(box.last)
     return Heard(np.array([0, neighbours]), np.arange(neighbours), box.last.copy(), fresh)
 
@@ -273,7 +274,7 @@ class Agent:
         self.world.log.add(Kind.AGGREGATE, DISTANT, i, round_, now, seconds=now - begin, value=news)
         if request.newest or request.within < np.inf:
             self.world.waited(self.us.who, np.array([news]), np.array([now]))
-        return _heard(box, fresh)
+        return heard_by(box, fresh)
 
     def _wait(self, box: Mailbox, number: int, within: float) -> Steps:
         box.wanted, box.complete = number, self.clock.event()

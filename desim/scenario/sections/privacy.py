@@ -189,6 +189,9 @@ class Privacy(Strict):
     """what a spent budget ends: the agent's part in the run (the default), or the run"""
     accountant: Text | None = None
     """a plug-in's accountant, whose epsilon stands beside desim's own; no budget counts by it"""
+    noise_seed: Literal["os", "scenario"] = "os"
+    """desim deploy: noise of the operating system, which nobody can draw again, or that of the
+    scenario's seed, as in a simulation"""
 
     @classmethod
     def mapping(cls, data: object) -> Mapping[str, Any]:

@@ -1,0 +1,44 @@
+"""`desim deploy`: plays a scenario by real processes that speak TCP."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from desim.cli.commands.run import ready
+from desim.cli.options import Force, Overrides, ScenarioFile, option, output_option, switch
+from desim.cli.outcome import complain, tell
+
+HOSTS = "A file of hosts (YAML): wait for them at a port, see desim join."
+
+
+def deploy(
+    scenario: ScenarioFile,
+    out: Annotated[
+        Path | None, output_option("DIR", "New directory; default: runs/NAME, or NAME-2, ...")
+    ] = None,
+    loopback: Annotated[
+        bool, switch("loopback", "On this machine without links: as fast as it is.")
+    ] = False,
+    hosts: Annotated[Path | None, option("hosts", "FILE", HOSTS)] = None,
+    override: Overrides = None,
+    force: Force = False,
+) -> None:
+    """Play a scenario by real processes, one for each agent, in real seconds."""
+    from desim.cli.compiling import announced
+    from desim.cli.progress import progress_bar
+    from desim.deploy.deploy import begin
+    from desim.errors import InputError
+    from desim.runs.directory import next_free
+
+    if loopback and hosts is not None:
+        raise InputError("--hosts: found with --loopback; allowed: one of the two")
+    loaded = ready(scenario, override, out, force)
+    path = out or next_free(Path("runs"), loaded.name)
+    try:
+        with progress_bar(loaded.name) as progress, announced(progress.compiling):
+            played = begin(loaded, path, progress, force, loopback, hosts, complain)
+    except KeyboardInterrupt:
+        complain("stopped before the run began; nothing was written")
+        raise typer.Exit(1) from None
+    tell(played)

@@ -1,0 +1,266 @@
+"""The processes of a deployment on many hosts, as the coordinator's sees them."""
+
+import socket
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from desim.deploy.alignment import EXCHANGES, Offset, best, drift, exchanged
+from desim.deploy.certificates import COORDINATOR, Authority
+from desim.deploy.doors import Door, Guest
+from desim.deploy.fleet import AHEAD, Fleet, Serve
+from desim.deploy.ground import Loopback, Transport
+from desim.deploy.hosts import Hosts, invite
+from desim.deploy.streams import Closed, Stream
+from desim.deploy.wire import Message, Torn, Unpacking, packed
+from desim.errors import InputError
+
+BUILDING = 600.0  # s that hosts have to read the data and compile
+APART = 0.2  # s more until the clock starts, for hosts are some way off
+
+
+class Afar(Loopback):
+    """Connections between hosts: the network that is there."""
+
+    def __init__(self) -> None:
+        super().__init__(Transport())
+
+    def told(self) -> dict[str, Any]:
+        """See Ground."""
+        return {"kind": "the network between the hosts, TLS 1.3"}
+
+
+class Remote(Fleet):
+    """Agents whose processes hosts have that join; see Fleet.
+
+    file: of hosts, beside which invitations are written; order: what the hosts are told of the
+    scenario; tell: says what is waited for.
+    """
+
+    def __init__(
+        self, agents: int, hosts: Hosts, file: Path, order: dict[str, Any],
+        tell: Callable[[str], None],
+    ) -> None:  # fmt: skip
+        super().__init__(agents, Afar())
+        self.hosts, self.order, self.say = hosts, order, tell
+        authority = Authority()
+        self.invited = invite(file, hosts, authority)
+        tokens = {name: token for name, (token, _) in self.invited.items()}
+        identity = authority.identity(COORDINATOR)
+        try:
+            self.door = Door(hosts.address, hosts.port, identity, tokens)
+        except InputError:
+            self._withdraw()
+            raise
+        self.joined: dict[str, Stream] = {}
+        self.addresses: dict[str, str] = {}
+        self.built: set[str] = set()
+        self.offsets: dict[str, Offset] = {}
+        self.drifts: dict[str, float] = {}
+        self._clocks: dict[str, list[Offset]] = {}
+        self._reading: dict[str, Unpacking] = {}
+        self.died: dict[int, str] = {}
+        self.poll.add(self.door.bell)
+
+    def launch(self, serve: Serve) -> None:
+        """Wait for the hosts, until all have built the scenario and their agents are here."""
+        where = (
+            socket.gethostname() if self.hosts.address in ("0.0.0.0", "::") else self.hosts.address
+        )
+        for name, (_, file) in self.invited.items():
+            own = ", ".join(map(str, self.hosts.agents[name]))
+            self.say(
+                f"agents {own}: take {file} to {name}, and there: "
+                f"desim join {where}:{self.door.port} --with {file.name}"
+            )
+        self._until(self.hosts.wait, self.joined, "joined")
+        self._until(BUILDING, self.built, "built the scenario")
+        names = self.hosts.agents
+        here = {name for name in names if all(i in self.controls for i in names[name])}
+        self._until(BUILDING, here, "begun its agents", self._here)
+        self._align()
+
+    def _here(self, known: Any) -> None:
+        names = self.hosts.agents
+        known |= {name for name in names if all(i in self.controls for i in names[name])}
+
+    def _until(self, seconds: float, known: Any, what: str, look: Any = lambda known: None) -> None:
+        """Wait until all hosts are in `known`; InputError that names one that is not."""
+        until = time.monotonic() + seconds
+        while missing := [name for name in self.hosts.agents if name not in known]:
+            if time.monotonic() > until:
+                raise InputError(f"--hosts: {missing[0]} has not {what} within {seconds:g} s")
+            if self.dead:
+                agent, how = next(iter(self.dead.items()))
+                raise InputError(f"--hosts: agent {agent} {how} before the run began")
+            self.wait(time.monotonic() + 0.1)
+            look(known)
+
+    def start(self) -> None:
+        """Let the clock of all begin at one instant, each told it in its own time."""
+        self.origin = time.monotonic() + AHEAD + APART
+        for i in self.alive:
+            ahead = self.offsets[self.hosts.host_of(i)].ahead
+            self.tell(i, "start", {"origin": self.origin + ahead})
+        while (left := self.origin - time.monotonic()) > 0.0:
+            time.sleep(left)
+
+    def listen(self) -> int:
+        """The port is open."""
+        return self.door.port
+
+    def places(self) -> list[str]:
+        """Addresses at which agents can be reached, as far as is known."""
+        return [self.addresses[self.hosts.host_of(i)] for i in range(self.agents)]
+
+    def _special(self, stream: Any) -> bool:
+        """Take what no other fleet has; whether that was it."""
+        if stream is self.door.bell:
+            with suppress(OSError):
+                stream.recv(4096)
+            while not self.door.refused.empty():
+                text = self.door.refused.get()
+                self.say(text)
+                self.caution(text)
+            while not self.door.guests.empty():
+                self._let_in(self.door.guests.get())
+            return True
+        if isinstance(stream.owner, tuple) and stream.owner[0] == "host":
+            self._listen_to_host(stream)
+            return True
+        return False
+
+    def _let_in(self, guest: Guest) -> None:
+        """Somebody known has come: give it its place, or say why not."""
+        known, agent = guest.host in self.joined, guest.agent
+        why = ""
+        if guest.role == "host" and known:
+            why = f"host {guest.host} has joined already"
+        elif guest.role != "host" and not known:
+            why = f"host {guest.host} has not joined"
+        elif guest.role != "host" and agent not in self.hosts.agents[guest.host]:
+            why = f"host {guest.host} does not play agent {agent}"
+        elif guest.role == "agent" and agent in self.controls:
+            why = f"agent {agent} has joined already"
+        elif guest.role not in ("host", "agent", "line"):
+            why = f"found the role {guest.role}"
+        with suppress(OSError):
+            if why:
+                guest.sock.sendall(packed("refused", {"why": why}, {}))
+                guest.sock.close()
+                self.say(f"refused: {why}")
+                self.caution(f"refused: {why}")
+                return
+            said = self.order if guest.role == "host" else {}
+            guest.sock.sendall(packed("welcome", said | {"secret": self.secret.hex()}, {}))
+        self._place(guest)
+
+    def _place(self, guest: Guest) -> None:
+        if guest.role == "line":
+            self.take_up(Stream(guest.sock))
+            return
+        stream = Stream(guest.sock)
+        if guest.role == "host":
+            stream.owner = ("host", guest.host)
+            self.joined[guest.host], self._reading[guest.host] = stream, Unpacking()
+            self.addresses[guest.host] = guest.sock.getpeername()[0]
+            self.say(f"{guest.host} has joined")
+        else:
+            stream.owner = ("control", guest.agent)
+            self.controls[guest.agent] = stream
+        self.poll.add(stream)
+
+    def _listen_to_host(self, stream: Stream) -> None:
+        host = stream.owner[1]
+        try:
+            for data in stream.pull():
+                for message in self._reading[host].feed(data):
+                    self._hear_host(host, message)
+        except (Closed, Torn) as error:
+            stream.close()
+            for i in self.hosts.agents[host]:
+                if i not in self.controls:
+                    self.dead.setdefault(i, f"is lost: host {host} has left ({error})")
+
+    def _hear_host(self, host: str, message: Message) -> None:
+        fields = message.fields
+        if message.kind == "built":
+            self.built.add(host)
+        elif message.kind == "clock":
+            found = exchanged(float(fields["sent"]), float(fields["there"]), time.monotonic())
+            self._clocks.setdefault(host, []).append(found)
+        elif message.kind == "died":
+            self.died[int(fields["agent"])] = str(fields["how"])
+        elif message.kind == "failed":
+            raise InputError(f"--hosts: {host}: {fields['why']}")
+
+    def _reap(self, agent: int) -> str:
+        """How an agent ended: its host tells, if it is there."""
+        until = time.monotonic() + 1.0
+        while agent not in self.died and time.monotonic() < until:
+            stream = self.joined.get(self.hosts.host_of(agent))
+            if stream is None or stream.fileno() < 0:
+                break
+            self._listen_to_host(stream)
+            time.sleep(0.01)
+        how = self.died.get(agent, "closed its connection")
+        return f"on {self.hosts.host_of(agent)} {how}"
+
+    def _align(self) -> None:
+        """Measure by how much the hosts' clocks are ahead."""
+        self._clocks = {}
+        for name, stream in self.joined.items():
+            for number in range(EXCHANGES):
+                if stream.fileno() < 0:
+                    break
+                stream.push(packed("clock", {"sent": time.monotonic()}, {}))
+                until = time.monotonic() + 1.0
+                while len(self._clocks.get(name, ())) <= number and time.monotonic() < until:
+                    self.wait(until)
+            if not self._clocks.get(name):
+                continue
+            found = best(self._clocks[name])
+            if name in self.offsets:
+                self.drifts[name] = drift(self.offsets[name], found)
+            else:
+                self.offsets[name] = found
+
+    @property
+    def hosts_number(self) -> int:
+        """How many machines take part."""
+        return 1 + len(self.hosts.agents)
+
+    @property
+    def error(self) -> float:
+        """To how many s all clocks are aligned."""
+        return max((one.error for one in self.offsets.values()), default=np.inf)
+
+    def dismiss(self) -> None:
+        """As Fleet.dismiss; clocks are looked at once more."""
+        self.dismissing = True
+        self._align()
+        for name, moved in self.drifts.items():
+            if moved > 0.0:
+                text = f"deploy: the clock of {name} has moved by {1e3 * moved:.3g} ms in the run"
+                self.caution(f"{text}: its times are that much off")
+        super().dismiss()
+
+    def close(self) -> None:
+        """End all; the invitations have served."""
+        for stream in self.joined.values():
+            begun = bool(self.origin < np.inf)
+            stream.push(packed("end", {"begun": begun}, {}))
+        self.door.close()
+        super().close()
+        for stream in self.joined.values():
+            stream.close()
+        self._withdraw()
+
+    def _withdraw(self) -> None:
+        """Remove the invitations."""
+        for _, file in self.invited.values():
+            file.unlink(missing_ok=True)

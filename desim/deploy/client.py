@@ -1,0 +1,190 @@
+"""An agent that a coordinator calls: it takes calls, runs their jobs and replies, in real time.
+
+What a job did to the agent's state holds once the coordinator has used the reply: the next call
+says so, and where it does not, the agent goes on from what it had before, as if it had not taken
+part. So a late reply that is discarded changes nothing, as in the simulation.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from desim.arrays import Array
+from desim.conditions.compute import speeds_of
+from desim.deploy.frames import CALL, POST, REPLY, Frame, body_of, values_of
+from desim.deploy.jobs import found, terms_of
+from desim.deploy.place import Place
+from desim.deploy.streams import Stream
+from desim.deploy.wire import Message
+from desim.engine.answers import reply_of
+from desim.engine.assignments import Assignment
+from desim.engine.clients import Clients
+from desim.engine.world import World
+from desim.timeline.speed import seconds_into
+
+State = dict[str, Array]
+KEPT = 64  # orders that an agent remembers
+
+
+@dataclass(frozen=True)
+class Letter:
+    """A message of the coordinator, the order that it refers to, and when s it was here."""
+
+    frame: Frame
+    order: Message
+    got: float
+
+    @property
+    def number(self) -> int:
+        """Of the message, among all of the run."""
+        return self.frame.number
+
+
+class Client:
+    """Agent `place.agent` of a coordinator method on its part of `world`."""
+
+    def __init__(self, place: Place, world: World, method: Any) -> None:
+        self.place, self.world, self.method = place, world, method
+        self.who = np.array([place.agent])
+        self.line: Stream | None = None
+        self.port = 0  # of the coordinator, where every message has a connection of its own
+        self.letters: deque[Letter] = deque()
+        self.orders: dict[int, Message] = {}  # by number, the latest
+        self.came: deque[tuple[Frame, float]] = deque()  # messages whose orders are to come
+        self.free = 0.0  # since when s the device is idle
+        self.tried: tuple[int, State] = (0, {})  # state after the call of that number
+        place.heard = self._hear
+        place.handlers |= {"state": self._begin, "order": self._note}
+
+    def live(self) -> None:
+        """Take letters in order, for ever."""
+        while True:
+            self.place.wait_for(lambda: bool(self.letters))
+            letter = self.letters.popleft()
+            while self.letters and self.world.settings.policy.interrupts:
+                self._void(letter, None)
+                letter = self.letters.popleft()
+            self._take(letter)
+
+    def _begin(self, message: Message) -> None:
+        agents = self.world.settings.problem.agents
+        for name, row in message.arrays.items():
+            self.world.state[name] = np.zeros((agents, *row.shape))
+            self.world.state[name][self.place.agent] = row
+
+    def _note(self, message: Message) -> None:
+        number = int(message.fields["number"])
+        self.orders[number] = message
+        self.orders.pop(number - KEPT, None)
+        self._match()
+
+    def _hear(self, frame: Frame, time: float) -> None:
+        if frame.kind in (CALL, POST):
+            self.came.append((frame, time))
+            self._match()
+
+    def _match(self) -> None:
+        while self.came and self.came[0][0].order in self.orders:
+            frame, time = self.came.popleft()
+            self.letters.append(Letter(frame, self.orders[frame.order], time))
+
+    def _void(self, letter: Letter, begin: float | None) -> None:
+        """A newer call has made this one void, whose job began at `begin` s, or not at all."""
+        now = self.free = self.place.now
+        fields = {"number": letter.number, "got": letter.got, "cut": now}
+        self.place.report("aborted", fields | {"begin": now if begin is None else begin})
+
+    def _take(self, letter: Letter) -> None:
+        said = letter.order
+        self._keep(letter.frame.used)
+        for place, told in enumerate(said.fields["told"]):
+            news = said.arrays[f"news{place}"][None]
+            us = Clients(self.world, self.who, np.array([told["round"]]), None)
+            self.world.work(found(told["job"], said.arrays, self.method), us, news)
+        if letter.frame.kind == POST:
+            self.place.report("got", {"number": letter.number, "got": letter.got})
+        else:
+            self._work(letter)
+
+    def _keep(self, used: int) -> None:
+        """Have the state after the call of that number, if it is the latest."""
+        number, state = self.tried
+        if number == used:
+            for name, row in state.items():
+                self._set(name, row)
+        self.tried = 0, {}
+
+    def _set(self, name: str, row: Array) -> None:
+        if name not in self.world.state:
+            agents = self.world.settings.problem.agents
+            self.world.state[name] = np.zeros((agents, *row.shape))
+        self.world.state[name][self.place.agent] = row
+
+    def _own(self) -> State:
+        return {name: rows[self.place.agent].copy() for name, rows in self.world.state.items()}
+
+    def _work(self, letter: Letter) -> None:
+        begin, before = max(letter.got, self.free), self._own()
+        work = float(letter.order.fields["work"])
+        seconds = self._lasting(work, letter.frame.round_, begin)
+        reply = self._reply(letter)
+        after = self._own()
+        self.tried = letter.number, after
+        for name in after:
+            self._set(name, before.get(name, np.zeros_like(after[name])))
+        took = self.place.now - begin
+        if not self._pass(begin + seconds):
+            self.tried = 0, {}
+            self._void(letter, begin)
+            return
+        self._send(letter, reply, after, begin, took - seconds)
+
+    def _lasting(self, work: float, round_: int, begin: float) -> float:
+        """How long, in s, the job takes from `begin` s on, as the scenario's devices have it."""
+        speeds, out = self.world.settings.speeds, np.empty(1)
+        rounds = np.array([round_])
+        if speeds.steady:
+            return float(work / speeds_of(speeds, self.who, rounds)[0])
+        seconds_into(speeds, self.who, rounds, np.array([begin]), np.array([work]), out)
+        return float(out[0])
+
+    def _reply(self, letter: Letter) -> Array:
+        said, frame = letter.order, letter.frame
+        given = said.arrays.get("payload")
+        payload = values_of(frame.body) if given is None else given
+        agents = self.world.settings.problem.agents
+        terms = terms_of(said.fields["terms"], self.place.agent, agents)
+        job = found(said.fields["job"], said.arrays, self.method)
+        desk = SimpleNamespace(world=self.world, payload=payload[None], rows=lambda _: slice(None))
+        what = Assignment(job, terms, int(said.fields["exchange"]))
+        return np.asarray(reply_of(desk, what, self.who, np.array([frame.round_]))[0])
+
+    def _pass(self, end: float) -> bool:
+        """Let time pass until `end` s; whether no newer call came that ends this one."""
+        interrupts = self.world.settings.policy.interrupts
+        while True:
+            if interrupts and any(one.frame.kind == CALL for one in self.letters):
+                return False
+            if self.place.now >= end:
+                return True
+            self.place.wait(end)
+
+    def _send(
+        self, letter: Letter, reply: Array, state: State, begin: float, late: float
+    ) -> None:  # fmt: skip
+        place, size = self.place, int(letter.order.fields["size"])
+        body, inside = body_of(reply, size)
+        frame = Frame(REPLY, place.agent, letter.number, letter.frame.round_, inside=inside)
+        end = self.free = place.now
+        stream = self.line or place.connect(-1, self.port)
+        sent = place.now if self.line else end
+        stream.closing = self.line is None
+        stream.push(frame.header(place.secret, size), body)
+        fields = {"number": letter.number, "got": letter.got, "begin": begin, "end": end}
+        arrays = {f"state {name}": row for name, row in state.items()}
+        if not inside:
+            arrays["reply"] = reply
+        place.report("done", fields | {"sent": sent, "late": late}, arrays)

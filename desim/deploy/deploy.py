@@ -1,0 +1,174 @@
+"""`desim.deploy`: a scenario played by real processes, into a run like any other."""
+
+import select
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+from desim.deploy import overseer, star
+from desim.deploy.afar import Remote
+from desim.deploy.deployment import Deployment, refuse, server, warm
+from desim.deploy.fleet import Fleet
+from desim.deploy.frames import HEADER
+from desim.deploy.ground import Ground, Loopback, Transport
+from desim.deploy.holding import held
+from desim.deploy.hosts import Hosts, read_hosts
+from desim.deploy.linked import Linked
+from desim.deploy.local import Local
+from desim.deploy.plan import plan_of, remarks
+from desim.engine.play import Simulation
+from desim.engine.world import Progress
+from desim.errors import InputError
+from desim.runs import directory as place
+from desim.runs.play import Prepared, prepare, record
+from desim.runs.preparing import preparing
+from desim.runs.run import Run
+from desim.scenario.blame import blame
+from desim.scenario.load import loaded
+from desim.scenario.schema import Scenario
+
+BATCHES = (
+    "privacy: releases count on batches that nobody knows, but these are drawn from the scenario's "
+    "seed, which every process has: for an adversary that has it, sampling lowers nothing"
+)
+WHY = "a process for each agent, TCP, the machine's own clock"
+
+
+def deploy(
+    scenario: Scenario | str | Path | Mapping[str, Any],
+    out: str | Path | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    force: bool = False,
+    *,
+    loopback: bool = False,
+    hosts: str | Path | None = None,
+) -> Run:
+    """Play a scenario by processes that speak TCP, and return the run, as `desim.run` does.
+
+    One process for each agent and this one for the coordinator, in real seconds: between network
+    namespaces of this machine with the scenario's links, or plain `loopback`, or on `hosts`, a file
+    that says who plays which agents. Under barriers models have the bits of the simulation. Raise
+    InputError, with nothing written, where that cannot be; RunError as `desim.run`.
+    """
+    path = None if out is None else Path(out)
+    if path is not None:
+        place.check_free(path, force)
+    there = None if hosts is None else Path(hosts)
+    return begin(loaded(scenario, overrides), path, progress, force, loopback, there, _silent)
+
+
+def _silent(text: str) -> None:
+    """Nobody is told."""
+
+
+def begin(
+    scenario: Scenario,
+    path: Path | None,
+    progress: Callable[[Progress], None] | None,
+    force: bool,
+    loopback: bool,
+    hosts: Path | None,
+    tell: Callable[[str], None],
+) -> Run:
+    """What `deploy` does once the scenario is loaded; tell: says what is waited for."""
+    if not hasattr(select, "epoll"):
+        raise InputError(f"deploy: this is {sys.platform}; allowed: Linux, whose sockets it needs")
+    prepared = prepare(scenario)
+    agents = prepared.simulation.problem.agents
+    if hosts is None:
+        fleet: Fleet = Local(agents, ground_of(prepared, loopback))
+        fleet.warnings += [] if loopback else remarks(prepared.simulation)
+        return deployed(prepared, path, progress, force, fleet)
+    known = read_hosts(hosts, agents)
+    refuse_afar(scenario)
+    fleet = Remote(agents, known, hosts, order_of(prepared, known), tell)
+    return deployed(prepared, path, progress, force, fleet)
+
+
+def refuse_afar(scenario: Scenario) -> None:
+    """InputError for what hosts cannot do."""
+    if transport_of(scenario).connection == "new":
+        text = "hosts keep theirs, which are encrypted"
+        raise InputError(f"network.link.transport: connection: found new; {text}; allowed: kept")
+
+
+def order_of(prepared: Prepared, hosts: Hosts) -> dict[str, Any]:
+    """What hosts are told of the scenario."""
+    return {
+        "scenario": prepared.text,
+        "plugins": {file.name: file.read_text() for file in prepared.scenario.plugins},
+        "problem": prepared.head["problem_sha256"],
+        "agents": {name: list(own) for name, own in hosts.agents.items()},
+        "secret_noise": secret(prepared.scenario),
+    }
+
+
+def ground_of(prepared: Prepared, loopback: bool) -> Ground:
+    """Where connections are: namespaces with the scenario's lines, or plain loopback."""
+    transport = transport_of(prepared.scenario)
+    if loopback:
+        return Loopback(transport)
+    return Linked(plan_of(prepared.simulation, transport), transport)
+
+
+def transport_of(scenario: Scenario) -> Transport:
+    """How the scenario has messages travel; TCP on kept connections where it does not say."""
+    kind = scenario.kind
+    tcp = [getattr(scenario.network.along(one), "transport", None) for one in sides(kind)]
+    known = [one.tcp for one in tcp if one is not None and one.tcp is not None]
+    if not known:
+        return Transport()
+    return Transport(known[0].connection, known[0].congestion)
+
+
+def sides(kind: str) -> tuple[str, ...]:
+    """The links of a method of that kind, as the scenario calls them."""
+    return ("uplink", "downlink") if kind == "coordinator" else ("link",)
+
+
+def deployed(
+    prepared: Prepared,
+    path: Path | None,
+    progress: Callable[[Progress], None] | None,
+    force: bool,
+    fleet: Fleet,
+) -> Run:
+    """What `deploy` does once the scenario is built and it is known who plays."""
+    simulation, scenario = prepared.simulation, prepared.scenario
+    ground = fleet.ground
+    try:
+        refuse(simulation)
+        with preparing():
+            warm(simulation)
+        with held():
+            ground.open()
+        fleet.launch(server(simulation, lambda error: blame(error, scenario), secret(scenario)))
+        ground.ready()
+        (overseer if simulation.method.kind == "graph" else star).assemble(fleet)
+        return record(_real(prepared, simulation, fleet), path, progress, force)
+    finally:
+        with held():
+            fleet.close()
+            ground.close()
+
+
+def secret(scenario: Scenario) -> bool:
+    """Whether noise is drawn from the operating system, and not from the scenario's seed."""
+    return scenario.privacy is not None and scenario.privacy.noise_seed == "os"
+
+
+def _real(prepared: Prepared, simulation: Simulation, fleet: Fleet) -> Prepared:
+    """The same, to be played by the fleet; its manifest says so."""
+    own = {one.name: getattr(simulation, one.name) for one in fields(simulation)}
+    clock = {"kind": "real", "hosts": fleet.hosts_number, "header": HEADER.size}
+    real = Deployment(**(own | {"engine": "deployed", "why": WHY}), fleet=fleet, clock=clock)
+    drawn = {"noise": "os"} if secret(prepared.scenario) else {}
+    terms = simulation.method.planned(1) if drawn else None
+    if terms is not None and (terms.sampling < 1.0).any():
+        fleet.caution(BATCHES)
+    head = prepared.head | {"engine": "deployed", "why": WHY, "clock": clock}
+    head["privacy"] = head["privacy"] | drawn
+    return replace(prepared, simulation=real, head=head)

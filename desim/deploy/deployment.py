@@ -1,0 +1,174 @@
+"""A simulation that is not simulated: its method is played by processes, in real seconds."""
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from desim.compiling.plain import at_once
+from desim.conditions.participation import Everybody
+from desim.conditions.policy import Policy
+from desim.deploy import overseer, star
+from desim.deploy.fleet import Fleet
+from desim.deploy.peer import Witness
+from desim.deploy.place import Ended, Place
+from desim.deploy.real import Deferred, RealWorld
+from desim.deploy.rows import raw_rows, take_in
+from desim.engine.agents.programs import checked_requests
+from desim.engine.observer import unheeding
+from desim.engine.patience import Patience
+from desim.engine.play import Explained, Simulation
+from desim.engine.settings import Settings
+from desim.engine.world import Discard, World
+from desim.errors import InputError
+from desim.log.outcome import Outcome
+from desim.log.rows import EventLog
+from desim.timeline.messages import NO_LINES, NONE, Links, log_message
+from desim.timeline.record import Kind
+from desim.timeline.transport import NOTHING_BETWEEN
+
+WARM = 2  # rounds that are simulated to have all code loaded before any process begins
+
+
+@dataclass(frozen=True)
+class Deployment(Simulation):
+    """A simulation whose requests the processes of `fleet` carry out."""
+
+    fleet: Fleet = field(kw_only=True, repr=False)
+    clock: dict[str, Any] = field(kw_only=True)
+
+    def play(self, *given: Any, **more: Any) -> Outcome:
+        """As Simulation.play; the outcome tells of the clock and the links."""
+        ended = super().play(*given, **more)
+        links = self.fleet.ground.told()
+        clock = {**self.clock, "error": self.fleet.error, "links": links}
+        return replace(ended, notes={"clock": clock})
+
+    def _world(self, settings: Settings, sink: Any, progress: Any, *_: Any) -> World:
+        made = super()._world(settings, sink, progress)
+        observer: Any = made.observer
+        if self.method.kind == "coordinator":
+            observer = Deferred(observer)
+        return RealWorld(made.settings, observer, made.patience, sink, progress)
+
+    def _outcome(self, world: World, *about: Any) -> Outcome:
+        """As Simulation's; of agents on a graph that were stopped, what all had done by then."""
+        made = super()._outcome(world, *about)
+        if self.method.kind == "coordinator":
+            return made
+        rounds = world.observer.rounds_by(made.time)
+        iterates = None if made.iterates is None else made.iterates[: rounds + 1]
+        return replace(made, rounds=rounds, iterates=iterates)
+
+    def _scouted(self, progress: Any, explained: Explained) -> tuple[Settings, bool, list[str]]:
+        """Nothing is known beforehand of real time."""
+        return self.settings, False, []
+
+    def _drive(self, world: World, engine: str) -> float:
+        """Let the processes play; return the end of the run, s."""
+        assert isinstance(world, RealWorld)
+        try:
+            with at_once():
+                if self.method.kind == "graph":
+                    return overseer.play(world, self.fleet)
+                program = checked_requests(
+                    self.method.coordinator, self.method.kind, lambda: world.now
+                )
+                end = star.play(program, world, self.fleet, self.method)
+                observer: Any = world.observer
+                observer.catch_up()
+                return end
+        finally:
+            world.now = max(0.0, min(self.fleet.now, world.settings.horizon))
+
+
+def refuse(simulation: Simulation) -> None:
+    """InputError for what no deployment plays."""
+    settings, kind = simulation.settings, simulation.method.kind
+    found = []
+    if kind == "central":
+        found.append("algorithm: a central method has nobody to talk to; allowed: desim run")
+    if settings.churn is not None:
+        text = "deployed agents stay, unless you end their processes"
+        found.append(f"churn: found a section; {text}; allowed: none")
+    if settings.changing is not None:
+        text = "connections are made once"
+        found.append(f"network.topology: found one that changes; {text}; allowed: one that stays")
+    if settings.links is not None and settings.links.once:
+        text = "TCP has no message to all"
+        found.append(f"network.medium: found shared; {text}; allowed: links")
+    if settings.budget is not None and kind == "graph" and settings.budget.on_exhausted == "stop":
+        text = "no process knows of all budgets at once"
+        found.append(f"privacy.on_exhausted: found stop; {text}; allowed: retire")
+    if found:
+        raise InputError(found)
+
+
+def warm(simulation: Simulation) -> None:
+    """Load, and compile where that is allowed, what the run calls; play two rounds for nobody."""
+    now = simulation.settings
+    settings = replace(now, rounds=WARM, horizon=np.inf, targets=(), budget=None)
+    if simulation.method.kind == "coordinator":
+        everybody = Everybody(now.problem.agents)
+        settings = replace(settings, policy=Policy(), participation=everybody)
+    own: dict[str, Any] = {
+        name: _simple(getattr(now, name)) for name in ("links", "uplinks", "downlinks")
+    }
+    settings = replace(settings, **own)
+    with at_once():
+        replace(simulation, settings=settings, engine="agents").play(Discard(), explained=_mute)
+        scratch = EventLog()
+        log_message(scratch.flat, int(Kind.SEND), 0, 0, 0, 0, 0, -1, 0.0, 0.0, 0)
+        take_in(scratch, *raw_rows(scratch, np.inf))
+        scratch.drop(np.inf)
+
+
+def _simple(links: Links | None) -> Links | None:
+    """The links without laws that no deployment needs code for."""
+    if links is None:
+        return None
+    kept: dict[str, Any] = {"transport": NOTHING_BETWEEN, "contention": NONE, "lines": NO_LINES}
+    nothing = np.empty((2, 0), np.int64)
+    return links._replace(**kept, loss=(0.0, 0.0), plays=nothing, samples=np.empty((3, 0)))
+
+
+def _mute(error: BaseException) -> str | None:
+    return str(error)
+
+
+class Blind:
+    """What an agent's world has in place of an observer: the coordinator's process observes."""
+
+    rows = None
+    failed = None
+    alive = staticmethod(unheeding)
+    rounds, due = 0, np.inf
+
+
+def server(
+    simulation: Simulation, explained: Callable[[BaseException], str | None], secret: bool
+) -> Any:
+    """What each agent's process does: serve(place); secret: with noise that no seed has."""
+
+    def serve(place: Place) -> None:
+        settings = replace(simulation.settings, log="all")
+        if secret:
+            settings = replace(settings, noise_seed=secrets.randbits(64))
+        patience = Patience(settings.problem.agents, settings.rounds, settings.horizon)
+        graph = simulation.method.kind == "graph"
+        observer: Any = Witness() if graph else Blind()
+        world = World(settings, observer, patience, Discard())
+        try:
+            with at_once(), np.errstate(all="ignore"):
+                (overseer if graph else star).serve(place, world, simulation.method)
+        except Ended:
+            raise
+        except BaseException as error:
+            text = explained(error) or f"error in desim: {type(error).__name__}: {error}"
+            place.report("failed", {"why": text, "time": max(place.now, 0.0)})
+            while True:
+                place.wait()
+
+    return serve

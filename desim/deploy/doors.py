@@ -1,0 +1,166 @@
+"""Encrypted connections of a deployment on many hosts: who may come in, and how one goes out.
+
+Whoever connects has 10 s to show a certificate of the run's authority and to say who it is; a
+thread for each waits for that, so that a stranger holds nobody up.
+"""
+
+import hmac
+import queue
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from importlib.metadata import version
+from typing import Any, NamedTuple
+
+from desim.deploy.certificates import COORDINATOR, Identity, context, name_of
+from desim.deploy.wire import PROTOCOL, Message, Torn, Unpacking, packed
+from desim.errors import InputError
+
+HASTE = 10.0  # s in which who connects has to say who it is
+CROWD = 64  # connections that may be at it at once
+SMALL = 1 << 24  # bytes of arrays in a message of somebody who is not known yet
+
+
+class Guest(NamedTuple):
+    """A connection whose other end is known: host, role (host, agent or line), agent or -1."""
+
+    sock: ssl.SSLSocket
+    host: str
+    role: str
+    agent: int
+
+
+Verdict = Callable[[Guest], str]  # why a guest is refused, empty if it is not
+
+
+class Door:
+    """A port at which the hosts of one run come in, until `close`."""
+
+    def __init__(
+        self, address: str, port: int, identity: Identity, tokens: Mapping[str, str]
+    ) -> None:
+        self._context, self._tokens = context(identity, server=True), tokens
+        self.guests: queue.Queue[Guest] = queue.Queue()
+        self.refused: queue.Queue[str] = queue.Queue()
+        try:
+            self.listener = socket.create_server((address, port), backlog=CROWD)
+        except OSError as error:
+            where = f"{address}:{port}"
+            raise InputError(f"--hosts: {where}: cannot wait there ({error.strerror})") from None
+        self.bell, self._ring = socket.socketpair()  # readable when a queue has something new
+        self.bell.setblocking(False)
+        self._room = threading.Semaphore(CROWD)
+        threading.Thread(target=self._welcome, daemon=True).start()
+
+    @property
+    def port(self) -> int:
+        """The port's number."""
+        return int(self.listener.getsockname()[1])
+
+    def close(self) -> None:
+        """Let nobody in any more."""
+        with suppress(OSError):
+            self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+        self._ring.close()
+        self.bell.close()
+
+    def _welcome(self) -> None:
+        while True:
+            try:
+                sock, address = self.listener.accept()
+            except OSError:
+                return
+            if not self._room.acquire(blocking=False):
+                sock.close()
+                continue
+            threading.Thread(target=self._receive, args=(sock, address), daemon=True).start()
+
+    def _receive(self, sock: socket.socket, address: Any) -> None:
+        try:
+            sock.settimeout(HASTE)
+            self._ask(sock)
+        except (OSError, Torn, ValueError, KeyError, TypeError) as error:
+            reason = getattr(error, "reason", None) or str(error) or type(error).__name__
+            self.refused.put(f"a stranger at {address[0]} was refused ({reason})")
+            with suppress(OSError):
+                sock.close()
+        finally:
+            self._room.release()
+            with suppress(OSError):
+                self._ring.send(b"!")
+
+    def _ask(self, sock: socket.socket) -> None:
+        """Hear who it is; the certificate has to say the same."""
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        safe = self._context.wrap_socket(sock, server_side=True)
+        said = hear(safe).fields
+        host, role, agent = str(said["host"]), str(said["role"]), int(said["agent"])
+        why = ""
+        if said["desim"] != version("desim") or said["protocol"] != PROTOCOL:
+            found = f"found desim {said['desim']}, protocol {said['protocol']}"
+            why = f"{found}; allowed: {version('desim')}, {PROTOCOL}, as the coordinator has"
+        elif host != name_of(safe) or host not in self._tokens:
+            why = f"its certificate is not that of host {host}"
+        elif not hmac.compare_digest(str(said["token"]), self._tokens[host]):
+            why = "its token is not that of this run"
+        if why:
+            with suppress(OSError):
+                safe.sendall(packed("refused", {"why": why}, {}))
+            raise ValueError(why)
+        safe.settimeout(None)
+        self.guests.put(Guest(safe, host, role, agent))
+
+
+def hear(sock: ssl.SSLSocket) -> Message:
+    """The next message of somebody who sends nothing after it until it is answered."""
+    reader = Unpacking(SMALL)
+    until = time.monotonic() + HASTE
+    while time.monotonic() < until:
+        data = sock.recv(1 << 16)
+        if not data:
+            raise ConnectionError("the connection was closed")
+        for message in reader.feed(data):
+            return message
+    raise TimeoutError("said nothing in time")
+
+
+class Caller:
+    """Connects a host, or an agent that it plays, with the coordinator."""
+
+    def __init__(self, address: tuple[str, int], host: str, token: str, identity: Identity) -> None:
+        self.address, self.host, self.token = address, host, token
+        self.context = context(identity, server=False)
+        self.peers = context(identity, server=False)  # to agents of other hosts
+        self.peers.check_hostname = False  # they are known by the authority and the run's secret
+        self.among = context(identity, server=True)  # for those that connect
+
+    def call(self, role: str, agent: int = -1) -> tuple[ssl.SSLSocket, Message]:
+        """A connection in that role, and the coordinator's answer; InputError in words."""
+        host, port = self.address
+        try:
+            plain = socket.create_connection((host, port), timeout=HASTE)
+        except OSError as error:
+            why = error.strerror or str(error)
+            raise InputError(f"{host}:{port}: nobody can be reached there ({why})") from None
+        try:
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock = self.context.wrap_socket(plain, server_hostname=COORDINATOR)
+            about = {"host": self.host, "token": self.token, "role": role, "agent": agent}
+            about |= {"desim": version("desim"), "protocol": PROTOCOL}
+            sock.sendall(packed("hello", about, {}))
+            sock.settimeout(2 * HASTE)
+            answer = hear(sock)
+        except (OSError, Torn) as error:
+            plain.close()
+            text = "is not a coordinator of this invitation, or refuses it"
+            reason = getattr(error, "reason", None) or str(error)
+            raise InputError(f"{host}:{port}: {text} ({reason})") from None
+        if answer.kind == "refused":
+            sock.close()
+            raise InputError(f"{host}:{port}: refused: {answer.fields.get('why', '')}")
+        sock.settimeout(None)
+        return sock, answer

@@ -1,0 +1,237 @@
+"""The processes of a deployment as the coordinator's sees them: messages and deaths."""
+
+import secrets
+import socket
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from desim.deploy.frames import HELLO, Frame, Framing
+from desim.deploy.ground import Ground
+from desim.deploy.place import Place
+from desim.deploy.streams import Closed, Poll, Stream
+from desim.deploy.wire import Message, Torn, Unpacking, packed
+from desim.errors import InputError
+
+PATIENCE = 30.0  # s in which all agents have to be ready
+PARTING = 2.0  # s in which they have to leave once the run is over
+AHEAD = 0.05  # s from the order to start until the clock starts
+Serve = Callable[[Place], None]
+
+
+class Fleet:
+    """Agents, each in a process of its own; what comes from them goes to `told` and `heard`."""
+
+    def __init__(self, agents: int, ground: Ground) -> None:
+        self.agents, self.ground = agents, ground
+        self.secret = secrets.token_bytes(8)
+        self.poll = Poll()
+        self.controls: dict[int, Stream] = {}
+        self.lines: dict[int, Stream] = {}  # kept connections to agents, where these are called
+        self.ports: dict[int, int] = {}
+        self.connected: set[int] = set()  # agents that are, with all their neighbours
+        self.dead: dict[int, str] = {}  # how agents died
+        self.warnings: list[str] = []
+        self.origin = np.inf
+        self.dismissing = False
+        self.ended: set[int] = set()  # agents that have said farewell
+        self.told: Callable[[int, Message], None] = lambda agent, message: None
+        self.heard: Callable[[Frame, float], None] = lambda frame, time: None
+        self.buried: Callable[[int], None] = lambda agent: None
+        self._unpacking = {i: Unpacking() for i in range(agents)}
+        self._framings: dict[Stream, Framing] = {}
+        self.listener: socket.socket | None = None
+
+    @property
+    def now(self) -> float:
+        """Time of the run, s."""
+        return time.monotonic() - self.origin
+
+    @property
+    def alive(self) -> list[int]:
+        """Agents whose processes run."""
+        return [i for i in range(self.agents) if i not in self.dead]
+
+    def listen(self) -> int:
+        """Open the coordinator's port; return its number."""
+        self.listener = self.ground.listen(-1)
+        self.listener.setblocking(False)
+        self.poll.add(self.listener)
+        return int(self.listener.getsockname()[1])
+
+    def connect(self, to: int) -> Stream:
+        """Begin a connection to agent `to`."""
+        stream = Stream(self.ground.connect(-1, to, self.ports[to]), to)
+        self.take_up(stream)
+        return stream
+
+    def take_up(self, stream: Stream) -> None:
+        """Listen to a connection on which frames come."""
+        self._framings[stream] = Framing(self.secret)
+        self.poll.add(stream)
+
+    def tell(
+        self, agent: int, kind: str, fields: Mapping[str, Any],
+        arrays: Mapping[str, NDArray[Any]] | None = None,
+    ) -> None:  # fmt: skip
+        """Send an agent a message over its control connection."""
+        if agent not in self.dead:
+            self.controls[agent].push(packed(kind, fields, arrays or {}))
+
+    def start(self) -> None:
+        """Let the clock of all begin at one instant, soon."""
+        self.origin = time.monotonic() + AHEAD
+        for i in self.alive:
+            self.tell(i, "start", {"origin": self.origin})
+        while (left := self.origin - time.monotonic()) > 0.0:
+            time.sleep(left)
+
+    def wait_for(self, what: str, holds: Callable[[], bool]) -> None:
+        """Read what comes until `holds()`; InputError where that takes too long, or one dies."""
+        until = time.monotonic() + PATIENCE
+        while not holds():
+            self.wait(time.monotonic() + 0.1)
+            if self.dead:
+                agent, how = next(iter(self.dead.items()))
+                raise InputError(f"deploy: agent {agent} {how} before the run began")
+            if time.monotonic() > until:
+                raise InputError(f"deploy: after {PATIENCE:g} s {what}")
+
+    def wait(self, until: float) -> bool:
+        """Read what comes, until something has, or `until` s of time.monotonic; whether any did.
+
+        Messages of the links first: what is said beside them can wait until these have been used.
+        """
+        ready = self.poll.wait(until)
+        if links := [stream for stream in ready if stream in self._framings]:
+            for stream in links:
+                self._hear(stream)
+            return True
+        for stream in ready:
+            if self._special(stream):
+                continue
+            if stream is self.listener:
+                self._accept()
+            else:
+                self._listen_to(stream)
+        return bool(ready)
+
+    def _special(self, stream: Any) -> bool:
+        """Take what only fleets of some kind have; whether that was it."""
+        return False
+
+    def places(self) -> list[str]:
+        """Addresses at which agents can be reached, where that has to be told."""
+        return []
+
+    @property
+    def hosts_number(self) -> int:
+        """How many machines take part."""
+        return 1
+
+    @property
+    def error(self) -> float:
+        """To how many s all clocks are aligned: on one machine there is one."""
+        return 0.0
+
+    def _listen_to(self, stream: Stream) -> None:
+        agent = stream.owner[1]
+        try:
+            for data in stream.pull():
+                for message in self._unpacking[agent].feed(data):
+                    if message.kind == "bye":
+                        self.ended.add(agent)
+                    elif message.kind == "ready":
+                        self.ports[agent] = int(message.fields["port"])
+                    elif message.kind == "connected":
+                        self.connected.add(agent)
+                    elif message.kind == "failed" and message.fields.get("where") == "desim":
+                        self.dead[agent] = f"failed ({message.fields['why']})"
+                    elif message.kind == "refused":
+                        self.caution(f"agent {agent} refused a connection: {message.fields['why']}")
+                    else:
+                        self.told(agent, message)
+        except Torn as torn:
+            self._lose(agent, f"sent what cannot be read ({torn})")
+        except Closed:
+            self._lose(agent, "")
+
+    def _lose(self, agent: int, how: str) -> None:
+        self.controls[agent].close()
+        if agent in self.ended:
+            return
+        died = self._reap(agent)
+        self.dead.setdefault(agent, how or died)
+        if line := self.lines.pop(agent, None):
+            self._framings.pop(line, None)
+            line.close()
+        self.buried(agent)
+
+    def _accept(self) -> None:
+        assert self.listener is not None
+        try:
+            sock, _ = self.listener.accept()
+        except OSError:
+            return
+        self.take_up(Stream(self.ground.prepared(sock)))
+
+    def _hear(self, stream: Stream) -> None:
+        if (framing := self._framings.get(stream)) is None:  # its agent was buried just now
+            return
+        try:
+            for data, stamp in stream.stamped():
+                moment = stamp - self.origin
+                for frame in framing.feed(data):
+                    if stream.owner is None:
+                        stream.owner = frame.source
+                    if frame.kind == HELLO:
+                        self.lines[frame.source] = stream
+                    elif frame.source == stream.owner:
+                        self.heard(frame, moment)
+        except Torn as torn:
+            self.caution(f"refused a connection to the coordinator: {torn}")
+            self._drop(stream)
+        except Closed:
+            self._drop(stream)
+
+    def _drop(self, stream: Stream) -> None:
+        self._framings.pop(stream, None)
+        stream.close()
+
+    def caution(self, text: str) -> None:
+        """Note what the run's manifest is to say."""
+        if text not in self.warnings:
+            self.warnings.append(text)
+
+    def dismiss(self) -> None:
+        """Let all agents tell what they have not told yet, and end; those that do not are killed.
+
+        May be called twice.
+        """
+        self.buried, self.dismissing = lambda agent: None, True
+        for i in self.alive:
+            self.tell(i, "end", {})
+        until = time.monotonic() + PARTING
+        while not self.ended.issuperset(self.alive) and time.monotonic() < until:
+            self.wait(until)
+
+    def close(self) -> None:
+        """Close all connections."""
+        for control in self.controls.values():
+            control.close()
+        if self.listener is not None:
+            self.listener.close()
+        for stream in [*self._framings]:
+            self._drop(stream)
+        self.poll.close()
+
+    def launch(self, serve: Serve) -> None:
+        """Have a process for each agent, which does serve(place) until the run is over."""
+        raise NotImplementedError
+
+    def _reap(self, agent: int) -> str:
+        """How an agent's process ended, whose connection is closed."""
+        raise NotImplementedError

@@ -1,0 +1,207 @@
+"""`desim join`: a host builds the scenario that the coordinator sends and plays its agents."""
+
+import os
+import signal
+import socket
+import ssl
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from desim.compiling.jit import set_threads
+from desim.deploy.deployment import server, warm
+from desim.deploy.doors import HASTE, Caller
+from desim.deploy.fleet import Serve
+from desim.deploy.ground import Loopback, Transport
+from desim.deploy.holding import held
+from desim.deploy.hosts import read_invitation
+from desim.deploy.local import ending
+from desim.deploy.place import Ended, Place
+from desim.deploy.streams import Closed, Poll, Stream
+from desim.deploy.wire import Torn, Unpacking, packed
+from desim.errors import DesimError, InputError
+from desim.runs.play import Prepared, prepare
+from desim.scenario.blame import blame
+from desim.scenario.load import load
+
+Tell = Callable[[str], None]
+
+
+class Outside(Loopback):
+    """Connections of an agent on a host: to the coordinator and to agents on other hosts, TLS."""
+
+    def __init__(self, caller: Caller, host_context: ssl.SSLContext) -> None:
+        super().__init__(Transport())
+        self.caller, self.context = caller, host_context
+        self.peers: list[str] = []
+
+    def listen(self, node: int) -> socket.socket:
+        """See Ground: at all addresses of the host, for agents of other hosts."""
+        return socket.create_server(("0.0.0.0", 0), backlog=256)
+
+    def connect(self, node: int, to: int, port: int) -> socket.socket:
+        """See Ground; returns once both ends know each other: all before the clock starts."""
+        if to < 0:
+            return self.caller.call("line", node)[0]
+        plain = socket.create_connection((self.peers[to], port), timeout=HASTE)
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        made = self.caller.peers.wrap_socket(plain)
+        made.settimeout(None)
+        return made
+
+    def prepared(self, sock: socket.socket) -> socket.socket:
+        """See Ground; OSError for who has no certificate of this run."""
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.settimeout(HASTE)
+        made = self.context.wrap_socket(sock, server_side=True)
+        made.settimeout(None)
+        return made
+
+
+def take_part(address: str, invitation: Path, trust: bool, tell: Tell) -> None:
+    """Join the deployment at HOST:PORT, and play this host's agents until it is over.
+
+    trust: whether to run plug-ins that the coordinator sends. InputError in words where that fails.
+    """
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or int(port) >= 1 << 16:
+        raise InputError(f"HOST:PORT: found {address}; allowed: such as 10.0.0.7:7077")
+    known = read_invitation(invitation)
+    caller = Caller((host, int(port)), known.host, known.token, known.identity)
+    sock, welcome = caller.call("host")
+    tell(f"joined as {known.host}; building the scenario")
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            prepared = _built(welcome.fields, Path(folder), trust)
+        except DesimError as error:
+            with suppress(OSError):
+                sock.sendall(packed("failed", {"why": str(error)}, {}))
+            raise
+        Host(sock, caller, known.identity, welcome.fields, prepared, tell).play()
+
+
+def _built(said: dict[str, Any], folder: Path, trust: bool) -> Prepared:
+    """The scenario of the coordinator, on data that must be its own."""
+    plugins: dict[str, str] = said["plugins"]
+    if plugins and not trust:
+        names = ", ".join(plugins)
+        raise InputError(f"the scenario has plug-ins ({names}), code that would run here: --trust")
+    file = folder / "scenario.yaml"
+    file.write_text(said["scenario"])
+    paths = []
+    for number, text in enumerate(plugins.values()):
+        paths.append(folder / f"plugin{number}.py")
+        paths[-1].write_text(text)
+    changes = {"plugins": [str(path) for path in paths]} if paths else {}
+    prepared = prepare(load(file, changes))
+    if prepared.head["problem_sha256"] != said["problem"]:
+        text = "the data here are not those of the coordinator"
+        raise InputError(f"problem: {text}; allowed: the same files on all hosts")
+    warm(prepared.simulation)
+    return prepared
+
+
+class Host:
+    """This host's part in a run: a process for each of its agents."""
+
+    def __init__(
+        self, sock: ssl.SSLSocket, caller: Caller, identity: Any, said: dict[str, Any],
+        prepared: Prepared, tell: Tell,
+    ) -> None:  # fmt: skip
+        self.control, self.caller, self.identity, self.tell = Stream(sock), caller, identity, tell
+        self.said, self.prepared = said, prepared
+        self.pids: dict[int, int] = {}
+        self.poll = Poll()
+        self.poll.add(self.control)
+        self._reading = Unpacking()
+
+    def play(self) -> None:
+        """Begin the agents, and wait until the run is over; InputError if one was lost."""
+        self.control.push(packed("built", {}, {}))
+        scenario = self.prepared.scenario
+        explained = lambda error: blame(error, scenario)  # noqa: E731
+        serve = server(self.prepared.simulation, explained, bool(self.said["secret_noise"]))
+        lost: list[str] = []
+        try:
+            with held():
+                for agent in self.said["agents"][self.caller.host]:
+                    pid = os.fork()
+                    if pid == 0:
+                        self._be(agent, serve)
+                    self.pids[agent] = pid
+            self.tell(f"playing {len(self.pids)} agents")
+            while self._turn(lost):
+                pass
+        finally:
+            self._close()
+        if lost:
+            raise InputError(f"lost: {', '.join(lost)}")
+        self.tell("the run is over")
+
+    def _be(self, agent: int, serve: Serve) -> None:
+        """What an agent's process does, and nothing else."""
+        status = 1
+        try:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            signal.set_wakeup_fd(-1)
+            set_threads(1)
+            self.poll.close()
+            sock, _ = self.caller.call("agent", agent)
+            ground = Outside(self.caller, self.caller.among)
+            place = Place(agent, Stream(sock), bytes.fromhex(self.said["secret"]), ground)
+            with suppress(Ended):
+                serve(place)
+            with suppress(OSError):
+                sock.setblocking(True)
+                for rest in place.control.waiting:
+                    sock.sendall(rest)
+                sock.sendall(packed("bye", {}, {}))
+            status = 0
+        except BaseException as error:
+            with suppress(Exception):
+                os.write(2, f"agent {agent}: {type(error).__name__}: {error}\n".encode())
+        finally:
+            os._exit(status)
+
+    def _turn(self, lost: list[str]) -> bool:
+        """Read what the coordinator says, and look after the agents; whether the run goes on."""
+        for _ in self.poll.wait(time.monotonic() + 0.2):
+            try:
+                for data in self.control.pull():
+                    for message in self._reading.feed(data):
+                        if message.kind == "end":
+                            if not message.fields["begun"]:
+                                lost.append("the run, which ended before it began")
+                            return False
+                        if message.kind == "clock":
+                            there = {"there": time.monotonic(), "sent": message.fields["sent"]}
+                            self.control.push(packed("clock", there, {}))
+            except (Closed, Torn):
+                lost.append("the run, whose coordinator has left")
+                return False
+        for agent, pid in list(self.pids.items()):
+            done, status = os.waitpid(pid, os.WNOHANG)
+            if done:
+                del self.pids[agent]
+                if status:
+                    how = ending(status)
+                    lost.append(f"agent {agent} {how}")
+                    self.control.push(packed("died", {"agent": agent, "how": how}, {}))
+        return True
+
+    def _close(self) -> None:
+        """End all processes of this host."""
+        until = time.monotonic() + 2.0
+        while self.pids:
+            for agent, pid in list(self.pids.items()):
+                done, _ = os.waitpid(pid, os.WNOHANG)
+                if done:
+                    del self.pids[agent]
+                elif time.monotonic() > until:
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+            time.sleep(0.01)
+        self.control.close()

@@ -1,0 +1,168 @@
+"""The process that observes a graph of processes: it takes in their rows, and ends the run."""
+
+from typing import Any
+
+import numpy as np
+
+from desim.deploy.fleet import Fleet
+from desim.deploy.peer import Peer
+from desim.deploy.place import Place
+from desim.deploy.real import RealWorld, slower
+from desim.deploy.rows import take_in
+from desim.deploy.wire import Message
+from desim.engine.agents.programs import checked_requests
+from desim.engine.patience import at
+from desim.engine.world import World
+
+STEP = 0.1  # s after which the user is told how far the run is, and heard
+ALONE = ("each", "deadline")  # policies with which neighbours go on without one that died
+
+
+def serve(place: Place, world: World, method: Any) -> None:
+    """What an agent's process does."""
+    peer = Peer(place, world)
+    post = peer.post
+    place.parting = peer.part
+    met: set[int] = set()
+    place.handlers["ports"] = lambda message: _meet(peer, message, met)
+    place.report("ready", {"port": place.listen()})
+    place.wait_for(lambda: bool(post.ports))
+    if place.ground.transport.connection == "kept":
+        place.wait_for(lambda: len(post.lines) + len(place.greeted) >= len(post.near))
+        post.lines |= place.greeted
+    place.report("connected", {})
+    place.wait_for(lambda: place.origin < np.inf)
+    while place.now < 0.0:
+        place.wait(0.0)
+    program = checked_requests(method.agents, method.kind, lambda: place.now)
+    peer.live(program)
+    place.report("finished", {"time": place.now})
+    while True:
+        place.wait(place.now + STEP)
+        peer.tell()
+
+
+def _meet(peer: Peer, message: Message, met: set[int]) -> None:
+    """Connect to the neighbours of larger numbers; the others connect to this one."""
+    post, place = peer.post, peer.place
+    ports: list[int] = message.fields["ports"]
+    post.ports = dict(enumerate(ports))
+    place.ground.peers = message.fields["places"]
+    if place.ground.transport.connection == "kept":
+        for j in post.near:
+            if j > place.agent:
+                post.lines[j] = place.connect(j, ports[j])
+                place.greet(post.lines[j])
+
+
+def assemble(fleet: Fleet) -> None:
+    """Wait until every agent is connected with its neighbours."""
+    fleet.wait_for("not all agents are ready", lambda: len(fleet.ports) == fleet.agents)
+    ports = [fleet.ports[i] for i in range(fleet.agents)]
+    for i in fleet.alive:
+        fleet.tell(i, "ports", {"ports": ports, "places": fleet.places()})
+    fleet.wait_for("not all are connected", lambda: len(fleet.connected) == fleet.agents)
+
+
+class Overseer:
+    """Takes in what agents tell, until the last has finished or something ends the run."""
+
+    def __init__(self, world: RealWorld, fleet: Fleet) -> None:
+        self.world, self.fleet = world, fleet
+        agents = world.settings.problem.agents
+        self.settled = np.zeros(agents)
+        self.finished: dict[int, float] = {}
+        self.slow = self.computed = 0
+        self.late: tuple[float, int, int] = (0.0, 0, 0)
+        fleet.told, fleet.buried = self._told, self._bury
+
+    def watch(self) -> float:
+        """Wait for the end of the run; return it, s."""
+        world, fleet = self.world, self.fleet
+        horizon = world.settings.horizon
+        while len({*self.finished, *fleet.dead}) < fleet.agents:
+            if fleet.now >= horizon:
+                return horizon
+            step = min(fleet.now + STEP, horizon)
+            fleet.wait(fleet.origin + step)
+            world.spare(float(self.settled.min()), fleet.now)
+            if world.settings.targets:
+                world.observer.settle(float(self.settled.min()))
+            if world.observer.failed:
+                raise world.observer.failed
+            if world.observer.rows.reached is not None:
+                return float(world.observer.rows.reached)
+        if not self.finished:
+            raise at(fleet.now, self._died())
+        return min(max(self.finished.values()), horizon)
+
+    def _told(self, agent: int, message: Message) -> None:
+        fields, arrays, world = message.fields, message.arrays, self.world
+        if message.kind == "rows":
+            take_in(world.log, arrays["ints"], arrays["floats"])
+            take_in(world.ledger, arrays["whole"], arrays["real"])
+            observer: Any = world.observer
+            who = np.array([agent])
+            for place, (time, round_) in enumerate(fields["seen"]):
+                model = arrays["models"][place : place + 1]
+                observer.report(np.array([time]), who, int(round_), model)
+            for time in fields["left"]:
+                observer.leave(agent, float(time))
+            self.settled[agent] = float(fields["before"])
+        elif message.kind == "values":
+            for j in fields["to"]:
+                more = {"source": agent, "number": fields["number"]}
+                self.fleet.tell(int(j), "values", more, arrays)
+        elif message.kind == "finished":
+            self.finished[agent] = float(fields["time"])
+        elif message.kind == "state":
+            self._end_of(agent, message)
+        elif message.kind == "failed" and not self.fleet.dismissing:
+            raise at(float(fields["time"]), f"agent {agent}: {fields['why']}")
+
+    def _end_of(self, agent: int, message: Message) -> None:
+        agents, state = self.fleet.agents, self.world.state
+        for name, row in message.arrays.items():
+            state.setdefault(name, np.zeros((agents, *row.shape)))[agent] = row
+        spent = self.world.filter
+        if spent is not None and message.fields["retired"]:
+            spent.retired[agent] = True
+            if spent.retired.all():
+                spent.reason = "privacy.budget: every agent has retired"
+        self.slow += int(message.fields["slow"])
+        self.computed += int(message.fields["computed"])
+        late, round_ = message.fields["late"]
+        self.late = max(self.late, (float(late), agent, int(round_)))
+
+    def _bury(self, agent: int) -> None:
+        how, now = self.fleet.dead[agent], self.fleet.now
+        self.settled[agent] = np.inf
+        self.world.caution(f"agent {agent} {how} at {now:.3g} s")
+        if self.world.settings.policy.kind not in ALONE and agent not in self.finished:
+            raise at(now, self._died())
+        self.world.observer.leave(agent, now)
+
+    def _died(self) -> str:
+        agent, how = next(iter(self.fleet.dead.items()))
+        kind = self.world.settings.policy.kind
+        return f"nobody can go on: agent {agent} {how}, and policy {kind} waits for it"
+
+    def conclude(self) -> None:
+        """All has been told: say what was not as the scenario has it."""
+        self.world.settled = np.inf
+        for text in self.fleet.warnings:
+            self.world.caution(text)
+        if self.slow:
+            most, agent, round_ = self.late
+            self.world.caution(slower(self.slow, self.computed, most, agent, round_))
+
+
+def play(world: RealWorld, fleet: Fleet) -> float:
+    """Let the agents of `fleet` play; return the end of the run, s."""
+    overseer = Overseer(world, fleet)
+    fleet.start()
+    try:
+        return overseer.watch()
+    finally:
+        fleet.dismiss()
+        overseer.conclude()

@@ -1,0 +1,258 @@
+"""An agent of a graph: it drives the method's program for itself and talks to its neighbours.
+
+Its rows, models and releases wait until there is time, and then go to the process that observes.
+"""
+
+import time as wall
+from typing import Any
+
+import numpy as np
+
+from desim.arrays import Array, Int, Mask
+from desim.deploy.frames import LAST, LETTER, NULL, Frame, body_of, size_of, stamped, values_of
+from desim.deploy.place import Place
+from desim.deploy.rows import raw_rows
+from desim.deploy.streams import Stream
+from desim.deploy.wire import Message
+from desim.engine.addressees import outgoing_part
+from desim.engine.agents.graph import Mailbox, heard_by
+from desim.engine.arguments import result_given
+from desim.engine.at_work import Rows
+from desim.engine.requests import Compute, Gather, Heard
+from desim.engine.us import Cohort
+from desim.engine.world import World
+from desim.timeline.messages import log_message
+from desim.timeline.record import DISTANT, UPLINK, Kind
+
+OFTEN = 0.25  # s after which rows go to the process that observes, if there is time
+
+
+class Witness:
+    """What an agent's world has in place of an observer: it keeps what it sees, to be sent."""
+
+    rows = None
+    rounds, due = 0, np.inf
+    alive: Any = None
+
+    def __init__(self) -> None:
+        self.failed: Any = None
+        self.seen: list[tuple[float, int, Array]] = []
+        self.left: list[float] = []
+
+    def report(self, time: Array, who: Int, round_: int, x: Array) -> None:
+        """The agent shows its model x (1, dim) of a round, true from time (1,) s."""
+        self.seen.append((float(time[0]), round_, x[0].copy()))
+
+    def leave(self, agent: int, time: float) -> None:
+        """The agent retires."""
+        self.left.append(time)
+
+
+class PeerPost:
+    """Carries the messages of one agent over its connections; see Carrier."""
+
+    ahead = False
+
+    def __init__(self, place: Place, world: World) -> None:
+        graph = world.settings.graph
+        assert graph is not None
+        self.place, self.world, self.graph, self.i = place, world, graph, place.agent
+        incoming = slice(graph.incoming[self.i], graph.incoming[self.i + 1])
+        self.sources: list[int] = graph.source[incoming].tolist()
+        self.box: Any = Mailbox(None, self.i, len(self.sources))  # type: ignore[arg-type]
+        self.lines: dict[int, Stream] = {}
+        self.ports: dict[int, int] = {}
+        self.sent = 0
+        self.latest = 0.0  # when s the latest message came
+        self.came: dict[tuple[int, int], Frame] = {}  # whose values are to come
+        self.values: dict[tuple[int, int], Array] = {}
+        place.heard = self._hear
+        place.handlers["values"] = self._take_values
+
+    @property
+    def near(self) -> list[int]:
+        """Agents at the other ends of this agent's links."""
+        graph = self.graph
+        out = graph.out_links[graph.outgoing[self.i] : graph.outgoing[self.i + 1]]
+        return sorted({*self.sources, *graph.target[out].tolist()})
+
+    def send(
+        self, us: Cohort, payload: Array, bits: Int, silent: Mask, used: Mask | None = None
+    ) -> None:
+        """Send the agent's message on its (used) links, at once."""
+        if us.gone[0]:
+            return
+        graph, i, part = self.graph, self.i, None if us.leaving[0] else used
+        self.box.awaited = None
+        if used is not None:
+            self.box.awaited = used[graph.incoming[i] : graph.incoming[i + 1]]
+        outgoing, links = (graph.outgoing, graph.out_links)
+        if part is not None:
+            outgoing, links = outgoing_part(graph, part)
+        edges = links[outgoing[i] : outgoing[i + 1]]
+        self.sent += 1
+        self.box.widen(payload.shape[1])
+        kind = (LAST if us.leaving[0] else NULL) if silent[0] else LETTER
+        size = size_of(1 if silent[0] else int(bits[0]))
+        body, inside = (bytes(size), True) if silent[0] else body_of(payload[0], size)
+        targets = graph.target[edges].tolist()
+        if not inside:
+            self.place.report("values", {"to": targets, "number": self.sent}, {"row": payload[0]})
+        release, round_ = int(us._release[0]), int(us.round[0])
+        for j in targets:
+            frame = Frame(kind, i, self.sent, round_, release=release, inside=inside)
+            self._post(j, frame, body)
+        us.served(np.array([len(targets)]))
+
+    def _post(self, j: int, frame: Frame, body: bytes) -> None:
+        now = self.place.now
+        line = self.lines.get(j)
+        stream = line or self.place.connect(j, self.ports[j])
+        stream.closing = line is None
+        stream.push(stamped(frame, now).header(self.place.secret, len(body)), body)
+        self._row(Kind.SEND, self.i, j, frame.round_, len(body), frame.release, now, 0.0)
+
+    def _row(
+        self, kind: Kind, agent: int, peer: int, round_: int, size: int, release: int, time: float,
+        seconds: float,
+    ) -> None:  # fmt: skip
+        log = self.world.log
+        log.reserve(1)
+        log_message(
+            log.flat, int(kind), UPLINK, agent, peer, round_, size, release, time, seconds, 0
+        )
+
+    def _hear(self, frame: Frame, time: float) -> None:
+        if frame.source not in self.sources or frame.kind not in (LETTER, NULL, LAST):
+            return
+        sent, self.latest = frame.time, time
+        place = self.i, frame.source, frame.round_, len(frame.body), frame.release
+        self._row(Kind.DELIVER, *place, time, time - sent)
+        key = frame.source, frame.number
+        if not frame.inside and key not in self.values:
+            self.came[key] = frame
+            return
+        self._put(frame)
+
+    def _put(self, frame: Frame) -> None:
+        """Lay a message whose values are here into the mailbox."""
+        letter = None
+        if frame.kind == LETTER:
+            elsewhere = self.values.pop((frame.source, frame.number), None)
+            letter = values_of(frame.body) if elsewhere is None else elsewhere
+        place = self.sources.index(frame.source)
+        self.box.put(place, frame.number, letter, frame.kind == LAST)
+
+    def _take_values(self, message: Message) -> None:
+        key = int(message.fields["source"]), int(message.fields["number"])
+        self.values[key] = message.arrays["row"]
+        if frame := self.came.pop(key, None):
+            self._put(frame)
+
+    def known(self, us: Cohort, values: Array) -> Heard:
+        """The agent's neighbours have announced their rows of values (agents, dim)."""
+        self.box.last = np.ascontiguousarray(values[self.sources])
+        return heard_by(self.box, np.ones(len(self.box.last), bool))
+
+
+class Peer:
+    """Drives the program of one agent of a graph."""
+
+    def __init__(self, place: Place, world: World) -> None:
+        self.place, self.world = place, world
+        self.post = PeerPost(place, world)
+        self.us = Cohort(world, np.array([place.agent]), self.post)
+        self.gathered = 0
+        self.late = (0.0, 0)
+        self.slow = self.computed = 0
+        self._told = 0.0
+
+    def live(self, program: Any) -> None:
+        """Run the program to its end."""
+        generator, answer = program(self.us), None
+        while True:
+            self.us._set(clock=np.array([self.place.now]))
+            try:
+                request = generator.send(answer)
+            except StopIteration:
+                return
+            if self.world.observer.failed:
+                raise self.world.observer.failed
+            if self.us.gone[0]:
+                return
+            answer = (
+                self._compute(request) if isinstance(request, Compute) else self._gather(request)
+            )
+
+    def _compute(self, request: Compute) -> Array:
+        us, world, begin = self.us, self.world, self.place.now
+        i, round_ = int(us.who[0]), int(us.round[0])
+        seconds = us.lasting(request, begin)
+        rows = Rows(us.who, us.round, int(world.ledger.seed))
+        inputs = [np.array(one) for one in request.inputs]
+        result = result_given(request.job, world.work(request.job, rows, *inputs), 1)
+        self.computed += 1
+        if (late := self.place.now - begin - seconds) > 0.0:
+            self.slow, self.late = self.slow + 1, max(self.late, (late, round_))
+        self._until(begin + seconds)
+        value = float(request.value[0])
+        now = self.place.now
+        world.log.add(Kind.COMPUTE, UPLINK, i, round_, now, seconds=now - begin, value=value)
+        return result
+
+    def _gather(self, request: Gather) -> Heard:
+        i, round_, box = self.place.agent, int(self.us.round[0]), self.post.box
+        begin = self.place.now
+        self.gathered += 1
+        self.place.wait(begin)
+        if not request.newest:
+            self._until(begin + request.within, lambda: bool(box.has(self.gathered)))
+        closed = self.place.now if request.newest else max(begin, self.post.latest)
+        if not request.newest and not box.has(self.gathered):
+            closed = begin + request.within
+        fresh = box.newest() if request.newest else box.read(self.gathered)
+        now, news = min(closed, self.place.now), float(fresh.sum())
+        self.world.log.add(Kind.AGGREGATE, DISTANT, i, round_, now, seconds=now - begin, value=news)
+        if request.newest or request.within < np.inf:
+            self.world.waited(self.us.who, np.array([news]), np.array([now]))
+        return heard_by(box, fresh)
+
+    def _until(self, end: float, holds: Any = lambda: False) -> None:
+        """Let time pass, and messages come, until `end` s or until holds()."""
+        while not holds() and (now := self.place.now) < end:
+            if wall.monotonic() - self._told > OFTEN and end - now > 0.005:
+                self.tell()
+            self.place.wait(min(end, now + OFTEN))
+
+    def tell(self, final: bool = False) -> None:
+        """Send what happened until now to the process that observes."""
+        self._told = wall.monotonic()
+        world, now = self.world, self.place.now
+        witness: Any = world.observer
+        until = np.inf if final else now
+        charged = until if final else world.ledger.settled(until)
+        ints, floats = raw_rows(world.log, until)
+        whole, real = raw_rows(world.ledger, charged)
+        arrays = {"ints": ints, "floats": floats, "whole": whole, "real": real}
+        if witness.seen:
+            arrays["models"] = np.array([x for _, _, x in witness.seen])
+        fields = {
+            "before": min(until, charged, 1e300),
+            "seen": [(time, round_) for time, round_, _ in witness.seen],
+            "left": witness.left,
+        }
+        witness.seen, witness.left = [], []
+        self.place.report("rows", fields, arrays)
+
+    def part(self) -> None:
+        """The run is over: tell the rest, and what the state has become."""
+        self.tell(final=True)
+        state = {name: rows[self.place.agent] for name, rows in self.world.state.items()}
+        fields: dict[str, Any] = {
+            "slow": self.slow,
+            "computed": self.computed,
+            "late": list(self.late),
+        }
+        spent = self.world.filter
+        fields["retired"] = spent is not None and bool(spent.retired[self.place.agent])
+        self.place.report("state", fields, state)

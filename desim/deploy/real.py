@@ -1,0 +1,167 @@
+"""The world of a deployment: time passes by itself, and what is seen waits until there is time.
+
+Metrics are computed once the run is over, or from time to time where models would take too much
+memory, or at once where they may end it: what they cost is no part of what is measured. Rows leave
+once every agent has told that nothing earlier is to come.
+"""
+
+import time as wall
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+from desim.arrays import Array, Int
+from desim.engine.world import FLUSH_SECONDS, World
+
+LARGEST = 1 << 26  # bytes of models that wait to be seen
+
+
+@dataclass
+class Shown:
+    """A model that the coordinator has published at `time` s; see RoundObserver.publish.
+
+    owed: agents and numbers of the calls whose replies made their models; told: rows of agents
+    whose models the coordinator's news changed.
+    """
+
+    time: float
+    round_: int
+    model: Array
+    moved: Int | None
+    owed: list[tuple[int, int]]
+    told: dict[int, Array]
+
+
+class Deferred:
+    """Stands for a RoundObserver; what it is shown it sees later, in the same order."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+        self.shown: deque[Shown] = deque()
+        self.owed: list[tuple[int, int]] = []
+        self.told: dict[int, Array] = {}
+        self.models: dict[int, Array] = {}  # agents' models, by number of the call
+        self.x: Array | None = None
+        self.held = 0  # bytes
+        self.latest = 0.0  # when s something was shown
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    @property
+    def alive(self) -> Any:
+        """As the observer's own."""
+        return self.inner.alive
+
+    @alive.setter
+    def alive(self, alive: Any) -> None:
+        self.inner.alive = alive
+
+    @property
+    def failed(self) -> Any:
+        """As the observer's own."""
+        return self.inner.failed
+
+    @failed.setter
+    def failed(self, failed: Any) -> None:
+        self.inner.failed = failed
+
+    def publish(
+        self, time: float, round_: int, x: Array, model: Array, moved: Int | None = None
+    ) -> None:
+        """Note what is shown; at once where a target may end the run now."""
+        if self.x is None:
+            self.x = x.copy()
+        self.latest = time
+        told = {i: x[i].copy() for i in self.told}
+        self.shown.append(Shown(time, round_, model.copy(), moved, self.owed, told))
+        self.owed, self.told = [], {}
+        self.held += 8 * (len(model) + len(told) * x.shape[1])
+        if self.inner.rows.targets:
+            self.catch_up()
+
+    def arrived(self, number: int, model: Array) -> None:
+        """The model of an agent after the call of that number is here."""
+        self.models[number] = model.copy()
+        self.held += model.nbytes
+
+    @property
+    def rounds(self) -> int:
+        """Rounds that were shown."""
+        return self.shown[-1].round_ if self.shown else int(self.inner.rounds)
+
+    @property
+    def next_ready(self) -> bool:
+        """Whether the next one is to be seen now, since too much is held, and can be."""
+        ready = bool(self.shown) and self.held > LARGEST
+        return ready and all(number in self.models for _, number in self.shown[0].owed)
+
+    def see(self) -> None:
+        """See the next one; models that never came, of agents that died, stay as they were."""
+        one, x = self.shown.popleft(), self.x
+        assert x is not None
+        self.held -= 8 * (len(one.model) + (len(one.owed) + len(one.told)) * x.shape[1])
+        for agent, number in one.owed:
+            if number in self.models:
+                x[agent] = self.models.pop(number)
+        for agent, row in one.told.items():
+            x[agent] = row
+        self.inner.publish(one.time, one.round_, x, one.model, one.moved)
+
+    def catch_up(self) -> None:
+        """See all."""
+        while self.shown:
+            self.see()
+
+    def settle(self, frontier: float) -> None:
+        """See all that was shown before `frontier` s, and record what is true by then."""
+        while self.shown and self.shown[0].time < frontier:
+            self.see()
+        self.inner.settle(frontier)
+
+    def rounds_by(self, end: float) -> int:
+        """As the observer's own, which sees all first."""
+        self.catch_up()
+        return int(self.inner.rounds_by(end))
+
+
+@dataclass
+class RealWorld(World):
+    """One deployment: rows are handed over while nothing else is to be done."""
+
+    settled: float = field(default=0.0, init=False)  # s before which all rows are here
+
+    def tick(self, frontier: float) -> None:
+        """Tell how far the run is; flushing waits for spare time."""
+        self.now = frontier
+        self.pulse()
+
+    def interrupted(self) -> float:
+        """End here; see all that was shown."""
+        self.report = None
+        return self.now
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is something to see."""
+        return bool(getattr(self.observer, "next_ready", False))
+
+    def spare(self, settled: float, now: float) -> None:
+        """Nothing else is to be done: see what was shown, hand over rows before `settled` s."""
+        observer: Any = self.observer
+        if self.busy:
+            observer.see()
+        seconds = wall.monotonic()
+        if self.log.full or seconds - self._flushed > FLUSH_SECONDS:
+            self._hand_over(settled)
+            self._flushed = seconds
+        self.now = now
+        self.pulse()
+
+
+def slower(number: int, of: int, most: float, agent: int, round_: int) -> str:
+    """The warning for computations that took longer than the scenario's devices do."""
+    text = f"deploy: {number} of {of} computations took longer than the scenario's speeds allow"
+    return (
+        f"{text}, by {most:.3g} s at most (agent {agent}, round {round_}); they count as they were"
+    )

@@ -1,0 +1,39 @@
+"""Rows of events and of releases from one process's buffers to those of another, as they are."""
+
+from typing import Any
+
+import numpy as np
+
+from desim.arrays import Array, Int
+from desim.log.rows import EventLog
+from desim.privacy.ledger.ledger import Ledger
+from desim.timeline.appended import Appended
+from desim.timeline.record import part
+
+
+def raw_rows(appended: Appended, frontier: float) -> tuple[Int, Array]:
+    """Remove and return the rows earlier than `frontier` s as they are in their buffer."""
+    appended._over(frontier)
+    fate, gone = appended._fate(frontier), appended.rows
+    rest = appended._empty(len(gone.ints))._replace(brief=gone.brief)
+    rest.n[1] = gone.n[1]
+    early = int(part(tuple(gone), fate, tuple(rest)))
+    appended.rows = rest
+    return gone.ints[:early].copy(), gone.floats[:early].copy()
+
+
+def take_in(appended: EventLog | Ledger, ints: Int, floats: Array) -> None:
+    """Append rows that `raw_rows` gave, those that are not kept to be counted only."""
+    kept = np.ones(len(ints), bool)
+    if isinstance(appended, EventLog):
+        kept = (int(appended.kept) >> (ints[:, 3] & 255) & 1).astype(bool)
+    appended.reserve(len(ints))
+    rows: Any = appended.rows
+    first, more = int(rows.n[0]), int(kept.sum())
+    rows.ints[first : first + more], rows.floats[first : first + more] = ints[kept], floats[kept]
+    rows.n[0] = first + more
+    if more < len(ints):
+        brief, number = int(rows.n[1]), len(ints) - more
+        rows.brief[brief : brief + number, 0] = floats[~kept, 0]
+        rows.brief[brief : brief + number, 1] = ints[~kept, 3]
+        rows.n[1] = brief + number

@@ -1,0 +1,122 @@
+"""Plays a coordinator method by processes: the program here, each agent in a process of its own."""
+
+from typing import Any
+
+import numpy as np
+
+from desim.arrays import Array, Int
+from desim.deploy.client import Client
+from desim.deploy.fleet import Fleet
+from desim.deploy.jobs import named
+from desim.deploy.place import Place
+from desim.deploy.real import RealWorld
+from desim.deploy.station import Station
+from desim.engine.assignments import Train
+from desim.engine.hub import Hub
+from desim.engine.world import Exhausted, World
+
+
+class RealHub(Hub):
+    """`hub` where agents run their jobs themselves."""
+
+    def __init__(self, world: World, station: Station, method: Any) -> None:
+        super().__init__(world, station)
+        self.method = method
+
+    def start(self, **state: Array) -> None:
+        """As Hub.start; every agent is told its rows."""
+        super().start(**state)
+        fleet = self.station.fleet  # type: ignore[attr-defined]
+        for i in fleet.alive:
+            rows = {name: array[i] for name, array in self.world.state.items()}
+            fleet.tell(i, "state", {}, rows)
+
+    def answered(self, who: Int, rounds: Int) -> tuple[Array, Int]:
+        """What agents who (n,) have replied."""
+        station: Any = self.station
+        rows = [station.reply(i) for i in who.tolist()]
+        exchange = np.array([self.assignments.exchange(i) for i in who.tolist()], np.int64)
+        observer: Any = self.world.observer
+        for i in who.tolist():
+            observer.owed.append((i, station.latest[i]))
+            station.use(i)
+        width = self.payload.shape[1] if not rows else len(rows[0])
+        return np.array(rows).reshape(len(who), width), exchange
+
+    def tell(self, who: Int, job: Train, payload: Array) -> None:
+        """As Hub.tell; agents run the job, too, once the news is there."""
+        station: Any = self.station
+        station.need(who)
+        super().tell(who, job, payload)
+        observer: Any = self.world.observer
+        for i in who.tolist():
+            prefix = f"told {len(station.told[i])} "
+            fields, arrays = named(job, self.method, prefix)
+            order = {"job": fields, "round": self.round}
+            station.told[i].append((order, np.array(payload, float), arrays))
+            observer.told[i] = self.world.state["x"][i]
+
+
+def serve(place: Place, world: World, method: Any) -> None:
+    """What an agent's process does."""
+    client = Client(place, world, method)
+    place.handlers["line"] = lambda message: _meet(client, int(message.fields["port"]))
+    kept = place.ground.transport.connection == "kept"
+    place.report("ready", {"port": -1 if kept else place.listen()})
+    client.live()
+
+
+def _meet(client: Client, port: int) -> None:
+    client.port = port
+    if client.place.ground.transport.connection == "kept":
+        client.line = client.place.connect(-1, port)
+        client.place.greet(client.line)
+
+
+def assemble(fleet: Fleet) -> None:
+    """Wait until every agent is ready and, where connections are kept, connected."""
+    port = fleet.listen()
+    fleet.wait_for("not all agents are ready", lambda: len(fleet.ports) == fleet.agents)
+    for i in fleet.alive:
+        fleet.tell(i, "line", {"port": port})
+    if fleet.ground.transport.connection == "kept":
+        fleet.wait_for("not all are connected", lambda: len(fleet.lines) == fleet.agents)
+
+
+def play(program: Any, world: RealWorld, fleet: Fleet, method: Any) -> float:
+    """Run `program(hub)` by the processes of `fleet`; return the end of the run, s."""
+    station = Station(world, fleet)
+    hub = station.hub = RealHub(world, station, method)
+    fleet.start()
+    try:
+        return _coordinate(program(hub), hub, station)
+    finally:
+        fleet.dismiss()
+        station.conclude()
+
+
+def _coordinate(generator: Any, hub: RealHub, station: Station) -> float:
+    answer: Any = None
+    policy = station.world.settings.policy
+    while True:
+        try:
+            generator.send(answer)
+        except StopIteration:
+            observer: Any = station.world.observer
+            return float(observer.latest or station.now)  # what it took to look at it is no time
+        except Exhausted:
+            return station.now
+        opened = station.now if station.opened is None else station.opened
+        station.opened = None
+        if (closed := station.collect(opened)) == np.inf:
+            return station.world.settings.horizon
+        station.closed = closed
+        missing = int(hub.calls.pending.sum()) - len(station.arrived)
+        if policy.kind == "deadline" and missing:
+            hub.missed(opened, missing)
+            hub.calls.pending[list(station.lost)] = 0
+            station.lost -= set(station.lost) - set(station.fleet.dead)
+        who = np.array(sorted(station.arrived), np.int64)
+        station.arrived.clear()
+        answer = hub.accept(who, opened)
+        station.closed = None

@@ -1,0 +1,195 @@
+"""Sockets that never block: what cannot leave at once waits in order; one place to wait for all."""
+
+import select
+import socket
+import ssl
+import struct
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+LATER = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+PIECE = 1 << 18  # bytes that are read at once
+STAMPS = 35  # SO_TIMESTAMPNS of Linux
+STAMP = struct.Struct("qq")  # s and ns of the day's clock
+CLOSE = 2e-6  # s between two looks at a clock that count as one
+MOST_AGO = 5.0  # s: what the kernel says of longer ago, the day's clock has jumped since
+
+
+class Closed(Exception):
+    """The other side has closed a connection, or it broke."""
+
+
+class Stream:
+    """A connected socket; owner: whom it belongs to, say an agent's number."""
+
+    def __init__(self, sock: socket.socket, owner: Any = None) -> None:
+        sock.setblocking(False)
+        self.sock, self.owner = sock, owner
+        self.waiting: deque[memoryview] = deque()
+        self.closing = False  # once all that waits has left
+        self.watched: Poll | None = None
+
+    def fileno(self) -> int:
+        """The file descriptor, -1 once it is closed."""
+        return self.sock.fileno()
+
+    def push(self, *parts: bytes) -> None:
+        """Send the parts, at once as far as that goes, the rest when there is room."""
+        idle = not self.waiting
+        whole = b"".join(parts)
+        self.waiting.append(memoryview(whole))
+        if idle:
+            self.flush()
+
+    def flush(self) -> None:
+        """Send what waits, as far as that goes; errors show when the stream is read."""
+        try:
+            while self.waiting:
+                sent = self.sock.send(self.waiting[0])
+                if sent == len(self.waiting[0]):
+                    self.waiting.popleft()
+                else:
+                    self.waiting[0] = self.waiting[0][sent:]
+        except LATER:
+            pass
+        except OSError:
+            self.waiting.clear()
+        if self.watched is not None:
+            self.watched.update(self)
+        if self.closing and not self.waiting:
+            with suppress(OSError):
+                self.sock.shutdown(socket.SHUT_WR)
+
+    def pull(self) -> Iterator[bytes]:
+        """What has come, piece by piece; Closed at its end."""
+        while True:
+            try:
+                data = self.sock.recv(PIECE)
+            except LATER:
+                return
+            except OSError as error:
+                raise Closed(str(error)) from None
+            if not data:
+                raise Closed("closed by the other side")
+            yield data
+            if len(data) < PIECE and not isinstance(self.sock, ssl.SSLSocket):
+                return
+
+    def stamped(self) -> Iterator[tuple[bytes, float]]:
+        """As `pull`; with s of time.monotonic at which the kernel had the last byte of a piece.
+
+        So what counts is when a message was here, not when this process had its turn.
+        """
+        if isinstance(self.sock, ssl.SSLSocket):
+            for data in self.pull():
+                yield data, time.monotonic()
+            return
+        while True:
+            try:
+                data, more, _, _ = self.sock.recvmsg(PIECE, 64)
+            except LATER:
+                return
+            except OSError as error:
+                raise Closed(str(error)) from None
+            if not data:
+                raise Closed("closed by the other side")
+            yield data, _stamp(more)
+            if len(data) < PIECE:
+                return
+
+    def close(self) -> None:
+        """Forget the socket."""
+        if self.watched is not None:
+            self.watched.remove(self)
+        with suppress(OSError):
+            self.sock.close()
+
+
+def stamping(sock: socket.socket) -> None:
+    """Let the kernel note when what comes on a socket was here."""
+    with suppress(OSError):
+        sock.setsockopt(socket.SOL_SOCKET, STAMPS, 1)
+
+
+def _stamp(notes: list[tuple[int, int, bytes]]) -> float:
+    """The kernel's time, on the clock that does not jump; now where it has noted nothing."""
+    now, day = _both()
+    for level, kind, data in notes:
+        if (level, kind) == (socket.SOL_SOCKET, STAMPS) and len(data) >= STAMP.size:
+            seconds, nanos = STAMP.unpack_from(data)
+            ago = 1e-9 * (day - seconds * 1_000_000_000 - nanos)
+            return now - ago if 0.0 <= ago < MOST_AGO else now
+    return now
+
+
+def _both() -> tuple[float, int]:
+    """Now, on the clock that does not jump, s, and on the day's, ns: read at one instant."""
+    for _ in range(4):  # this process may lose its turn in between
+        before, day, after = time.monotonic(), time.time_ns(), time.monotonic()
+        if after - before < CLOSE:
+            break
+    return 0.5 * (before + after), day
+
+
+class Poll:
+    """Waits for whatever is registered, to the microsecond: epoll alone rounds up to 1 ms."""
+
+    def __init__(self) -> None:
+        self._epoll = select.epoll()
+        self._known: dict[int, Any] = {}
+        self._writing: set[int] = set()
+
+    def add(self, stream: Any) -> None:
+        """Register a stream, or anything that has a fileno()."""
+        self._known[stream.fileno()] = stream
+        self._epoll.register(stream.fileno(), select.EPOLLIN)
+        if isinstance(stream, Stream):
+            stream.watched = self
+            self.update(stream)
+
+    def update(self, stream: Stream) -> None:
+        """Look out for room to write as long as something waits."""
+        number = stream.fileno()
+        if number not in self._known or bool(stream.waiting) == (number in self._writing):
+            return
+        flags = select.EPOLLIN | (select.EPOLLOUT if stream.waiting else 0)
+        self._epoll.modify(number, flags)
+        (self._writing.add if stream.waiting else self._writing.discard)(number)
+
+    def remove(self, stream: Any) -> None:
+        """Look no more at a stream, which is still open."""
+        number = stream.fileno()
+        if self._known.pop(number, None) is not None:
+            with suppress(OSError, ValueError):
+                self._epoll.unregister(number)
+        self._writing.discard(number)
+        if isinstance(stream, Stream):
+            stream.watched = None
+
+    def wait(self, until: float) -> list[Any]:
+        """Streams that can be read, at `until` s of time.monotonic at the latest.
+
+        What can be written meanwhile is.
+        """
+        left = until - time.monotonic()
+        found = self._epoll.poll(0)
+        if not found and left > 0.0:
+            select.select([self._epoll.fileno()], [], [], left)
+            found = self._epoll.poll(0)
+        ready = []
+        for number, flags in found:
+            stream = self._known.get(number)
+            if stream is None:
+                continue
+            if flags & select.EPOLLOUT:
+                stream.flush()
+            if flags & ~select.EPOLLOUT:
+                ready.append(stream)
+        return ready
+
+    def close(self) -> None:
+        """Forget all."""
+        self._epoll.close()

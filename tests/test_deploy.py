@@ -1,0 +1,372 @@
+"""Deployments on loopback: the bits of the simulation, and words for whatever goes wrong."""
+
+import os
+import signal
+import socket
+import time
+
+import numpy as np
+import psutil
+import pytest
+
+import desim
+from desim.deploy import fleet, linked
+from desim.deploy.carrier import refusal
+from desim.errors import InputError, RunError
+
+PROBLEM = {
+    "agents": 4,
+    "data": {"source": "synthetic", "kind": "classification", "rows": 60, "dim": 4},
+    "loss": "logistic",
+    "regularizer": {"l2": 0.1},
+}
+NOISY = {"solver": "noisy", "epochs": 2, "tau": 0.1}
+PRIVATE = {"relation": "replace-one", "noise_seed": "scenario"}
+
+
+@pytest.fixture(autouse=True)
+def plain(monkeypatch):
+    """Nothing is compiled, and no process is left when a test is over."""
+    monkeypatch.setenv("DESIM_COMPILE", "never")
+    before = set(psutil.Process().children(recursive=True))
+    yield
+    assert set(psutil.Process().children(recursive=True)) <= before
+
+
+def scenario(method="fedavg", rounds=4, **more):
+    known = {
+        "fed-plt": {"rho": 1.0},
+        "dsgd": {"alpha": 0.1},
+        "zcdp-nfl": {"rho": 1.0, "eta": 0.5},
+        "q-dpsgd-1": {
+            "alpha": 0.1, "bits": 8, "mixing": 0.3, "resolution": 0.01, "deadline": "10 ms"
+        },
+    }  # fmt: skip
+    made = {
+        "seed": 5,
+        "name": "deployed",
+        "problem": PROBLEM,
+        "algorithm": {"name": method, **known.get(method, {})},
+        "network": {"link": {"latency": "1 ms"}},
+        "compute": {"speed": {"lognormal": ["3000 /s", 0.3]}},
+        "observe": {"iterates": True, "metrics": ["loss"]},
+        "stop": {"rounds": rounds},
+    }
+    for key, value in more.items():
+        both = isinstance(value, dict) and isinstance(made.get(key), dict)
+        made[key] = {**made[key], **value} if both else value
+    return made
+
+
+def deploy(given, **more):
+    return desim.deploy(given, loopback=True, **more)
+
+
+def released(run):
+    rows = run.releases.sort_values(["round", "agent", "release"]).drop(columns="time")
+    return rows.reset_index(drop=True)
+
+
+def same(given):
+    """The same scenario simulated and deployed; the tables hold as much, the arrays the same."""
+    simulated, real = desim.run(given), deploy(given)
+    assert real.status == "done"
+    for name in ("model", "iterates"):
+        one, other = getattr(simulated, name), getattr(real, name)
+        assert (one is None) == (other is None)
+        assert one is None or np.array_equal(one, other)
+    for name, rows in simulated.state.items():
+        np.testing.assert_array_equal(real.state[name], rows)
+    counts = simulated.events["kind"].value_counts().to_dict()
+    assert real.events["kind"].value_counts().to_dict() == counts
+    assert released(simulated).equals(released(real))
+    return simulated, real
+
+
+STARS = {
+    "fedavg": scenario(),
+    "kept by the coordinator": scenario("tamuna"),
+    "told": scenario("led", algorithm={"beta": 0.1}),
+    "some": scenario("fed-plt", participation={"uniform": 2}),
+    "two exchanges": scenario("fedlin"),
+    "noise inside": scenario(
+        "fed-plt", algorithm={"local": NOISY}, privacy=PRIVATE, problem={"clip": 1.0}
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STARS)
+def test_a_star_has_the_bits_of_the_simulation(name):
+    simulated, real = same(STARS[name])
+    assert simulated.metrics["value"].equals(real.metrics["value"])
+    if "privacy" in STARS[name]:
+        last = [run.epsilon().groupby("agent")["epsilon"].max() for run in (simulated, real)]
+        assert last[0].equals(last[1])
+
+
+GRAPHS = {
+    "dsgd": scenario("dsgd", network={"topology": "ring"}),
+    "noise": scenario(
+        "zcdp-nfl",
+        network={"topology": "ring"},
+        problem={"clip": 1.0},
+        privacy={"noise": {"phi": 1e-2, "growth": 0.99}, **PRIVATE},
+    ),
+    "fewer bits than values": scenario("q-dpsgd-1", network={"topology": "complete"}),
+}
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_a_graph_has_the_bits_of_the_simulation(name):
+    simulated, real = same(GRAPHS[name])
+    columns = ["round", "metric", "agent", "value"]
+    rows = [r.metrics[r.metrics["agent"] >= 0] for r in (simulated, real)]
+    tables = [one[columns].sort_values(columns[:3]).reset_index(drop=True) for one in rows]
+    assert tables[0].equals(tables[1])
+
+
+def test_times_are_those_of_messages():
+    """From the call of send to the last byte; a reply follows its computation."""
+    real = deploy(scenario())
+    events = real.events
+    sent = events[events["kind"] == "send"].set_index(["agent", "peer", "round"])["time"]
+    arrived = events[events["kind"] == "deliver"]
+    for row in arrived.itertuples():
+        assert row.time - row.seconds == pytest.approx(sent[row.peer, row.agent, row.round])
+        assert 0.0 < row.seconds < 5.0
+    closed = events[(events["kind"] == "aggregate")]
+    assert set(closed["time"]) <= set(arrived["time"])
+    assert real.manifest["clock"]["kind"] == "real"
+    assert real.manifest["engine"] == "deployed"
+
+
+@pytest.mark.parametrize(
+    "policy", [{"quorum": 2}, {"buffer": 2, "late": "carry"}, "each", {"deadline": "20 ms"}]
+)
+def test_policies_close_collections(policy):
+    real = deploy(scenario(policy=policy, rounds=6))
+    assert (real.status, real.manifest["rounds"]) == ("done", 6)
+    closed = real.events[real.events["kind"] == "aggregate"]
+    if policy != {"deadline": "20 ms"}:
+        assert (closed["value"] >= 1).all()
+    else:
+        assert (closed["seconds"] <= 0.02 + 1e-9).all()
+
+
+def test_a_connection_for_every_message_gives_the_same_bits():
+    from desim.deploy import deploy as module
+    from desim.deploy.ground import Loopback, Transport
+    from desim.deploy.local import Local
+    from desim.runs.play import prepare
+    from desim.scenario.load import load
+
+    for given in (scenario(), scenario("dsgd", network={"topology": "ring"})):
+        ground = Loopback(Transport("new", "reno"))
+        real = module.deployed(prepare(load(given)), None, None, False, Local(4, ground))
+        assert np.array_equal(real.iterates, desim.run(given).iterates)
+
+
+def test_noise_is_the_operating_systems_unless_the_scenario_says_otherwise():
+    local = {"local": NOISY}
+    given = scenario("fed-plt", algorithm=local, privacy={}, problem={"clip": 1.0})
+    simulated, real = desim.run(given), deploy(given)
+    assert not np.array_equal(simulated.iterates[1:], real.iterates[1:])
+    assert real.manifest["privacy"]["noise"] == "os"
+    assert released(simulated).equals(released(real))
+    with pytest.raises(InputError, match=r"real seconds do not come again.*nor does its noise"):
+        desim.replay(real)
+
+
+@pytest.fixture
+def lines():
+    """Skip where this machine has no networks for processes."""
+    if why := refusal():
+        pytest.skip(why)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        scenario(network={"link": {"transport": {"tcp": {"congestion": "reno"}}}}),
+        scenario("dsgd", network={"topology": "ring", "link": {"transport": {"tcp": {}}}}),
+        scenario(network={"behind": {"sites": 2, "uplink": {"bandwidth": "10 Mbit/s"}}}),
+        scenario(network={"link": {"transport": {"tcp": {"connection": "new"}}}}),
+    ],
+    ids=["kept", "ring", "behind", "new"],
+)
+@pytest.mark.usefixtures("lines")
+def test_lines_carry_the_same_bits_no_faster_than_they_are_long(given):
+    link = {**given["network"].get("link", {}), "latency": "20 ms"}
+    given = {**given, "network": {**given["network"], "link": link}}
+    real, simulated = desim.deploy(given), desim.run(given)
+    assert np.array_equal(real.iterates, simulated.iterates)
+    trips = 2 if "new" in str(given["network"]) else 1  # SYN and SYN-ACK come before the first byte
+    seconds = real.events[real.events["kind"] == "deliver"]["seconds"]
+    assert (seconds >= (0.02 if trips == 1 else 0.06) - 1e-4).all()
+    links = real.manifest["clock"]["links"]
+    assert links["lines"] == 8
+    assert links["packets"] > 0
+    expected = given["network"].get("link", {}).get("transport", {}).get("tcp", {})
+    assert links["congestion"] == expected.get("congestion", "cubic")
+
+
+@pytest.mark.usefixtures("lines")
+def test_ctrl_c_and_a_kill_leave_no_network(tmp_path):
+    stop = Stroke(lambda: os.kill(os.getpid(), signal.SIGINT))
+    real = desim.deploy(scenario(rounds=500), out=tmp_path / "run", progress=stop)
+    assert real.status == "stopped"
+    with pytest.raises(RunError, match="was killed by signal 9"):
+        desim.deploy(scenario(rounds=500), progress=killed(3))
+
+
+def test_no_networks_are_refused_in_words(monkeypatch, tmp_path):
+    def forbidden(*_):
+        raise InputError("no network namespace for user 7 (no): --loopback does without")
+
+    monkeypatch.setattr(linked, "Carrier", forbidden)
+    with pytest.raises(InputError, match=r"deploy: no network namespace.*--loopback"):
+        desim.deploy(scenario(), out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+class Stroke:
+    """Does something once, some rounds after the beginning."""
+
+    def __init__(self, act):
+        self.act, self.done = act, False
+
+    def __call__(self, now):
+        if now.time > 0.25 and not self.done:
+            self.done = True
+            self.act()
+
+
+def killed(number):
+    return Stroke(lambda: psutil.Process().children()[number].kill())
+
+
+def test_a_run_that_waits_for_a_killed_agent_ends_in_words(tmp_path):
+    given = scenario(rounds=500)
+    with pytest.raises(RunError, match=r"agent 1 was killed by signal 9 \(SIGKILL\).*policy all"):
+        deploy(given, out=tmp_path / "run", progress=killed(1))
+    kept = desim.open(tmp_path / "run")
+    assert kept.status == "failed"
+    assert 1 <= kept.manifest["rounds"] < 500
+    assert len(kept.events) > 50
+
+
+def test_a_graph_that_waits_for_a_killed_agent_ends_in_words(tmp_path):
+    given = scenario("dsgd", network={"topology": "ring"}, rounds=500)
+    with pytest.raises(RunError, match=r"agent 2 was killed by signal 9"):
+        deploy(given, out=tmp_path / "run", progress=killed(2))
+    kept = desim.open(tmp_path / "run")
+    assert kept.status == "failed"
+    assert len(kept.events) > 50
+
+
+def test_a_deadline_goes_on_without_a_killed_agent():
+    real = deploy(scenario(rounds=40, policy={"deadline": "50 ms"}), progress=killed(0))
+    assert (real.status, real.manifest["rounds"]) == ("done", 40)
+    assert any("agent 0 was killed" in text for text in real.manifest["warnings"])
+    last = real.events[(real.events["round"] == 40) & (real.events["kind"] == "compute")]
+    assert 0 not in set(last["agent"])
+
+
+@pytest.mark.parametrize("algorithm", ["fedavg", "dsgd"])
+def test_ctrl_c_leaves_a_readable_run(tmp_path, algorithm):
+    network = {"topology": "ring"} if algorithm == "dsgd" else {}
+    given = scenario(algorithm, rounds=500, network=network)
+    stop = Stroke(lambda: os.kill(os.getpid(), signal.SIGINT))
+    real = deploy(given, out=tmp_path / "run", progress=stop)
+    assert (real.status, real.manifest["reason"]) == ("stopped", "interrupted by Ctrl-C")
+    kept = desim.open(tmp_path / "run")
+    assert len(kept.metrics) > 0
+    assert kept.events["time"].is_monotonic_increasing
+
+
+def test_strangers_are_refused_and_the_run_goes_on(monkeypatch):
+    found = []
+    listen = fleet.Fleet.listen
+
+    def visited(self):
+        port = listen(self)
+        for text in (
+            b"GET / HTTP/1.0\r\n\r\n" * 10,
+            b"ds\x01\x00" + bytes(60),
+            b"ds\x63" + bytes(60),
+        ):
+            visitor = socket.create_connection(("127.0.0.1", port))
+            visitor.sendall(text)
+            found.append(visitor)
+        return port
+
+    monkeypatch.setattr(fleet.Fleet, "listen", visited)
+    real = deploy(scenario())
+    assert real.status == "done"
+    text = " ".join(real.manifest["warnings"])
+    for words in ("where a frame begins", "a wrong token", "found protocol 99"):
+        assert words in text
+    for visitor in found:
+        assert visitor.recv(1) == b""
+        visitor.close()
+
+
+def test_budgets_retire_the_same_agents():
+    noise = {"phi": 1e-2, "growth": 0.99}
+    private = {"noise": noise, "budget": 1.0, **PRIVATE}
+    ring = {"topology": "ring"}
+    given = scenario("zcdp-nfl", 60, network=ring, problem={"clip": 1.0}, privacy=private)
+    for real in (desim.run(given), deploy(given)):
+        assert real.manifest["reason"] == "privacy.budget: every agent has retired"
+        assert any("4 of 4 agents retired" in text for text in real.manifest["warnings"])
+    star = scenario("fed-plt", 60, algorithm={"local": NOISY}, problem={"clip": 1.0})
+    simulated, real = same({**star, "privacy": {"budget": 3.0, **PRIVATE}})
+    assert real.manifest["rounds"] == simulated.manifest["rounds"] < 60
+
+
+@pytest.mark.parametrize("method", ["fedavg", "dsgd"])
+def test_a_run_ends_at_its_time_or_its_target(method):
+    network = {"topology": "ring"} if method == "dsgd" else {}
+    given = scenario(method, network=network)
+    timed = deploy({**given, "stop": {"time": "300 ms"}})
+    assert timed.manifest["time"] == 0.3
+    assert timed.events["time"].max() <= 0.3
+    start = timed.metrics[timed.metrics["agent"] == -1]["value"].iloc[0]
+    met = deploy({**given, "stop": {"metric": {"loss": 0.9 * float(start)}, "rounds": 500}})
+    assert met.manifest["reason"].startswith("stop.metric: loss")
+    last = met.metrics[met.metrics["agent"] == -1].iloc[-1]
+    assert last["value"] <= 0.9 * start
+    assert last["time"] == met.manifest["time"]
+
+
+REFUSED = {
+    "central": (scenario("gradient-descent", problem={"agents": 1}), "nobody to talk to"),
+    "churn": (scenario(churn={"up": "1 s", "down": "1 s"}), "churn: found a section"),
+    "radio": (
+        scenario("dsgd", network={"topology": "ring", "medium": "shared"}),
+        "TCP has no message to all",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_deployed_is_refused(name, tmp_path):
+    given, words = REFUSED[name]
+    given.pop("participation", None)
+    with pytest.raises(InputError, match=words):
+        deploy(given, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_directory_in_use_is_refused_at_once(tmp_path):
+    deploy(scenario(rounds=1), out=tmp_path / "run")
+    began = time.monotonic()
+    with pytest.raises(InputError, match="is not empty"):
+        deploy(scenario(rounds=1), out=tmp_path / "run")
+    assert time.monotonic() - began < 5.0
+
+
+def test_an_error_of_a_job_is_told():
+    given = scenario("fedavg", algorithm={"local": {"solver": "gradient", "step": 1e200}})
+    with pytest.raises(RunError, match="diverged"):
+        deploy(given)
