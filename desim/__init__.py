@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from desim.errors import Deadlock, DesimError, Diverged, InputError, RunError
     from desim.exports import export
+    from desim.fidelity.errors import clock_errors
     from desim.log.described import KINDS, METRICS
     from desim.plots import plot
     from desim.reports import report
@@ -41,6 +42,7 @@ __all__ = [
     "Scenario",
     "Study",
     "__version__",
+    "clock_errors",
     "compare",
     "export",
     "load",
@@ -59,6 +61,7 @@ _HOMES = {
     "KINDS": "desim.log.described:KINDS",
     "METRICS": "desim.log.described:METRICS",
     "export": "desim.exports:export",
+    "clock_errors": "desim.fidelity.errors:clock_errors",
     "compare": "desim.studies.compare:compare",
     "load": "desim.scenario.load:load",
     "open": "desim.runs.opened:open_run",

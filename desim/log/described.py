@@ -21,6 +21,9 @@ ROWS = {  # what one row of a table is
     "utilisation": "one agent, from the start to the end of the run",
     "links": "one directed link that was used",
     "staleness": "one thing heard and used: a reply in a collection, or a neighbour's message",
+    "clock_messages": "one message of a real run and of one that simulates it",
+    "clock_computations": "one computation of both runs",
+    "clock_rounds": "one round of both runs",
     "runs": "one run of a study; its other columns are the case's own keys and its measures",
     "comparison": "one measure of one run, or of runs that differ in their seeds only",
     "summary": "one measure of one case of a study, over its seeds",
@@ -35,6 +38,28 @@ ESTIMATE = {  # over seeds
     "low": ("see unit", "lower end of the interval; nan where the seeds are too few for one"),
     "high": ("see unit", "upper end of the interval; nan where the seeds are too few for one"),
     "level": ("", "coverage of the interval"),
+}
+CLOCK = {  # of what is in a real and in a simulated run
+    "real": ("s", "how long it took in reality"),
+    "simulated": ("s", "how long it was simulated to take"),
+    "error": ("s", "simulated - real"),
+    "relative": ("", "error / real; nan where that has no meaning"),
+    "round": ("", "round, and where replies are taken as they come it is told for each run"),
+    "nth": ("", "number among those of one round, or of the run where rounds are told for each"),
+    **{
+        f"{name}_{run}": (unit, f"{text}, in the {run} run")
+        for run in ("real", "simulated")
+        for name, unit, text in (
+            ("round", "", "round"),
+            ("begin", "s", "when it began"),
+            ("time", "s", "when it ended"),
+            ("bytes", "B", "size"),
+            ("attempts", "", "how often it was sent"),
+            ("idle", "s", "since the message before on this link had arrived; inf for the first"),
+            ("sending", "s", "how long the first attempt took to leave"),
+            ("closing", "", "who ended the round; -1 is the coordinator"),
+        )
+    },
 }
 COLUMNS: Mapping[str, Mapping[str, tuple[str, str]]] = {  # table -> column -> unit, meaning
     "events": {
@@ -125,6 +150,13 @@ COLUMNS: Mapping[str, Mapping[str, tuple[str, str]]] = {  # table -> column -> u
         "staleness": ("rounds", "round - heard"),
         "age": ("s", "time since it was first sent; of a reply, since its agent was called"),
     },
+    "clock_messages": {
+        "sender": ("", "who sends; -1 is the coordinator"),
+        "receiver": ("", "who receives; -1 is the coordinator"),
+        **CLOCK,
+    },
+    "clock_computations": {"agent": ("", "who computes"), **CLOCK},
+    "clock_rounds": CLOCK,
     "runs": {
         "case": ("", "number of the case"),
         "label": ("", "the case in words"),
