@@ -6,17 +6,14 @@ from typing import Unpack
 
 import numpy as np
 import pandas as pd
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 
 from desim.errors import InputError
 from desim.plots.lanes import BUSY, bars_of, fill_bars, mark_cuts, window_of
 from desim.plots.look import Framed, framed
 from desim.plots.spans import COLUMNS, Spans, spans, united
-from desim.plots.style import COLOURS, STATES, spelled_time, unit_of
+from desim.plots.style import COLOURS, STATES, legend, spelled_time, unit_of
 from desim.reading.exchanges import messages
 from desim.reading.sites import numbered
 from desim.runs.played import Played
@@ -26,6 +23,7 @@ TOP, GAP = 0.42, 0.03  # of a lane: its upper and lower half, and what is betwee
 STRIP = 0.1  # where messages are, at each half's foot
 RIGHT = 0.01  # of the figure's width: between the lanes and what stands beside them
 PARTED = COLOURS[1]
+NOTHING = 1e-9  # s: no clock is so fine
 
 
 def clocks(
@@ -149,10 +147,10 @@ def _join(
             late = float(second[inside][-1] - first[inside][-1])
             axes.annotate(
                 _late(late), (1.0 + RIGHT, lane), xycoords=axes.get_yaxis_transform(), va="center",
-                fontsize=8, color=PARTED if abs(late) > 0.0 else "black", annotation_clip=False,
+                fontsize=8, color=PARTED if abs(late) > NOTHING else "black", annotation_clip=False,
             )  # fmt: skip
     axes.add_collection(
-        LineCollection(lines, colors=PARTED, linewidths=1.1, zorder=4), autolim=False
+        LineCollection(lines, colors=PARTED, linewidths=1.0, zorder=4), autolim=False
     )
 
 
@@ -165,17 +163,15 @@ def _ends(log: pd.DataFrame, sent: pd.DataFrame, who: int) -> "pd.Series[float]"
 
 
 def _late(seconds: float) -> str:
-    if abs(seconds) < 1e-9:
+    if abs(seconds) <= NOTHING:
         return "0"
     return ("+" if seconds > 0.0 else "-") + spelled_time(abs(seconds))
 
 
 def _explain(axes: Axes, states: list[str]) -> None:
     """The legend: the states, and what the line is."""
-    handles: list[Artist] = [Patch(color=STATES[state]) for state in [*states, "waits"]]
-    handles.append(Line2D([], [], color=PARTED, linewidth=1.1))
-    names = [*states, "waits", "the same instant in both: above real, below simulated"]
-    axes.legend(
-        handles, names, ncols=3, loc="lower left", bbox_to_anchor=(-0.02, 1.0), handlelength=1.0,
-        handletextpad=0.5, columnspacing=1.1,
-    )  # fmt: skip
+    for state in [*states, "waits"]:
+        axes.plot([], [], linestyle="", marker="s", markersize=7, color=STATES[state], label=state)
+    text = "the same instant: above real, below simulated"
+    axes.plot([], [], color=PARTED, linewidth=1.0, label=text)
+    legend(axes)
