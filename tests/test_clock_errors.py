@@ -32,6 +32,7 @@ GRAPH = {
     "link": {"latency": "10 ms", "jitter": {"lognormal": 0.2}},
 }
 SGD = {"algorithm": {"name": "dsgd", "alpha": 0.1}}
+CLOCK = {"kind": "real", "hosts": 1, "error": 0.001}
 DEADLINE = {"policy": {"deadline": "39 ms", "late": "discard"}}
 
 
@@ -39,10 +40,10 @@ def played(out=None, real=False, **parts):
     run = desim.run({**BASE, **parts}, out)
     if real and out is not None:
         file = out / "manifest.json"
-        file.write_text(json.dumps({**json.loads(file.read_text()), "clock": "real"}))
+        file.write_text(json.dumps({**json.loads(file.read_text()), "clock": CLOCK}))
         return desim.open(out)
     if real:
-        run.manifest["clock"] = "real"
+        run.manifest["clock"] = CLOCK
     return run
 
 
@@ -265,6 +266,7 @@ def test_compare_tells_of_clocks_where_one_run_is_deployed(tmp_path, call):
     for form in ("markdown", "latex"):
         assert "the largest errors" in made.written(form)
     assert "errors of the clock" in made._repr_html_()
+    assert "clocks of the real run's hosts agree to 1 ms" in out
     code, out, _ = call("compare", tmp_path / "simulated", tmp_path / "simulated")
     assert "errors of the clock" not in out
     code, out, err = call("compare", tmp_path / "simulated", "--clock")

@@ -1,6 +1,6 @@
 """Which runs have a real clock, and whether two tell of the same scenario."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from desim.reading.labels import differing
 from desim.runs.likeness import same_seed
@@ -12,7 +12,15 @@ SHOWN = 4
 
 def deployed(run: Run) -> bool:
     """Whether real processes have played the run, so that its seconds are those of a real clock."""
-    return run.manifest.get("clock") == "real"
+    clock = run.manifest.get("clock")
+    return isinstance(clock, Mapping) and clock.get("kind") == "real"
+
+
+def blur(run: Run) -> float:
+    """By how much s the clocks of a deployed run's hosts may differ."""
+    clock = run.manifest.get("clock")
+    found = clock.get("error", 0.0) if isinstance(clock, Mapping) else 0.0
+    return float(found) if isinstance(found, int | float) else 0.0
 
 
 def unlike(real: Run, simulated: Run) -> list[str]:

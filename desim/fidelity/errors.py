@@ -11,7 +11,7 @@ import numpy as np
 from desim.arrays import Array
 from desim.compiling.later import pd
 from desim.errors import InputError
-from desim.fidelity.alike import against, deployed, unlike
+from desim.fidelity.alike import against, blur, deployed, unlike
 from desim.fidelity.matching import (
     Matched,
     matched_computations,
@@ -20,6 +20,7 @@ from desim.fidelity.matching import (
     relative,
 )
 from desim.fidelity.models import Models, compared
+from desim.fidelity.reasons import spelled
 from desim.fidelity.replies import NARROW, replies
 from desim.fidelity.tables import summary_table, target_table, worst_table
 from desim.fidelity.worst import worst
@@ -112,6 +113,8 @@ class ClockErrors:
 
     def notes(self) -> Iterator[str]:
         """What the tables do not say: what one run has alone, who counts, order, models."""
+        if error := blur(self.real):
+            yield f"clocks of the real run's hosts agree to {spelled(error)}"
         for what, one in self.matches.items():
             if one.only_real or one.only_simulated:
                 text = f"{one.only_real} in the real run alone, {one.only_simulated} in the other"

@@ -39,28 +39,31 @@ ESTIMATE = {  # over seeds
     "high": ("see unit", "upper end of the interval; nan where the seeds are too few for one"),
     "level": ("", "coverage of the interval"),
 }
-CLOCK = {  # of what is in a real and in a simulated run
+LAID = {  # of what is in a real and in a simulated run
     "real": ("s", "how long it took in reality"),
     "simulated": ("s", "how long it was simulated to take"),
     "error": ("s", "simulated - real"),
     "relative": ("", "error / real; nan where that has no meaning"),
-    "round": ("", "round, and where replies are taken as they come it is told for each run"),
-    "nth": ("", "number among those of one round, or of the run where rounds are told for each"),
-    **{
-        f"{name}_{run}": (unit, f"{text}, in the {run} run")
-        for run in ("real", "simulated")
-        for name, unit, text in (
-            ("round", "", "round"),
-            ("begin", "s", "when it began"),
-            ("time", "s", "when it ended"),
-            ("bytes", "B", "size"),
-            ("attempts", "", "how often it was sent"),
-            ("idle", "s", "since the message before on this link had arrived; inf for the first"),
-            ("sending", "s", "how long the first attempt took to leave"),
-            ("closing", "", "who ended the round; -1 is the coordinator"),
-        )
-    },
 }
+LASTED = {"begin": ("s", "when it began"), "time": ("s", "when it ended")}
+CARRIED = {
+    "bytes": ("B", "size"),
+    **LASTED,
+    "attempts": ("", "how often it was sent"),
+    "idle": ("s", "since the message before on its link had arrived; inf for the first"),
+    "sending": ("s", "how long the first attempt took to leave"),
+}
+
+
+def _sides(columns: Mapping[str, tuple[str, str]]) -> dict[str, tuple[str, str]]:
+    """The columns of the real run, then those of the simulated one."""
+    return {
+        f"{name}_{run}": (unit, f"{meaning}, in the {run} run")
+        for run in ("real", "simulated")
+        for name, (unit, meaning) in columns.items()
+    }
+
+
 COLUMNS: Mapping[str, Mapping[str, tuple[str, str]]] = {  # table -> column -> unit, meaning
     "events": {
         "time": ("s", "virtual time at which the event happens; a computation's is its end"),
@@ -153,10 +156,23 @@ COLUMNS: Mapping[str, Mapping[str, tuple[str, str]]] = {  # table -> column -> u
     "clock_messages": {
         "sender": ("", "who sends; -1 is the coordinator"),
         "receiver": ("", "who receives; -1 is the coordinator"),
-        **CLOCK,
+        "round": ("", "round"),
+        "nth": ("", "number among those of this link and round, from 0"),
+        **LAID,
+        **_sides(CARRIED),
     },
-    "clock_computations": {"agent": ("", "who computes"), **CLOCK},
-    "clock_rounds": CLOCK,
+    "clock_computations": {
+        "agent": ("", "who computes"),
+        "round": ("", "round"),
+        "nth": ("", "number among those of this agent and round, from 0"),
+        **LAID,
+        **_sides(LASTED),
+    },
+    "clock_rounds": {
+        "round": ("", "round"),
+        **LAID,
+        **_sides({**LASTED, "closing": ("", "who ended it; -1 is the coordinator")}),
+    },
     "runs": {
         "case": ("", "number of the case"),
         "label": ("", "the case in words"),
