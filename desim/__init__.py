@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from desim.exports import export
     from desim.fidelity.errors import clock_errors
     from desim.log.described import KINDS, METRICS
+    from desim.measuring.calibration import calibrate
     from desim.plots import plot
     from desim.reports import report
     from desim.runs.opened import open_run as open
@@ -42,6 +43,7 @@ __all__ = [
     "Scenario",
     "Study",
     "__version__",
+    "calibrate",
     "clock_errors",
     "compare",
     "export",
@@ -61,6 +63,7 @@ _HOMES = {
     "KINDS": "desim.log.described:KINDS",
     "METRICS": "desim.log.described:METRICS",
     "export": "desim.exports:export",
+    "calibrate": "desim.measuring.calibration:calibrate",
     "clock_errors": "desim.fidelity.errors:clock_errors",
     "compare": "desim.studies.compare:compare",
     "load": "desim.scenario.load:load",
