@@ -106,20 +106,30 @@ def _work(run: Run) -> Array | None:
 
 
 def _counted(run: Run) -> Array | None:
-    """The same by playing two rounds on devices that do one gradient in a second."""
+    """The same by playing two rounds on devices that do one gradient in a second, or two.
+
+    None where computations last as long on both, by the method's own seconds.
+    """
+    seconds, half = (_lasted(run, f"{speed} /s") for speed in (1, 2))
+    if seconds is None or half is None or not (seconds > 1.5 * half).all():
+        return None
+    work = np.full(int(run.events[["agent", "peer"]].to_numpy().max()) + 1, np.nan)
+    here = seconds.index.to_numpy(int) < len(work)
+    work[seconds.index.to_numpy(int)[here]] = seconds.to_numpy(float)[here]
+    return work if np.isfinite(work).any() else None
+
+
+def _lasted(run: Run, speed: str) -> "pd.Series[float] | None":
+    """How long s computations of each agent last on devices of one speed; None where unknown."""
     data = run.scenario.written()
-    data |= {"compute": {"speed": "1 /s"}, "policy": "all", "stop": {"rounds": 2}, "log": "all"}
+    data |= {"compute": {"speed": speed}, "policy": "all", "stop": {"rounds": 2}, "log": "all"}
     data |= {"churn": "none", "observe": {"metrics": []}}
     data["network"] = {"topology": data["network"]["topology"]}
     try:
         events = play(data).events
     except DesimError:
         return None
-    seconds = events[events["kind"] == "compute"].groupby("agent")["seconds"].median()
-    work = np.full(int(run.events[["agent", "peer"]].to_numpy().max()) + 1, np.nan)
-    here = seconds.index.to_numpy(int) < len(work)
-    work[seconds.index.to_numpy(int)[here]] = seconds.to_numpy(float)[here]
-    return work if np.isfinite(work).any() and np.nanmin(work) > 0.0 else None
+    return events[events["kind"] == "compute"].groupby("agent")["seconds"].median()
 
 
 def _losses(events: "pd.DataFrame") -> tuple[int, Array]:
