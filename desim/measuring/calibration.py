@@ -1,22 +1,25 @@
 """`desim.calibrate`: latency, rate, jitter, loss and speeds, as sections of a scenario."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from desim.compiling.later import pd
 from desim.errors import InputError
 from desim.fidelity.reasons import spelled
-from desim.measuring.devices import Devices, devices_of
+from desim.measuring.devices import Devices, devices_of, like
 from desim.measuring.fragment import fragment, quantity, share, speeds_table
+from desim.measuring.here import steps_here
 from desim.measuring.lines import LIMIT, LOGGED, MEASURED, Line, Lines, lines_of
 from desim.measuring.samples import Samples, of_files, of_run
+from desim.measuring.scores import scores
 from desim.runs.opened import open_run
 from desim.runs.output import output
 from desim.runs.run import Run
+from desim.scenario.schema import Scenario
 from desim.tabulated import Table, card
 
 if TYPE_CHECKING:
@@ -30,7 +33,8 @@ ENDINGS = (".yaml", ".yml")
 class Calibrated:
     """What was measured: lines and devices, None where there was nothing to tell them by.
 
-    sources: of what; notes: what is to be known; apart: whether devices are told one by one.
+    sources: of what; notes: what is to be known; apart: whether devices are told one by one;
+    names: of devices that are no agents, of which agents draw theirs.
     """
 
     lines: Lines | None
@@ -38,6 +42,7 @@ class Calibrated:
     sources: tuple[str, ...]
     notes: tuple[str, ...]
     apart: bool | None
+    names: tuple[str, ...] = ()
 
     @property
     def frame(self) -> "pd.DataFrame":
@@ -68,7 +73,7 @@ class Calibrated:
 
     def fragment(self, speeds: str | None = None) -> str:
         """The sections network and compute; speeds: the csv file of each device's, where any is."""
-        return fragment(self.lines, self.devices, self.sources, speeds)
+        return fragment(self.lines, self.devices, self.sources, speeds, bool(self.names))
 
     def write(self, out: str | Path) -> Path:
         """Write the fragment, and beside it the devices' speeds where they differ."""
@@ -78,7 +83,7 @@ class Calibrated:
             partial.write_text(self.fragment(name), "utf-8")
         if name is not None and self.devices is not None:
             with output(path.with_name(name), (".csv",)) as partial:
-                partial.write_text(speeds_table(self.devices), "utf-8")
+                partial.write_text(speeds_table(self.devices, self.names), "utf-8")
         return path
 
     @property
@@ -129,6 +134,38 @@ def calibrate(
     for other in found[1:]:
         samples = samples.and_these(other)
     return calibrated(samples, apart)
+
+
+def calibrate_here(
+    scenario: Scenario | str | Path | Mapping[str, Any] = "quickstart",
+    *,
+    phones: str | Path | None = None,
+    reference: str | float | None = None,
+    score: str | None = None,
+) -> Calibrated:
+    """Tell devices by this machine's own time for a scenario's local steps.
+
+    phones: a csv whose first column names devices and whose column `score` has what they score in a
+    benchmark; reference: this machine's score in it, or the name of the device that it is like.
+    Then the devices are those, as many times faster or slower as their scores say. InputError for
+    methods that do not say what a step is, and for scores without a reference.
+    """
+    if (phones is None) != (reference is None) or (score is not None and phones is None):
+        raise InputError(
+            "--devices: needs --reference, this machine's score; allowed: both, or none"
+        )
+    found = None if phones is None else scores(phones, score)
+    ours = None if found is None else found.of(str(reference))
+    made = calibrated(steps_here(scenario), None)
+    if found is None or ours is None or made.devices is None:
+        return made
+    share = found.values / ours
+    notes = (
+        f"{len(share)} devices of {found.path} by {found.column}, of which this one has {ours:g}"
+    )
+    return replace(
+        made, devices=like(made.devices, share), notes=(*made.notes, notes), names=found.names
+    )
 
 
 def calibrated(samples: Samples, apart: bool | None) -> Calibrated:

@@ -1,6 +1,6 @@
 """How fast devices compute, by how long their computations took: fixed costs and costs per row."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,8 @@ class Devices:
     speeds (agents,): of each device, 1/s, nan where it is not known; speed, error: their median,
     with its relative standard error; spread: sigma of the logarithms between devices; within: of
     one device's computations; overhead s, its relative error, and whether the work tells it; left,
-    late, r2: how well that fits; work: the least and the most; measured: speeds (n,) of each.
+    late, r2 (of logarithms): how well that fits; work: the least and the most; measured: speeds
+    (n,) of each.
     """
 
     speeds: Array
@@ -63,6 +64,20 @@ class Devices:
         return max(1.0, self.computations / max(1, int(np.isfinite(self.speeds).sum())))
 
 
+def like(one: Devices, share: Array) -> Devices:
+    """Devices that are `share` (n,) times as fast as one, in their fixed costs, too.
+
+    Of these the median's is told, as all have the same.
+    """
+    speeds = one.speed * share
+    middle = float(np.median(share))
+    spread = float(np.std(np.log(share)))
+    return replace(
+        one, speeds=speeds, speed=one.speed * middle, spread=spread, within=0.0,
+        overhead=one.overhead / middle, measured=tuple(speeds[:, None]),
+    )  # fmt: skip
+
+
 def devices_of(samples: Samples) -> Devices | None:
     """What the computations tell of the devices; None where there are too few."""
     table = samples.computations
@@ -78,13 +93,13 @@ def devices_of(samples: Samples) -> Devices | None:
     for one in np.unique(who):
         speeds[one] = np.median(pace[who == one])
     known = speeds[np.isfinite(speeds)]
-    within = TO_DEVIATION * float(np.median(np.abs(np.log(pace / speeds[who]))))
+    said = overhead + work / speeds[who]
     spread = TO_DEVIATION * float(np.median(np.abs(np.log(known / np.median(known)))))
     spread = max(spread, float(np.std(np.log(known))) if len(known) < 5 else 0.0)
-    share = 1.2533 * np.hypot(spread / np.sqrt(len(known)), within / np.sqrt(len(pace)))
-    said = overhead + work / speeds[who]
     off = np.abs(np.log(seconds / said))
-    r2 = 1.0 - np.mean((seconds - said) ** 2) / max(float(np.var(seconds)), 1e-300)
+    within = TO_DEVIATION * float(np.median(off))
+    r2 = 1.0 - np.mean(off**2) / max(float(np.var(np.log(seconds))), 1e-300)
+    share = 1.2533 * np.hypot(spread / np.sqrt(len(known)), within / np.sqrt(len(pace)))
     return Devices(
         speeds, float(np.median(known)), float(share), spread, within, overhead, error, told,
         len(table), float(np.median(off)), float(np.quantile(off, 0.95)), float(r2),

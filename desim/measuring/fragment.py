@@ -13,16 +13,21 @@ HEAD = "# Measured by desim calibrate: {}\n# Use it as network: FILE in a scenar
 
 
 def fragment(
-    lines: Lines | None, devices: Devices | None, sources: Sequence[str], speeds: str | None
+    lines: Lines | None,
+    devices: Devices | None,
+    sources: Sequence[str],
+    speeds: str | None,
+    drawn: bool = False,
 ) -> str:
     """The text of a file that a scenario includes as its network.
 
-    speeds: name of a csv file of each device's speed, to which the text refers; None: a law.
+    speeds: name of a csv file of each device's speed, to which the text refers; None: a law; drawn:
+    whether agents draw their devices, rather than being them.
     """
     text = HEAD.format(", ".join(sources))
     text += "\n".join(["network:", *_network(lines)]) if lines else "network: {}"
     if devices is not None:
-        text += "\n" + "\n".join(["compute:", *_compute(devices, speeds)])
+        text += "\n" + "\n".join(["compute:", *_compute(devices, speeds, drawn)])
     return text + "\n"
 
 
@@ -106,7 +111,7 @@ def _goodness(left: float, late: float, r2: float) -> str:
     return f"residuals {share(left)} in the median, {share(late)} at the 95th percentile{explained}"
 
 
-def _compute(devices: Devices, speeds: str | None) -> Iterator[str]:
+def _compute(devices: Devices, speeds: str | None, drawn: bool) -> Iterator[str]:
     low, high = devices.work
     work = f"{low:g}" if low == high else f"{low:g} to {high:g}"
     many = f"{devices.computations} computations of {work} gradients of one row"
@@ -118,7 +123,8 @@ def _compute(devices: Devices, speeds: str | None) -> Iterator[str]:
     error = f"  # standard error {share(devices.error)}"
     if speeds is not None:
         yield f"  # median {devices.speed:.4g} /s, standard error {share(devices.error)}"
-        yield f"  speed: {{trace: {speeds}, unit: /s, assign: in-order}}"
+        assign = "random" if drawn else "in-order"
+        yield f"  speed: {{trace: {speeds}, unit: /s, assign: {assign}}}"
     elif devices.differ or devices.varies:
         law = f"{{lognormal: [{devices.speed:.4g} /s, {devices.sigma:.3g}]}}"
         yield f"  speed: {law}{error} of the median"
@@ -133,8 +139,8 @@ def _compute(devices: Devices, speeds: str | None) -> Iterator[str]:
         yield f"  # and {quantity(devices.overhead, 's')} for each computation, which is left out"
 
 
-def speeds_table(devices: Devices) -> str:
-    """The csv of speeds: a column for each device, the median where one is not known.
+def speeds_table(devices: Devices, names: Sequence[str] = ()) -> str:
+    """The csv of speeds: a column for each device by name, the median where one is not known.
 
     Of devices whose speed varies as many measured values as all have.
     """
@@ -142,5 +148,5 @@ def speeds_table(devices: Devices) -> str:
     if devices.varies:
         measured = [one if len(one) else np.array([devices.speed]) for one in devices.measured]
         rows = np.stack([one[: min(map(len, measured))] for one in measured], axis=1)
-    head = ",".join(f"agent {one}" for one in range(rows.shape[1]))
+    head = ",".join(names or (f"agent {one}" for one in range(rows.shape[1])))
     return "\n".join([head, *(",".join(f"{one:.6g}" for one in row) for row in rows), ""])

@@ -27,7 +27,7 @@ class Fit:
     """Parameters (k,) with their relative standard errors (k,), and what they leave.
 
     residuals (n,): log(measured / law); spread: sigma of a jitter on the first parameter; left: the
-    median |residual|; r2: share of the variance of the measurements that the law explains.
+    median |residual|; r2: share of the variance of log(measured) that the law explains.
     """
 
     values: Array
@@ -70,17 +70,13 @@ def fitted(
         spread, scale = _scales(off(theta), share)
     residuals = -off(theta)
     errors = _errors(residuals / scale, slopes / scale[:, None], clusters)
-    explained = 1.0 - _variance(measured - model(np.exp(theta))) / max(_variance(measured), 1e-300)
+    explained = 1.0 - float(np.mean(residuals**2)) / max(float(np.var(target)), 1e-300)
     left = float(np.median(np.abs(residuals)))
     return Fit(np.exp(theta), errors, residuals, spread, left, float(explained))
 
 
 def _deviation(values: Array) -> float:
     return float(TO_DEVIATION * np.median(np.abs(values)))
-
-
-def _variance(values: Array) -> float:
-    return float(np.mean((values - np.mean(values)) ** 2))
 
 
 def _slopes(off: Model, theta: Array) -> Array:

@@ -161,6 +161,11 @@ def of_files(sent: Path | None, done: Path | None) -> Samples:
     )
 
 
+def nothing_sent() -> "pd.DataFrame":
+    """No messages."""
+    return _empty([*MESSAGES, "sender", "receiver", "begin", "attempts", "sending", "source"])
+
+
 def _empty(needed: Sequence[str]) -> "pd.DataFrame":
     return pd.DataFrame({name: np.empty(0) for name in needed})
 
