@@ -6,13 +6,16 @@ import numpy as np
 
 from desim.amounts import between, size
 from desim.arrays import Array
+from desim.cli.transport import carriers
 from desim.conditions.compute import speeds_of
+from desim.conditions.transports import CONGESTION, rates, seconds_after
 from desim.engine.opening import Opening, opening
 from desim.engine.play import Simulation
 from desim.engine.settings import Settings
 from desim.reading.sites import listed
 from desim.scenario.schema import Scenario
 from desim.timeline.messages import Links
+from desim.timeline.transport import KIND, NEW
 
 ROW = 13.0  # bytes of an event in events.parquet, about: 11 to 14 were measured on large logs
 NUMBER = 8  # bytes of a number in an npz file
@@ -40,6 +43,7 @@ def circumstances(simulation: Simulation) -> list[str]:
     lines = [*_links(settings), f"devices: {_pace(pace)}"]
     first = opening(simulation)
     lines += _first(first, settings) if first is not None else []
+    lines += [f"warning: {text}" for text in carriers(settings, first)]
     return [*lines, *sizes(simulation)]
 
 
@@ -53,7 +57,7 @@ def _links(settings: Settings) -> Iterator[str]:
 
 def _link(links: Links) -> str:
     """Latency, bandwidth and losses of links, as drawn for this run."""
-    latency, rate = links.latency, _rates(links)
+    latency, rate = links.latency, rates(links)
     parts = [between(latency, "s") if latency.max() > 0.0 else "no latency"]
     parts[0] += " (a bare number is in s)" if latency.max() >= LONG else ""
     finite = rate[np.isfinite(rate)]
@@ -64,21 +68,27 @@ def _link(links: Links) -> str:
     arriving = 1.0 - _lost(links.loss, links.bursts[1])
     arriving *= 1.0 - _lost(links.onward[3:5], links.onward[6]) if len(links.onward) else 1.0
     lost = 1.0 - arriving
-    return ", ".join([*parts, *([f"{100.0 * lost:.3g} % of messages lost"] if lost else [])])
+    what = "messages" if links.transport.ideal else "packets"
+    parts += [f"{100.0 * lost:.3g} % of {what} lost"] if lost else []
+    return ", ".join([*parts, *_carried(links)])
+
+
+def _carried(links: Links) -> list[str]:
+    """By what messages are carried, and on what lines."""
+    law, names = links.transport.law, {code: name for name, code in CONGESTION.items()}
+    found = sorted({(names.get(int(kind)), anew > 0) for kind, anew in law[[KIND, NEW]].T if kind})
+    words = [f"tcp ({name}, {'a new connection' if anew else 'kept'})" for name, anew in found]
+    if links.lines.shape[1]:
+        which, rate = links.lines
+        shared = rate[np.isfinite(rate)]
+        told = f" of {between(shared, 'bit/s')}" if len(shared) else ""
+        words.append(f"behind {len(np.unique(which))} lines{told}")
+    return words
 
 
 def _lost(loss: Sequence[float] | Array, share: float) -> float:
     """Share of attempts that are lost; loss: outside bursts and in them; share: of time in them."""
     return float(loss[0] + share * (loss[1] - loss[0]))
-
-
-def _rates(links: Links) -> Array:
-    """Bandwidth (links,) in bit/s; of a trace its mean."""
-    if not links.plays.shape[1]:
-        return np.asarray(links.wires[1])
-    first, last = links.plays
-    time, _, sent = links.samples
-    return np.asarray((sent[last] - sent[first]) / (time[last] - time[first]))
 
 
 def _pace(pace: Array) -> str:
@@ -121,8 +131,10 @@ def _count(work: Array) -> str:
 
 
 def _messages(links: Links, bits: int) -> Array:
-    """How long a message of that size takes on each link, in s."""
-    return np.asarray(links.latency + bits / _rates(links))
+    """How long the first message of that size takes on each link, in s."""
+    if not links.transport.ideal:
+        return seconds_after(links, np.arange(links.ends.shape[1]), bits, 0.0, before=0)
+    return np.asarray(links.latency + bits / rates(links))
 
 
 def sizes(simulation: Simulation) -> Iterator[str]:

@@ -106,7 +106,7 @@ def _wires(
     else:
         wires[[0, 1, 3]] = _two_hops(link, onward, source, target, seed)
     for other in others:
-        where = _concerned(other, source, target)
+        where = concerned(other, source, target)
         for row, law, index in ((0, other.latency, LATENCY), (1, other.bandwidth, BANDWIDTH)):
             if law is not None:
                 wires[row, where] = draw(law, seed, Stream.LINK, **place, index=index)[where]
@@ -114,7 +114,7 @@ def _wires(
     return wires
 
 
-def _concerned(other: LinkOf, source: Int, target: Int) -> NDArray[np.bool_]:
+def concerned(other: LinkOf, source: Int, target: Int) -> NDArray[np.bool_]:
     """Which of the links (links,) differ."""
     found = np.ones(len(source), bool)
     for nodes, ends in ((other.sender, source), (other.receiver, target)):

@@ -29,6 +29,7 @@ class Stream(IntEnum):
     USER = 10
     DIRECTION = 11
     BURST = 12
+    PACKET = 13
 
 
 _1 = np.uint64(1)

@@ -159,7 +159,7 @@ class Simulation:
         self, settings: Settings, sink: Sink, progress: Any,
         transcript: Transcript | None = None, keeper: Keeper | None = None,
     ) -> World:  # fmt: skip
-        seen = self.observation
+        seen, settings = self.observation, settings.afresh
         metrics = Metrics(settings.problem, seen.metrics, seen.optimum)
         rows = MetricRows(metrics, settings.targets)
         hub, own = self.method.kind == "coordinator", self.settings  # what the user has asked for

@@ -1,7 +1,7 @@
 """What a scenario fixes of a run: the problem on its network and devices, and when it ends."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from desim.arrays import Array
 from desim.conditions.changing import Changing
@@ -47,3 +47,22 @@ class Settings:
     budget: Budget | None = None
     over: str = ""
     log: str = "all"
+
+    @property
+    def afresh(self) -> "Settings":
+        """The same before anything was sent: connections have carried nothing."""
+        links, up, down = map(_unused, (self.links, self.uplinks, self.downlinks))
+        return replace(self, links=links, uplinks=up, downlinks=down)
+
+    @property
+    def connections(self) -> dict[str, Array]:
+        """What the connections of all links remember, by the name of the links."""
+        sides = {"links": self.links, "uplinks": self.uplinks, "downlinks": self.downlinks}
+        own = {name: links.transport for name, links in sides.items() if links is not None}
+        return {name: carrier.memory for name, carrier in own.items() if not carrier.ideal}
+
+
+def _unused(links: Links | None) -> Links | None:
+    if links is None or links.transport.ideal:
+        return links
+    return links._replace(transport=links.transport.forgotten)

@@ -17,7 +17,7 @@ from desim.engine.presences import Presences
 from desim.engine.requests import Job
 from desim.engine.settings import Settings
 from desim.log.rows import FLUSH_ROWS, LEVELS, EventLog
-from desim.memory import Tree, attributes, recall, recalling
+from desim.memory import Tree, attributes, fill, recall, recalling
 from desim.privacy.ledger.budget import Filter
 from desim.privacy.ledger.ledger import Ledger
 from desim.privacy.ledger.transcript import Transcript
@@ -216,6 +216,7 @@ class World:
         own = attributes(self, "now state")
         parts: dict[str, Any] = {name: getattr(self, name) for name in PARTS}
         own |= {name: part.remembered() for name, part in parts.items() if part is not None}
+        own |= {"connections": self.settings.connections}
         own |= {"cautions": np.array(self.cautions, str), "stuck": sorted(self.stuck)}
         self.keeper.keep(own | {"engine": engine()})
         ended = wall.monotonic()
@@ -235,6 +236,8 @@ class World:
             for name, part in parts.items():
                 if part is not None:
                     part.recall(tree[name])
+            for name, memory in self.settings.connections.items():
+                fill(memory, tree["connections"][name])
             engine(tree["engine"])
         return True
 

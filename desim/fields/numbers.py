@@ -5,7 +5,7 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, cast
 
 from pydantic import (
     BeforeValidator,
@@ -187,6 +187,32 @@ def scalars(allowed: str) -> PlainValidator:
         raise ValueError(refusal(value, allowed))
 
     return PlainValidator(read)
+
+
+def sized(example: str) -> tuple[Any, Any]:
+    """Annotations of a number of bytes > 0."""
+
+    def read(value: object) -> float:
+        found = units.size(value)
+        if found == 0:
+            raise ValueError(refusal(value, f"a size > 0 such as {example}"))
+        return found
+
+    return cast("tuple[Any, Any]", _quantity(read, "a size > 0", units.SIZE, example))
+
+
+def counted(what: str) -> tuple[Any, Any]:
+    """Annotations of a whole number >= 1, or inf."""
+
+    def read(value: object) -> float:
+        if value in (math.inf, "inf", ".inf"):
+            return math.inf
+        try:
+            return float(whole(value, 1))
+        except ValueError:
+            raise ValueError(refusal(value, what)) from None
+
+    return _read(read, anyOf=[{"type": "integer", "minimum": 1}, {"enum": ["inf"]}])
 
 
 _bits_per_second = _quantity(

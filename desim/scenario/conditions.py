@@ -9,7 +9,8 @@ from desim.arrays import Array, Int
 from desim.conditions.churn import Churn, daily, renewal, state_traces, traced
 from desim.conditions.compute import NOTHING, measured_speeds, speed_model
 from desim.conditions.latencies import Latencies, latencies, sites
-from desim.conditions.links import make_links
+from desim.conditions.lines import lined
+from desim.conditions.links import concerned, make_links
 from desim.conditions.participation import (
     Bernoulli,
     Everybody,
@@ -19,16 +20,20 @@ from desim.conditions.participation import (
     recorded,
 )
 from desim.conditions.traces import Traces, rate_traces
+from desim.conditions.transports import OF_IDEAL, connected, law
 from desim.draws.distributions import Distribution
 from desim.errors import InputError
 from desim.scenario.schema import Scenario
+from desim.scenario.sections.behind import AccessLine, Behind
 from desim.scenario.sections.devices import Churn as ChurnSection
+from desim.scenario.sections.links import Link
 from desim.scenario.sections.measured import BandwidthTrace, SpeedTrace, lasting, scale
 from desim.timeline.messages import FAIR, FIFO, NONE, Links
 from desim.timeline.phases import Calendar
 from desim.timeline.speed import DRAWN, IN_TURN, OVER_TIME, Speeds
 
 ORDERS = {"random": DRAWN, "measured": IN_TURN, "time": OVER_TIME}
+BACK = {"link": "link", "uplink": "downlink", "downlink": "uplink"}
 CONTENTION = {"none": NONE, "fifo": FIFO, "fair": FAIR}
 
 
@@ -121,8 +126,11 @@ class Conditions:
         outlives(end, self.scenario.stop.time, found.shortest, where, "time")
         return found
 
-    def links(self, source: Int, target: Int, which: str = "link") -> Links:
-        """The links source[e] -> target[e] (-1: coordinator); which: link, uplink or downlink."""
+    def links(self, source: Int, target: Int, which: str = "link", returning: bool = True) -> Links:
+        """The links source[e] -> target[e] (-1: coordinator); which: link, uplink or downlink.
+
+        returning: with connections, where the scenario has them, whose ACKs take the way back.
+        """
         star = which != "link"
         hops = ("uplink", "downlink") if not star and self.scenario.network.two_hops else (which,)
         network, along = self.scenario.network, [self.scenario.network.along(hop) for hop in hops]
@@ -138,22 +146,48 @@ class Conditions:
             once=network.medium == "shared",
             contention=CONTENTION[network.shared(hops[0])],
         )
+        laws = self._laws(made, along[0])
+        if returning and any(law != OF_IDEAL for law in laws):
+            back = self.links(target, source, BACK[which], returning=False)
+            made = connected(made, laws, back)
+        if network.behind is not None and star and returning:
+            made = lined(made, *self._lines(network.behind, which))
         calendar, said = self._calendar, self.scenario.churn
         if calendar is None or said is None or said.messages == "queued":
             return made
         own = np.zeros_like(calendar.memory)  # questions about arrivals are ahead of the clock
         return made._replace(receivers=calendar._replace(memory=own))
 
-    def _rates(self, law: Distribution | BandwidthTrace, which: str) -> Traces | None:
+    def _lines(self, behind: Behind, which: str) -> tuple[Int, AccessLine, int]:
+        """Which line each agent is behind (-1: none), what lines are like, and the seed."""
+        found = [behind.line_of(i, self.agents) for i in range(self.agents)]
+        line = behind.uplink if which == "uplink" else behind.downlink
+        return np.array([-1 if k is None else k for k in found]), line, self.scenario.seed
+
+    def _laws(self, links: Links, link: Link) -> list[tuple[float, ...]]:
+        """What carries messages on each of the links."""
+        network, topology = self.scenario.network, self.scenario.network.topology
+        anew = topology.per_round or topology.redraw == "round"
+        found = [law(link.transport.tcp, anew)] * links.ends.shape[1]
+        for other in network.links:
+            if other.transport is not None:
+                own = law(other.transport.tcp, anew)
+                for e in np.flatnonzero(concerned(other, *links.ends)).tolist():
+                    found[e] = own
+        return found
+
+    def _rates(self, given: Distribution | BandwidthTrace, which: str) -> Traces | None:
         """What stands for a bandwidth that was measured."""
-        if isinstance(law, Distribution):
+        if isinstance(given, Distribution):
             return None
         own = which != "link" and getattr(self.scenario.network, which).bandwidth is not None
-        where, written = f"network.{which if own else 'link'}.bandwidth", repr(law)
+        where, written = f"network.{which if own else 'link'}.bandwidth", repr(given)
         if written not in self.read:
-            unit = scale(law.unit, units.bits_per_second)
-            self.read[written] = rate_traces(law.trace, law.field, unit, where=where, **_ways(law))
-        return self._lasts(self.read[written], law.end, where)
+            unit = scale(given.unit, units.bits_per_second)
+            self.read[written] = rate_traces(
+                given.trace, given.field, unit, where=where, **_ways(given)
+            )
+        return self._lasts(self.read[written], given.end, where)
 
     def _measured(self, source: Int, target: Int, star: bool) -> Array | None:
         """Latencies (links,) s out of the matrix, None without one."""

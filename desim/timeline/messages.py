@@ -13,14 +13,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from desim.compiling.jit import lean_inline, lean_kernel
-from desim.timeline.attempt import trial
-from desim.timeline.fluid import fluid, sent_by
+from desim.timeline.attempt import ATTEMPTS, trial
+from desim.timeline.packets import lossy
 from desim.timeline.phases import ALWAYS, Calendar, presence
 from desim.timeline.record import UPLINK, Kind, Rows, write
+from desim.timeline.recovery import recovered
+from desim.timeline.segments import streamed
+from desim.timeline.transport import NOTHING_BETWEEN, Transport, by_tcp
+from desim.timeline.wire import time_on_wire
 
 SEND, LOST, DELIVER = int(Kind.SEND), int(Kind.LOST), int(Kind.DELIVER)
 NONE, FIFO, FAIR = range(3)
 DIRECT = np.empty(0)
+NO_LINES = np.empty((2, 0))
 
 
 class Links(NamedTuple):
@@ -38,7 +43,9 @@ class Links(NamedTuple):
     agents are up that miss what arrives while they are down; of no agent where messages wait.
     onward: DIRECT, or (7,) where a message takes a second hop, down to the receiver: its jitter,
     losses and bursts as above; wires then has a fourth row, the second hop's latency s, jitter,
-    loss and bursts are those of the first hop, and wires[1] is the slower of both.
+    loss and bursts are those of the first hop, and wires[1] is the slower of both. transport: what
+    carries messages; with TCP, loss is of packets. lines (2, links): which line links share with
+    others, and its bandwidth bit/s; (2, 0) where each link leads all the way.
     """
 
     seed: np.uint64
@@ -57,6 +64,8 @@ class Links(NamedTuple):
     contention: int = NONE
     receivers: Calendar = ALWAYS
     onward: np.ndarray = DIRECT
+    transport: Transport = NOTHING_BETWEEN
+    lines: np.ndarray = NO_LINES
 
     @property
     def lossy(self) -> bool:
@@ -77,21 +86,12 @@ class Links(NamedTuple):
     def plain(self) -> bool:
         """Whether every first attempt gets through, in one hop to one neighbour, at one rate."""
         one = not self.once and not len(self.onward)
-        return one and not self.lossy and self.plays.shape[1] == 0
+        return one and not self.lossy and self.plays.shape[1] == 0 and self.transport.ideal
 
     @property
     def first(self) -> tuple[Any, ...]:
         """What first attempts follow from if links are plain: handing over all takes 2 us."""
         return self.seed, self.jitter, self.ends, self.wires
-
-
-@lean_inline
-def time_on_wire(links, e, begin, bits):
-    """How long `bits` take to leave on link e from `begin` s on, in s."""
-    if links.plays.shape[1] == 0:
-        return bits / links.wires[1, e]
-    first, last = links.plays[0, e], links.plays[1, e]
-    return fluid(links.samples, first, last, links.loops, begin + links.wires[2, e], bits)
 
 
 @lean_inline
@@ -116,9 +116,17 @@ def passage(links, e, time, round_, exchange, bits, paid, release, side, log, ro
         waited = pauses * links.timeout
         begin = time + waited
         latency, lost = trial(links, e, begin, round_, exchange, attempt)
-        wire = time_on_wire(links, e, begin, bits)
-        delay = latency + wire
-        arrival = begin + delay
+        if by_tcp(links, e):
+            if lossy(links, e):
+                message = exchange * ATTEMPTS + attempt
+                left, arrival = recovered(links, e, begin, bits, latency, round_, message, not log)
+            else:
+                left, arrival = streamed(links, e, begin, bits, latency, not log)
+            wire, delay, lost = left - begin, arrival - begin, arrival == np.inf
+        else:
+            wire = time_on_wire(links, e, begin, bits)
+            delay = latency + wire
+            arrival = begin + delay
         lost = lost or missed(links, e, arrival)
         if log:
             kind, counted = LOST if lost else DELIVER, size if attempt >= paid else 0
@@ -239,40 +247,10 @@ def try_once(links, e, begin, round_, exchange, attempt):
 
 @lean_kernel
 def alone(links, e, begin, bits):
-    """As `time_on_wire`, from Python; links come as a plain tuple."""
-    return time_on_wire(Links(*links), e, begin, bits)
-
-
-@lean_inline
-def carried(links, e, begin, end):
-    """The bits that leave on link e from `begin` to `end` s if one message has all its rate."""
-    if links.plays.shape[1] == 0:
-        return links.wires[1, e] * (end - begin)
-    first, last, start = links.plays[0, e], links.plays[1, e], links.wires[2, e]
-    before = sent_by(links.samples, first, last, links.loops, begin + start)
-    return sent_by(links.samples, first, last, links.loops, end + start) - before
-
-
-@lean_kernel
-def share_out(links, edges, bits, begin, end):
-    """Take off bits (n,) what leaves on links edges (n,) until `end` s, at 1/n of each one's rate.
-
-    links come as a plain tuple.
-    """
-    links_, n = Links(*links), edges.shape[0]
-    for r in range(n):
-        bits[r] = max(bits[r] - carried(links_, edges[r], begin, end) / n, 0.0)
-
-
-@lean_kernel
-def shared_ends(links, edges, bits, now, ends):
-    """When bits (n,) would have left on links edges (n,), s, as long as all n of them are there.
-
-    links come as a plain tuple.
-    """
-    links_, n = Links(*links), edges.shape[0]
-    for r in range(n):
-        ends[r] = now + time_on_wire(links_, edges[r], now, bits[r] * n)
+    """As `time_on_wire`, from Python, on the line, too; links come as a plain tuple."""
+    links_ = Links(*links)
+    seconds = time_on_wire(links_, e, begin, bits)
+    return max(seconds, bits / links_.lines[1, e]) if links_.lines.shape[1] > 0 else seconds
 
 
 @lean_kernel

@@ -105,7 +105,8 @@ def memory_for_draws():
 def plain(links):
     """As `Links.plain`: every first attempt gets through, at a rate that holds."""
     safe = links.loss[0] == 0.0 and links.loss[1] == 0.0 and links.receivers.starts.shape[0] == 0
-    return safe and not links.once and links.plays.shape[1] == 0
+    ideal = links.transport.law.shape[1] == 0
+    return safe and ideal and not links.once and links.plays.shape[1] == 0
 
 
 @lean_inline

@@ -9,47 +9,59 @@ a delivery from the first handing over to the arrival, waiting included.
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from desim.arrays import Array
 from desim.engine.agents.clock import Clock
+from desim.engine.agents.streams import Handed, Streams
 from desim.engine.world import World
-from desim.timeline.messages import (
-    FAIR,
-    Links,
-    alone,
-    log_message,
-    share_out,
-    shared_ends,
-    try_once,
-)
+from desim.timeline.attempt import ATTEMPTS
+from desim.timeline.contention import rate_shares, share_out, shared_ends
+from desim.timeline.messages import FAIR, Links, alone, log_message, try_once
 from desim.timeline.record import Kind
 
 ADMIT = 5  # SimPy priority: after all that happens at an instant, before what closes it
 Left = Callable[[float, float], None]
 
 
+def port_of(links: Links) -> list[int]:
+    """Which port each of a coordinator's links leaves from: its line's, or the only one."""
+    if links.lines.shape[1]:
+        return [int(line) for line in links.lines[0]]
+    return [0] * links.ends.shape[1]
+
+
 class Fifo:
     """One message after the other, each at the rate of its link; called with begin and seconds."""
 
     def __init__(self, clock: Clock, links: Links) -> None:
-        self.clock, self.flat = clock, tuple(links)
+        self.clock, self.links, self.flat = clock, links, tuple(links)
         self.free = 0.0  # when the port has sent all that is in it, s
 
     def enter(self, e: int, bits: int, left: Left) -> None:
-        """Take a message for link e; left(begin, seconds) tells when it is on the wire."""
-        begin = max(float(self.clock.now), self.free)
-        seconds = float(alone(self.flat, e, begin, float(bits)))
-        self.free = begin + seconds
-        left(begin, seconds)
+        """Take a message for link e; left(begin, seconds) tells when it is on the wire.
+
+        A line that all share takes a message as its bits come out of the link before it.
+        """
+        now = float(self.clock.now)
+        if not self.links.lines.shape[1]:
+            begin = max(now, self.free)
+            seconds = float(alone(self.flat, e, begin, float(bits)))
+            self.free = begin + seconds
+            left(begin, seconds)
+            return
+        own, line = bits / float(self.links.wires[1, e]), bits / float(self.links.lines[1, e])
+        self.free = max(self.free, now + max(own - line, 0.0)) + line
+        left(self.free - max(own, line), max(own, line))
 
 
 class Fair:
     """All at once: each of n messages leaves at 1/n of the rate of its link (processor sharing)."""
 
     def __init__(self, clock: Clock, links: Links) -> None:
-        self.clock, self.flat = clock, tuple(links)
+        self.clock, self.flat, self.lined = clock, tuple(links), links.lines.shape[1] > 0
         self.flows: list[tuple[float, Left]] = []  # when each one came, s, and whom to tell
         self.edges = np.empty(0, np.int64)
         self.bits = np.empty(0)  # of each that are left
@@ -67,16 +79,28 @@ class Fair:
     def _reckon(self) -> None:
         """Take off what has left since the last time."""
         now = float(self.clock.now)
-        if now > self.since:
+        if now > self.since and self.lined and self.flows:
+            self.bits = np.maximum(self.bits - self._shares() * (now - self.since), 0.0)
+        elif now > self.since:
             share_out(self.flat, self.edges, self.bits, self.since, now)
         self.since = now
+
+    def _shares(self) -> Array:
+        """What each flow (n,) gets of a line, bit/s."""
+        shares = np.empty(len(self.flows))
+        rate_shares(self.flat, self.edges, shares)
+        return shares
 
     def _plan(self) -> None:
         """Wake up when the next message has left, unless the number of them changes before."""
         self.plans += 1
         if self.flows:
             self.ends = np.empty(len(self.flows))
-            shared_ends(self.flat, self.edges, self.bits, float(self.clock.now), self.ends)
+            now = float(self.clock.now)
+            if self.lined:
+                self.ends = now + self.bits / self._shares()
+            else:
+                shared_ends(self.flat, self.edges, self.bits, now, self.ends)
             self.clock.at(float(self.ends.min()), partial(self._leave, self.plans))
 
     def _leave(self, plan: int) -> None:
@@ -122,7 +146,8 @@ class Ports:
     ) -> None:
         self.world, self.clock, self.links, self.ports, self.side = world, clock, links, ports, side
         self.flat = tuple(links)
-        law = Fair if links.contention == FAIR else Fifo
+        law: Any = Fair if links.contention == FAIR else Fifo
+        law = law if links.transport.ideal else Streams
         self.queues = {port: law(clock, links) for port in sorted(set(ports))}
         self.waiting: list[tuple[tuple[int, ...], Message, int]] = []  # handed over at this instant
 
@@ -149,6 +174,8 @@ class Ports:
             after = pauses * links.timeout
             latency, lost = try_once(self.flat, e, now + after, round_, exchange, len(found))
             found.append(Try(now + after, after, float(latency), bool(lost)))
+            if not links.transport.ideal:  # packets are lost, and repeated
+                return [found[0]._replace(lost=False)]
             pauses, pause = pauses + pause, pause * links.backoff
         return found
 
@@ -167,7 +194,17 @@ class Ports:
         for _, message, attempt in waiting:
             e = message.edges[self._lacking(message, attempt)[0]]
             queue, handed = self.queues[self.ports[e]], float(self.clock.now)
+            if isinstance(queue, Streams):
+                latency, number = message.tries[0][0].latency, message.exchange * ATTEMPTS
+                told = partial(self._streamed, message, handed, latency)
+                given = e, handed, message.bits, latency, message.round_, number, told
+                queue.enter(Handed(*given))
+                continue
             queue.enter(e, message.bits, partial(self._left, message, attempt, handed))
+
+    def _streamed(self, message: Message, handed: float, latency: float, there: float) -> None:
+        """All packets of a message are under way, the last of which arrives at `there` s."""
+        self._left(message, 0, handed, handed, there - latency - handed)
 
     def _left(
         self, message: Message, attempt: int, handed: float, begin: float, seconds: float

@@ -13,7 +13,7 @@ import simpy
 from desim.arrays import Array, Int
 from desim.conditions.compute import speeds_of
 from desim.engine.agents.clock import Clock, Steps
-from desim.engine.agents.ports import Ports
+from desim.engine.agents.ports import Ports, port_of
 from desim.engine.agents.star_client import Client, Coming, Letter
 from desim.engine.hub import Hub
 from desim.engine.waits import Waits
@@ -41,10 +41,10 @@ class AgentStation:
         self.anew: set[int] = set()  # agents whose next job begins with that state
         self.clients = [Client(self, i) for i in range(agents)]
         self.ports = [
-            Ports(world, clock, links, [0] * agents, side) if links.contention else None
+            Ports(world, clock, links, port_of(links), side) if links.contention else None
             for links, side in ((world.settings.uplinks, UPLINK), (world.settings.downlinks, 0))
             if links is not None
-        ]  # one port at the coordinator for each direction, where messages share bandwidth
+        ]  # for each direction one port at the coordinator, or one for each line
 
     @property
     def now(self) -> float:

@@ -24,7 +24,7 @@ def losses_fit(
     for which in network.sides(kind):
         sent = "uplink" if kind == "graph" and network.two_hops else which  # by whom it is repeated
         missing = churn is not None and churn.messages == "lost" and which != "uplink"
-        lossy = missing or max(network.along(which).losses) > 0
+        lossy = missing or (max(network.along(which).losses) > 0 and not network.by_tcp(which))
         if lossy and network.along(sent).on_loss == "drop":
             other = "deadline" in algorithm.method.policies
             text = "found drop, but with policy all everybody waits for every message"

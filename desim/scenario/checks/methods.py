@@ -14,6 +14,7 @@ from desim.scenario.checks import links as link_consistency
 from desim.scenario.checks import model as model_consistency
 from desim.scenario.checks import privacy as privacy_consistency
 from desim.scenario.checks import topology as topology_consistency
+from desim.scenario.checks import transport as transport_consistency
 from desim.scenario.sections.data import Synthetic
 from desim.scenario.sections.method import Algorithm, Participation, Policy
 from desim.scenario.sections.observe import Observe, Stop
@@ -176,5 +177,6 @@ OTHERS = (
     topology_consistency,
     model_consistency,
     privacy_consistency,
+    transport_consistency,
 )
 CHECKS = tuple(one for module in (globals(), *map(vars, OTHERS)) for one in _checks(module))

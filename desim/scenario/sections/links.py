@@ -17,6 +17,7 @@ from desim.fields import (
 from desim.fields.choices import OrRead
 from desim.fields.numbers import quantity, whole, wholes, within
 from desim.scenario.sections.measured import BandwidthLaw
+from desim.scenario.sections.transport import IDEAL, Transport
 
 Resends = Annotated[int, *wholes(1, 255)]
 Contention = Literal["none", "fifo", "fair"]
@@ -96,6 +97,10 @@ class Link(Strict):
     limit: Resends = 20
     """resend: how often a lost message is sent again at most"""
 
+    transport: Transport = IDEAL
+    """what carries messages: ideal (latency and bandwidth alone), tcp, or {tcp: {...}}; with tcp it
+    is packets that are lost, which tcp repeats"""
+
     @property
     def resends(self) -> int:
         """How often a lost message is sent again at most."""
@@ -138,6 +143,8 @@ class LinkChange(Strict):
     """factor on that time after every resend"""
     limit: Resends | None = None
     """how often a lost message is sent again at most"""
+    transport: Transport | None = None
+    """what carries messages"""
     contention: Contention | None = None
     """whether the messages of this direction share the coordinator's bandwidth"""
 
@@ -177,9 +184,11 @@ class LinkOf(Strict):
     """time on the way"""
     bandwidth: BandwidthDist | None = None
     """bits leaving in a second"""
+    transport: Transport | None = None
+    """what carries messages"""
 
     @model_validator(mode="after")
     def _says_something(self) -> "LinkOf":
-        if self.latency is None and self.bandwidth is None:
-            raise ValueError("missing; allowed: latency, bandwidth, or both")
+        if (self.latency, self.bandwidth, self.transport) == (None, None, None):
+            raise ValueError("missing; allowed: latency, bandwidth, transport, or several")
         return self

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from desim.fields import Several, Strict
+from desim.scenario.sections.behind import Behind
 from desim.scenario.sections.links import Contention, Link, LinkChange, LinkOf
 from desim.scenario.sections.measured import LatencyMatrix
 from desim.scenario.sections.topology import Topology
@@ -31,6 +32,8 @@ class Network(Strict):
     contention: Contention = "none"
     """how messages that leave a node (star: those to or from the coordinator) share its bandwidth:
     none (each has it all), fifo (one after the other) or fair (equal parts)"""
+    behind: Behind | None = None
+    """access lines that agents share, with a coordinator: {sites: 4, uplink: {bandwidth: ...}}"""
     medium: Literal["links", "shared"] = "links"
     """graphs: a message for each neighbour, or one transmission that reaches all of them"""
 
@@ -45,6 +48,8 @@ class Network(Strict):
 
     def shared(self, which: str) -> Contention:
         """How messages on the links `which` share bandwidth: link, uplink or downlink."""
+        if self.behind is not None:
+            return self.behind.contention
         own = self.uplink if which == "link" else getattr(self, which)
         return own.contention or self.contention
 
@@ -62,6 +67,11 @@ class Network(Strict):
     def along(self, which: str) -> Link:
         """The link, uplink or downlink."""
         return {"link": self.link, "uplink": self.up, "downlink": self.down}[which]
+
+    def by_tcp(self, which: str) -> bool:
+        """Whether TCP carries messages on any of the links `which`."""
+        others = [one.transport for one in self.links if one.transport is not None]
+        return any(one.tcp is not None for one in (self.along(which).transport, *others))
 
     @property
     def up(self) -> Link:

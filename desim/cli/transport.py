@@ -1,0 +1,52 @@
+"""What transport makes of a scenario's messages, in words."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from desim.amounts import between, size
+from desim.arrays import Int
+from desim.conditions.transports import connected, law, rates, seconds_after
+from desim.engine.opening import Opening
+from desim.engine.settings import Settings
+from desim.scenario.sections.transport import Tcp
+from desim.timeline.messages import Links
+
+OFF = 0.1  # of a message's time, from which on it is said that there is no transport
+
+
+def carriers(settings: Settings, first: Opening | None) -> Iterator[str]:
+    """Warnings where links without transport are much faster than TCP on them."""
+    up, down, links = settings.uplinks, settings.downlinks, settings.links
+    if first is not None and up is not None and down is not None:
+        pause = float(np.median(first.seconds)) if len(first.seconds) else 0.0
+        yield from _told("down", down, up, first.down, pause)
+        yield from _told("up", up, down, first.up, pause)
+    elif first is not None and links is not None and links.ends.size:
+        pause = float(np.median(first.seconds)) if len(first.seconds) else 0.0
+        yield from _told("to a neighbour", links, links, 64 * settings.problem.dim, pause)
+
+
+def _told(way: str, links: Links, back: Links, bits: int, pause: float) -> Iterator[str]:
+    if not links.transport.ideal or links.once or not np.isfinite(bits):
+        return
+    some = _typical(links)
+    plain = links.latency[some] + bits / rates(links)[some]
+    joined = connected(links, [law(Tcp(), False)] * len(links.ends[0]), back)
+    tcp = seconds_after(joined, some, bits, pause)
+    more = tcp / plain - 1.0
+    worst = int(np.argmax(more))
+    if more[worst] > OFF:
+        text = f"{size(bits / 8)} {way} {between(plain[[worst]], 's')}, with tcp"
+        after = f"after {between(np.array([pause]), 's')} of idleness" if pause else "kept busy"
+        yield (
+            f"network.link.transport: ideal says that {text} it takes "
+            f"{between(tcp[[worst]], 's')} {after} ({100 * more[worst]:.0f} % more); "
+            "transport: tcp says what real connections do"
+        )
+
+
+def _typical(links: Links) -> Int:
+    """The links with the least, the median and the largest product of latency and bandwidth."""
+    order = np.argsort(links.latency * np.minimum(rates(links), 1e18), kind="stable")
+    return np.unique(order[[0, len(order) // 2, -1]])

@@ -1,0 +1,80 @@
+"""Connections of TCP on links: one law for each link, and nothing carried yet."""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from desim.arrays import Array, Int
+from desim.timeline.flow import ROWS, STATE
+from desim.timeline.messages import Links
+from desim.timeline.segments import streamed
+from desim.timeline.transport import BBR, CUBIC, FIELDS, IDEAL, MOST, RENO, Transport
+
+CONGESTION = {"reno": RENO, "cubic": CUBIC, "bbr": BBR}
+OF_IDEAL = (float(IDEAL), 1.0, 0.0, 1.0, 1.0, 0.0, 0.0, np.inf)
+
+
+class Tcp(Protocol):
+    """Parameters of TCP, as `desim.scenario.sections.transport.Tcp` has them."""
+
+    congestion: Any
+    connection: Any
+    initial_window: int
+    segment: int
+    header: int
+    idle_restart: bool
+    queue: float
+
+    @property
+    def most(self) -> int:
+        """Segments under way at most."""
+
+
+def law(tcp: Tcp | None, met_anew: bool) -> tuple[float, ...]:
+    """A column of `Transport.law`; None: ideal; met_anew: links that come and go open new ones."""
+    if tcp is None:
+        return OF_IDEAL
+    kind, anew = CONGESTION[tcp.congestion], met_anew or tcp.connection == "new"
+    restarts = tcp.idle_restart and kind != BBR
+    numbers = tcp.segment, tcp.header, tcp.initial_window, tcp.most, anew, restarts, tcp.queue
+    return float(kind), *map(float, numbers)
+
+
+def connected(links: Links, laws: Sequence[tuple[float, ...]], back: Links) -> Links:
+    """`links` with a connection on each, of so many laws; back: their ways back, one for each."""
+    table = np.array(laws, np.float64).reshape(-1, len(OF_IDEAL)).T.copy()
+    most = int(table[MOST].max(initial=1.0))
+    connections = Transport(
+        table,
+        np.array([back.latency, rates(back)]),
+        np.zeros((table.shape[1] + 1, FIELDS)),
+        np.zeros((ROWS, most + 2)),
+        np.zeros(STATE),
+    )
+    return links._replace(transport=connections)
+
+
+def seconds_after(links: Links, edges: Int, bits: int, pause: float, before: int = 2) -> Array:
+    """How long a message takes on links edges (n,), s, after so many others, `pause` s apart.
+
+    Jitter and losses are left out, and connections begin anew.
+    """
+    fresh = links._replace(transport=links.transport.forgotten)
+    found = np.empty(len(edges))
+    for place, e in enumerate(edges.tolist()):
+        latency, time, there = float(links.latency[e]), 0.0, 0.0
+        for _ in range(before + 1):
+            time = there + pause
+            there = float(streamed(fresh, e, time, bits, latency, False)[1])
+        found[place] = there - time
+    return found
+
+
+def rates(links: Links) -> Array:
+    """Bandwidths (links,) bit/s, means of traces."""
+    if not links.plays.shape[1]:
+        return np.asarray(links.wires[1])
+    first, last = links.plays
+    lasting = links.samples[0, last] - links.samples[0, first]
+    return np.asarray((links.samples[2, last] - links.samples[2, first]) / lasting)

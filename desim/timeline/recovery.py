@@ -1,0 +1,43 @@
+"""Messages over TCP where packets may be lost: a flow that has its line to itself."""
+
+import numpy as np
+
+from desim.compiling.jit import lean_kernel
+from desim.timeline.flow import (
+    GIVEN_UP,
+    LAST_LEFT,
+    ONLINE,
+    TAIL,
+    THERE,
+    begun,
+    closed,
+    moved,
+    over,
+    put_on,
+    sent,
+)
+from desim.timeline.segments import asked_about
+from desim.timeline.transport import FREE
+
+
+@lean_kernel
+def recovered(links, e, time, bits, latency, round_, message, asked):
+    """As `streamed`, where packets may be lost; inf where the connection is given up.
+
+    message: which of the round, counted with its attempts.
+    """
+    transport = links.transport
+    flight, q = transport.flight, transport.task
+    m = transport.memory[asked_about(transport, e, asked)]
+    if begun(links, e, time, (bits, latency, round_, message), flight, q, m):
+        free = max(m[FREE], time)
+        while not over(q):
+            if sent(links, e, flight, q, m):
+                while q[ONLINE] < q[TAIL]:
+                    free = put_on(links, e, flight, q, free)
+            else:
+                moved(links, e, flight, q, m)
+    closed(flight, q, m)
+    if q[GIVEN_UP] > 0.0:
+        return np.inf, np.inf
+    return q[LAST_LEFT], q[THERE]
