@@ -91,7 +91,7 @@ class Calibrated:
         """As people read them."""
         found = []
         if self.lines is not None:
-            found.append(_line_table(self._shown))
+            found.append(_line_table(self._shown, self.lines.law.name))
         if self.devices is not None:
             found.append(_device_table(self.devices))
         *before, last = found
@@ -183,7 +183,7 @@ def calibrated(samples: Samples, apart: bool | None) -> Calibrated:
     return Calibrated(lines, devices, samples.sources, tuple(notes), apart)
 
 
-def _line_table(lines: Sequence[Line]) -> Table:
+def _line_table(lines: Sequence[Line], law: str) -> Table:
     rows = []
     for one in lines[:SHOWN]:
         latency = f"{quantity(one.latency, 's')} ± {share(one.errors[0])}"
@@ -198,7 +198,7 @@ def _line_table(lines: Sequence[Line]) -> Table:
     head = ["", "messages", "latency", "bandwidth", "jitter", "residuals: median, 95 %", "R2"]
     more = f"; {len(lines) - SHOWN} more lines are in the file" if len(lines) > SHOWN else ""
     note = f"± standard errors; jitter: sigma of a lognormal factor{more}"
-    return Table("lines", head, rows, [note])
+    return Table(f"lines ({law})", head, rows, [note])
 
 
 def _device_table(devices: Devices) -> Table:

@@ -1,11 +1,13 @@
 """What was measured as sections of a scenario, with standard errors and goodness of fit beside."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from desim.amounts import best_unit, size
 from desim.measuring.devices import Devices
+from desim.measuring.laws import IDEAL
 from desim.measuring.lines import LIMIT, LOGGED, MEASURED, Line, Lines
 from desim.scenario.sections.devices import Compute
 
@@ -56,8 +58,8 @@ def _network(lines: Lines) -> Iterator[str]:
         yield from _line(one, lines.jitter if lines.differ else one.jitter)
         if name == first.name or "link" not in sections:
             yield from _losses(lines)
-        if lines.law != "ideal":
-            yield f"    transport: {lines.law}"
+        if lines.law is not IDEAL:
+            yield f"    transport: {_flow(lines.law.written)}"
     if lines.differ:
         yield "  links:"
         for (who, towards), one in lines.each.items():
@@ -93,6 +95,13 @@ def _doubt(one: Line) -> str:
     if one.how == LIMIT:
         return f"{one.messages} messages of one size: right for it alone"
     return f"standard errors {share(one.errors[0])}, {share(one.errors[1])}; left {share(one.left)}"
+
+
+def _flow(value: Any) -> str:
+    """A word, or keys and values in braces."""
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{key}: {_flow(one)}' for key, one in value.items())}}}"
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _losses(lines: Lines) -> Iterator[str]:

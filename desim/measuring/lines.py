@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from desim.arrays import Array
 from desim.compiling.later import special
-from desim.measuring.laws import LAWS, Law, Sent
+from desim.measuring.laws import IDEAL, Law, Sent, by_tcp
 from desim.measuring.robust import TO_DEVIATION, Fit, fitted
 from desim.measuring.samples import Samples
+from desim.scenario.sections.transport import Tcp
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,6 +21,7 @@ LEAST = 5  # messages of which anything is told
 ALIKE = 1.2  # times the smallest size that the largest one must be, to tell a rate
 UNTOLD = 0.5  # relative standard error from which on a rate is not told
 QUIET = 0.01  # sigma of a jitter that is left out
+FLOOR = 1e-3  # of a message: what no clock tells
 BETTER = 0.8  # of the residuals of one law for all: what laws for each must leave, to be told
 LEVEL = 0.95
 MEASURED, LIMIT, LOGGED = "measured", "limit", "logged"
@@ -55,13 +57,14 @@ class Lines:
     """The lines of a network: all alike or both directions (pooled), and device by device.
 
     pooled: link, or uplink and downlink; each: (device, towards it) -> its line; differ: whether
-    the devices are told apart; law: of transport; loss: share of attempts lost, with its interval.
+    the devices are told apart; law: of transport that is told; loss: share of attempts lost, with
+    its interval.
     """
 
     pooled: tuple[Line, ...]
     each: dict[tuple[int, bool], Line]
     differ: bool
-    law: str
+    law: Law
     loss: float
     interval: tuple[float, float]
     lost: int
@@ -74,27 +77,46 @@ class Lines:
         return float(np.median([one.jitter for one in self.each.values()]))
 
 
-def lines_of(samples: Samples, law: str = "ideal", apart: bool | None = None) -> Lines | None:
+def lines_of(samples: Samples, apart: bool | None = None) -> Lines | None:
     """What the messages tell of the lines; None where there are too few.
 
     apart: whether devices are told apart; None: where that explains the messages much better.
+    Of several laws of transport the one that leaves least is told.
     """
     table = samples.messages
     first = table[(table["attempts"] == 1.0) & (table["seconds"] > 0.0) & (table["bytes"] > 0)]
     first = first[np.isfinite(first["seconds"])]
     if len(first) < LEAST:
         return None
-    forward = LAWS[law]
-    pooled = tuple(_pooled(first, samples.star, forward))
+    forward, pooled = _lawful(first, samples)
     each = _each(first, samples.star, forward) if apart is not False else {}
     differ = bool(each) and (apart or _better(each, pooled))
     attempts = int(table["attempts"].sum())
     share, interval = loss_share(samples.lost, max(attempts, samples.lost))
     waited = float(np.median(samples.timeouts)) if len(samples.timeouts) else None
+    many = max(attempts, samples.lost)
     return Lines(
-        pooled, each, bool(differ), law, share, interval, samples.lost, max(attempts, samples.lost),
-        waited,
+        pooled, each, bool(differ), forward, share, interval, samples.lost, many, waited
     )  # fmt: skip
+
+
+def _lawful(table: "pd.DataFrame", samples: Samples) -> tuple[Law, tuple[Line, ...]]:
+    """The law of transport that leaves least, and the lines by it.
+
+    What is known of how messages were sent, which comes first, has to be beaten clearly.
+    """
+    own = samples.tcp or Tcp()
+    tcp = list(by_tcp(own)) if np.isfinite(table["begin"]).all() else []
+    tcp.sort(key=lambda one: own.connection not in one.name)
+    laws = [*tcp, IDEAL] if samples.tcp is not None else [IDEAL, *tcp]
+    found = {one.name: (one, tuple(_pooled(table, samples.star, one))) for one in laws}
+    left = {
+        name: sum(one.left * one.messages for one in lines) + FLOOR * len(table)
+        for name, (_, lines) in found.items()
+    }
+    usual, *others = left
+    best = min(others, key=lambda name: left[name], default=usual)
+    return found[best if left[best] < BETTER * left[usual] else usual]
 
 
 def _pooled(table: "pd.DataFrame", star: bool, law: Law) -> Iterator[Line]:
@@ -162,7 +184,7 @@ def line_of(name: str, table: "pd.DataFrame", law: Law) -> Line:
     sent = Sent(table["begin"].to_numpy(float), bits, line)
     if bits.max() >= ALIKE * bits.min():
         start = _start(bits, seconds)
-        fit = fitted(lambda at: law(float(at[0]), float(at[1]), sent), seconds, start, line)
+        fit = fitted(lambda at: law.seconds(float(at[0]), float(at[1]), sent), seconds, start, line)
         if fit.errors[1] <= UNTOLD:
             return _line(name, sizes, fit, float(fit.values[1]), (fit.errors[0], fit.errors[1]))
     return _untold(name, table, bits, seconds, line, sizes)

@@ -18,6 +18,7 @@ from desim.reading.exchanges import computations, messages
 from desim.runs.play import run as play
 from desim.runs.run import Run
 from desim.scenario.build import build
+from desim.scenario.sections.transport import Tcp
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,7 +41,8 @@ class Samples:
     messages: sender, receiver, bytes, begin s, seconds, attempts, sending s (nan where unknown) and
     source, a number; computations: agent, work in gradients of one row, seconds; lost: attempts
     that did not arrive, and timeouts (n,) s after which they were repeated; star: whether node -1
-    is a coordinator; sources: their names; notes: what is to be known.
+    is a coordinator; tcp: what is known of connections, None where these were none of TCP;
+    sources: their names; notes: what is to be known.
     """
 
     messages: "pd.DataFrame"
@@ -48,6 +50,7 @@ class Samples:
     lost: int = 0
     timeouts: Array = field(default_factory=lambda: np.empty(0))
     star: bool = True
+    tcp: Tcp | None = None
     sources: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -61,6 +64,7 @@ class Samples:
             lost=self.lost + other.lost,
             timeouts=np.concatenate([self.timeouts, other.timeouts]),
             star=self.star or other.star,
+            tcp=self.tcp or other.tcp,
             sources=(*self.sources, *other.sources),
             notes=tuple(dict.fromkeys((*self.notes, *other.notes))),
         )
@@ -88,7 +92,10 @@ def of_run(run: Run) -> Samples:
     star = bool((sent[["sender", "receiver"]] < 0).any(axis=None)) if len(sent) else True
     name = str(run.directory or run.name)
     table = done[["agent", "work", "seconds"]]
-    return Samples(sent.assign(source=0), table, lost, timeouts, star, (name,), tuple(notes))
+    tcp = run.scenario.network.link.transport.tcp
+    if deployed(run) and tcp is None:
+        tcp = Tcp()
+    return Samples(sent.assign(source=0), table, lost, timeouts, star, tcp, (name,), tuple(notes))
 
 
 def _work(run: Run) -> Array | None:
