@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from desim.deploy.deploy import deploy
     from desim.errors import Deadlock, DesimError, Diverged, InputError, RunError
     from desim.exports import export
+    from desim.fidelity.errors import clock_errors
     from desim.log.described import KINDS, METRICS
+    from desim.measuring.calibration import calibrate
     from desim.plots import plot
     from desim.reports import report
     from desim.runs.opened import open_run as open
@@ -42,6 +44,8 @@ __all__ = [
     "Scenario",
     "Study",
     "__version__",
+    "calibrate",
+    "clock_errors",
     "compare",
     "deploy",
     "export",
@@ -61,6 +65,8 @@ _HOMES = {
     "KINDS": "desim.log.described:KINDS",
     "METRICS": "desim.log.described:METRICS",
     "export": "desim.exports:export",
+    "calibrate": "desim.measuring.calibration:calibrate",
+    "clock_errors": "desim.fidelity.errors:clock_errors",
     "compare": "desim.studies.compare:compare",
     "deploy": "desim.deploy.deploy:deploy",
     "load": "desim.scenario.load:load",

@@ -34,7 +34,11 @@ def run():
 
 @pytest.fixture(scope="module")
 def frames(run):
+    clock = desim.clock_errors(run, run)
     return {
+        "clock_messages": clock.messages,
+        "clock_computations": clock.computations,
+        "clock_rounds": clock.rounds,
         "events": run.events,
         "metrics": run.metrics,
         "releases": run.releases,

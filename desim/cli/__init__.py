@@ -16,6 +16,7 @@ from typing import Annotated
 import typer
 
 from desim.cli.audit import audit
+from desim.cli.commands.calibrate import calibrate
 from desim.cli.commands.check import check
 from desim.cli.commands.compare import compare
 from desim.cli.commands.deploy import deploy
@@ -56,6 +57,7 @@ COMMANDS: dict[str, Callable[..., None]] = {  # in the order of `desim --help`
     "list": list_names,
     "show": show,
     "compare": compare,
+    "calibrate": calibrate,
     "export": export,
     "plot": plot,
     "report": report,

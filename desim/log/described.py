@@ -21,6 +21,9 @@ ROWS = {  # what one row of a table is
     "utilisation": "one agent, from the start to the end of the run",
     "links": "one directed link that was used",
     "staleness": "one thing heard and used: a reply in a collection, or a neighbour's message",
+    "clock_messages": "one message of a real run and of one that simulates it",
+    "clock_computations": "one computation of both runs",
+    "clock_rounds": "one round of both runs",
     "runs": "one run of a study; its other columns are the case's own keys and its measures",
     "comparison": "one measure of one run, or of runs that differ in their seeds only",
     "summary": "one measure of one case of a study, over its seeds",
@@ -36,6 +39,31 @@ ESTIMATE = {  # over seeds
     "high": ("see unit", "upper end of the interval; nan where the seeds are too few for one"),
     "level": ("", "coverage of the interval"),
 }
+LAID = {  # of what is in a real and in a simulated run
+    "real": ("s", "how long it took in reality"),
+    "simulated": ("s", "how long it was simulated to take"),
+    "error": ("s", "simulated - real"),
+    "relative": ("", "error / real; nan where that has no meaning"),
+}
+LASTED = {"begin": ("s", "when it began"), "time": ("s", "when it ended")}
+CARRIED = {
+    "bytes": ("B", "size"),
+    **LASTED,
+    "attempts": ("", "how often it was sent"),
+    "idle": ("s", "since the message before on its link had arrived; inf for the first"),
+    "sending": ("s", "how long the first attempt took to leave"),
+}
+
+
+def _sides(columns: Mapping[str, tuple[str, str]]) -> dict[str, tuple[str, str]]:
+    """The columns of the real run, then those of the simulated one."""
+    return {
+        f"{name}_{run}": (unit, f"{meaning}, in the {run} run")
+        for run in ("real", "simulated")
+        for name, (unit, meaning) in columns.items()
+    }
+
+
 COLUMNS: Mapping[str, Mapping[str, tuple[str, str]]] = {  # table -> column -> unit, meaning
     "events": {
         "time": ("s", "virtual time at which the event happens; a computation's is its end"),
@@ -124,6 +152,26 @@ COLUMNS: Mapping[str, Mapping[str, tuple[str, str]]] = {  # table -> column -> u
         "heard": ("", "round in which that was sent"),
         "staleness": ("rounds", "round - heard"),
         "age": ("s", "time since it was first sent; of a reply, since its agent was called"),
+    },
+    "clock_messages": {
+        "sender": ("", "who sends; -1 is the coordinator"),
+        "receiver": ("", "who receives; -1 is the coordinator"),
+        "round": ("", "round"),
+        "nth": ("", "number among those of this link and round, from 0"),
+        **LAID,
+        **_sides(CARRIED),
+    },
+    "clock_computations": {
+        "agent": ("", "who computes"),
+        "round": ("", "round"),
+        "nth": ("", "number among those of this agent and round, from 0"),
+        **LAID,
+        **_sides(LASTED),
+    },
+    "clock_rounds": {
+        "round": ("", "round"),
+        **LAID,
+        **_sides({**LASTED, "closing": ("", "who ended it; -1 is the coordinator")}),
     },
     "runs": {
         "case": ("", "number of the case"),

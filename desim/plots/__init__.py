@@ -1,5 +1,6 @@
 """Figures of runs, fit to be printed; only this package (and reports) imports matplotlib."""
 
+from desim.plots.clocks import clocks as clocks
 from desim.plots.course import shared_metric as shared_metric
 from desim.plots.curves import plot as plot
 from desim.plots.lanes import timeline as timeline

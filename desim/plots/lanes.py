@@ -53,7 +53,7 @@ def timeline(
     end = max(float(run.manifest.get("time") or 0.0), float(events["time"].max()))
     who = _agents(events, agents)
     lanes = len(who) <= LANES
-    window = _window(events, rounds, len(who) if lanes else None, end)
+    window = window_of(events, rounds, len(who) if lanes else None, end)
     found = {state: _only(some, [-1, *who]) for state, some in spans(events, end).items()}
     states = {state: some.within(*window) for state, some in found.items()}
     states["message on its way"] = united([states["message on its way"]])
@@ -70,11 +70,11 @@ def timeline(
         else:
             _draw_crowd(axes, events, states, who, window, factor)
         axes.set_xlabel(f"virtual time ({unit})")
-        _mark_cuts(axes, window, end, factor)
+        mark_cuts(axes, window, end, factor)
     return axes
 
 
-def _mark_cuts(axes: Axes, window: tuple[float, float], end: float, factor: float) -> None:
+def mark_cuts(axes: Axes, window: tuple[float, float], end: float, factor: float) -> None:
     """The limits of the abscissa; beyond an end of the window that is none of the run, a strip."""
     low, high = window[0] * factor, window[1] * factor
     wide = CUT * (high - low)
@@ -106,7 +106,7 @@ def _agents(events: pd.DataFrame, wanted: Sequence[int] | None) -> list[int]:
     return [int(agent) for agent in wanted]
 
 
-def _window(
+def window_of(
     events: pd.DataFrame, rounds: tuple[int, int] | None, lanes: int | None, end: float
 ) -> tuple[float, float]:
     """The times s that are shown."""
@@ -133,13 +133,13 @@ def _draw_lanes(
     retired = events[events["kind"] == "retire"].groupby("agent")["time"].min()
     closed = events[(events["kind"] == "aggregate") & events["time"].between(*window)]
     ends = np.array([min(retired.get(agent, np.inf), window[1]) for agent in who])
-    bars = [_bars(np.array([[window[0], max(window[0], one)]]), n) for n, one in enumerate(ends)]
-    _fill(axes, bars, "waits", factor)
+    bars = [bars_of(np.array([[window[0], max(window[0], one)]]), n) for n, one in enumerate(ends)]
+    fill_bars(axes, bars, "waits", factor)
     for state, some in states.items():
         strip = state == "message on its way"
         foot = HALF - STRIP if strip else -HALF
-        bars = [_bars(some.of(agent), lane, foot) for lane, agent in enumerate(who)]
-        _fill(axes, bars, state, factor)
+        bars = [bars_of(some.of(agent), lane, foot) for lane, agent in enumerate(who)]
+        fill_bars(axes, bars, state, factor)
     for lane, agent in enumerate(who):
         times = closed.loc[closed["agent"] == agent, "time"].to_numpy()
         axes.vlines(times * factor, lane - HALF, lane + HALF, color="black", linewidth=0.8)
@@ -151,15 +151,16 @@ def _draw_lanes(
     patches(axes, [*present, "waits"], "a wait closes" if len(closed) else None)
 
 
-def _bars(times: Array, lane: int, top: float = -HALF) -> Array:
-    """Corners (n, 4, 2) of bars from begin to end s, times (n, 2), in a lane down to its foot."""
+def bars_of(times: Array, lane: int, top: float = -HALF, foot: float = HALF) -> Array:
+    """Corners (n, 4, 2) of bars from begin to end s, times (n, 2), in a lane from top to foot."""
     begin, end = times[:, 0], times[:, 1]
-    high, low = np.full(len(times), lane + top), np.full(len(times), lane + HALF)
+    high, low = np.full(len(times), lane + top), np.full(len(times), lane + foot)
     corners = [(begin, high), (end, high), (end, low), (begin, low)]
     return np.stack([np.stack(corner, axis=1) for corner in corners], axis=1)
 
 
-def _fill(axes: Axes, bars: list[Array], state: str, factor: float) -> None:
+def fill_bars(axes: Axes, bars: list[Array], state: str, factor: float) -> None:
+    """Fill bars, those of each lane, in the colour of a state."""
     corners = np.concatenate(bars) * [factor, 1.0]
     axes.add_collection(
         PolyCollection(list(corners), facecolors=STATES[state], linewidths=0.0), autolim=False

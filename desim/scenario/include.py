@@ -3,16 +3,20 @@
 import contextlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from desim.errors import InputError, refusal, spelling
 from desim.scenario import shipped
 from desim.scenario.tree import Tree, require_mapping
 
+FILES = ("trace", "file")
+
 
 def include_network(tree: Tree, folder: Path, read: Callable[[Path], Tree]) -> None:
     """Replace the name of a network in `tree` by what its file says; the scenario's own keys win.
 
-    The file holds `network` and perhaps `compute`. InputError if there is no such file.
+    The file holds `network` and perhaps `compute`; tables that it names may stand beside it.
+    InputError if there is no such file.
     """
     written = tree.data.get("network")
     if isinstance(written, str):
@@ -20,9 +24,11 @@ def include_network(tree: Tree, folder: Path, read: Callable[[Path], Tree]) -> N
     if not isinstance(written, dict) or "include" not in written:
         return
     name = written.pop("include")
-    other = read(_find(tree, name, folder))
+    file = _find(tree, name, folder)
+    other = read(file)
     require_mapping(other, "a mapping with network, and perhaps compute")
     _check(other)
+    _anchor(other.data, file.parent, folder)
     for section in ("network", "compute"):
         tree.lay_under(other, section)
 
@@ -42,6 +48,17 @@ def _find(tree: Tree, name: object, folder: Path) -> Path:
     raise InputError(
         tree.line(place, refusal(name, f"{', '.join(known)}, or a file") + spelling(name, known))
     )
+
+
+def _anchor(data: Any, beside: Path, folder: Path) -> None:
+    """Let names of files that stand beside the included one, and not in `folder`, lead there."""
+    for key, value in data.items():
+        if isinstance(value, dict):
+            _anchor(value, beside, folder)
+        elif key in FILES and isinstance(value, str):
+            with contextlib.suppress(OSError, ValueError):
+                if not (folder / value).is_file() and (beside / value).is_file():
+                    data[key] = str((beside / value).resolve())
 
 
 def _check(other: Tree) -> None:

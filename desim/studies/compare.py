@@ -15,6 +15,7 @@ import pandas as pd
 
 from desim.amounts import NO_NOISE, amount
 from desim.errors import InputError, finite, refusal
+from desim.fidelity.errors import ClockErrors, errors_of_clocks
 from desim.log.described import described
 from desim.reading.facts import bare
 from desim.reading.series import Series, series_of
@@ -38,25 +39,28 @@ class Comparison:
     frame: a row for each run, or group of seeds, and measure: columns run, measure, unit,
     statistic, value, low, high, level, seeds, never (met the target), diverged; inf is never, of
     an epsilon also that there is none. tables: the same as people read it. notes: what is to be
-    known of all.
+    known of all. clocks: of each run that simulates a deployed one, the errors of its seconds.
     """
 
     frame: pd.DataFrame
     tables: tuple[Table, ...]
     notes: tuple[str, ...]
+    clocks: tuple[ClockErrors, ...] = ()
 
     def written(self, form: str = "text") -> str:
         """All tables as text, markdown or latex, the notes below the last."""
         *before, last = self.tables
         last = Table(last.title, last.head, last.rows, (*last.notes, *self.notes))
-        return "\n\n".join(table.written(form) for table in (*before, last))
+        found = [table.written(form) for table in (*before, last)]
+        return "\n\n".join([*found, *(one.written(form) for one in self.clocks)])
 
     def __str__(self) -> str:
         return self.written()
 
     def _repr_html_(self) -> str:
         notes = [("note", note) for note in self.notes]
-        return card("comparison", notes, more=[table.html() for table in self.tables])
+        every = [*self.tables, *(table for one in self.clocks for table in one.tables)]
+        return card("comparison", notes, more=[table.html() for table in every])
 
 
 def compare(
@@ -68,21 +72,27 @@ def compare(
     relation: str | None = None,
     level: float = 0.95,
     stays: bool = False,
+    clock: bool = False,
 ) -> Comparison:
     """Hold runs against each other: until each target, and at the end.
+
+    Where one of them is deployed, the errors of the others' seconds are told, too.
 
     runs: runs, folders of runs or of studies, or a label for each group; targets: {metric: value or
     values}, default what the runs themselves stop at; delta, view, relation: the terms of epsilon,
     default each scenario's; level: coverage of intervals; stays: a target is met when it is met for
-    good, to the end of the run, and not at the first touch. InputError for no run, a target that no
-    run has recorded or terms without meaning.
+    good, to the end of the run, and not at the first touch; clock: the first run stands for a
+    deployed one. InputError for no run, a target that no run has recorded or terms without meaning.
     """
-    rows = series_of(runs if isinstance(runs, Mapping) else opened(runs))
+    if isinstance(runs, Mapping):
+        given, rows = [run for some in runs.values() for run in some], series_of(runs)
+    else:
+        rows = series_of(given := opened(runs))
     if not rows:
         raise InputError("no run to compare")
     terms_of = {"delta": delta, "view": view, "relation": relation}
-    given = {name: one for name, one in terms_of.items() if one is not None}
-    asked = Asked(_targets(rows, targets), given, stays)
+    told = {name: one for name, one in terms_of.items() if one is not None}
+    asked = Asked(_targets(rows, targets), told, stays)
     of_run = {
         id(run): measured(run, asked) for row in rows for run in (*row.runs, *_lost(row, asked))
     }
@@ -101,7 +111,9 @@ def compare(
     finals = [name for name in dict.fromkeys(frame["measure"]) if is_final(name)]
     tables += [_table(frame, "at the end", {kind: kind for kind in (*finals, *SPENT)}, noiseless)]
     about = [*notes(rows, bool(asked.targets)), *terms(rows, asked.epsilon or {}), *shared(rows)]
-    return Comparison(frame, tuple(tables), (*about, *_over_seeds(frame, level)))
+    clocks, troubles = errors_of_clocks(given, targets, clock)
+    found = (*about, *_over_seeds(frame, level), *troubles)
+    return Comparison(frame, tuple(tables), found, clocks)
 
 
 def _lost(row: Series[Run], asked: Asked) -> Sequence[Run]:

@@ -21,19 +21,27 @@ def compare(
     stays: Annotated[
         bool, switch("stays", "A target counts from when on it is met to the end.")
     ] = False,
+    clock: Annotated[
+        bool, switch("clock", "Hold seconds against the first RUN's, deployed or not.")
+    ] = False,
     form: Annotated[str, option("format", "|".join(FORMS), "How it is written.")] = "text",
     delta: Annotated[float | None, option("delta", "D", "Default: each scenario's.")] = None,
     view: Annotated[str | None, option("view", "VIEW", "Default: each scenario's.")] = None,
     relation: Annotated[str | None, option("relation", "R", "Default: each scenario's.")] = None,
     out: Annotated[Path | None, output_option("FILE", "Default: standard output.")] = None,
 ) -> None:
-    """Hold runs against each other: time, bytes and epsilon until targets, and at the end."""
+    """Hold runs against each other: time, bytes and epsilon until targets, and at the end.
+
+    Where one is deployed, also the errors of the seconds of those that simulate it.
+    """
     import desim
     from desim.runs.output import output
 
     chosen("--format", form, FORMS)
     asked = targets(target) if target else None
-    made = desim.compare(list(runs), asked, delta=delta, view=view, relation=relation, stays=stays)
+    made = desim.compare(
+        list(runs), asked, delta=delta, view=view, relation=relation, stays=stays, clock=clock
+    )
     text = made.written(form)
     if out is None:
         typer.echo(text)

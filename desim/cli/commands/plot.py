@@ -20,7 +20,17 @@ from desim.errors import InputError, chosen
 if TYPE_CHECKING:
     from desim.runs.run import Run
 
-KINDS = ("curve", "bars", "tradeoff", "timeline", "utilisation", "network", "staleness", "epsilon")
+KINDS = (
+    "curve",
+    "bars",
+    "tradeoff",
+    "timeline",
+    "utilisation",
+    "network",
+    "staleness",
+    "epsilon",
+    "clocks",
+)
 ABSCISSAE = ("time", "round", "bytes", "epsilon")
 BANDS = ("range", "middle", "quartiles", "interval", "seeds", "none")
 SCALE = ("ylim", "log")
@@ -29,6 +39,7 @@ OPTIONS = {  # what each kind takes, beside title and size
     "bars": ("x", "metric", "target", "label"),
     "tradeoff": ("metric", "label", *SCALE),
     "timeline": ("rounds",),
+    "clocks": ("rounds",),
     "staleness": ("label",),
     "epsilon": SCALE,
 }
@@ -44,7 +55,9 @@ Metric = Annotated[str | None, option("metric", None, "Default: accuracy, or the
 Target = Annotated[
     float | None, option("target", None, "Of bars: the value that the metric must meet.")
 ]
-Rounds = Annotated[str | None, option("rounds", "FIRST-LAST", "Of a timeline; default: as fit.")]
+Rounds = Annotated[
+    str | None, option("rounds", "FIRST-LAST", "Of timeline, clocks; default: as fit.")
+]
 AROUND = "Around the median of seeds; interval: 95 %; default: range, of many middle."
 Band = Annotated[str | None, option("band", "|".join(BANDS), AROUND)]
 Label = Annotated[
@@ -78,7 +91,8 @@ def plot(
 ) -> None:
     """Draw runs: curves, time to a target, privacy against accuracy, timelines, networks.
 
-    Runs that differ in their seeds only are one curve with a band.
+    Runs that differ in their seeds only are one curve with a band. clocks: a deployed run, or the
+    first, over one that simulates it.
     """
     chosen("--kind", kind, KINDS)
     chosen("--x", "time" if x is None else x, ABSCISSAE)
@@ -92,6 +106,8 @@ def plot(
     opened = opened_runs(runs)
     if kind in OF_ONE and (isinstance(opened, Mapping) or len(opened) != 1):
         raise InputError(f"--kind {kind}: found {len(opened)} runs or cases; allowed: one run")
+    if kind == "clocks":
+        opened = _real_first(opened)
     typer.echo(_drawn(opened, kind, options, out, runs[0]))
 
 
@@ -127,9 +143,22 @@ def _drawn(
         stem = f"{options['metric']}-{x}" + "-bars" * (kind == "bars")
     path = out or folder / f"{stem}.png"
     draw = plots.plot if kind == "curve" else getattr(plots, kind)
-    what: Any = next(iter(runs)) if kind in OF_ONE else runs
-    draw(what, out=path, **options)
+    what: list[Any] = [next(iter(runs))] if kind in OF_ONE else [runs]
+    draw(*(list(runs) if kind == "clocks" else what), **{"out": path, **options})
     return path
+
+
+def _real_first(runs: "Sequence[Run] | Mapping[str, Sequence[Run]]") -> "Sequence[Run]":
+    """Two runs of one scenario, the deployed one first; InputError for others."""
+    from desim.fidelity.alike import against, unlike
+
+    found = None if isinstance(runs, Mapping) else against(runs, asked=True)
+    if found is None or len(found[1]) != 1:
+        number = f"{len(runs)} run{'s' * (len(runs) != 1)}"
+        raise InputError(f"--kind clocks: found {number}; allowed: a real run and a simulated one")
+    if texts := unlike(found[0], found[1][0]):
+        raise InputError([f"--kind clocks: {text}" for text in texts])
+    return [found[0], *found[1]]
 
 
 def opened_runs(folders: Sequence[Path]) -> "Sequence[Run] | Mapping[str, Sequence[Run]]":

@@ -1,0 +1,1 @@
+"""How far a simulated clock is from a real one: message by message, round by round, and why."""

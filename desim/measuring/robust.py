@@ -1,0 +1,116 @@
+"""Robust least squares of positive quantities: a median law, its standard errors, how well it fits.
+
+Residuals are of logarithms, as times are wrong by a share of themselves, and weighed by what the
+jitter of a latency makes of them: log t = log f(theta) + s u, s = |d log f / d log theta_0| sigma.
+The loss is nearly that of the median, so that late ones, and a jitter with median 1, bend nothing.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from desim.arrays import Array
+from desim.compiling.later import optimize
+
+TO_DEVIATION = 1.4826  # times a median of sizes: the standard deviation of a normal law
+NARROW = 0.5  # residuals, in deviations, from which on the loss is linear
+FLOOR = 1e-4  # the least relative deviation of a measurement
+PASSES = 4
+CLUSTERS = 6  # lines from which on errors are taken to be those of lines, not of messages
+Model = Callable[[Array], Array]
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Parameters (k,) with their relative standard errors (k,), and what they leave.
+
+    residuals (n,): log(measured / law); spread: sigma of a jitter on the first parameter; left: the
+    median |residual|; r2: share of the variance of log(measured) that the law explains.
+    """
+
+    values: Array
+    errors: Array
+    residuals: Array
+    spread: float
+    left: float
+    r2: float
+
+
+def fitted(
+    model: Model,
+    measured: Array,
+    start: Array,
+    clusters: NDArray[np.int64] | None = None,
+    whole: bool = False,
+) -> Fit:
+    """Fit model(theta) (n,) to measured (n,), all > 0, from theta (k,) > 0 on.
+
+    clusters (n,): measurements of one line are not independent; whole: what varies is all of a
+    measurement, not its first parameter's part.
+    """
+    theta, scale = np.log(start), np.ones(len(measured))
+    target = np.log(measured)
+
+    def off(at: Array) -> Array:
+        return np.asarray(np.log(model(np.exp(at))) - target)
+
+    spread = FLOOR
+    for turn in range(PASSES):
+        loss = NARROW if turn else 1.0
+        size = max(_deviation(off(theta) / scale), FLOOR)
+        found = optimize.least_squares(
+            lambda at, by=scale * size: off(at) / by, theta, loss="soft_l1", f_scale=loss,
+            x_scale="jac", max_nfev=200,
+        )  # fmt: skip
+        theta = found.x
+        slopes = _slopes(off, theta)
+        share = np.ones(len(measured)) if whole else np.abs(slopes[:, 0])
+        spread, scale = _scales(off(theta), share)
+    residuals = -off(theta)
+    errors = _errors(residuals / scale, slopes / scale[:, None], clusters)
+    explained = 1.0 - float(np.mean(residuals**2)) / max(float(np.var(target)), 1e-300)
+    left = float(np.median(np.abs(residuals)))
+    return Fit(np.exp(theta), errors, residuals, spread, left, float(explained))
+
+
+def _deviation(values: Array) -> float:
+    return float(TO_DEVIATION * np.median(np.abs(values)))
+
+
+def _slopes(off: Model, theta: Array) -> Array:
+    """Slopes d off / d theta (n, k), by differences to both sides."""
+    step = 1e-5
+    columns = [
+        (off(theta + step * unit) - off(theta - step * unit)) / (2.0 * step)
+        for unit in np.eye(len(theta))
+    ]
+    return np.stack(columns, axis=1)
+
+
+def _scales(residuals: Array, share: Array) -> tuple[float, Array]:
+    """Sigma of the jitter, and the deviation (n,) of each residual, of which `share` is latency."""
+    much = share >= np.median(share)
+    spread = _deviation(residuals[much] / np.maximum(share[much], 1e-3))
+    rest = _deviation(residuals[~much]) if (~much).sum() >= 5 else 0.0
+    floor = max(FLOOR, min(rest, _deviation(residuals)) * 0.3)
+    return spread, np.maximum(share * spread, floor)
+
+
+def _errors(u: Array, slopes: Array, clusters: NDArray[np.int64] | None) -> Array:
+    """Standard errors (k,) of log theta by the sandwich of an M-estimator."""
+    steep = 1.0 + (u / NARROW) ** 2
+    pull, stiff = u / np.sqrt(steep), steep**-1.5
+    bread = (slopes * stiff[:, None]).T @ slopes
+    scores = slopes * pull[:, None]
+    if clusters is not None and len(np.unique(clusters)) >= CLUSTERS:
+        names, place = np.unique(clusters, return_inverse=True)
+        sums = np.zeros((len(names), slopes.shape[1]))
+        np.add.at(sums, place, scores)
+        scores = sums * np.sqrt(len(names) / (len(names) - 1.0))
+    try:
+        inverse = np.linalg.inv(bread)
+    except np.linalg.LinAlgError:
+        return np.full(slopes.shape[1], np.inf)
+    return np.asarray(np.sqrt(np.maximum(np.diag(inverse @ (scores.T @ scores) @ inverse), 0.0)))

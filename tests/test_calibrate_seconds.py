@@ -1,0 +1,299 @@
+"""`desim calibrate`: what links and devices are comes back out of what they made of messages."""
+
+import itertools
+
+import numpy as np
+import pytest
+from mutant import mutant
+
+import desim
+from desim.cli import main
+from desim.errors import InputError
+from desim.measuring import devices, laws, lines, robust, samples
+
+BASE = {
+    "name": "small",
+    "problem": {
+        "agents": 4,
+        "data": {"source": "synthetic", "kind": "classification", "rows": 8, "dim": 4},
+        "loss": "logistic",
+        "regularizer": {"l2": 0.1},
+    },
+    "algorithm": {"name": "fed-plt", "rho": 1.0, "local": {"solver": "gradient", "epochs": 2}},
+    "network": {
+        "link": {"latency": "10 ms", "bandwidth": "1 Mbit/s", "jitter": {"lognormal": 0.1}}
+    },
+    "compute": {"speed": "1000 /s"},
+    "observe": {"metrics": []},
+    "stop": {"rounds": 16},
+}
+
+
+def played(out=None, *, dim=4, rows=8, **parts):
+    data = {**BASE["problem"]["data"], "dim": dim, "rows": rows}
+    problem = {**BASE["problem"], "data": data}
+    return desim.run({**BASE, "problem": problem, **parts}, out)
+
+
+@pytest.fixture(scope="module")
+def pair():
+    return played(), played(dim=600, rows=20)
+
+
+@pytest.fixture
+def call(capsys):
+    def call(*arguments):
+        with pytest.raises(SystemExit) as end:
+            main([str(one) for one in arguments])
+        captured = capsys.readouterr()
+        return end.value.code, captured.out, captured.err
+
+    return call
+
+
+def measured(seed=0, n=300, jitter=0.2, late=0):
+    """Messages on a line of 20 ms and 10 Mbit/s, some of them late by chance."""
+    draws = np.random.default_rng(seed)
+    sizes = draws.choice([1e3, 4e4, 4e5], n)
+    factor = np.exp(jitter * draws.standard_normal(n))
+    seconds = 0.02 * factor + 8.0 * sizes / 1e7
+    seconds[:late] += 0.5
+    return sizes, seconds
+
+
+def check_recovery(module, *, late=0):
+    """Latency and rate within 5 %, and within what their standard errors say."""
+    off = []
+    for seed in range(12):
+        sizes, seconds = measured(seed, late=late)
+        fit = module.fitted(
+            lambda at, bits=8.0 * sizes: at[0] + bits / at[1],
+            seconds,
+            np.array([seconds.min(), 1e7 / 3.0]),
+        )
+        apart = np.log(fit.values / [0.02, 1e7])
+        assert np.abs(apart).max() < 0.05
+        assert 0.15 < fit.spread < 0.25
+        off.append(apart / fit.errors)
+    # Of 24 standard normal numbers the sum of squares is within 9.9 and 45.6 in 99 % of cases.
+    assert 9.9 < (np.array(off) ** 2).sum() < 45.6 or late
+
+
+def test_a_line_comes_back_out_of_its_messages():
+    check_recovery(robust)
+    check_recovery(robust, late=20)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "late"),
+    [
+        ('loss="soft_l1"', 'loss="linear"', 20),
+        ("np.diag(inverse @ (scores.T @ scores) @ inverse)", "np.diag(scores.T @ scores)", 0),
+        (
+            "spread = _deviation(residuals[much] / ",
+            "spread = 2.0 * _deviation(residuals[much] / ",
+            0,
+        ),
+    ],
+)
+def test_a_wrong_fit_is_noticed(right, wrong, late):
+    with pytest.raises(AssertionError):
+        check_recovery(mutant(robust, right, wrong), late=late)
+
+
+def check_runs(pair):
+    made = desim.calibrate(pair)
+    (line,) = made.lines.pooled
+    assert line.name == "link"
+    assert line.how == lines.MEASURED
+    assert line.latency == pytest.approx(0.01, rel=0.05)
+    assert line.rate == pytest.approx(1e6, rel=0.05)
+    assert line.jitter == pytest.approx(0.1, rel=0.3)
+    assert line.r2 > 0.9
+    assert made.devices.speed == pytest.approx(1000.0, rel=0.05)
+    assert made.devices.told
+    assert not made.one_by_one
+
+
+def test_runs_tell_their_network_and_devices(pair):
+    check_runs(pair)
+
+
+def test_a_wrong_law_is_noticed(pair, monkeypatch):
+    twin = mutant(laws, "latency + sent.bits / rate", "latency + sent.bits / rate / 8.0")
+    monkeypatch.setattr(lines, "IDEAL", twin.IDEAL)
+    monkeypatch.setattr(lines, "by_tcp", lambda tcp: iter(()))
+    with pytest.raises(AssertionError):
+        check_runs(pair)
+
+
+def test_the_file_is_a_network_that_scenarios_include(tmp_path, pair, call):
+    folders = [tmp_path / name for name in "ab"]
+    played(folders[0])
+    played(folders[1], dim=600, rows=20)
+    file = tmp_path / "networks" / "ours.yaml"
+    code, out, _ = call("calibrate", *folders, "-o", file)
+    assert code == 0
+    assert out.splitlines()[0] == "lines (ideal)"
+    text = file.read_text()
+    assert "standard error" in text
+    assert "R2 0.9" in text
+    plain = {key: part for key, part in BASE.items() if key not in ("network", "compute")}
+    again = desim.load({**plain, "network": "ours"}, folder=tmp_path)
+    assert again.network.link.latency.a == pytest.approx(0.01, rel=0.05)
+    assert again.network.link.bandwidth.a == pytest.approx(1e6, rel=0.05)
+    assert again.compute.speed.a == pytest.approx(1000.0, rel=0.05)
+    made = desim.run(again)
+    assert made.status == "done"
+    code, out, _ = call("calibrate", *folders)
+    assert (code, out) == (0, text)
+
+
+def test_one_size_of_messages_does_not_tell_a_rate(pair):
+    made = desim.calibrate(pair[1])
+    (line,) = made.lines.pooled
+    assert line.how == lines.LOGGED  # the simulation logs how long a message takes to leave
+    assert line.rate == pytest.approx(1e6, rel=1e-6)
+    real = samples.of_run(pair[1])
+    real.messages["sending"] = 0.0
+    (line,) = lines.lines_of(real).pooled
+    assert (line.how, line.rate) == (lines.LIMIT, np.inf)
+    assert line.latency == pytest.approx(0.01 + 600 * 64 / 1e6, rel=0.05)
+    assert line.least == pytest.approx(600 * 64 / line.latency, rel=0.05)
+    from desim.measuring.calibration import calibrated
+
+    text = calibrated(real, None).fragment()
+    assert "does not tell a latency from a bandwidth" in text
+    assert "bandwidth: inf" in text
+    assert "desim calibrate RUN RUN" in str(calibrated(real, None))
+
+
+def test_devices_and_lines_are_told_one_by_one_where_they_differ(tmp_path, call):
+    network = {"link": {"latency": {"lognormal": ["20 ms", 0.8]}, "bandwidth": "1 Mbit/s"}}
+    parts = {"network": network, "compute": {"speed": {"lognormal": ["1000 /s", 0.6]}}}
+    runs = played(**parts), played(dim=600, **parts)
+    made = desim.calibrate(runs)
+    assert made.lines.differ
+    assert made.one_by_one
+    log = runs[0].events
+    for (who, towards), line in made.lines.each.items():
+        ends = (log["agent"] == who) if towards else (log["peer"] == who)
+        seconds = log.loc[(log["kind"] == "deliver") & ends, "seconds"].median()
+        assert line.latency == pytest.approx(seconds - 256 / 1e6, rel=1e-4)
+        assert line.rate == pytest.approx(1e6, rel=1e-4)
+    done = log[log["kind"] == "compute"].groupby("agent")["seconds"].median()
+    np.testing.assert_allclose(made.devices.speeds, 16.0 / done, rtol=1e-9)
+    path = made.write(tmp_path / "networks" / "own.yaml")
+    plain = {key: part for key, part in BASE.items() if key not in ("network", "compute")}
+    again = desim.run({**plain, "network": str(path)})
+    late = desim.clock_errors(runs[0], again)
+    assert late.summary["max"].max() < 1e-3
+    pooled = desim.calibrate(runs, apart=False)
+    assert not pooled.lines.differ
+    assert "lognormal" in pooled.fragment()
+
+
+def test_speeds_that_change_are_drawn_every_round(tmp_path):
+    run = played(
+        compute={"speed": {"lognormal": ["1000 /s", 0.5]}, "redraw": "round"}, stop={"rounds": 60}
+    )
+    made = desim.calibrate(run)
+    assert made.devices.varies
+    assert "redraw: round" in made.fragment()
+    # A median of sizes of 240 draws has a relative standard error of 1.17 / sqrt(240) = 7.5 %.
+    assert made.devices.within == pytest.approx(0.5, rel=0.3)
+    path = desim.calibrate(run, apart=True).write(tmp_path / "each.yaml")
+    assert len((tmp_path / "each-speeds.csv").read_text().splitlines()) == 61
+    plain = {key: part for key, part in BASE.items() if key not in ("network", "compute")}
+    assert desim.run({**plain, "network": str(path)}).status == "done"
+
+
+def test_losses_and_timeouts_have_intervals():
+    network = {"link": {"latency": "10 ms", "loss": "10 %", "timeout": "200 ms"}}
+    made = desim.calibrate(played(network=network, stop={"rounds": 60}))
+    low, high = made.lines.interval
+    # Four standard errors of a share of n draws.
+    assert abs(made.lines.loss - 0.1) < 4.0 * np.sqrt(0.1 * 0.9 / made.lines.attempts)
+    assert low < made.lines.loss < high
+    assert made.lines.loss == made.lines.lost / made.lines.attempts
+    assert made.lines.timeout == pytest.approx(0.2, rel=1e-6)
+    assert "timeout: 200 ms" in made.fragment()
+
+
+@pytest.mark.parametrize(("lost", "n"), [*itertools.product((0, 3, 20), (20, 200))])
+def test_the_interval_of_a_share_is_exact(lost, n):
+    """Its ends are where the chance of as many losses, or as few, is 2.5 %."""
+    from scipy import stats
+
+    _, (low, high) = lines.loss_share(lost, n)
+    if lost:
+        assert stats.binom.sf(lost - 1, n, low) == pytest.approx(0.025)
+    if lost < n:
+        assert stats.binom.cdf(lost, n, high) == pytest.approx(0.025)
+
+
+def check_devices(module, tmp_path):
+    """A fixed cost of 5 ms and 2000 gradients per second, told by works of several sizes."""
+    draws = np.random.default_rng(1)
+    rows = ["agent,work,ms"]
+    for agent, factor in enumerate((1.0, 1.0, 4.0)):
+        for work in draws.choice([10, 100, 400], 40):
+            noise = np.exp(0.02 * draws.standard_normal())
+            rows.append(f"{agent},{work},{1e3 * (0.005 + factor * work / 2000) * noise}")
+    (tmp_path / "work.csv").write_text("\n".join(rows))
+    found = module.devices_of(samples.of_files(None, tmp_path / "work.csv"))
+    assert found.overhead == pytest.approx(0.005, rel=0.05)
+    np.testing.assert_allclose(found.speeds, [2000, 2000, 500], rtol=0.05)
+    assert found.told
+    assert found.differ
+
+
+def test_a_fixed_cost_is_told_from_that_of_rows(tmp_path):
+    check_devices(devices, tmp_path)
+    made = desim.calibrate(computations=tmp_path / "work.csv")
+    assert "network: {}" in made.fragment()
+    with pytest.raises(AssertionError):
+        check_devices(mutant(devices, "at[0] + work / at[1:]", "work / at[1:]"), tmp_path)
+
+
+def test_what_cannot_be_measured_is_refused_in_words(tmp_path, call):
+    def refused(*arguments):
+        code, out, err = call("calibrate", *arguments)
+        assert (code, out) == (2, "")
+        return err.strip()
+
+    assert refused() == ("calibrate: found nothing; allowed: runs, or csv files of measurements")
+    assert "not a run directory" in refused(tmp_path)
+    file = tmp_path / "some.csv"
+    file.write_text("size,duration\n1,2\n")
+    assert refused("--messages", file) == (
+        f"{file}: found the columns size, duration; allowed: seconds, s, ms, us, bytes, bits, kB, "
+        "sender, receiver, begin, attempts, with one each for bytes and seconds"
+    )
+    file.write_text("bytes,seconds\n100,-1\n")
+    assert refused("--messages", file) == (
+        f"{file}, line 2: seconds: found '-1'; allowed: a number >= 0"
+    )
+    file.write_text("bytes,seconds\n")
+    assert "found no row below the head" in refused("--messages", file)
+    file.write_text("bytes,seconds\n100,1\n")
+    assert "found 1 messages and 0 computations; allowed: 5 messages" in refused("--messages", file)
+    file.write_bytes(b"\xff\xfe\x00")
+    assert "some.csv" in refused("--messages", file)
+    assert "no.csv" in refused("--computations", tmp_path / "no.csv")
+    with pytest.raises(InputError, match="calibrate: needs send and deliver events"):
+        desim.calibrate(played(log="rounds"))
+
+
+def test_a_csv_of_messages_in_other_units(tmp_path):
+    sizes, seconds = measured(late=5)
+    pairs = zip(sizes / 1e3, seconds * 1e3, strict=True)
+    text = "\n".join(["kB,ms,sender,receiver", *(f"{a},{b},3,coordinator" for a, b in pairs)])
+    (tmp_path / "m.csv").write_text(text)
+    made = desim.calibrate(messages=tmp_path / "m.csv")
+    (line,) = made.lines.pooled
+    assert line.latency == pytest.approx(0.02, rel=0.05)
+    assert line.rate == pytest.approx(1e7, rel=0.05)
+    assert made.devices is None
+    assert made.frame["latency"].iloc[0] == line.latency
+    assert "±" in made._repr_html_()
