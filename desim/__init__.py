@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from desim.exports import export
     from desim.log.described import KINDS, METRICS
     from desim.plots import plot
+    from desim.ranking.robust import robust
     from desim.reports import report
     from desim.runs.opened import open_run as open
     from desim.runs.play import run
@@ -51,6 +52,7 @@ __all__ = [
     "report",
     "resume",
     "retime",
+    "robust",
     "run",
     "study",
 ]
@@ -68,6 +70,7 @@ _HOMES = {
     "resume": "desim.runs.resume:resume",
     "replay": "desim.runs.replay:replay",
     "retime": "desim.runs.retime:retime",
+    "robust": "desim.ranking.robust:robust",
     "run": "desim.runs.play:run",
     "study": "desim.studies.study:study",
     "Run": "desim.runs.run:Run",

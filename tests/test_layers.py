@@ -23,7 +23,7 @@ LAYERS = [  # one room a line where no two need each other
     "engine methods.shared method",
     "methods",
     "scenario",
-    "audit reading runs studies plots",
+    "audit reading runs studies ranking plots",
     "contract exports reports",
     "cli __main__",
 ]

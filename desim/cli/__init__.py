@@ -25,6 +25,7 @@ from desim.cli.commands.replay import replay
 from desim.cli.commands.report import report
 from desim.cli.commands.resume import resume
 from desim.cli.commands.retime import retime
+from desim.cli.commands.robust import robust
 from desim.cli.commands.run import run
 from desim.cli.commands.schema import schema
 from desim.cli.commands.show import show
@@ -62,6 +63,7 @@ COMMANDS: dict[str, Callable[..., None]] = {  # in the order of `desim --help`
     "retime": retime,
     "replay": replay,
     "study": study,
+    "robust": robust,
     "schema": schema,
 }
 for name, command in COMMANDS.items():
