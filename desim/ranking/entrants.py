@@ -74,17 +74,21 @@ class Entrant:
         up, down = (drawn.links(everybody, hub, "uplink"), drawn.links(hub, everybody, "downlink"))
         return drawn.speeds(), down, up
 
-    def seconds(self, world: Scenario, conditions: Any = None) -> float:
+    def clocked(self, conditions: Any) -> float:
+        """When s the target is met under `conditions`, of way notes; inf: not in time."""
+        assert self.score is not None
+        end = self.player.time(self.score, *conditions)
+        return end if end <= self.horizon else np.inf
+
+    def seconds(self, world: Scenario) -> float:
         """When s the target is met in `world`, the scenario with another network or devices.
 
-        inf: never, as far as the scenario's rounds and seconds go. conditions: see there.
+        inf: never, as far as the scenario's rounds and seconds go.
         """
         if self.way == "never":
             return np.inf
         if self.way == "notes":
-            assert self.score is not None
-            end = self.player.time(self.score, *(conditions or self.conditions(world)))
-            return end if end <= self.horizon else np.inf
+            return self.clocked(self.conditions(world))
         if self.way == "retime" and self.retimable is not None:
             try:
                 return self._met(self.retimable.under(world))

@@ -74,7 +74,9 @@ def _before(found: "Robust", place: int) -> str:
     if place + 1 == len(names):
         return ""
     own = found.pairs[(found.pairs["before"] == names[place])]
-    return interval(own[own["after"] == names[place + 1]].iloc[0])
+    row = own[own["after"] == names[place + 1]].iloc[0]
+    level = f", level in {percent(row['level'])}" if row["level"] > 0.0 else ""
+    return f"{interval(row)}{level}"
 
 
 def _lines(found: "Robust") -> Iterator[str]:

@@ -8,13 +8,14 @@ that none is smaller is not proved.
 """
 
 from collections.abc import Callable, Sequence
+from itertools import product
 
 import numpy as np
 
 from desim.arrays import Array
 
 FARTHEST = 32.0  # factors beyond that are no small change
-STEPS = (2.0, 4.0, FARTHEST)  # factors tried along each input alone
+STEPS = (2.0, 4.0, FARTHEST)  # factors tried of each input alone, and of all
 HALVINGS = 14
 DRAWN = 60  # directions
 SLOPE = 0.02  # step of a logarithm for the slope
@@ -27,8 +28,8 @@ def smallest(gap: Gap, inputs: int, starts: Sequence[Array], seed: int) -> Array
     gap: of logarithms (inputs,), > 0 at 0; starts: some at which it is not.
     """
     best: Array | None = None
-    for start in [*starts, *_alone(inputs)]:
-        if best is not None and np.linalg.norm(start) > 4.0 * np.linalg.norm(best):
+    for start in [*starts, *_outwards(inputs)]:
+        if best is not None and np.linalg.norm(start) > 2.0 * np.linalg.norm(best):
             continue
         if gap(start) < 0.0:
             best = _nearer(best, _edge(gap, start))
@@ -39,10 +40,12 @@ def smallest(gap: Gap, inputs: int, starts: Sequence[Array], seed: int) -> Array
     return None if best is None else _improved(gap, best, np.random.default_rng(seed))
 
 
-def _alone(inputs: int) -> list[Array]:
-    """Each input alone, both ways."""
+def _outwards(inputs: int) -> list[Array]:
+    """Each input alone, both ways, and all of them."""
     signs = [row * sign for row in np.eye(inputs) for sign in (1.0, -1.0)]
-    return [float(np.log(step)) * one for step in STEPS for one in signs]
+    corners = [np.array(one) for one in product((1.0, -1.0), repeat=inputs)]
+    alone = [float(np.log(step)) * one for step in STEPS for one in signs]
+    return alone + [float(np.log(step)) * one for step in STEPS for one in corners]
 
 
 def _nearer(best: Array | None, other: Array) -> Array:

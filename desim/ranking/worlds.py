@@ -21,7 +21,7 @@ from desim.scenario.schema import Scenario
 from desim.studies.processes import begun
 
 FIRST = 0.5  # s for which this process plays worlds alone, to see how long they take
-WORTH = 6.0  # s of worlds from which on to start others takes less
+WORTH = 15.0  # s of worlds from which on to start others takes less
 CHUNK = 0.25  # s of worlds that a process is given at a time
 Progress = Callable[[int, int], None]
 
@@ -51,10 +51,12 @@ class Field:
         """When s each method meets the target in a world; inf: never."""
         found, drawn = [], dict[int, Any]()
         for entrant, first in zip(self.entrants[world.seed], self.alike[world.seed], strict=True):
-            scenario = _in(entrant, world)
-            if entrant.way == "notes" and first not in drawn:
-                drawn[first] = entrant.conditions(scenario)
-            found.append(entrant.seconds(scenario, drawn.get(first)))
+            if entrant.way != "notes":
+                found.append(entrant.seconds(_in(entrant, world)))
+                continue
+            if first not in drawn:
+                drawn[first] = entrant.conditions(_in(entrant, world))
+            found.append(entrant.clocked(drawn[first]))
         return found
 
     def scenario(self, world: World, number: int) -> Scenario:

@@ -91,4 +91,4 @@ def _write(found: Any, path: Path, size: str | None) -> None:
     from desim import plots
     from desim.cli.options import inches
 
-    plots.ranking(found, path, **({} if size is None else {"size": inches(size)}))
+    plots.ranking(found, path, size=None if size is None else inches(size))
