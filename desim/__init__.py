@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from desim.log.described import KINDS, METRICS
     from desim.measuring.calibration import calibrate
     from desim.plots import plot
+    from desim.ranking.robust import robust
     from desim.reports import report
     from desim.runs.opened import open_run as open
     from desim.runs.play import run
@@ -57,6 +58,7 @@ __all__ = [
     "report",
     "resume",
     "retime",
+    "robust",
     "run",
     "study",
 ]
@@ -77,6 +79,7 @@ _HOMES = {
     "resume": "desim.runs.resume:resume",
     "replay": "desim.runs.replay:replay",
     "retime": "desim.runs.retime:retime",
+    "robust": "desim.ranking.robust:robust",
     "run": "desim.runs.play:run",
     "study": "desim.studies.study:study",
     "Run": "desim.runs.run:Run",

@@ -23,8 +23,8 @@ LAYERS = [  # one room a line where no two need each other
     "engine methods.shared method",
     "methods",
     "scenario",
-    "audit reading runs studies plots fidelity measuring",
-    "contract deploy exports reports",
+    "audit reading runs studies ranking plots fidelity measuring",
+    "contract deployments exports reports",
     "cli __main__",
 ]
 LEVEL = {name: depth for depth, names in enumerate(LAYERS) for name in names.split()}

@@ -28,6 +28,7 @@ from desim.cli.commands.replay import replay
 from desim.cli.commands.report import report
 from desim.cli.commands.resume import resume
 from desim.cli.commands.retime import retime
+from desim.cli.commands.robust import robust
 from desim.cli.commands.run import run
 from desim.cli.commands.schema import schema
 from desim.cli.commands.show import show
@@ -68,6 +69,7 @@ COMMANDS: dict[str, Callable[..., None]] = {  # in the order of `desim --help`
     "study": study,
     "deploy": deploy,
     "join": join,
+    "robust": robust,
     "schema": schema,
 }
 for name, command in COMMANDS.items():

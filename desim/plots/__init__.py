@@ -8,6 +8,7 @@ from desim.plots.links import network as network
 from desim.plots.occupation import staleness as staleness
 from desim.plots.occupation import utilisation as utilisation
 from desim.plots.price import tradeoff as tradeoff
+from desim.plots.ranking import ranking as ranking
 from desim.plots.reaching import bars as bars
 from desim.plots.spending import epsilon as epsilon
 from desim.plots.style import COLOURS as COLOURS

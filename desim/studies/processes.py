@@ -2,7 +2,7 @@
 
 import multiprocessing
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
@@ -89,7 +89,7 @@ class _Crew:
         """Start processes as long as there is work for them, and give the idle ones their jobs."""
         wanted = min(self.size, len(self.waiting) + len(self.busy))
         while len(self.workers) < wanted:
-            self.workers.append(_started())
+            self.workers.append(Worker(*begun(serve)))
         for worker in self.workers:
             if worker.ready and worker.job is None and (turn := self.waiting.take(worker.root)):
                 worker.job, worker.tries = turn
@@ -143,11 +143,11 @@ class _Crew:
             yield Result(job.key, "failed", f"its process ended {tries} times ({_cause(code)})")
 
 
-def _started() -> Worker:
-    """A new process, which does not run this one's script again: jobs need nothing of it."""
+def begun(target: Callable[[Connection], None]) -> tuple[SpawnProcess, Connection]:
+    """A new process for `target` and a pipe to it; it does not run this one's script again."""
     spawn = multiprocessing.get_context("spawn")
     here, there = spawn.Pipe()
-    process = spawn.Process(target=serve, args=(there,), daemon=True)
+    process = spawn.Process(target=target, args=(there,), daemon=True)
     script = sys.modules["__main__"]
     sys.modules["__main__"] = ModuleType("__main__")
     try:
@@ -155,7 +155,7 @@ def _started() -> Worker:
     finally:
         sys.modules["__main__"] = script
     there.close()
-    return Worker(process, here)
+    return process, here
 
 
 def _cause(code: int | None) -> str:

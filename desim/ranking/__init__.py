@@ -1,0 +1,1 @@
+"""How far an order of methods by time can be trusted: other networks, other devices, same runs."""

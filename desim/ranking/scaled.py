@@ -1,0 +1,161 @@
+"""A scenario whose latencies, bandwidths, speeds or losses are all multiplied by a factor.
+
+What comes out is the scenario that a user gets who writes the products into the file by hand.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from math import inf
+from typing import Any
+
+from desim import units
+from desim.conditions.latencies import UNITS
+from desim.draws.distributions import GAMMA, LOGNORMAL, Distribution
+from desim.readers import matrices
+from desim.scenario.load import load
+from desim.scenario.schema import Scenario
+from desim.scenario.sections.devices import Compute
+from desim.scenario.sections.links import BurstLoss, Link, LinkChange, LinkOf, LossLaw
+from desim.scenario.sections.measured import (
+    BandwidthTrace,
+    LatencyMatrix,
+    SpeedTrace,
+    lasting,
+    scale,
+)
+from desim.scenario.sections.network import Network
+
+INPUTS = ("latency", "bandwidth", "speed", "loss")  # what a factor may multiply
+Factors = Mapping[str, float]
+
+
+def scaled(scenario: Scenario, factors: Factors) -> Scenario:
+    """`scenario` with every latency, bandwidth, speed and loss times its factor (default 1).
+
+    Latencies and bandwidths of links, of both directions, of single links, of matrices and of
+    traces; speeds by law, measured, or as times; probabilities of loss end at 1.
+    """
+    network, compute = scenario.network, scenario.compute
+    own = {name: one for name, one in factors.items() if one != 1.0}
+    if own.keys() - {"speed"}:
+        network = _network(network, own)
+    if "speed" in own:
+        compute = _compute(compute, own["speed"])
+    return scenario.model_copy(update={"network": network, "compute": compute})
+
+
+def transported(scenario: Scenario, transport: Any) -> Scenario:
+    """`scenario` with this law of transport on every link; checked."""
+    data = scenario.written()
+    network = data["network"]
+    for side in ("uplink", "downlink"):
+        network[side] = {k: v for k, v in network.get(side, {}).items() if k != "transport"}
+    network["links"] = [
+        {k: v for k, v in one.items() if k != "transport"} for one in network.get("links", ())
+    ]
+    network["link"] = {**network["link"], "transport": transport}
+    return load(data)
+
+
+def moved(scenario: Scenario) -> tuple[str, ...]:
+    """The inputs that a factor changes at all: not a loss of 0, or a bandwidth that is infinite."""
+    inputs = ("speed",) if scenario.kind == "central" else INPUTS
+    return tuple(name for name in inputs if scaled(scenario, {name: 0.5}) != scenario)
+
+
+def law_times(law: Distribution, factor: float) -> Distribution:
+    """The law of `factor` times what `law` draws."""
+    if law.kind in (LOGNORMAL, GAMMA):  # their second number is a shape
+        return law._replace(a=law.a * factor)
+    return law._replace(a=law.a * factor, b=law.b * factor)
+
+
+def _network(network: Network, factors: Factors) -> Network:
+    changes: dict[str, Any] = {
+        "link": _link(network.link, factors),
+        "uplink": _link(network.uplink, factors),
+        "downlink": _link(network.downlink, factors),
+        "links": tuple(_link(one, factors) for one in network.links),
+    }
+    if network.latency_matrix is not None and "latency" in factors:
+        changes["latency_matrix"] = _matrix(network.latency_matrix, factors["latency"])
+    return network.model_copy(update=changes)
+
+
+def _link(link: Link | LinkChange | LinkOf, factors: Factors) -> Any:
+    change: dict[str, Callable[[Any, float], Any]] = {
+        "latency": law_times, "bandwidth": _bandwidth, "loss": _loss,
+    }  # fmt: skip
+    found = {
+        name: change[name](law, factor)
+        for name, factor in factors.items()
+        if name in change and (law := getattr(link, name, None)) is not None
+    }
+    return link.model_copy(update=found) if found else link
+
+
+def _bandwidth(law: Distribution | BandwidthTrace, factor: float) -> Distribution | BandwidthTrace:
+    if isinstance(law, Distribution):
+        return law_times(law, factor)
+    unit = scale(law.unit, units.bits_per_second) * factor
+    return law.model_copy(update={"unit": f"{unit!r} bit/s"})
+
+
+def _loss(law: LossLaw, factor: float) -> LossLaw:
+    if not isinstance(law, BurstLoss):
+        return min(1.0, law * factor)
+    channel = law.gilbert_elliott
+    shares = {key: min(1.0, getattr(channel, key) * factor) for key in ("loss_good", "loss_bad")}
+    return law.model_copy(update={"gilbert_elliott": channel.model_copy(update=shares)})
+
+
+def _matrix(matrix: LatencyMatrix, factor: float) -> LatencyMatrix:
+    if matrix.unit is not None:
+        unit = scale(matrix.unit, units.seconds)
+    else:
+        unit = _named_unit(matrix)
+    return matrix.model_copy(update={"unit": f"{unit * factor!r} s"})
+
+
+def _named_unit(matrix: LatencyMatrix) -> float:
+    """The unit s that the name of the array stands for; 1 where it says none, which is refused."""
+    ends = _ends(str(matrix.file)) if matrix.field is None else (str(matrix.field),)
+    found = [unit for name in ends for end, unit in UNITS.items() if name.endswith(end)]
+    return found[0] if found else 1.0
+
+
+@lru_cache(16)
+def _ends(file: str) -> tuple[str, ...]:
+    """Names of the square matrices of a file."""
+    from pathlib import Path
+
+    return tuple(_square(Path(file)))
+
+
+def _square(path: Any) -> Iterator[str]:
+    for name, array in matrices(path, "network.latency_matrix").items():
+        if array.ndim in (2, 3) and array.shape[-1] == array.shape[-2]:
+            yield name
+
+
+def _compute(compute: Compute, factor: float) -> Compute:
+    law = compute.speed
+    if law is None:
+        return compute.model_copy(update={"time": law_times(_known(compute.time), 1.0 / factor)})
+    if isinstance(law, Distribution):
+        return compute.model_copy(update={"speed": law_times(law, factor)})
+    return compute.model_copy(update={"speed": _measured(law, factor)})
+
+
+def _known(law: Distribution | None) -> Distribution:
+    return Distribution(0, 0.0, 0.0) if law is None else law
+
+
+def _measured(trace: SpeedTrace, factor: float) -> SpeedTrace:
+    if trace.unit is None:
+        return trace.model_copy(update={"median": (trace.median or inf) * factor})
+    if lasting(trace.unit):
+        unit = f"{scale(trace.unit, units.seconds) / factor!r} s"
+    else:
+        unit = f"{scale(trace.unit, units.rate) * factor!r} /s"
+    return trace.model_copy(update={"unit": unit})
