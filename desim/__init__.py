@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from desim.deploy.deploy import deploy
+    from desim.deployments.deployed import deploy
     from desim.errors import Deadlock, DesimError, Diverged, InputError, RunError
     from desim.exports import export
     from desim.fidelity.errors import clock_errors
@@ -70,7 +70,7 @@ _HOMES = {
     "calibrate": "desim.measuring.calibration:calibrate",
     "clock_errors": "desim.fidelity.errors:clock_errors",
     "compare": "desim.studies.compare:compare",
-    "deploy": "desim.deploy.deploy:deploy",
+    "deploy": "desim.deployments.deployed:deploy",
     "load": "desim.scenario.load:load",
     "open": "desim.runs.opened:open_run",
     "plot": "desim.plots:plot",

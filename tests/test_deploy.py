@@ -10,8 +10,8 @@ import psutil
 import pytest
 
 import desim
-from desim.deploy import fleet, linked
-from desim.deploy.carrier import refusal
+from desim.deployments import fleet, linked
+from desim.deployments.carrier import refusal
 from desim.errors import InputError, RunError
 
 PROBLEM = {
@@ -154,9 +154,9 @@ def test_policies_close_collections(policy):
 
 
 def test_a_connection_for_every_message_gives_the_same_bits():
-    from desim.deploy import deploy as module
-    from desim.deploy.ground import Loopback, Transport
-    from desim.deploy.local import Local
+    from desim.deployments import deploy as module
+    from desim.deployments.ground import Loopback, Transport
+    from desim.deployments.local import Local
     from desim.runs.play import prepare
     from desim.scenario.load import load
 

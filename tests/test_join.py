@@ -13,8 +13,8 @@ import pytest
 from test_deploy import scenario
 
 import desim
-from desim.deploy import afar, alignment, doors, hosts, wire
-from desim.deploy.join import take_part
+from desim.deployments import afar, alignment, doors, hosts, wire
+from desim.deployments.join import take_part
 from desim.errors import InputError
 
 pytest.importorskip("cryptography")
@@ -52,7 +52,7 @@ class Waiting:
         self.address = f"127.0.0.1:{self.port}"
 
     def _be(self, given, path, writing):
-        from desim.deploy import deploy as module
+        from desim.deployments import deploy as module
         from desim.scenario.load import load
 
         begun = afar.Remote.launch
@@ -175,7 +175,7 @@ def test_a_killed_host_ends_the_run_in_words(tmp_path):
 
 
 def test_plug_ins_run_on_hosts_that_trust_alone(tmp_path):
-    from desim.deploy import join
+    from desim.deployments import join
 
     said = {"plugins": {"own.py": "raise SystemExit"}, "scenario": "", "problem": ""}
     with pytest.raises(InputError, match=r"plug-ins \(own.py\).*--trust"):
@@ -183,7 +183,7 @@ def test_plug_ins_run_on_hosts_that_trust_alone(tmp_path):
 
 
 def test_other_data_are_refused(tmp_path):
-    from desim.deploy import join
+    from desim.deployments import join
     from desim.runs.play import prepare
     from desim.scenario.load import load
 
@@ -223,7 +223,7 @@ def test_a_port_in_use_is_told(tmp_path):
 
 
 def test_an_invitation_of_another_run_is_told(tmp_path):
-    from desim.deploy.certificates import Authority
+    from desim.deployments.certificates import Authority
 
     waiting = Waiting(scenario(), tmp_path, wait="3 s")
     file = waiting.invitation("alpha")
@@ -246,7 +246,7 @@ def test_wrong_addresses_and_invitations_are_told(tmp_path):
 
 
 def test_connections_are_tls_1_3_and_both_sides_show_certificates():
-    from desim.deploy.certificates import COORDINATOR, Authority, context
+    from desim.deployments.certificates import COORDINATOR, Authority, context
 
     authority = Authority()
     made = context(authority.identity(COORDINATOR), server=True)

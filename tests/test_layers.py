@@ -38,7 +38,7 @@ FENCES = {
     "dp_accounting": "desim.privacy",
     "distributed": "desim.studies.cluster",
     "psutil": "desim.studies.processes",
-    "cryptography": "desim.deploy.certificates",
+    "cryptography": "desim.deployments.certificates",
     "yaml": "nowhere",
 }
 MAP = PACKAGE.with_name("CONTRIBUTING.md")

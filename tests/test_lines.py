@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from desim.deploy import namespaces
-from desim.deploy.carrier import Carrier, refusal
-from desim.deploy.forwarding import Stage
-from desim.deploy.lines import Line, Link, Plan, Site
+from desim.deployments import namespaces
+from desim.deployments.carrier import Carrier, refusal
+from desim.deployments.forwarding import Stage
+from desim.deployments.lines import Line, Link, Plan, Site
 from desim.errors import InputError
 
 FAST = Line()
@@ -300,8 +300,8 @@ def test_nothing_is_left_behind():
 
 STARTER = """
 import sys, time
-from desim.deploy.carrier import Carrier
-from desim.deploy.lines import *
+from desim.deployments.carrier import Carrier
+from desim.deployments.lines import *
 links = Carrier(Plan((Link(-1, 0, Line(), Line()),)))
 print(links.process.pid, flush=True)
 time.sleep(600)

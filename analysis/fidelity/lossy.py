@@ -13,7 +13,7 @@ from typing import Any
 
 from analysis.fidelity.measuring import Flow, Message
 from analysis.fidelity.transfers import QUEUE, measure, store
-from desim.deploy.lines import Line
+from desim.deployments.lines import Line
 
 FILE = Path(__file__).parent / "measured" / "lossy.csv"
 LOSS = 0.01

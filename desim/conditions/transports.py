@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from desim.arrays import Array, Int
-from desim.timeline.flow import ROWS, STATE
+from desim.timeline.mending import ROWS, STATE
 from desim.timeline.messages import Links
 from desim.timeline.segments import streamed
 from desim.timeline.transport import BBR, CUBIC, FIELDS, IDEAL, MOST, RENO, Transport

@@ -3,23 +3,8 @@
 import numpy as np
 
 from desim.compiling.jit import lean_inline, lean_kernel
-from desim.timeline.flow import (
-    LINE_RATE,
-    NOW,
-    ONLINE,
-    OWN_RATE,
-    SIZE,
-    TAG,
-    TAIL,
-    THERE,
-    begun,
-    closed,
-    moved,
-    news,
-    over,
-    put_on,
-    sent,
-)
+from desim.timeline.flow import begun, closed, moved, over, put_on, sent
+from desim.timeline.mending import LINE_RATE, NOW, ONLINE, OWN_RATE, SIZE, TAG, TAIL, THERE, news
 from desim.timeline.messages import Links
 from desim.timeline.segments import ACKS
 from desim.timeline.wire import carried, time_on_wire

@@ -3,19 +3,8 @@
 import numpy as np
 
 from desim.compiling.jit import lean_kernel
-from desim.timeline.flow import (
-    GIVEN_UP,
-    LAST_LEFT,
-    ONLINE,
-    TAIL,
-    THERE,
-    begun,
-    closed,
-    moved,
-    over,
-    put_on,
-    sent,
-)
+from desim.timeline.flow import begun, closed, moved, over, put_on, sent
+from desim.timeline.mending import GIVEN_UP, LAST_LEFT, ONLINE, TAIL, THERE
 from desim.timeline.segments import asked_about
 from desim.timeline.transport import FREE
 

@@ -27,7 +27,7 @@ def deploy(
     """Play a scenario by real processes, one for each agent, in real seconds."""
     from desim.cli.compiling import announced
     from desim.cli.progress import progress_bar
-    from desim.deploy.deploy import begin
+    from desim.deployments.deployed import begin
     from desim.errors import InputError
     from desim.runs.directory import next_free
 

@@ -19,7 +19,7 @@ def join(
     ] = False,
 ) -> None:
     """Take part in a deployment: play this host's agents until the run is over."""
-    from desim.deploy.join import take_part
+    from desim.deployments.join import take_part
 
     try:
         take_part(address, invitation, trust, complain)

@@ -9,7 +9,7 @@ import numpy as np
 
 from desim.engine.agents.clock import Clock
 from desim.timeline.contention import entered, flowing
-from desim.timeline.flow import GIVEN_UP, ONLINE, RESENT, STATE, TAIL, UNSENT
+from desim.timeline.mending import GIVEN_UP, ONLINE, RESENT, STATE, TAIL, UNSENT
 from desim.timeline.messages import FAIR, Links
 from desim.timeline.transport import HEADER, SEGMENT
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from desim.deploy.alignment import EXCHANGES, Offset, best, drift, exchanged
-from desim.deploy.certificates import COORDINATOR, Authority
-from desim.deploy.doors import Door, Guest
-from desim.deploy.fleet import AHEAD, Fleet, Serve
-from desim.deploy.ground import Loopback, Transport
-from desim.deploy.hosts import Hosts, invite
-from desim.deploy.streams import Closed, Stream
-from desim.deploy.wire import Message, Torn, Unpacking, packed
+from desim.deployments.alignment import EXCHANGES, Offset, best, drift, exchanged
+from desim.deployments.certificates import COORDINATOR, Authority
+from desim.deployments.doors import Door, Guest
+from desim.deployments.fleet import AHEAD, Fleet, Serve
+from desim.deployments.ground import Loopback, Transport
+from desim.deployments.hosts import Hosts, invite
+from desim.deployments.streams import Closed, Stream
+from desim.deployments.wire import Message, Torn, Unpacking, packed
 from desim.errors import InputError
 
 BUILDING = 600.0  # s that hosts have to read the data and compile

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from desim.arrays import Array
-from desim.deploy.fleet import Fleet
-from desim.deploy.real import RealWorld, slower
-from desim.deploy.wire import Message
+from desim.deployments.fleet import Fleet
+from desim.deployments.real import RealWorld, slower
+from desim.deployments.wire import Message
 from desim.timeline.messages import log_message
 from desim.timeline.record import UPLINK, Kind, release_id
 

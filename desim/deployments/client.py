@@ -14,11 +14,11 @@ import numpy as np
 
 from desim.arrays import Array
 from desim.conditions.compute import speeds_of
-from desim.deploy.frames import CALL, POST, REPLY, Frame, body_of, values_of
-from desim.deploy.jobs import found, terms_of
-from desim.deploy.place import Place
-from desim.deploy.streams import Stream
-from desim.deploy.wire import Message
+from desim.deployments.frames import CALL, POST, REPLY, Frame, body_of, values_of
+from desim.deployments.jobs import found, terms_of
+from desim.deployments.place import Place
+from desim.deployments.streams import Stream
+from desim.deployments.wire import Message
 from desim.engine.answers import reply_of
 from desim.engine.assignments import Assignment
 from desim.engine.clients import Clients

@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 
 from desim.arrays import Array, Int
-from desim.deploy.accounts import Accounts, Sent
-from desim.deploy.fleet import Fleet
-from desim.deploy.frames import CALL, COORDINATOR, POST, Frame, body_of, size_of, values_of
-from desim.deploy.jobs import named, terms_for
-from desim.deploy.real import RealWorld
-from desim.deploy.wire import Message
+from desim.deployments.accounts import Accounts, Sent
+from desim.deployments.fleet import Fleet
+from desim.deployments.frames import CALL, COORDINATOR, POST, Frame, body_of, size_of, values_of
+from desim.deployments.jobs import named, terms_for
+from desim.deployments.real import RealWorld
+from desim.deployments.wire import Message
 from desim.engine.patience import at
 from desim.errors import RunError
 from desim.timeline.collection import needed

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from desim.arrays import Array
-from desim.deploy.wire import PROTOCOL, Torn
+from desim.deployments.wire import PROTOCOL, Torn
 
 HEADER = struct.Struct("!2sBBIIIIIIq8s")  # mark, protocol, Frame, with the body's size, secret
 MARK = b"ds"

@@ -13,7 +13,7 @@ import sys
 from functools import cache
 from pathlib import Path
 
-from desim.deploy.lines import Plan
+from desim.deployments.lines import Plan
 from desim.errors import InputError
 
 NEW_USER, NEW_NET = 0x10000000, 0x40000000  # linux/sched.h

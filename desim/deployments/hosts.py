@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from desim import units
-from desim.deploy.certificates import Authority, Identity
-from desim.deploy.wire import PROTOCOL
+from desim.deployments.certificates import Authority, Identity
+from desim.deployments.wire import PROTOCOL
 from desim.errors import InputError, show
 
 KEYS = ("address", "port", "wait", "hosts")

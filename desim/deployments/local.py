@@ -15,12 +15,12 @@ from contextlib import suppress
 import numpy as np
 
 from desim.compiling.jit import set_threads
-from desim.deploy.fleet import PARTING, Fleet, Serve
-from desim.deploy.ground import Ground
-from desim.deploy.holding import held
-from desim.deploy.place import Ended, Place
-from desim.deploy.streams import Stream
-from desim.deploy.wire import packed
+from desim.deployments.fleet import PARTING, Fleet, Serve
+from desim.deployments.ground import Ground
+from desim.deployments.holding import held
+from desim.deployments.place import Ended, Place
+from desim.deployments.streams import Stream
+from desim.deployments.wire import packed
 
 HURRY = -10  # niceness of what is measured, where that is allowed
 

@@ -7,17 +7,17 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from desim.deploy import overseer, star
-from desim.deploy.afar import Remote
-from desim.deploy.deployment import Deployment, refuse, server, warm
-from desim.deploy.fleet import Fleet
-from desim.deploy.frames import HEADER
-from desim.deploy.ground import Ground, Loopback, Transport
-from desim.deploy.holding import held
-from desim.deploy.hosts import Hosts, read_hosts
-from desim.deploy.linked import Linked
-from desim.deploy.local import Local
-from desim.deploy.plan import plan_of, remarks
+from desim.deployments import overseer, star
+from desim.deployments.afar import Remote
+from desim.deployments.deployment import Deployment, refuse, server, warm
+from desim.deployments.fleet import Fleet
+from desim.deployments.frames import HEADER
+from desim.deployments.ground import Ground, Loopback, Transport
+from desim.deployments.holding import held
+from desim.deployments.hosts import Hosts, read_hosts
+from desim.deployments.linked import Linked
+from desim.deployments.local import Local
+from desim.deployments.plan import plan_of, remarks
 from desim.engine.play import Simulation
 from desim.engine.world import Progress
 from desim.errors import InputError

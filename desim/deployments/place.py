@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.deploy.frames import COORDINATOR, HELLO, Frame, Framing
-from desim.deploy.ground import Ground
-from desim.deploy.streams import Closed, Poll, Stream
-from desim.deploy.wire import Message, Torn, Unpacking, packed
+from desim.deployments.frames import COORDINATOR, HELLO, Frame, Framing
+from desim.deployments.ground import Ground
+from desim.deployments.streams import Closed, Poll, Stream
+from desim.deployments.wire import Message, Torn, Unpacking, packed
 
 FAR = 1e18  # s: never
 

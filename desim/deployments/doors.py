@@ -15,8 +15,8 @@ from contextlib import suppress
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
-from desim.deploy.certificates import COORDINATOR, Identity, context, name_of
-from desim.deploy.wire import PROTOCOL, Message, Torn, Unpacking, packed
+from desim.deployments.certificates import COORDINATOR, Identity, context, name_of
+from desim.deployments.wire import PROTOCOL, Message, Torn, Unpacking, packed
 from desim.errors import InputError
 
 HASTE = 10.0  # s in which who connects has to say who it is

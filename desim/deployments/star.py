@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 
 from desim.arrays import Array, Int
-from desim.deploy.client import Client
-from desim.deploy.fleet import Fleet
-from desim.deploy.jobs import named
-from desim.deploy.place import Place
-from desim.deploy.real import RealWorld
-from desim.deploy.station import Station
+from desim.deployments.client import Client
+from desim.deployments.fleet import Fleet
+from desim.deployments.jobs import named
+from desim.deployments.place import Place
+from desim.deployments.real import RealWorld
+from desim.deployments.station import Station
 from desim.engine.assignments import Train
 from desim.engine.hub import Hub
 from desim.engine.world import Exhausted, World

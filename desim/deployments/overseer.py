@@ -4,12 +4,12 @@ from typing import Any
 
 import numpy as np
 
-from desim.deploy.fleet import Fleet
-from desim.deploy.peer import Peer
-from desim.deploy.place import Place
-from desim.deploy.real import RealWorld, slower
-from desim.deploy.rows import take_in
-from desim.deploy.wire import Message
+from desim.deployments.fleet import Fleet
+from desim.deployments.peer import Peer
+from desim.deployments.place import Place
+from desim.deployments.real import RealWorld, slower
+from desim.deployments.rows import take_in
+from desim.deployments.wire import Message
 from desim.engine.agents.programs import checked_requests
 from desim.engine.patience import at
 from desim.engine.world import World

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from desim.arrays import Array, Int, Mask
-from desim.deploy.frames import LAST, LETTER, NULL, Frame, body_of, size_of, stamped, values_of
-from desim.deploy.place import Place
-from desim.deploy.rows import raw_rows
-from desim.deploy.streams import Stream
-from desim.deploy.wire import Message
+from desim.deployments.frames import LAST, LETTER, NULL, Frame, body_of, size_of, stamped, values_of
+from desim.deployments.place import Place
+from desim.deployments.rows import raw_rows
+from desim.deployments.streams import Stream
+from desim.deployments.wire import Message
 from desim.engine.addressees import outgoing_part
 from desim.engine.agents.graph import Mailbox, heard_by
 from desim.engine.arguments import result_given

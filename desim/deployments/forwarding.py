@@ -21,8 +21,8 @@ from math import inf
 from random import Random
 from typing import Any
 
-from desim.deploy.lines import Line, Plan
-from desim.deploy.namespaces import Network, leave
+from desim.deployments.lines import Line, Plan
+from desim.deployments.namespaces import Network, leave
 from desim.errors import InputError
 
 BATCH = 16  # packets read from a device before the others, and those that are due, have their turn

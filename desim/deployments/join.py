@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from desim.compiling.jit import set_threads
-from desim.deploy.deployment import server, warm
-from desim.deploy.doors import HASTE, Caller
-from desim.deploy.fleet import Serve
-from desim.deploy.ground import Loopback, Transport
-from desim.deploy.holding import held
-from desim.deploy.hosts import read_invitation
-from desim.deploy.local import ending
-from desim.deploy.place import Ended, Place
-from desim.deploy.streams import Closed, Poll, Stream
-from desim.deploy.wire import Torn, Unpacking, packed
+from desim.deployments.deployment import server, warm
+from desim.deployments.doors import HASTE, Caller
+from desim.deployments.fleet import Serve
+from desim.deployments.ground import Loopback, Transport
+from desim.deployments.holding import held
+from desim.deployments.hosts import read_invitation
+from desim.deployments.local import ending
+from desim.deployments.place import Ended, Place
+from desim.deployments.streams import Closed, Poll, Stream
+from desim.deployments.wire import Torn, Unpacking, packed
 from desim.errors import DesimError, InputError
 from desim.runs.play import Prepared, prepare
 from desim.scenario.blame import blame

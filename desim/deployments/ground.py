@@ -4,7 +4,7 @@ import errno
 import socket
 from typing import Any, NamedTuple, Protocol
 
-from desim.deploy.streams import stamping
+from desim.deployments.streams import stamping
 
 HOST = "127.0.0.1"
 QUEUE = 256  # connections that wait to be accepted

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.deploy.frames import HELLO, Frame, Framing
-from desim.deploy.ground import Ground
-from desim.deploy.place import Place
-from desim.deploy.streams import Closed, Poll, Stream
-from desim.deploy.wire import Message, Torn, Unpacking, packed
+from desim.deployments.frames import HELLO, Frame, Framing
+from desim.deployments.ground import Ground
+from desim.deployments.place import Place
+from desim.deployments.streams import Closed, Poll, Stream
+from desim.deployments.wire import Message, Torn, Unpacking, packed
 from desim.errors import InputError
 
 PATIENCE = 30.0  # s in which all agents have to be ready

@@ -4,9 +4,9 @@ import socket
 from contextlib import suppress
 from typing import Any
 
-from desim.deploy.carrier import Carrier, Report
-from desim.deploy.ground import Loopback, Transport
-from desim.deploy.lines import Plan
+from desim.deployments.carrier import Carrier, Report
+from desim.deployments.ground import Loopback, Transport
+from desim.deployments.lines import Plan
 from desim.errors import InputError
 
 ANY = "0.0.0.0"  # of a network that nobody else is in
@@ -51,7 +51,7 @@ class Linked(Loopback):
 
     def told(self) -> dict[str, Any]:
         """See Ground."""
-        from desim.deploy.plan import told
+        from desim.deployments.plan import told
 
         said, report = told(self.plan), self.report()
         if report is not None:

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from desim.deploy.ground import Transport
-from desim.deploy.lines import COORDINATOR, Line, Link, Plan, Site
+from desim.deployments.ground import Transport
+from desim.deployments.lines import COORDINATOR, Line, Link, Plan, Site
 from desim.engine.play import Simulation
 from desim.errors import InputError
 from desim.timeline.messages import NONE, Links

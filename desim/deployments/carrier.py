@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from desim.deploy.forwarding import Carried
-from desim.deploy.lines import Line, Link, Plan
+from desim.deployments.forwarding import Carried
+from desim.deployments.lines import Line, Link, Plan
 from desim.errors import InputError
 
 AHEAD = 4  # sockets that wait for a host that has asked for one
@@ -73,7 +73,7 @@ class Carrier:
         given = [theirs, *(pair[0] for pair in pairs.values())]
         doors = [f"{host}:{pair[0].fileno()}" for host, pair in pairs.items()]
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "desim.deploy.forwarding", str(theirs.fileno()), *doors],
+            [sys.executable, "-m", "desim.deployments.forwarding", str(theirs.fileno()), *doors],
             pass_fds=[one.fileno() for one in given],
             process_group=0,  # Ctrl-C is for whoever started it
             env={**os.environ, "PYTHONPATH": os.pathsep.join(one or "." for one in sys.path)},

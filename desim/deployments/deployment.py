@@ -10,12 +10,12 @@ import numpy as np
 from desim.compiling.plain import at_once
 from desim.conditions.participation import Everybody
 from desim.conditions.policy import Policy
-from desim.deploy import overseer, star
-from desim.deploy.fleet import Fleet
-from desim.deploy.peer import Witness
-from desim.deploy.place import Ended, Place
-from desim.deploy.real import Deferred, RealWorld
-from desim.deploy.rows import raw_rows, take_in
+from desim.deployments import overseer, star
+from desim.deployments.fleet import Fleet
+from desim.deployments.peer import Witness
+from desim.deployments.place import Ended, Place
+from desim.deployments.real import Deferred, RealWorld
+from desim.deployments.rows import raw_rows, take_in
 from desim.engine.agents.programs import checked_requests
 from desim.engine.observer import unheeding
 from desim.engine.patience import Patience

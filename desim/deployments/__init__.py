@@ -1,0 +1,1 @@
+"""Real processes that speak TCP play the same methods, on the machine's own clock."""
