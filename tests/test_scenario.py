@@ -133,7 +133,7 @@ def test_defaults_are_explicit_in_the_resolved_scenario():
     written = load(small()).written()
     assert list(written) == [key for key in schema.SECTIONS if key != "privacy"]
     link = {"latency": 0.01, "bandwidth": 1e8, "jitter": "none", "loss": 0.0}
-    link |= {"on_loss": "resend", "timeout": 1.0, "backoff": 1.0, "limit": 20}
+    link |= {"on_loss": "resend", "timeout": 1.0, "backoff": 1.0, "limit": 20, "transport": "ideal"}
     link["directions"] = "same"
     assert written["network"]["link"] == link
     assert written["network"]["topology"] == "star"

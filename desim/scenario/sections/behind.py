@@ -22,7 +22,7 @@ class AccessLine(Strict):
 class Behind(Strict):
     """Access lines: a message passes its agent's own link and the line that the agent is behind."""
 
-    examples = {"sites": 4, "agents": [[0, 1, 2], [3, 4]]}
+    examples = {"sites": 4, "agents": [[0, 1], [2, 3]]}
 
     sites: Count | None = None
     """how many lines there are: agents are dealt to them in blocks of equal size, to one agent"""

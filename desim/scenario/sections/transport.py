@@ -13,7 +13,15 @@ LONGEST = 1 << 15  # segments under way at once: what a kernel keeps of each is 
 class Tcp(Strict):
     """Connections of TCP. A connection serves one direction and remembers its window."""
 
-    examples = {"congestion": "reno", "connection": "new", "buffer": "128 kB"}
+    examples = {
+        "congestion": "reno",
+        "connection": "new",
+        "initial_window": 4,
+        "segment": 1400,
+        "header": 40,
+        "queue": 100,
+        "buffer": "128 kB",
+    }
 
     congestion: Literal["cubic", "reno", "bbr"] = "cubic"
     """how the window grows: as CUBIC (Linux's default), Reno, or by BBR's model of the path"""
