@@ -1,0 +1,210 @@
+"""Transport by TCP: a heap of events, closed forms, a kernel's own times, and how runs keep it."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from cases import star
+from mutant import mutant
+from naive.tcp import arrivals
+from test_engines import differences
+
+import desim
+from desim.conditions.links import make_links
+from desim.conditions.transports import connected, law
+from desim.scenario.sections.links import Link
+from desim.timeline import segments, window
+from desim.timeline.messages import transmit_one
+from desim.timeline.record import empty_rows
+
+MEASURED = Path(__file__).parents[1] / "analysis" / "fidelity" / "measured"
+WIDE = {"source": "synthetic", "kind": "regression", "rows": 2, "dim": 20_000}
+ROWS = empty_rows(2000)
+
+
+def line(latency, rate, loss=0.0, back=None, **tcp):
+    """One link with a connection, and the way back."""
+    given = {"latency": latency, "bandwidth": rate, "loss": loss, "transport": {"tcp": tcp}}
+    there, agent, hub = Link.model_validate(given), np.array([0]), np.array([-1])
+    links = make_links(there, agent, hub, 7)
+    home = make_links(Link(latency=latency, bandwidth=back or rate), hub, agent, 7)
+    return connected(links, [law(there.transport.tcp, False)], home)
+
+
+def seconds(links, time, size, round_=1):
+    """How long a message of `size` bytes takes that is sent at `time` s."""
+    ROWS.n[0] = 0
+    return float(transmit_one(links, 0, time, round_, 0, 8 * size, -1, 0, ROWS)) - time
+
+
+def test_what_fits_the_window_takes_its_headers_more():
+    for size in (1, 1448, 1449, 14_480):
+        wire = 8 * (size + 52 * -(-size // 1448)) / 1e6
+        assert seconds(line(0.02, 1e6), 1.0, size) == pytest.approx(0.02 + wire, rel=1e-12)
+
+
+def test_a_new_connection_takes_a_round_trip_more():
+    kept, new = (seconds(line(0.02, 1e6, connection=c), 1.0, 5000) for c in ("kept", "new"))
+    assert new - kept == pytest.approx(0.04 + 2 * 60 * 8 / 1e6, rel=1e-9)
+
+
+SENT = [
+    ([1.0], [400_000]),
+    ([1.0, 1.02, 1.5], [100_000, 30_000, 250_000]),
+    ([0.5, 0.8, 1.1, 1.15], [3000, 60_000, 90_000, 700]),
+]
+
+
+@pytest.mark.parametrize(("times", "sizes"), SENT)
+def test_segments_are_those_of_a_heap_of_events(times, sizes):
+    for latency, rate in ((0.02, 1e7), (0.1, 5e6), (0.005, 1e8)):
+        links = line(latency, rate, congestion="reno", idle_restart=False)
+        found = [
+            t + seconds(links, t, s, k) for k, (t, s) in enumerate(zip(times, sizes, strict=True))
+        ]
+        there = arrivals(times, sizes, latency, rate, latency)
+        # What is under way between two messages is kept as two even trains, not one by one.
+        assert found[0] == pytest.approx(there[0], rel=1e-12)
+        assert np.array(found) - times == pytest.approx(np.array(there) - times, rel=0.02)
+
+
+def test_a_window_that_grows_by_halves_is_noticed():
+    slow = mutant(
+        window, "    if slow:\n        m[CWND] += 1.0", "    if slow:\n        m[CWND] += 0.5"
+    )
+    links = line(0.02, 1e7, congestion="reno")
+    m = links.transport.memory[0].copy()
+    m[:] = 0.0
+    m[segments.CWND], m[window.SSTHRESH], m[window.LIMITED] = 10.0, 1e18, 1.0
+    other = m.copy()
+    window.acknowledged(1, m, 1.0, 0.04)
+    slow.acknowledged(1, other, 1.0, 0.04)
+    assert (m[segments.CWND], other[segments.CWND]) == (11.0, 10.5)
+
+
+def replayed(rows):
+    """Seconds of the messages of one measured connection, by the law."""
+    first = rows.iloc[0]
+    kept = "new" if first.state == "new" else "kept"
+    links = line(
+        float(first.latency),
+        float(first.rate),
+        back=float(first.back),
+        congestion=first.congestion,
+        connection=kept,
+    )
+    told = zip(rows.sent, rows["size"], rows.position, strict=True)
+    return [seconds(links, float(t), int(size), int(k)) for t, size, k in told]
+
+
+@pytest.mark.slow
+def test_the_kernels_own_times_come_out():
+    """Measured over user-space links; what came late there, or met a full queue, is left out."""
+    found = pd.read_csv(MEASURED / "transfers.csv")
+    found = found[(found.loss == 0) & (found.resent == 0) & (found["size"] < 2e6)]
+    flows = [rows for _, rows in found.groupby(["flow", "repeat", "congestion"]) if len(rows)]
+    flows = flows[:: max(1, len(flows) // 60)]
+    model = np.concatenate([replayed(rows) for rows in flows])
+    real = pd.concat(flows)
+    kept = (real.late <= 0.002) & (real.late <= 0.02 * real.seconds)
+    error = np.abs(model / real.seconds - 1)[kept]
+    plain = np.abs((real.latency + 8 * real["size"] / real.rate) / real.seconds - 1)[kept]
+    assert len(error) > 50
+    assert np.median(error) < 0.03
+    assert np.median(error) < np.median(plain) / 3
+
+
+def test_lost_packets_cost_round_trips_and_timeouts():
+    links, sure = (line(0.02, 1e7, loss=p, connection="new") for p in (0.01, 0.0))
+    many = [seconds(links, float(k), 10_000, k) for k in range(1, 400)]
+    one = seconds(sure, 1.0, 10_000)
+    assert min(many) == pytest.approx(one, rel=1e-9)
+    share = np.mean(np.array(many) > one * 1.001)
+    assert 0.044 < share < 0.128  # 1 - 0.99^9 = 8.6 %: 7 segments, SYN and its answer; 3 x 1.4 %
+    again = line(0.02, 1e7, loss=0.01, connection="new")
+    assert [seconds(again, float(k), 10_000, k) for k in range(1, 400)] == many
+
+
+def wide(network, **more):
+    """Models of 160 kB on a star, without jitter."""
+    return star(
+        problem={"agents": 3, "data": WIDE, "loss": "squared", "regularizer": "none"},
+        algorithm={"name": "fedavg", "local": {"epochs": 1, "step": 0.001}},
+        network=network,
+        compute={"speed": 2.0, "slow": {"fraction": 0.0, "factor": 1}},
+        observe={"metrics": []},
+        stop={"rounds": 3},
+        **more,
+    )
+
+
+LINK = {"latency": "20 ms", "bandwidth": "10 Mbit/s", "jitter": "none", "transport": "tcp"}
+
+
+def test_whoever_shares_a_line_with_nobody_has_it_alone():
+    for link in (LINK, {**LINK, "loss": "1 %"}):
+        alone = desim.run(wide({"link": link}), overrides={"problem.agents": 1})
+        for law_ in ("fifo", "fair"):
+            shared = desim.run(
+                wide({"link": link, "contention": law_}), overrides={"problem.agents": 1}
+            )
+            one, other = (
+                run.events[run.events.kind == "deliver"].time.to_numpy() for run in (alone, shared)
+            )
+            assert one == pytest.approx(other, rel=1e-12)
+
+
+def test_flows_share_a_line_in_equal_parts():
+    found = desim.run(wide({"link": LINK, "uplink": {"contention": "fair"}})).events
+    replies = found[(found.kind == "deliver") & (found.agent == -1)]
+    ends = replies.groupby("round").time.agg(["min", "max"])
+    bits = 8 * 160_000 * (1 + 52 / 1448)
+    begun = replies.groupby("round").apply(lambda rows: (rows.time - rows.seconds).min())
+    assert (ends["max"] - begun > 3 * bits / 1e7 + 0.02).all()
+    assert (ends["max"] - begun < 3 * bits / 1e7 + 0.15).all()
+    assert ((ends["max"] - ends["min"]) / (ends["max"] - begun) < 0.1).all()
+
+
+def test_lines_of_sites_are_shared_by_their_agents():
+    """A fluid: two agents of 10 Mbit/s behind 12 Mbit/s get 6 each, the third has its 10."""
+    ideal = {**LINK, "transport": "ideal"}
+    behind = {"agents": [[0, 1]], "uplink": {"bandwidth": "12 Mbit/s", "latency": "5 ms"}}
+    found = desim.run(wide({"link": ideal, "behind": behind})).events
+    replies = found[(found.kind == "deliver") & (found.agent == -1)]
+    taken = replies.groupby("peer").seconds.first()
+    bits = 8 * 160_000
+    assert taken.tolist() == pytest.approx([0.025 + bits / 6e6] * 2 + [0.02 + bits / 1e7])
+
+
+def test_a_run_is_retimed_and_resumed_with_its_connections(tmp_path):
+    run = desim.run(wide({"link": {**LINK, "transport": "ideal"}}))
+    network = {"link": {**LINK, "loss": "2 %"}}
+    moved, played = desim.retime(run, network=network), desim.run(wide(network))
+    assert not differences(moved, played)
+
+
+def test_two_plays_of_one_simulation_are_equal():
+    from desim.runs.play import prepare, record
+    from desim.scenario.load import loaded
+
+    prepared = prepare(loaded(wide({"link": LINK})))
+    assert not differences(record(prepared, None), record(prepared, None))
+
+
+@pytest.mark.parametrize(
+    ("network", "words"),
+    [
+        ({"link": {"transport": "udp"}}, "ideal, tcp"),
+        ({"link": {"transport": {"tcp": {"congestion": "vegas"}}}}, "cubic"),
+        ({"link": {"transport": {"tcp": {"initial_window": 0}}}}, "1 to 1000"),
+        ({"link": {"transport": {"tcp": {"queue": 0}}}}, "at least 1, or inf"),
+        ({"behind": {"uplink": {}}}, "sites and agents"),
+        ({"behind": {"agents": [[0, 0]]}}, "behind one line"),
+        ({"behind": {"agents": [[9]]}}, "0 to 2"),
+        ({"behind": {"sites": 2}, "contention": "fifo"}, "behind.contention"),
+    ],
+)
+def test_what_cannot_be_is_refused(network, words):
+    with pytest.raises(desim.InputError, match=words):
+        desim.run(wide(network))
