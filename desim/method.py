@@ -9,7 +9,7 @@ desim.privacy.papers.
 from typing import TYPE_CHECKING, Any
 
 from desim.arrays import Array, Int
-from desim.conditions.compute import speeds_of
+from desim.conditions.compute import overheads_of, speeds_of
 from desim.conditions.matching import random_matching, random_neighbours
 from desim.conditions.mixing import against_themselves, dual_bound, mixing_matrix
 from desim.conditions.participation import common_length
@@ -106,8 +106,8 @@ __all__ = [
     "Whole", "against_themselves", "auto_step", "batch_gradient", "best_momentum", "beyond",
     "by_agent", "capped_losses", "clamp", "column_sums", "common_length", "descend", "dual_bound",
     "estimates", "fitting", "formulas", "gradient", "inputs", "linearised_bound", "minimise",
-    "minimisers", "mixing_matrix", "once", "oversized", "plain", "prox", "quantize",
-    "random_matching", "random_neighbours", "ratios", "refusal", "seed_word",
+    "minimisers", "mixing_matrix", "once", "overheads_of", "oversized", "plain", "prox",
+    "quantize", "random_matching", "random_neighbours", "ratios", "refusal", "seed_word",
     "shares", "simple", "sparsify", "speeds_of", "spelling", "stable_step",
     "summed", "terms", "tied_momentum",
 ]  # fmt: skip

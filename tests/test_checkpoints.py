@@ -82,9 +82,9 @@ def counted():
     """A set of the rounds whose arithmetic is done."""
     rounds, accept, block = set(), hub.Hub.accept, star_compiled.Engine.block
 
-    def accepting(self, who, opened):
+    def accepting(self, who):
         rounds.add(self.round)
-        return accept(self, who, opened)
+        return accept(self, who)
 
     def blocking(self):
         first = int(self.desk.counts[0])

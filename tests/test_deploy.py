@@ -154,7 +154,7 @@ def test_policies_close_collections(policy):
 
 
 def test_a_connection_for_every_message_gives_the_same_bits():
-    from desim.deployments import deploy as module
+    from desim.deployments import deployed as module
     from desim.deployments.ground import Loopback, Transport
     from desim.deployments.local import Local
     from desim.runs.play import prepare

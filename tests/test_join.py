@@ -52,7 +52,7 @@ class Waiting:
         self.address = f"127.0.0.1:{self.port}"
 
     def _be(self, given, path, writing):
-        from desim.deployments import deploy as module
+        from desim.deployments import deployed as module
         from desim.scenario.load import load
 
         begun = afar.Remote.launch

@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 from desim.arrays import Array, Int
 from desim.conditions.traces import Traces
 from desim.draws import keys
-from desim.draws.distributions import Distribution, bounds
+from desim.draws.distributions import CONSTANT, Distribution, bounds
 from desim.draws.keys import Stream, seed_word
 from desim.errors import InputError
 from desim.readers import arrays, faulty, select, whose
-from desim.timeline.speed import DRAWN, OVER_TIME, Speeds, speeds_into
+from desim.timeline.speed import DRAWN, OVER_TIME, Speeds, overheads_into, speeds_into
 
-NOTHING = Distribution(0, 1.0)
+NOTHING, NO_TIME = Distribution(CONSTANT, 1.0), Distribution(CONSTANT, 0.0)
 Spells = tuple[float, Distribution, Distribution]
 
 
@@ -29,12 +29,14 @@ def speed_model(
     order: int = DRAWN,
     slow: tuple[float, float] = (0.0, 1.0),
     spells: Spells = (1.0, NOTHING, NOTHING),
+    overhead: Distribution = NO_TIME,
 ) -> Speeds:
     """Speeds of `agents` agents: by a law in 1/s (inverse: of one gradient, in s), or measured.
 
     redraw: a new speed every round, else one per agent and run; order: how an agent goes through
     measured speeds. slow: the share of agents that are slower all along, and the factor; spells:
-    by which factor all are at times, and durations s between two spells of an agent, and of one.
+    by which factor all are at times, and durations s between two spells of an agent, and of one;
+    overhead: s of every computation, drawn for each agent and round.
     """
     devices = np.array([np.ones(agents), np.zeros(agents)])
     chosen = keys.permutation(seed, Stream.SPEED, agents)
@@ -57,6 +59,7 @@ def speed_model(
         loops,
         (float(factor), (every[:], lasting[:])),
         np.zeros((3, agents if factor > 1.0 else 0)),
+        (overhead.kind, float(overhead.a), float(overhead.b)),
     )
 
 
@@ -67,6 +70,20 @@ def speeds_of(speeds: Speeds, who: Int | None = None, round: int | Int = 1) -> A
     rounds[:] = round
     speeds_into(speeds, who, rounds, out)
     return out
+
+
+def overheads_of(speeds: Speeds, who: Int | None = None, round: int | Int = 1) -> Array:
+    """What a computation takes agents who (n,), by default all, in a round at least, s (n,)."""
+    who = np.arange(speeds.devices.shape[1]) if who is None else who
+    out, rounds = np.empty(len(who)), np.empty(len(who), np.int64)
+    rounds[:] = round
+    overheads_into(speeds, who, rounds, out)
+    return out
+
+
+def lasting(speeds: Speeds, work: Array, who: Int | None = None, round: int | Int = 1) -> Array:
+    """How long work (n,) takes agents who (n,), by default all, in a round, s; spells left out."""
+    return work / speeds_of(speeds, who, round) + overheads_of(speeds, who, round)
 
 
 def fastest(speeds: Speeds) -> NDArray[np.float64]:

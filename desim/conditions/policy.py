@@ -37,7 +37,7 @@ class Policy:
         """Return the closing time s of a collection opened at `now` s.
 
         due (n,) s: arrival times of the awaited replies; fresh (n,): the reply answers the latest
-        call. inf: it never closes.
+        call. inf: it never closes. What came before it was opened is there from then on.
         """
         kind, last = self.code, now
         if not counts(kind, False):
@@ -45,7 +45,7 @@ class Policy:
         n = needed(kind, self.value, len(due))
         if n:
             last = np.maximum.reduce(due) if n == len(due) else np.partition(due, n - 1)[n - 1]
-        return float(min(last, limit(kind, self.value, now)))
+        return float(min(max(now, last), limit(kind, self.value, now)))
 
     def closed(self, pending: NDArray[np.bool_], here: set[int], fresh: NDArray[np.bool_]) -> bool:
         """Say whether the replies that are here close a collection before its limit.

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from desim.arrays import Array
-from desim.conditions.compute import speeds_of
+from desim.conditions.compute import lasting
 from desim.deployments.frames import CALL, POST, REPLY, Frame, body_of, values_of
 from desim.deployments.jobs import found, terms_of
 from desim.deployments.place import Place
@@ -147,7 +147,7 @@ class Client:
         speeds, out = self.world.settings.speeds, np.empty(1)
         rounds = np.array([round_])
         if speeds.steady:
-            return float(work / speeds_of(speeds, self.who, rounds)[0])
+            return float(lasting(speeds, np.array([work]), self.who, rounds)[0])
         seconds_into(speeds, self.who, rounds, np.array([begin]), np.array([work]), out)
         return float(out[0])
 

@@ -25,6 +25,7 @@ from desim.engine.world import Discard, World
 from desim.errors import InputError
 from desim.log.outcome import Outcome
 from desim.log.rows import EventLog
+from desim.timeline.intake import takes
 from desim.timeline.messages import NO_LINES, NONE, Links, log_message
 from desim.timeline.record import Kind
 from desim.timeline.transport import NOTHING_BETWEEN
@@ -102,6 +103,9 @@ def refuse(simulation: Simulation) -> None:
     if settings.budget is not None and kind == "graph" and settings.budget.on_exhausted == "stop":
         text = "no process knows of all budgets at once"
         found.append(f"privacy.on_exhausted: found stop; {text}; allowed: retire")
+    if takes(settings.intake):
+        text = "a real coordinator takes the time that it takes"
+        found.append(f"compute.coordinator: found a section; {text}; allowed: leave it out")
     if found:
         raise InputError(found)
 

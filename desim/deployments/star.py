@@ -118,5 +118,6 @@ def _coordinate(generator: Any, hub: RealHub, station: Station) -> float:
             station.lost -= set(station.lost) - set(station.fleet.dead)
         who = np.array(sorted(station.arrived), np.int64)
         station.arrived.clear()
-        answer = hub.accept(who, opened)
+        hub.close(who, opened)
+        answer = hub.accept(who)
         station.closed = None

@@ -23,6 +23,7 @@ from desim.memory import Tree, attributes, fill, fitting, recall
 from desim.privacy.ledger.ledger import Terms, View, plain
 from desim.shapes import row_given
 from desim.timeline.calls import CALLED, PENDING, Calls, no_calls
+from desim.timeline.intake import AT_WORK
 from desim.timeline.record import DISTANT, Kind, release_id
 
 NOBODY = np.empty(0, np.int64)
@@ -215,25 +216,35 @@ class Hub:
             self.station.post(self, who, 64 * len(payload))
         self.informed = NOBODY
 
-    def accept(self, who: Int, opened: float) -> Replies:
-        """Run the jobs of the replies of agents who (n,), as one batch, and log the collection."""
-        world, whole = self.world, self.calls.whole
-        self._move(who)
+    def close(self, who: Int, opened: float) -> None:
+        """The collection with the replies of agents who (n,) closes now: log it."""
+        world, now = self.world, self.station.now
         if not self.assignments.ready:
             raise RunError("algorithm: collects replies before any call; allowed: hub.call first")
         self.busy[who] = False
-        whole[slice(None) if world.settings.policy.late == "discard" else who, PENDING] = 0
-        rounds = whole[who, CALLED]
-        payload, exchange = self.answered(who, rounds)
-        now = self.station.now
-        if world.transcript is not None:
-            ids = release_id(self.agents, who, rounds, exchange)
-            traffic = np.full(len(who), now), *self.calls.traffic(who)
-            payload = world.transcript.send(who, rounds, ids, payload, traffic)
+        late = world.settings.policy.late
+        self.calls.whole[slice(None) if late == "discard" else who, PENDING] = 0
         self.unheard = 0 if len(who) else self.unheard + 1
         place = DISTANT, -1, self.round, now
         world.log.add(Kind.AGGREGATE, *place, seconds=now - opened, value=len(who))
         self.called = NOBODY
+
+    def worked(self, who: Int, closed: float) -> None:
+        """Log that the coordinator, since it closed the collection, has taken in these replies."""
+        now = self.station.now
+        place = AT_WORK, -1, self.round, now
+        self.world.log.add(Kind.COMPUTE, *place, seconds=now - closed, value=len(who))
+
+    def accept(self, who: Int) -> Replies:
+        """Run the jobs of the replies of agents who (n,), as one batch."""
+        world = self.world
+        self._move(who)
+        rounds = self.calls.whole[who, CALLED]
+        payload, exchange = self.answered(who, rounds)
+        if world.transcript is not None:
+            ids = release_id(self.agents, who, rounds, exchange)
+            traffic = np.full(len(who), self.station.now), *self.calls.traffic(who)
+            payload = world.transcript.send(who, rounds, ids, payload, traffic)
         return Replies(who, payload, rounds)
 
     def answered(self, who: Int, rounds: Int) -> tuple[Array, Int]:

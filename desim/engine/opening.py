@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from desim.arrays import Array, Int
-from desim.conditions.compute import speeds_of
+from desim.conditions.compute import lasting
 from desim.engine.hub import Hub
 from desim.engine.play import Observation, Simulation
 from desim.engine.requests import Compute, Heard
@@ -49,8 +49,8 @@ class _Listener:
 
     def call(self, hub: Hub, who: Any, bits: int, reply_bits: int, work: Array) -> None:
         """Take the call down."""
-        pace = speeds_of(self.world.settings.speeds, who)
-        raise _CalledError(Opening(who, work[who], work[who] / pace, bits, reply_bits))
+        seconds = lasting(self.world.settings.speeds, work[who], who)
+        raise _CalledError(Opening(who, work[who], seconds, bits, reply_bits))
 
     def post(self, *_: Any) -> None:
         """Nobody listens."""

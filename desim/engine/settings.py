@@ -11,6 +11,7 @@ from desim.conditions.policy import Policy
 from desim.conditions.topology import Graph
 from desim.privacy.ledger.budget import Budget
 from desim.problem.problem import Problem
+from desim.timeline.intake import AT_ONCE, Intake
 from desim.timeline.messages import Links
 from desim.timeline.speed import Speeds
 
@@ -23,7 +24,7 @@ class Settings:
     met: the target whose time the horizon is; noise_seed: of the noise alone, by default the seed.
     budget: what privacy may cost each agent; over: why it stops everybody at the horizon. log: the
     level of the log, all, messages or rounds. changing: the graphs of all rounds, of which graph
-    and links are the first.
+    and links are the first. intake: what a coordinator's work takes.
     """
 
     seed: int
@@ -47,6 +48,7 @@ class Settings:
     budget: Budget | None = None
     over: str = ""
     log: str = "all"
+    intake: Intake = AT_ONCE
 
     @property
     def afresh(self) -> "Settings":

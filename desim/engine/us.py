@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.arrays import Array, Int
-from desim.conditions.compute import speeds_of
+from desim.conditions.compute import overheads_of, speeds_of
 from desim.conditions.topology import Graph
 from desim.engine import arguments
 from desim.engine.addressees import addressed, entries_heard
@@ -119,14 +119,15 @@ class Cohort(Releasing):
         return drawn
 
     def capacity(self, seconds: float) -> Int:
-        """How many gradient evaluations (n,) fit into `seconds` s of this round."""
+        """How many gradient evaluations (n,) fit into `seconds` s of this round, overhead left."""
         most = wait_given("us.capacity: seconds", seconds)
-        return np.asarray(fitting(self.speed(), most))
+        left = most - overheads_of(self._world.settings.speeds, self.who, self.round)
+        return np.asarray(fitting(self.speed(), left))
 
     def compute(
         self, job: Job, *inputs: NDArray[Any], work: Any = None, seconds: float | None = None
     ) -> Compute:
-        """Yield this to run `job(us, *inputs)` for work / speed s, or for `seconds` s.
+        """Yield this to run `job(us, *inputs)` for overhead + work / speed s, or for `seconds` s.
 
         work (n,): per-example gradient evaluations, what the log shows.
         """
@@ -146,8 +147,8 @@ class Cohort(Releasing):
         if lasting is not None:
             return self._asks(Compute(job, inputs, lasting, amount))
         if speeds.steady:
-            lasting = amount / self.speed()
-            again = not speeds.redraw and len(amount) > 1
+            lasting = amount / self.speed() + overheads_of(speeds, self.who, self.round)
+            again = speeds.settled and len(amount) > 1
             self._set(_lasted=(lasting, amount) if again else None)
             return self._asks(Compute(job, inputs, lasting, amount))
         lasting = self._lasting(amount, self.clock)
@@ -155,8 +156,7 @@ class Cohort(Releasing):
 
     def _lasting(self, work: Array, begin: Array) -> Array:
         """How long (n,) s work (n,) takes from begin (n,) s on."""
-        seconds = np.empty(len(self.who))
-        speeds = self._world.settings.speeds
+        seconds, speeds = np.empty(len(self.who)), self._world.settings.speeds
         seconds_into(speeds, self.who, self.round, begin, work, seconds)
         return seconds
 

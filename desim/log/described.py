@@ -234,7 +234,11 @@ KINDS = {  # kind of event -> what happens, and what its seconds and value are
     "activate": ("the coordinator calls an agent", "", ""),
     "down": ("the agent goes away", "", ""),
     "up": ("the agent is back", "", ""),
-    "compute": ("a computation ends", "how long it took", "samples, for methods that count them"),
+    "compute": (
+        "a computation ends",
+        "how long it took",
+        "samples, for methods that count them; of the coordinator, replies taken in",
+    ),
     "abort": ("an absence or a newer call interrupts a computation", "how long it lasted", ""),
     "release": ("noise is drawn for what leaves the agent next", "", ""),
     "send": ("a message begins to leave", "how long it takes to leave", "attempt, from 0"),

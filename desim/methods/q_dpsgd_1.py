@@ -10,7 +10,6 @@ from typing import ClassVar
 import numpy as np
 
 from desim.method import (
-    Array,
     Gaussian,
     Inputs,
     Int,
@@ -19,6 +18,7 @@ from desim.method import (
     Us,
     View,
     fitting,
+    overheads_of,
     plain,
     quantize,
     speeds_of,
@@ -51,7 +51,7 @@ class QDPSGD1(QuantisedSGD):
             z = quantize(self.settings.seed, us.who, us.round, us.x, p.resolution, p.bits)  # (26)
             us.send(z, bits=p.bits * self.problem.dim)  # line 4
             heard = yield us.gather(self.within)  # line 5
-            samples = self.samples(us.speed(), us.who)  # lines 6-7
+            samples = self.samples(us.capacity(p.deadline), us.who)  # lines 6-7
             g = yield us.compute(self.batch_gradient, us.x, samples, work=samples, seconds=T_d)
             has_batch = us.public(samples > 0)
             g = us.release(g, self.terms(us.who, k, samples), where=has_batch, kept=True)
@@ -60,15 +60,17 @@ class QDPSGD1(QuantisedSGD):
             us.x = mixed - self.alpha.at(k) * eps * g  # (27)
             us.report(us.x)
 
-    def samples(self, speed: Array, who: Int) -> Int:
-        """Rows (n,) that agents who (n,) of these speeds (n,) 1/s have seen at the deadline."""
-        fit = np.minimum(fitting(speed, self.parameters.deadline), self.problem.rows[who])
+    def samples(self, capacity: Int, who: Int) -> Int:
+        """Rows (n,) that agents who (n,) have seen who could see `capacity` (n,) in time."""
+        fit = np.minimum(capacity, self.problem.rows[who])
         return np.where(fit >= self.parameters.least, fit, 0)
 
     def planned_samples(self, k: int) -> Int:
         """Rows (agents,) of everybody's batch in round k: speeds do not depend on the run."""
         who = np.arange(self.problem.agents)
-        return self.samples(speeds_of(self.settings.speeds, who, k), who)
+        speeds, deadline = self.settings.speeds, self.parameters.deadline
+        left = deadline - overheads_of(speeds, who, k)
+        return self.samples(fitting(speeds_of(speeds, who, k), left), who)
 
     def planned(self, k: int) -> Terms:
         """Terms (agents,) of round k; what the last one makes is sent to nobody."""

@@ -85,7 +85,10 @@ class QDPSGD2(QDPSGD1):
             z = clamp(noisy, p.resolution, p.bits)
             us.send(z, bits=p.bits * self.problem.dim)  # line 4
             heard = yield us.gather(self.within)  # line 5
-            own, samples = z if p.fixed else us.x, self.samples(us.speed(), us.who)  # lines 6-7
+            own, samples = (
+                z if p.fixed else us.x,
+                self.samples(us.capacity(p.deadline), us.who),
+            )  # 6-7
             g = yield us.compute(self.batch_gradient, own, samples, work=samples, seconds=T_d)
             w_own, w_link = weights(k)
             mixed = (1.0 - eps + eps * w_own) * own + eps * us.sum(heard, w_link)

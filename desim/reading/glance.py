@@ -42,7 +42,7 @@ class Glance:
         self.bytes += float(log["bytes"][kind.equal("deliver")].sum())
         if "agent" in log:
             self.agents = max(self.agents, 1 + int(log["agent"].max(initial=-1)))
-            computed = kind.equal("compute")
+            computed = kind.equal("compute") & (log["agent"] >= 0)
             self._computing.add(log["agent"][computed], log["seconds"][computed])
 
     def _wait(self, log: Columns) -> None:

@@ -13,7 +13,8 @@ from desim.runs.played import Played
 LONGEST = 60  # letters of a label
 UNITS = {  # of the numbers that resolved scenarios have in each section, by key
     "network": {"latency": "s", "timeout": "s", "round": "s", "bandwidth": "bit/s"},
-    "compute": {"time": "s", "every": "s", "lasting": "s", "speed": "/s"},
+    "compute": {"time": "s", "every": "s", "lasting": "s", "speed": "/s", "overhead": "s"}
+    | {"reply": "s", "number": "s"},
     "churn": {"up": "s", "down": "s", "start": "s", "day": "s"},
     "policy": {"deadline": "s"},
     "stop": {"time": "s"},

@@ -74,6 +74,7 @@ def _settings(scenario: Scenario, problem: Problem, layout: Layout | None) -> Se
         initial=initial(scenario, problem.agents, problem.dim),
         **_wires(scenario, problem.agents, layout, conditions),
         speeds=conditions.speeds(),
+        intake=conditions.intake(),
         participation=conditions.participation(),
         policy=_policy(scenario),
         rounds=np.inf if stop.rounds is None else stop.rounds,

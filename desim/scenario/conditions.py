@@ -7,7 +7,7 @@ import numpy as np
 from desim import units
 from desim.arrays import Array, Int
 from desim.conditions.churn import Churn, daily, renewal, state_traces, traced
-from desim.conditions.compute import NOTHING, measured_speeds, speed_model
+from desim.conditions.compute import NO_TIME, NOTHING, measured_speeds, speed_model
 from desim.conditions.latencies import Latencies, latencies, sites
 from desim.conditions.lines import lined
 from desim.conditions.links import concerned, make_links
@@ -22,12 +22,14 @@ from desim.conditions.participation import (
 from desim.conditions.traces import Traces, rate_traces
 from desim.conditions.transports import OF_IDEAL, connected, law
 from desim.draws.distributions import Distribution
+from desim.draws.keys import seed_word
 from desim.errors import InputError
 from desim.scenario.schema import Scenario
 from desim.scenario.sections.behind import AccessLine, Behind
 from desim.scenario.sections.devices import Churn as ChurnSection
 from desim.scenario.sections.links import Link
 from desim.scenario.sections.measured import BandwidthTrace, SpeedTrace, lasting, scale
+from desim.timeline.intake import AT_ONCE, Intake
 from desim.timeline.messages import FAIR, FIFO, NONE, Links
 from desim.timeline.phases import Calendar
 from desim.timeline.speed import DRAWN, IN_TURN, OVER_TIME, Speeds
@@ -65,7 +67,15 @@ class Conditions:
             order=order,
             slow=(slow.fraction, slow.factor),
             spells=laws or (1.0, NOTHING, NOTHING),
+            overhead=compute.overhead or NO_TIME,
         )
+
+    def intake(self) -> Intake:
+        """What the coordinator's work takes."""
+        said = self.scenario.compute.coordinator
+        if said is None:
+            return AT_ONCE
+        return Intake(seed_word(self.scenario.seed), said.reply[:], said.number.a)
 
     def _measured_speeds(self, trace: SpeedTrace) -> Traces:
         """Speeds, or durations, without times."""

@@ -8,7 +8,7 @@ from desim.compiling.jit import lean_inline, lean_kernel
 from desim.timeline.attendance import Attendance, leaves, undisturbed
 from desim.timeline.messages import DELIVER, SEND, Links, transmit
 from desim.timeline.record import UPLINK, Kind, Rows, charge, release_id, write
-from desim.timeline.speed import Speeds, seconds_for
+from desim.timeline.speed import Speeds, overhead_of, seconds_for
 from desim.timeline.together import DOWN, PACE, TOGETHER, UP, draw_calls, lawful, plain
 
 ACTIVATE, COMPUTE, ABORT, RELEASE = (
@@ -168,7 +168,7 @@ def call(who, now, round_, exchange, bits, reply_bits, work, defer, terms, devic
             if leaves(attendance):
                 begin, seconds = undisturbed(i, begin, round_, work[i], speeds, attendance)
             elif early:
-                seconds = work[i] / drawn[PACE, place]
+                seconds = overhead_of(speeds, i, round_) + work[i] / drawn[PACE, place]
             else:
                 seconds = seconds_for(speeds, i, round_, begin, work[i])
             compute(i, begin, seconds, back, defer, up, calls, rows, charges)

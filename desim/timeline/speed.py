@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from desim.compiling.jit import lean_inline, lean_kernel
-from desim.draws.distributions import sample
+from desim.draws.distributions import CONSTANT, sample
 from desim.draws.keys import Stream, address, counter, integer
 from desim.timeline.fluid import fluid
 from desim.timeline.phases import alternation
@@ -13,6 +13,8 @@ from desim.timeline.phases import alternation
 SPEED = int(Stream.SPEED)
 DRAWN, IN_TURN, OVER_TIME = range(3)  # how an agent goes through measured speeds
 SPELL = 3  # sub-counter of the draws of slow spells, apart from those of speeds and devices
+OVERHEAD = 4  # sub-counter of those of overheads
+INTAKE = 5  # and of those of what the coordinator needs for a reply
 
 
 class Speeds(NamedTuple):
@@ -24,7 +26,8 @@ class Speeds(NamedTuple):
     round (IN_TURN) and then begins again (loops) or stays at the last. OVER_TIME its three rows are
     a trace, columns whose[0, i] to whose[1, i], as `fluid` takes it: the speed changes during a
     computation. spells: (factor, laws in s): at times an agent is slower by the factor, as
-    `alternation` says, which also explains memory (3, agents).
+    `alternation` says, which also explains memory (3, agents). overhead: law (kind, a, b) in s of
+    what each computation of a round takes before its first gradient, whatever the speed.
     """
 
     seed: np.uint64
@@ -38,11 +41,17 @@ class Speeds(NamedTuple):
     loops: bool
     spells: tuple[float, tuple[tuple[int, float, float], tuple[int, float, float]]]
     memory: np.ndarray
+    overhead: tuple[int, float, float]
 
     @property
     def steady(self) -> bool:
         """Whether a speed stays the same during a round."""
         return self.order != OVER_TIME and self.spells[0] == 1.0
+
+    @property
+    def settled(self) -> bool:
+        """Whether the same work takes an agent as long in every round, if that is steady."""
+        return not self.redraw and self.overhead[0] == CONSTANT
 
 
 @lean_inline
@@ -75,6 +84,13 @@ def speed_of(speeds, agent, round_):
 
 
 @lean_inline
+def overhead_of(speeds, agent, round_):
+    """What a computation of `agent` in `round_` takes before its first gradient, s."""
+    kind, a, b = speeds.overhead
+    return sample(kind, a, b, speeds.seed, address(SPEED, agent, -1), counter(round_, OVERHEAD), 0)
+
+
+@lean_inline
 def _with_spells(speeds, agent, begin, seconds):
     """How long what takes `seconds` s at full speed takes from `begin` s on, in s."""
     factor, laws = speeds.spells
@@ -90,12 +106,17 @@ def _with_spells(speeds, agent, begin, seconds):
 
 @lean_inline
 def seconds_for(speeds, agent, round_, begin, work):
-    """How long `work` gradients of `round_` take an agent from `begin` s on, in s."""
+    """How long `work` gradients of `round_` take an agent from `begin` s on, in s.
+
+    The overhead comes first. Spells stretch it like the rest, slow devices do not.
+    """
+    overhead = overhead_of(speeds, agent, round_)
     if speeds.order == OVER_TIME and begin < np.inf:
         first, last = speeds.whose[0, agent], speeds.whose[1, agent]
         factor, place = speeds.devices[0, agent], speeds.devices[1, agent]
-        return fluid(speeds.measured, first, last, speeds.loops, begin + place, work * factor)
-    seconds = work / speed_of(speeds, agent, round_)
+        start = begin + overhead + place
+        return overhead + fluid(speeds.measured, first, last, speeds.loops, start, work * factor)
+    seconds = overhead + work / speed_of(speeds, agent, round_)
     if speeds.spells[0] == 1.0 or begin == np.inf or not seconds < np.inf:
         return seconds
     return _with_spells(speeds, agent, begin, seconds)
@@ -109,6 +130,13 @@ def speeds_into(speeds, who, round_, out):
 
 
 @lean_kernel
+def overheads_into(speeds, who, round_, out):
+    """Fill out[r] with the overhead s of agent who[r] in round_[r]."""
+    for r in range(who.shape[0]):
+        out[r] = overhead_of(speeds, who[r], round_[r])
+
+
+@lean_kernel
 def seconds_into(speeds, who, round_, begin, work, out):
     """Fill out[r] with how long work[r] gradients take agent who[r] from begin[r] s on, in s."""
     for r in range(who.shape[0]):
@@ -116,6 +144,9 @@ def seconds_into(speeds, who, round_, begin, work, out):
 
 
 def fitting(speed, seconds):
-    """How many gradient evaluations (n,) fit into `seconds` s at speeds (n,) 1/s."""
-    most = np.minimum(speed * seconds * (1.0 + 1e-12), float(1 << 40))
-    return np.floor(most).astype(np.int64)
+    """How many gradient evaluations (n,) fit into seconds s, at least 0, at speeds (n,) 1/s.
+
+    seconds: a number, or (n,), what an overhead leaves: less than 0 where that is longer.
+    """
+    most = np.fmin(speed * seconds * (1.0 + 1e-12), float(1 << 40))  # of no time at no end: all
+    return np.maximum(np.floor(most), 0.0).astype(np.int64)

@@ -11,14 +11,15 @@ import numpy as np
 import simpy
 
 from desim.arrays import Array, Int
-from desim.conditions.compute import speeds_of
-from desim.engine.agents.clock import Clock, Steps
+from desim.conditions.compute import lasting
+from desim.engine.agents.clock import LAST, Clock, Steps
 from desim.engine.agents.ports import Ports, port_of
 from desim.engine.agents.star_client import Client, Coming, Letter
 from desim.engine.hub import Hub
 from desim.engine.waits import Waits
 from desim.engine.world import Exhausted, World
 from desim.errors import Deadlock
+from desim.timeline.intake import all_taken_in, takes
 from desim.timeline.messages import transmit_one
 from desim.timeline.record import UPLINK, Kind, release_id
 
@@ -33,6 +34,7 @@ class AgentStation:
         agents = world.settings.problem.agents
         self.waits = [Waits() for _ in range(agents)]  # causes in the latest call of each agent
         self.arrived: set[int] = set()  # agents whose latest reply is in, not collected yet
+        self.letters: dict[int, Letter] = {}  # which it answers
         self.lost: set[int] = set()  # agents whose latest call or its reply is lost for good
         self.enough: simpy.Event | None = None
         self.hub: Hub | None = None
@@ -55,7 +57,7 @@ class AgentStation:
         """Post a call to agents who (n,)."""
         world = self.world
         mechanism, view, amounts = hub.terms.compiled
-        durations = work[who] / speeds_of(world.settings.speeds, who, hub.round)
+        durations = lasting(world.settings.speeds, work[who], who, hub.round)
         if self.begun is None and world.settings.churn is not None and world.settings.churn.forgets:
             self.begun = {name: rows.copy() for name, rows in world.state.items()}
         for i, seconds in zip(who.tolist(), durations, strict=True):
@@ -136,6 +138,7 @@ class AgentStation:
         """A reply arrives at the coordinator; it counts if it answers a call that is still open."""
         if self._awaits(i, letter):
             self.arrived.add(i)
+            self.letters[i] = letter
             self.check()
 
     def _awaits(self, i: int, letter: Letter) -> bool:
@@ -195,8 +198,22 @@ class AgentStation:
                 self.lost.clear()
             who = np.array(sorted(self.arrived), np.int64)
             self.arrived.clear()
+            hub.close(who, opened)
+            yield from self._take_in(hub, who)
             self._forget(who)
-            answer = hub.accept(who, opened)
+            answer = hub.accept(who)
+
+    def _take_in(self, hub: Hub, who: Int) -> Steps:
+        """The coordinator is at work on the replies of agents who (n,)."""
+        closed, intake = self.now, self.world.settings.intake
+        if not takes(intake):
+            return
+        letters = [self.letters[i] for i in who.tolist()]
+        calls = ([getattr(one, name) for one in letters] for name in ("round_", "exchange", "bits"))
+        done = float(all_taken_in(intake, who, *(np.array(one, np.int64) for one in calls), closed))
+        if done > closed:
+            yield self.clock.at(done, lambda: None, LAST)
+            hub.worked(who, closed)
 
     def _forget(self, who: Int) -> None:
         """Agents among who (n,) that lost their state before this job begin with their first."""

@@ -17,6 +17,7 @@ from desim.memory import Tree, recall
 from desim.timeline.attendance import nobody_leaves
 from desim.timeline.calls import (
     BEGIN,
+    BITS,
     CALLED,
     DUE,
     EXCHANGE,
@@ -30,6 +31,7 @@ from desim.timeline.calls import (
     settle_due,
 )
 from desim.timeline.collection import lost
+from desim.timeline.intake import all_taken_in, takes
 from desim.timeline.together import memory_for_draws
 
 
@@ -67,6 +69,21 @@ class CohortStation:
         if self.presences is not None:
             self.presences.lost(self.devices[0])
             tell(self.world, now)
+
+    def taken_in(self, hub: Hub, who: Int) -> float:
+        """When the replies of agents who (n,), here now, have been taken in, s."""
+        if not takes(intake := self.world.settings.intake):
+            return self.now
+        calls = (hub.calls.whole[who, column] for column in (ROUND, EXCHANGE, BITS))
+        return float(all_taken_in(intake, who, *calls, self.now))
+
+    def work(self, hub: Hub, who: Int, done: float) -> None:
+        """The coordinator takes the replies of agents who (n,) in, until `done` s."""
+        closed, self.now = self.now, done
+        hub.worked(who, closed)
+        if self.defer:
+            self.settle(hub, done)
+        self.attend(done)
 
     def conclude(self, hub: Hub, end: float) -> float:
         """The run ends at `end` s: write what happened by then, and return it."""
@@ -144,7 +161,14 @@ def _played(program: Any, world: World, station: CohortStation, hub: Hub) -> flo
                 gone = lost(due, rounds[ROUND], rounds[CALLED], finish, close)
                 hub.calls.pending[pending[gone]] = 0
             pending = pending[arrived]
-        answer = hub.accept(pending, opened)
+        hub.close(pending, opened)
+        done = station.taken_in(hub, pending)
+        if done > horizon:
+            end = horizon
+            break
+        if done > close:
+            station.work(hub, pending, done)
+        answer = hub.accept(pending)
     return station.conclude(hub, end)
 
 

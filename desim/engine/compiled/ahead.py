@@ -15,6 +15,7 @@ from desim.engine.compiled.desk import (
     collected,
     expected,
     invited,
+    worked,
 )
 from desim.engine.compiled.watch import due, full
 from desim.timeline.attendance import Attendance, leaves
@@ -63,7 +64,7 @@ def ahead_for(agents: int) -> Ahead:
 def opened(side, calls_before, span, policy, drawn, calling, desk, book, ahead_):
     """Begin a round and wait until it closes: (why not, or ON; calls; replies in desk.who)."""
     last_round, horizon, _ = span
-    kind, value, discard, interrupts = policy
+    kind, value, discard, interrupts, intake = policy
     bits, reply_bits, work, terms, devices, rows_per_call = calling
     calls, rows, charges = book
     counts, now, who = desk[0], desk[1], desk[2]
@@ -72,7 +73,7 @@ def opened(side, calls_before, span, policy, drawn, calling, desk, book, ahead_)
     m = invited(drawn, kind, discard, calls, desk)
     settled = work.shape[0] + m if interrupts else m
     log, ledger = Rows(*rows), Rows(*charges)
-    most, away = max(log.n[0], log.n[1]) + settled * rows_per_call + 2, Attendance(*devices[4])
+    most, away = max(log.n[0], log.n[1]) + settled * rows_per_call + 3, Attendance(*devices[4])
     if most > log.ints.shape[0] or ledger.n[0] + 2 * settled > ledger.ints.shape[0]:
         return ROOM, 0, 0
     if leaves(away) and away.n[0] + m > away.ints.shape[0]:
@@ -87,10 +88,12 @@ def opened(side, calls_before, span, policy, drawn, calling, desk, book, ahead_)
     close = closing(m, kind, value, calls, desk)
     if close > horizon or close == np.inf:
         return STUCK if close == np.inf else OVER, 0, 0
-    if interrupts:
-        settle_due(close, devices, book)
     n = collected(m, kind, value, close, calls, rows, desk)
     accepted(n, discard, close, calls, rows, desk)
+    if not worked(n, intake, horizon, calls, rows, desk):
+        return OVER, 0, 0
+    if interrupts:
+        settle_due(now[0], devices, book)
     return ON, 0 if kind == ALL else m, n
 
 

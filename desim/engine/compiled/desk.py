@@ -8,15 +8,16 @@ from typing import NamedTuple
 import numpy as np
 
 from desim.compiling.jit import lean_inline
-from desim.timeline.calls import CALLED, DUE, FINISH, PENDING, ROUND, Calls
+from desim.timeline.calls import BITS, CALLED, DUE, EXCHANGE, FINISH, PENDING, ROUND, Calls
 from desim.timeline.collection import ALL, BUFFER, DEADLINE, counts, limit, lost, needed
 from desim.timeline.due import ascending, pop, push
+from desim.timeline.intake import AT_WORK, Intake, taken_in, takes
 from desim.timeline.record import DISTANT, Kind, Rows, write
 
 NOW_ROUND, AWAITED, HEAPED, IDLE, UNHEARD = range(5)  # columns of Desk.counts
 WAVE = 512  # agents of several rounds that train together: their models stay near the processor
 
-MISSED, COLLECTED = int(Kind.DEADLINE), int(Kind.AGGREGATE)
+MISSED, COLLECTED, WORKED = int(Kind.DEADLINE), int(Kind.AGGREGATE), int(Kind.COMPUTE)
 
 
 class Desk(NamedTuple):
@@ -111,7 +112,7 @@ def closing(n, kind, value, calls_, desk_):
             now = desk.times[0]
             desk.who[r] = pop(desk.times, desk.agents, desk.counts[HEAPED])
             desk.counts[HEAPED] -= 1
-        return now
+        return max(opened, now)
     for i in range(due.shape[0]):
         fresh = calls.whole[i, CALLED] == desk.counts[NOW_ROUND]
         if calls.whole[i, PENDING] and counts(kind, fresh):
@@ -122,7 +123,7 @@ def closing(n, kind, value, calls_, desk_):
     for r in range(some if some < counted else 0):
         now = desk.times[0]
         pop(desk.times, desk.agents, counted - r)
-    return min(now if some < counted else latest, limit(kind, value, opened))
+    return min(max(opened, now) if some < counted else latest, limit(kind, value, opened))
 
 
 @lean_inline
@@ -179,3 +180,22 @@ def accepted(n, discard, close, calls_, rows_, desk_):
     counts[UNHEARD] = 0 if n else counts[UNHEARD] + 1
     write(rows, COLLECTED, DISTANT, -1, -1, counts[NOW_ROUND], 0, -1, close, waited, n)
     desk.now[0] = close
+
+
+@lean_inline
+def worked(n, intake_, horizon, calls_, rows_, desk_):
+    """Take the replies of agents desk.who[:n] in, from now on; return whether by the horizon, s."""
+    desk, whole, rows, intake = Desk(*desk_), Calls(*calls_).whole, Rows(*rows_), Intake(*intake_)
+    if not takes(intake):
+        return True
+    closed = done = desk.now[0]
+    for r in range(n):
+        call = whole[desk.who[r]]
+        done = taken_in(intake, desk.who[r], call[ROUND], call[EXCHANGE], call[BITS], done)
+    if done > horizon:
+        return False
+    if done > closed:
+        now = desk.counts[NOW_ROUND]
+        write(rows, WORKED, AT_WORK, -1, -1, now, 0, -1, done, done - closed, n)
+        desk.now[0] = done
+    return True

@@ -247,7 +247,7 @@ def advance(
     """Play rounds until `span` is over, or something is to be told; return (why, rounds done).
 
     span (last round, horizon s, most rounds of this call); policy (kind, value, discard,
-    interrupts); drawn: see `invited`; calling (bits, reply bits, work (agents,), terms, devices,
+    interrupts, Intake); drawn: see `invited`; calling (bits, reply bits, work, terms, devices,
     rows of the log that one call may take); training (seed, epochs (agents,), plan, data); bench:
     see `part`; state: the agents' arrays (agents, dim), models first; centre: the
     latest replies (agents or 0, dim), the sum (dim,) of these or of a collection, how many came in

@@ -52,6 +52,7 @@ class Engine:
         self.agents = settings.problem.agents
         policy = settings.policy
         self.policy = policy.code, float(policy.value), policy.late == "discard"
+        self.intake = tuple(settings.intake)
         self.desk = desk_for(self.agents, program.formulas.model(memory))
         latest = np.empty((0, len(memory))) if program.latest is None else program.latest.copy()
         self.centre = latest, column_sums(latest), np.zeros(1), memory.copy()
@@ -127,7 +128,7 @@ class Engine:
     def make_room(self) -> None:
         """Make room for one round of everybody at least, for some more, and for a flush."""
         calls = self.agents * (2 if self.station.defer else 1)
-        log, ledger = self.station.rows_per_call * calls + 2, 2 * calls
+        log, ledger = self.station.rows_per_call * calls + 3, 2 * calls
         self.world.log.reserve(max(FLUSH_ROWS, log + min(7 * log, MORE_ROWS)))
         self.world.ledger.reserve(max(FLUSH_ROWS // 4, ledger + min(7 * ledger, MORE_ROWS // 4)))
 
@@ -160,9 +161,9 @@ class Engine:
         book = hub.flat, world.log.flat, world.ledger.flat
         why, done = self._advance(
             plainly, self.program.formulas, (int(last), settings.horizon, most),
-            (*self.policy, self.station.defer), self._drawn(most), self.calling, self.training,
-            self.benches[0], tuple(world.state.values()), self.centre, tuple(desk), book,
-            (times, models, iterates, tuple(watch)), tuple(self.ahead), tuple(self.shared),
+            (*self.policy, self.station.defer, self.intake), self._drawn(most), self.calling,
+            self.training, self.benches[0], tuple(world.state.values()), self.centre, tuple(desk),
+            book, (times, models, iterates, tuple(watch)), tuple(self.ahead), tuple(self.shared),
         )  # fmt: skip
         self.station.now = float(desk.now[0])
         self.station.attend(float(times[done - 1]) if why == LOOK else self.station.now)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from desim.arrays import Array
-from desim.conditions.compute import speeds_of
+from desim.conditions.compute import lasting
 from desim.methods.shared.edge_pairs import EdgePairs
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def apart(settings: "Settings", work: Array) -> list[str]:
     graph, policy = settings.graph, settings.policy
     if graph is None or policy.kind != "deadline":
         return []
-    seconds = work / speeds_of(settings.speeds)
+    seconds = lasting(settings.speeds, work)
     longer = seconds[graph.source] - seconds[graph.target]
     e = int(np.argmax(longer))
     if longer[e] <= policy.value:

@@ -20,6 +20,7 @@ from desim.scenario import registry
 from desim.scenario.blame import explained
 from desim.scenario.check import located
 from desim.scenario.schema import Scenario
+from desim.timeline.intake import takes
 from desim.timeline.messages import Links
 from desim.timeline.speed import Speeds
 
@@ -79,7 +80,7 @@ def _flat(scenario: Scenario, simulation: Simulation) -> list[str]:
 def _instant(speeds: Speeds) -> Flags:
     """Whose (agents,) computations are known to take no time."""
     known = not speeds.redraw or (not speeds.measured.size and len({*bounds(speeds.law)}) == 1)
-    return np.isinf(fastest(speeds)) & known
+    return np.isinf(fastest(speeds)) & known & (bounds(speeds.overhead)[1] == 0.0)
 
 
 def _star_stands(settings: Settings, instant: Flags) -> bool:
@@ -88,6 +89,8 @@ def _star_stands(settings: Settings, instant: Flags) -> bool:
     assert settings.downlinks is not None
     quick = int(np.count_nonzero(instant & _free(settings.uplinks) & _free(settings.downlinks)))
     policy, agents = settings.policy, settings.problem.agents
+    if takes(settings.intake):
+        return False
     everybody = settings.participation.least == agents
     if policy.kind in ("quorum", "buffer") and everybody:
         return quick >= policy.value
@@ -145,6 +148,7 @@ def _stuck(scenario: Scenario, simulation: Simulation) -> list[str]:
         return []
     with np.errstate(divide="ignore", invalid="ignore"):
         seconds = asked.work / fastest(settings.speeds)[asked.who]
+        seconds += bounds(settings.speeds.overhead)[0]
     hopeless = np.flatnonzero(seconds > churn.longest[asked.who] * ROUNDING)
     return [
         never(int(i), float(seconds[r]), float(asked.work[r]), float(churn.longest[i]))

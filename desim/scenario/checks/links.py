@@ -166,6 +166,13 @@ def memory_fits(
         yield here, "found lost with privacy.budget, which an agent must not forget; allowed: kept"
 
 
+def coordinator_exists(algorithm: Algorithm, kind: Kind, compute: Compute) -> Found:
+    """Only a coordinator takes replies in."""
+    if compute.coordinator is not None and kind != "coordinator":
+        text = f"found with {algorithm.name} ({kind} method), which has no coordinator"
+        yield ("compute", "coordinator"), f"{text}; allowed: leave it out, or compute.overhead"
+
+
 def paces_fit(algorithm: Algorithm, compute: Compute) -> Found:
     """A number of samples that fits a deadline is planned from the speed of a round."""
     if not algorithm.method.timed:

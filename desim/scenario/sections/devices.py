@@ -45,12 +45,37 @@ class Spells(Strict):
         return self
 
 
+class Intake(Strict):
+    """What it takes a coordinator to take replies in, one after the other, before it goes on.
+
+    What arrives meanwhile waits, and is there when the next collection opens.
+    """
+
+    examples = {"reply": "1 ms", "number": "10 ns"}
+
+    reply: DurationDist = "0 s"  # type: ignore[assignment]
+    """for every reply that a collection has, drawn for each of them"""
+    number: DurationDist = "0 s"  # type: ignore[assignment]
+    """for every number of a reply: for each 64 bits that it is sent in"""
+
+    @model_validator(mode="after")
+    def _takes_time(self) -> "Intake":
+        if self.number.kind != CONSTANT:
+            raise ValueError("number: found a distribution; allowed: a duration; reply is drawn")
+        if mean(self.reply) == 0.0 and self.number.a == 0.0:
+            raise ValueError(
+                "found nothing that takes time; allowed: reply, number, or leave it out"
+            )
+        return self
+
+
 class Compute(Strict):
     """How fast agents compute, in gradients of one row per second."""
 
     examples = {
         "time": {"shifted_exponential": ["1 ms", "0.5 ms"]},
         "spells": {"factor": 4, "every": {"exponential": "60 s"}, "lasting": "10 s"},
+        "overhead": "5 ms",
     }
 
     speed: SpeedLaw | None = "1000 /s"  # type: ignore[assignment]
@@ -63,6 +88,11 @@ class Compute(Strict):
     """a set of slow agents: {fraction: 20 %, factor: 4}"""
     spells: Spells | None = None
     """times in which an agent is slower: {factor: 4, every: {exponential: 60 s}, lasting: ...}"""
+    overhead: DurationDist | None = None
+    """what every computation takes besides, drawn for each agent and round; slow devices need no
+    more of it, spells make it longer; where a method plans by the time that it has, out of that"""
+    coordinator: Intake | None = None
+    """what the coordinator's work takes: {reply: 1 ms, number: 10 ns}; default: none"""
 
     @classmethod
     def mapping(cls, data: object) -> Mapping[str, Any]:
