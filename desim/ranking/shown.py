@@ -1,26 +1,23 @@
 """What came of many worlds, as text: a table of the methods, and what stands behind it."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from desim.amounts import best_unit
 from desim.tabulated import Table
 
-if TYPE_CHECKING:
-    from desim.ranking.robust import Robust
-
 ORDERS = 4  # that are listed
 MIDDLE = (0.1, 0.9)  # quantiles between which 80 % of the worlds are
 
 
-def shown(found: "Robust") -> str:
+def shown(found: Any) -> str:
     """The table and the lines below it."""
     return table(found).text()
 
 
-def table(found: "Robust") -> Table:
+def table(found: Any) -> Table:
     """A row for each method, by time in the scenario as it is."""
     metric, value = found.target
     title = f"{metric} {value:g} in {len(found.worlds)} worlds: {varied(found)}"
@@ -35,7 +32,7 @@ def table(found: "Robust") -> Table:
     return Table(title, head, rows, ["", *_lines(found)])
 
 
-def varied(found: "Robust") -> str:
+def varied(found: Any) -> str:
     """The laws of the inputs, those with the same one together."""
     groups: dict[str, list[str]] = {}
     for name, law in found.laws.items():
@@ -63,12 +60,12 @@ def interval(row: Any) -> str:
     return f"{percent(row['share'])} ({100 * row['low']:.3g} to {100 * row['high']:.3g})"
 
 
-def _middle(found: "Robust", name: str) -> str:
+def _middle(found: Any, name: str) -> str:
     low, high = np.quantile(found.worlds[name], MIDDLE, method="inverted_cdf")
     return f"{seconds(low)} to {seconds(high)}" if low < np.inf else "never"
 
 
-def _before(found: "Robust", place: int) -> str:
+def _before(found: Any, place: int) -> str:
     """How often a method is before the one that comes next in the scenario as it is."""
     names = found.first["method"].tolist()
     if place + 1 == len(names):
@@ -79,7 +76,7 @@ def _before(found: "Robust", place: int) -> str:
     return f"{interval(row)}{level}"
 
 
-def _lines(found: "Robust") -> Iterator[str]:
+def _lines(found: Any) -> Iterator[str]:
     kept = found.orders[found.orders["order"] == found.order]
     said = interval(kept.iloc[0]) if len(kept) else "0 %"
     yield f"this order in {said}: {found.order}"
@@ -98,7 +95,7 @@ def _lines(found: "Robust") -> Iterator[str]:
     yield from (f"note: {text}" for text in found.notes)
 
 
-def _contributions(found: "Robust") -> Iterator[str]:
+def _contributions(found: Any) -> Iterator[str]:
     """Sobol' indices, the largest total first."""
     if not len(found.indices):
         return

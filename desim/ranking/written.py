@@ -10,12 +10,11 @@ from desim.runs.output import output
 if TYPE_CHECKING:
     import pandas as pd
 
-    from desim.ranking.robust import Robust
 
 ENDINGS = (".json", ".csv")
 
 
-def write(found: "Robust", path: Path) -> None:
+def write(found: Any, path: Path) -> None:
     """Write `path`, .json or .csv; infinite numbers are null there, and inf here."""
     with output(path, [path.suffix.lower()]) as partial:
         if path.suffix.lower() == ".csv":
@@ -24,7 +23,7 @@ def write(found: "Robust", path: Path) -> None:
             partial.write_text(json.dumps(plain(found), indent=1, allow_nan=False) + "\n", "utf-8")
 
 
-def plain(found: "Robust") -> dict[str, Any]:
+def plain(found: Any) -> dict[str, Any]:
     """All of it as numbers, texts, lists and mappings."""
     change = found.change
     return {
