@@ -213,7 +213,7 @@ def test_a_search_that_does_not_improve_is_noticed():
 def test_seeds_are_an_input():
     both = [steady("many", MANY), steady("few", FEW)]
     found = desim.robust(
-        both, {"error": 0.5}, worlds=64, vary={"seed": "1..3", "bandwidth": None}, workers=1
+        both, {"error": 0.2}, worlds=64, vary={"seed": "1..3", "bandwidth": None}, workers=1
     )
     assert set(found.worlds["seed"]) == {1, 2, 3}
     assert list(found.indices["input"]) == ["latency", "speed", "seed"]

@@ -159,6 +159,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(written(found))
     if asked.out or (asked.sets, asked.worlds) == (SETS, WORLDS):
         page.write_csv(asked.out or RESULTS, "robustness", found)
+    if asked.out is None and (asked.sets, asked.worlds) == (SETS, WORLDS):
+        page.update("robustness", written(found), RESULTS.parent / "README.md")
 
 
 if __name__ == "__main__":

@@ -56,7 +56,8 @@ def ranking(found: Robust, out: str | Path | None = None, **asked: Unpack[Framed
     ratios = _ratios(found, names)
     words = [_words(row) for row in found.first.to_dict("records")]
     lines = [wrapped(name, 26) for name in names]
-    below = wrapped(_below(found), int(13.0 * (asked.get("size") or (WIDTH, 0.0))[0]))
+    letters = int(13.0 * (asked.get("size") or (WIDTH, 0.0))[0])
+    below = "\n".join(wrapped(line, letters) for line in _below(found).split("\n"))
     high = 1.15 + 0.36 * len(names) + 0.16 * below.count("\n")
     usual = WIDTH, high
     with framed(out, usual, **asked) as axes:

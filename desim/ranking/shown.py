@@ -89,9 +89,10 @@ def _lines(found: Any) -> Iterator[str]:
     if found.change is not None:
         change = found.change
         first, then = map(seconds, reversed(change.seconds))
+        taken = f"{first} and {then}" if first != then else f"both {first}"
         where = "" if change.within else ", beyond what was varied"
         yield f"smallest change found that turns the first place over{where}:"
-        yield f"  {change} ({first} and {then}); size {change.size:.3g} in logarithms"
+        yield f"  {change} ({taken}); size {change.size:.3g} in logarithms"
     yield from (f"note: {text}" for text in found.notes)
 
 

@@ -100,8 +100,8 @@ def _unit(vector: Array) -> Array:
 
 def rounded(turns: Callable[[dict[int, float]], bool], best: Array) -> dict[int, float]:
     """Factors of three digits by input, those of 1 left out, that turn the place over, too."""
-    for stretch in (1.0, 1.001, 1.002, 1.005, 1.01, 1.02, 1.05):
-        for least in (0.01, 0.0):
+    for least in (0.05, 0.01, 0.0):  # first with as few inputs as possible
+        for stretch in (1.0, 1.001, 1.002, 1.005, 1.01):
             factors = [float(f"{np.exp(stretch * one):.3g}") for one in best]
             kept = {k: f for k, f in enumerate(factors) if abs(np.log(f)) > least}
             if kept and turns(kept):
