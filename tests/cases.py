@@ -726,16 +726,6 @@ CASES: dict[str, dict[str, Any]] = {
         policy={"quorum": 3},
     ),
     "adfc": fair("adfc", allotted("gaussian", 0.5, 2.0), keys={"x_s": "x2", "alpha": 2.0}),
-    "fedavg-tcp": star(
-        algorithm={"name": "fedavg", "local": {"epochs": 2, "step": 0.1}},
-        network={"link": {**NETWORK["link"], "transport": "tcp", "loss": "3 %"}},
-        problem={"data": {"source": "synthetic", "kind": "regression", "rows": 4, "dim": 4000}},
-        policy={"deadline": "500 ms"},
-    ),
-    "zcdp-nfl-tcp": graph(
-        algorithm={"name": "zcdp-nfl"},
-        network={"link": {**NETWORK["link"], "transport": {"tcp": {"segment": 12}}}},
-    ),
     "adfc-printed": fair(
         "adfc",
         allotted("gaussian", 2.0, 0.5),

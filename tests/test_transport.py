@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from cases import star
+from cases import NETWORK, graph, star
 from mutant import mutant
 from naive.tcp import arrivals
 from test_engines import differences
@@ -19,6 +19,7 @@ from desim.timeline.messages import transmit_one
 from desim.timeline.record import empty_rows
 
 MEASURED = Path(__file__).parents[1] / "analysis" / "fidelity" / "measured"
+ROWS_OF = {"source": "synthetic", "kind": "classification", "rows": 8}
 WIDE = {"source": "synthetic", "kind": "regression", "rows": 2, "dim": 20_000}
 ROWS = empty_rows(2000)
 
@@ -182,6 +183,25 @@ def test_a_run_is_retimed_and_resumed_with_its_connections(tmp_path):
     network = {"link": {**LINK, "loss": "2 %"}}
     moved, played = desim.retime(run, network=network), desim.run(wide(network))
     assert not differences(moved, played)
+
+
+TRANSPORTS = [
+    "tcp",
+    {"tcp": {"congestion": "reno", "connection": "new", "segment": 40}},
+    {"tcp": {"congestion": "bbr", "segment": 12, "queue": 3}},
+]
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("policy", ["all", {"deadline": "300 ms"}, "each"])
+def test_the_engines_agree_over_tcp(transport, policy):
+    lossy = {**NETWORK["link"], "transport": transport, "loss": "5 %"}
+    given = star(network={"link": lossy}, policy=policy, problem={"data": {**ROWS_OF, "dim": 30}})
+    runs = [desim.run(given, overrides={"engine": name}) for name in ("agents", "cohort")]
+    assert not differences(*runs)
+    mesh = graph(network={"link": lossy}, algorithm={"name": "zcdp-nfl"})
+    runs = [desim.run(mesh, overrides={"engine": name}) for name in ("agents", "cohort")]
+    assert not differences(*runs)
 
 
 def test_two_plays_of_one_simulation_are_equal():

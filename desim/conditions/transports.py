@@ -9,7 +9,7 @@ from desim.arrays import Array, Int
 from desim.timeline.mending import ROWS, STATE
 from desim.timeline.messages import Links
 from desim.timeline.segments import streamed
-from desim.timeline.transport import BBR, CUBIC, FIELDS, IDEAL, MOST, RENO, Transport
+from desim.timeline.transport import BBR, CUBIC, FIELDS, IDEAL, MOST, RENO, SEGMENT, Transport
 
 CONGESTION = {"reno": RENO, "cubic": CUBIC, "bbr": BBR}
 OF_IDEAL = (float(IDEAL), 1.0, 0.0, 1.0, 1.0, 0.0, 0.0, np.inf)
@@ -60,8 +60,7 @@ def seconds_after(links: Links, edges: Int, bits: int, pause: float, before: int
 
     Jitter and losses are left out, and connections begin anew.
     """
-    fresh = links._replace(transport=links.transport.forgotten)
-    found = np.empty(len(edges))
+    fresh, found = links._replace(transport=_small(links, bits, before)), np.empty(len(edges))
     for place, e in enumerate(edges.tolist()):
         latency, time, there = float(links.latency[e]), 0.0, 0.0
         for _ in range(before + 1):
@@ -69,6 +68,15 @@ def seconds_after(links: Links, edges: Int, bits: int, pause: float, before: int
             there = float(streamed(fresh, e, time, bits, latency, False)[1])
         found[place] = there - time
     return found
+
+
+def _small(links: Links, bits: int, before: int) -> Transport:
+    """Connections that have carried nothing, with room for so many more messages alone."""
+    transport, law_ = links.transport.forgotten, links.transport.law.copy()
+    segments = -(-bits // int(8 * law_[SEGMENT].min(initial=np.inf)))
+    most = min(transport.flight.shape[1] - 2, (before + 1) * segments + 16)
+    law_[MOST] = np.minimum(law_[MOST], most)
+    return transport._replace(law=law_, flight=np.zeros((ROWS, most + 2)))
 
 
 def rates(links: Links) -> Array:
