@@ -85,7 +85,7 @@ def test_other_recursions_are_noticed(law, right, wrong):
         ("fair", "self.bits, self.since, now)", "self.bits, now, now)"),
         (
             "fair",
-            "self.bits, float(self.clock.now), self.ends",
+            "self.bits, now, self.ends",
             "self.bits / 2, self.since, self.ends",
         ),
     ],

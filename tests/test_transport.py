@@ -199,7 +199,7 @@ def test_the_engines_agree_over_tcp(transport, policy):
     given = star(network={"link": lossy}, policy=policy, problem={"data": {**ROWS_OF, "dim": 30}})
     runs = [desim.run(given, overrides={"engine": name}) for name in ("agents", "cohort")]
     assert not differences(*runs)
-    mesh = graph(network={"link": lossy}, algorithm={"name": "zcdp-nfl"})
+    mesh = graph(network={"link": lossy}, algorithm={"name": "zcdp-nfl", "rho": 1.0, "eta": 1.0})
     runs = [desim.run(mesh, overrides={"engine": name}) for name in ("agents", "cohort")]
     assert not differences(*runs)
 
