@@ -16,6 +16,7 @@ from desim.draws import keys
 from desim.draws.keys import Stream
 from desim.engine import play
 from desim.engine.agents import graph as graph_agents
+from desim.engine.agents import mailbox
 from desim.engine.cohort import graph as graph_cohort
 from desim.errors import RunError
 from desim.scenario.build import check
@@ -252,8 +253,8 @@ def test_a_gather_that_waits_for_others_is_noticed(monkeypatch):
     monkeypatch.setitem(play.ENGINES, ("graph", "cohort"), late.play)
     with pytest.raises(RunError, match="nobody can go on"):
         desim.run(scenario(engine="cohort"))
-    early = mutant(graph_agents, "or not awaited", "or True")
-    monkeypatch.setitem(play.ENGINES, ("graph", "agents"), early.play)
+    early = mutant(mailbox, "or not awaited", "or True")
+    monkeypatch.setattr(graph_agents, "Mailbox", early.Mailbox)
     assert list(differences(desim.run(scenario(engine="agents")), whole)) != []
 
 

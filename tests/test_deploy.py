@@ -242,7 +242,14 @@ class Stroke:
 
 
 def killed(number):
-    return Stroke(lambda: psutil.Process().children()[number].kill())
+    """Kills agent `number`: agents are forks of this process, others of its children are not."""
+
+    def kill():
+        here = psutil.Process()
+        forks = [one for one in here.children() if one.cmdline() == here.cmdline()]
+        forks[number].kill()
+
+    return Stroke(kill)
 
 
 def test_a_run_that_waits_for_a_killed_agent_ends_in_words(tmp_path):

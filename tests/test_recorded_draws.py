@@ -110,7 +110,7 @@ def test_programs_equal_the_reference(golden, monkeypatch, tmp_path, trace, engi
     [
         ("q1_noise0", "(1.0 - eps + eps * w_own)", "(1.0 - eps)"),
         ("q1_sigma0_7", ", where=has_batch, kept=True)", ", kept=True)"),
-        ("q2_sigma0", "z if p.fixed else us.x, self", "z, self"),
+        ("q2_sigma0", "z if p.fixed else us.x,", "z,"),
         ("q2fix_sigma0", "* own + eps", "* us.x + eps"),
         ("sdm_theta0_6_c0_3_noise0", "p.theta * d", "d"),
     ],

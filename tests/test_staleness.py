@@ -7,7 +7,7 @@ from cases import NETWORK, SUBGRADIENT, graph, merged, star
 from mutant import mutant
 
 import desim
-from desim.engine.agents import graph as graph_agents
+from desim.engine.agents import mailbox
 from desim.reading import traffic
 
 WILD = {"link": {**NETWORK["link"], "jitter": {"lognormal": 0.9}}}
@@ -100,14 +100,14 @@ def test_what_the_agents_heard_is_what_is_told(name, monkeypatch):
     """In all of these runs a message's number is that of its round."""
     heard = []
     for reading in ("newest", "read"):
-        whole = getattr(graph_agents.Mailbox, reading)
+        whole = getattr(mailbox.Mailbox, reading)
 
         def spied(box, *which, whole=whole):
             fresh = whole(box, *which)
             heard.append((float(box.clock.now), box.agent, box.number[box.number > 0].tolist()))
             return fresh
 
-        monkeypatch.setattr(graph_agents.Mailbox, reading, spied)
+        monkeypatch.setattr(mailbox.Mailbox, reading, spied)
     stale = desim.run({**RUNS[name], "engine": "agents"}).staleness()
     rows = stale.groupby(["time", "agent"])["heard"].apply(list).to_dict()
     assert rows == {(time, agent): rounds for time, agent, rounds in heard if rounds}

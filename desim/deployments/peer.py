@@ -15,7 +15,7 @@ from desim.deployments.rows import raw_rows
 from desim.deployments.streams import Stream
 from desim.deployments.wire import Message
 from desim.engine.addressees import outgoing_part
-from desim.engine.agents.graph import Mailbox, heard_by
+from desim.engine.agents.mailbox import Mailbox, heard_by
 from desim.engine.arguments import result_given
 from desim.engine.at_work import Rows
 from desim.engine.requests import Compute, Gather, Heard

@@ -119,7 +119,8 @@ def put_on(links, e, flight, q, free):
     size = flight[SIZE, at]
     wire = size / q[LINE_RATE] if q[LINE_RATE] > 0.0 else time_on_wire(links, e, begin, size)
     left, number = begin + wire, int(q[PACKETS])
-    gone = packet_lost(links, e, left, int(q[ROUND]), int(q[MESSAGE]), number)
+    gone = left == np.inf
+    gone = gone or packet_lost(links, e, left, int(q[ROUND]), int(q[MESSAGE]), number)
     if free - flight[ACKS, at] > links.transport.law[QUEUE, e] * wire:  # the queue is full
         gone, left = True, free
     there = left + q[LATENCY]

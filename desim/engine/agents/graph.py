@@ -15,6 +15,7 @@ from desim.conditions.topology import Graph
 from desim.engine.addressees import outgoing_part
 from desim.engine.agents.clock import Clock, Device, Steps
 from desim.engine.agents.jobs import Jobs, Ticket
+from desim.engine.agents.mailbox import Mailbox, heard_by
 from desim.engine.agents.ports import Ports
 from desim.engine.meetings import Meetings
 from desim.engine.requests import Compute, Gather, Heard
@@ -23,67 +24,6 @@ from desim.engine.waits import Waits
 from desim.engine.world import World
 from desim.timeline.messages import Links, broadcast
 from desim.timeline.record import DISTANT, UPLINK, Kind
-
-
-class Mailbox:
-    """What has arrived at one agent: per neighbour its messages by number, a null being None."""
-
-    def __init__(self, clock: Clock, agent: int, neighbours: int) -> None:
-        self.clock, self.agent = clock, agent
-        self.letters: list[dict[int, Array | None]] = [{} for _ in range(neighbours)]
-        self.last: Array = np.empty((neighbours, 0))
-        self.number = np.zeros(neighbours, np.int64)
-        self.farewell = np.full(neighbours, 1 << 60)  # number of the last message ever
-        self.awaited: Mask | None = None  # neighbours that have something for the agent, or all
-        self.wanted = 0
-        self.complete: simpy.Event | None = None
-
-    def widen(self, dim: int) -> None:
-        """Until something is heard it is zeros of dimension `dim`."""
-        if self.last.shape[1] == 0:
-            self.last = np.zeros((len(self.letters), dim))
-
-    def put(self, place: int, number: int, letter: Array | None, last: bool = False) -> None:
-        """Take a message of the neighbour at `place`; wake the agent if it was the last wanted."""
-        self.letters[place][number] = letter
-        if last:
-            self.farewell[place] = number
-        if self.complete is not None and self.has(self.wanted):
-            self.complete.succeed()
-            self.complete = None
-
-    def has(self, number: int) -> bool:
-        """Whether every awaited message `number` is here, or will never be sent."""
-        return all(
-            number in letters or heard >= number or last < number or not awaited
-            for letters, heard, last, awaited in zip(
-                self.letters, self.number, self.farewell,
-                [True] * len(self.letters) if self.awaited is None else self.awaited, strict=True,
-            )
-        )  # fmt: skip
-
-    def read(self, number: int) -> NDArray[np.bool_]:
-        """Bring `last` up to the newest messages not after `number`; say which have that number."""
-        for place in range(len(self.letters)):
-            self._take(place, number)
-        return np.asarray(self.number == number)
-
-    def newest(self) -> NDArray[np.bool_]:
-        """Bring `last` up to all that is here; say which neighbours it has news of."""
-        return np.array([self._take(place, 1 << 60) for place in range(len(self.letters))])
-
-    def _take(self, place: int, number: int) -> bool:
-        """Read the neighbour's messages up to `number`; return whether they hold a value."""
-        letters, spoken = self.letters[place], False
-        for n in sorted(k for k in letters if k <= number):
-            letter = letters.pop(n)
-            if n > self.number[place]:
-                self.number[place] = n
-                if letter is not None:
-                    if self.last.shape[1] != len(letter):
-                        self.last = np.zeros((len(self.letters), len(letter)))
-                    self.last[place], spoken = letter, True
-        return spoken
 
 
 class Post:
@@ -105,7 +45,7 @@ class Post:
         self.waits = Waits()
         self.ports: Ports | None = None  # one at each agent, where messages share bandwidth
         if links.contention:
-            self.ports = Ports(world, clock, links, graph.source.tolist(), UPLINK)
+            self.ports = Ports(world, clock, links, graph.source.tolist(), UPLINK, self._gone)
 
     def _lay(self, graph: Graph, links: Links) -> None:
         """Send along the links of `graph` from now on."""
@@ -144,6 +84,11 @@ class Post:
         us.served(np.array([served.sum()]))
         for e in edges[~served]:
             self.waits.lost(float(us.clock[0]), i, int(self.graph.target[e]), int(us.round[0]))
+
+    def _gone(self, e: int, round_: int) -> None:
+        """A connection has been given up with a message of a round."""
+        source, target = self.links.ends[:, e].tolist()
+        self.waits.lost(float(self.clock.now), source, target, round_)
 
     def _receive(self, number: int, letter: Array | None, last: bool, e: int) -> None:
         """A message arrives on link e."""
@@ -187,12 +132,6 @@ class Post:
         links = slice(graph.incoming[box.agent], graph.incoming[box.agent + 1])
         box.last = np.ascontiguousarray(values[graph.source[links]])
         return heard_by(box, np.ones(len(box.last), bool))
-
-
-def heard_by(box: Mailbox, fresh: NDArray[np.bool_]) -> Heard:
-    """What the agent hears, given which messages in its mailbox are fresh."""
-    neighbours = len(box.last)
-    return Heard(np.array([0, neighbours]), np.arange(neighbours), box.last.copy(), fresh)
 
 
 class Agent:

@@ -142,8 +142,10 @@ class Ports:
     """The ports that the links leave from; ports (links,): which one each of them does."""
 
     def __init__(
-        self, world: World, clock: Clock, links: Links, ports: Sequence[int], side: int
-    ) -> None:
+        self, world: World, clock: Clock, links: Links, ports: Sequence[int], side: int,
+        gone: Callable[[int, int], None],
+    ) -> None:  # fmt: skip
+        self.gone = gone  # called with link and round where a connection is given up
         self.world, self.clock, self.links, self.ports, self.side = world, clock, links, ports, side
         self.flat = tuple(links)
         law: Any = Fair if links.contention == FAIR else Fifo
@@ -203,7 +205,13 @@ class Ports:
             queue.enter(e, message.bits, partial(self._left, message, attempt, handed))
 
     def _streamed(self, message: Message, handed: float, latency: float, there: float) -> None:
-        """All packets of a message are under way, the last of which arrives at `there` s."""
+        """All packets of a message are under way, the last of which arrives at `there` s, or never.
+
+        The connection is given up then, and the message stays under way.
+        """
+        if there == np.inf:
+            self.gone(message.edges[0], message.round_)
+            return
         self._left(message, 0, handed, handed, there - latency - handed)
 
     def _left(

@@ -43,7 +43,9 @@ class AgentStation:
         self.anew: set[int] = set()  # agents whose next job begins with that state
         self.clients = [Client(self, i) for i in range(agents)]
         self.ports = [
-            Ports(world, clock, links, port_of(links), side) if links.contention else None
+            Ports(world, clock, links, port_of(links), side, partial(self._gone, side))
+            if links.contention
+            else None
             for links, side in ((world.settings.uplinks, UPLINK), (world.settings.downlinks, 0))
             if links is not None
         ]  # for each direction one port at the coordinator, or one for each line
@@ -112,6 +114,13 @@ class AgentStation:
         if arrival < np.inf:
             self.clock.at(arrival, arrive)
         return arrival < np.inf
+
+    def _gone(self, side: int, i: int, round_: int) -> None:
+        """The connection of agent i, up or down, has been given up with a message of a round."""
+        ends = (i, -1) if side == UPLINK else (-1, i)
+        if self.hub is not None and self.hub.calls.round_[i] == round_:
+            self.lost.add(i)
+        self.waits[i].lost(self.now, *ends, round_)
 
     def void(self, i: int, letters: list[Letter]) -> None:
         """Agent i will never answer these letters: their prices are given back."""
