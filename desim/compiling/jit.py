@@ -30,7 +30,12 @@ _launched = 0
 
 
 def _compiled(function: Callable[..., Any], plain: bool = True, **flags: Any) -> Any:
-    """A compiled function; plain: it may be played as plain Python until that is worth it."""
+    """A compiled function; plain: it may be played as plain Python until that is worth it.
+
+    It vanishes into its callers only if it says so: otherwise it would, or not, as the first of
+    them that is compiled does, and all that they call be optimised again for each place.
+    """
+    flags.setdefault("forceinline", False)
     path = Path(function.__code__.co_filename).resolve()
     if not path.is_relative_to(PACKAGE):  # a plugin: its helpers may change unseen
         return numba.njit(error_model="numpy", **flags)(function)

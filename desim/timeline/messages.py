@@ -117,11 +117,8 @@ def passage(links, e, time, round_, exchange, bits, paid, release, side, log, ro
         begin = time + waited
         latency, lost = trial(links, e, begin, round_, exchange, attempt)
         if by_tcp(links, e):
-            if lossy(links, e):
-                message = exchange * ATTEMPTS + attempt
-                left, arrival = recovered(links, e, begin, bits, latency, round_, message, not log)
-            else:
-                left, arrival = streamed(links, e, begin, bits, latency, not log)
+            message = exchange * ATTEMPTS + attempt
+            left, arrival = carried(links, e, begin, bits, latency, round_, message, not log)
             wire, delay, lost = left - begin, arrival - begin, arrival == np.inf
         else:
             wire = time_on_wire(links, e, begin, bits)
@@ -141,6 +138,14 @@ def passage(links, e, time, round_, exchange, bits, paid, release, side, log, ro
         if attempt > links.limit:
             return np.inf, attempt
         pauses, pause = pauses + pause, pause * links.backoff
+
+
+@lean_kernel
+def carried(links, e, time, bits, latency, round_, message, asked):
+    """When, in s, the last bit of a message has left on link e by TCP, and when all is there."""
+    if lossy(links, e):
+        return recovered(links, e, time, bits, latency, round_, message, asked)
+    return streamed(links, e, time, bits, latency, asked)
 
 
 @lean_inline

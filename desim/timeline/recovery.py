@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from desim.compiling.jit import lean_kernel
+from desim.compiling.jit import lean_inline
 from desim.timeline.flow import begun, closed, moved, over, put_on, sent
 from desim.timeline.mending import GIVEN_UP, LAST_LEFT, ONLINE, TAIL, THERE
 from desim.timeline.segments import asked_about
 from desim.timeline.transport import FREE
 
 
-@lean_kernel
+@lean_inline
 def recovered(links, e, time, bits, latency, round_, message, asked):
     """As `streamed`, where packets may be lost; inf where the connection is given up.
 

@@ -8,7 +8,7 @@ next message does.
 
 import numpy as np
 
-from desim.compiling.jit import lean_inline, lean_kernel
+from desim.compiling.jit import lean_inline
 from desim.timeline.bbr import delivered, opening_pace, sent_at
 from desim.timeline.transport import (
     ACK,
@@ -163,7 +163,7 @@ def rested(kind, flight, tail, now, restarts, initial, m):
     return head
 
 
-@lean_kernel
+@lean_inline
 def streamed(links, e, time, bits, latency, asked):
     """When, in s, the last bit of a message has left on link e, and when all of it is there.
 
