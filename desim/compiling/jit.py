@@ -104,6 +104,17 @@ def set_threads(number: int | None) -> None:
     _threads = None if number is None else min(number, int(numba.config.NUMBA_NUM_THREADS))
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Context in which parallel kernels have one thread."""
+    global _threads
+    before, _threads = _threads, 1
+    try:
+        yield
+    finally:
+        _threads = before
+
+
 def use_parallel(work: float) -> bool:
     """Whether a call of `work` multiply-adds gains from threads; readies the team if so."""
     global _launched

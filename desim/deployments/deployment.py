@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from desim.compiling.jit import one_thread
 from desim.compiling.plain import at_once
 from desim.conditions.participation import Everybody
 from desim.conditions.policy import Policy
@@ -111,7 +112,10 @@ def refuse(simulation: Simulation) -> None:
 
 
 def warm(simulation: Simulation) -> None:
-    """Load, and compile where that is allowed, what the run calls; play two rounds for nobody."""
+    """Load, and compile where that is allowed, what the run calls; play two rounds for nobody.
+
+    With one thread, as agents' processes have, whose code may be another.
+    """
     now = simulation.settings
     settings = replace(now, rounds=WARM, horizon=np.inf, targets=(), budget=None)
     if simulation.method.kind == "coordinator":
@@ -121,7 +125,7 @@ def warm(simulation: Simulation) -> None:
         name: _simple(getattr(now, name)) for name in ("links", "uplinks", "downlinks")
     }
     settings = replace(settings, **own)
-    with at_once():
+    with at_once(), one_thread():
         replace(simulation, settings=settings, engine="agents").play(Discard(), explained=_mute)
         scratch = EventLog()
         log_message(scratch.flat, int(Kind.SEND), 0, 0, 0, 0, 0, -1, 0.0, 0.0, 0)

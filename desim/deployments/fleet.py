@@ -81,6 +81,11 @@ class Fleet:
         if agent not in self.dead:
             self.controls[agent].push(packed(kind, fields, arrays or {}))
 
+    def begin(self) -> None:
+        """Start, unless that has been done."""
+        if self.origin == np.inf:
+            self.start()
+
     def start(self) -> None:
         """Let the clock of all begin at one instant, soon."""
         self.origin = time.monotonic() + AHEAD

@@ -30,6 +30,12 @@ class RealHub(Hub):
         for i in fleet.alive:
             rows = {name: array[i] for name, array in self.world.state.items()}
             fleet.tell(i, "state", {}, rows)
+        fleet.begin()  # the clock: what came before is preparation
+
+    def publish(self, *given: Any, **more: Any) -> None:
+        """As Hub.publish; the clock begins here at the latest."""
+        self.station.fleet.begin()  # type: ignore[attr-defined]
+        super().publish(*given, **more)
 
     def answered(self, who: Int, rounds: Int) -> tuple[Array, Int]:
         """What agents who (n,) have replied."""
@@ -87,7 +93,6 @@ def play(program: Any, world: RealWorld, fleet: Fleet, method: Any) -> float:
     """Run `program(hub)` by the processes of `fleet`; return the end of the run, s."""
     station = Station(world, fleet)
     hub = station.hub = RealHub(world, station, method)
-    fleet.start()
     try:
         return _coordinate(program(hub), hub, station)
     finally:

@@ -4,7 +4,6 @@ The scenario is played with a stopwatch at each job of an agent, alone, after so
 """
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
@@ -14,7 +13,7 @@ import numpy as np
 
 from desim.arrays import Array, Int
 from desim.compiling.environment import environment
-from desim.compiling.jit import set_threads, threads
+from desim.compiling.jit import one_thread
 from desim.compiling.later import pd
 from desim.compiling.plain import at_once, when
 from desim.engine.opening import BLIND, opening
@@ -108,17 +107,6 @@ def steps_here(source: Scenario | str | Path | Mapping[str, Any]) -> Samples:
     return Samples(nothing_sent(), table, sources=(f"this machine, {scenario.name}",), notes=notes)
 
 
-@contextmanager
-def alone_on_a_core() -> Iterator[None]:
-    """Context in which kernels have one thread: an agent is one device of a deployment, too."""
-    before = threads()
-    set_threads(1)
-    try:
-        yield
-    finally:
-        set_threads(before)
-
-
 def _variants(scenario: Scenario) -> Iterator[Scenario]:
     """The scenario on the engine that plays agents one by one, and with other numbers of epochs."""
     data = scenario.written()
@@ -155,7 +143,7 @@ def _timed(scenario: Scenario) -> tuple[Array, Array]:
     playing = replace(
         simulation, method=Watched(simulation.method, watch), settings=settings, observation=BLIND
     )
-    with at_once(), alone_on_a_core():
+    with at_once(), one_thread():
         outcome = playing.play(Discard())
     work = dict(zip(first.who.tolist(), first.work.tolist(), strict=True))
     took = [
