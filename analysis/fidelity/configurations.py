@@ -22,6 +22,7 @@ SPEED: dict[str, Any] = {
 }  # of 30 rows: .25 s
 SLOW = SPEED | {"speed": {"lognormal": ["40 /s", 0.35]}}  # of one step of 10 rows: .25 s
 GRAPHS: dict[str, Any] = {"ring": "ring", "grid": {"grid": [2, 4]}}
+CHANCE = ("deadline, carry", "quorum", "each")
 AGENTS = 8
 METHODS: dict[str, dict[str, Any]] = {
     "fedavg": {},
@@ -73,7 +74,9 @@ def made(
         policy = {"deadline": DEADLINES[size], **policy}
     transport = {"tcp": {"congestion": congestion, "connection": connection}}
     compute = SLOW if graph else SPEED
-    if rule == "each":  # a round's number hangs on who came first: a draw for it would, too
+    if (
+        rule in CHANCE
+    ):  # which round somebody is called in hangs on who came first: draws would, too
         compute = {**compute, "redraw": "run"}
     rounds = ROUNDS[size] * (5 if rule == "each" else 1)
     words = [method["name"], size, topology if graph else rule, connection, congestion]

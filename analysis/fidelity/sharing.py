@@ -36,7 +36,7 @@ def line(row: pd.Series) -> Links:
                 "loss": "squared",
             },
             "algorithm": {"name": "fedavg"},
-            "network": {"link": own, "behind": {"sites": 1, "uplink": shared}},
+            "network": {"link": own, "behind": {"sites": 1, "uplink": shared, "downlink": shared}},
             "stop": {"rounds": 1},
         }
     )

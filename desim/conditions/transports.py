@@ -80,7 +80,9 @@ def _small(links: Links, bits: int, before: int) -> Transport:
 
 
 def rates(links: Links) -> Array:
-    """Bandwidths (links,) bit/s, means of traces."""
+    """Bandwidths (links,) bit/s, means of traces; of a line that is shared, all of it."""
+    if links.lines.shape[1]:
+        return np.asarray(np.minimum(links.wires[1], links.lines[1]))
     if not links.plays.shape[1]:
         return np.asarray(links.wires[1])
     first, last = links.plays

@@ -160,7 +160,7 @@ class Conditions:
         if returning and any(law != OF_IDEAL for law in laws):
             back = self.links(target, source, BACK[which], returning=False)
             made = connected(made, laws, back)
-        if network.behind is not None and star and returning:
+        if network.behind is not None and star:
             made = lined(made, *self._lines(network.behind, which))
         calendar, said = self._calendar, self.scenario.churn
         if calendar is None or said is None or said.messages == "queued":

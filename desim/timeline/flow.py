@@ -48,6 +48,7 @@ from desim.timeline.transport import (
     ARRIVED,
     CWND,
     FREE,
+    HEADER,
     INFINITE,
     INITIAL,
     KIND,
@@ -57,6 +58,7 @@ from desim.timeline.transport import (
     OPEN,
     QUEUE,
     RESTARTS,
+    SEGMENT,
     SENT,
     SSTHRESH,
 )
@@ -121,7 +123,10 @@ def put_on(links, e, flight, q, free):
     left, number = begin + wire, int(q[PACKETS])
     gone = left == np.inf
     gone = gone or packet_lost(links, e, left, int(q[ROUND]), int(q[MESSAGE]), number)
-    if free - flight[ACKS, at] > links.transport.law[QUEUE, e] * wire:  # the queue is full
+    law, full = links.transport.law, wire
+    if size > 0.0:  # the last packet of a message is shorter than those that it waits for
+        full = wire * 8.0 * (law[SEGMENT, e] + law[HEADER, e]) / size
+    if free - flight[ACKS, at] > law[QUEUE, e] * full:  # the queue is full
         gone, left = True, free
     there = left + q[LATENCY]
     flight[ACKS, at] = np.inf if gone else there + way_back(links, e)

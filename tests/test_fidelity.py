@@ -1,0 +1,44 @@
+"""Measured seconds, as analysis/fidelity keeps them: the law still says what the documents say."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis.fidelity.sharing import FILE, PAIR, replayed
+from analysis.fidelity.verdicts import MEASURED, barrier, errors_of
+
+SMALL = 100_000  # bytes: pairs that are soon sent again
+
+
+@pytest.fixture(scope="module")
+def pairs():
+    """Pairs of small flows, the first of each kind."""
+    rows = pd.read_csv(FILE)
+    rows = rows[(rows["repeat"] == 0) & (rows["congestion"] == "reno")]
+    small = rows.groupby(PAIR)["size"].transform("max") == SMALL
+    return rows[small]
+
+
+def off(rows, groups):
+    """|law / kernel - 1| of each message."""
+    law = rows.groupby(groups, group_keys=False)[list(rows.columns)].apply(replayed)
+    return np.abs(law / rows["seconds"] - 1.0)
+
+
+def test_two_flows_on_one_line_take_what_the_kernel_took(pairs):
+    found = off(pairs, PAIR)
+    assert found.median() < 0.02
+    assert (found < 0.1).mean() > 0.8
+
+
+def test_flows_that_do_not_meet_are_noticed(pairs):
+    assert (off(pairs, [*PAIR, "flow"]) < 0.1).mean() < 0.6
+
+
+def test_deployments_took_what_was_simulated():
+    plays = pd.read_csv(MEASURED / "deployments.csv")
+    plays = plays[plays["kind"] == "kernel"]
+    assert plays["name"].nunique() >= 24
+    assert np.median(errors_of(plays)) < 0.01
+    assert np.median(errors_of(plays, "ideal")) > 0.05
+    assert (barrier(plays)["apart"] == 0.0).all()
