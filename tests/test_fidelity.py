@@ -31,6 +31,15 @@ def test_two_flows_on_one_line_take_what_the_kernel_took(pairs):
     assert (found < 0.1).mean() > 0.8
 
 
+def test_large_flows_fill_no_queue_and_hear_over_their_line(pairs):
+    """A megabyte beside a tenth of one: all wait in one queue, the short last packet, too."""
+    rows = pd.read_csv(FILE)
+    kind = (rows["congestion"] == "reno") & (rows["pair"] == 20) & (rows["repeat"] == 0)
+    some = rows[kind & (rows["position"] < 2)]
+    assert sorted(some["size"].unique()) == [SMALL, 10 * SMALL]
+    assert np.abs(replayed(some) / some["seconds"] - 1.0).max() < 0.05
+
+
 def test_flows_that_do_not_meet_are_noticed(pairs):
     assert (off(pairs, [*PAIR, "flow"]) < 0.1).mean() < 0.6
 

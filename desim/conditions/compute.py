@@ -1,6 +1,6 @@
 """How fast agents compute: per-example gradient evaluations per second."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -65,19 +65,20 @@ def speed_model(
 
 def speeds_of(speeds: Speeds, who: Int | None = None, round: int | Int = 1) -> Array:
     """Gradients of one row per second (n,) of agents who (n,), by default all, in a round."""
-    who = np.arange(speeds.devices.shape[1]) if who is None else who
-    out, rounds = np.empty(len(who)), np.empty(len(who), np.int64)
-    rounds[:] = round
-    speeds_into(speeds, who, rounds, out)
-    return out
+    return _filled(speeds_into, speeds, who, round)
 
 
 def overheads_of(speeds: Speeds, who: Int | None = None, round: int | Int = 1) -> Array:
     """What a computation takes agents who (n,), by default all, in a round at least, s (n,)."""
+    return _filled(overheads_into, speeds, who, round)
+
+
+def _filled(into: Callable[..., None], speeds: Speeds, who: Int | None, round: int | Int) -> Array:
+    """What kernel `into` has for agents who (n,), None: all, in a round or rounds (n,)."""
     who = np.arange(speeds.devices.shape[1]) if who is None else who
     out, rounds = np.empty(len(who)), np.empty(len(who), np.int64)
     rounds[:] = round
-    overheads_into(speeds, who, rounds, out)
+    into(speeds, who, rounds, out)
     return out
 
 

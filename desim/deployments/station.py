@@ -55,6 +55,7 @@ class Station(Accounts):
 
     def call(self, hub: Any, who: Int, bits: int, reply_bits: int, work: Array) -> None:
         """Post a call to agents who (n,): orders first, then all frames one right after another."""
+        self.fleet.begin()
         now, frames, world = self.now, [], self.world
         if self.opened is None:
             self.opened = now
