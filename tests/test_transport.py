@@ -143,6 +143,18 @@ def wide(network, **more):
 LINK = {"latency": "20 ms", "bandwidth": "10 Mbit/s", "jitter": "none", "transport": "tcp"}
 
 
+def test_a_connection_is_given_up_after_as_long_as_linux_waits():
+    """tcp(7), ip-sysctl: a SYN for 131 s, data for 924.6 s from a timeout of 200 ms on."""
+    silent = line(0.0001, 1e9, loss=1.0)
+    assert seconds(silent, 1.0, 9000) == np.inf
+    gone = ROWS.floats[1, 0] - 1.0
+    assert 924.6 <= gone <= 924.6 + 0.5
+    for connections in (silent, line(0.02, 1e6, loss=1.0, connection="new")):
+        assert seconds(connections, 2000.0, 9000) == np.inf
+        assert ROWS.floats[: ROWS.n[0], 0].tolist() == [2000.0, 2131.0]
+        assert ROWS.floats[1, 1] == 131.0
+
+
 def test_whoever_shares_a_line_with_nobody_has_it_alone():
     for link in (LINK, {**LINK, "loss": "1 %"}):
         alone = desim.run(wide({"link": link}), overrides={"problem.agents": 1})

@@ -68,7 +68,7 @@ def made(
     """One configuration, named by what it is made of."""
     graph = topology != "star"
     method = algorithm or ({"name": "dsgd", "alpha": 0.01} if graph else {"name": "fedavg"})
-    local = {} if graph else {"local": {"epochs": 3, "step": 0.01}}
+    local = {} if graph else {"local": {"epochs": 3}}
     policy = RULES[rule]
     if "deadline" in rule:
         policy = {"deadline": DEADLINES[size], **policy}

@@ -46,6 +46,7 @@ from desim.timeline.segments import ACKS, LEFT, ready, recalled, remembered, seg
 from desim.timeline.transport import (
     ACKED,
     ARRIVED,
+    CLOSED,
     CWND,
     FREE,
     HEADER,
@@ -150,11 +151,12 @@ def begun(links, e, time, what, flight, q, m):
     for field in range(STATE):
         q[field] = 0.0
     q[BITS], q[LATENCY], q[ROUND], q[MESSAGE] = what
-    if law[NEW, e] > 0.0:
-        late, packets = shaken(links, e, time, int(q[ROUND]), int(q[MESSAGE]))
-        time, q[PACKETS] = time + late, packets
-    if time == np.inf:
-        q[GIVEN_UP] = 1.0
+    if law[NEW, e] > 0.0 or m[OPEN] == CLOSED:
+        late, q[PACKETS], through = shaken(links, e, time, int(q[ROUND]), int(q[MESSAGE]))
+        time += late
+        q[GIVEN_UP] = 0.0 if through else 1.0
+    if time == np.inf or q[GIVEN_UP] > 0.0:
+        q[GIVEN_UP], q[NOW] = 1.0, time
         return False
     now = q[NOW] = ready(links, e, time, q[LATENCY], m)
     number, _, _ = segmented(links, e, int(q[BITS]))
@@ -188,7 +190,7 @@ def moved(links, e, flight, q, m):
     if heard(kind, flight, q, m):
         noticed(kind, flight, q, m)
     elif not silent(kind, flight, q, m):
-        q[GIVEN_UP], m[OPEN] = 1.0, 0.0
+        q[GIVEN_UP], m[OPEN] = 1.0, CLOSED
 
 
 @lean_inline

@@ -24,7 +24,7 @@ from desim.timeline.transport import (
     SSTHRESH,
     TOP,
 )
-from desim.timeline.window import BETA, RTO_MIN, acknowledged, timed, timeout_of
+from desim.timeline.window import BETA, RTO_MAX, RTO_MIN, acknowledged, timed, timeout_of
 
 WHICH, SIZE, HOLE, HOLE_SENT, LATER, DEADLINE, AGAIN = range(2, 9)  # rows of a flow's flight
 ROWS = 9
@@ -77,7 +77,7 @@ def news(flight, q, m):
         wait = timeout_of(m)
         if q[PROBED] == 0.0 and q[BACKOFF] == 0.0:
             wait = min(2.0 * m[SRTT] + (RTO_MIN if q[HOLES] == 1.0 else PROBE), wait)
-        time = q[PROGRESS] + wait * 2.0 ** q[BACKOFF]
+        time = q[PROGRESS] + min(wait * 2.0 ** q[BACKOFF], RTO_MAX)
     return max(time, q[NOW])
 
 

@@ -116,10 +116,13 @@ def passage(links, e, time, round_, exchange, bits, paid, release, side, log, ro
         waited = pauses * links.timeout
         begin = time + waited
         latency, lost = trial(links, e, begin, round_, exchange, attempt)
+        given_up = False
         if by_tcp(links, e):
             message = exchange * ATTEMPTS + attempt
             left, arrival = carried(links, e, begin, bits, latency, round_, message, not log)
-            wire, delay, lost = left - begin, arrival - begin, arrival == np.inf
+            lost = given_up = arrival == np.inf
+            arrival = left if given_up else arrival
+            wire, delay = left - begin, arrival - begin
         else:
             wire = time_on_wire(links, e, begin, bits)
             delay = latency + wire
@@ -135,14 +138,17 @@ def passage(links, e, time, round_, exchange, bits, paid, release, side, log, ro
         attempt += 1
         if not lost:
             return arrival, attempt
-        if attempt > links.limit:
+        if given_up or attempt > links.limit:
             return np.inf, attempt
         pauses, pause = pauses + pause, pause * links.backoff
 
 
 @lean_kernel
 def carried(links, e, time, bits, latency, round_, message, asked):
-    """When, in s, the last bit of a message has left on link e by TCP, and when all is there."""
+    """When, in s, the last bit of a message has left on link e by TCP, and when all is there.
+
+    inf: never, since the connection is given up at the first of these times.
+    """
     if lossy(links, e):
         return recovered(links, e, time, bits, latency, round_, message, asked)
     return streamed(links, e, time, bits, latency, asked)

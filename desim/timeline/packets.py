@@ -9,7 +9,7 @@ from desim.timeline.bursts import in_burst
 from desim.timeline.transport import QUEUE
 
 PACKET = int(Stream.PACKET)
-SYN_TIMEOUT = 1.0  # s until a SYN is repeated, twice that until the next time
+SYN_TIMEOUT, SYNS, EVEN = 1.0, 11, 4  # s until a SYN is repeated; how many; pauses before doubling
 TRIES = 15  # timeouts in a row, after which a connection is given up
 
 
@@ -50,11 +50,15 @@ def packet_lost(links, e, time, round_, message, number):
 
 @lean_inline
 def shaken(links, e, time, round_, message):
-    """How much later a handshake ends, s, since its packets are lost, and packets it took."""
-    late, pause, number = 0.0, SYN_TIMEOUT, 0
-    while number < 2 * TRIES:
-        lost = packet_lost(links, e, time + late, round_, message, number)
-        if not lost and not packet_lost(links, e, time + late, round_, message, number + 1):
-            return late, number + 2
-        late, pause, number = late + pause, 2.0 * pause, number + 2
-    return np.inf, number
+    """How much later a handshake ends, s, since its packets are lost, the packets it took, whether.
+
+    As Linux repeats a SYN since 6.5: after five times a second, then after twice as long each time.
+    """
+    late, pause = 0.0, SYN_TIMEOUT
+    for n in range(SYNS):
+        lost = packet_lost(links, e, time + late, round_, message, 2 * n)
+        if not lost and not packet_lost(links, e, time + late, round_, message, 2 * n + 1):
+            return late, 2 * n + 2, True
+        late += pause
+        pause = 2.0 * pause if n >= EVEN else pause
+    return late, 2 * SYNS, False

@@ -4,14 +4,14 @@ import numpy as np
 
 from desim.compiling.jit import lean_inline
 from desim.timeline.flow import begun, closed, moved, over, put_on, sent
-from desim.timeline.mending import GIVEN_UP, LAST_LEFT, ONLINE, TAIL, THERE
+from desim.timeline.mending import GIVEN_UP, LAST_LEFT, NOW, ONLINE, TAIL, THERE
 from desim.timeline.segments import asked_about
 from desim.timeline.transport import FREE
 
 
 @lean_inline
 def recovered(links, e, time, bits, latency, round_, message, asked):
-    """As `streamed`, where packets may be lost; inf where the connection is given up.
+    """As `streamed`, where packets may be lost; the connection may be given up, at the first time.
 
     message: which of the round, counted with its attempts.
     """
@@ -28,5 +28,5 @@ def recovered(links, e, time, bits, latency, round_, message, asked):
                 moved(links, e, flight, q, m)
     closed(flight, q, m)
     if q[GIVEN_UP] > 0.0:
-        return np.inf, np.inf
+        return q[NOW], np.inf
     return q[LAST_LEFT], q[THERE]

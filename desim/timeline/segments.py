@@ -15,6 +15,7 @@ from desim.timeline.transport import (
     ACKED,
     ARRIVED,
     BBR,
+    CLOSED,
     CWND,
     FREE,
     HANDSHAKE,
@@ -67,7 +68,7 @@ def opened(links, e, time, latency, m):
 def ready(links, e, time, latency, m):
     """The connection for a message that is handed over at `time` s; return when it may be sent."""
     law = links.transport.law
-    if law[NEW, e] > 0.0:
+    if law[NEW, e] > 0.0 or m[OPEN] == CLOSED:
         return opened(links, e, time, latency, m)
     if m[OPEN] == 0.0:  # since before the run
         opened(links, e, 0.0, links.wires[0, e], m)

@@ -14,6 +14,7 @@ IDEAL, RENO, CUBIC, BBR = range(4)
 KIND, SEGMENT, HEADER, INITIAL, MOST, NEW, RESTARTS, QUEUE = range(8)  # rows of Transport.law
 HANDSHAKE = 60 * 8  # bits of a SYN and of its answer, both with options
 ACK = 52 * 8  # bits of an acknowledgement: IPv4, TCP, timestamps
+CLOSED = -1.0  # OPEN of a connection that was given up
 INFINITE = 1e18  # a threshold of slow start that no window reaches
 
 # What a connection remembers: columns of Transport.memory

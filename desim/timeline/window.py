@@ -41,7 +41,7 @@ from desim.timeline.transport import (
     USAGE_END,
 )
 
-RTO_MIN = 0.2  # s, Linux
+RTO_MIN, RTO_MAX = 0.2, 120.0  # s, Linux
 HYSTART_LOW = 16.0  # segments from which on HyStart looks
 HYSTART_ACK = 0.002  # s between the acknowledgements of one train
 HYSTART_SAMPLES = 8.0

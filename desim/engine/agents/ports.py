@@ -207,9 +207,11 @@ class Ports:
     def _streamed(self, message: Message, handed: float, latency: float, there: float) -> None:
         """All packets of a message are under way, the last of which arrives at `there` s, or never.
 
-        The connection is given up then, and the message stays under way.
+        The connection is given up then, and the message is lost.
         """
         if there == np.inf:
+            now = float(self.clock.now)
+            self._log(message, 0, Kind.LOST, lambda _: (now, now - handed))
             self.gone(message.edges[0], message.round_)
             return
         self._left(message, 0, handed, handed, there - latency - handed)
