@@ -46,6 +46,7 @@ from desim.timeline.segments import ACKS, LEFT, ready, recalled, remembered, seg
 from desim.timeline.transport import (
     ACKED,
     ARRIVED,
+    CUBIC,
     CWND,
     FREE,
     HEADER,
@@ -62,11 +63,7 @@ from desim.timeline.transport import (
     SENT,
     SSTHRESH,
 )
-from desim.timeline.window import (
-    acknowledged,
-    restarted,
-    used,
-)
+from desim.timeline.window import acknowledged, paused, restarted, used
 from desim.timeline.wire import time_on_wire
 
 
@@ -165,6 +162,8 @@ def begun(links, e, time, what, flight, q, m):
         head += 1
     if head == tail and law[RESTARTS, e] > 0.0:
         restarted(m, now, law[INITIAL, e])
+    if head == tail and law[KIND, e] == CUBIC:
+        paused(m, now)
     q[THERE], q[UNSENT], q[OWN_FREE] = m[ARRIVED], number, now
     q[HEAD], q[ONLINE], q[TAIL], q[ALIVE] = head, tail, tail, tail - head
     q[PROGRESS] = now
