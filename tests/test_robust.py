@@ -13,6 +13,7 @@ import desim
 from desim.cli import main
 from desim.errors import InputError
 from desim.ranking import entrants, score, standing, turning, worlds
+from desim.ranking.change import Contest
 from desim.ranking.entrants import aimed, entered
 from desim.ranking.scaled import scaled
 
@@ -49,6 +50,26 @@ def test_the_clock_of_a_world_is_that_of_retime_and_of_a_fresh_run(name):
     told = desim.retime(run, network=data["network"], compute=data["compute"])
     assert found.seconds(world) == told.time_to(*target) == fresh(found, world) < np.inf
     assert found.seconds(found.scenario) == run.time_to(*target) != found.seconds(world)
+
+
+def test_connections_of_one_method_are_not_those_of_the_next():
+    tcp = {"link": {"latency": "20 ms", "bandwidth": "1 Mbit/s", "loss": "10 %",
+                    "transport": {"tcp": {"segment": 8}}}}  # fmt: skip
+    few, many = (star(network=tcp, algorithm={"name": "fed-plt", "rho": 0.5,
+                                              "local": {"epochs": epochs}})
+                 for epochs in (2, 6))  # fmt: skip
+    found = desim.robust([few, many], {"error": 1.0}, worlds=4, workers=1).worlds
+    for row in found.to_dict("records"):
+        factors = {name: row[name] for name in FACTORS}
+        for place, one in zip(list(row)[-2:], (few, many), strict=True):
+            world = scaled(desim.load(one), factors)
+            assert row[place] == desim.run(world).time_to("error", 1.0) < np.inf
+
+
+def test_where_nobody_gets_there_nobody_is_passed():
+    contest = Contest(None, ("loss",), 0, np.array([1]))
+    leads = [contest.lead(np.array(row)) for row in ([np.inf, np.inf], [np.inf, 1.0], [1.0, 2.0])]
+    assert leads == [np.inf, -np.inf, pytest.approx(np.log(2.0))]
 
 
 WRONG_NOTES = {

@@ -8,7 +8,7 @@ from mutant import mutant
 import desim
 from desim.errors import InputError
 from desim.ranking import scaled as module
-from desim.ranking.scaled import INPUTS, moved, scaled
+from desim.ranking.scaled import INPUTS, moved, scaled, transported
 
 FACTORS = {"latency": 1.5, "bandwidth": 0.3, "speed": 0.7, "loss": 1.9}
 F, B, S, P = FACTORS.values()
@@ -48,6 +48,13 @@ NETWORKS = {
          "uplink": {"bandwidth": 1e6 * B, "loss": 0.02 * P}, "downlink": {"latency": 0.01 * F},
          "links": [{"sender": 1, "latency": 0.2 * F, "bandwidth": 1e5 * B},
                    {"receiver": 2, "latency": 0.3 * F}]},
+    ),
+    "access lines": (
+        {"link": {"latency": 0.02}, "behind": {"sites": 2, "uplink": {"latency": 0.01},
+                                               "downlink": {"bandwidth": {"uniform": [1e6, 2e6]}}}},
+        {"link": {"latency": 0.02 * F, "bandwidth": 1e8 * B},
+         "behind": {"sites": 2, "uplink": {"latency": 0.01 * F},
+                    "downlink": {"bandwidth": {"uniform": [1e6 * B, 2e6 * B]}}}},
     ),
     "bursts, at most 1": (
         {"link": {"loss": {"gilbert_elliott": {"good": 1.0, "bad": 0.1, "loss_good": 0.01,
@@ -143,3 +150,11 @@ def test_a_wrong_scaling_is_noticed(name):
     check_single_links(module)
     with pytest.raises((AssertionError, InputError)):
         check_single_links(mutant(module, *WRONG[name]))
+
+
+def test_another_transport_is_that_of_every_link():
+    links = [{"sender": 0, "transport": "tcp"}, {"sender": 1, "latency": 0.1, "transport": "tcp"}]
+    network = {"link": {"latency": 0.02}, "links": links, "uplink": {"transport": "tcp"}}
+    expected = {"link": {"latency": 0.02, "transport": "tcp"},
+                "links": [{"sender": 1, "latency": 0.1}]}  # fmt: skip
+    assert transported(star_with(network=network), "tcp") == star_with(network=expected)

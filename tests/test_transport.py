@@ -13,6 +13,7 @@ from test_engines import differences
 import desim
 from desim.conditions.links import make_links
 from desim.conditions.transports import connected, law
+from desim.scenario.build import build
 from desim.scenario.sections.links import Link
 from desim.timeline import segments, window
 from desim.timeline.messages import transmit_one
@@ -188,6 +189,53 @@ def test_lines_of_sites_are_shared_by_their_agents():
     taken = replies.groupby("peer").seconds.first()
     bits = 8 * 160_000
     assert taken.tolist() == pytest.approx([0.025 + bits / 6e6] * 2 + [0.02 + bits / 1e7])
+
+
+@pytest.mark.parametrize("slow", [0, 1])
+def test_a_line_is_not_held_up_by_what_is_not_there_yet(slow):
+    """First come, first served: 128 ms each on the line; the slow agent's last bits come late."""
+    links = [{"sender": k, "bandwidth": "1 Mbit/s" if k == slow else "100 Mbit/s"} for k in (0, 1)]
+    behind = {"agents": [[0, 1, 2]], "uplink": {"bandwidth": "10 Mbit/s"}, "contention": "fifo"}
+    link = {**LINK, "transport": "ideal", "bandwidth": "100 Mbit/s"}
+    found = desim.run(wide({"link": link, "links": links, "behind": behind})).events
+    replies = found[(found.kind == "deliver") & (found.agent == -1) & (found["round"] == 1)]
+    taken = replies.set_index("peer").seconds
+    first, second = (k for k in range(3) if k != slow)
+    assert taken[slow] == pytest.approx(0.02 + 1.28)
+    assert taken[[first, second]].tolist() == pytest.approx([0.02 + 0.128, 0.02 + 0.256])
+
+
+def test_cubic_does_not_grow_while_nothing_is_sent():
+    """RFC 9438, 5.8: the same messages take as long after 5 s of idleness as after 20 s."""
+
+    def after(pause, found):
+        links, time, told = line(0.05, 1e7, loss=0.01), 1.0, []
+        m = links.transport.memory[0]
+        for k in range(4):
+            told.append(seconds(links, time, 1_000_000, k + 1))
+            found.append(m[window.EPOCH])
+            time += told[-1] + pause
+        return told
+
+    epochs: list[float] = []
+    assert after(5.0, epochs) == pytest.approx(after(20.0, []), rel=1e-9)
+    assert max(epochs) > 0.0  # there was a loss, and growth after it
+    wrong = mutant(window, "m[EPOCH] = min(m[EPOCH] + max(now - m[LAST], 0.0), now)", "pass")
+    m = line(0.05, 1e7).transport.memory[0]
+    m[window.EPOCH], m[window.LAST] = 2.0, 3.0
+    other = m.copy()
+    window.paused(m, 7.0)
+    wrong.paused(other, 7.0)
+    assert (m[window.EPOCH], other[window.EPOCH]) == (6.0, 2.0)
+
+
+def test_a_connection_of_two_hops_knows_the_way_of_both():
+    hop = {"latency": "30 ms", "bandwidth": "10 Mbit/s"}
+    network = {"link": {"latency": 0, "transport": "tcp"}, "uplink": hop, "downlink": hop}
+    links = build(desim.load(graph(network={**network, "topology": "ring"}))).settings.links
+    m = np.zeros(links.transport.memory.shape[1])
+    segments.ready(links, 0, 1.0, 0.06, m)
+    assert m[window.SRTT] == pytest.approx(0.12 + 2 * 480 / 1e7)
 
 
 def test_a_run_is_retimed_and_resumed_with_its_connections(tmp_path):

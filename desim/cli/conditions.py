@@ -15,7 +15,7 @@ from desim.engine.settings import Settings
 from desim.reading.sites import listed
 from desim.scenario.schema import Scenario
 from desim.timeline.messages import Links
-from desim.timeline.transport import KIND, NEW
+from desim.timeline.transport import IDEAL, KIND, NEW
 
 ROW = 13.0  # bytes of an event in events.parquet, about: 11 to 14 were measured on large logs
 NUMBER = 8  # bytes of a number in an npz file
@@ -132,9 +132,11 @@ def _count(work: Array) -> str:
 
 def _messages(links: Links, bits: int) -> Array:
     """How long the first message of that size takes on each link, in s."""
+    found = np.asarray(links.latency + bits / rates(links))
     if not links.transport.ideal:
-        return seconds_after(links, np.arange(links.ends.shape[1]), bits, 0.0, before=0)
-    return np.asarray(links.latency + bits / rates(links))
+        some = np.flatnonzero(links.transport.law[KIND] != IDEAL)
+        found[some] = seconds_after(links, some, bits, np.zeros(len(some)), before=0)
+    return found
 
 
 def sizes(simulation: Simulation) -> Iterator[str]:

@@ -18,27 +18,37 @@ OFF = 0.1  # of a message's time, from which on it is said that there is no tran
 def carriers(settings: Settings, first: Opening | None) -> Iterator[str]:
     """Warnings where links without transport are much faster than TCP on them."""
     up, down, links = settings.uplinks, settings.downlinks, settings.links
-    if first is not None and up is not None and down is not None:
-        pause = float(np.median(first.seconds)) if len(first.seconds) else 0.0
-        yield from _told("down", down, up, first.down, pause)
-        yield from _told("up", up, down, first.up, pause)
-    elif first is not None and links is not None and links.ends.size:
-        pause = float(np.median(first.seconds)) if len(first.seconds) else 0.0
-        yield from _told("to a neighbour", links, links, 64 * settings.problem.dim, pause)
+    if first is None or not len(first.seconds):
+        return
+    if up is not None and down is not None:
+        rule = np.max if settings.policy.kind == "all" else np.median
+        pause = float(rule(first.seconds))
+        yield from _told("down", (down, up), first.down, pause, first.up)
+        yield from _told("up", (up, down), first.up, pause, first.down)
+    elif links is not None and links.ends.size:
+        pause = float(np.median(first.seconds))
+        yield from _told("to a neighbour", (links, links), 64 * settings.problem.dim, pause, None)
 
 
-def _told(way: str, links: Links, back: Links, bits: int, pause: float) -> Iterator[str]:
+def _told(
+    way: str, there_and_back: tuple[Links, Links], bits: int, pause: float, other: int | None
+) -> Iterator[str]:
+    """What one way's messages take; other: bits of those of the other way, which are between."""
+    links, back = there_and_back
     if not links.transport.ideal or links.once or not np.isfinite(bits):
         return
     some = _typical(links)
     plain = links.latency[some] + bits / rates(links)[some]
+    idle = np.full(len(some), pause)
+    if other is not None and np.isfinite(other):
+        idle += back.latency[some] + other / rates(back)[some]
     joined = connected(links, [law(Tcp(), False)] * len(links.ends[0]), back)
-    tcp = seconds_after(joined, some, bits, pause)
+    tcp = seconds_after(joined, some, bits, idle)
     more = tcp / plain - 1.0
     worst = int(np.argmax(more))
     if more[worst] > OFF:
         text = f"{size(bits / 8)} {way} {between(plain[[worst]], 's')}, with tcp"
-        after = f"after {between(np.array([pause]), 's')} of idleness" if pause else "kept busy"
+        after = f"after {between(idle[[worst]], 's')} of idleness" if idle[worst] else "kept busy"
         yield (
             f"network.link.transport: ideal says that {text} it takes "
             f"{between(tcp[[worst]], 's')} {after} ({100 * more[worst]:.0f} % more); "

@@ -55,8 +55,8 @@ def connected(links: Links, laws: Sequence[tuple[float, ...]], back: Links) -> L
     return links._replace(transport=connections)
 
 
-def seconds_after(links: Links, edges: Int, bits: int, pause: float, before: int = 2) -> Array:
-    """How long a message takes on links edges (n,), s, after so many others, `pause` s apart.
+def seconds_after(links: Links, edges: Int, bits: int, pauses: Array, before: int = 2) -> Array:
+    """How long a message takes on links edges (n,), s, after others, pauses (n,) s apart.
 
     Jitter and losses are left out, and connections begin anew.
     """
@@ -64,7 +64,7 @@ def seconds_after(links: Links, edges: Int, bits: int, pause: float, before: int
     for place, e in enumerate(edges.tolist()):
         latency, time, there = float(links.latency[e]), 0.0, 0.0
         for _ in range(before + 1):
-            time = there + pause
+            time = there + float(pauses[place])
             there = float(streamed(fresh, e, time, bits, latency, False)[1])
         found[place] = there - time
     return found

@@ -65,6 +65,4 @@ class Settings:
 
 
 def _unused(links: Links | None) -> Links | None:
-    if links is None or links.transport.ideal:
-        return links
-    return links._replace(transport=links.transport.forgotten)
+    return None if links is None else links.unused

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from desim.arrays import Array, Int
+from desim.errors import RunError
 from desim.ranking.laws import SEED, TRANSPORT, Choice, Law, Laws
 from desim.ranking.turning import rounded, smallest
 from desim.ranking.worlds import Field, World
 from desim.runs.play import played
+from desim.scenario.schema import Scenario
 
 STARTS = 6  # worlds from which the smallest change is looked for
 
@@ -52,10 +54,13 @@ class Contest:
     others: Int
 
     def lead(self, seconds: Array) -> float:
-        """The logarithm of the next time over the leader's (methods,) s; -inf if that is inf."""
+        """The logarithm of the next time over the leader's (methods,) s.
+
+        -inf if that alone is inf; inf where nobody gets there, which turns nothing over.
+        """
         first, second = float(seconds[self.leader]), float(seconds[self.others].min())
         if first == np.inf:
-            return -np.inf
+            return -np.inf if second < np.inf else np.inf
         with np.errstate(all="ignore"):
             return float(np.log(np.divide(second, first)))
 
@@ -97,11 +102,18 @@ def _verified(
     """The change, with the times of the runs that `desim.run` makes of both scenarios."""
     leader, field = contest.leader, contest.field
     metric, value = field.entrants[None][leader].target
-    runs = [played(field.scenario(World(factors), k)) for k in (leader, after)]
-    shown = [float(run.time_to(metric, value)) for run in runs]
+    shown = [_time(field.scenario(World(factors), k), metric, value) for k in (leader, after)]
     within = all(_allows(drawn[name], factor) for name, factor in factors.items())
     size = float(np.linalg.norm(np.log(list(factors.values()))))
     return Change(factors, names[leader], names[after], size, within, (shown[0], shown[1]))
+
+
+def _time(scenario: Scenario, metric: str, value: float) -> float:
+    """When s a run of the scenario meets the target; inf: never, as when it comes to a stop."""
+    try:
+        return float(played(scenario).time_to(metric, value))
+    except RunError:
+        return np.inf
 
 
 def _allows(law: Law | Choice, factor: float) -> bool:

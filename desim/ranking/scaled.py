@@ -14,6 +14,7 @@ from desim.draws.distributions import GAMMA, LOGNORMAL, Distribution
 from desim.readers import matrices
 from desim.scenario.load import load
 from desim.scenario.schema import Scenario
+from desim.scenario.sections.behind import AccessLine
 from desim.scenario.sections.devices import Compute
 from desim.scenario.sections.links import BurstLoss, Link, LinkChange, LinkOf, LossLaw
 from desim.scenario.sections.measured import (
@@ -26,14 +27,15 @@ from desim.scenario.sections.measured import (
 from desim.scenario.sections.network import Network
 
 INPUTS = ("latency", "bandwidth", "speed", "loss")  # what a factor may multiply
+SIDES = ("uplink", "downlink")
 Factors = Mapping[str, float]
 
 
 def scaled(scenario: Scenario, factors: Factors) -> Scenario:
     """`scenario` with every latency, bandwidth, speed and loss times its factor (default 1).
 
-    Latencies and bandwidths of links, of both directions, of single links, of matrices and of
-    traces; speeds by law, measured, or as times; probabilities of loss end at 1.
+    Latencies and bandwidths of links, of both directions, of single links, of access lines, of
+    matrices and of traces; speeds by law, measured, or as times; probabilities of loss end at 1.
     """
     network, compute = scenario.network, scenario.compute
     own = {name: one for name, one in factors.items() if one != 1.0}
@@ -48,11 +50,10 @@ def transported(scenario: Scenario, transport: Any) -> Scenario:
     """`scenario` with this law of transport on every link; checked."""
     data = scenario.written()
     network = data["network"]
-    for side in ("uplink", "downlink"):
+    for side in SIDES:
         network[side] = {k: v for k, v in network.get(side, {}).items() if k != "transport"}
-    network["links"] = [
-        {k: v for k, v in one.items() if k != "transport"} for one in network.get("links", ())
-    ]
+    links = [{k: v for k, v in one.items() if k != "transport"} for one in network.get("links", ())]
+    network["links"] = [one for one in links if not one.keys() <= {"sender", "receiver"}]
     network["link"] = {**network["link"], "transport": transport}
     return load(data)
 
@@ -77,12 +78,15 @@ def _network(network: Network, factors: Factors) -> Network:
         "downlink": _link(network.downlink, factors),
         "links": tuple(_link(one, factors) for one in network.links),
     }
+    if network.behind is not None:
+        lines = {side: _link(getattr(network.behind, side), factors) for side in SIDES}
+        changes["behind"] = network.behind.model_copy(update=lines)
     if network.latency_matrix is not None and "latency" in factors:
         changes["latency_matrix"] = _matrix(network.latency_matrix, factors["latency"])
     return network.model_copy(update=changes)
 
 
-def _link(link: Link | LinkChange | LinkOf, factors: Factors) -> Any:
+def _link(link: Link | LinkChange | LinkOf | AccessLine, factors: Factors) -> Any:
     change: dict[str, Callable[[Any, float], Any]] = {
         "latency": law_times, "bandwidth": _bandwidth, "loss": _loss,
     }  # fmt: skip

@@ -47,6 +47,7 @@ from desim.timeline.transport import (
     ACKED,
     ARRIVED,
     CLOSED,
+    CUBIC,
     CWND,
     FREE,
     HEADER,
@@ -63,11 +64,7 @@ from desim.timeline.transport import (
     SENT,
     SSTHRESH,
 )
-from desim.timeline.window import (
-    acknowledged,
-    restarted,
-    used,
-)
+from desim.timeline.window import acknowledged, paused, restarted, used
 from desim.timeline.wire import time_on_wire
 
 
@@ -167,6 +164,8 @@ def begun(links, e, time, what, flight, q, m):
         head += 1
     if head == tail and law[RESTARTS, e] > 0.0:
         restarted(m, now, law[INITIAL, e])
+    if head == tail and law[KIND, e] == CUBIC:
+        paused(m, now)
     q[THERE], q[UNSENT], q[OWN_FREE] = m[ARRIVED], number, now
     q[HEAD], q[ONLINE], q[TAIL], q[ALIVE] = head, tail, tail, tail - head
     q[PROGRESS] = now

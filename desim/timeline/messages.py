@@ -89,6 +89,13 @@ class Links(NamedTuple):
         return one and not self.lossy and self.plays.shape[1] == 0 and self.transport.ideal
 
     @property
+    def unused(self) -> "Links":
+        """The same links, whose connections have carried nothing yet."""
+        if self.transport.ideal:
+            return self
+        return self._replace(transport=self.transport.forgotten)
+
+    @property
     def first(self) -> tuple[Any, ...]:
         """What first attempts follow from if links are plain: handing over all takes 2 us."""
         return self.seed, self.jitter, self.ends, self.wires

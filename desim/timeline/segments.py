@@ -16,6 +16,7 @@ from desim.timeline.transport import (
     ARRIVED,
     BBR,
     CLOSED,
+    CUBIC,
     CWND,
     FREE,
     HANDSHAKE,
@@ -36,7 +37,7 @@ from desim.timeline.transport import (
     SENT,
     SSTHRESH,
 )
-from desim.timeline.window import acknowledged, restarted, timed, used
+from desim.timeline.window import acknowledged, paused, restarted, timed, used
 from desim.timeline.wire import time_on_wire
 
 ACKS, LEFT, BEFORE, SINCE, LIMITED_THEN = range(5)  # rows of Transport.flight
@@ -71,7 +72,10 @@ def ready(links, e, time, latency, m):
     if law[NEW, e] > 0.0 or m[OPEN] == CLOSED:
         return opened(links, e, time, latency, m)
     if m[OPEN] == 0.0:  # since before the run
-        opened(links, e, 0.0, links.wires[0, e], m)
+        way = links.wires[0, e]
+        if links.onward.shape[0] > 0:
+            way += links.wires[3, e]
+        opened(links, e, 0.0, way, m)
     return time
 
 
@@ -161,6 +165,8 @@ def rested(kind, flight, tail, now, restarts, initial, m):
         m[LAST_ACK] = now if kind == BBR else m[LAST_ACK]
         if restarts:
             restarted(m, now, initial)
+        if kind == CUBIC:
+            paused(m, now)
     return head
 
 

@@ -97,6 +97,13 @@ def restarted(m, now, initial):
 
 
 @lean_inline
+def paused(m, now):
+    """Time without anything under way is none of CUBIC's (RFC 9438, 5.8): its epoch moves on."""
+    if m[EPOCH] > 0.0:
+        m[EPOCH] = min(m[EPOCH] + max(now - m[LAST], 0.0), now)
+
+
+@lean_inline
 def used(m):
     """Note how much of the window is in use, after sending; as `tcp_cwnd_validate` of Linux."""
     out = m[SENT] - m[ACKED]

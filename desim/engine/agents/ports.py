@@ -43,7 +43,8 @@ class Fifo:
     def enter(self, e: int, bits: int, left: Left) -> None:
         """Take a message for link e; left(begin, seconds) tells when it is on the wire.
 
-        A line that all share takes a message as its bits come out of the link before it.
+        A line that all share takes a message as its bits come out of the link before it: so late
+        that it need not wait for them, and others that come sooner are not held up by it.
         """
         now = float(self.clock.now)
         if not self.links.lines.shape[1]:
@@ -53,7 +54,14 @@ class Fifo:
             left(begin, seconds)
             return
         own, line = bits / float(self.links.wires[1, e]), bits / float(self.links.lines[1, e])
-        self.free = max(self.free, now + max(own - line, 0.0)) + line
+        if own > line:
+            self.clock.at(now + own - line, partial(self._take, own, line, left), ADMIT)
+        else:
+            self._take(own, line, left)
+
+    def _take(self, own: float, line: float, left: Left) -> None:
+        """The line takes a message for `line` s that its own link would have for `own` s."""
+        self.free = max(self.free, float(self.clock.now)) + line
         left(self.free - max(own, line), max(own, line))
 
 
