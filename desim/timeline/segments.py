@@ -54,8 +54,10 @@ def way_back(links, e):
 def opened(links, e, time, latency, m):
     """Open the connection at `time` s with one round trip; return when data may be sent, s."""
     transport = links.transport
+    free = m[FREE]  # what an earlier connection has sent is still on the link
     for field in range(m.shape[0]):
         m[field] = 0.0
+    m[FREE] = free
     there = latency + time_on_wire(links, e, time, HANDSHAKE)
     back = transport.back[0, e] + HANDSHAKE / transport.back[1, e]
     m[OPEN], m[CWND], m[SSTHRESH] = 1.0, transport.law[INITIAL, e], INFINITE
