@@ -10,8 +10,10 @@ import psutil
 import pytest
 
 import desim
-from desim.deployments import fleet, linked
+from desim.deployments import deployed, fleet, ground, linked
 from desim.deployments.carrier import refusal
+from desim.deployments.holding import ended_by_others
+from desim.deployments.processes import ended
 from desim.errors import InputError, RunError
 
 PROBLEM = {
@@ -217,6 +219,57 @@ def test_ctrl_c_and_a_kill_leave_no_network(tmp_path):
     assert real.status == "stopped"
     with pytest.raises(RunError, match="was killed by signal 9"):
         desim.deploy(scenario(rounds=500), progress=killed(3))
+
+
+@pytest.mark.usefixtures("lines")
+@pytest.mark.parametrize("algorithm", ["fedavg", "dsgd"])
+def test_a_run_whose_links_are_killed_ends_in_words(tmp_path, algorithm):
+    def cut():
+        here = psutil.Process()
+        (one,) = (p for p in here.children() if "desim.deployments.forwarding" in p.cmdline())
+        one.terminate()
+
+    network = {"topology": "ring"} if algorithm == "dsgd" else {}
+    given = scenario(algorithm, rounds=500, network=network)
+    with pytest.raises(RunError, match=r"carries packets has ended: it was killed by signal 15"):
+        desim.deploy(given, out=tmp_path / "run", progress=Stroke(cut))
+    kept = desim.open(tmp_path / "run")
+    assert kept.status == "failed"
+    assert len(kept.events) > 50
+
+
+def test_links_that_end_before_the_run_write_nothing(tmp_path, monkeypatch):
+    ours, theirs = socket.socketpair()
+    theirs.close()
+
+    class Gone(ground.Loopback):
+        alarm = ours
+
+        def fate(self):
+            return "they ended with exit code 3"
+
+    monkeypatch.setattr(deployed, "ground_of", lambda *_: Gone())
+    with ours, pytest.raises(InputError, match=r"ended with exit code 3 before the run began"):
+        desim.deploy(scenario(), out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_other_signals_count_as_ctrl_c_and_are_told(tmp_path, number):
+    told, before = [], signal.getsignal(number)
+    stop = Stroke(lambda: os.kill(os.getpid(), number))
+    with ended_by_others(told.append):
+        real = deploy(scenario(rounds=500), out=tmp_path / "run", progress=stop)
+    assert real.status == "stopped"
+    assert told == [f"{number.name}: stops as by Ctrl-C"]
+    assert signal.getsignal(number) is before
+    assert len(desim.open(tmp_path / "run").events) > 50
+
+
+def test_how_processes_end_is_told():
+    assert ended(-9) == "was killed by signal 9 (SIGKILL)"
+    assert ended(-signal.SIGRTMIN - 2).endswith("(SIGRTMIN+2)")
+    assert ended(3) == "ended with exit code 3"
 
 
 def test_no_networks_are_refused_in_words(monkeypatch, tmp_path):

@@ -22,6 +22,7 @@ class Ground(Protocol):
 
     transport: Transport
     peers: list[str]  # addresses of agents, where they have to be told
+    alarm: socket.socket | None  # can be read once what carries packets has ended
 
     def open(self) -> None:
         """Begin, before any process does; InputError where that is impossible."""
@@ -31,6 +32,9 @@ class Ground(Protocol):
 
     def told(self) -> dict[str, Any]:
         """What the manifest says of it."""
+
+    def fate(self) -> str:
+        """How what carries packets has ended, once the alarm can be read."""
 
     def close(self) -> None:
         """Leave nothing behind."""
@@ -50,6 +54,8 @@ class Ground(Protocol):
 
 class Loopback:
     """Connections within this machine, without links of their own: rate and delay are its own."""
+
+    alarm: socket.socket | None = None
 
     def __init__(self, transport: Transport = Transport()) -> None:  # noqa: B008
         self.transport = transport
@@ -99,6 +105,10 @@ class Loopback:
     def told(self) -> dict[str, Any]:
         """See Ground."""
         return {"kind": "loopback, without links"}
+
+    def fate(self) -> str:
+        """See Ground; nothing of the machine's own ends."""
+        raise NotImplementedError
 
     def close(self) -> None:
         """See Ground."""
