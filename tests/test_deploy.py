@@ -1,5 +1,6 @@
 """Deployments on loopback: the bits of the simulation, and words for whatever goes wrong."""
 
+import errno
 import os
 import signal
 import socket
@@ -369,6 +370,26 @@ def test_strangers_are_refused_and_the_run_goes_on(monkeypatch):
     for visitor in found:
         assert visitor.recv(1) == b""
         visitor.close()
+
+
+def test_no_port_of_an_agent_is_open_while_time_counts():
+    ports, found = [], []
+
+    def look():
+        for port in ports:
+            with socket.socket() as one:
+                found.append(one.connect_ex(("127.0.0.1", port)))
+
+    def known(fleet):
+        begin(fleet)
+        ports.extend(fleet.ports.values())
+
+    begin = fleet.Fleet.start
+    given = scenario("dsgd", network={"topology": "ring"}, rounds=100)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fleet.Fleet, "start", known)
+        assert deploy(given, progress=Stroke(look)).status == "done"
+    assert found == [errno.ECONNREFUSED] * 4
 
 
 def test_budgets_retire_the_same_agents():

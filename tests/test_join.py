@@ -177,6 +177,15 @@ def test_what_cannot_be_understood_at_the_door_is_refused_in_words(key):
         door.close()
 
 
+def test_connections_whose_other_end_has_gone_end():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        with socket.create_connection(server.getsockname()) as one:
+            doors.lasting(one)
+            assert one.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+            silence = one.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
+            assert silence == 1e3 * doors.GONE
+
+
 def test_what_the_manifest_has_of_strangers_is_little(tmp_path):
     waiting = Waiting(scenario(), tmp_path)
     for number in range(afar.TOLD + 3):

@@ -20,6 +20,7 @@ from desim.deployments.wire import PROTOCOL, Message, Torn, Unpacking, packed
 from desim.errors import InputError, shortened, show
 
 HASTE = 10.0  # s in which who connects has to say who it is
+GONE = 60.0  # s without an answer after which a host is lost
 CROWD = 64  # connections that may be at it at once
 HELLO = {"desim": str, "protocol": int, "host": str, "token": str, "role": str, "agent": int}
 SMALL = 1 << 24  # bytes of arrays in a message of somebody who is not known yet
@@ -101,7 +102,7 @@ class Door:
 
     def _ask(self, sock: socket.socket) -> None:
         """Hear who it is; the certificate has to say the same."""
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        lasting(sock)
         safe = self._context.wrap_socket(sock, server_side=True)
         try:
             self.guests.put(self._known(safe))
@@ -130,6 +131,20 @@ class Door:
             raise ValueError(why)
         safe.settimeout(None)
         return Guest(safe, host, role, agent)
+
+
+def lasting(sock: socket.socket) -> None:
+    """Let small messages leave at once, and a connection whose other end cannot be reached end.
+
+    Without that a host whose network has gone would be waited for without end.
+    """
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    each, silence = int(GONE / 4), int(1e3 * GONE)
+    for name, value in {
+        "TCP_NODELAY": 1, "TCP_KEEPIDLE": each, "TCP_KEEPINTVL": each, "TCP_KEEPCNT": 3,
+        "TCP_USER_TIMEOUT": silence,
+    }.items():  # fmt: skip
+        sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def hear(sock: ssl.SSLSocket) -> Message:
@@ -164,7 +179,7 @@ class Caller:
             why = error.strerror or str(error)
             raise InputError(f"{host}:{port}: nobody can be reached there ({why})") from None
         try:
-            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            lasting(plain)
             sock = self.context.wrap_socket(plain, server_hostname=COORDINATOR)
             about = {"host": self.host, "token": self.token, "role": role, "agent": agent}
             about |= {"desim": version("desim"), "protocol": PROTOCOL}

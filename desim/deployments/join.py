@@ -13,7 +13,7 @@ from typing import Any
 
 from desim.compiling.jit import set_threads
 from desim.deployments.deployment import server, warm
-from desim.deployments.doors import HASTE, Caller
+from desim.deployments.doors import HASTE, Caller, lasting
 from desim.deployments.fleet import Serve
 from desim.deployments.ground import Loopback, Transport
 from desim.deployments.holding import deaf, held
@@ -47,14 +47,14 @@ class Outside(Loopback):
         if to < 0:
             return self.caller.call("line", node)[0]
         plain = socket.create_connection((self.peers[to], port), timeout=HASTE)
-        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        lasting(plain)
         made = self.caller.peers.wrap_socket(plain)
         made.settimeout(None)
         return made
 
     def prepared(self, sock: socket.socket) -> socket.socket:
         """See Ground; OSError for who has no certificate of this run."""
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        lasting(sock)
         sock.settimeout(HASTE)
         made = self.context.wrap_socket(sock, server_side=True)
         made.settimeout(None)
