@@ -16,6 +16,7 @@ from desim.deployments.carrier import refusal
 from desim.deployments.holding import ended_by_others
 from desim.deployments.processes import ended
 from desim.errors import InputError, RunError
+from desim.runs.privacy import SEEDED, UNSEEDED, statement
 
 PROBLEM = {
     "agents": 4,
@@ -176,6 +177,10 @@ def test_noise_is_the_operating_systems_unless_the_scenario_says_otherwise():
     assert not np.array_equal(simulated.iterates[1:], real.iterates[1:])
     assert real.manifest["privacy"]["noise"] == "os"
     assert released(simulated).equals(released(real))
+    told = " ".join(statement(real).caveats)
+    assert UNSEEDED in told
+    assert SEEDED not in told
+    assert SEEDED in statement(simulated).caveats
     with pytest.raises(InputError, match=r"real seconds do not come again.*nor does its noise"):
         desim.replay(real)
 

@@ -82,7 +82,8 @@ def _carried(links: Links) -> list[str]:
         which, rate = links.lines
         shared = rate[np.isfinite(rate)]
         told = f" of {between(shared, 'bit/s')}" if len(shared) else ""
-        words.append(f"behind {len(np.unique(which))} lines{told}")
+        many = len(np.unique(which))
+        words.append(f"behind {many} line{'s' if many > 1 else ''}{told}")
     return words
 
 
