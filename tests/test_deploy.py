@@ -456,3 +456,18 @@ def test_an_error_of_a_job_is_told():
     given = scenario("fedavg", algorithm={"local": {"solver": "gradient", "step": 1e200}})
     with pytest.raises(RunError, match="diverged"):
         deploy(given)
+
+
+def test_a_congestion_control_that_is_refused_is_told_on_loopback():
+    tcp = {"tcp": {"congestion": "bbr"}}
+    given = scenario(network={"link": {"transport": tcp}})
+
+    def refuse(self, sock):
+        if self.transport.congestion is not None:
+            raise PermissionError(1, "Operation not permitted")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ground.Loopback, "_tune", refuse)
+        real = deploy(given)
+    assert real.status == "done"
+    assert any("bbr is refused here" in text for text in real.manifest["warnings"])

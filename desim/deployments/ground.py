@@ -120,6 +120,18 @@ class Loopback:
         self._tune(sock)
         return sock
 
+    def unsettled(self) -> str:
+        """Do without a congestion control that this system refuses; why, or nothing."""
+        try:
+            with self._fresh(-1) as sock:
+                self._tune(sock)
+        except OSError as error:
+            wanted = self.transport.congestion
+            self.transport = self.transport._replace(congestion=None)
+            text = f"deploy: {wanted} is refused here ({error.strerror})"
+            return f"{text}: connections have the congestion control of the system"
+        return ""
+
     def _tune(self, sock: socket.socket) -> None:
         if self.transport.congestion is not None:
             sock.setsockopt(
