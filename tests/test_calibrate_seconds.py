@@ -274,6 +274,16 @@ def test_what_cannot_be_measured_is_refused_in_words(tmp_path, call):
     assert refused("--messages", file) == (
         f"{file}, line 2: seconds: found '-1'; allowed: a number >= 0"
     )
+    file.write_text("bytes,seconds,sender\n\n100,1,0.5\n")
+    assert refused("--messages", file) == (
+        f"{file}, line 3: sender: found '0.5'; allowed: an agent's number, or -1 or coordinator"
+    )
+    file.write_text("work,seconds,agent\n100,1,1e30\n")
+    assert "line 2: agent: found '1e30'; allowed: an agent" in refused("--computations", file)
+    file.write_text("bytes,seconds\n1,2\n1,2,3\n")
+    assert refused("--messages", file).endswith(
+        "line 3: found 3 values; allowed: 2, as in the head"
+    )
     file.write_text("bytes,seconds\n")
     assert "found no row below the head" in refused("--messages", file)
     file.write_text("bytes,seconds\n100,1\n")
@@ -283,6 +293,19 @@ def test_what_cannot_be_measured_is_refused_in_words(tmp_path, call):
     assert "no.csv" in refused("--computations", tmp_path / "no.csv")
     with pytest.raises(InputError, match="calibrate: needs send and deliver events"):
         desim.calibrate(played(log="rounds"))
+
+
+@pytest.mark.parametrize("what", ["messages", "computations"])
+def test_seconds_that_fall_with_size_fit_nothing_and_say_so(tmp_path, call, what):
+    """Without warnings of arithmetic, which this suite takes for errors."""
+    size = {"messages": "bytes", "computations": "work"}[what]
+    rows = "\n".join(f"{1000 * (i + 1)},{1 / (i + 1)}" for i in range(50))
+    (tmp_path / "odd.csv").write_text(f"{size},seconds\n{rows}\n")
+    code, out, err = call("calibrate", f"--{what}", tmp_path / "odd.csv")
+    assert (code, err) == (0, "")
+    assert "Larger ones do not take longer" in out
+    assert "inf" not in out.replace("bandwidth: inf", "")
+    assert "nan" not in out
 
 
 def test_a_csv_of_messages_in_other_units(tmp_path):

@@ -425,6 +425,23 @@ first exchange: 240 B down, 565 to 570 gradients in 509 to 903 ms, 240 B up; in 
 """
 
 
+def test_check_tells_what_else_takes_time(tmp_path, monkeypatch, call):
+    monkeypatch.chdir(tmp_path)
+    Path("small.yaml").write_text(REAL)
+    _, out, _ = call("check", "small.yaml")
+    assert "besides" not in out
+    assert "coordinator:" not in out
+    more = {
+        "compute.overhead": "5 ms",
+        "compute.coordinator": "{reply: 1 ms}",
+        "network.behind": "{sites: 1, uplink: {bandwidth: 1 Mbit/s}}",
+    }
+    _, out, _ = call("check", "small.yaml", *(f"--set={key}={more[key]}" for key in more))
+    assert "; a computation 5 ms besides\n" in out
+    assert "coordinator: takes replies in one after the other" in out
+    assert "behind 1 line of 1 Mbit/s" in out
+
+
 def test_a_real_run_from_file_to_figure(tmp_path, monkeypatch, call):
     monkeypatch.chdir(tmp_path)
     Path("small.yaml").write_text(REAL)

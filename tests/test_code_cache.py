@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import threading
@@ -121,3 +122,23 @@ def test_code_for_a_class_of_a_plug_in_is_not_kept(tmp_path) -> None:
     for value in (Pair(1.0), (1, (Pair(1.0), 2.0)), Formulas(1.0), np.ones(2)):
         one.compile((typeof(1), typeof(value)))
     assert used == [True, True, False, False]
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="folders belong to nobody here")
+def test_a_temporary_folder_of_others_is_not_read(monkeypatch, tmp_path):
+    """Compiled code that somebody else could have written would run as this user's."""
+    monkeypatch.setattr(code_cache.tempfile, "tempdir", str(tmp_path))
+    own = code_cache._own_temporary.__wrapped__
+    usual = tmp_path / f"desim-{os.getuid()}"
+    assert own() == usual
+    assert own() == usual
+    assert stat.S_IMODE(usual.stat().st_mode) == 0o700
+    usual.chmod(0o777)
+    assert own() != usual
+    usual.rmdir()
+    (tmp_path / "elsewhere").mkdir(mode=0o700)
+    usual.symlink_to(tmp_path / "elsewhere")
+    assert own() != usual
+    usual.unlink()
+    usual.write_text("")
+    assert own().is_dir()

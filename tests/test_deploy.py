@@ -1,5 +1,6 @@
 """Deployments on loopback: the bits of the simulation, and words for whatever goes wrong."""
 
+import errno
 import os
 import signal
 import socket
@@ -10,9 +11,12 @@ import psutil
 import pytest
 
 import desim
-from desim.deployments import fleet, linked
+from desim.deployments import deployed, fleet, ground, linked
 from desim.deployments.carrier import refusal
+from desim.deployments.holding import ended_by_others
+from desim.deployments.processes import ended
 from desim.errors import InputError, RunError
+from desim.runs.privacy import SEEDED, UNSEEDED, statement
 
 PROBLEM = {
     "agents": 4,
@@ -173,6 +177,10 @@ def test_noise_is_the_operating_systems_unless_the_scenario_says_otherwise():
     assert not np.array_equal(simulated.iterates[1:], real.iterates[1:])
     assert real.manifest["privacy"]["noise"] == "os"
     assert released(simulated).equals(released(real))
+    told = " ".join(statement(real).caveats)
+    assert UNSEEDED in told
+    assert SEEDED not in told
+    assert SEEDED in statement(simulated).caveats
     with pytest.raises(InputError, match=r"real seconds do not come again.*nor does its noise"):
         desim.replay(real)
 
@@ -217,6 +225,57 @@ def test_ctrl_c_and_a_kill_leave_no_network(tmp_path):
     assert real.status == "stopped"
     with pytest.raises(RunError, match="was killed by signal 9"):
         desim.deploy(scenario(rounds=500), progress=killed(3))
+
+
+@pytest.mark.usefixtures("lines")
+@pytest.mark.parametrize("algorithm", ["fedavg", "dsgd"])
+def test_a_run_whose_links_are_killed_ends_in_words(tmp_path, algorithm):
+    def cut():
+        here = psutil.Process()
+        (one,) = (p for p in here.children() if "desim.deployments.forwarding" in p.cmdline())
+        one.terminate()
+
+    network = {"topology": "ring"} if algorithm == "dsgd" else {}
+    given = scenario(algorithm, rounds=500, network=network)
+    with pytest.raises(RunError, match=r"carries packets has ended: it was killed by signal 15"):
+        desim.deploy(given, out=tmp_path / "run", progress=Stroke(cut))
+    kept = desim.open(tmp_path / "run")
+    assert kept.status == "failed"
+    assert len(kept.events) > 50
+
+
+def test_links_that_end_before_the_run_write_nothing(tmp_path, monkeypatch):
+    ours, theirs = socket.socketpair()
+    theirs.close()
+
+    class Gone(ground.Loopback):
+        alarm = ours
+
+        def fate(self):
+            return "they ended with exit code 3"
+
+    monkeypatch.setattr(deployed, "ground_of", lambda *_: Gone())
+    with ours, pytest.raises(InputError, match=r"ended with exit code 3 before the run began"):
+        desim.deploy(scenario(), out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_other_signals_count_as_ctrl_c_and_are_told(tmp_path, number):
+    told, before = [], signal.getsignal(number)
+    stop = Stroke(lambda: os.kill(os.getpid(), number))
+    with ended_by_others(told.append):
+        real = deploy(scenario(rounds=500), out=tmp_path / "run", progress=stop)
+    assert real.status == "stopped"
+    assert told == [f"{number.name}: stops as by Ctrl-C"]
+    assert signal.getsignal(number) is before
+    assert len(desim.open(tmp_path / "run").events) > 50
+
+
+def test_how_processes_end_is_told():
+    assert ended(-9) == "was killed by signal 9 (SIGKILL)"
+    assert ended(-signal.SIGRTMIN - 2).endswith("(SIGRTMIN+2)")
+    assert ended(3) == "ended with exit code 3"
 
 
 def test_no_networks_are_refused_in_words(monkeypatch, tmp_path):
@@ -318,6 +377,26 @@ def test_strangers_are_refused_and_the_run_goes_on(monkeypatch):
         visitor.close()
 
 
+def test_no_port_of_an_agent_is_open_while_time_counts():
+    ports, found = [], []
+
+    def look():
+        for port in ports:
+            with socket.socket() as one:
+                found.append(one.connect_ex(("127.0.0.1", port)))
+
+    def known(fleet):
+        begin(fleet)
+        ports.extend(fleet.ports.values())
+
+    begin = fleet.Fleet.start
+    given = scenario("dsgd", network={"topology": "ring"}, rounds=100)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fleet.Fleet, "start", known)
+        assert deploy(given, progress=Stroke(look)).status == "done"
+    assert found == [errno.ECONNREFUSED] * 4
+
+
 def test_budgets_retire_the_same_agents():
     noise = {"phi": 1e-2, "growth": 0.99}
     private = {"noise": noise, "budget": 1.0, **PRIVATE}
@@ -377,3 +456,18 @@ def test_an_error_of_a_job_is_told():
     given = scenario("fedavg", algorithm={"local": {"solver": "gradient", "step": 1e200}})
     with pytest.raises(RunError, match="diverged"):
         deploy(given)
+
+
+def test_a_congestion_control_that_is_refused_is_told_on_loopback():
+    tcp = {"tcp": {"congestion": "bbr"}}
+    given = scenario(network={"link": {"transport": tcp}})
+
+    def refuse(self, sock):
+        if self.transport.congestion is not None:
+            raise PermissionError(1, "Operation not permitted")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ground.Loopback, "_tune", refuse)
+        real = deploy(given)
+    assert real.status == "done"
+    assert any("bbr is refused here" in text for text in real.manifest["warnings"])

@@ -6,6 +6,7 @@ import socket
 import ssl
 import stat
 import threading
+from pathlib import Path
 
 import numpy as np
 import psutil
@@ -13,7 +14,7 @@ import pytest
 from test_deploy import scenario
 
 import desim
-from desim.deployments import afar, alignment, doors, hosts, wire
+from desim.deployments import afar, alignment, certificates, doors, hosts, wire
 from desim.deployments.join import take_part
 from desim.errors import InputError
 
@@ -147,6 +148,78 @@ def test_a_host_joins_once(tmp_path):
     assert "is lost: host alpha has left" in waiting.ended()
 
 
+WRONG = {  # what somebody with a certificate of the run may say
+    "agent": [float("inf"), float("nan"), [1], "0", None],
+    "token": [3, "\u00e9", None],
+    "protocol": ["1", 1.0, True],
+    "host": [None, {}],
+    "role": [0],
+}
+
+
+@pytest.mark.parametrize("key", WRONG)
+def test_what_cannot_be_understood_at_the_door_is_refused_in_words(key):
+    authority = certificates.Authority()
+    door = doors.Door("127.0.0.1", 0, authority.identity(certificates.COORDINATOR), {"a": "x"})
+    dialling = certificates.context(authority.identity("a"), server=False)
+    about = {"host": "a", "token": "x", "role": "host", "agent": -1, "protocol": wire.PROTOCOL}
+    try:
+        for value in WRONG[key]:
+            plain = socket.create_connection(("127.0.0.1", door.port))
+            with dialling.wrap_socket(plain, server_hostname=certificates.COORDINATOR) as sock:
+                said = {**about, "desim": doors.version("desim"), key: value}
+                sock.sendall(wire.packed("hello", said, {}))
+                text = door.refused.get(timeout=20)
+            assert "a stranger at 127.0.0.1 was refused" in text
+            assert f"for {key}" in text or "its token is not" in text
+        assert door.guests.empty()
+    finally:
+        door.close()
+
+
+def test_connections_whose_other_end_has_gone_end():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        with socket.create_connection(server.getsockname()) as one:
+            doors.lasting(one)
+            assert one.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+            silence = one.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
+            assert silence == 1e3 * doors.GONE
+
+
+def test_what_the_manifest_has_of_strangers_is_little(tmp_path):
+    waiting = Waiting(scenario(), tmp_path)
+    for number in range(afar.TOLD + 3):
+        with socket.create_connection(("127.0.0.1", waiting.port)) as stranger:
+            stranger.sendall(bytes([number]) * 500)
+    both = [joining(waiting, name) for name in ("alpha", "beta")]
+    for pid in both:
+        os.waitpid(pid, 0)
+    assert waiting.ended().count("a stranger") == afar.TOLD + 3
+    warnings = desim.open(tmp_path / "run").manifest["warnings"]
+    assert "3 more connections were refused" in warnings
+
+
+def test_a_host_is_told_why_the_run_did_not_begin(tmp_path):
+    waiting = Waiting(scenario(), tmp_path, wait="4 s")
+    with pytest.raises(InputError, match=r"ended before it began \(beta has not joined within 4 s"):
+        take_part(waiting.address, waiting.invitation("alpha"), False, print)
+    waiting.ended()
+
+
+def test_invitations_of_a_later_deployment_stay(tmp_path):
+    file, authority = tmp_path / "hosts.yaml", certificates.Authority()
+    known = hosts.Hosts("127.0.0.1", 0, 1.0, {"alpha": (0,), "beta": (1,)})
+    first = hosts.invite(file, known, authority)
+    later = hosts.invite(file, hosts.Hosts("127.0.0.1", 0, 1.0, {"alpha": (0,)}), authority)
+    hosts.withdraw(first)
+    assert [one.name for one in tmp_path.iterdir()] == ["alpha.invitation"]
+    hosts.withdraw(later)
+    (tmp_path / "beta.invitation").mkdir()
+    with pytest.raises(InputError, match="invitation: cannot be written"):
+        hosts.invite(file, known, authority)
+    assert [one.name for one in tmp_path.iterdir()] == ["beta.invitation"]
+
+
 def test_another_version_is_refused(tmp_path, monkeypatch):
     waiting = Waiting(scenario(), tmp_path, wait="3 s")
     monkeypatch.setattr(doors, "version", lambda name: "9.9")
@@ -199,6 +272,9 @@ FILES = {
     "hosts: {../alpha: [0, 1, 2, 3]}": "allowed: letters",
     "port: 70000\nhosts: {a: [0, 1, 2, 3]}": "port: found 70000",
     "wait: 3 apples\nhosts: {a: [0, 1, 2, 3]}": "wait: ",
+    "port: true\nhosts: {a: [0, 1, 2, 3]}": "port: found true",
+    "hosts: {a: [0, 1, 2, true]}": "found true; allowed: agents 0 to 3",
+    "hosts: {Coordinator.Desim: [0, 1, 2, 3]}": "certificates of the run itself",
     "hots: {a: [0, 1, 2, 3]}": "hots: unknown key",
     "[]": "allowed: the keys",
 }
@@ -243,6 +319,9 @@ def test_wrong_addresses_and_invitations_are_told(tmp_path):
     file.write_text("{}")
     with pytest.raises(InputError, match="not an invitation"):
         take_part("127.0.0.1:1", file, False, print)
+    for device in ("/dev/zero", "/dev/null"):
+        with pytest.raises(InputError, match="not an invitation"):
+            take_part("127.0.0.1:1", Path(device), False, print)
 
 
 def test_connections_are_tls_1_3_and_both_sides_show_certificates():

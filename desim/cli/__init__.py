@@ -34,6 +34,7 @@ from desim.cli.commands.schema import schema
 from desim.cli.commands.show import show
 from desim.cli.commands.study import study
 from desim.cli.commands.warmup import warmup
+from desim.cli.examples import below
 from desim.cli.options import switch
 from desim.cli.outcome import complain
 from desim.cli.privacy import privacy
@@ -73,7 +74,7 @@ COMMANDS: dict[str, Callable[..., None]] = {  # in the order of `desim --help`
     "schema": schema,
 }
 for name, command in COMMANDS.items():
-    app.command(name)(command)
+    app.command(name, epilog=below(name))(command)
 
 
 @app.callback(invoke_without_command=True)

@@ -7,13 +7,14 @@ import numpy as np
 from desim.amounts import between, size
 from desim.arrays import Array
 from desim.cli.transport import carriers
-from desim.conditions.compute import speeds_of
+from desim.conditions.compute import overheads_of, speeds_of
 from desim.conditions.transports import CONGESTION, rates, seconds_after
 from desim.engine.opening import Opening, opening
 from desim.engine.play import Simulation
 from desim.engine.settings import Settings
 from desim.reading.sites import listed
 from desim.scenario.schema import Scenario
+from desim.timeline.intake import takes
 from desim.timeline.messages import Links
 from desim.timeline.transport import IDEAL, KIND, NEW
 
@@ -40,7 +41,11 @@ def circumstances(simulation: Simulation) -> list[str]:
     """Lines: what the links and the devices are, and what the first exchange takes."""
     settings = simulation.settings
     pace = speeds_of(settings.speeds)
-    lines = [*_links(settings), f"devices: {_pace(pace)}"]
+    besides = overheads_of(settings.speeds)
+    fixed = f"; a computation {_span(besides)} besides" if besides.max() > 0.0 else ""
+    lines = [*_links(settings), f"devices: {_pace(pace)}{fixed}"]
+    if takes(settings.intake):
+        lines.append("coordinator: takes replies in one after the other, before it goes on")
     first = opening(simulation)
     lines += _first(first, settings) if first is not None else []
     lines += [f"warning: {text}" for text in carriers(settings, first)]
@@ -82,7 +87,8 @@ def _carried(links: Links) -> list[str]:
         which, rate = links.lines
         shared = rate[np.isfinite(rate)]
         told = f" of {between(shared, 'bit/s')}" if len(shared) else ""
-        words.append(f"behind {len(np.unique(which))} lines{told}")
+        many = len(np.unique(which))
+        words.append(f"behind {many} line{'s' if many > 1 else ''}{told}")
     return words
 
 

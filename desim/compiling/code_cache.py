@@ -6,12 +6,14 @@ share what they have compiled, and an edit compiles anew only what may depend on
 """
 
 import hashlib
+import os
 import re
+import stat
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import IO, Any
@@ -89,9 +91,25 @@ def folder_of(path: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:
-        folder = Path(tempfile.gettempdir()) / "desim" / folder.name
-        folder.mkdir(parents=True, exist_ok=True)
+        folder = _own_temporary() / folder.name
+        folder.mkdir(exist_ok=True)
     return folder
+
+
+@cache
+def _own_temporary() -> Path:
+    """A folder below that for temporary files that is this user's alone.
+
+    One that somebody else has made is not read: what is in it would run here.
+    """
+    user = os.getuid() if hasattr(os, "getuid") else "own"
+    folder = Path(tempfile.gettempdir()) / f"desim-{user}"
+    with suppress(OSError):
+        folder.mkdir(mode=0o700, exist_ok=True)
+        found = folder.lstat()
+        if stat.S_ISDIR(found.st_mode) and not found.st_mode & 0o022 and found.st_uid == user:
+            return folder
+    return Path(tempfile.mkdtemp(prefix="desim-"))
 
 
 class ByContent(_own):  # type: ignore[misc,valid-type]

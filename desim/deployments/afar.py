@@ -14,12 +14,13 @@ from desim.deployments.certificates import COORDINATOR, Authority
 from desim.deployments.doors import Door, Guest
 from desim.deployments.fleet import AHEAD, Fleet, Serve
 from desim.deployments.ground import Loopback, Transport
-from desim.deployments.hosts import Hosts, invite
+from desim.deployments.hosts import Hosts, invite, withdraw
 from desim.deployments.streams import Closed, Stream
 from desim.deployments.wire import Message, Torn, Unpacking, packed
 from desim.errors import InputError
 
 BUILDING = 600.0  # s that hosts have to read the data and compile
+TOLD = 8  # refusals that the manifest has
 APART = 0.2  # s more until the clock starts, for hosts are some way off
 
 
@@ -54,8 +55,10 @@ class Remote(Fleet):
         try:
             self.door = Door(hosts.address, hosts.port, identity, tokens)
         except InputError:
-            self._withdraw()
+            withdraw(self.invited)
             raise
+        self.why = ""  # the run has not begun
+        self.turned_away = 0
         self.joined: dict[str, Stream] = {}
         self.addresses: dict[str, str] = {}
         self.built: set[str] = set()
@@ -93,10 +96,12 @@ class Remote(Fleet):
         until = time.monotonic() + seconds
         while missing := [name for name in self.hosts.agents if name not in known]:
             if time.monotonic() > until:
-                raise InputError(f"--hosts: {missing[0]} has not {what} within {seconds:g} s")
+                self.why = f"{missing[0]} has not {what} within {seconds:g} s"
+                raise InputError(f"--hosts: {self.why}")
             if self.dead:
                 agent, how = next(iter(self.dead.items()))
-                raise InputError(f"--hosts: agent {agent} {how} before the run began")
+                self.why = f"agent {agent} {how}"
+                raise InputError(f"--hosts: {self.why} before the run began")
             self.wait(time.monotonic() + 0.1)
             look(known)
 
@@ -124,8 +129,7 @@ class Remote(Fleet):
                 stream.recv(4096)
             while not self.door.refused.empty():
                 text = self.door.refused.get()
-                self.say(text)
-                self.caution(text)
+                self._turn_away(text)
             while not self.door.guests.empty():
                 self._let_in(self.door.guests.get())
             return True
@@ -133,6 +137,13 @@ class Remote(Fleet):
             self._listen_to_host(stream)
             return True
         return False
+
+    def _turn_away(self, text: str) -> None:
+        """Somebody was refused: say so, and keep the first few for the manifest."""
+        self.say(text)
+        self.turned_away += 1
+        if self.turned_away <= TOLD:
+            self.caution(text)
 
     def _let_in(self, guest: Guest) -> None:
         """Somebody known has come: give it its place, or say why not."""
@@ -152,8 +163,7 @@ class Remote(Fleet):
             if why:
                 guest.sock.sendall(packed("refused", {"why": why}, {}))
                 guest.sock.close()
-                self.say(f"refused: {why}")
-                self.caution(f"refused: {why}")
+                self._turn_away(f"refused: {why}")
                 return
             said = self.order if guest.role == "host" else {}
             guest.sock.sendall(packed("welcome", said | {"secret": self.secret.hex()}, {}))
@@ -196,7 +206,8 @@ class Remote(Fleet):
         elif message.kind == "died":
             self.died[int(fields["agent"])] = str(fields["how"])
         elif message.kind == "failed":
-            raise InputError(f"--hosts: {host}: {fields['why']}")
+            self.why = f"{host}: {fields['why']}"
+            raise InputError(f"--hosts: {self.why}")
 
     def _reap(self, agent: int) -> str:
         """How an agent ended: its host tells, if it is there."""
@@ -241,6 +252,8 @@ class Remote(Fleet):
 
     def dismiss(self) -> None:
         """As Fleet.dismiss; clocks are looked at once more."""
+        if self.turned_away > TOLD:
+            self.caution(f"{self.turned_away - TOLD} more connections were refused")
         self.dismissing = True
         self._align()
         for name, moved in self.drifts.items():
@@ -253,14 +266,9 @@ class Remote(Fleet):
         """End all; the invitations have served."""
         for stream in self.joined.values():
             begun = bool(self.origin < np.inf)
-            stream.push(packed("end", {"begun": begun}, {}))
+            stream.push(packed("end", {"begun": begun, "why": self.why}, {}))
         self.door.close()
         super().close()
         for stream in self.joined.values():
             stream.close()
-        self._withdraw()
-
-    def _withdraw(self) -> None:
-        """Remove the invitations."""
-        for _, file in self.invited.values():
-            file.unlink(missing_ok=True)
+        withdraw(self.invited)

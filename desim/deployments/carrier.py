@@ -13,8 +13,11 @@ from typing import Any
 
 from desim.deployments.forwarding import Carried
 from desim.deployments.lines import Line, Link, Plan
+from desim.deployments.processes import ended
 from desim.errors import InputError
 
+PARTING = 2.0  # s in which a process ends whose connection is closed
+ANSWER = 3.0  # s in which it tells what it did
 AHEAD = 4  # sockets that wait for a host that has asked for one
 ENDED = "links: the process that carries packets has ended"
 
@@ -66,7 +69,7 @@ class Carrier:
 
     def __init__(self, plan: Plan):
         self.plan = plan
-        self._orders, theirs = socket.socketpair()
+        self.orders, theirs = socket.socketpair()
         pairs = {h: socket.socketpair(type=socket.SOCK_SEQPACKET) for h in plan.hosts}
         self._doors = {host: pair[1] for host, pair in pairs.items()}
         self._asked = dict.fromkeys(plan.hosts, False)
@@ -81,7 +84,7 @@ class Carrier:
         for one in given:
             one.close()
         text = json.dumps(plan.as_json()).encode()
-        self._orders.sendall(struct.pack("!I", len(text)) + text)
+        self.orders.sendall(struct.pack("!I", len(text)) + text)
         try:
             refused = self._hear(60.0).get("refused")
         except BaseException:
@@ -118,9 +121,15 @@ class Carrier:
             told["priority"],
         )
 
+    def fate(self) -> str:
+        """How the process has ended, whose `orders` can be read although nothing was asked."""
+        with suppress(subprocess.TimeoutExpired):
+            return f"{ENDED}: it {ended(self.process.wait(PARTING))}"
+        return ENDED
+
     def close(self) -> None:
         """End the process; all links are down then."""
-        for one in (self._orders, *self._doors.values()):
+        for one in (self.orders, *self._doors.values()):
             one.close()
         try:
             self.process.wait(5)
@@ -141,11 +150,11 @@ class Carrier:
 
     def _ask(self) -> dict[str, Any]:
         with suppress(ConnectionError):
-            self._orders.sendall(b"report")
-        return self._hear(10.0)
+            self.orders.sendall(b"report")
+        return self._hear(ANSWER)
 
     def _hear(self, seconds: float) -> dict[str, Any]:
-        self._orders.settimeout(seconds)
+        self.orders.settimeout(seconds)
         (size,) = struct.unpack("!I", self._all_of(4))
         told: dict[str, Any] = json.loads(self._all_of(size))
         return told
@@ -155,7 +164,7 @@ class Carrier:
         while len(text) < size:
             part = b""
             with suppress(ConnectionError, TimeoutError):
-                part = self._orders.recv(size - len(text))
+                part = self.orders.recv(size - len(text))
             if not part:
                 raise InputError(ENDED)
             text += part

@@ -79,8 +79,12 @@ def begin(
     prepared = prepare(scenario)
     agents = prepared.simulation.problem.agents
     if hosts is None:
-        fleet: Fleet = Local(agents, ground_of(prepared, loopback))
-        fleet.warnings += [] if loopback else remarks(prepared.simulation)
+        ground = ground_of(prepared, loopback)
+        fleet: Fleet = Local(agents, ground)
+        if isinstance(ground, Linked):
+            fleet.warnings += remarks(prepared.simulation)
+        elif isinstance(ground, Loopback) and (text := ground.unsettled()):
+            fleet.warnings.append(text)
         return deployed(prepared, path, progress, force, fleet)
     known = read_hosts(hosts, agents)
     refuse_afar(scenario)

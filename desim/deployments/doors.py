@@ -17,10 +17,12 @@ from typing import Any, NamedTuple
 
 from desim.deployments.certificates import COORDINATOR, Identity, context, name_of
 from desim.deployments.wire import PROTOCOL, Message, Torn, Unpacking, packed
-from desim.errors import InputError
+from desim.errors import InputError, shortened, show
 
 HASTE = 10.0  # s in which who connects has to say who it is
+GONE = 60.0  # s without an answer after which a host is lost
 CROWD = 64  # connections that may be at it at once
+HELLO = {"desim": str, "protocol": int, "host": str, "token": str, "role": str, "agent": int}
 SMALL = 1 << 24  # bytes of arrays in a message of somebody who is not known yet
 
 
@@ -45,11 +47,12 @@ class Door:
         self._context, self._tokens = context(identity, server=True), tokens
         self.guests: queue.Queue[Guest] = queue.Queue()
         self.refused: queue.Queue[str] = queue.Queue()
+        self.closed = False
         try:
             self.listener = socket.create_server((address, port), backlog=CROWD)
         except OSError as error:
-            where = f"{address}:{port}"
-            raise InputError(f"--hosts: {where}: cannot wait there ({error.strerror})") from None
+            where, why = f"{address}:{port}", str(error.strerror).partition(" (while ")[0]
+            raise InputError(f"--hosts: {where}: cannot wait there ({why})") from None
         self.bell, self._ring = socket.socketpair()  # readable when a queue has something new
         self.bell.setblocking(False)
         self._room = threading.Semaphore(CROWD)
@@ -62,6 +65,7 @@ class Door:
 
     def close(self) -> None:
         """Let nobody in any more."""
+        self.closed = True
         with suppress(OSError):
             self.listener.shutdown(socket.SHUT_RDWR)
         self.listener.close()
@@ -73,7 +77,10 @@ class Door:
             try:
                 sock, address = self.listener.accept()
             except OSError:
-                return
+                if self.listener.fileno() < 0 or self.closed:
+                    return
+                time.sleep(0.1)  # no descriptors are left, say: there will be
+                continue
             if not self._room.acquire(blocking=False):
                 sock.close()
                 continue
@@ -83,9 +90,9 @@ class Door:
         try:
             sock.settimeout(HASTE)
             self._ask(sock)
-        except (OSError, Torn, ValueError, KeyError, TypeError) as error:
+        except Exception as error:  # whatever a stranger sends
             reason = getattr(error, "reason", None) or str(error) or type(error).__name__
-            self.refused.put(f"a stranger at {address[0]} was refused ({reason})")
+            self.refused.put(f"a stranger at {address[0]} was refused ({shortened(reason)})")
             with suppress(OSError):
                 sock.close()
         finally:
@@ -95,24 +102,49 @@ class Door:
 
     def _ask(self, sock: socket.socket) -> None:
         """Hear who it is; the certificate has to say the same."""
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        lasting(sock)
         safe = self._context.wrap_socket(sock, server_side=True)
+        try:
+            self.guests.put(self._known(safe))
+        except BaseException:
+            safe.close()
+            raise
+
+    def _known(self, safe: ssl.SSLSocket) -> Guest:
+        """Who somebody with a certificate is, once all that it says fits."""
         said = hear(safe).fields
-        host, role, agent = str(said["host"]), str(said["role"]), int(said["agent"])
+        for name, kind in HELLO.items():
+            if type(said.get(name)) is not kind:
+                raise Torn(f"found {show(said.get(name))} for {name} where it says who it is")
+        host, role, agent = said["host"], said["role"], said["agent"]
         why = ""
         if said["desim"] != version("desim") or said["protocol"] != PROTOCOL:
             found = f"found desim {said['desim']}, protocol {said['protocol']}"
             why = f"{found}; allowed: {version('desim')}, {PROTOCOL}, as the coordinator has"
         elif host != name_of(safe) or host not in self._tokens:
             why = f"its certificate is not that of host {host}"
-        elif not hmac.compare_digest(str(said["token"]), self._tokens[host]):
+        elif not hmac.compare_digest(said["token"].encode(), self._tokens[host].encode()):
             why = "its token is not that of this run"
         if why:
             with suppress(OSError):
                 safe.sendall(packed("refused", {"why": why}, {}))
             raise ValueError(why)
         safe.settimeout(None)
-        self.guests.put(Guest(safe, host, role, agent))
+        return Guest(safe, host, role, agent)
+
+
+def lasting(sock: socket.socket) -> None:
+    """Let small messages leave at once, and a connection whose other end cannot be reached end.
+
+    Without that a host whose network has gone would be waited for without end.
+    """
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    each, silence = int(GONE / 4), int(1e3 * GONE)
+    for name, value in {
+        "TCP_NODELAY": 1, "TCP_KEEPIDLE": each, "TCP_KEEPINTVL": each, "TCP_KEEPCNT": 3,
+        "TCP_USER_TIMEOUT": silence,
+    }.items():  # fmt: skip
+        sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def hear(sock: ssl.SSLSocket) -> Message:
@@ -147,7 +179,7 @@ class Caller:
             why = error.strerror or str(error)
             raise InputError(f"{host}:{port}: nobody can be reached there ({why})") from None
         try:
-            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            lasting(plain)
             sock = self.context.wrap_socket(plain, server_hostname=COORDINATOR)
             about = {"host": self.host, "token": self.token, "role": role, "agent": agent}
             about |= {"desim": version("desim"), "protocol": PROTOCOL}

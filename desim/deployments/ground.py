@@ -22,6 +22,7 @@ class Ground(Protocol):
 
     transport: Transport
     peers: list[str]  # addresses of agents, where they have to be told
+    alarm: socket.socket | None  # can be read once what carries packets has ended
 
     def open(self) -> None:
         """Begin, before any process does; InputError where that is impossible."""
@@ -31,6 +32,9 @@ class Ground(Protocol):
 
     def told(self) -> dict[str, Any]:
         """What the manifest says of it."""
+
+    def fate(self) -> str:
+        """How what carries packets has ended, once the alarm can be read."""
 
     def close(self) -> None:
         """Leave nothing behind."""
@@ -50,6 +54,8 @@ class Ground(Protocol):
 
 class Loopback:
     """Connections within this machine, without links of their own: rate and delay are its own."""
+
+    alarm: socket.socket | None = None
 
     def __init__(self, transport: Transport = Transport()) -> None:  # noqa: B008
         self.transport = transport
@@ -100,6 +106,10 @@ class Loopback:
         """See Ground."""
         return {"kind": "loopback, without links"}
 
+    def fate(self) -> str:
+        """See Ground; nothing of the machine's own ends."""
+        raise NotImplementedError
+
     def close(self) -> None:
         """See Ground."""
 
@@ -109,6 +119,18 @@ class Loopback:
         stamping(sock)
         self._tune(sock)
         return sock
+
+    def unsettled(self) -> str:
+        """Do without a congestion control that this system refuses; why, or nothing."""
+        try:
+            with self._fresh(-1) as sock:
+                self._tune(sock)
+        except OSError as error:
+            wanted = self.transport.congestion
+            self.transport = self.transport._replace(congestion=None)
+            text = f"deploy: {wanted} is refused here ({error.strerror})"
+            return f"{text}: connections have the congestion control of the system"
+        return ""
 
     def _tune(self, sock: socket.socket) -> None:
         if self.transport.congestion is not None:

@@ -9,6 +9,7 @@ import os
 import re
 import secrets
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,11 @@ from desim import units
 from desim.deployments.certificates import Authority, Identity
 from desim.deployments.wire import PROTOCOL
 from desim.errors import InputError, show
+from desim.readers import text_of
 
 KEYS = ("address", "port", "wait", "hosts")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+OURS = ".desim"  # how names in certificates of the run itself end
 LARGEST = 1 << 20  # bytes of an invitation
 
 
@@ -59,7 +62,7 @@ def read_hosts(path: Path, agents: int) -> Hosts:
         f"{path}: {key}: unknown key; allowed: {', '.join(KEYS)}" for key in data.keys() - KEYS
     ]
     port, named = data.get("port", 0), data.get("hosts")
-    if not isinstance(port, int) or not 0 <= port < 1 << 16:
+    if type(port) is not int or not 0 <= port < 1 << 16:
         found.append(f"{path}: port: found {show(port)}; allowed: 0 to 65535")
     if not isinstance(named, Mapping) or not named:
         found.append(f"{path}: hosts: allowed: {{NAME: [agents, ...], ...}}, at least one")
@@ -83,11 +86,15 @@ def _wrong(path: Path, named: Mapping[str, Any], agents: int) -> list[str]:
         where = f"{path}: hosts.{name}"
         if not NAME.fullmatch(str(name)):
             found.append(f"{where}: allowed: letters, digits, dots and dashes")
+        elif str(name).lower().endswith(OURS):
+            found.append(
+                f"{where}: certificates of the run itself have such names; allowed: others"
+            )
         if not isinstance(numbers, list) or not numbers:
             found.append(f"{where}: found {show(numbers)}; allowed: a list of agents")
             continue
         for i in numbers:
-            if not isinstance(i, int) or not 0 <= i < agents:
+            if type(i) is not int or not 0 <= i < agents:
                 found.append(f"{where}: found {show(i)}; allowed: agents 0 to {agents - 1}")
             elif i in owner:
                 found.append(f"{where}: found agent {i}, which {owner[i]} plays; allowed: once")
@@ -106,7 +113,7 @@ def invite(path: Path, hosts: Hosts, authority: Authority) -> dict[str, tuple[st
 
     Only their owner can read the files; they serve once.
     """
-    made = {}
+    made: dict[str, tuple[str, Path]] = {}
     for name in hosts.agents:
         file, token = path.parent / f"{name}.invitation", secrets.token_hex(16)
         identity = authority.identity(name)._asdict()
@@ -118,9 +125,19 @@ def invite(path: Path, hosts: Hosts, authority: Authority) -> dict[str, tuple[st
                 out.write(text)
             partial.replace(file)
         except OSError as error:
+            partial.unlink(missing_ok=True)
+            withdraw(made)
             raise InputError(f"{file}: cannot be written ({error.strerror})") from None
         made[name] = token, file
     return made
+
+
+def withdraw(made: Mapping[str, tuple[str, Path]]) -> None:
+    """Remove what `invite` wrote, but nothing that another deployment has written since."""
+    for token, file in made.values():
+        with suppress(OSError, ValueError):
+            if token in text_of(file):
+                file.unlink()
 
 
 def read_invitation(path: Path) -> Invitation:
@@ -128,7 +145,7 @@ def read_invitation(path: Path) -> Invitation:
     try:
         if path.stat().st_size > LARGEST:
             raise ValueError
-        data = json.loads(path.read_text())
+        data = json.loads(text_of(path))
         if data["desim"] != PROTOCOL:
             text = f"of protocol {data['desim']}, and this desim has {PROTOCOL}"
             raise InputError(
@@ -138,5 +155,5 @@ def read_invitation(path: Path) -> Invitation:
         return Invitation(str(data["host"]), str(data["token"]), identity)
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise InputError(f"{path}: not an invitation of desim deploy, or damaged") from None

@@ -13,13 +13,13 @@ from typing import Any
 
 from desim.compiling.jit import set_threads
 from desim.deployments.deployment import server, warm
-from desim.deployments.doors import HASTE, Caller
+from desim.deployments.doors import HASTE, Caller, lasting
 from desim.deployments.fleet import Serve
 from desim.deployments.ground import Loopback, Transport
-from desim.deployments.holding import held
+from desim.deployments.holding import deaf, held
 from desim.deployments.hosts import read_invitation
-from desim.deployments.local import ending
 from desim.deployments.place import Ended, Place
+from desim.deployments.processes import ending
 from desim.deployments.streams import Closed, Poll, Stream
 from desim.deployments.wire import Torn, Unpacking, packed
 from desim.errors import DesimError, InputError
@@ -47,14 +47,14 @@ class Outside(Loopback):
         if to < 0:
             return self.caller.call("line", node)[0]
         plain = socket.create_connection((self.peers[to], port), timeout=HASTE)
-        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        lasting(plain)
         made = self.caller.peers.wrap_socket(plain)
         made.settimeout(None)
         return made
 
     def prepared(self, sock: socket.socket) -> socket.socket:
         """See Ground; OSError for who has no certificate of this run."""
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        lasting(sock)
         sock.settimeout(HASTE)
         made = self.context.wrap_socket(sock, server_side=True)
         made.settimeout(None)
@@ -126,6 +126,8 @@ class Host:
         serve = server(self.prepared.simulation, explained, bool(self.said["secret_noise"]))
         lost: list[str] = []
         try:
+            if not self._turn(lost):  # while the scenario was built
+                raise InputError(f"lost: {', '.join(lost)}")
             with held():
                 for agent in self.said["agents"][self.caller.host]:
                     pid = os.fork()
@@ -145,8 +147,7 @@ class Host:
         """What an agent's process does, and nothing else."""
         status = 1
         try:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
-            signal.set_wakeup_fd(-1)
+            deaf()
             set_threads(1)
             self.poll.close()
             sock, _ = self.caller.call("agent", agent)
@@ -174,7 +175,9 @@ class Host:
                     for message in self._reading.feed(data):
                         if message.kind == "end":
                             if not message.fields["begun"]:
-                                lost.append("the run, which ended before it began")
+                                why = message.fields["why"]
+                                text = "the run, which ended before it began"
+                                lost.append(f"{text} ({why})" if why else text)
                             return False
                         if message.kind == "clock":
                             there = {"there": time.monotonic(), "sent": message.fields["sent"]}

@@ -29,6 +29,12 @@ class Linked(Loopback):
             self.carrier = Carrier(self.plan)
         except InputError as error:
             raise InputError([f"deploy: {one}" for one in error.problems]) from None
+        self.alarm = self.carrier.orders
+
+    def fate(self) -> str:
+        """See Ground."""
+        assert self.carrier is not None
+        return self.carrier.fate()
 
     def own(self, node: int) -> str:
         """See Loopback."""
@@ -70,4 +76,4 @@ class Linked(Loopback):
         """End what `open` has started."""
         if self.carrier is not None:
             self.carrier.close()
-            self.carrier = None
+            self.carrier = self.alarm = None

@@ -11,26 +11,22 @@ import signal
 import socket
 import time
 from contextlib import suppress
+from typing import Any
 
 import numpy as np
 
 from desim.compiling.jit import set_threads
 from desim.deployments.fleet import PARTING, Fleet, Serve
 from desim.deployments.ground import Ground
-from desim.deployments.holding import held
+from desim.deployments.holding import deaf, held
 from desim.deployments.place import Ended, Place
+from desim.deployments.processes import ending
 from desim.deployments.streams import Stream
 from desim.deployments.wire import packed
+from desim.engine.patience import at
+from desim.errors import InputError
 
 HURRY = -10  # niceness of what is measured, where that is allowed
-
-
-def ending(status: int) -> str:
-    """How a process ended, in words."""
-    if os.WIFSIGNALED(status):
-        number = os.WTERMSIG(status)
-        return f"was killed by signal {number} ({signal.Signals(number).name})"
-    return f"ended with exit code {os.WEXITSTATUS(status)}"
 
 
 class Local(Fleet):
@@ -49,6 +45,20 @@ class Local(Fleet):
             for i in range(self.agents):
                 self._fork(i, serve)
         hurry(HURRY)
+        if self.ground.alarm is not None:
+            self.poll.add(self.ground.alarm)
+
+    def _special(self, stream: Any) -> bool:
+        """See Fleet: without what carries packets nothing comes any more."""
+        if stream is not self.ground.alarm:
+            return False
+        self.poll.remove(stream)
+        how = self.ground.fate()
+        if self.origin == np.inf:
+            raise InputError(f"deploy: {how} before the run began")
+        if not self.dismissing:
+            raise at(self.now, how)
+        return True
 
     def _fork(self, i: int, serve: Serve) -> None:
         ours, theirs = socket.socketpair()
@@ -65,8 +75,7 @@ class Local(Fleet):
         """What a new process does, and nothing else."""
         status = 1
         try:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
-            signal.set_wakeup_fd(-1)
+            deaf()
             with suppress(OSError, AttributeError):
                 ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
             for stream in self.controls.values():

@@ -30,6 +30,7 @@ def serve(place: Place, world: World, method: Any) -> None:
     if place.ground.transport.connection == "kept":
         place.wait_for(lambda: len(post.lines) + len(place.greeted) >= len(post.near))
         post.lines |= place.greeted
+        place.close_port()
     place.report("connected", {})
     place.wait_for(lambda: place.origin < np.inf)
     while place.now < 0.0:

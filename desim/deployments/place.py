@@ -66,6 +66,13 @@ class Place:
         self.poll.add(self.listener)
         return int(self.listener.getsockname()[1])
 
+    def close_port(self) -> None:
+        """Everybody is connected: a stranger is not even to be refused while time counts."""
+        if self.listener is not None:
+            self.poll.remove(self.listener)
+            self.listener.close()
+            self.listener = None
+
     def connect(self, to: int, port: int) -> Stream:
         """Begin a connection to agent `to`, or to the coordinator, -1; it need not be complete."""
         stream = Stream(self.ground.connect(self.agent, to, port), to)

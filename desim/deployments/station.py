@@ -226,7 +226,7 @@ class Station(Accounts):
         """The error for a run that dead agents have ended."""
         first, how = next(iter(self.fleet.dead.items()))
         others = len(self.fleet.dead) - 1
-        more = f", and {others} more" if others else ""
+        more = f" and {others} more" if others else ""
         wait = f"policy {self.world.settings.policy.kind} waits for it{more}"
         text = f"nobody can go on: agent {first} {how} in round {self.hub.round}, and {wait}"
         return at(self.now, text)

@@ -23,7 +23,7 @@ from desim.privacy.accounting.views import NAMELESS, Adversary, read_view, visib
 from desim.runs.declared import plugged
 from desim.runs.digests import UNENDED, digest
 from desim.runs.premises import Stated, stated
-from desim.runs.privacy import CAVEATS, Statement, statement
+from desim.runs.privacy import Statement, statement
 from desim.runs.run import NETWORK, Run
 from desim.runs.stated import plain
 from desim.scenario.dump import dumped
@@ -224,7 +224,7 @@ def _readme(run: Run, row: Any, said: Mapping[str, Any]) -> Iterator[str]:
         ("Flags", said["statement"]["views"][0]["flags"]),
         ("Tuned on data, not charged", said["statement"]["tuned on data, not charged"]),
         ("Not in this folder", said["left out"]),
-        ("Caveats", CAVEATS),
+        ("Caveats", said["statement"]["caveats"]),
     ):
         if len(texts):
             yield f"## {title}\n"

@@ -11,6 +11,8 @@ from desim.measuring.laws import IDEAL
 from desim.measuring.lines import LIMIT, LOGGED, MEASURED, Line, Lines
 from desim.scenario.sections.devices import Compute
 
+SPREAD = 2.0  # sizes that differ by more could tell what they cost
+
 HEAD = "# Measured by desim calibrate: {}\n# Use it as network: FILE in a scenario.\n"
 
 
@@ -76,7 +78,11 @@ def _line(one: Line, jitter: float) -> Iterator[str]:
     error = f"  # standard error {share(one.errors[0])}"
     if one.how == LIMIT:
         least = quantity(one.least, "bit/s")
-        yield f"    # All are of {sizes}, which does not tell a latency from a bandwidth: this is"
+        if high > SPREAD * low:
+            yield "    # Larger ones do not take longer, which tells no bandwidth: this is"
+        else:
+            one_size = f"    # All are of {sizes}, which does not tell a latency from a bandwidth"
+            yield f"{one_size}: this is"
         yield "    # what such a message takes. The latency is at most that, the bandwidth at least"
         yield f"    # {least}. Messages of another size tell."
     yield f"    latency: {quantity(one.latency, 's')}{error}"
@@ -127,7 +133,10 @@ def _compute(devices: Devices, speeds: str | None, drawn: bool) -> Iterator[str]
     yield f"  # {many}"
     yield f"  # {_goodness(devices.left, devices.late, devices.r2)}"
     if not devices.told:
-        yield "  # All are about as large, which does not tell a fixed cost from that of rows:"
+        if high > SPREAD * low:
+            yield "  # Larger ones do not take longer as rows do, which tells no fixed cost:"
+        else:
+            yield "  # All are about as large, which does not tell a fixed cost from that of rows:"
         yield "  # speeds hold for computations of this size."
     error = f"  # standard error {share(devices.error)}"
     if speeds is not None:

@@ -17,6 +17,7 @@ from desim.compiling.later import optimize
 TO_DEVIATION = 1.4826  # times a median of sizes: the standard deviation of a normal law
 NARROW = 0.5  # residuals, in deviations, from which on the loss is linear
 FLOOR = 1e-4  # the least relative deviation of a measurement
+FARTHEST, TINY = 300.0, 1e-300  # of logarithms and of times: what fits nothing stays finite
 PASSES = 4
 CLUSTERS = 6  # lines from which on errors are taken to be those of lines, not of messages
 Model = Callable[[Array], Array]
@@ -54,7 +55,8 @@ def fitted(
     target = np.log(measured)
 
     def off(at: Array) -> Array:
-        return np.asarray(np.log(model(np.exp(at))) - target)
+        made = model(np.exp(np.clip(at, -FARTHEST, FARTHEST)))
+        return np.asarray(np.log(np.maximum(made, TINY)) - target)
 
     spread = FLOOR
     for turn in range(PASSES):
@@ -72,7 +74,14 @@ def fitted(
     errors = _errors(residuals / scale, slopes / scale[:, None], clusters)
     explained = 1.0 - float(np.mean(residuals**2)) / max(float(np.var(target)), 1e-300)
     left = float(np.median(np.abs(residuals)))
-    return Fit(np.exp(theta), errors, residuals, spread, left, float(explained))
+    return Fit(
+        np.exp(np.clip(theta, -FARTHEST, FARTHEST)),
+        errors,
+        residuals,
+        spread,
+        left,
+        float(explained),
+    )
 
 
 def _deviation(values: Array) -> float:

@@ -31,6 +31,7 @@ NAMED = {  # what a column may be called -> what it is, and what a 1 in it means
     "work": ("work", 1.0), "gradients": ("work", 1.0),
 }  # fmt: skip
 MESSAGES, COMPUTATIONS = ("bytes", "seconds"), ("work", "seconds")
+WHO, LARGEST = ("sender", "receiver", "agent"), 1e9  # columns of numbers of agents
 OPTIONAL = {"bytes": ("sender", "receiver", "begin", "attempts"), "work": ("agent",)}
 
 
@@ -196,6 +197,10 @@ def _table(path: Path, needed: Sequence[str]) -> "pd.DataFrame":
         raise InputError(
             f"{path}: {text}; allowed: {allowed}, with one each for {' and '.join(needed)}"
         )
+    for line, row in enumerate(rows[1:], 2):
+        if len(row) > len(head):
+            text = f"found {len(row)} values; allowed: {len(head)}, as in the head"
+            raise InputError(f"{path}, line {line}: {text}")
     return pd.DataFrame({
         what: _numbers(path, rows[1:], place, head[place]) * NAMED[head[place]][1]
         for place, what in enumerate(found)
@@ -205,15 +210,22 @@ def _table(path: Path, needed: Sequence[str]) -> "pd.DataFrame":
 def _numbers(path: Path, rows: Sequence[Sequence[str]], place: int, name: str) -> Array:
     """A column of numbers; negative ones are only names of nodes."""
     values = []
-    for line, row in enumerate((row for row in rows if row), 2):
+    least, allowed = 0.0, "a number >= 0"
+    if name in ("sender", "receiver"):
+        least, allowed = -1.0, "an agent's number, or -1 or coordinator"
+    elif name == "agent":
+        allowed = "an agent's number"
+    for line, row in enumerate(rows, 2):
+        if not row:
+            continue
         text = row[place].strip() if place < len(row) else ""
         try:
             value = -1.0 if text == "coordinator" else float(text)
         except ValueError:
             value = np.nan
-        least = -1.0 if name in ("sender", "receiver") else 0.0
-        if not (np.isfinite(value) and value >= least):
-            raise InputError(f"{path}, line {line}: {name}: found {text!r}; allowed: a number >= 0")
+        odd = name in WHO and (value % 1.0 > 0.0 or value > LARGEST)
+        if odd or not (np.isfinite(value) and value >= least):
+            raise InputError(f"{path}, line {line}: {name}: found {text!r}; allowed: {allowed}")
         values.append(value)
     if not values:
         raise InputError(f"{path}: found no row below the head; allowed: one for each measurement")

@@ -28,10 +28,12 @@ from desim.runs.premises import Stated, stored
 from desim.runs.run import Run
 from desim.scenario import registry
 
+SEEDED = "seeded noise is public noise: who has the seed and the log can remove it"
+UNSEEDED = "noise is from the operating system, drawn by each agent's process: no seed removes it"
 CAVEATS = (
     "noise is simulated in IEEE doubles; epsilon is that of real-valued mechanisms (Mironov 2012). "
     "Not for releasing real data",
-    "seeded noise is public noise: who has the seed and the log can remove it",
+    SEEDED,
     "sensitivities are those of exact arithmetic; rounding before noise adds about an ulp",
     "message sizes, times and numbers of rounds must not depend on data, or they are releases too",
     "parameters tuned on the data (steps, clip norms, regularisers) are not accounted for",
@@ -105,8 +107,14 @@ def statement(
     records = [_record(run, one, terms, claim, own, assumed, unread) for one in views]
     return Statement(
         pd.DataFrame(records), claim, silence, (*known.get("tuned", ()), *ended_by_rows(run)),
-        accountant=named or "", unsure=shortly(run),
+        caveats=caveats(run), accountant=named or "", unsure=shortly(run),
     )  # fmt: skip
+
+
+def caveats(run: Run) -> tuple[str, ...]:
+    """What goes without saying for no number; of a deployed run, where its noise is from."""
+    unseeded = run.manifest.get("privacy", {}).get("noise") == "os"
+    return tuple(UNSEEDED if unseeded and one == SEEDED else one for one in CAVEATS)
 
 
 def _stored_terms(run: Run) -> tuple[dict[str, Any], list[str]]:

@@ -6,6 +6,7 @@ import typer
 
 from analysis.docs.generate.markdown import code, escaped, flowing, paragraphs, table
 from desim.cli import app
+from desim.cli.examples import EXAMPLES
 
 
 def commands() -> str:
@@ -22,6 +23,7 @@ def _command(name: str, command: Any) -> str:
         f"(command-{name})=\n## desim {name}",
         escaped(flowing(command.help or "")),
         f"```text\n{usage}\n```",
+        "For example: " + "; ".join(map(code, EXAMPLES[name])) + ".",
         table(("", "what it says", "default"), rows) if own else "",
     )
 

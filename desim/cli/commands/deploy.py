@@ -28,6 +28,7 @@ def deploy(
     from desim.cli.compiling import announced
     from desim.cli.progress import progress_bar
     from desim.deployments.deployed import begin
+    from desim.deployments.holding import ended_by_others
     from desim.errors import InputError
     from desim.runs.directory import next_free
 
@@ -36,7 +37,11 @@ def deploy(
     loaded = ready(scenario, override, out, force)
     path = out or next_free(Path("runs"), loaded.name)
     try:
-        with progress_bar(loaded.name) as progress, announced(progress.compiling):
+        with (
+            progress_bar(loaded.name) as progress,
+            announced(progress.compiling),
+            ended_by_others(complain),
+        ):
             played = begin(loaded, path, progress, force, loopback, hosts, complain)
     except KeyboardInterrupt:
         complain("stopped before the run began; nothing was written")

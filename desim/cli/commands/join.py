@@ -19,10 +19,12 @@ def join(
     ] = False,
 ) -> None:
     """Take part in a deployment: play this host's agents until the run is over."""
+    from desim.deployments.holding import ended_by_others
     from desim.deployments.join import take_part
 
     try:
-        take_part(address, invitation, trust, complain)
+        with ended_by_others(complain):
+            take_part(address, invitation, trust, complain)
     except KeyboardInterrupt:
         complain("stopped by Ctrl-C; its agents are lost to the run")
         raise typer.Exit(1) from None
