@@ -17,7 +17,9 @@ from desim.timeline.transport import (
     COUNT,
     CUBIC,
     CWND,
+    DELAY_MIN,
     EPOCH,
+    FOUND,
     LIMITED,
     SENT,
     SRTT,
@@ -75,7 +77,7 @@ def news(flight, q, m):
         time = min(time, flight[ACKS, int(q[HEAD]) % flight.shape[1]])
     if time == np.inf and q[ONLINE] == q[TAIL]:
         wait = timeout_of(m)
-        if q[PROBED] == 0.0 and q[BACKOFF] == 0.0:
+        if q[PROBED] + q[BACKOFF] + q[MENDING] == 0.0:
             wait = min(2.0 * m[SRTT] + (RTO_MIN if q[HOLES] == 1.0 else PROBE), wait)
         time = q[PROGRESS] + min(wait * 2.0 ** q[BACKOFF], RTO_MAX)
     return max(time, q[NOW])
@@ -139,7 +141,7 @@ def noticed(kind, flight, q, m):
 @lean_inline
 def silent(kind, flight, q, m):
     """Nothing that is under way will be heard of: a probe, and then timeouts; False: given up."""
-    if q[PROBED] == 0.0 and q[BACKOFF] == 0.0:
+    if q[PROBED] + q[BACKOFF] + q[MENDING] == 0.0:
         q[PROBED], q[HOLES] = 1.0, q[HOLES] - 1.0
         sent_again(flight, q, m, int(q[HOLES]))
         if q[HOLES] == 0.0:  # the probe mends it
@@ -148,10 +150,11 @@ def silent(kind, flight, q, m):
         for h in range(int(q[HOLES])):  # the answer to the probe tells of the others at once
             flight[HOLE_SENT, h] = 0.0
         m[CWND] = max(m[CWND], m[SENT] - m[ACKED] + 1.0)
-        q[MENDING] = 0.0
         return True
-    if q[BACKOFF] == 0.0:
+    if q[BACKOFF] == 0.0 and q[MENDING] == 0.0:
         narrowed(kind, m)
+    if kind == CUBIC:  # `bictcp_reset`: what it knew of the path is forgotten
+        m[TOP] = m[EPOCH] = m[DELAY_MIN] = m[FOUND] = 0.0
     q[BACKOFF] += 1.0
     for h in range(int(q[HOLES])):
         sent_again(flight, q, m, h)
