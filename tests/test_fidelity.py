@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from analysis.fidelity import losses
 from analysis.fidelity.sharing import FILE, PAIR, replayed
 from analysis.fidelity.verdicts import MEASURED, barrier, errors_of
 
@@ -42,6 +43,31 @@ def test_large_flows_fill_no_queue_and_hear_over_their_line(pairs):
 
 def test_flows_that_do_not_meet_are_noticed(pairs):
     assert (off(pairs, [*PAIR, "flow"]) < 0.1).mean() < 0.6
+
+
+@pytest.fixture(scope="module")
+def lossy():
+    """Kinds of messages of which packets were lost, of which all are soon sent again."""
+    kinds = pd.read_csv(losses.FILE)
+    return kinds[(kinds["congestion"] != "bbr") & (kinds["size"] == SMALL)]
+
+
+def means_off(kinds, loss=None):
+    """|law / kernel - 1| of the mean of each kind."""
+    return np.array(
+        [abs(losses.seconds(kind, loss).mean() / kind["mean"] - 1) for _, kind in kinds.iterrows()]
+    )
+
+
+def test_lost_packets_cost_what_they_cost_the_kernel(lossy):
+    found = means_off(lossy)
+    assert np.median(found) < 0.1
+    assert (found < 0.15 + 2 * lossy["error"] / lossy["mean"]).all()
+
+
+def test_losses_that_cost_nothing_or_twice_as_much_are_noticed(lossy):
+    for loss in (0.0, 0.03):
+        assert np.median(means_off(lossy, loss)) > 0.15
 
 
 def test_deployments_took_what_was_simulated():
