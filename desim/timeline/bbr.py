@@ -29,6 +29,7 @@ GAIN = 2.0  # of the window later on
 MARGIN = 0.99  # of the rate, so that no queue grows
 MORE = 1.25  # a round that finds less than this finds no more
 ROUNDS = 3.0  # of them, and the path is full
+UNPACED = 10.0  # segments of a connection before it begins to pace, in Linux
 SPARE = 6.0  # segments that a window has besides, for bursts
 
 
@@ -51,7 +52,8 @@ def opening_pace(m):
 def sent_at(m, now):
     """When the next segment is sent, s: not before its turn; the turn of the one after is noted."""
     turn = max(now, m[PACED])
-    m[PACED] = turn + 1.0 / pace(m)
+    if m[SENT] + 1.0 >= UNPACED:
+        m[PACED] = turn + 1.0 / pace(m)
     return turn
 
 
