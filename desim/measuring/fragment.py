@@ -107,12 +107,13 @@ def _flow(value: Any) -> str:
 def _losses(lines: Lines) -> Iterator[str]:
     low, high = (share(one) for one in lines.interval)
     if lines.lost:
-        many = f"{lines.lost} of {lines.attempts} attempts"
+        many = f"{lines.lost} of {lines.attempts} {'packets' if lines.packets else 'attempts'}"
         yield f"    loss: {share(lines.loss)}  # {many}; 95 % interval {low} to {high}"
         if lines.timeout is not None:
             yield f"    timeout: {quantity(lines.timeout, 's')}"
     else:
-        yield f"    # none of {lines.attempts} messages was lost: at most {high} (95 %)"
+        what = "packets" if lines.packets else "messages"
+        yield f"    # none of {lines.attempts} {what} was lost: at most {high} (95 %)"
 
 
 def _goodness(left: float, late: float, r2: float) -> str:
