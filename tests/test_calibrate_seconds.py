@@ -326,3 +326,18 @@ def test_a_csv_of_messages_in_other_units(tmp_path):
     assert made.devices is None
     assert made.frame["latency"].iloc[0] == line.latency
     assert "±" in made._repr_html_()
+
+
+def test_messages_that_take_as_long_whatever_their_size_tell_no_rate(tmp_path, recwarn):
+    """On loopback 40 kB take as long as 1 kB: said as it is, and nothing divides by nothing."""
+    draws = np.random.default_rng(3)
+    rows = ["bytes,us,begin,sender,receiver"]
+    rows += [f"{size},{20 * np.exp(0.4 * draws.standard_normal())},{0.1 * k},{k % 4},coordinator"
+             for k, size in enumerate(draws.choice([1000, 40_000], 96))]  # fmt: skip
+    (tmp_path / "m.csv").write_text("\n".join(rows))
+    made = desim.calibrate(messages=tmp_path / "m.csv", apart=False)
+    (line,) = made.lines.pooled
+    assert line.how == lines.LIMIT
+    assert "Those of 1 kB to 40 kB take about as long" in made.fragment()
+    assert "larger ones do: desim calibrate RUN RUN" in str(made)
+    assert not recwarn.list

@@ -16,6 +16,7 @@ from desim.compiling.later import optimize
 
 TO_DEVIATION = 1.4826  # times a median of sizes: the standard deviation of a normal law
 NARROW = 0.5  # residuals, in deviations, from which on the loss is linear
+INSTANT = 1e-12  # s: a law of which a search tries nothing at all
 FLOOR = 1e-4  # the least relative deviation of a measurement
 PASSES = 4
 CLUSTERS = 6  # lines from which on errors are taken to be those of lines, not of messages
@@ -55,7 +56,7 @@ def fitted(
     target = np.log(measured)
 
     def off(at: Array) -> Array:
-        return np.asarray(np.log(model(np.exp(at))) - target)
+        return np.asarray(np.log(np.maximum(model(np.exp(at)), INSTANT)) - target)
 
     def weighed(at: Array, by: Array) -> Array:
         away = off(at)
