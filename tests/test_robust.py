@@ -51,6 +51,26 @@ def test_the_clock_of_a_world_is_that_of_retime_and_of_a_fresh_run(name):
     assert found.seconds(found.scenario) == run.time_to(*target) != found.seconds(world)
 
 
+def check_methods_apart(module):
+    """Methods that meet the same network begin with connections that have carried nothing."""
+    network = {"link": {**LOSSY["link"], "loss": 0.0, "transport": "tcp"}}
+    own = [entrant(STARS[name], ("error", 0.3), network=network) for name in ("fed-plt", "fedlin")]
+    for one in own:
+        one.player.__class__ = module.Player
+    together = worlds.Field({None: own}).seconds(worlds.World({}))
+    assert together == [desim.run(one.scenario).time_to(*one.target) for one in own]
+
+
+def test_methods_do_not_meet_each_others_connections():
+    check_methods_apart(score)
+
+
+def test_connections_that_remember_another_method_are_noticed():
+    wrong = mutant(score, "one._replace(transport=one.transport.forgotten)", "one")
+    with pytest.raises(AssertionError):
+        check_methods_apart(wrong)
+
+
 WRONG_NOTES = {
     "work": ("np.array(work, float)", "np.array(work, float) * 1.01"),
     "bits": ("hub.exchange, bits, reply_bits)", "hub.exchange, bits, bits + 64)"),

@@ -45,7 +45,8 @@ class Player:
         self.log = self.ledger = empty_rows(0)
 
     def time(self, score: Score, speeds: Speeds, down: Links, up: Links) -> float:
-        """When s the last model of the score is shown; inf: never."""
+        """When s the last model of the score is shown; inf: never. Connections have carried nothing."""
+        down, up = (one._replace(transport=one.transport.forgotten) for one in (down, up))
         self._reserve((4 + down.rows + up.rows) * self.agents)
         devices = tuple(speeds), tuple(down), tuple(up), self.memory, tuple(nobody_leaves())
         book = tuple(no_calls(self.agents)), tuple(self.log), tuple(self.ledger)

@@ -52,8 +52,8 @@ def calibrate(
 ) -> None:
     """Tell what links and devices are by what was measured: a network file.
 
-    Latency, bandwidth, jitter, losses, transport, speeds, fixed costs; with -o a table says how well
-    they are known. Runs with messages and steps of several sizes tell more.
+    Latency, bandwidth, jitter, losses, transport, speeds, fixed costs; with -o a table says how
+    well they are known. Runs with messages and steps of several sizes tell more.
     """
     given = {"--messages": messages, "--computations": computations, "--each": apart}
     local = {"--devices": devices, "--reference": reference, "--score": score}
