@@ -17,7 +17,9 @@ from desim.ranking.entrants import aimed, entered
 from desim.ranking.scaled import scaled
 
 TARGET = {"error": 1e-2}
-FACTORS = {"latency": 1.7, "bandwidth": 0.4, "speed": 0.6, "loss": 1.5}
+FACTORS = {
+    "latency": 1.7, "bandwidth": 0.4, "speed": 0.6, "loss": 1.5, "behind": 0.7, "overhead": 1.9,
+}  # fmt: skip
 
 
 def entrant(scenario, target=("error", 1e-2), **changes):
@@ -51,24 +53,56 @@ def test_the_clock_of_a_world_is_that_of_retime_and_of_a_fresh_run(name):
     assert found.seconds(found.scenario) == run.time_to(*target) != found.seconds(world)
 
 
-def check_methods_apart(module):
+HOMES = {"sites": 2, "uplink": {"bandwidth": "20 kbit/s"}, "downlink": {"bandwidth": "2 Mbit/s"}}
+BESIDES = {
+    "behind lines": {"network": {"link": {"latency": "10 ms"}, "behind": HOMES}},
+    "fixed costs": {"compute": {"speed": "500 /s", "overhead": {"exponential": "20 ms"},
+                                "coordinator": {"reply": "3 ms"}}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BESIDES)
+@pytest.mark.parametrize("transport", [None, "ideal", "reno"])
+def test_other_inputs_and_transports_are_those_of_a_fresh_run(name, transport):
+    target = ("error", 0.3)
+    found = entrant(merged(STARS["fedlin"], BESIDES[name]), target)
+    every = worlds.Field({None: [found]})
+    world = worlds.World(FACTORS, None, transport)
+    assert every.seconds(world) == [fresh(found, every.scenario(world, 0))]
+    still = worlds.World({**FACTORS, name.split()[0].replace("fixed", "overhead"): 1.0})
+    assert every.seconds(still) != every.seconds(world)
+
+
+def test_access_lines_and_costs_are_inputs_where_there_are_any():
+    both = [star(compute={"speed": "500 /s", "overhead": "20 ms"}, stop={"rounds": n})
+            for n in (200, 300)]  # fmt: skip
+    asked = {"vary": {"transport": ["ideal", "reno"], "behind": "0.5..2"}, "worlds": 16}
+    found = desim.robust(both, TARGET, workers=1, **asked)
+    assert list(found.laws) == ["latency", "bandwidth", "speed", "overhead", "transport"]
+    assert set(found.worlds["transport"]) == {"ideal", "reno"}
+    notes = " ".join(found.notes)
+    assert "behind: left out" in notes
+    silent = desim.robust([star(), star(stop={"rounds": 90})], TARGET, workers=1, worlds=2)
+    assert not [one for one in silent.notes if one.startswith(("behind", "overhead"))]
+
+
+def check_methods_apart(monkeypatch, module):
     """Methods that meet the same network begin with connections that have carried nothing."""
     network = {"link": {**LOSSY["link"], "loss": 0.0, "transport": "tcp"}}
+    monkeypatch.setattr(entrants, "Player", module.Player)
     own = [entrant(STARS[name], ("error", 0.3), network=network) for name in ("fed-plt", "fedlin")]
-    for one in own:
-        one.player.__class__ = module.Player
     together = worlds.Field({None: own}).seconds(worlds.World({}))
     assert together == [desim.run(one.scenario).time_to(*one.target) for one in own]
 
 
-def test_methods_do_not_meet_each_others_connections():
-    check_methods_apart(score)
+def test_methods_do_not_meet_each_others_connections(monkeypatch):
+    check_methods_apart(monkeypatch, score)
 
 
-def test_connections_that_remember_another_method_are_noticed():
+def test_connections_that_remember_another_method_are_noticed(monkeypatch):
     wrong = mutant(score, "one._replace(transport=one.transport.forgotten)", "one")
     with pytest.raises(AssertionError):
-        check_methods_apart(wrong)
+        check_methods_apart(monkeypatch, wrong)
 
 
 WRONG_NOTES = {
@@ -307,6 +341,10 @@ BAD = {
     "input": ([star(), star()], TARGET, {"vary": {"latncy": "1..2"}}, "did you mean 'latency'"),
     "law": ([star(), star()], TARGET, {"vary": {"speed": "2..1"}}, "vary.speed: found"),
     "law text": ([star(), star()], TARGET, {"vary": {"speed": "fast"}}, "allowed: LOW..HIGH"),
+    "transport": ([star(), star()], TARGET, {"vary": {"transport": ["ideal", "tpc"]}},
+                  "vary.transport: found .*at least two of ideal, tcp, cubic, reno, bbr"),
+    "one transport": ([star(), star()], TARGET, {"vary": {"transport": "tcp"}},
+                      "vary.transport: found 'tcp'; allowed: a list of at least two"),
     "seeds": ([star(), star()], TARGET, {"vary": {"seed": "3..3"}}, "vary.seed: .*at least two"),
     "worlds": ([star(), star()], TARGET, {"worlds": 1}, "worlds: found 1; allowed"),
     "many": ([star(), star()], TARGET, {"worlds": 1 << 30}, "worlds: found .*at most"),

@@ -45,7 +45,7 @@ class Player:
         self.log = self.ledger = empty_rows(0)
 
     def time(self, score: Score, speeds: Speeds, down: Links, up: Links) -> float:
-        """When s the last model of the score is shown; inf: never. Connections have carried nothing."""
+        """When s the last model of the score is shown, on connections without past; inf: never."""
         down, up = (one._replace(transport=one.transport.forgotten) for one in (down, up))
         self._reserve((4 + down.rows + up.rows) * self.agents)
         devices = tuple(speeds), tuple(down), tuple(up), self.memory, tuple(nobody_leaves())
