@@ -264,6 +264,17 @@ def test_a_search_that_does_not_improve_is_noticed():
     assert turning.smallest(lambda logs: 1.0, 3, [], seed=1) is None
 
 
+def test_factors_have_as_many_digits_as_turn_the_place_over():
+    """x1.04 and x1.04 do not, x1.042 do; what is 1 but for rounding is left out."""
+    best = np.log([1.0417, 1.000001, 1.0417])
+
+    def turns(factors):
+        return factors.get(0, 1.0) * factors.get(2, 1.0) > 1.0416**2
+
+    assert turning.rounded(turns, best) == {0: 1.042, 2: 1.042}
+    assert turning.rounded(lambda factors: True, best) == {0: 1.04, 2: 1.04}
+
+
 def test_seeds_are_an_input():
     both = [steady("many", MANY), steady("few", FEW)]
     found = desim.robust(
