@@ -71,7 +71,7 @@ def laws(vary: Vary = None) -> Laws:
     """The law of every input; vary: other ones by input, or a YAML file of them.
 
     A law is text LOW..HIGH, two numbers, a mapping such as {lognormal: 0.3}, or none, which holds
-    the factor at 1; of transport a list of words, of seeds FIRST..LAST. InputError for others.
+    the factor at 1; of transport words, as in ideal, tcp; of seeds FIRST..LAST. InputError for others.
     """
     given = said(vary)
     known = (*INPUTS, TRANSPORT, SEED)
@@ -163,9 +163,10 @@ def _seeds(said: object) -> Choice | None:
 def _transport(said: object) -> Choice | None:
     if said is None or said == "none":
         return None
-    listed = list(said) if isinstance(said, Sequence) and not isinstance(said, str) else []
+    listed: list[Any] = list(said) if isinstance(said, list | tuple) else []
+    listed = [one.strip() for one in said.split(",")] if isinstance(said, str) else listed
     words = [one for one in listed if one in TRANSPORTS]
     if not len(words) == len(set(words)) == len(listed) > 1:
-        allowed = f"a list of at least two of {', '.join(TRANSPORTS)}"
+        allowed = f"at least two of {', '.join(TRANSPORTS)}"
         raise ValueError(refusal(said, allowed) + spelling(said, TRANSPORTS))
     return Choice(tuple(words))

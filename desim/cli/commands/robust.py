@@ -16,7 +16,7 @@ Sources = Annotated[
 Target = Annotated[str, option("target", "METRIC=VALUE", "What is waited for, as in error=1e-3.")]
 Worlds = Annotated[int, option("worlds", "N", "How many, rounded up to a power of two.")]
 LAW = (
-    "Law of an input: latency=0.1..10, loss=none, 'transport=[ideal, tcp]', seed=1..10; or a file. "
+    "Law of an input: latency=0.1..10, loss=none, transport=ideal,tcp, seed=1..10; or a file. "
     "Default: 0.5..2 for factors."
 )
 Varied = Annotated[list[str] | None, option("vary", "INPUT=LAW", LAW)]
