@@ -71,7 +71,8 @@ def laws(vary: Vary = None) -> Laws:
     """The law of every input; vary: other ones by input, or a YAML file of them.
 
     A law is text LOW..HIGH, two numbers, a mapping such as {lognormal: 0.3}, or none, which holds
-    the factor at 1; of transport words, as in ideal, tcp; of seeds FIRST..LAST. InputError for others.
+    the factor at 1; of transport words, as in ideal, tcp; of seeds FIRST..LAST. InputError for
+    others.
     """
     given = said(vary)
     known = (*INPUTS, TRANSPORT, SEED)
@@ -168,5 +169,6 @@ def _transport(said: object) -> Choice | None:
     words = [one for one in listed if one in TRANSPORTS]
     if not len(words) == len(set(words)) == len(listed) > 1:
         allowed = f"at least two of {', '.join(TRANSPORTS)}"
-        raise ValueError(refusal(said, allowed) + spelling(said, TRANSPORTS))
+        odd = next((one for one in listed if one not in TRANSPORTS), None)
+        raise ValueError(refusal(said, allowed) + spelling(odd, TRANSPORTS))
     return Choice(tuple(words))
