@@ -1,6 +1,7 @@
 """`desim calibrate`: what links and devices are comes back out of what they made of messages."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -122,7 +123,7 @@ def test_runs_tell_their_network_and_devices(pair):
 def test_a_wrong_law_is_noticed(pair, monkeypatch):
     twin = mutant(laws, "latency + sent.bits / rate", "latency + sent.bits / rate / 8.0")
     monkeypatch.setattr(lines, "IDEAL", twin.IDEAL)
-    monkeypatch.setattr(lines, "by_tcp", lambda tcp: iter(()))
+    monkeypatch.setattr(lines, "by_tcp", lambda *terms: iter(()))
     with pytest.raises(AssertionError):
         check_runs(pair)
 
@@ -218,6 +219,34 @@ def test_losses_and_timeouts_have_intervals():
     assert made.lines.loss == made.lines.lost / made.lines.attempts
     assert made.lines.timeout == pytest.approx(0.2, rel=1e-6)
     assert "timeout: 200 ms" in made.fragment()
+
+
+def lossy(share):
+    """Messages of three sizes over TCP that loses 2 % of packets, of which so many are counted."""
+    network = {
+        "link": {"latency": "20 ms", "bandwidth": "5 Mbit/s", "transport": "tcp", "loss": "2 %"}
+    }
+    sizes = [(4, 20), (900, 30), (6000, 12)]
+    found = [
+        samples.of_run(played(dim=dim, network=network, stop={"rounds": rounds}))
+        for dim, rounds in sizes
+    ]
+    whole = found[0].and_these(found[1]).and_these(found[2])
+    return replace(whole, packets=10_000, packets_lost=int(10_000 * share))
+
+
+def test_a_rate_is_told_behind_packets_that_were_lost():
+    made = lines.lines_of(lossy(0.02))
+    (line,) = made.pooled
+    assert made.law.written == "tcp"
+    assert not made.differ
+    assert made.packets
+    assert made.loss == 0.02
+    # The latency is that of most messages; the rate has to be found behind losses.
+    assert line.latency == pytest.approx(0.02, rel=0.02)
+    assert line.rate == pytest.approx(5e6, rel=0.05)
+    wrong = lines.lines_of(lossy(0.0)).pooled
+    assert min(one.rate for one in wrong) < 0.8 * 5e6
 
 
 @pytest.mark.parametrize(("lost", "n"), [*itertools.product((0, 3, 20), (20, 200))])
@@ -320,3 +349,18 @@ def test_a_csv_of_messages_in_other_units(tmp_path):
     assert made.devices is None
     assert made.frame["latency"].iloc[0] == line.latency
     assert "±" in made._repr_html_()
+
+
+def test_messages_that_take_as_long_whatever_their_size_tell_no_rate(tmp_path, recwarn):
+    """On loopback 40 kB take as long as 1 kB: said as it is, and nothing divides by nothing."""
+    draws = np.random.default_rng(3)
+    rows = ["bytes,us,begin,sender,receiver"]
+    rows += [f"{size},{20 * np.exp(0.4 * draws.standard_normal())},{0.1 * k},{k % 4},coordinator"
+             for k, size in enumerate(draws.choice([1000, 40_000], 96))]  # fmt: skip
+    (tmp_path / "m.csv").write_text("\n".join(rows))
+    made = desim.calibrate(messages=tmp_path / "m.csv", apart=False)
+    (line,) = made.lines.pooled
+    assert line.how == lines.LIMIT
+    assert "Those of 1 kB to 40 kB take about as long" in made.fragment()
+    assert "larger ones do: desim calibrate RUN RUN" in str(made)
+    assert not recwarn.list

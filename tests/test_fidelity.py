@@ -3,10 +3,14 @@
 import numpy as np
 import pandas as pd
 import pytest
+from mutant import mutant
 
 from analysis.fidelity import losses
+from analysis.fidelity.calibrated import AIM, CASES, HELD, off
 from analysis.fidelity.sharing import FILE, PAIR, replayed
 from analysis.fidelity.verdicts import MEASURED, barrier, errors_of
+from desim.measuring import calibration, devices, lines, samples
+from desim.scenario.sections.transport import Tcp
 
 SMALL = 100_000  # bytes: pairs that are soon sent again
 
@@ -20,14 +24,14 @@ def pairs():
     return rows[small]
 
 
-def off(rows, groups):
+def apart(rows, groups):
     """|law / kernel - 1| of each message."""
     law = rows.groupby(groups, group_keys=False)[list(rows.columns)].apply(replayed)
     return np.abs(law / rows["seconds"] - 1.0)
 
 
 def test_two_flows_on_one_line_take_what_the_kernel_took(pairs):
-    found = off(pairs, PAIR)
+    found = apart(pairs, PAIR)
     assert found.median() < 0.02
     assert (found < 0.1).mean() > 0.8
 
@@ -42,7 +46,7 @@ def test_large_flows_fill_no_queue_and_hear_over_their_line(pairs):
 
 
 def test_flows_that_do_not_meet_are_noticed(pairs):
-    assert (off(pairs, [*PAIR, "flow"]) < 0.1).mean() < 0.6
+    assert (apart(pairs, [*PAIR, "flow"]) < 0.1).mean() < 0.6
 
 
 @pytest.fixture(scope="module")
@@ -77,3 +81,45 @@ def test_deployments_took_what_was_simulated():
     assert np.median(errors_of(plays)) < 0.01
     assert np.median(errors_of(plays, "ideal")) > 0.05
     assert (barrier(plays)["apart"] == 0.0).all()
+
+
+def test_calibration_told_deployed_networks_and_devices():
+    table = pd.read_csv(MEASURED / "calibrated.csv")
+    assert set(table["case"]) == {case.name for case in CASES}
+    held = table[table["what"].isin(HELD)]
+    assert (off(held) < AIM).all()
+    assert (off(table[table["what"] == "loss"]) < 0.2).all()
+
+
+def check_calibration():
+    """The messages and computations of a deployed run tell its network and devices again."""
+    case = CASES[0]
+    messages, computations = (
+        pd.read_csv(MEASURED / f"calibrated-{what}.csv") for what in ("messages", "computations")
+    )
+    own = samples.Samples(
+        messages.assign(attempts=1.0, sending=0.0), computations, tcp=Tcp(congestion="reno")
+    )
+    made = calibration.calibrated(own, apart=False)
+    (line,) = made.lines.pooled
+    assert line.latency == pytest.approx(case.latency, rel=AIM)
+    assert line.rate == pytest.approx(case.rate, rel=0.01)
+    assert 1.0 / made.devices.speed == pytest.approx(1.0 / case.speed, rel=AIM)
+    assert line.late < 0.05
+
+
+def test_what_a_deployed_run_measured_tells_its_network_and_devices():
+    check_calibration()
+
+
+def test_calibration_without_tcp_is_noticed(monkeypatch):
+    monkeypatch.setattr(lines, "by_tcp", lambda *terms: iter(()))
+    with pytest.raises(AssertionError):
+        check_calibration()
+
+
+def test_calibration_without_a_fixed_cost_is_noticed(monkeypatch):
+    twin = mutant(devices, "at[0] + work / at[1:]", "work / at[1:]")
+    monkeypatch.setattr(calibration, "devices_of", twin.devices_of)
+    with pytest.raises(AssertionError):
+        check_calibration()

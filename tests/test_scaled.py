@@ -10,8 +10,10 @@ from desim.errors import InputError
 from desim.ranking import scaled as module
 from desim.ranking.scaled import INPUTS, moved, scaled, transported
 
-FACTORS = {"latency": 1.5, "bandwidth": 0.3, "speed": 0.7, "loss": 1.9}
-F, B, S, P = FACTORS.values()
+FACTORS = {
+    "latency": 1.5, "bandwidth": 0.3, "speed": 0.7, "loss": 1.9, "behind": 0.6, "overhead": 1.3,
+}  # fmt: skip
+F, B, S, P, L, C = FACTORS.values()
 
 
 def star_with(**sections):
@@ -49,12 +51,13 @@ NETWORKS = {
          "links": [{"sender": 1, "latency": 0.2 * F, "bandwidth": 1e5 * B},
                    {"receiver": 2, "latency": 0.3 * F}]},
     ),
-    "access lines": (
-        {"link": {"latency": 0.02}, "behind": {"sites": 2, "uplink": {"latency": 0.01},
-                                               "downlink": {"bandwidth": {"uniform": [1e6, 2e6]}}}},
-        {"link": {"latency": 0.02 * F, "bandwidth": 1e8 * B},
-         "behind": {"sites": 2, "uplink": {"latency": 0.01 * F},
-                    "downlink": {"bandwidth": {"uniform": [1e6 * B, 2e6 * B]}}}},
+    "behind lines": (
+        {"link": {"latency": 0.01, "bandwidth": 1e8}, "behind": {
+            "sites": 2, "uplink": {"bandwidth": {"lognormal": [2e6, 0.5]}, "latency": 0.004},
+            "downlink": {"bandwidth": "inf"}}},
+        {"link": {"latency": 0.01 * F, "bandwidth": 1e8 * B}, "behind": {
+            "sites": 2, "downlink": {"bandwidth": "inf"},
+            "uplink": {"bandwidth": {"lognormal": [2e6 * L, 0.5]}, "latency": 0.004 * F}}},
     ),
     "bursts, at most 1": (
         {"link": {"loss": {"gilbert_elliott": {"good": 1.0, "bad": 0.1, "loss_good": 0.01,
@@ -75,6 +78,18 @@ def test_networks_are_those_written_by_hand(name):
 
 
 DEVICES = {
+    "fixed costs": (
+        {
+            "speed": 500.0,
+            "overhead": {"lognormal": [0.01, 0.5]},
+            "coordinator": {"reply": {"exponential": 0.002}, "number": 1e-6},
+        },
+        {
+            "speed": 500.0 * S,
+            "overhead": {"lognormal": [0.01 * C, 0.5]},
+            "coordinator": {"reply": {"exponential": 0.002 * C}, "number": 1e-6 * C},
+        },
+    ),
     "time": ({"time": {"exponential": 0.002}}, {"time": {"exponential": 0.002 * (1 / S)}}),
     "infinite": ({"speed": "inf"}, {"speed": "inf"}),
     "spells": (
@@ -87,7 +102,7 @@ DEVICES = {
 @pytest.mark.parametrize("name", DEVICES)
 def test_devices_are_those_written_by_hand(name):
     before, after = DEVICES[name]
-    world = scaled(star_with(compute=before), {"speed": S})
+    world = scaled(star_with(compute=before), {"speed": S, "overhead": C})
     assert world == star_with(compute=after)
 
 
@@ -126,9 +141,37 @@ def test_measurements_are_scaled_by_their_units(name, tmp_path):
 def test_a_factor_that_changes_nothing_is_no_input():
     ideal = {"link": {"latency": 0.0, "bandwidth": "inf"}}
     assert moved(star_with(network=ideal)) == ("speed",)
-    assert moved(star_with(network="wifi")) == INPUTS
+    assert moved(star_with(network="wifi")) == INPUTS[:4]
+    behind = {"link": ideal["link"], "behind": {"sites": 2, "uplink": {"bandwidth": 1e6}}}
+    costs = {"speed": "inf", "overhead": 0.01}
+    assert moved(star_with(network=behind, compute=costs)) == ("behind", "overhead")
     assert moved(star_with(network=ideal, compute={"speed": "inf"})) == ()
     assert moved(desim.load(CASES["gd-budget"])) == ("speed",)
+
+
+TCP = {"connection": "new", "header": 40}
+CARRIED = {
+    "ideal": ("ideal", "ideal"),
+    "tcp": ({"tcp": {}}, {"tcp": TCP}),
+    "cubic": ({"tcp": {"congestion": "cubic"}}, {"tcp": {**TCP, "congestion": "cubic"}}),
+    "reno": ({"tcp": {"congestion": "reno"}}, {"tcp": {**TCP, "congestion": "reno"}}),
+}
+
+
+def check_transports(module):
+    """Every link by another transport, which keeps what the scenario says of its own."""
+    network = {"link": {"latency": 0.02}, "uplink": {"transport": {"tcp": TCP}},
+               "links": [{"sender": 1, "transport": "tcp"}]}  # fmt: skip
+    for word, (plain, own) in CARRIED.items():
+        after = {"link": {"latency": 0.02, "transport": plain}, "uplink": {"transport": own},
+                 "links": [{"sender": 1, "transport": plain}]}  # fmt: skip
+        assert module.transported(star_with(network=network), word) == star_with(network=after)
+
+
+def test_transports_are_those_written_by_hand():
+    check_transports(module)
+    with pytest.raises(AssertionError):
+        check_transports(mutant(module, '**own, "congestion"', '"congestion"'))
 
 
 def check_single_links(module):

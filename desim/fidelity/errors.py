@@ -70,7 +70,7 @@ class ClockErrors:
 
     @cached_property
     def summary(self) -> "pd.DataFrame":
-        """Of messages, computations, rounds: n, bias, quantiles of |relative error|, also in s."""
+        """Of messages, computations, rounds: n, bias, quantiles of the errors' sizes, also in s."""
         records = []
         for what, one in self.matches.items():
             share, error = (one.frame[name].to_numpy(float) for name in ("relative", "error"))

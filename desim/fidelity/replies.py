@@ -21,8 +21,9 @@ def replies(real: Run, simulated: Run) -> "pd.DataFrame":
 
     same: whether the same replies count; margin: s between closing and the next reply that could
     have been on the other side, the narrower one of both runs, inf where none could; share: of the
-    real round; pairs: of replies that both have, in time order in `ordered` of them as in reality.
-    On a graph the messages of a round are its replies, and there is nothing to be missed.
+    real round; pairs: of replies that both have and the simulation tells apart, `ordered` of them
+    as in reality. On a graph the messages of a round are its replies, and there is nothing to be
+    missed.
     """
     sides = [_Collections(run) for run in (real, simulated)]
     both = [one for one in sides[0].closing if one in sides[1].closing]
@@ -109,7 +110,10 @@ class _Collections:
 
 
 def _ordered(real: "pd.Series", simulated: "pd.Series") -> tuple[int, int]:
-    """Pairs of replies to one receiver that both have, and how many come in the same order."""
+    """Pairs of replies to one receiver that both have, and how many come in the same order.
+
+    Those that the simulation has level, to the last bit, have no order that could be wrong.
+    """
     both = real.index.intersection(simulated.index)
     where = both.get_level_values("agent")
     pairs = ordered = 0
@@ -117,8 +121,9 @@ def _ordered(real: "pd.Series", simulated: "pd.Series") -> tuple[int, int]:
         some = both[where == receiver][:MOST]
         first, second = (one.loc[some].to_numpy(float) for one in (real, simulated))
         upper = np.triu_indices(len(some), 1)
-        pairs += len(upper[0])
-        ordered += int((_signs(first, upper) == _signs(second, upper)).sum())
+        told = _signs(second, upper)
+        pairs += int((told != 0.0).sum())
+        ordered += int((_signs(first, upper) == told)[told != 0.0].sum())
     return pairs, ordered
 
 

@@ -175,10 +175,16 @@ def calibrated(samples: Samples, apart: bool | None) -> Calibrated:
         few = f"{len(samples.messages)} messages and {len(samples.computations)} computations"
         raise InputError(f"calibrate: found {few}; allowed: 5 messages or 3 computations at least")
     notes = list(samples.notes)
-    if lines is not None and any(one.how == LIMIT for one in lines.pooled):
+    limits = [one for one in lines.pooled if one.how == LIMIT] if lines is not None else []
+    if any(one.sizes[0] == one.sizes[1] for one in limits):
         notes.append(
             "messages of one size do not tell a bandwidth from a latency; a second run with "
             "messages of another size does: desim calibrate RUN RUN"
+        )
+    elif limits:
+        notes.append(
+            "the largest messages take about as long as the smallest, which tells no bandwidth; "
+            "larger ones do: desim calibrate RUN RUN"
         )
     return Calibrated(lines, devices, samples.sources, tuple(notes), apart)
 

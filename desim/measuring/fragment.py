@@ -78,13 +78,7 @@ def _line(one: Line, jitter: float) -> Iterator[str]:
     error = f"  # standard error {share(one.errors[0])}"
     if one.how == LIMIT:
         least = quantity(one.least, "bit/s")
-        if high > SPREAD * low:
-            yield "    # Larger ones do not take longer, which tells no bandwidth: this is"
-        else:
-            one_size = f"    # All are of {sizes}, which does not tell a latency from a bandwidth"
-            yield f"{one_size}: this is"
-        yield "    # what such a message takes. The latency is at most that, the bandwidth at least"
-        yield f"    # {least}. Messages of another size tell."
+        yield from _limits(high <= SPREAD * low, sizes, least)
     yield f"    latency: {quantity(one.latency, 's')}{error}"
     why = {LOGGED: ", by the log's sending times alone"}.get(one.how, "")
     beside = "" if one.how == LIMIT else f"  # standard error {share(one.errors[1])}{why}"
@@ -93,13 +87,23 @@ def _line(one: Line, jitter: float) -> Iterator[str]:
         yield f"    jitter: {{lognormal: {jitter:.3g}}}"
 
 
+def _limits(alike: bool, sizes: str, least: str) -> Iterator[str]:
+    if alike:
+        yield f"    # All are of {sizes}, which does not tell a latency from a bandwidth: this is"
+        yield "    # what such a message takes. The latency is at most that, the bandwidth at least"
+        yield f"    # {least}. Messages of another size tell."
+        return
+    yield f"    # Those of {sizes} take about as long, which does not tell a bandwidth: it is at"
+    yield f"    # least {least}. Larger messages tell."
+
+
 def _rate(one: Line) -> str:
     return quantity(one.rate, "bit/s")
 
 
 def _doubt(one: Line) -> str:
     if one.how == LIMIT:
-        return f"{one.messages} messages of one size: right for it alone"
+        return f"{one.messages} messages that tell no bandwidth: right for their sizes alone"
     return f"standard errors {share(one.errors[0])}, {share(one.errors[1])}; left {share(one.left)}"
 
 
@@ -113,12 +117,13 @@ def _flow(value: Any) -> str:
 def _losses(lines: Lines) -> Iterator[str]:
     low, high = (share(one) for one in lines.interval)
     if lines.lost:
-        many = f"{lines.lost} of {lines.attempts} attempts"
+        many = f"{lines.lost} of {lines.attempts} {'packets' if lines.packets else 'attempts'}"
         yield f"    loss: {share(lines.loss)}  # {many}; 95 % interval {low} to {high}"
         if lines.timeout is not None:
             yield f"    timeout: {quantity(lines.timeout, 's')}"
     else:
-        yield f"    # none of {lines.attempts} messages was lost: at most {high} (95 %)"
+        what = "packets" if lines.packets else "messages"
+        yield f"    # none of {lines.attempts} {what} was lost: at most {high} (95 %)"
 
 
 def _goodness(left: float, late: float, r2: float) -> str:

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from desim.arrays import Array
 from desim.compiling.later import special
-from desim.measuring.laws import IDEAL, Law, Sent, by_tcp
-from desim.measuring.robust import TO_DEVIATION, Fit, fitted
+from desim.measuring.laws import IDEAL, WAYS, Law, Sent, by_tcp
+from desim.measuring.robust import TO_DEVIATION, Fit, cost, fitted
 from desim.measuring.samples import Samples
 from desim.scenario.sections.transport import Tcp
 
@@ -19,9 +19,12 @@ if TYPE_CHECKING:
 
 LEAST = 5  # messages of which anything is told
 ALIKE = 1.2  # times the smallest size that the largest one must be, to tell a rate
+FASTER = 2.0 ** np.arange(0.0, 3.1, 0.25)  # times the rate that lossy messages seem to have
+EARLIEST = 0.05  # quantile of lossy messages that have taken little more than the latency
 UNTOLD = 0.5  # relative standard error from which on a rate is not told
 QUIET = 0.01  # sigma of a jitter that is left out
 FLOOR = 1e-3  # of a message: what no clock tells
+LITTLE, ROUGH = 0.02, 0.4  # by which directions differ that are told as one; with losses
 BETTER = 0.8  # of the residuals of one law for all: what laws for each must leave, to be told
 LEVEL = 0.95
 MEASURED, LIMIT, LOGGED = "measured", "limit", "logged"
@@ -34,8 +37,8 @@ class Line:
     how: measured; logged, where the rate is that of the log's own sending times; or limit, where
     sizes do not tell it from the latency, which is then all that a message takes (rate inf), and
     `least` bit/s the slowest rate that is possible. jitter: sigma of a lognormal factor on the
-    latency; left: the median relative residual; late: its 95th percentile; sizes: bytes, smallest
-    and largest.
+    latency; left: the median relative residual; late: its 95th percentile; average: its mean;
+    sizes: bytes, smallest and largest.
     """
 
     name: str
@@ -49,6 +52,7 @@ class Line:
     left: float
     late: float
     r2: float
+    average: float
     least: float = 0.0
 
 
@@ -58,7 +62,7 @@ class Lines:
 
     pooled: link, or uplink and downlink; each: (device, towards it) -> its line; differ: whether
     the devices are told apart; law: of transport that is told; loss: share of attempts lost, with
-    its interval.
+    its interval; packets: whether these were packets, not messages.
     """
 
     pooled: tuple[Line, ...]
@@ -70,6 +74,7 @@ class Lines:
     lost: int
     attempts: int
     timeout: float | None
+    packets: bool = False
 
     @property
     def jitter(self) -> float:
@@ -80,8 +85,8 @@ class Lines:
 def lines_of(samples: Samples, apart: bool | None = None) -> Lines | None:
     """What the messages tell of the lines; None where there are too few.
 
-    apart: whether devices are told apart; None: where that explains the messages much better.
-    Of several laws of transport the one that leaves least is told.
+    apart: whether devices are told apart; None: where that explains the messages much better, and
+    no packet is lost. Of several laws of transport the one that leaves least is told.
     """
     table = samples.messages
     first = table[(table["attempts"] == 1.0) & (table["seconds"] > 0.0) & (table["bytes"] > 0)]
@@ -89,29 +94,33 @@ def lines_of(samples: Samples, apart: bool | None = None) -> Lines | None:
     if len(first) < LEAST:
         return None
     forward, pooled = _lawful(first, samples)
-    each = _each(first, samples.star, forward) if apart is not False else {}
+    tried = not forward.lossy if apart is None else apart
+    each = _each(first, samples.star, forward) if tried else {}
     differ = bool(each) and (apart or _better(each, pooled))
-    attempts = int(table["attempts"].sum())
-    share, interval = loss_share(samples.lost, max(attempts, samples.lost))
+    packets = samples.packets > 0 and forward is not IDEAL
+    lost = samples.packets_lost if packets else samples.lost
+    many = samples.packets if packets else max(int(table["attempts"].sum()), lost)
+    share, interval = loss_share(lost, many)
     waited = float(np.median(samples.timeouts)) if len(samples.timeouts) else None
-    many = max(attempts, samples.lost)
     return Lines(
-        pooled, each, bool(differ), forward, share, interval, samples.lost, many, waited
+        pooled, each, bool(differ), forward, share, interval, lost, many, waited, packets
     )  # fmt: skip
 
 
 def _lawful(table: "pd.DataFrame", samples: Samples) -> tuple[Law, tuple[Line, ...]]:
     """The law of transport that leaves least, and the lines by it.
 
-    What is known of how messages were sent, which comes first, has to be beaten clearly.
+    What is known of how messages were sent, which comes first, has to be beaten clearly, by the
+    mean: most messages find a window that is wide, and all laws say the same of these.
     """
-    own = samples.tcp or Tcp()
-    tcp = list(by_tcp(own)) if np.isfinite(table["begin"]).all() else []
-    tcp.sort(key=lambda one: own.connection not in one.name)
-    laws = [*tcp, IDEAL] if samples.tcp is not None else [IDEAL, *tcp]
+    own, loss = samples.tcp, samples.packets_lost / max(samples.packets, 1)
+    ways = WAYS if own is None else (own.connection,)
+    known = np.isfinite(table["begin"]).all()
+    tcp = list(by_tcp(own or Tcp(), loss, ways)) if known else []
+    laws = [IDEAL, *tcp] if own is None else [*tcp, IDEAL]
     found = {one.name: (one, tuple(_pooled(table, samples.star, one))) for one in laws}
     left = {
-        name: sum(one.left * one.messages for one in lines) + FLOOR * len(table)
+        name: sum(one.average * one.messages for one in lines) + FLOOR * len(table)
         for name, (_, lines) in found.items()
     }
     usual, *others = left
@@ -127,7 +136,7 @@ def _pooled(table: "pd.DataFrame", star: bool, law: Law) -> Iterator[Line]:
     parts = {"uplink": table[table["receiver"] < 0], "downlink": table[table["sender"] < 0]}
     found = [line_of(name, rows, law) for name, rows in parts.items() if len(rows) >= LEAST]
     both = line_of("link", table, law)
-    if len(found) < 2 or _same(*found):
+    if len(found) < 2 or _same(found[0], found[1], ROUGH if law.lossy else LITTLE):
         yield both
     elif both.how == MEASURED and any(one.how != MEASURED for one in found):
         yield both
@@ -135,8 +144,8 @@ def _pooled(table: "pd.DataFrame", star: bool, law: Law) -> Iterator[Line]:
         yield from found
 
 
-def _same(one: Line, other: Line) -> bool:
-    """Whether two lines differ by no more than their errors, or by nothing that matters."""
+def _same(one: Line, other: Line, little: float) -> bool:
+    """Whether two lines differ by no more than their errors, or by a share that is little."""
     if one.how != other.how:
         return False
     pairs = ((one.latency, other.latency), (one.rate, other.rate))
@@ -144,7 +153,7 @@ def _same(one: Line, other: Line) -> bool:
         if not (np.isfinite(first) and np.isfinite(second)):
             continue
         apart = abs(np.log(max(first, 1e-12) / max(second, 1e-12)))
-        if apart > max(3.0 * float(np.hypot(errors[0], errors[1])), 0.02):
+        if apart > max(3.0 * float(np.hypot(errors[0], errors[1])), little):
             return False
     return True
 
@@ -184,7 +193,14 @@ def line_of(name: str, table: "pd.DataFrame", law: Law) -> Line:
     sent = Sent(table["begin"].to_numpy(float), bits, line)
     if bits.max() >= ALIKE * bits.min():
         start = _start(bits, seconds)
-        fit = fitted(lambda at: law.seconds(float(at[0]), float(at[1]), sent), seconds, start, line)
+
+        def model(at: Array) -> Array:
+            return law.seconds(float(at[0]), float(at[1]), sent)
+
+        if law.lossy:  # what is lost makes slow, and hides a rate behind several minima
+            starts = [np.array([np.quantile(seconds, EARLIEST), start[1] * one]) for one in FASTER]
+            start = min(starts, key=lambda one: cost(model(one), seconds, law.quantile))
+        fit = fitted(model, seconds, start, line, quantile=law.quantile)
         if fit.errors[1] <= UNTOLD:
             return _line(name, sizes, fit, float(fit.values[1]), (fit.errors[0], fit.errors[1]))
     return _untold(name, table, bits, seconds, line, sizes)
@@ -229,7 +245,7 @@ def _line(
     pair = float(errors[0]), float(errors[1])
     return Line(
         name, len(fit.residuals), sizes, float(fit.values[0]), rate, pair, how, jitter, fit.left,
-        late, fit.r2, least,
+        late, fit.r2, float(np.mean(np.abs(fit.residuals))), least,
     )  # fmt: skip
 
 

@@ -16,8 +16,9 @@ from desim.compiling.later import optimize
 
 TO_DEVIATION = 1.4826  # times a median of sizes: the standard deviation of a normal law
 NARROW = 0.5  # residuals, in deviations, from which on the loss is linear
+INSTANT = 1e-12  # s: a law of which a search tries nothing at all
 FLOOR = 1e-4  # the least relative deviation of a measurement
-FARTHEST, TINY = 300.0, 1e-300  # of logarithms and of times: what fits nothing stays finite
+FARTHEST = 300.0  # of logarithms: what fits nothing stays finite
 PASSES = 4
 CLUSTERS = 6  # lines from which on errors are taken to be those of lines, not of messages
 Model = Callable[[Array], Array]
@@ -45,25 +46,31 @@ def fitted(
     start: Array,
     clusters: NDArray[np.int64] | None = None,
     whole: bool = False,
+    quantile: float = 0.5,
 ) -> Fit:
     """Fit model(theta) (n,) to measured (n,), all > 0, from theta (k,) > 0 on.
 
     clusters (n,): measurements of one line are not independent; whole: what varies is all of a
-    measurement, not its first parameter's part.
+    measurement, not its first parameter's part; quantile: of measurements, that the model is.
     """
     theta, scale = np.log(start), np.ones(len(measured))
     target = np.log(measured)
 
     def off(at: Array) -> Array:
-        made = model(np.exp(np.clip(at, -FARTHEST, FARTHEST)))
-        return np.asarray(np.log(np.maximum(made, TINY)) - target)
+        return np.asarray(
+            np.log(np.maximum(model(np.exp(np.clip(at, -FARTHEST, FARTHEST))), INSTANT)) - target
+        )
+
+    def weighed(at: Array, by: Array) -> Array:
+        away = off(at)
+        return np.asarray(away * _weights(away, quantile) / by)
 
     spread = FLOOR
     for turn in range(PASSES):
         loss = NARROW if turn else 1.0
         size = max(_deviation(off(theta) / scale), FLOOR)
         found = optimize.least_squares(
-            lambda at, by=scale * size: off(at) / by, theta, loss="soft_l1", f_scale=loss,
+            lambda at, by=scale * size: weighed(at, by), theta, loss="soft_l1", f_scale=loss,
             x_scale="jac", max_nfev=200,
         )  # fmt: skip
         theta = found.x
@@ -71,7 +78,8 @@ def fitted(
         share = np.ones(len(measured)) if whole else np.abs(slopes[:, 0])
         spread, scale = _scales(off(theta), share)
     residuals = -off(theta)
-    errors = _errors(residuals / scale, slopes / scale[:, None], clusters)
+    by = _weights(-residuals, quantile) / scale
+    errors = _errors(residuals * by, slopes * by[:, None], clusters)
     explained = 1.0 - float(np.mean(residuals**2)) / max(float(np.var(target)), 1e-300)
     left = float(np.median(np.abs(residuals)))
     return Fit(
@@ -82,6 +90,17 @@ def fitted(
         left,
         float(explained),
     )
+
+
+def cost(model: Array, measured: Array, quantile: float) -> float:
+    """Mean deviation of logarithms of measured (n,) from a quantile (n,), which minimises it."""
+    away = np.log(model / measured)
+    return float(np.mean(np.abs(away * _weights(away, quantile))))
+
+
+def _weights(away: Array, quantile: float) -> Array:
+    """What log(model / measured) (n,) is multiplied by: late measurements, early ones; 1 for .5."""
+    return np.where(away < 0.0, 2.0 * quantile, 2.0 * (1.0 - quantile))
 
 
 def _deviation(values: Array) -> float:

@@ -41,9 +41,10 @@ class Samples:
 
     messages: sender, receiver, bytes, begin s, seconds, attempts, sending s (nan where unknown) and
     source, a number; computations: agent, work in gradients of one row, seconds; lost: attempts
-    that did not arrive, and timeouts (n,) s after which they were repeated; star: whether node -1
-    is a coordinator; tcp: what is known of connections, None where these were none of TCP;
-    sources: their names; notes: what is to be known.
+    that did not arrive, and timeouts (n,) s after which they were repeated; packets, packets_lost:
+    of what lines counted, 0 where these are not known; star: whether node -1 is a coordinator;
+    tcp: what is known of connections, None where these were none of TCP; sources: their names;
+    notes: what is to be known.
     """
 
     messages: "pd.DataFrame"
@@ -54,6 +55,8 @@ class Samples:
     tcp: Tcp | None = None
     sources: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    packets: int = 0
+    packets_lost: int = 0
 
     def and_these(self, other: "Samples") -> "Samples":
         """Both together."""
@@ -68,6 +71,8 @@ class Samples:
             tcp=self.tcp or other.tcp,
             sources=(*self.sources, *other.sources),
             notes=tuple(dict.fromkeys((*self.notes, *other.notes))),
+            packets=self.packets + other.packets,
+            packets_lost=self.packets_lost + other.packets_lost,
         )
 
 
@@ -96,7 +101,19 @@ def of_run(run: Run) -> Samples:
     tcp = run.scenario.network.link.transport.tcp
     if deployed(run) and tcp is None:
         tcp = Tcp()
-    return Samples(sent.assign(source=0), table, lost, timeouts, star, tcp, (name,), tuple(notes))
+    return Samples(
+        sent.assign(source=0), table, lost, timeouts, star, tcp, (name,), tuple(notes),
+        *_packets(run),
+    )  # fmt: skip
+
+
+def _packets(run: Run) -> tuple[int, int]:
+    """How many packets the lines of a deployed run carried, and how many they lost; 0 of others."""
+    clock = run.manifest.get("clock")
+    lines = clock.get("links") if isinstance(clock, dict) else None
+    counted = [lines.get(key) for key in ("packets", "lost")] if isinstance(lines, dict) else []
+    known = [one for one in counted if isinstance(one, int)]
+    return (known[0], known[1]) if len(known) == 2 and 0 <= known[1] <= known[0] else (0, 0)
 
 
 def _work(run: Run) -> Array | None:

@@ -32,7 +32,7 @@ class Change:
     seconds: tuple[float, float]
 
     def __str__(self) -> str:
-        texts = [f"{name} x{factor:.3g}" for name, factor in self.factors.items()]
+        texts = [f"{name} x{factor:.6g}" for name, factor in self.factors.items()]
         return f"{' and '.join(texts)}: {self.by} before {self.led}"
 
 

@@ -13,9 +13,8 @@ from scipy.special import ndtri
 from desim.arrays import Array
 from desim.errors import InputError, refusal, show, spelling
 from desim.fields.numbers import whole
-from desim.ranking.scaled import INPUTS
+from desim.ranking.scaled import INPUTS, TRANSPORTS
 from desim.scenario.load import read
-from desim.scenario.sections.links import Link
 
 SEED, TRANSPORT = "seed", "transport"
 USUAL = (0.5, 2.0)  # ends of a factor that nothing is said of
@@ -68,33 +67,25 @@ Vary = Mapping[str, Any] | str | Path | None
 Laws = dict[str, Law | Choice]
 
 
-def with_transport() -> bool:
-    """Whether a link's transport is a key of scenarios."""
-    return TRANSPORT in Link.model_fields
-
-
 def laws(vary: Vary = None) -> Laws:
     """The law of every input; vary: other ones by input, or a YAML file of them.
 
-    A law is text LOW..HIGH, two numbers, a mapping such as {lognormal: 0.3}, a number that holds
-    the factor, or none, which holds it at 1. InputError for what is none of them.
+    A law is text LOW..HIGH, two numbers, a mapping such as {lognormal: 0.3}, or none, which holds
+    the factor at 1; of transport words, as in ideal, tcp; of seeds FIRST..LAST. InputError for
+    others.
     """
-    given = _read(Path(vary)) if isinstance(vary, str | Path) else dict(vary or {})
-    known = (*INPUTS, *((TRANSPORT,) if with_transport() else ()), SEED)
+    given = said(vary)
+    known = (*INPUTS, TRANSPORT, SEED)
     found: Laws = {name: Law("loguniform", *USUAL) for name in INPUTS}
     problems = []
-    for name, said in given.items():
+    for name, one in given.items():
         if name not in known:
             found_text = refusal(name, ", ".join(known), known)
             problems.append(f"vary: {found_text}")
             continue
         try:
             law = (
-                _seeds(said)
-                if name == SEED
-                else _transport(said)
-                if name == TRANSPORT
-                else _law(said)
+                _seeds(one) if name == SEED else _transport(one) if name == TRANSPORT else _law(one)
             )
         except ValueError as error:
             problems.append(f"vary.{name}: {error}")
@@ -106,6 +97,11 @@ def laws(vary: Vary = None) -> Laws:
     if problems:
         raise InputError(problems)
     return {name: found[name] for name in known if name in found}
+
+
+def said(vary: Vary) -> dict[str, Any]:
+    """The inputs of which something is said, and what."""
+    return _read(Path(vary)) if isinstance(vary, str | Path) else dict(vary or {})
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -168,8 +164,11 @@ def _seeds(said: object) -> Choice | None:
 def _transport(said: object) -> Choice | None:
     if said is None or said == "none":
         return None
-    options = ("ideal", "tcp")
-    listed = [said] if isinstance(said, str) else said
-    if not isinstance(listed, Sequence) or not set(listed) <= set(options):
-        raise ValueError(refusal(said, "a list of ideal and tcp") + spelling(said, options))
-    return Choice(tuple(listed)) if len(listed) > 1 else None
+    listed: list[Any] = list(said) if isinstance(said, list | tuple) else []
+    listed = [one.strip() for one in said.split(",")] if isinstance(said, str) else listed
+    words = [one for one in listed if one in TRANSPORTS]
+    if not len(words) == len(set(words)) == len(listed) > 1:
+        allowed = f"at least two of {', '.join(TRANSPORTS)}"
+        odd = next((one for one in listed if one not in TRANSPORTS), None)
+        raise ValueError(refusal(said, allowed) + spelling(odd, TRANSPORTS))
+    return Choice(tuple(words))

@@ -1,6 +1,6 @@
 """`desim.robust`: in how many worlds an order of methods holds, and what turns it over."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,12 +13,13 @@ from desim.ranking.change import Change, rivals, turned
 from desim.ranking.entrants import WORDS, Entrant, aimed, entered
 from desim.ranking.given import Given, Source, differences, given, target_of
 from desim.ranking.indices import Points, indices, points
-from desim.ranking.laws import SEED, TRANSPORT, Choice, Law, Laws, Vary, laws
+from desim.ranking.laws import SEED, TRANSPORT, Choice, Law, Laws, Vary, laws, said
 from desim.ranking.scaled import moved
 from desim.ranking.standing import first, order, orders, pairs
 from desim.ranking.worlds import Field, World, times
 
 MOST = 1 << 20  # worlds
+RARE = ("behind", "overhead")  # inputs that few scenarios have
 Progress = Callable[[str, int, int], None]
 
 
@@ -89,7 +90,7 @@ def robust(
     found = given(scenarios, overrides)
     notes = differences(found)
     found = [Given(one.label, aimed(one.scenario, aim)) for one in found]
-    drawn = _that_matter(found, drawn, notes)
+    drawn = _that_matter(found, drawn, notes, said(vary))
     made = _entered(found, aim, drawn, tell)
     base = np.array(made.seconds(World({})))
     if not np.isfinite(base).any():
@@ -113,11 +114,15 @@ def _check(worlds: int, seed: int, workers: int | None) -> None:
         raise InputError(f"worlds: found {worlds}; allowed: at most {MOST}")
 
 
-def _that_matter(found: Sequence[Given], drawn: Laws, notes: list[str]) -> Laws:
-    """The laws of inputs that change something; notes: says which do not."""
+def _that_matter(
+    found: Sequence[Given], drawn: Laws, notes: list[str], asked: Collection[str]
+) -> Laws:
+    """The laws of inputs that change something; notes: says which do not, of rare ones if asked."""
     some = {name for one in found for name in moved(one.scenario)} | {SEED, TRANSPORT}
     idle = [name for name in drawn if name not in some]
     for name in idle:
+        if name in RARE and name not in asked:
+            continue
         notes.append(f"{name}: left out, no scenario has any that a factor would change")
     left = {name: law for name, law in drawn.items() if name in some}
     if not left:

@@ -1,4 +1,4 @@
-"""A scenario whose latencies, bandwidths, speeds or losses are all multiplied by a factor.
+"""A scenario whose latencies, bandwidths, speeds, .. are all multiplied by a factor.
 
 What comes out is the scenario that a user gets who writes the products into the file by hand.
 """
@@ -14,7 +14,7 @@ from desim.draws.distributions import GAMMA, LOGNORMAL, Distribution
 from desim.readers import matrices
 from desim.scenario.load import load
 from desim.scenario.schema import Scenario
-from desim.scenario.sections.behind import AccessLine
+from desim.scenario.sections.behind import Behind
 from desim.scenario.sections.devices import Compute
 from desim.scenario.sections.links import BurstLoss, Link, LinkChange, LinkOf, LossLaw
 from desim.scenario.sections.measured import (
@@ -26,41 +26,58 @@ from desim.scenario.sections.measured import (
 )
 from desim.scenario.sections.network import Network
 
-INPUTS = ("latency", "bandwidth", "speed", "loss")  # what a factor may multiply
-SIDES = ("uplink", "downlink")
+INPUTS = ("latency", "bandwidth", "speed", "loss", "behind", "overhead")  # what is multiplied
+INTAKE = ("reply", "number")
+OF_DEVICES = {"speed", "overhead"}
+TRANSPORTS = ("ideal", "tcp", "cubic", "reno", "bbr")
 Factors = Mapping[str, float]
 
 
 def scaled(scenario: Scenario, factors: Factors) -> Scenario:
-    """`scenario` with every latency, bandwidth, speed and loss times its factor (default 1).
+    """`scenario` with every latency, bandwidth, speed, loss, .. times its factor (default 1).
 
-    Latencies and bandwidths of links, of both directions, of single links, of access lines, of
-    matrices and of traces; speeds by law, measured, or as times; probabilities of loss end at 1.
+    Latencies and bandwidths of links, of both directions, of single links, of matrices and of
+    traces, latencies of access lines, too; speeds by law, measured, or as times; probabilities of
+    loss end at 1; behind: bandwidths of access lines; overhead: fixed costs of computations, and
+    what the coordinator's work takes.
     """
     network, compute = scenario.network, scenario.compute
     own = {name: one for name, one in factors.items() if one != 1.0}
-    if own.keys() - {"speed"}:
+    if own.keys() - OF_DEVICES:
         network = _network(network, own)
     if "speed" in own:
         compute = _compute(compute, own["speed"])
+    if "overhead" in own:
+        compute = _fixed(compute, own["overhead"])
     return scenario.model_copy(update={"network": network, "compute": compute})
 
 
-def transported(scenario: Scenario, transport: Any) -> Scenario:
-    """`scenario` with this law of transport on every link; checked."""
+def transported(scenario: Scenario, transport: str) -> Scenario:
+    """`scenario` with this law of transport on every link; checked.
+
+    transport: ideal; tcp, with what the scenario says of it, if anything; or its congestion control
+    besides: cubic, reno, bbr.
+    """
     data = scenario.written()
     network = data["network"]
-    for side in SIDES:
-        network[side] = {k: v for k, v in network.get(side, {}).items() if k != "transport"}
-    links = [{k: v for k, v in one.items() if k != "transport"} for one in network.get("links", ())]
-    network["links"] = [one for one in links if not one.keys() <= {"sender", "receiver"}]
-    network["link"] = {**network["link"], "transport": transport}
-    return load(data)
+    links = [network.get(side, {}) for side in ("uplink", "downlink")] + [*network.get("links", ())]
+    for one in (network["link"], *(one for one in links if "transport" in one)):
+        one["transport"] = _carried_by(transport, one.get("transport"))
+    return load(data).model_copy(update={"source": scenario.source})
+
+
+def _carried_by(transport: str, said: object) -> Any:
+    """What a link says of its transport under another one."""
+    if transport == "ideal":
+        return transport
+    own = dict(said["tcp"]) if isinstance(said, Mapping) and "tcp" in said else {}
+    return {"tcp": own if transport == "tcp" else {**own, "congestion": transport}}
 
 
 def moved(scenario: Scenario) -> tuple[str, ...]:
     """The inputs that a factor changes at all: not a loss of 0, or a bandwidth that is infinite."""
-    inputs = ("speed",) if scenario.kind == "central" else INPUTS
+    central = scenario.kind == "central"
+    inputs = [name for name in INPUTS if name in OF_DEVICES or not central]
     return tuple(name for name in inputs if scaled(scenario, {name: 0.5}) != scenario)
 
 
@@ -79,14 +96,25 @@ def _network(network: Network, factors: Factors) -> Network:
         "links": tuple(_link(one, factors) for one in network.links),
     }
     if network.behind is not None:
-        lines = {side: _link(getattr(network.behind, side), factors) for side in SIDES}
-        changes["behind"] = network.behind.model_copy(update=lines)
+        changes["behind"] = _behind(network.behind, factors)
     if network.latency_matrix is not None and "latency" in factors:
         changes["latency_matrix"] = _matrix(network.latency_matrix, factors["latency"])
     return network.model_copy(update=changes)
 
 
-def _link(link: Link | LinkChange | LinkOf | AccessLine, factors: Factors) -> Any:
+def _behind(behind: Behind, factors: Factors) -> Behind:
+    sides = {
+        side: line.model_copy(update={
+            "bandwidth": law_times(line.bandwidth, factors.get("behind", 1.0)),
+            "latency": law_times(line.latency, factors.get("latency", 1.0)),
+        })
+        for side in ("uplink", "downlink")
+        if (line := getattr(behind, side))
+    }  # fmt: skip
+    return behind.model_copy(update=sides)
+
+
+def _link(link: Link | LinkChange | LinkOf, factors: Factors) -> Any:
     change: dict[str, Callable[[Any, float], Any]] = {
         "latency": law_times, "bandwidth": _bandwidth, "loss": _loss,
     }  # fmt: skip
@@ -149,6 +177,17 @@ def _compute(compute: Compute, factor: float) -> Compute:
     if isinstance(law, Distribution):
         return compute.model_copy(update={"speed": law_times(law, factor)})
     return compute.model_copy(update={"speed": _measured(law, factor)})
+
+
+def _fixed(compute: Compute, factor: float) -> Compute:
+    """With fixed costs times a factor."""
+    found: dict[str, Any] = {}
+    if compute.overhead is not None:
+        found["overhead"] = law_times(compute.overhead, factor)
+    if compute.coordinator is not None:
+        own = {key: law_times(getattr(compute.coordinator, key), factor) for key in INTAKE}
+        found["coordinator"] = compute.coordinator.model_copy(update=own)
+    return compute.model_copy(update=found)
 
 
 def _known(law: Distribution | None) -> Distribution:

@@ -99,10 +99,14 @@ def _unit(vector: Array) -> Array:
 
 
 def rounded(turns: Callable[[dict[int, float]], bool], best: Array) -> dict[int, float]:
-    """Factors of three digits by input, those of 1 left out, that turn the place over, too."""
-    for least in (0.05, 0.01, 0.0):  # first with as few inputs as possible
+    """Factors by input, of as few digits as do, from three on, that turn the place over, too.
+
+    Those of 1 are left out.
+    """
+    tries = product((3, 4, 5), (0.05, 0.01, 0.0))  # with as few inputs as possible
+    for digits, least in tries:
         for stretch in (1.0, 1.001, 1.002, 1.005, 1.01):
-            factors = [float(f"{np.exp(stretch * one):.3g}") for one in best]
+            factors = [float(f"{np.exp(stretch * one):.{digits}g}") for one in best]
             kept = {k: f for k, f in enumerate(factors) if abs(np.log(f)) > least}
             if kept and turns(kept):
                 return kept

@@ -6,6 +6,7 @@ from pathlib import Path
 from desim.errors import InputError, finite
 from desim.reports.cautions import cautions
 from desim.reports.charts import chart_data, metrics, thinning
+from desim.reports.clock import clocks
 from desim.reports.page import write
 from desim.reports.privacy import epsilon_terms, privacy
 from desim.reports.readable import Reading, readings
@@ -39,7 +40,8 @@ def report(
     The file needs no network and no other file. runs: those that differ in their seeds only can be
     shown as one curve with a band, as can lists of runs by label. studies: those whose runs these
     are; their names, targets, intervals, ratios and p-values stand first, as they do where a study
-    is given for the runs. targets: values of metrics to which times, bytes and epsilons are listed;
+    is given for the runs. Where one run is deployed, the seconds of those that simulate it are held
+    against its own. targets: values of metrics to which times, bytes and epsilons are listed;
     default: those of the studies, at which the scenarios stop, or what the runs met.
     What cannot be read of a run is left out, and the reason stands first in the report. InputError
     for no run or too many, a metric that no run has, or a place that cannot be written.
@@ -73,6 +75,7 @@ def report(
         "details": DETAILS.format(len(some), len(found)) if len(some) < len(found) else "",
         "differences": differences(some),
         "manifests": manifests(some),
+        "clock": clocks(found, wanted),
         "target_rule": RULE if targets is None else "",
     }
     return write(Path(out), {**parts, "cautions": cautions(found)})  # last: it tells of troubles

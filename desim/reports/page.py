@@ -30,6 +30,7 @@ def write(path: Path, parts: Mapping[str, Any]) -> Path:
 
 def rendered(parts: Mapping[str, Any]) -> str:
     """The page as text. Its policy allows its own scripts and styles by their hashes, no others."""
+    figures = parts["clock"] is not None
     scripts, styles = [_asset(name) for name in SCRIPTS], ["\n".join(map(_asset, STYLES))]
     surroundings = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
@@ -37,7 +38,7 @@ def rendered(parts: Mapping[str, Any]) -> str:
     template = surroundings.from_string(_asset("page.html.jinja"))
     return template.render(
         **parts,
-        policy=policy(scripts, styles),
+        policy=policy(scripts, styles, figures),
         scripts=[Markup(text) for text in scripts],
         styles=[Markup(text) for text in styles],
         data=Markup(embedded(parts["charts"])),
@@ -46,11 +47,17 @@ def rendered(parts: Mapping[str, Any]) -> str:
     )
 
 
-def policy(scripts: list[str], styles: list[str]) -> str:
-    """The Content-Security-Policy of a page with these scripts and styles and nothing else."""
+def policy(scripts: list[str], styles: list[str], figures: bool) -> str:
+    """The Content-Security-Policy of a page with these scripts and styles and nothing else.
+
+    figures: whether there are pictures, which are in the page, too.
+    """
     allowed = {"script-src": scripts, "style-src": styles}
     hashed = [f"{kind} {' '.join(map(_hash, texts))}" for kind, texts in allowed.items()]
-    return "; ".join(["default-src 'none'", *hashed, "base-uri 'none'", "form-action 'none'"])
+    pictures = ["img-src data:"] if figures else []
+    return "; ".join(
+        ["default-src 'none'", *hashed, *pictures, "base-uri 'none'", "form-action 'none'"]
+    )
 
 
 def _hash(text: str) -> str:

@@ -44,9 +44,14 @@ def _usage(one: Any) -> str:
         shown = _metavar(one) + ("..." if one.nargs == -1 else "")
         return shown if one.required else f"[{shown}]"
     else:
-        shown = one.opts[0] + ("" if one.is_flag else f" {_metavar(one)}")
+        shown = "|".join(_opts(one)) + ("" if one.is_flag else f" {_metavar(one)}")
         shown += "..." if getattr(one, "multiple", False) else ""
     return shown if one.required else f"[{shown}]"
+
+
+def _opts(one: Any) -> list[str]:
+    """Its first name, and the one that says no."""
+    return [one.opts[0], *getattr(one, "secondary_opts", ())[:1]]
 
 
 def _metavar(one: Any) -> str:
@@ -56,7 +61,8 @@ def _metavar(one: Any) -> str:
 def _names(one: Any) -> str:
     if _argument(one):
         return _metavar(one)
-    return ", ".join(one.opts) + ("" if one.is_flag else f" {_metavar(one)}")
+    names = [*one.opts, *getattr(one, "secondary_opts", ())]
+    return ", ".join(names) + ("" if one.is_flag else f" {_metavar(one)}")
 
 
 def _default(one: Any) -> str:

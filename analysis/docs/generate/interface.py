@@ -25,6 +25,12 @@ VERBS = (
     ("desim.engine.clients.Clients", ":members: noised, released, noise_key"),
     ("desim.privacy.ledger.ledger.Terms", ":members: of"),
 )
+RETURNED = (  # what functions of desim return, beside runs and studies
+    "desim.studies.compare.Comparison",
+    "desim.fidelity.errors.ClockErrors",
+    "desim.measuring.calibration.Calibrated",
+    "desim.ranking.robust.Robust",
+)
 FUNCTIONS = (
     "desim.privacy.ledger.mechanisms.terms",
     "desim.methods.shared.gradients.gradient",
@@ -47,8 +53,11 @@ def interface() -> str:
     return paragraphs(
         "## Functions",
         *(_directive("autofunction", f"desim.{name}") for name in functions),
+        _directive("autofunction", "desim.measuring.calibration.calibrate_here"),
         "## Classes",
         *(_noun(name) for name in nouns),
+        "## What comparisons, calibrations and rankings are",
+        *(_directive("autoclass", name, ":members:") for name in RETURNED),
         "## Constants",
         *(_constant(name) for name in constants),
         "## Errors\n\nEvery error that a user can cause is one of these, and "

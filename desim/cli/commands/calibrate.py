@@ -50,9 +50,10 @@ def calibrate(
     score: Score = None,
     out: Out = None,
 ) -> None:
-    """Tell latency, bandwidth, jitter, losses and speeds by what was measured: a network file.
+    """Tell what links and devices are by what was measured: a network file.
 
-    With -o the table says how well they are known; runs with messages of several sizes tell more.
+    Latency, bandwidth, jitter, losses, transport, speeds, fixed costs; with -o a table says how
+    well they are known. Runs with messages and steps of several sizes tell more.
     """
     given = {"--messages": messages, "--computations": computations, "--each": apart}
     local = {"--devices": devices, "--reference": reference, "--score": score}

@@ -15,8 +15,11 @@ Sources = Annotated[
 ]
 Target = Annotated[str, option("target", "METRIC=VALUE", "What is waited for, as in error=1e-3.")]
 Worlds = Annotated[int, option("worlds", "N", "How many, rounded up to a power of two.")]
-LAW = "Law of a factor, as in latency=0.1..10, loss=none or seed=1..10, or a YAML file of laws."
-Varied = Annotated[list[str] | None, option("vary", "INPUT=LAW", f"{LAW} Default: 0.5..2 each.")]
+LAW = (
+    "Law of an input: latency=0.1..10, loss=none, transport=ideal,tcp, seed=1..10; or a file. "
+    "Default: 0.5..2 for factors."
+)
+Varied = Annotated[list[str] | None, option("vary", "INPUT=LAW", LAW)]
 Seed = Annotated[int, option("seed", "N", "Of the worlds.")]
 Workers = Annotated[int | None, option("workers", "N", "Processes; default: all cores.")]
 FILES = "Tables (.json), worlds (.csv) or the figure (.png, .svg, .pdf); repeatable."
@@ -38,7 +41,8 @@ def robust(
 ) -> None:
     """Say in how many worlds methods meet a target in the same order, and what turns it over.
 
-    A world multiplies latency, bandwidth, speed and loss of all methods by the same drawn factors.
+    A world multiplies latency, bandwidth, speed, loss, access lines and fixed costs of all methods
+    by the same drawn factors, and may change the transport and the seed.
     """
     from desim.cli.progress import moving_bar
     from desim.ranking.robust import robust as trusted
