@@ -4,6 +4,7 @@ import itertools
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from mutant import mutant
 
@@ -28,6 +29,8 @@ BASE = {
     "observe": {"metrics": []},
     "stop": {"rounds": 16},
 }
+
+NO_MESSAGES = pd.DataFrame()
 
 
 def played(out=None, *, dim=4, rows=8, **parts):
@@ -167,6 +170,36 @@ def test_one_size_of_messages_does_not_tell_a_rate(pair):
     assert "does not tell a latency from a bandwidth" in text
     assert "bandwidth: inf" in text
     assert "desim calibrate RUN RUN" in str(calibrated(real, None))
+
+
+@pytest.mark.parametrize("dim", [100, 4000])
+def test_one_size_over_tcp_tells_what_the_wire_carries_besides(dim):
+    """Headers, and what is waited for acknowledgements, are not taken for a slower line."""
+    link = {**BASE["network"]["link"], "transport": "tcp"}
+    (line,) = desim.calibrate(played(dim=dim, network={"link": link})).lines.pooled
+    assert line.how == lines.LOGGED
+    assert line.rate == pytest.approx(1e6, rel=1e-3)
+    assert line.latency == pytest.approx(0.01, rel=0.05)
+
+
+def test_a_transport_of_one_direction_is_told():
+    link = BASE["network"]["link"]
+    made = desim.calibrate(played(network={"link": link, "uplink": {"transport": "tcp"}}))
+    assert "transport: tcp" in made.fragment()
+    assert "one direction is ideal" in str(made)
+
+
+def test_the_error_of_a_speed_knows_of_the_fixed_cost():
+    """Speeds and a fixed cost of made up computations, 200 times: errors are as large as told."""
+    off = []
+    for seed in range(200):
+        draws = np.random.default_rng(seed)
+        work = np.repeat([40.0, 200.0], 10)
+        seconds = (0.05 + work / 1000.0) * np.exp(0.02 * draws.standard_normal(20))
+        table = pd.DataFrame({"agent": 0, "work": work, "seconds": seconds})
+        found = devices.devices_of(samples.Samples(NO_MESSAGES, table))
+        off.append(np.log(found.speed / 1000.0) / found.error)
+    assert 0.8 < np.std(off) < 1.2
 
 
 def test_devices_and_lines_are_told_one_by_one_where_they_differ(tmp_path, call):
@@ -332,7 +365,8 @@ def test_seconds_that_fall_with_size_fit_nothing_and_say_so(tmp_path, call, what
     (tmp_path / "odd.csv").write_text(f"{size},seconds\n{rows}\n")
     code, out, err = call("calibrate", f"--{what}", tmp_path / "odd.csv")
     assert (code, err) == (0, "")
-    assert "Larger ones do not take longer" in out
+    words = {"messages": "does not tell a bandwidth", "computations": "tells no fixed cost"}
+    assert words[what] in out
     assert "inf" not in out.replace("bandwidth: inf", "")
     assert "nan" not in out
 

@@ -281,6 +281,8 @@ def test_two_plays_of_one_simulation_are_equal():
         ({"link": {"transport": {"tcp": {"queue": 0}}}}, "at least 1, or inf"),
         ({"behind": {"uplink": {}}}, "sites and agents"),
         ({"behind": {"agents": [[0, 0]]}}, "behind one line"),
+        ({"behind": {"agents": []}}, "nobody"),
+        ({"behind": {"agents": [[0], []]}}, "nobody"),
         ({"behind": {"agents": [[9]]}}, "0 to 2"),
         ({"behind": {"sites": 2}, "contention": "fifo"}, "behind.contention"),
     ],

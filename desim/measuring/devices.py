@@ -100,6 +100,8 @@ def devices_of(samples: Samples) -> Devices | None:
     within = TO_DEVIATION * float(np.median(off))
     r2 = 1.0 - np.mean(off**2) / max(float(np.var(np.log(seconds))), 1e-300)
     share = 1.2533 * np.hypot(spread / np.sqrt(len(known)), within / np.sqrt(len(pace)))
+    if told:
+        share = np.hypot(share, overhead * error / np.median(rest) if overhead else 0.0)
     return Devices(
         speeds, float(np.median(known)), float(share), spread, within, overhead, error, told,
         len(table), float(np.median(off)), float(np.quantile(off, 0.95)), float(r2),

@@ -203,7 +203,7 @@ def line_of(name: str, table: "pd.DataFrame", law: Law) -> Line:
         fit = fitted(model, seconds, start, line, quantile=law.quantile)
         if fit.errors[1] <= UNTOLD:
             return _line(name, sizes, fit, float(fit.values[1]), (fit.errors[0], fit.errors[1]))
-    return _untold(name, table, bits, seconds, line, sizes)
+    return _untold(name, table, sent, sizes, law)
 
 
 def _start(bits: Array, seconds: Array) -> Array:
@@ -216,22 +216,20 @@ def _start(bits: Array, seconds: Array) -> Array:
     return np.array([max(low - few / rate, 0.05 * low), rate])
 
 
-def _untold(
-    name: str, table: "pd.DataFrame", bits: Array, seconds: Array, line: NDArray[np.int64],
-    sizes: tuple[int, int],
-) -> Line:  # fmt: skip
+def _untold(name: str, table: "pd.DataFrame", sent: Sent, sizes: tuple[int, int], law: Law) -> Line:
     """A line whose messages do not tell its rate: by the log's sending times, or as a limit."""
-    sending = table["sending"].to_numpy(float)
+    seconds, sending = (table[key].to_numpy(float) for key in ("seconds", "sending"))
+    bits, line = sent.bits, sent.line
     logged = bool(
         np.isfinite(sending).all() and (sending > 0.0).all() and (sending < seconds).all()
     )
     rest = seconds - sending if logged else seconds
     fit = fitted(lambda at: np.full(len(rest), at[0]), rest, np.array([np.median(rest)]), line)
     if logged:
-        each = bits / sending
-        spread = TO_DEVIATION * float(np.median(np.abs(np.log(each / np.median(each)))))
-        error = 1.2533 * spread / np.sqrt(len(np.unique(line)))
-        return _line(name, sizes, fit, float(np.median(each)), (fit.errors[0], error), LOGGED)
+        latency, start = float(fit.values[0]), np.array([np.median(bits / sending)])
+        own = fitted(lambda at: law.seconds(latency, at[0], sent) - latency, sending, start, line)
+        errors = fit.errors[0], own.errors[0]
+        return _line(name, sizes, fit, float(own.values[0]), errors, LOGGED)
     least = float(np.median(bits) / np.median(seconds))
     return _line(name, sizes, fit, np.inf, (fit.errors[0], 0.0), LIMIT, least)
 

@@ -98,9 +98,12 @@ def of_run(run: Run) -> Samples:
     star = bool((sent[["sender", "receiver"]] < 0).any(axis=None)) if len(sent) else True
     name = str(run.directory or run.name)
     table = done[["agent", "work", "seconds"]]
-    tcp = run.scenario.network.link.transport.tcp
-    if deployed(run) and tcp is None:
-        tcp = Tcp()
+    network = run.scenario.network
+    laws = [network.along(which).transport.tcp
+            for which in network.sides("coordinator" if star else "graph")]  # fmt: skip
+    tcp = next((one for one in laws if one is not None), Tcp() if deployed(run) else None)
+    if tcp is not None and None in laws and not deployed(run):
+        notes.append("one direction is ideal, the other TCP: they are told by one law")
     return Samples(
         sent.assign(source=0), table, lost, timeouts, star, tcp, (name,), tuple(notes),
         *_packets(run),

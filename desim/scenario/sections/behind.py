@@ -41,6 +41,8 @@ class Behind(Strict):
         if (self.sites is None) == (self.agents is None):
             found = "nothing of" if self.sites is None else "both of"
             raise ValueError(f"found {found} sites and agents; allowed: one of them")
+        if self.agents is not None and not all([self.agents, *self.agents]):
+            raise ValueError("agents: found a line with nobody; allowed: at least one agent each")
         named = [agent for home in self.agents or () for agent in home]
         twice = [agent for agent in named if named.count(agent) > 1]
         if twice:
