@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from desim.arrays import Array
 from desim.compiling.later import special
 from desim.measuring.laws import IDEAL, WAYS, Law, Sent, by_tcp
-from desim.measuring.robust import TO_DEVIATION, Fit, cost, fitted
+from desim.measuring.robust import Fit, cost, fitted
 from desim.measuring.samples import Samples
 from desim.scenario.sections.transport import Tcp
 
