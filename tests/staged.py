@@ -17,6 +17,7 @@ from desim.draws.distributions import Distribution
 from desim.engine.world import Progress
 from desim.errors import Diverged
 from desim.log.outcome import Outcome
+from desim.timeline.intake import AT_ONCE
 
 AGENTS = 3
 DEVICES = "devices: a gradient of one row takes 1 ms\n"  # as commands say on stderr
@@ -112,6 +113,7 @@ class Staged:
         links=None,
         uplinks=None,
         downlinks=None,
+        intake=AT_ONCE,
     )
 
     def __init__(self, course="done", rounds=4):

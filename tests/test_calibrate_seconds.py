@@ -194,8 +194,8 @@ def test_the_error_of_a_speed_knows_of_the_fixed_cost():
     off = []
     for seed in range(200):
         draws = np.random.default_rng(seed)
-        work = np.repeat([40.0, 200.0], 10)
-        seconds = (0.05 + work / 1000.0) * np.exp(0.02 * draws.standard_normal(20))
+        work = np.repeat([40.0, 200.0], 100)
+        seconds = (0.05 + work / 1000.0) * np.exp(0.02 * draws.standard_normal(200))
         table = pd.DataFrame({"agent": 0, "work": work, "seconds": seconds})
         found = devices.devices_of(samples.Samples(NO_MESSAGES, table))
         off.append(np.log(found.speed / 1000.0) / found.error)

@@ -77,14 +77,20 @@ class Calibrated:
 
     def write(self, out: str | Path) -> Path:
         """Write the fragment, and beside it the devices' speeds where they differ."""
-        path = Path(out)
-        name = f"{path.stem}-speeds.csv" if self.one_by_one else None
+        path, *tables = self.files(out)
         with output(path, ENDINGS) as partial:
-            partial.write_text(self.fragment(name), "utf-8")
-        if name is not None and self.devices is not None:
-            with output(path.with_name(name), (".csv",)) as partial:
+            partial.write_text(self.fragment(*(table.name for table in tables)), "utf-8")
+        for table in tables:
+            assert self.devices is not None
+            with output(table, (".csv",)) as partial:
                 partial.write_text(speeds_table(self.devices, self.names), "utf-8")
         return path
+
+    def files(self, out: str | Path) -> tuple[Path, ...]:
+        """What `write` writes: the fragment, and a table of speeds that stands beside it."""
+        path = Path(out)
+        own = self.one_by_one and self.devices is not None
+        return (path, path.with_name(f"{path.stem}-speeds.csv")) if own else (path,)
 
     @property
     def tables(self) -> tuple[Table, ...]:

@@ -1,6 +1,6 @@
 """How fast devices compute, by how long their computations took: fixed costs and costs per row."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,12 +86,15 @@ def devices_of(samples: Samples) -> Devices | None:
         return None
     work, seconds = (table[name].to_numpy(float) for name in ("work", "seconds"))
     who = table["agent"].to_numpy(np.int64)
-    overhead, error, told = _fixed(work, seconds, who)
+    fixed = _fixed(work, seconds, who)
+    overhead = fixed.seconds
     rest = np.maximum(seconds - overhead, 1e-3 * seconds)
     pace = work / rest
     speeds = np.full(int(who.max()) + 1, np.nan)
     for one in np.unique(who):
         speeds[one] = np.median(pace[who == one])
+    if len(fixed.speeds) == len(np.unique(who)):
+        speeds[np.unique(who)] = fixed.speeds
     known = speeds[np.isfinite(speeds)]
     said = overhead + work / speeds[who]
     spread = TO_DEVIATION * float(np.median(np.abs(np.log(known / np.median(known)))))
@@ -100,26 +103,36 @@ def devices_of(samples: Samples) -> Devices | None:
     within = TO_DEVIATION * float(np.median(off))
     r2 = 1.0 - np.mean(off**2) / max(float(np.var(np.log(seconds))), 1e-300)
     share = 1.2533 * np.hypot(spread / np.sqrt(len(known)), within / np.sqrt(len(pace)))
-    if told:
-        share = np.hypot(share, overhead * error / np.median(rest) if overhead else 0.0)
+    if overhead:  # its error is that of every speed
+        share = np.hypot(1.2533 * spread / np.sqrt(len(known)), np.median(fixed.errors))
     return Devices(
-        speeds, float(np.median(known)), float(share), spread, within, overhead, error, told,
-        len(table), float(np.median(off)), float(np.quantile(off, 0.95)), float(r2),
+        speeds, float(np.median(known)), float(share), spread, within, overhead, fixed.error,
+        fixed.told, len(table), float(np.median(off)), float(np.quantile(off, 0.95)), float(r2),
         (float(work.min()), float(work.max())),
         tuple(pace[who == one] for one in range(len(speeds))),
     )  # fmt: skip
 
 
-def _fixed(work: Array, seconds: Array, who: NDArray[np.int64]) -> tuple[float, float, bool]:
-    """The fixed cost s with its relative error, and whether computations tell it.
+@dataclass(frozen=True)
+class Fixed:
+    """A fixed cost s, its relative error, whether the work tells it; speeds 1/s beside it.
 
-    Where works of one device differ they do, beside a speed of each; else those of all devices, as
-    far as these are alike.
+    speeds, errors (k,): of each device, or (1,) of all as one; (0,) where no cost is told.
     """
+
+    seconds: float
+    error: float
+    told: bool
+    speeds: Array = field(default_factory=lambda: np.empty(0))
+    errors: Array = field(default_factory=lambda: np.empty(0))
+
+
+def _fixed(work: Array, seconds: Array, who: NDArray[np.int64]) -> Fixed:
+    """The fixed cost: by the works of each device, where these differ; else by those of all."""
     names, place = np.unique(who, return_inverse=True)
     wide = [work[who == one].max() >= ALIKE * work[who == one].min() for one in names]
     if not any(wide) and work.max() < ALIKE * work.min():
-        return 0.0, np.inf, False
+        return Fixed(0.0, np.inf, False)
     several = all(wide)
     place = place if several else np.zeros(len(work), np.int64)
     count = len(names) if several else 1
@@ -129,6 +142,7 @@ def _fixed(work: Array, seconds: Array, who: NDArray[np.int64]) -> tuple[float, 
         lambda at: at[0] + work / at[1:][place], seconds, start,
         None if several else who, whole=True,
     )  # fmt: skip
-    if fit.errors[0] > UNTOLD or fit.values[0] < TINY * float(np.median(seconds)):
-        return 0.0, float(fit.errors[0]), fit.values[0] < TINY * float(np.median(seconds))
-    return float(fit.values[0]), float(fit.errors[0]), True
+    error, none = float(fit.errors[0]), bool(fit.values[0] < TINY * float(np.median(seconds)))
+    if error > UNTOLD or none:
+        return Fixed(0.0, error, none)
+    return Fixed(float(fit.values[0]), error, True, fit.values[1:], fit.errors[1:])

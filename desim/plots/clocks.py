@@ -172,6 +172,6 @@ def _explain(axes: Axes, states: list[str]) -> None:
     """The legend: the states, and what the line is."""
     for state in [*states, "waits"]:
         axes.plot([], [], linestyle="", marker="s", markersize=7, color=STATES[state], label=state)
-    text = "the same instant: above real, below simulated"
+    text = "the same instant, above real, below simulated; right: error at the end"
     axes.plot([], [], color=PARTED, linewidth=1.0, label=text)
     legend(axes)

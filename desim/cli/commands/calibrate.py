@@ -71,9 +71,10 @@ def calibrate(
     if out is None:
         typer.echo(made.fragment(), nl=False)
         return
-    path = made.write(out)
+    made.write(out)
     typer.echo(made.written())
-    typer.echo(path)
+    for file in made.files(out):
+        typer.echo(file)
 
 
 def _here(
