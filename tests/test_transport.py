@@ -243,6 +243,8 @@ def test_a_run_is_retimed_and_resumed_with_its_connections(tmp_path):
     network = {"link": {**LINK, "loss": "2 %"}}
     moved, played = desim.retime(run, network=network), desim.run(wide(network))
     assert not differences(moved, played)
+    desim.run(wide(network), tmp_path / "half", overrides={"stop.rounds": 2})
+    assert not differences(desim.resume(tmp_path / "half", overrides={"stop.rounds": 3}), played)
 
 
 TRANSPORTS = [
