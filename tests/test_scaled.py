@@ -198,6 +198,8 @@ def test_a_wrong_scaling_is_noticed(name):
 def test_another_transport_is_that_of_every_link():
     links = [{"sender": 0, "transport": "tcp"}, {"sender": 1, "latency": 0.1, "transport": "tcp"}]
     network = {"link": {"latency": 0.02}, "links": links, "uplink": {"transport": "tcp"}}
-    expected = {"link": {"latency": 0.02, "transport": "tcp"},
-                "links": [{"sender": 1, "latency": 0.1}]}  # fmt: skip
-    assert transported(star_with(network=network), "tcp") == star_with(network=expected)
+    for word in ("tcp", "ideal"):
+        made = transported(star_with(network=network), word).network
+        sides = [made.along(side).transport for side in ("link", "uplink", "downlink")]
+        own = [one.transport for one in made.links if one.transport is not None]
+        assert {one.tcp is not None for one in (*sides, *own)} == {word == "tcp"}
