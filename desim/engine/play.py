@@ -150,6 +150,8 @@ class Simulation:
             end, status, reason, error = world.interrupted(), "stopped", INTERRUPTED, None
             world.finish(end)
         ended = self._outcome(world, status, reason, end, wall.monotonic() - began, error)
+        for rows in (world.log, world.ledger):  # engines and their worlds refer to each other
+            rows.let_go()
         if not broken:
             return ended
         rounds = world.observer.rounds_by(end)

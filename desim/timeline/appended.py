@@ -48,6 +48,11 @@ class Appended:
         self.batches: list[Batch] = []
         self.written = 0
 
+    def let_go(self) -> None:
+        """Give the memory back, of rows that nobody reads any more."""
+        self._arena, self.batches = Arena(), []
+        self.rows = empty_rows(0, self.kept, self.width)
+
     @property
     def flat(self) -> tuple[Any, ...]:
         """The buffer as kernels take it: a plain tuple is three times as fast as a named one."""
