@@ -260,7 +260,14 @@ def test_links_that_end_before_the_run_write_nothing(tmp_path, monkeypatch):
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.fixture(params=[signal.SIGTERM, signal.SIGHUP])
+def number(request):
+    """A signal with its usual effect, which nohup, say, may have turned off for this process."""
+    before = signal.signal(request.param, signal.SIG_DFL)
+    yield request.param
+    signal.signal(request.param, before)
+
+
 def test_other_signals_count_as_ctrl_c_and_are_told(tmp_path, number):
     told, before = [], signal.getsignal(number)
     stop = Stroke(lambda: os.kill(os.getpid(), number))
