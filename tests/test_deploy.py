@@ -5,13 +5,14 @@ import os
 import signal
 import socket
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import psutil
 import pytest
 
 import desim
-from desim.deployments import deployed, fleet, ground, linked
+from desim.deployments import deployed, fleet, ground, linked, star
 from desim.deployments.carrier import refusal
 from desim.deployments.holding import ended_by_others
 from desim.deployments.processes import ended
@@ -415,6 +416,17 @@ def test_budgets_retire_the_same_agents():
     star = scenario("fed-plt", 60, algorithm={"local": NOISY}, problem={"clip": 1.0})
     simulated, real = same({**star, "privacy": {"budget": 3.0, **PRIVATE}})
     assert real.manifest["rounds"] == simulated.manifest["rounds"] < 60
+
+
+@pytest.mark.parametrize(
+    ("rounds", "met", "now", "end"),
+    [(3, None, 0.31, 0.3), (3, None, 0.29, 0.28), (5, None, 0.31, 0.28), (3, "loss", 0.31, 0.28)],
+)
+def test_a_program_that_finds_its_time_over_ends_then(rounds, met, now, end):
+    observer = SimpleNamespace(latest=0.28, rounds=rounds, rows=SimpleNamespace(met=met))
+    settings = SimpleNamespace(rounds=5, horizon=0.3)
+    world = SimpleNamespace(observer=observer, settings=settings)
+    assert star._ended(SimpleNamespace(world=world, now=now)) == end
 
 
 @pytest.mark.parametrize("method", ["fedavg", "dsgd"])

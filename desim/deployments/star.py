@@ -100,6 +100,16 @@ def play(program: Any, world: RealWorld, fleet: Fleet, method: Any) -> float:
         station.conclude()
 
 
+def _ended(station: Station) -> float:
+    """When a program that has nothing more to do was over, s: what it took to look is no time."""
+    observer: Any = station.world.observer
+    settings, now = station.world.settings, station.now
+    due = observer.rounds < settings.rounds and not observer.rows.met
+    if due and now >= settings.horizon:  # it found its time over
+        return float(settings.horizon)
+    return float(observer.latest or now)
+
+
 def _coordinate(generator: Any, hub: RealHub, station: Station) -> float:
     answer: Any = None
     policy = station.world.settings.policy
@@ -107,8 +117,7 @@ def _coordinate(generator: Any, hub: RealHub, station: Station) -> float:
         try:
             generator.send(answer)
         except StopIteration:
-            observer: Any = station.world.observer
-            return float(observer.latest or station.now)  # what it took to look at it is no time
+            return _ended(station)
         except Exhausted:
             return station.now
         opened = station.now if station.opened is None else station.opened

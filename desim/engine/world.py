@@ -5,7 +5,6 @@ import time as wall
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
-from weakref import WeakMethod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,18 +61,6 @@ class Keeper(Protocol):
         """Store what the run needs to go on from here."""
 
 
-def _weakly(method: Callable[[], None]) -> Callable[[], None]:
-    """Calls a method of an object for as long as that lives, and does not keep it alive."""
-    known = WeakMethod(method)
-
-    def called() -> None:
-        alive = known()
-        if alive is not None:
-            alive()
-
-    return called
-
-
 @dataclass(frozen=True)
 class Progress:
     """Where a run stands: virtual time s, round, their limits or None, and the first metric."""
@@ -126,7 +113,7 @@ class World:
         self.presences = None if churn is None else Presences(churn, self.log, horizon)
         budget, rows = self.settings.budget, self.settings.problem.rows
         self.filter = None if budget is None else Filter(budget, rows)
-        self.observer.alive = _weakly(self.pulse)  # no cycle: a world's log goes with the world
+        self.observer.alive = self.pulse
 
     def ones(self, size: int) -> Array:
         """An array of `size` ones, made once and not to be written to."""

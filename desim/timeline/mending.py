@@ -2,8 +2,8 @@
 
 As Linux does (RACK-TLP, RFC 8985): a segment counts as lost when three later ones are acknowledged,
 or one and a quarter of a round trip later; when nothing more is acknowledged the last segment is
-sent again as a probe after two round trips, and after a timeout all begins anew from a window of
-one. Acknowledgements are not lost: a later one says the same.
+sent again as a probe after two round trips, unless a loss is being mended, and after a timeout all
+begins anew from a window of one. Acknowledgements are not lost: a later one says the same.
 """
 
 import numpy as np
