@@ -14,6 +14,7 @@ LAYERS = [  # one room a line where no two need each other
     "errors units amounts arrays masks npz shapes tabulated",
     "compiling readers columns memory",
     "draws",
+    "models",
     "losses",
     "timeline",
     "kernels",
@@ -21,6 +22,7 @@ LAYERS = [  # one room a line where no two need each other
     "privacy log",
     "fields",
     "engine methods.shared method",
+    "model torch",
     "methods",
     "scenario",
     "audit reading runs studies ranking plots fidelity measuring",
@@ -38,6 +40,7 @@ FENCES = {
     "dp_accounting": "desim.privacy",
     "distributed": "desim.studies.cluster",
     "psutil": "desim.studies.processes",
+    "torch": "desim.models.torch_module desim.models.torch_parts desim.torch",
     "cryptography": "desim.deployments.certificates",
     "yaml": "nowhere",
 }

@@ -30,6 +30,7 @@ class Stream(IntEnum):
     DIRECTION = 11
     BURST = 12
     PACKET = 13
+    MODEL = 14
 
 
 _1 = np.uint64(1)
@@ -280,10 +281,7 @@ def integers(seed, stream, high, *, size=1, **place):
 
 
 def subset(seed, stream, n, size, *, agent=-1, peer=-1, round=0, step=0):
-    """An ascending uniform subset of 0 .. n - 1, int64 of shape (size,), without replacement.
-
-    ValueError for a size that n does not have.
-    """
+    """An ascending uniform subset (size,) of 0 .. n - 1; ValueError if n has not so many."""
     if not 0 <= size <= n:
         raise ValueError(f"subset: found {size} of {n}; allowed: 0 to {n}")
     k0, k1, c0, _ = words(seed, stream, agent, peer, round, step)

@@ -93,9 +93,9 @@ AutoStep = Annotated[
 
 
 class Init(Form):
-    """Where the iterates start."""
+    """Where the iterates start: zeros; model: where problem.model says, its default."""
 
-    words: ClassVar[tuple[str, ...]] = ("zeros",)
+    words: ClassVar[tuple[str, ...]] = ("zeros", "model")
     examples = {"npz": "init.npz"}
 
     normal: NonNegative | None = None

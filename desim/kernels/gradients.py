@@ -14,7 +14,7 @@ from numba import prange
 from desim.compiling.jit import inline, kernel, lean_inline, parallel_kernel, threads, use_parallel
 from desim.compiling.lanes import in_lanes, load, load_one, pick, store
 from desim.draws.keys import counter, seed_word
-from desim.kernels import layered
+from desim.kernels import layered, modelled
 from desim.kernels.batches import WHOLE, batch_scale, choose, column, plain
 from desim.losses.scalar import OWN, own_slopes, slope
 
@@ -39,6 +39,11 @@ class Data(NamedTuple):
     code: int
     knee: float
     clipped: bool
+
+    @property
+    def dim(self):
+        """Parameters of the model."""
+        return self.A.shape[1]
 
 
 def transpose(A, start):
@@ -239,7 +244,7 @@ def batch_gradient(who, x, count, round, seed, data, out=None, *, step=0):
     Address (seed, BATCH, agent who[r], round[r], step): local steps of one round need numbers of
     their own, or all of them see one batch. The same batch at two points is one call that names an
     agent twice. count and round (n,) or one for all. A count of at least m_i is the full gradient,
-    bit for bit; 0 gives zeros, no regulariser. data: Data of a linear model, or layered.Layered.
+    bit for bit; 0 gives zeros, no regulariser. data: Data of a linear model, Layered or Modelled.
     """
     who, x, n = plain(who, np.int64), plain(x), len(who)
     count, round = column(count, n, np.int64), column(round, n, np.int64)
@@ -249,6 +254,8 @@ def batch_gradient(who, x, count, round, seed, data, out=None, *, step=0):
     flat, seed, step = tuple(data), seed_word(seed), int(step)
     if isinstance(data, layered.Layered):
         layered.batch_gradients(who, x, count, round, step, seed, data, out)
+    elif isinstance(data, modelled.Modelled):
+        modelled.batch_gradients(who, x, count, round, step, seed, data, out)
     elif use_parallel(2.0 * n * data.A.size / data.scale.size):
         _gradients_shared(threads(), who, x, count, round, step, seed, flat, out)
     elif n:

@@ -13,7 +13,7 @@ import numpy as np
 from desim.compiling.jit import in_parts, inline, one_blas_thread, product_kernel
 from desim.draws.elementary import exp_, log_
 from desim.draws.keys import counter
-from desim.kernels.batches import WHOLE, batch_scale, choose
+from desim.kernels.batches import WHOLE, batch_scale, choose, plain
 
 
 class Layered(NamedTuple):
@@ -37,6 +37,19 @@ class Layered(NamedTuple):
     hidden: int
     classes: int
     relu: bool
+
+    @property
+    def kind(self):
+        """The type of its arithmetic."""
+        return self.A.dtype
+
+    @property
+    def dim(self):
+        """Parameters of the model."""
+        features, hidden, classes = self.A.shape[1], self.hidden, self.classes
+        if hidden:
+            return (features + 1) * hidden + (hidden + 1) * classes
+        return features * classes
 
 
 class Block(NamedTuple):
@@ -284,4 +297,4 @@ def _losses(who, x, flat_data, out):
 def losses(who, x, data, out):
     """The layered part of values.agent_losses: of examples as they are, clipped or not."""
     with one_blas_thread():
-        _losses(who, x, tuple(data), out)
+        _losses(who, plain(x), tuple(data), out)

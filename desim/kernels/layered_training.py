@@ -21,7 +21,7 @@ from desim.kernels.plan import ACCELERATED, NOISY, Plan, batches_of, perturb
 
 
 @inline
-def _advance(solver, gamma, beta, weight, c, lasso, w, g, u):
+def advance(solver, gamma, beta, weight, c, lasso, w, g, u):
     """Move w along g and the gradient of weight/2 ||w||^2 - c.w + lasso ||w||_1, all (dim,)."""
     if lasso != 0.0:
         for j in range(w.size):
@@ -48,7 +48,7 @@ def _steps(i, rows, w, scale, c, round, epochs, seed, plan, data, scratch, g, u)
         if sampled:
             block = fresh_block(i, rows, seed, c0, data, scratch)
         block_gradient(w, block, scale, data, scratch, g)
-        _advance(solver, gamma, beta, weight, c, lasso, w, g, u)
+        advance(solver, gamma, beta, weight, c, lasso, w, g, u)
         if noisy:
             perturb(i, seed, c0, deviation, w, u)
 
@@ -73,7 +73,7 @@ def _train(low, high, who, v, shift, round, epochs, seed, flat_plan, flat_data, 
 
 def in_type(plan, data):
     """The plan with its rates in the type of the rows, so that a step converts nothing."""
-    return plan._replace(rates=plan.rates.astype(data.A.dtype))
+    return plan._replace(rates=plan.rates.astype(data.kind))
 
 
 def train(work, who, v, shift, round, epochs, seed, plan, data, out):

@@ -29,6 +29,8 @@ from desim.kernels.gradients import (
 from desim.kernels.layered import Layered, work
 from desim.kernels.layered_training import in_type
 from desim.kernels.layered_training import train as train_layered
+from desim.kernels.modelled import Modelled
+from desim.kernels.modelled import train as train_modelled
 from desim.kernels.plan import ACCELERATED, NOISY, SGD, Plan, batches_of, perturb
 
 
@@ -121,11 +123,16 @@ class Trainer:
     """
 
     def __init__(self, plan, data):
-        layered = isinstance(data, Layered)
-        self._train = train_layered if layered else _train_linear
-        self._flat = tuple(in_type(plan, data) if layered else plan), tuple(data)
-        self._work = work(data) if layered else 2.0 * data.A.size / data.scale.size  # of an epoch
-        self._no_shift = np.empty((0, data.A.shape[1]))
+        self._flat = tuple(plan), tuple(data)
+        self._work = 2.0 * data.A.size / data.scale.size  # of an epoch
+        self._train, dim = _train_linear, data.A.shape[1]
+        if isinstance(data, Layered):
+            self._train, self._work = train_layered, work(data)
+            self._flat = tuple(in_type(plan, data)), tuple(data)
+        elif isinstance(data, Modelled):
+            self._train, dim = train_modelled, data.dim
+            self._flat = tuple(in_type(plan, data)), data
+        self._no_shift = np.empty((0, dim))
 
     @property
     def parts(self):

@@ -3,7 +3,7 @@
 import numpy as np
 
 from desim.compiling.jit import kernel
-from desim.kernels import layered
+from desim.kernels import layered, modelled
 from desim.kernels.batches import plain
 from desim.kernels.gradients import Data, forward, whole_block
 from desim.losses.scalar import clipped_value
@@ -34,6 +34,8 @@ def agent_losses(who, x, data, out):
     """
     if isinstance(data, layered.Layered):
         layered.losses(who, x, data, out)
+    elif isinstance(data, modelled.Modelled):
+        modelled.losses(who, x, data, out)
     else:
         _linear(plain(who, np.int64), plain(x), tuple(data), out)
 

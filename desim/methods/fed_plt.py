@@ -35,7 +35,7 @@ from desim.privacy.papers.fed_plt import last_model_inputs, start_problems, supp
 class Start(Init):
     """Where the iterates start."""
 
-    words = ("zeros", "langevin")
+    words = ("zeros", "model", "langevin")
 
 
 class Parameters(Strict):

@@ -19,13 +19,17 @@ from desim.arrays import Array
 from desim.errors import InputError
 from desim.kernels.gradients import Data, gradient, transpose
 from desim.kernels.layered import Layered
+from desim.kernels.modelled import Modelled
 from desim.kernels.values import agent_losses
 from desim.losses.layers import LayeredLoss
+from desim.losses.modelled import ModelLoss
 from desim.losses.regularizers import Regularizer
 from desim.losses.scalar import Loss
+from desim.problem.impossible import impossible
 
 Rows = NDArray[np.int64]
 TOGETHER = 4096  # agents whose Gram matrices are in memory at a time
+SOME = 256  # agents whose gradients of large models are
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,9 +63,10 @@ class Problem:
     row_norm: float = np.inf
 
     def __post_init__(self) -> None:
-        for name, dtype in (("A", float), ("b", float), ("start", np.int64)):
+        kinds = (("A", float), ("b", float), ("start", np.int64))
+        for name, dtype in kinds[2:] if isinstance(self.loss, ModelLoss) else kinds:
             object.__setattr__(self, name, np.require(getattr(self, name), dtype, ["C", "W"]))
-        problems = list(_problems(self))
+        problems = impossible(self)
         if problems:
             raise InputError(problems)
 
@@ -118,8 +123,13 @@ class Problem:
         return np.asarray(transpose(self.A, self.start))
 
     @cached_property
-    def data(self) -> Data | Layered:
+    def data(self) -> Data | Layered | Modelled:
         """All that the kernels need, as their one argument."""
+        if isinstance(self.loss, ModelLoss):
+            return Modelled(
+                self.A, self.b, self.start, self.scale, self.ridge, self.lasso, float(self.clip),
+                self.loss,
+            )  # fmt: skip
         if isinstance(self.loss, LayeredLoss):
             kind = np.dtype(self.precision)
             rows = self.A.astype(kind, copy=False)
@@ -136,11 +146,14 @@ class Problem:
     def agent_values(self, x: Array, who: Rows | None = None) -> Array:
         """f_i(x) (n,) of agents who (n,), by default all; x (dim,) or one model each (n, dim)."""
         who = np.arange(self.agents) if who is None else np.asarray(who, np.int64)
-        models = np.array(np.broadcast_to(x, (len(who), self.dim)), float)
+        models = np.broadcast_to(np.asarray(x, float), (len(who), self.dim))
         out = np.empty(len(who))
         agent_losses(who, models, self.data, out)
-        out += 0.5 * self.ridge[who] * np.sum(models * models, axis=1)
-        return np.asarray(out + self.lasso[who] * np.sum(np.abs(models), axis=1))
+        if self.agent_regularizer.l2:
+            out += 0.5 * self.ridge[who] * np.sum(models * models, axis=1)
+        if self.agent_regularizer.l1:
+            out += self.lasso[who] * np.sum(np.abs(models), axis=1)
+        return out
 
     def objective(self, x: Array) -> float:
         """sum_i f_i(x) + h(x) at x (dim,)."""
@@ -151,12 +164,17 @@ class Problem:
 
         A layered model's objective knows no clip, so neither does this gradient.
         """
-        models = np.array(np.broadcast_to(x, (self.agents, self.dim)), float)
+        models = np.broadcast_to(np.asarray(x, float), (self.agents, self.dim))
         smooth = self.data._replace(lasso=np.zeros_like(self.data.lasso))
-        if isinstance(smooth, Layered):
+        if not isinstance(smooth, Data):
             smooth = smooth._replace(clip=np.inf)
-        each = gradient(np.arange(self.agents), models, smooth)
-        return np.asarray(each.sum(axis=0) + self.coordinator_regularizer.l2 * x)
+        if not isinstance(smooth, Modelled):
+            each = gradient(np.arange(self.agents), models, smooth)
+            return np.asarray(each.sum(axis=0) + self.coordinator_regularizer.l2 * x)
+        total = self.coordinator_regularizer.l2 * x
+        for some in np.array_split(np.arange(self.agents), -(-self.agents // SOME)):
+            total = total + gradient(some, models[some], smooth).sum(axis=0)
+        return np.asarray(total)
 
     def accuracy(self, x: Array) -> float:
         """Share of test rows whose label the model x (dim,) predicts (Loss.predictions)."""
@@ -240,58 +258,3 @@ def _extremes(A: Array) -> Array:
     ends = np.linalg.eigvalsh(A @ columns if wide else columns @ A)[:, [0, -1]]
     ends[:, 0] = 0.0 if wide else np.maximum(0.0, ends[:, 0])
     return np.asarray(ends)
-
-
-def _problems(problem: Problem) -> list[str]:
-    """One line for each thing that makes these arrays no problem at all."""
-    A, b, start, found = problem.A, problem.b, problem.start, []
-    if A.ndim != 2 or b.shape != A.shape[:1] or start.ndim != 1:
-        return [f"problem.data: A {A.shape} and b {b.shape} are not (rows, features) and (rows,)"]
-    if len(start) < 2 or start[0] != 0 or start[-1] != len(A):
-        return [f"problem.data: the agents' rows end at {start[-1:]}, not at {len(A)}"]
-    found += [
-        f"problem.data: agent {agent} has no rows; use fewer agents or another partition"
-        for agent in np.flatnonzero(np.diff(start) < 1)
-    ]
-    for name, array in (("A", A), ("b", b[:, None])):
-        for row, column in np.argwhere(~np.isfinite(array))[:1]:
-            found.append(f"problem.data: {name} is not finite in row {row}, column {column}")
-    found += problem.loss.problems(b)
-    if problem.average not in ("mean", "sum"):
-        found.append(f"problem.average: {problem.average!r}; allowed: mean, sum")
-    if problem.agent_regularizer.boxed:
-        found.append("problem.regularizer: a box cannot be at the agents, it has no subgradient")
-    if problem.precision != "float64" and problem.loss.linear:
-        found.append(f"problem.precision: {problem.precision} is for softmax and mlp")
-    if not problem.row_norm > 0.0:
-        found.append(f"problem.row_norm: {problem.row_norm} is not > 0")
-    elif np.isfinite(problem.row_norm):
-        found += _too_long(problem)
-    if not problem.clip > 0.0:
-        found.append(f"problem.clip: {problem.clip} is not > 0")
-    elif problem.clipped and problem.loss.linear:
-        found += _too_short(problem)
-    return found
-
-
-@np.errstate(over="ignore")
-def _too_short(problem: Problem) -> list[str]:
-    """One line if the clip is so small that no slope other than zero is left to a row."""
-    if problem.limit.all():
-        return []
-    longest = float(np.linalg.norm(problem.A[problem.limit == 0.0], axis=1).max())
-    text = f"found {problem.clip:g}, which is 0 when divided by the norm {longest:.3g} of a row"
-    return [f"problem.clip: {text}; allowed: a larger number"]
-
-
-def _too_long(problem: Problem) -> list[str]:
-    """One line if a row is longer than row_norm; dividing by a norm rounds."""
-    norms = np.linalg.norm(problem.A, axis=1)
-    longer = np.flatnonzero(norms > problem.row_norm * (1.0 + 1e-12))
-    if not len(longer):
-        return []
-    place = int(longer[0])
-    agent = int(np.searchsorted(problem.start, place, side="right")) - 1
-    text = f"found {problem.row_norm:g}, but row {place - problem.start[agent]} of agent {agent}"
-    allowed = f"at least {norms.max():.6g}, the longest, or {{clip: {problem.row_norm:g}}}"
-    return [f"problem.row_norm: {text} has norm {norms[place]:.6g}; allowed: {allowed}"]

@@ -71,7 +71,7 @@ def _settings(scenario: Scenario, problem: Problem, layout: Layout | None) -> Se
     return Settings(
         seed=scenario.seed,
         problem=problem,
-        initial=initial(scenario, problem.agents, problem.dim),
+        initial=initial(scenario, problem),
         **_wires(scenario, problem.agents, layout, conditions),
         speeds=conditions.speeds(),
         intake=conditions.intake(),

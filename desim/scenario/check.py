@@ -53,9 +53,22 @@ def _validated(tree: Tree, folder: Path, sections: dict[str, Any]) -> Scenario:
     problems += [one for one in _together(right) if one[0] not in around]  # wrong inside already
     if problems:
         raise InputError(_report(tree, problems))
-    scenario = Scenario.model_validate(sections)
+    scenario = Scenario.model_validate(_from_its_model(sections))
     marks = {dotted(place): mark for place, mark in tree.marks.items()}
     return scenario.model_copy(update={"folder": folder, "source": tree.source, "marks": marks})
+
+
+def _from_its_model(sections: dict[str, Any]) -> dict[str, Any]:
+    """The sections, where iterates start as the model says unless the file says otherwise."""
+    given = sections["algorithm"].parameters
+    own = "init" in given.model_fields_set or "init" not in type(given).keys()
+    if own or sections["problem"].model is None:
+        return sections
+    init = type(given).model_fields["init"].default.of("model")
+    made = sections["algorithm"].model_copy(
+        update={"parameters": given.model_copy(update={"init": init})}
+    )
+    return {**sections, "algorithm": made}
 
 
 def located(scenario: Scenario, error: InputError) -> InputError:

@@ -107,7 +107,9 @@ def _measure_networks(data: dict[str, Any]) -> None:
     """A network has no unique optimum to measure the error from: its default metric is the loss."""
     problem, observe = data.get("problem"), data.get("observe", {})
     loss = problem.get("loss") if isinstance(problem, Mapping) else None
-    if isinstance(loss, Mapping) and "mlp" in loss and isinstance(observe, Mapping):
+    named = isinstance(problem, Mapping) and problem.get("model") is not None
+    network = named or (isinstance(loss, Mapping) and "mlp" in loss)
+    if network and isinstance(observe, Mapping):
         data["observe"] = {"metrics": ["loss"], **observe}
 
 

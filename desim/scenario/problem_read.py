@@ -11,6 +11,9 @@ from desim.arrays import Array
 from desim.draws import keys
 from desim.draws.keys import Stream
 from desim.errors import InputError
+from desim.losses.modelled import ModelLoss, made
+from desim.losses.scalar import Loss
+from desim.models.model import Facts, Rows
 from desim.problem.data import Change, Shards, read
 from desim.problem.data.prepare import bounded
 from desim.problem.data.row_norm import guaranteed, shortened
@@ -36,7 +39,7 @@ def read_problem(
             f"problem.agents: found {agents}; allowed: {nodes}, the agents of network.topology"
         )
     here, there = section.regularizers(method.has_prox)
-    loss, merged = section.loss.made(), list[str]()
+    loss, merged = _loss(section), list[str]()
     central = method.kind == "central"
     if central:
         agents = None if isinstance(section.data, Npz) else 1
@@ -51,8 +54,11 @@ def read_problem(
     )
     if central:
         shards, merged = _merged(shards, section.average)
-    loss = loss.told(shards.b, shards.test_b)
     shards, row_norm = _bounded(section, shards)
+    if section.model is not None:
+        kind = np.dtype(section.precision)
+        shards = shards._replace(A=_typed(shards.A, kind), test_A=_typed(shards.test_A, kind))
+    loss = _told(loss, section, shards, scenario.seed)
     clip = np.inf if section.clip is None else section.clip
     problem = Problem(
         shards.A, shards.b, shards.start, loss, section.average, here, there, clip,
@@ -65,6 +71,31 @@ def read_problem(
             "network.topology"
         )
     return problem, merged
+
+
+def _loss(section: Any) -> Loss:
+    """What is minimised, as far as the scenario says it."""
+    if section.model is None:
+        simple: Loss = section.loss.made()
+        return simple
+    return made(section.model.of, section.model.parameters)
+
+
+def _told(loss: Loss, section: Any, shards: Shards, seed: int) -> Loss:
+    """The loss once the data have told what they can: classes, and the shape of a row."""
+    if not isinstance(loss, ModelLoss):
+        return loss.told(shards.b, shards.test_b)
+    classes = 0
+    if shards.b.dtype.kind in "iu" and shards.b.size:
+        tested = () if shards.test_b is None else (shards.test_b,)
+        classes = 1 + max(int(one.max(initial=0)) for one in (shards.b, *tested))
+    facts = Facts(shards.A.shape[1:], classes, section.precision, section.device, seed)
+    return loss.of_data(facts, Rows(shards.A[:8], shards.b[:8], np.uint64(seed)))
+
+
+def _typed(A: Any, kind: Any) -> Any:
+    """Inputs in the type of the model's arithmetic, but for whole numbers, such as tokens."""
+    return A if A is None or A.dtype.kind != "f" else A.astype(kind, copy=False)
 
 
 def _merged(shards: Shards, average: str) -> tuple[Shards, list[str]]:
@@ -81,6 +112,8 @@ def _merged(shards: Shards, average: str) -> tuple[Shards, list[str]]:
 def _bounded(section: Any, shards: Shards) -> tuple[Shards, float]:
     """The rows as problem.row_norm wants them, and the bound that holds for every data set."""
     given, intercept = section.row_norm, bool(getattr(section.data, "intercept", False))
+    if section.model is not None:
+        return shards, np.inf
     bound = guaranteed(section.data, shards.A.shape[1])
     if given is None:
         return shards, bound
@@ -93,18 +126,22 @@ def _bounded(section: Any, shards: Shards) -> tuple[Shards, float]:
     return shards, min(bound, given.value)
 
 
-def initial(scenario: Scenario, agents: int, dim: int) -> Callable[[str], Array]:
+def initial(scenario: Scenario, problem: Problem) -> Callable[[str], Array]:
     """Return what gives initial arrays by name: x0, and z0 = x0 unless a file has it.
 
-    langevin: standard normals, which the method scales by its noise.
+    langevin: standard normals, which the method scales by its noise; model: where the model says,
+    in memory once for all agents.
     """
     init = getattr(scenario.algorithm.parameters, "init", None)
-    shape = (agents, dim)
+    agents, dim = shape = problem.agents, problem.dim
 
     @cache
     def arrays() -> dict[str, Array]:
         if init is None or init.kind == "zeros":
             return {"x0": np.zeros(shape)}
+        if init.kind == "model":
+            assert isinstance(problem.loss, ModelLoss)
+            return {"x0": np.broadcast_to(problem.loss.start, shape)}
         if init.kind in ("normal", "langevin", "common"):
             who = np.full(agents, -1) if init.kind == "common" else np.arange(agents)
             drawn = keys.normals(scenario.seed, Stream.INIT, agent=who, size=dim)

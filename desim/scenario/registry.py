@@ -1,8 +1,8 @@
-"""Algorithms, losses and accountants by name: desim's own, those of packages and plug-in files.
+"""Algorithms, losses, models and accountants by name: desim's own, of packages, of plug-in files.
 
 A package has an entry point in group desim.plugins that names a module; a file is listed under
-`plugins:` in a scenario. What counts is the subclasses of Method, ScalarLoss and Accountant that
-they define.
+`plugins:` in a scenario. What counts is the subclasses of Method, ScalarLoss, Model and Accountant
+that they define.
 """
 
 import importlib
@@ -19,6 +19,7 @@ from desim.errors import InputError, raised, refusal
 from desim.fields import Strict
 from desim.losses.plugged import ScalarLoss
 from desim.methods.shared.method import Method
+from desim.models.model import Model
 from desim.privacy.accounting.plugged import Accountant
 from desim.privacy.papers.claims import Bound
 from desim.privacy.papers.theorems import BY_NAME
@@ -33,6 +34,7 @@ NEEDED = {  # attributes of all that is plugged in
     Method: ("kind", "summary", "paper", "Parameters"),
     ScalarLoss: ("summary",),
     Accountant: ("summary",),
+    Model: ("summary",),
 }
 PROGRAMS = {"coordinator": "coordinator", "graph": "agents", "central": "agents"}  # by kind
 CALLED = "a function of inputs, releases and delta"
@@ -45,19 +47,20 @@ class Known(NamedTuple):
     methods: dict[str, Any]
     losses: dict[str, Any]
     accountants: dict[str, Any]
+    models: dict[str, Any]
 
     def with_(self, other: "Known") -> "Known":
         """Those of both; the other's where a name is in both."""
         return Known(*({**one, **more} for one, more in zip(self, other, strict=True)))
 
 
-_plugged = Known({}, {}, {})  # of files
+_plugged = Known({}, {}, {}, {})  # of files
 
 
 @cache
 def _installed() -> Known:
     """Those of packages, whose entry points in GROUP name a module."""
-    found = Known({}, {}, {})
+    found = Known({}, {}, {}, {})
     for entry in entry_points(group=GROUP):
         where = f"plug-in {entry.name} ({entry.value})"
         with _blamed(f"{where}:"):
@@ -79,7 +82,7 @@ def defined(module: Any, where: str) -> Known:
                 raise InputError(f"{where}: {one.__name__} lacks {', '.join(lacking)}")
     for method in found.methods.values():
         _shaped(method, f"{where}: {method.__name__}")
-    for name in (*found.methods, *found.losses):
+    for name in (*found.methods, *found.losses, *found.models):
         if name in (*OWN, *OWN_LOSSES):
             raise InputError(f"{where} defines {name!r}, a name that desim uses itself")
     return found
@@ -159,7 +162,7 @@ def get(name: str) -> type[Method]:
 
 
 def load_plugin(path: Path) -> list[str]:
-    """Import a file and register what it defines; return the names of its methods and losses."""
+    """Import a file and register what it defines; return the names of what it has."""
     found = defined(_imported(path), f"plugins: {path}")
     for name in found.accountants:
         other = _plugged.accountants.get(name)
@@ -168,7 +171,7 @@ def load_plugin(path: Path) -> list[str]:
             raise InputError(f"plugins: {path}: accountant {name!r} is defined in {where}, too")
     for known, more in zip(_plugged, found, strict=True):
         known.update(more)
-    return sorted([*found.methods, *found.losses])
+    return sorted([*found.methods, *found.losses, *found.models])
 
 
 def _imported(path: Path) -> Any:

@@ -7,6 +7,7 @@ import numpy as np
 from desim.arrays import Array
 from desim.kernels import gradients
 from desim.kernels.layered import Layered
+from desim.kernels.modelled import Modelled
 from desim.shapes import all_between, refuse, rows_given, whole_given
 
 STEPS = 1 << 32  # what an address has room for: the next one is another round's
@@ -46,12 +47,9 @@ def models_given(what: str, who: Any, x: Any, data: Any, out: Any = None, name: 
 
     what: the function that got them, as name.
     """
-    if not isinstance(data, gradients.Data | Layered):
+    if not isinstance(data, gradients.Data | Layered | Modelled):
         refuse(f"{what}: data", data, "that of the problem, self.problem.data")
-    agents, dim = len(data.start) - 1, data.A.shape[1]
-    if isinstance(data, Layered):
-        hidden, classes = data.hidden, data.classes
-        dim = (dim + 1) * hidden + (hidden + 1) * classes if hidden else dim * classes
+    agents, dim = len(data.start) - 1, data.dim
     named = np.asarray(who)
     if named.ndim != 1 or (named.dtype.kind not in "iu" and named.size):
         refuse(f"{what}: who", who, "numbers of agents (n,), such as us.who")

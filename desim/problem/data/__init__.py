@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from desim.arrays import Array
 from desim.compiling.later import pd
 from desim.errors import InputError, spelling
+from desim.losses.modelled import ModelLoss
 from desim.losses.scalar import Loss
 from desim.problem.data.arrays import read_arrays
 from desim.problem.data.groups import protected_rows
@@ -61,7 +62,7 @@ def read(
     values, labels that do not suit the loss, too few rows.
     """
     if section.source == "npz":
-        return _dealt_already(*read_arrays(section.file, agents))
+        return _dealt_already(*read_arrays(section.file, agents, isinstance(loss, ModelLoss)))
     apart = (partition.value,) if partition.kind == "by" else ()
     group = getattr(section, "protected", None)
     columns = (*apart, group.column) if group else apart
@@ -82,6 +83,8 @@ def read(
     rows = table.A[train] if change is None else change(table.A[train], order)
     A, test_A, names = prepared(rows, table.A[test], table.names, section)
     tested = bool(test.any())
+    if isinstance(loss, ModelLoss) and table.shape and not section.intercept:
+        A, test_A = (part.reshape(len(part), *table.shape) for part in (A, test_A))
     return Shards(
         A[order],
         b[train][order],
@@ -98,8 +101,11 @@ def read(
 def _dealt_already(A: Array, b: Array) -> Shards:
     """The shards of features A (agents, rows, features) and labels b (agents, rows)."""
     start = np.arange(len(A) + 1) * A.shape[1]
-    names = tuple(f"x{j}" for j in range(A.shape[2]))
-    return Shards(A.reshape(-1, A.shape[2]), b.ravel(), start, None, None, names)
+    names = tuple(f"x{j}" for j in range(A.shape[2])) if A.ndim == 3 else ()
+    rows = A.shape[0] * A.shape[1]
+    return Shards(
+        A.reshape(rows, *A.shape[2:]), b.reshape(rows, *b.shape[2:]), start, None, None, names
+    )
 
 
 def _groups(table: Table, column: str) -> NDArray[Any]:

@@ -41,7 +41,9 @@ def read_images(section: Any, seed: int) -> Table:
     own = np.arange(len(A)) >= len(x_train)
     names = tuple(f"x{pixel}" for pixel in range(A.shape[1]))
     train, test = split(section, {}, len(A), seed, own)
-    return Table(A, labels, names, {"label": labels}, train, test)
+    size = x_train.shape[1:]
+    shape = (1, *size) if len(size) == 2 else size
+    return Table(A, labels, names, {"label": labels}, train, test, shape=shape)
 
 
 def _npz_parts(file: Path) -> list[NDArray[Any]]:

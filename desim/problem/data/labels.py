@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from desim.errors import InputError
 from desim.losses.layers import MOST_CLASSES, LayeredLoss
+from desim.losses.modelled import ModelLoss
 from desim.losses.scalar import Loss
 from desim.problem.data.table import Table
 
@@ -19,6 +20,8 @@ def numbers(table: Table, positive: Sequence[object], loss: Loss) -> NDArray[np.
     of layered models take class numbers from 0 on: labels that are such numbers as they are, where
     the loss says how many classes there are, else the place of a label among all, in order.
     """
+    if isinstance(loss, ModelLoss):
+        return _for_model(table, loss)
     found = np.unique(table.labels)
     if positive:
         chosen: list[Any] = [_label(one, found, table) for one in positive]
@@ -42,6 +45,28 @@ def numbers(table: Table, positive: Sequence[object], loss: Loss) -> NDArray[np.
             f"problem.data.label: {loss.name} loss needs numbers, found {_listed(found)}; choose "
             "a numeric column, or say which labels become 1 by problem.data.positive"
         ) from None
+    _refuse_infinite(b)
+    return b
+
+
+def _for_model(table: Table, loss: ModelLoss) -> NDArray[Any]:
+    """Labels as a model wants them: class numbers, numbers, or what the table has.
+
+    Whole numbers from 0 on are classes as they are; other labels are numbered in their order.
+    """
+    labels, wanted = table.labels, loss.of.labels
+    if wanted == "arrays":
+        return labels
+    if wanted == "classes":
+        whole = labels.dtype.kind in "iub" or (labels.dtype.kind == "f" and not (labels % 1).any())
+        if whole and labels.min() >= 0:
+            return labels.astype(np.int64)
+        return np.unique(labels, return_inverse=True)[1].astype(np.int64)
+    try:
+        b = np.asarray(labels, float)
+    except (ValueError, TypeError, OverflowError):
+        text = f"model {loss.name} needs numbers, found {_listed(np.unique(labels))}"
+        raise InputError(f"problem.data.label: {text}; choose a numeric column") from None
     _refuse_infinite(b)
     return b
 

@@ -27,7 +27,8 @@ class Table(NamedTuple):
     """One table: features A (rows, features), raw labels (rows,), and all columns by name.
 
     train, test: which rows (rows,) are for training and for testing; codes: the label that a name
-    stands for, where the source names its labels. A holds any real numbers.
+    stands for, where the source names its labels. A holds any real numbers; shape: of what a row
+    of A is, such as (channels, height, width) of an image, () for (features,).
     """
 
     A: NDArray[Any]
@@ -37,3 +38,4 @@ class Table(NamedTuple):
     train: NDArray[np.bool_]
     test: NDArray[np.bool_]
     codes: Mapping[str, object] = MappingProxyType({})
+    shape: tuple[int, ...] = ()

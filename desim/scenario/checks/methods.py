@@ -149,7 +149,11 @@ def metrics_fit(problem: Problem, observe: Observe) -> Found:
     if "accuracy" not in observe.metrics:
         return
     here, data = ("observe", "metrics"), problem.data
-    if not (problem.loss.classification or problem.loss.layered):
+    model = problem.model
+    if model is not None and model.of.labels == "numbers":
+        text = f"found accuracy with model {model.name}, whose labels are numbers"
+        yield here, f"{text}; allowed with labels that are classes"
+    elif not (problem.loss.classification or problem.loss.layered or model):
         text = f"found accuracy with loss {problem.loss.kind}, which classifies nothing"
         yield here, f"{text}; allowed with logistic, hinge, softmax and mlp"
     elif not isinstance(data, Data) or not data.tested:

@@ -1,4 +1,4 @@
-"""What softmax and mlp owe the other sections: methods, steps and metrics that make sense there."""
+"""What softmax, mlp and models owe the other sections: methods, steps, metrics that fit."""
 
 from typing import Any
 
@@ -9,6 +9,7 @@ from desim.scenario.sections.observe import Observe
 from desim.scenario.sections.problem import Problem
 from desim.scenario.tree import Found
 
+NETWORKS = ("mlp", "model")  # kinds of losses that are not convex
 LINEAR = "logistic, squared, absolute, huber, hinge"
 
 
@@ -19,20 +20,37 @@ def models_fit(problem: Problem, algorithm: Algorithm) -> Found:
     if loss.layered and models == "linear":
         text = f"found {loss.kind}, but {algorithm.name} is for linear models"
         yield here, f"{text}; allowed: {LINEAR}"
-    elif loss.kind == "mlp" and models == "convex":
-        text = f"found mlp, which is not convex, but {algorithm.name} needs a convex loss"
+    elif loss.modelled and models == "linear":
+        text = f"found a model, but {algorithm.name} needs losses of one number a.x"
+        yield ("problem", "model"), f"{text}; allowed: problem.loss with {LINEAR}"
+    elif loss.kind in NETWORKS and models == "convex":
+        text = f"found {loss.kind}, which is not convex, but {algorithm.name} needs a convex loss"
         yield here, f"{text}; allowed: softmax, {LINEAR}"
     if loss.layered and isinstance(data, Synthetic) and data.kind == "regression":
         text = f"found {loss.kind}, whose labels are classes, with data of kind regression"
         yield here, f"{text}; allowed: squared, absolute, huber"
-    if not loss.layered and problem.precision != "float64":
+    init = getattr(algorithm.parameters, "init", None)
+    if init is not None and init.kind == "model" and not loss.modelled:
+        text = "found model without problem.model"
+        yield ("algorithm", "init"), f"{text}; allowed: zeros, {{normal: std}}, {{common: std}}"
+    if loss.modelled and problem.row_norm is not None:
+        text = "found a bound on rows with a model, of which nothing follows from it"
+        yield ("problem", "row_norm"), f"{text}; allowed: problem.clip, which bounds gradients"
+    if problem.device != "cpu" and not loss.modelled:
+        text = f"found {problem.device} with loss {loss.kind}"
+        yield ("problem", "device"), f"{text}; allowed: cpu (cuda with problem.model)"
+    if not (loss.layered or loss.modelled) and problem.precision != "float64":
         text = f"found {problem.precision} with loss {loss.kind}"
-        yield ("problem", "precision"), f"{text}; allowed: float64 (softmax and mlp: float32 too)"
+        yield (
+            ("problem", "precision"),
+            f"{text}; allowed: float64 (softmax, mlp, models: float32 too)",
+        )
 
 
 def steps_known(problem: Problem, algorithm: Algorithm) -> Found:
     """Nothing is known of a network's curvature, from which steps and momenta could come."""
-    if problem.loss.kind != "mlp":
+    kind = problem.loss.kind
+    if kind not in NETWORKS:
         return
     here: tuple[str, ...] = ("algorithm",)
     given: Any = algorithm.parameters
@@ -41,11 +59,11 @@ def steps_known(problem: Problem, algorithm: Algorithm) -> Found:
     step = getattr(given, "step", None)
     automatic = isinstance(step, str) and step in ("auto", "per-agent")
     if "exact" not in getattr(given, "solvers", ()) and automatic:
-        text = f"found {given.step}, but the smoothness of mlp is not known"
+        text = f"found {given.step}, but the smoothness of {kind} is not known"
         yield (*here, "step"), f"{text}; allowed: a number > 0"
     fast = "accelerated" in (getattr(given, "solvers", ()) or (getattr(given, "solver", None),))
     if fast and isinstance(getattr(given, "momentum", "auto"), str):
-        text = "found accelerated, whose momentum comes from moduli that mlp does not have"
+        text = f"found accelerated, whose momentum comes from moduli that {kind} does not have"
         yield (*here, "solver"), f"{text}; allowed: gradient, sgd, noisy, or a number for momentum"
 
 
@@ -60,10 +78,11 @@ def optimum_exists(problem: Problem, observe: Observe) -> Found:
         text = f"found error with a plug-in's loss that {why}, for which desim has no optimum"
         unsaid = f"; {loss.unsaid}" if loss.unsaid and problem.clip is None else ""
         yield here, f"{text}{unsaid}; {allowed}"
-    if not loss.layered:
+    if not (loss.layered or loss.modelled):
         return
-    if loss.kind == "mlp":
-        text = "found error with loss mlp, which has no unique optimum"
+    if loss.kind in NETWORKS:
+        what = "a model" if loss.modelled else "loss mlp"
+        text = f"found error with {what}, which has no unique optimum"
         yield here, f"{text}; {allowed}"
     elif problem.clip is not None:
         text = "found error with softmax and clip, whose clipped gradients no function has"

@@ -8,7 +8,9 @@ from pydantic import (
     BeforeValidator,
     Field,
     PlainSerializer,
+    SerializerFunctionWrapHandler,
     WithJsonSchema,
+    model_serializer,
     model_validator,
 )
 
@@ -22,6 +24,7 @@ from desim.losses.plugged import ScalarLoss, plugged
 from desim.losses.regularizers import Regularizer
 from desim.scenario import registry
 from desim.scenario.sections.data import DataSection, Npz
+from desim.scenario.sections.model import MODEL, ModelSection
 from desim.scenario.sections.regularizers import Penalties
 
 TABLES = ("sklearn", "openml", "csv", "parquet", "mnist-idx", "mnist-npz")
@@ -110,6 +113,8 @@ class Loss(Form):
     def smooth(self) -> bool:
         """Whether the loss is differentiable with a Lipschitz gradient."""
         own = self.own
+        if self.modelled:
+            return True
         return self.made().smooth if own is None else math.isfinite(own.curvature)
 
     @property
@@ -124,7 +129,14 @@ class Loss(Form):
     def classification(self) -> bool:
         """Whether labels must be -1 and 1."""
         own = self.own
+        if self.modelled:
+            return False
         return self.made().classification if own is None else own.labels == "signs"
+
+    @property
+    def modelled(self) -> bool:
+        """Whether it is that of problem.model."""
+        return self.word == MODEL
 
     @property
     def layered(self) -> bool:
@@ -191,7 +203,12 @@ class Problem(Strict):
     ] = ()
     """rows of each agent: equal, or a list of relative sizes, one for each agent"""
     loss: Loss
-    """loss of one row: logistic, squared, absolute, huber, hinge, softmax, or mlp with its keys"""
+    """loss of one row: logistic, squared, absolute, huber, hinge, softmax, or mlp with its keys; a
+    model brings its own"""
+    model: ModelSection | None = None
+    """a model of a plug-in: its name, or {name: ..., its parameters}"""
+    device: Literal["cpu", "cuda"] = "cpu"
+    """where the model computes; bits are promised on the cpu"""
     average: Literal["mean", "sum"] = "mean"
     """over an agent's rows"""
     regularizer: Penalties = ()
@@ -203,7 +220,8 @@ class Problem(Strict):
     {clip: 1.5}; what one row adds to the curvature rests on it wherever an epsilon needs that.
     Default: what `normalize`, `scale` and `intercept` guarantee"""
     precision: Literal["float64", "float32"] = "float64"
-    """softmax and mlp: type of rows and of a gradient's arithmetic; models are float64"""
+    """softmax, mlp and models: type of rows and of a gradient's arithmetic; parameters between two
+    calls are float64. Default for a model: float32"""
 
     @classmethod
     def mapping(cls, data: object) -> Mapping[str, Any]:
@@ -211,6 +229,11 @@ class Problem(Strict):
         written = super().mapping(data)
         section = written.get("data")
         table = isinstance(section, Mapping) and section.get("source") in TABLES
+        if written.get("model") is not None:
+            if "loss" in written and not isinstance(written["loss"], Loss):
+                text = "found loss beside model, which brings its own; allowed: one of the two"
+                raise ValueError(text)
+            written = {"loss": Loss.model_construct(word=MODEL), "precision": "float32", **written}
         return written if table else {"partition": "contiguous", **written}
 
     def regularizers(self, has_prox: bool) -> tuple[Regularizer, Regularizer]:
@@ -220,6 +243,13 @@ class Problem(Strict):
             here, there = penalty.pieces(has_prox)
             agents, coordinator = agents + here, coordinator + there
         return agents, coordinator
+
+    @model_serializer(mode="wrap")
+    def _without_its_loss(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        written: dict[str, Any] = handler(self)
+        if self.model is not None:
+            del written["loss"]
+        return written
 
     @model_validator(mode="after")
     def _arrays_as_they_are(self) -> "Problem":

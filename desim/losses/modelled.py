@@ -1,0 +1,128 @@
+"""The loss of a row that a model of a user's gives, for the rest of desim."""
+
+import hashlib
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import numpy as np
+
+from desim.arrays import Array
+from desim.losses.scalar import Loss
+from desim.models.checked import first_look
+from desim.models.model import Facts, Model, Rows
+
+TOGETHER = 1024  # rows that are measured at a time
+
+
+@dataclass(frozen=True, repr=False)
+class ModelLoss(Loss):
+    """A model of class `of`; made, with its parameters' number, once the data's facts are known."""
+
+    of: type[Model] = field(kw_only=True)
+    given: Any = field(kw_only=True, default=None)
+    facts: Facts | None = field(kw_only=True, default=None)
+    model: Any = field(kw_only=True, default=None, compare=False)
+    start: Any = field(kw_only=True, default=None, compare=False)
+
+    def __repr__(self) -> str:
+        """What stays the same for as long as the numbers do, whatever the process."""
+        source = hashlib.sha256(inspect.getsource(inspect.getmodule(self.of) or self.of).encode())
+        given = self.given and self.given.model_dump()
+        return f"ModelLoss({self.name!r}, {source.hexdigest()}, {given}, {self.facts})"
+
+    def __reduce__(self) -> tuple[Callable[..., "ModelLoss"], tuple[Any, ...]]:
+        sample = None if self.model is None else self.model.sample
+        return made, (self.of, self.given, self.facts, self.start, sample)
+
+    def __post_init__(self) -> None:
+        """No kernel knows it by its name."""
+
+    @property
+    def libraries(self) -> dict[str, str]:
+        """Versions of what decides its bits beside desim's own libraries."""
+        return {name: _version(name) for name in self.of.libraries}
+
+    @property
+    def linear(self) -> bool:
+        """Whether the loss of an example depends on the model through one number a.x alone."""
+        return False
+
+    @property
+    def convex(self) -> bool:
+        """Whether the loss is convex in the parameters: nothing is known of it."""
+        return False
+
+    @property
+    def smooth(self) -> bool:
+        """Whether gradients are what methods need."""
+        return True
+
+    @property
+    def quadratic(self) -> bool:
+        """Whether its Hessian is constant."""
+        return False
+
+    @property
+    def classification(self) -> bool:
+        """Whether labels must be -1 or 1."""
+        return False
+
+    @property
+    def classifies(self) -> bool:
+        """Whether labels are classes, so that accuracy has a meaning."""
+        return self.of.labels != "numbers"
+
+    @property
+    def curvature(self) -> float:
+        """Nothing bounds it."""
+        return np.inf
+
+    def dimension(self, features: int) -> int:
+        """How many parameters the model has."""
+        return len(self.start)
+
+    def of_data(self, facts: Facts, rows: Rows) -> "ModelLoss":
+        """The loss with its model, which some rows have shown to be one; InputError else."""
+        model, start = first_look(self.of, self.given, facts, rows)
+        return replace(self, facts=facts, model=model, start=start)
+
+    def problems(self, b: Array) -> list[str]:
+        """What is wrong with labels b, one line each."""
+        return []
+
+    def losses(self, inputs: Any, labels: Any, x: Array) -> Array:
+        """Losses (rows,) of all rows at the model x (dim,), float64, some rows at a time."""
+        x, out = x.astype(self.model.facts.precision), np.empty(len(labels))
+        for low in range(0, len(out), TOGETHER):
+            part = slice(low, low + TOGETHER)
+            out[part] = self.model.loss(x, Rows(inputs[part], labels[part]))
+        return out
+
+    def predictions(self, A: Array, x: Array) -> Array:
+        """What the model x (dim,) says of rows A (rows, *shape)."""
+        x = x.astype(self.model.facts.precision)
+        none = np.zeros(TOGETHER)
+        parts = [A[low : low + TOGETHER] for low in range(0, len(A), TOGETHER)]
+        with self.model.computing():
+            said = [self.model.predict(x, Rows(one, none[: len(one)])) for one in parts]
+        return np.concatenate(said)
+
+
+def made(
+    of: type[Model], given: Any, facts: Facts | None = None, start: Any = None, sample: Any = None
+) -> ModelLoss:
+    """What desim computes with: a model of this class with these parameters."""
+    model = None if facts is None else of(given, facts)
+    if model is not None:
+        model.sample = sample
+    return ModelLoss(of.name, of=of, given=given, facts=facts, model=model, start=start)
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,141 @@
+"""What a model of a user's is: losses of rows, and their gradients, as functions of flat vectors.
+
+A model is a pure function: what it returns depends on its arguments alone. Random layers take
+their numbers from `Rows.key`, which is a function of the scenario's seed, the agent, the round and
+the step, so that engines, batches and threads change no bit.
+"""
+
+from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from desim.arrays import Array
+
+MOST = 1 << 24  # numbers of examples' gradients that are in memory at a time
+
+
+class Rows(NamedTuple):
+    """Rows of one agent, or of n agents with an axis (n,) in front of all three.
+
+    inputs (m, *shape) and labels (m, ...) as the data have them; key: a word for random layers, in
+    training only: a model that is measured has none.
+    """
+
+    inputs: NDArray[Any]
+    labels: NDArray[Any]
+    key: Any = None
+
+    def agent(self, r: int) -> "Rows":
+        """The rows of the agent in place r, of n."""
+        return Rows(self.inputs[r], self.labels[r], None if self.key is None else int(self.key[r]))
+
+    def part(self, low: int, high: int) -> "Rows":
+        """Rows low to high - 1 of one agent."""
+        return self._replace(inputs=self.inputs[low:high], labels=self.labels[low:high])
+
+
+class Facts(NamedTuple):
+    """What a model may know when it is made.
+
+    shape: of one input; classes: how many labels 0, 1, ... there are, 0 where labels are no
+    classes; precision: of parameters and of inputs that are no whole numbers; device: cpu, cuda;
+    seed: the scenario's.
+    """
+
+    shape: tuple[int, ...]
+    classes: int
+    precision: Literal["float32", "float64"] = "float32"
+    device: str = "cpu"
+    seed: int = 0
+
+
+class Model(ABC):
+    """A model and the loss of its rows; parameters x (dim,) of type `facts.precision`.
+
+    A subclass in a plug-in is registered by its `name`. It defines `initial`, `loss`, and
+    `gradient` or `example_gradients`; `predict` for accuracy. Clipping needs `example_gradients`.
+    """
+
+    #: what a scenario calls it, in problem.model
+    name: ClassVar[str]
+    #: one line for `desim list models`
+    summary: ClassVar[str]
+    #: what a scenario may write below problem.model beside the name: a class that is Strict
+    Parameters: ClassVar[Any] = None
+    #: classes 0, 1, ..., numbers, or the arrays of the data as they are, such as tokens
+    labels: ClassVar[Literal["classes", "numbers", "arrays"]] = "classes"
+    #: whether several threads may call it at once
+    threads: ClassVar[bool] = False
+    #: distributions whose versions decide its bits
+    libraries: ClassVar[tuple[str, ...]] = ("numpy",)
+
+    #: some rows of the data, on which it may try itself
+    sample: Any = None
+
+    def __init__(self, parameters: Any, facts: Facts) -> None:
+        self.parameters, self.facts = parameters, facts
+
+    @abstractmethod
+    def initial(self, seed: int) -> Array:
+        """Where all agents start, (dim,)."""
+
+    @abstractmethod
+    def loss(self, x: Array, rows: Rows) -> Array:
+        """The loss (m,) of each row at x (dim,)."""
+
+    def gradient(self, x: Array, rows: Rows) -> Array:
+        """The gradient (dim,) of the sum of the rows' losses at x (dim,)."""
+        return self._sum(x, rows, np.inf)
+
+    def example_gradients(self, x: Array, rows: Rows) -> Array:
+        """The gradient (m, dim) of each row's loss at x (dim,)."""
+        raise NotImplementedError(f"{type(self).__name__} has no example_gradients")
+
+    def predict(self, x: Array, rows: Rows) -> Array:
+        """What the model says of each row, of the shape of its labels."""
+        raise NotImplementedError(f"{type(self).__name__} has no predict")
+
+    def clipped(self, x: Array, rows: Rows, clip: float) -> Array:
+        """The sum (dim,) of the rows' gradients, each cut to the norm `clip`."""
+        return self._sum(x, rows, clip)
+
+    def gradients(self, x: Array, rows: Rows, clip: float) -> Array:
+        """Sums (n, dim) of the rows' gradients of n agents with models x (n, dim).
+
+        Override it where the library does many at a time; rows (bits) must not depend on n.
+        """
+        out = np.empty_like(x)
+        for r in range(len(x)):
+            own = rows.agent(r)
+            out[r] = self.gradient(x[r], own) if np.isinf(clip) else self.clipped(x[r], own, clip)
+        return out
+
+    def settled(self) -> None:
+        """InputError where a gradient has changed what the model is."""
+        return
+
+    def computing(self) -> AbstractContextManager[None]:
+        """What holds while it is called."""
+        return nullcontext()
+
+    def _sum(self, x: Array, rows: Rows, clip: float) -> Array:
+        """The same from `example_gradients`, so many rows at a time as have room."""
+        many, total = max(1, MOST // len(x)), np.zeros(len(x))
+        for low in range(0, len(rows.labels), many):
+            part = rows.part(low, low + many)
+            if rows.key is not None and low:
+                part = part._replace(key=(int(rows.key) + low) % (1 << 64))
+            each = np.asarray(self.example_gradients(x, part))
+            total += each.sum(0, dtype=float) if np.isinf(clip) else clipped_sum(each, clip)
+        return total
+
+
+def clipped_sum(each: Array, clip: float) -> Array:
+    """The sum (dim,) of gradients (m, dim), each cut to the norm `clip`."""
+    norms = np.sqrt(np.einsum("hj,hj->h", each, each, dtype=float))
+    short = clip * (1.0 - 4.0 * np.finfo(each.dtype).eps)  # rounding lifts no norm above the clip
+    factors = np.where(norms > short, short / np.where(norms > 0.0, norms, 1.0), 1.0)
+    return np.asarray(factors @ each.astype(float, copy=False))

@@ -1,0 +1,283 @@
+"""A torch module as a model: flat parameters in, sums of examples' gradients out.
+
+Where the bits of a gradient do not depend on how many agents' gradients are computed with it, which
+is tried out, agents go together through `torch.func.vmap`; else one by one. Torch computes on one
+thread of its own, agents on all: then no bit depends on a number of threads.
+"""
+
+import copy
+import threading
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+
+from desim.arrays import Array
+from desim.errors import InputError
+from desim.models.model import Facts, Model, Rows
+from desim.models.torch_parts import by_row, device_of, filled, lone, refuse_unfit, seeded
+
+ROOM = 1 << 23  # numbers of examples' gradients that are in memory at a time
+TRIED = (1, 3, 8)  # agents that go together where it is tried out whether that changes a bit
+RANDOM = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.RReLU)
+
+
+class TorchModel(Model):
+    """A model whose `module` is a torch.nn.Module, with the cross-entropy unless `losses` differs.
+
+    Parameters that train (requires_grad) are x, in the order of `module.named_parameters()`.
+    """
+
+    libraries = ("torch",)
+    threads = True
+    #: whether layers that keep averages of rows, as batch normalisation does, use them as they are
+    frozen = False
+
+    def __init__(self, parameters: Any, facts: Facts) -> None:
+        super().__init__(parameters, facts)
+        self.device = device_of(facts.device)
+        self.type = getattr(torch, facts.precision)
+        with seeded(facts.seed):
+            made = self.module()
+        if not isinstance(made, nn.Module):
+            raise InputError(f"problem.model: module returned {made!r}; allowed: a torch.nn.Module")
+        self._module = made.to(self.device, self.type)
+        named = [(name, p) for name, p in made.named_parameters() if p.requires_grad]
+        refuse_unfit(self.name, named)
+        self.names = [name for name, _ in named]
+        self.shapes = [p.shape for _, p in named]
+        self.sizes = [p.numel() for _, p in named]
+        self.dim = sum(self.sizes)
+        self.random = any(isinstance(one, RANDOM) for one in made.modules())
+        self._buffers = {name: one.clone() for name, one in made.named_buffers()}
+        self._own = threading.local()
+        self._lock = threading.RLock()
+        self._together: dict[tuple[int, bool], bool] = {}
+        self._mapped = True  # whether `vmap` takes the module
+
+    @abstractmethod
+    def module(self) -> nn.Module:
+        """The network, made anew at each call; its initial numbers are those of torch's seed."""
+
+    def losses(self, outputs: Any, labels: Tensor) -> Tensor:
+        """The loss (m,) of each row, or of its parts (m, ...), of which the mean is taken."""
+        if labels.dtype.is_floating_point:
+            return nn.functional.mse_loss(outputs.reshape(labels.shape), labels, reduction="none")
+        return nn.functional.cross_entropy(outputs, labels, reduction="none")
+
+    def predictions(self, outputs: Any) -> Tensor:
+        """What the outputs of rows (m, ...) say, of the shape of labels."""
+        return outputs.argmax(1)
+
+    def initial(self, seed: int) -> Array:
+        """The parameters of a module made with this seed, (dim,)."""
+        with seeded(seed):
+            made = self.module().to(dtype=self.type)
+        parts = [p.detach().reshape(-1) for p in made.parameters() if p.requires_grad]
+        return np.asarray(torch.cat(parts).numpy())
+
+    def loss(self, x: Array, rows: Rows) -> Array:
+        """The loss (m,) of each row at x (dim,), without random layers."""
+        with torch.no_grad():
+            found = by_row(self.losses(self._outputs(x, rows), self._tensor(rows.labels)))
+            return np.asarray(found.double().cpu().numpy())
+
+    def predict(self, x: Array, rows: Rows) -> Array:
+        """What the module says of each row."""
+        with torch.no_grad():
+            return np.asarray(self.predictions(self._outputs(x, rows)).cpu().numpy())
+
+    def gradient(self, x: Array, rows: Rows) -> Array:
+        """The gradient (dim,) of the sum of the rows' losses."""
+        return np.asarray(self.gradients(x[None], lone(rows), np.inf)[0])
+
+    def clipped(self, x: Array, rows: Rows, clip: float) -> Array:
+        """The sum (dim,) of the rows' gradients, each cut to the norm `clip`."""
+        return np.asarray(self.gradients(x[None], lone(rows), clip)[0])
+
+    def example_gradients(self, x: Array, rows: Rows) -> Array:
+        """The gradient (m, dim) of each row's loss."""
+        inputs, labels = self._tensor(rows.inputs), self._tensor(rows.labels)
+        with self._drawing(rows.key):
+            return np.asarray(self._each(self._tensor(x), inputs, labels).cpu().numpy())
+
+    def gradients(self, x: Array, rows: Rows, clip: float) -> Array:
+        """Sums (n, dim) of the rows' gradients of n agents with models x (n, dim)."""
+        inputs, labels, w = (self._tensor(one) for one in (rows.inputs, rows.labels, x))
+        cut, m = bool(np.isfinite(clip)), labels.shape[1]
+        if self._goes_together(m, cut):
+            some = max(1, ROOM // (self.dim * min(m, self._some))) if cut else len(w)
+            parts = [
+                self._all(
+                    w[low : low + some], inputs[low : low + some], labels[low : low + some], clip
+                )
+                for low in range(0, len(w), some)
+            ]
+            return np.asarray(torch.cat(parts).cpu().numpy())
+        many = []
+        for r in range(len(w)):
+            with self._drawing(None if rows.key is None else int(rows.key[r])):
+                many.append(self._alone(w[r], inputs[r], labels[r], clip))
+        return np.asarray(torch.stack(many).cpu().numpy())
+
+    def settled(self) -> None:
+        """InputError where training has changed what is no parameter."""
+        changed = [
+            name for name, one in self._net(True).named_buffers()
+            if not torch.equal(one, self._buffers[name])
+        ]  # fmt: skip
+        if changed:
+            text = f"training changes {', '.join(changed)}, which nobody sends, clips or noises"
+            allowed = "layers without such buffers, as GroupNorm, or `frozen = True`, for which"
+            raise InputError(
+                f"problem.model: {self.name}: {text}; allowed: {allowed} they stay as they are"
+            )
+
+    @contextmanager
+    def computing(self) -> Iterator[None]:
+        """One thread of torch's own: its bits depend on their number."""
+        before = torch.get_num_threads()
+        if before != 1:
+            torch.set_num_threads(1)
+        try:
+            yield
+        finally:
+            if before != 1:
+                torch.set_num_threads(before)
+
+    @property
+    def _some(self) -> int:
+        """Rows whose gradients are in memory at a time, of one agent: the same for any m."""
+        return max(1, ROOM // int(self.dim))
+
+    def _goes_together(self, m: int, cut: bool) -> bool:
+        """Whether agents with m rows each are computed together: no bit may depend on that."""
+        if self.random or not self._mapped:
+            return False
+        if self.device.type != "cpu":
+            return True
+        with self._lock:
+            if (m, cut) not in self._together:
+                self._together[m, cut] = self._tried(m, cut)
+            return self._together[m, cut]
+
+    def _tried(self, m: int, cut: bool) -> bool:
+        """Whether agents' gradients have the same bits in groups of any of TRIED."""
+        most, (inputs, labels, _) = max(TRIED), self.sample
+        place = (np.arange(most)[:, None] + np.arange(m)) % len(labels)
+        a, b = self._tensor(inputs[place]), self._tensor(labels[place])
+        spread = torch.linspace(-1e-2, 1e-2, most * self.dim, dtype=self.type)
+        w = self._tensor(self.initial(self.facts.seed)) + spread.reshape(most, self.dim)
+        found = []
+        try:
+            for n in TRIED:
+                parts = [slice(low, low + n) for low in range(0, most, n)]
+                sums = [self._all(w[one], a[one], b[one], 1.0 if cut else np.inf) for one in parts]
+                found.append(torch.cat(sums))
+        except (RuntimeError, ValueError, Warning):
+            self._mapped = cut and self._mapped
+            return False
+        return all(torch.equal(found[0], one) for one in found[1:])
+
+    def _alone(self, w: Tensor, inputs: Tensor, labels: Tensor, clip: float) -> Tensor:
+        """The sum (dim,) of one agent's rows: by the module itself, or by `_each`."""
+        if np.isfinite(clip):
+            return self._clipped(self._each, w, inputs, labels, clip)
+        module = self._net(True)
+        named = dict(module.named_parameters())
+        parameters = [named[name] for name in self.names]
+        for parameter, part in zip(parameters, w.split(self.sizes), strict=True):
+            parameter.data = part.reshape(parameter.shape)
+        total = by_row(self.losses(module(inputs), labels)).sum()
+        found = torch.autograd.grad(total, parameters, allow_unused=True, materialize_grads=True)
+        return torch.cat([one.reshape(-1) for one in found])
+
+    def _all(self, w: Tensor, inputs: Tensor, labels: Tensor, clip: float) -> Tensor:
+        """The sums (n, dim) of many agents, together."""
+        if np.isfinite(clip):
+            return self._clipped(vmap(self._mapped_rows()), w, inputs, labels, clip)
+        return vmap(grad(self._total))(w, inputs, labels)
+
+    def _clipped(
+        self, each: Callable[..., Tensor], w: Tensor, inputs: Tensor, labels: Tensor, clip: float
+    ) -> Tensor:
+        """Sums of what `each` gives (..., m, dim), cut to the norm `clip`, over m."""
+        axis, total = w.dim() - 1, torch.zeros_like(w)
+        for low in range(0, labels.shape[axis], self._some):
+            size = min(self._some, labels.shape[axis] - low)
+            found = each(w, inputs.narrow(axis, low, size), labels.narrow(axis, low, size))
+            norms = torch.linalg.vector_norm(found, dim=-1, dtype=torch.float64)
+            short = clip * (1.0 - 4.0 * torch.finfo(found.dtype).eps)  # no norm is rounded above
+            factors = torch.where(norms > short, short / norms, 1.0).to(found.dtype)
+            total = total + (factors.unsqueeze(-2) @ found).squeeze(-2)
+        return total
+
+    def _each(self, w: Tensor, inputs: Tensor, labels: Tensor) -> Tensor:
+        """Gradients (m, dim) of one agent's rows; row by row where `vmap` does not take them."""
+        if self._mapped:
+            try:
+                return self._mapped_rows()(w, inputs, labels)
+            except (RuntimeError, ValueError, Warning):
+                self._mapped = False
+        each = [
+            self._alone(w, inputs[h : h + 1], labels[h : h + 1], np.inf) for h in range(len(labels))
+        ]
+        return torch.stack(each)
+
+    def _mapped_rows(self) -> Callable[..., Tensor]:
+        """Gradients (m, dim) of rows (m, ...) at w (dim,)."""
+        each: Callable[..., Tensor] = vmap(
+            grad(self._total_of_one), (None, 0, 0), randomness="different"
+        )
+        return each
+
+    def _total(self, w: Tensor, inputs: Tensor, labels: Tensor) -> Tensor:
+        """The sum of the rows' losses as a function of w (dim,)."""
+        parts = zip(self.names, self.shapes, w.split(self.sizes), strict=True)
+        named = {name: part.reshape(shape) for name, shape, part in parts}
+        outputs = functional_call(self._net(True), named, (inputs,))
+        return by_row(self.losses(outputs, labels)).sum()
+
+    def _total_of_one(self, w: Tensor, inputs: Tensor, labels: Tensor) -> Tensor:
+        return self._total(w, inputs.unsqueeze(0), labels.unsqueeze(0))
+
+    def _outputs(self, x: Array, rows: Rows) -> Any:
+        """What the module, not training, says of rows at x (dim,)."""
+        module = self._net(False)
+        filled(module, x)
+        return module(self._tensor(rows.inputs))
+
+    def _net(self, training: bool) -> nn.Module:
+        """The calling thread's own copy of the module, as it trains or as it is measured."""
+        nets: dict[bool, nn.Module] | None = getattr(self._own, "nets", None)
+        if nets is None:
+            torch.set_num_threads(1)  # of this thread
+            nets = self._own.nets = {kind: copy.deepcopy(self._module) for kind in (False, True)}
+            nets[True].train()
+            nets[False].eval()
+            for one in nets[True].modules() if self.frozen else ():
+                if isinstance(one, nn.modules.batchnorm._NormBase):
+                    one.eval()
+        return nets[training]
+
+    def _tensor(self, array: Array) -> Tensor:
+        """An array on the device: real numbers in the model's type, whole ones as they are."""
+        array = np.ascontiguousarray(array)
+        found = torch.from_numpy(array if array.flags.writeable else array.copy())
+        if found.is_floating_point():
+            return found.to(self.device, self.type)
+        return found.to(self.device) if found.dtype == torch.uint8 else found.to(self.device).long()
+
+    @contextmanager
+    def _drawing(self, key: int | None) -> Iterator[None]:
+        """Random layers draw from `key`, and nothing else in this process does meanwhile."""
+        if key is None or not self.random:
+            yield
+            return
+        with self._lock, seeded(int(key) % (1 << 63)):
+            yield

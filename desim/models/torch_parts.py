@@ -1,0 +1,64 @@
+"""What a torch module is made of, for desim: parameters as one vector, seeds, devices, rows."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from desim.arrays import Array
+from desim.errors import InputError
+from desim.models.model import Rows
+
+
+def filled(module: nn.Module, x: Array) -> nn.Module:
+    """The module with its trainable parameters set to x (dim,); InputError if it has others."""
+    parameters = [one for one in module.parameters() if one.requires_grad]
+    sizes = [one.numel() for one in parameters]
+    if sum(sizes) != len(x):
+        text = f"found {sum(sizes)} parameters that train"
+        raise InputError(f"module: {text}; allowed: {len(x)}, as many as the model has")
+    with torch.no_grad():
+        for parameter, part in zip(parameters, torch.from_numpy(x).split(sizes), strict=True):
+            parameter.copy_(part.reshape(parameter.shape))
+    return module
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Torch's numbers from this seed, and afterwards as if nothing had been drawn."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield
+
+
+def device_of(name: str) -> torch.device:
+    """The device of that name; InputError where there is none."""
+    if name == "cuda" and not torch.cuda.is_available():
+        raise InputError("problem.device: found cuda, which torch does not find here; allowed: cpu")
+    return torch.device(name)
+
+
+def refuse_unfit(name: str, named: list[tuple[str, nn.Parameter]]) -> None:
+    """InputError for a module without parameters, or of which two share their numbers."""
+    if not named:
+        raise InputError(f"problem.model: {name}: the module has no parameter that trains")
+    first: dict[int, str] = {}
+    for one, parameter in named:
+        other = first.setdefault(parameter.untyped_storage().data_ptr(), one)
+        if other != one:
+            text = f"found {other} and {one}, two parameters that share their numbers"
+            allowed = "one nn.Parameter, used in both places"
+            raise InputError(f"problem.model: {name}: {text}; allowed: {allowed}")
+
+
+def by_row(losses: Tensor) -> Tensor:
+    """Losses (m,) of rows whose parts have losses (m, ...)."""
+    return losses if losses.dim() < 2 else losses.flatten(1).mean(1)
+
+
+def lone(rows: Rows) -> Rows:
+    """The rows of one agent as those of n = 1."""
+    key = None if rows.key is None else np.array([rows.key], np.uint64)
+    return Rows(np.asarray(rows.inputs)[None], np.asarray(rows.labels)[None], key)

@@ -1,0 +1,43 @@
+"""The door for torch: a module as a model of a scenario, and a run's model in a module.
+
+See analysis/docs/howto/torch.md. It needs torch: the extra desim[torch].
+"""
+
+from typing import Any
+
+import numpy as np
+
+from desim.errors import InputError, refusal
+
+try:
+    from torch import nn
+
+    from desim.models.torch_module import TorchModel
+    from desim.models.torch_parts import filled
+except ModuleNotFoundError as lacking:
+    if lacking.name != "torch":
+        raise
+    text = "desim.torch: found no torch here; allowed: pip install 'desim[torch]'"
+    raise InputError(text) from None
+
+__all__ = ["TorchModel", "load"]
+
+
+def load(run: Any, module: nn.Module, round: int = -1, agent: int | None = None) -> nn.Module:
+    """Set the parameters of a module that train to those of a run's model; return the module.
+
+    round: 0 is the start, -1 the last one; agent: its own model, which a run keeps with
+    observe.iterates; by default the coordinator's, or the mean of the agents'. InputError where the
+    run has no such model, or the module another number of parameters.
+    """
+    if agent is None and run.model is not None:
+        return filled(module, np.array(run.model[round], float))
+    kept = run.iterates
+    if kept is None:
+        cure = "observe: {iterates: true} keeps the models of agents"
+        raise InputError(f"{run}: found no such model; allowed: the coordinator's; {cure}")
+    if agent is None:
+        return filled(module, np.asarray(kept[round], float).mean(0))
+    if not 0 <= agent < kept.shape[1]:
+        raise InputError(f"agent: {refusal(agent, f'0 to {kept.shape[1] - 1}')}")
+    return filled(module, np.array(kept[round, agent], float))
