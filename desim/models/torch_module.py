@@ -124,7 +124,8 @@ class TorchModel(Model):
         many = []  # each with arrays of its own: how memory is aligned may change a bit
         for r in range(len(w)):
             with self._drawing(None if rows.key is None else int(rows.key[r])):
-                many.append(self._alone(*(one[r].clone() for one in (w, inputs, labels)), clip))
+                x, A, b = (one[r].clone() for one in (w, inputs, labels))
+                many.append(self._alone(x, A, b, clip))
         return np.asarray(torch.stack(many).cpu().numpy())
 
     def settled(self) -> None:
