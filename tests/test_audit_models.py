@@ -15,12 +15,12 @@ PLUGIN = Path(__file__).parent / "plugins" / "networks.py"
 CLIP, SIGMA, RUNS = 1.0, 0.13, 400
 
 
-def private(train=30, sigma=SIGMA):
+def private(train=30, sigma=SIGMA, hidden=8):
     """DSGD of a network of two agents, full clipped gradients with noise."""
     return {
         "name": "private", "seed": 2, "plugins": [str(PLUGIN)],
         "problem": {
-            "agents": 2, "model": {"name": "layers", "hidden": 8}, "clip": CLIP,
+            "agents": 2, "model": {"name": "layers", "hidden": hidden}, "clip": CLIP,
             "data": {"source": "sklearn", "name": "digits", "scale": "max", "train": train},
         },
         "algorithm": {"name": "dsgd", "alpha": 0.2, "weights": "metropolis"},
@@ -58,10 +58,10 @@ def test_half_the_noise_is_refuted(halved):
 
 @pytest.mark.slow
 def test_one_run_tells_them_apart(monkeypatch):
-    """Of 120 canaries of one agent most coins are guessed where there is hardly any noise."""
-    found = audit_one_run(private(240, 1e-3), claims=["rigorous"], agent=0)
+    """Of 300 canaries of one agent most coins are guessed where there is hardly any noise."""
+    found = audit_one_run(private(600, 1e-4, 32), claims=["rigorous"], agent=0)
     assert ((found.scores.scores > 0.0) == found.scores.coins).mean() > 0.75  # 5 deviations of luck
-    loud = audit_one_run(private(240, 0.016), claims=["rigorous"], agent=0)
+    loud = audit_one_run(private(600, 2.0 / 300, 32), claims=["rigorous"], agent=0)
     assert loud.findings[0].verdict == "not refuted"
     whole = Ledger.release
 
@@ -70,6 +70,6 @@ def test_one_run_tells_them_apart(monkeypatch):
         return value + 0.05 * (noisy - value), ids
 
     monkeypatch.setattr(Ledger, "release", little)
-    quiet = audit_one_run(private(240, 0.016), claims=["rigorous"], agent=0)
+    quiet = audit_one_run(private(600, 2.0 / 300, 32), claims=["rigorous"], agent=0)
     assert quiet.findings[0].verdict == "refuted"
     assert np.isfinite(quiet.scores.scores).all()

@@ -259,3 +259,26 @@ def test_noise_is_accounted_as_of_any_model():
     reach = 2.0 * 0.5 * 0.1 / problem.rows * np.sqrt(2.0)
     assert np.allclose(first["sensitivity"].to_numpy(), reach)
     assert np.isfinite(run.epsilon()["epsilon"].to_numpy()).all()
+
+
+def test_values_alone_teach_a_network_too():
+    """D-ZOA with the exact differences of float64: near the gradient, and the same on engines."""
+    from desim.kernels.zeroth import estimates
+
+    problem = problem_of("layers", precision="float64")
+    x, who = problem.loss.start, np.arange(2)
+    at = np.tile(x, (2, 1))
+    found = estimates(who, at, 1, 5, problem.data, samples=20000, u2=1e-6)
+    g = gradient(who, at, problem.data)
+    away = np.linalg.norm(found - g, axis=1) / np.linalg.norm(g, axis=1)
+    assert (away < 3.0 * np.sqrt((problem.dim + 1) / 20000)).all()  # the deviation of a mean
+    algorithm = {"name": "d-zoa", "rho": 1.0, "inner": 2, "samples": 2, "u1": 0.1, "step": 0.1}
+    tree = scenario(
+        algorithm=algorithm, network=RING, problem={"precision": "float64", "clip": 1.0},
+        privacy=NOISE,
+    )  # fmt: skip
+    one, two = (desim.run({**tree, "engine": engine}) for engine in ("cohort", "agents"))
+    assert one.metrics.equals(two.metrics)
+    assert one.releases.equals(two.releases)
+    with pytest.raises(InputError, match=r"precision: found float32, but d-zoa.*float64"):
+        desim.run(scenario(algorithm=algorithm, network=RING))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from desim.arrays import Array
 from desim.audit.neighbours import on
-from desim.audit.of_models import opposite_labels, spread_inputs
+from desim.audit.of_models import canary_records
 from desim.draws import keys
 from desim.draws.keys import Stream
 from desim.engine.play import Simulation
@@ -86,11 +86,9 @@ def canaries(problem: Problem, agent: int, slots: int, seed: int, most: float = 
 
 
 def _of_model(problem: Problem, agent: int, slots: int, seed: int) -> Canaries:
-    """Inputs in directions of their own, each with one of two opposite labels."""
+    """Inputs in directions of their own, with opposite labels or signs."""
     start = int(problem.start[agent])
-    inputs = spread_inputs(problem, slots, slice(start, start + slots), seed)
-    labels = (np.array([one] * slots) for one in opposite_labels(problem))
-    return Canaries(agent, inputs, inputs.copy(), *labels)
+    return Canaries(agent, *canary_records(problem, slice(start, start + slots), seed))
 
 
 def _directions(count: int, features: int, seed: int) -> Array:

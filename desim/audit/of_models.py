@@ -11,9 +11,11 @@ import numpy as np
 from desim.arrays import Array
 from desim.draws import keys
 from desim.draws.keys import Stream
+from desim.models.model import Rows
 from desim.problem.problem import Problem
 
 FAR = 1e2  # labels that are numbers, in units of what the data have
+SPREAD = (1.0, 3.0, 10.0, 30.0)  # of canaries
 LONG = (1.0, 10.0)  # lengths of inputs, in those of the longest row
 
 
@@ -39,16 +41,45 @@ def pairs_of_inputs(problem: Problem) -> list[Any]:
     return [*(((a, one), (a, other)) for a in inputs), *turned]
 
 
-def spread_inputs(problem: Problem, slots: int, place: slice, seed: int) -> Array:
-    """Inputs (slots, *shape) in directions of their own, as long as the longest rows.
+def canary_records(problem: Problem, place: slice, seed: int) -> tuple[Array, Array, Array, Array]:
+    """Two opposite records for each row of `place`: inputs (m, *shape) and labels of both.
 
-    Whole numbers, such as tokens, have no directions: they are the rows that are there.
+    Of inputs of several lengths, with opposite labels or signs, those whose clipped gradients at
+    the start differ most in directions that no other canary has. Whole numbers, such as tokens,
+    have no directions: they are the rows that are there.
     """
     rows = np.array(problem.A[place])
+    one, other = (np.array([label] * len(rows)) for label in opposite_labels(problem))
     if rows.dtype.kind != "f":
-        return rows
-    flat = rows.reshape(slots, -1)
-    drawn = np.asarray(keys.normals(seed, Stream.USER, agent=np.arange(slots), size=flat.shape[1]))
-    drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
-    longest = float(np.linalg.norm(flat, axis=1).max()) or 1.0
-    return np.asarray((longest * drawn).astype(rows.dtype).reshape(rows.shape))
+        return rows, rows.copy(), one, other
+    flat = rows.reshape(len(rows), -1)
+    drawn = np.asarray(
+        keys.normals(seed, Stream.USER, agent=np.arange(len(rows)), size=flat.shape[1])
+    )
+    drawn *= np.linalg.norm(flat, axis=1).max() / np.linalg.norm(drawn, axis=1, keepdims=True)
+    inputs = [(length * drawn).astype(rows.dtype).reshape(rows.shape) for length in SPREAD]
+    tried = [(a, a.copy(), one, other) for a in inputs] + [(a, -a, one, one) for a in inputs]
+    return max(tried, key=lambda records: _own_room(problem, *records))
+
+
+def _own_room(problem: Problem, first: Array, second: Array, one: Array, other: Array) -> float:
+    """Sum of how far each canary's effect (dim,) is from what all others span."""
+    effects = _cut(problem, first, one) - _cut(problem, second, other)
+    gram = effects @ effects.T
+    ridge = 1e-6 * float(np.trace(gram)) / len(gram) + 1e-300
+    own = 1.0 / np.diag(np.linalg.inv(gram + ridge * np.eye(len(gram))))
+    return float(np.sqrt(np.maximum(own, 0.0)).sum())
+
+
+def _cut(problem: Problem, inputs: Array, labels: Array) -> Array:
+    """Clipped gradients (m, dim) of rows at the start of the model."""
+    loss: Any = problem.loss
+    x = loss.start.astype(loss.facts.precision)
+    with loss.model.computing():
+        each = [
+            loss.model.gradient(x, Rows(inputs[h : h + 1], labels[h : h + 1], np.uint64(0)))
+            for h in range(len(labels))
+        ]
+    found = np.array(each, float)
+    norms = np.linalg.norm(found, axis=1, keepdims=True)
+    return np.asarray(found * np.minimum(1.0, problem.clip / np.maximum(norms, 1e-300)))

@@ -13,8 +13,10 @@ from numba import prange
 
 from desim.compiling.jit import inline, kernel, parallel_kernel, threads, use_parallel
 from desim.draws.keys import Stream, address, counter, normal, normals_into, seed_word
+from desim.kernels import modelled_zeroth as of_models
 from desim.kernels.batches import column, plain
 from desim.kernels.gradients import Data, forward, whole_block
+from desim.kernels.modelled import Modelled
 from desim.losses.scalar import clipped_change
 
 _DIRECTION = int(Stream.DIRECTION)
@@ -125,6 +127,9 @@ def descend(who, x, round, seed, data, *, steps, samples, c, q, deviation=0.0, n
     round, samples = column(round, n, np.int64), column(samples, n, np.int64)
     steps, noise = np.array(steps, float), column(noise, n, np.uint64)
     flat, out = tuple(data), np.empty_like(x)
+    if isinstance(data, Modelled):
+        of_models.descend(who, x, c, q, samples, round, steps, seed, deviation, noise, data, out)
+        return out
     rest = who, x, c, q, samples, round, steps, seed_word(seed), deviation, noise, flat, out
     if use_parallel(2.0 * steps.shape[1] * float(samples.sum()) * data.A.size / data.scale.size):
         _descend_shared(threads(), *rest)
@@ -144,6 +149,9 @@ def estimates(
     round, step = column(round, n, np.int64), column(step, n, np.int64)
     key, flat = column(noise, n, np.uint64), tuple(data)
     word = seed_word(seed)
-    if n:
+    if isinstance(data, Modelled):
+        rest = deviation, key, data, out
+        of_models.estimates(who, x, u1, u2, int(samples), q, c, round, step, seed, *rest)
+    elif n:
         _estimates(who, x, u1, u2, int(samples), q, c, round, step, word, deviation, key, flat, out)
     return out

@@ -33,6 +33,7 @@ class ZerothOrder(Method):
     """A round takes `samples` (agents,) quotients in each of its `inner` steps, from x0."""
 
     smooth_only = False
+    values_only = True
     wants = ("values of the loss only",)
     noises = ("gaussian", "schedule", "classical")
     needs_clip = True

@@ -20,7 +20,7 @@ def models_fit(problem: Problem, algorithm: Algorithm) -> Found:
     if loss.layered and models == "linear":
         text = f"found {loss.kind}, but {algorithm.name} is for linear models"
         yield here, f"{text}; allowed: {LINEAR}"
-    elif loss.modelled and models == "linear":
+    elif loss.modelled and models == "linear" and not algorithm.method.values_only:
         text = f"found a model, but {algorithm.name} needs losses of one number a.x"
         yield ("problem", "model"), f"{text}; allowed: problem.loss with {LINEAR}"
     elif loss.kind in NETWORKS and models == "convex":
@@ -36,6 +36,9 @@ def models_fit(problem: Problem, algorithm: Algorithm) -> Found:
     if loss.modelled and problem.row_norm is not None:
         text = "found a bound on rows with a model, of which nothing follows from it"
         yield ("problem", "row_norm"), f"{text}; allowed: problem.clip, which bounds gradients"
+    if loss.modelled and algorithm.method.values_only and problem.precision != "float64":
+        text = f"found {problem.precision}, but {algorithm.name} takes differences of close values"
+        yield ("problem", "precision"), f"{text}; allowed: float64"
     if problem.device != "cpu" and not loss.modelled:
         text = f"found {problem.device} with loss {loss.kind}"
         yield ("problem", "device"), f"{text}; allowed: cpu (cuda with problem.model)"
