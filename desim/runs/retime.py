@@ -34,6 +34,7 @@ from desim.scenario.build import build
 from desim.scenario.checks.endless import refuse_endless
 from desim.scenario.include import include_network
 from desim.scenario.load import load, read
+from desim.scenario.pace import settled
 from desim.scenario.schema import Scenario
 from desim.scenario.tree import from_python
 from desim.timeline.record import Kind
@@ -63,7 +64,7 @@ def retime(
     if path is not None:
         place.check_free(path, force)
     retimable = examined(run)
-    scenario = under(run.scenario, network, compute)
+    scenario = settled(under(run.scenario, network, compute), retimable.training.problem)
     simulation = retimable.under(scenario)
     trained = {"scenario_sha256": run.manifest["scenario_sha256"]}
     return record(prepare(scenario, simulation=simulation, retimed=trained), path, force=force)

@@ -26,6 +26,7 @@ from desim.scenario.conditions import Conditions
 from desim.scenario.layout import Layout
 from desim.scenario.observing import heavy
 from desim.scenario.origin import Origin
+from desim.scenario.pace import refuse_too_large, settled, uncertain
 from desim.scenario.problem_read import initial, read_problem
 from desim.scenario.schema import Scenario
 
@@ -51,10 +52,12 @@ def _build(scenario: Scenario, known: Problem | None) -> Simulation:
         problem, merged = read_problem(scenario, None if layout is None else layout.agents)
     noise = noise_of(scenario)
     _check(scenario, problem, noise)
+    refuse_too_large(scenario, problem)
+    scenario = settled(scenario, problem)
     settings = _settings(scenario, problem, layout)
     made = _made(scenario, scenario.algorithm.method, settings, noise)
     made.warnings += [*warnings(scenario, problem.rows), *merged, *_identical(scenario, problem)]
-    made.warnings += endless(settings)
+    made.warnings += [*endless(settings), *uncertain(scenario)]
     settings = _planned(made, settings)
     try_accountant(scenario, made.planned(1), problem.rows)
     engine, why = _engine(scenario, made)
