@@ -12,8 +12,8 @@ from desim.conditions.transports import CONGESTION, rates, seconds_after
 from desim.engine.opening import Opening, opening
 from desim.engine.play import Simulation
 from desim.engine.settings import Settings
+from desim.reading.measured import measured_text
 from desim.reading.sites import listed
-from desim.scenario.pace import measured_text
 from desim.scenario.schema import Scenario
 from desim.timeline.intake import takes
 from desim.timeline.messages import Links
@@ -59,7 +59,7 @@ def _counted(simulation: Simulation) -> Iterator[str]:
     if simulation.origin is None:
         return
     scenario: Scenario = simulation.origin.scenario
-    if text := measured_text(scenario):
+    if text := measured_text(scenario.compute.written()):
         yield f"measured: {text}"
     if scenario.compute.work.flops is not None:
         yield f"work: {scenario.compute.work.flops:.6g} floating point operations for each row"

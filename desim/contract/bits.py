@@ -3,7 +3,8 @@
 import numpy as np
 
 from desim.contract.finding import BrokenError
-from desim.runs.replay import ARRAYS, TABLES, first_difference
+from desim.runs.directory import ARRAYS
+from desim.runs.replay import TABLES, first_difference
 from desim.runs.run import Run
 
 Names = tuple[str, ...]

@@ -24,7 +24,7 @@ from desim.scenario.checks.endless import endless, refuse_endless
 from desim.scenario.checks.links import meddling
 from desim.scenario.conditions import Conditions
 from desim.scenario.layout import Layout
-from desim.scenario.observing import heavy
+from desim.scenario.observing import heavy, sampled
 from desim.scenario.origin import Origin
 from desim.scenario.pace import refuse_too_large, settled, uncertain
 from desim.scenario.problem_read import initial, read_problem
@@ -233,4 +233,5 @@ def _observation(scenario: Scenario, problem: Problem) -> Observation:
     wanted = {*observe.metrics, *scenario.stop.targets}
     optimum = centralised_optimum(problem, cache_home() / "optima").x if "error" in wanted else None
     every = 0.0 if observe.every == "round" else float(observe.every)
-    return Observation(observe.metrics, every, observe.iterates, optimum)
+    sample, marks = sampled(scenario, problem), observe.checkpoints or ()
+    return Observation(observe.metrics, every, observe.iterates, optimum, sample, marks)

@@ -59,19 +59,6 @@ def uncertain(scenario: Scenario) -> list[str]:
     return [f"compute.speed: {text}; measure again where there are none, or give the rate"]
 
 
-def measured_text(scenario: Scenario) -> str:
-    """What was measured of a step, in words; empty where nothing was."""
-    law = scenario.compute.speed
-    if not isinstance(law, MeasuredSpeed) or law.measured.rate is None:
-        return ""
-    found = law.measured
-    text = f"{found.rate:.4g} gradients of one row in a second"
-    text += f", in steps of {found.batch} rows" if found.batch else ""
-    if found.spread is not None:
-        text += f", spread {100.0 * found.spread:.2g} % over {found.steps} steps"
-    return text + (f" ({found.machine})" if found.machine else "")
-
-
 def _counted(problem: Problem) -> float:
     found = steps.operations(problem)
     if not (np.isfinite(found) and found > 0.0):
