@@ -149,11 +149,14 @@ def units_fit(speed: object, counted: bool) -> None:
             raise ValueError(f"speed: found {text!r} with work: flops; {allowed}")
 
 
-def _texts(value: object) -> list[str]:
-    """Quantities that are written as text somewhere in a speed."""
-    if isinstance(value, Mapping):
-        keys = [key for key in ("unit", "median") if key in value] if "trace" in value else value
-        return [text for key in keys for text in _texts(value[key])]
-    if isinstance(value, list | tuple):
-        return [text for one in value for text in _texts(one)]
-    return [value] if isinstance(value, str) and value[:1].isdigit() else []
+def _texts(speed: object) -> list[str]:
+    """Quantities, and units of traces, that are written as text in a speed."""
+    if isinstance(speed, Mapping):
+        if "trace" in speed:
+            return [str(speed[key]) for key in ("unit", "median") if speed.get(key) is not None]
+        return (
+            [] if "measured" in speed else [text for one in speed.values() for text in _texts(one)]
+        )
+    if isinstance(speed, list | tuple):
+        return [text for one in speed for text in _texts(one)]
+    return [speed] if isinstance(speed, str) and speed[:1].isdigit() else []

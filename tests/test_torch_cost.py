@@ -1,0 +1,91 @@
+"""What a step of a torch module takes: operations and bytes, counted by hand beside torch."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import desim
+from desim.problem.steps import memory, operations
+from desim.scenario.build import build
+
+pytest.importorskip("torch", reason="needs torch")
+
+PLUGIN = Path(__file__).parent / "plugins" / "torch_models.py"
+FEATURES, HIDDEN, CLASSES = 30, 13, 2
+PARAMETERS = FEATURES * HIDDEN + HIDDEN + HIDDEN * CLASSES + CLASSES
+
+
+def scenario(**problem):
+    data = {"source": "sklearn", "name": "breast_cancer", "scale": "standard", "test": "30 %"}
+    local = {"solver": "sgd", "batch": 8, "epochs": 2, "step": 0.05}
+    own = {"plugins": [str(PLUGIN)]} if "model" in problem else {}
+    init = {} if own else {"init": {"normal": 0.1}}
+    return {
+        "seed": 1,
+        **own,
+        "problem": {"agents": 3, "data": data, "partition": "iid", **problem},
+        "algorithm": {"name": "fedavg", "local": local, **init},
+        "observe": {"metrics": ["loss", "accuracy"], "checkpoints": {"accuracy": 0.5}},
+        "stop": {"rounds": 3},
+    }
+
+
+def of(**problem):
+    return build(desim.load(scenario(**problem))).problem
+
+
+def test_operations_are_those_by_hand_and_of_desims_own_network():
+    torch = of(model="timed-perceptron")
+    assert operations(torch) == 4 * FEATURES * HIDDEN + 6 * HIDDEN * CLASSES
+    own = of(loss={"mlp": {"hidden": HIDDEN}})
+    intercept = own.A.shape[1] - FEATURES
+    assert operations(own) == operations(torch) + 4 * HIDDEN * intercept
+
+
+def test_bytes_are_parameters_gradients_and_what_a_row_keeps():
+    problem = of(model="timed-perceptron")
+    one, two, nine = (memory(problem, m)[0] for m in (1, 2, 9))
+    assert nine == one + 8 * (two - one)
+    inputs, hidden, scores = 4 * FEATURES, 4 * HIDDEN, 4 * CLASSES
+    assert two - one >= inputs + hidden + scores
+    assert two - one <= inputs + 2 * hidden + 2 * scores + 16
+    assert 2 * 4 * PARAMETERS <= one - (two - one) <= 2 * 4 * PARAMETERS + 64
+    clipped = of(model="timed-perceptron", clip=1.0)
+    assert memory(clipped, 9)[0] == nine + 9 * 4 * PARAMETERS
+
+
+def test_counting_draws_nothing_that_others_draw():
+    import torch
+
+    problem = of(model="timed-perceptron")
+    torch.manual_seed(5)
+    expected = torch.rand(1)
+    torch.manual_seed(5)
+    operations(problem)
+    memory(problem, 8)
+    assert torch.equal(torch.rand(1), expected)
+
+
+def test_a_module_takes_the_model_of_a_checkpoint():
+    from torch import nn
+
+    from desim.errors import InputError
+    from desim.torch import load
+
+    run = desim.run(scenario(model="timed-perceptron"))
+    module = nn.Sequential(nn.Linear(FEATURES, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, CLASSES))
+    load(run, module, checkpoint=("accuracy", 0.5))
+    found = np.concatenate([one.detach().numpy().ravel() for one in module.parameters()])
+    assert np.allclose(found, run.checkpoints[0].model, rtol=1e-6)
+    with pytest.raises(InputError, match=r"checkpoint: found .*allowed: \('accuracy', 0.5\)"):
+        load(run, module, checkpoint=("accuracy", 0.9))
+
+
+def test_a_measured_module_runs():
+    base = scenario(model="timed-perceptron")
+    run = desim.run({**base, "compute": {"speed": "measured"}})
+    timing = run.scenario.compute.speed.measured
+    assert timing.batch == 8
+    assert "torch" in timing.machine
+    assert desim.replay(run).same
