@@ -112,10 +112,11 @@ def test_a_killed_run_keeps_them(engine, tmp_path, eager):  # noqa: F811
 
 
 def test_they_are_told_under_another_network():
+    slow = {"link": {"latency": "1 s"}}
     for scenario in (watched(), ring(observe={"iterates": True})):
-        again = desim.retime(desim.run(scenario), network={"link": {"latency": "1 s"}})
-        assert facts(again) == facts(desim.run(again.scenario))
-        assert again.checkpoints[0].time > 1.0
+        again = desim.retime(desim.run(scenario), network=slow)
+        assert facts(again) == facts(desim.run(again.scenario)) != []
+    assert desim.retime(desim.run(watched()), network=slow).checkpoints[0].time > 2.0
 
 
 def test_a_run_without_has_none(tmp_path):
@@ -163,7 +164,7 @@ def test_a_sample_of_all_is_all():
     [
         (
             {"checkpoints": {"error": 1}},
-            "checkpoints: found error; allowed: what metrics has: loss",
+            "found error; allowed: what metrics has: loss",
         ),
         ({"checkpoints": {"los": 1}}, "did you mean 'loss'"),
         ({"checkpoints": {}}, "observe.checkpoints: found {}"),
@@ -172,7 +173,7 @@ def test_a_sample_of_all_is_all():
         ({"sample": 0}, "observe.sample: found 0"),
         (
             {"sample": 5, "metrics": ["loss"], "checkpoints": {"loss": 1}},
-            "without a metric of test",
+            "without a metric of",
         ),
     ],
 )
@@ -192,5 +193,5 @@ def test_orders_of_methods_ask_for_no_checkpoints():
 def test_a_model_of_a_user_is_kept(tmp_path):
     observe = {"metrics": ["loss"], "checkpoints": {"loss": 1e9}}
     run = desim.run(modelled(observe=observe), out=tmp_path / "a")
-    assert [one.round for one in run.checkpoints] == [0] or run.checkpoints[0].round == 1
+    assert run.checkpoints[0].round == run.curve("loss")["round"][0]
     assert run.checkpoints[0].model.shape == (5,)

@@ -169,7 +169,12 @@ def test_a_model_that_does_not_fit_is_refused_by_agent():
     check(desim.load(modelled(compute=fits)))
     with pytest.raises(InputError) as caught:
         check(desim.load(modelled(compute={"memory": ["2 MB", "1 MB", "1 MB"]})))
-    for part in ("agent 1 has 1 MB", "on 4 rows needs 1.004 MB", "1 more agent", "5 parameters"):
+    for part in (
+        "agent 1 has 1 MB",
+        "on 4 rows needs 1.004 MB",
+        "1 other has too little",
+        "5 parameters",
+    ):
         assert part in str(caught.value)
 
 

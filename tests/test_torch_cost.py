@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import desim
+from desim.errors import InputError
 from desim.problem.steps import memory, operations
 from desim.scenario.build import build
 
@@ -43,6 +44,22 @@ def test_operations_are_those_by_hand_and_of_desims_own_network():
     assert operations(own) == operations(torch) + 4 * HIDDEN * intercept
 
 
+def test_recurrent_layers_count_as_their_products():
+    """Four gates, inputs of one number: forward and of weights at each step, of states but one."""
+    gates, states = 4 * 4, 4
+    each = 2 * gates * (1 + states)
+    found = operations(of(model="timed-reader"))
+    assert 2 * each * FEATURES <= found <= 3 * each * FEATURES + 6 * states * CLASSES
+
+
+def test_a_layer_that_torch_does_not_count_is_refused():
+    compute = {"speed": "1 GFLOP/s", "work": "flops"}
+    base = scenario(model="timed-pairs") | {"compute": compute}
+    with pytest.raises(InputError, match=r"torch counts no operations of layer \(Bilinear\)"):
+        build(desim.load(base))
+    build(desim.load(base | {"compute": {**compute, "work": {"flops": 1e4}}}))
+
+
 def test_bytes_are_parameters_gradients_and_what_a_row_keeps():
     problem = of(model="timed-perceptron")
     one, two, nine = (memory(problem, m)[0] for m in (1, 2, 9))
@@ -70,7 +87,6 @@ def test_counting_draws_nothing_that_others_draw():
 def test_a_module_takes_the_model_of_a_checkpoint():
     from torch import nn
 
-    from desim.errors import InputError
     from desim.torch import load
 
     run = desim.run(scenario(model="timed-perceptron"))

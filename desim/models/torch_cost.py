@@ -3,14 +3,18 @@
 Both follow from the module and one row's shape alone, and are the same on every machine.
 """
 
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.flop_counter import FlopCounterMode
 
+from desim.errors import InputError
 from desim.models.torch_parts import by_row, seeded
 
 
@@ -18,10 +22,43 @@ def operations(model: Any) -> float:
     """Floating point operations of the gradient of one row; a multiplication and an addition are 2.
 
     Matrix products, convolutions and attention count, what works number by number does not.
+    InputError for a layer with a matrix of which torch counts nothing: the sum would be too small.
     """
-    with seeded(model.facts.seed), FlopCounterMode(display=False) as counter:
-        torch.autograd.grad(_total(model, 1), _trained(model), allow_unused=True)
+    net, called = model._net(True), set[str]()
+    hooks = [
+        one.register_forward_pre_hook(lambda *_, name=name: called.add(name))
+        for name, one in net.named_modules()
+    ]
+    try:
+        with seeded(model.facts.seed), _in_parts(), FlopCounterMode(display=False) as counter:
+            torch.autograd.grad(_total(model, 1), _trained(model), allow_unused=True)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    root, counts = type(net).__name__, counter.get_flop_counts()
+    for name, one in net.named_modules():
+        path = f"{root}.{name}" if name else root
+        if name in called and _multiplies(one) and not sum(counts.get(path, {}).values()):
+            text = f"torch counts no operations of {name or 'the module'} ({type(one).__name__})"
+            allowed = "{flops: operations of one row}, or a method flops(m) of the model"
+            raise InputError(f"compute.work: found flops, but {text}; allowed: {allowed}")
     return float(counter.get_total_flops())
+
+
+@contextmanager
+def _in_parts() -> Iterator[None]:
+    """Recurrent layers as the products that they are made of, which can be counted."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what the switch says of devices that are not here
+        with torch.backends.mkldnn.flags(enabled=False):
+            yield
+
+
+def _multiplies(one: nn.Module) -> bool:
+    """Whether a module multiplies by a matrix of its own; an embedding looks numbers up."""
+    own = one.parameters(recurse=False)
+    found = isinstance(one, nn.Embedding | nn.EmbeddingBag)
+    return not found and any(part.dim() > 1 and part.requires_grad for part in own)
 
 
 def needed(model: Any, m: int, clipped: bool) -> float:

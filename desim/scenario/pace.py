@@ -74,11 +74,15 @@ def refuse_too_large(scenario: Scenario, problem: Problem) -> None:
     have = _memories(scenario, problem.agents)
     batch = steps.batch_of(scenario.algorithm.parameters)
     need, rows = steps.memory(problem, batch), steps.step_rows(problem, batch)
+    if not (np.isfinite(need) & (need >= 0.0)).all():
+        text = f"{problem.loss.name} says that a step needs {need.min():g} bytes"
+        raise InputError(f"problem.model: {text}; allowed: a finite number >= 0 from memory(m)")
     lacking = np.flatnonzero(need > have)
     if not len(lacking):
         return
     first = int(lacking[0])
-    more = f" and {len(lacking) - 1} more agents have too little" if len(lacking) > 1 else ""
+    others = f"{len(lacking) - 1} other{'s have' if len(lacking) > 2 else ' has'} too little"
+    more = f"; {others}" if len(lacking) > 1 else ""
     text = f"agent {first} has {size(have[first])}, and a step on {rows[first]} rows needs "
     text += f"{size(need[first])} ({problem.dim} parameters, {problem.precision}){more}"
     cures = f"at least {size(need.max())}, a smaller model, or smaller batches"
