@@ -98,6 +98,17 @@ def test_a_module_takes_the_model_of_a_checkpoint():
         load(run, module, checkpoint=("accuracy", 0.9))
 
 
+@pytest.mark.parametrize("clip", [np.inf, 0.1])
+def test_what_is_timed_is_the_gradient_of_the_module(clip):
+    from desim.models.model import Rows
+
+    problem = of(model="timed-perceptron")
+    model, rows = problem.loss.model, Rows(problem.A[:8], problem.b[:8])
+    x = model.initial(1)
+    expected = model.gradient(x, rows) if np.isinf(clip) else model.clipped(x, rows, clip)
+    assert np.allclose(model.alone(x, rows, clip), expected, rtol=1e-5, atol=1e-6)
+
+
 def test_a_measured_module_runs():
     base = scenario(model="timed-perceptron")
     run = desim.run({**base, "compute": {"speed": "measured"}})

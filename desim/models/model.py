@@ -113,6 +113,13 @@ class Model(ABC):
             out[r] = self.gradient(x[r], own) if np.isinf(clip) else self.clipped(x[r], own, clip)
         return out
 
+    def alone(self, x: Array, rows: Rows, clip: float) -> Array:
+        """The sum (dim,) of one agent's gradients, cut to `clip`, as one device would compute it.
+
+        What is timed: override it where many agents go together at a price that one does not pay.
+        """
+        return self.gradient(x, rows) if np.isinf(clip) else self.clipped(x, rows, clip)
+
     def flops(self, m: int) -> float:
         """Floating point operations of the gradient of m rows; 0 where nobody counts them."""
         return 0.0

@@ -126,6 +126,11 @@ class TorchModel(Model):
                 many.append(self._alone(w[r], inputs[r], labels[r], clip))
         return np.asarray(torch.stack(many).cpu().numpy())
 
+    def alone(self, x: Array, rows: Rows, clip: float) -> Array:
+        """By the module itself, without `vmap` over agents, which costs one of them much more."""
+        inputs, labels = self._tensor(rows.inputs), self._tensor(rows.labels)
+        return np.asarray(self._alone(self._tensor(x), inputs, labels, clip).cpu().numpy())
+
     def flops(self, m: int) -> float:
         """As torch counts them: products and convolutions, forward and backward."""
         return m * operations(self)

@@ -79,10 +79,9 @@ def _timed(step: Callable[[], object], clock: Clock) -> np.ndarray:
 def _model_step(problem: Problem, model: Model, agent: int, m: int) -> Callable[[], object]:
     """The gradient of a user's model at its start, as one agent computes it."""
     low = int(problem.start[agent])
-    x = model.initial(model.facts.seed).astype(problem.precision)[None]
-    inputs, labels = problem.A[low : low + m], problem.b[low : low + m]
-    batch = Rows(inputs[None], labels[None], np.zeros(1, np.uint64))
-    return lambda: model.gradients(x, batch, problem.clip)
+    x = model.initial(model.facts.seed).astype(problem.precision)
+    batch = Rows(problem.A[low : low + m], problem.b[low : low + m], np.uint64(0))
+    return lambda: model.alone(x, batch, problem.clip)
 
 
 def _kernel_steps(
