@@ -116,6 +116,8 @@ def test_many_runs_do_not_each_measure():
     scenario = modelled(compute={"speed": "measured"})
     with pytest.raises(InputError, match="every run of a study would measure anew"):
         desim.study({"name": "s", "base": scenario, "grid": {"seed": [0, 1]}})
+    with pytest.raises(InputError, match="every run of repeat"):
+        desim.repeat(scenario, [0, 1])
     with pytest.raises(InputError, match="every run of many worlds"):
         desim.robust([scenario, scenario], target={"loss": 0.1})
 
@@ -187,6 +189,15 @@ def test_a_drawn_memory_is_each_agents_own():
         except InputError as error:
             refused.add(str(error).partition("agent ")[2][0])
     assert len(refused) > 1
+
+
+@pytest.mark.parametrize("said", [None, "many", -1.0, float("nan"), float("inf")])
+@pytest.mark.parametrize("what", ["flops", "memory"])
+def test_a_model_that_says_no_number_is_refused(what, said, monkeypatch):
+    problem = build(desim.load(modelled())).problem
+    monkeypatch.setattr(type(problem.loss.model), what, lambda *_: said)
+    with pytest.raises(InputError, match=f"counted-quadratic: {what} returned"):
+        operations(problem) if what == "flops" else memory(problem, 4)
 
 
 def test_what_the_class_says_of_memory():

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.arrays import Array
+from desim.errors import InputError, show
 from desim.losses.layers import LayeredLoss
 from desim.losses.modelled import ModelLoss
 from desim.problem.problem import Problem
@@ -33,7 +34,7 @@ def operations(problem: Problem) -> float:
     """
     loss, features = problem.loss, int(np.prod(problem.A.shape[1:]))
     if isinstance(loss, ModelLoss):
-        return float(loss.model.flops(1))
+        return _number(loss, "flops", loss.model.flops(1))
     if not isinstance(loss, LayeredLoss):
         return 2.0 * PASS * features
     first, later = (loss.hidden, loss.hidden * loss.classes) if loss.hidden else (loss.classes, 0)
@@ -49,8 +50,18 @@ def memory(problem: Problem, batch: int | None) -> Array:
     loss, features = problem.loss, int(np.prod(problem.A.shape[1:]))
     sizes, place = np.unique(rows, return_inverse=True)
     if isinstance(loss, ModelLoss):
-        told = [float(loss.model.memory(int(m), problem.clipped)) for m in sizes]
+        model, cut = loss.model, problem.clipped
+        told = [_number(loss, "memory", model.memory(int(m), cut)) for m in sizes]
         return np.array(told)[place]
     units = loss.hidden + loss.classes if isinstance(loss, LayeredLoss) else 1
     size = np.dtype(problem.precision).itemsize
     return np.asarray(size * (2 * problem.dim + rows * (features + units)), float)
+
+
+def _number(loss: ModelLoss, what: str, found: Any) -> float:
+    """What a model of a user's says; InputError unless that is a number >= 0."""
+    real = isinstance(found, int | float | np.integer | np.floating)
+    if not real or not 0.0 <= found < np.inf:
+        text = f"{what} returned {show(found)}; allowed: a finite number >= 0"
+        raise InputError(f"problem.model: {loss.name}: {text}")
+    return float(found)

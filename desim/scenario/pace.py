@@ -61,7 +61,7 @@ def uncertain(scenario: Scenario) -> list[str]:
 
 def _counted(problem: Problem) -> float:
     found = steps.operations(problem)
-    if not (np.isfinite(found) and found > 0.0):
+    if not found:
         text = f"found flops with {problem.loss.name}, which does not count any"
         raise InputError(f"compute.work: {text}; allowed: {{flops: operations of one row}}")
     return found
@@ -74,9 +74,6 @@ def refuse_too_large(scenario: Scenario, problem: Problem) -> None:
     have = _memories(scenario, problem.agents)
     batch = steps.batch_of(scenario.algorithm.parameters)
     need, rows = steps.memory(problem, batch), steps.step_rows(problem, batch)
-    if not (np.isfinite(need) & (need >= 0.0)).all():
-        text = f"{problem.loss.name} says that a step needs {need.min():g} bytes"
-        raise InputError(f"problem.model: {text}; allowed: a finite number >= 0 from memory(m)")
     lacking = np.flatnonzero(need > have)
     if not len(lacking):
         return
