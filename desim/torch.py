@@ -23,13 +23,26 @@ except ModuleNotFoundError as lacking:
 __all__ = ["TorchModel", "load"]
 
 
-def load(run: Any, module: nn.Module, round: int = -1, agent: int | None = None) -> nn.Module:
+def load(
+    run: Any,
+    module: nn.Module,
+    round: int = -1,
+    agent: int | None = None,
+    checkpoint: tuple[str, float] | None = None,
+) -> nn.Module:
     """Set the parameters of a module that train to those of a run's model; return the module.
 
     round: 0 is the start, -1 the last one; agent: its own model, which a run keeps with
-    observe.iterates; by default the coordinator's, or the mean of the agents'. InputError where the
-    run has no such model, or the module another number of parameters.
+    observe.iterates; by default the coordinator's, or the mean of the agents'; checkpoint: a metric
+    and its target, of those that the run has met. InputError where the run has no such model, or
+    the module another number of parameters.
     """
+    if checkpoint is not None:
+        met = {(one.metric, one.target): one.model for one in run.checkpoints}
+        if checkpoint not in met:
+            allowed = ", ".join(map(str, met)) or "none, as the run has met no target"
+            raise InputError(f"checkpoint: {refusal(checkpoint, allowed)}")
+        return filled(module, met[checkpoint])
     if agent is None and run.model is not None:
         return filled(module, np.array(run.model[round], float))
     kept = run.iterates

@@ -41,6 +41,14 @@ RATE: Units = {
     "/min": Fraction(1, 60),
     "/h": Fraction(1, 3600),
 }
+OPERATIONS: Units = {
+    "FLOP/s": Fraction(1),
+    "kFLOP/s": Fraction(10**3),
+    "MFLOP/s": Fraction(10**6),
+    "GFLOP/s": Fraction(10**9),
+    "TFLOP/s": Fraction(10**12),
+}
+SPEED: Units = {**RATE, **OPERATIONS}
 SIZE: Units = {
     "B": Fraction(1),
     "kB": Fraction(10**3),
@@ -70,6 +78,11 @@ def bits_per_second(value: object) -> float:
 def rate(value: object) -> float:
     """A rate in 1/s: "50 /s" is 50; inf: the work takes no time."""
     return _read(value, RATE, "a rate such as 50 /s", infinite=True)
+
+
+def speed(value: object) -> float:
+    """A rate in 1/s, or floating point operations in a second: "10 GFLOP/s" is 1e10."""
+    return _read(value, SPEED, "a speed such as 50 /s or 10 GFLOP/s", infinite=True)
 
 
 def size(value: object) -> float:

@@ -80,6 +80,7 @@ class Staged:
 
     engine = "cohort"
     why = "staged"
+    origin = None
     method = SimpleNamespace(
         noise=None,
         warnings=["staged: nothing is computed"],

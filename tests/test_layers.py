@@ -40,7 +40,8 @@ FENCES = {
     "dp_accounting": "desim.privacy",
     "distributed": "desim.studies.cluster",
     "psutil": "desim.studies.processes",
-    "torch": "desim.models.torch_module desim.models.torch_parts desim.torch",
+    "torch": "desim.models.torch_module desim.models.torch_parts desim.models.torch_cost "
+    "desim.torch",
     "cryptography": "desim.deployments.certificates",
     "yaml": "nowhere",
 }

@@ -139,6 +139,7 @@ def test_defaults_are_explicit_in_the_resolved_scenario():
     assert written["network"]["topology"] == "star"
     assert written["compute"] == {
         "speed": 1000.0,
+        "work": "rows",
         "redraw": "run",
         "slow": {"fraction": 0.0, "factor": 1.0},
     }

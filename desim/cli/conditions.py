@@ -12,6 +12,7 @@ from desim.conditions.transports import CONGESTION, rates, seconds_after
 from desim.engine.opening import Opening, opening
 from desim.engine.play import Simulation
 from desim.engine.settings import Settings
+from desim.reading.measured import measured_text
 from desim.reading.sites import listed
 from desim.scenario.schema import Scenario
 from desim.timeline.intake import takes
@@ -27,10 +28,11 @@ LONG, NARROW, SLOW = 5.0, 1e3, 0.1  # s, bit/s, 1/s: beyond these a unit may hav
 def sentence(scenario: Scenario, simulation: Simulation) -> str:
     """One line: method, sizes, loss, topology, engine and when the run will end."""
     problem = simulation.problem
+    features = int(np.prod(problem.A.shape[1:]))
     where = f" ({listed(problem.sites)})" if problem.sites else ""
     return (
         f"ok: {scenario.name}: {scenario.algorithm.name}, {problem.agents} agents{where}, "
-        f"{int(problem.start[-1])} rows, {problem.A.shape[1]} features, "
+        f"{int(problem.start[-1])} rows, {features} features, "
         f"{scenario.problem.loss.kind} loss, {scenario.network.topology.kind} topology, "
         f"{simulation.engine} engine ({simulation.why}), until {scenario.stop.limits()}"
     )
@@ -43,13 +45,24 @@ def circumstances(simulation: Simulation) -> list[str]:
     pace = speeds_of(settings.speeds)
     besides = overheads_of(settings.speeds)
     fixed = f"; a computation {_span(besides)} besides" if besides.max() > 0.0 else ""
-    lines = [*_links(settings), f"devices: {_pace(pace)}{fixed}"]
+    lines = [*_links(settings), f"devices: {_pace(pace)}{fixed}", *_counted(simulation)]
     if takes(settings.intake):
         lines.append("coordinator: takes replies in one after the other, before it goes on")
     first = opening(simulation)
     lines += _first(first, settings) if first is not None else []
     lines += [f"warning: {text}" for text in carriers(settings, first)]
     return [*lines, *sizes(simulation)]
+
+
+def _counted(simulation: Simulation) -> Iterator[str]:
+    """What a speed was measured on, and what it counts where these are no rows."""
+    if simulation.origin is None:
+        return
+    scenario: Scenario = simulation.origin.scenario
+    if text := measured_text(scenario.compute.written()):
+        yield f"measured: {text}"
+    if scenario.compute.work.flops is not None:
+        yield f"work: {scenario.compute.work.flops:.6g} floating point operations for each row"
 
 
 def _links(settings: Settings) -> Iterator[str]:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from desim.arrays import Array, Int
 from desim.conditions.traces import Traces
 from desim.draws import keys
-from desim.draws.distributions import CONSTANT, Distribution, bounds
+from desim.draws.distributions import CONSTANT, GAMMA, LOGNORMAL, Distribution, bounds
 from desim.draws.keys import Stream, seed_word
 from desim.errors import InputError
 from desim.readers import arrays, faulty, select, whose
@@ -17,6 +17,13 @@ from desim.timeline.speed import DRAWN, OVER_TIME, Speeds, overheads_into, speed
 
 NOTHING, NO_TIME = Distribution(CONSTANT, 1.0), Distribution(CONSTANT, 0.0)
 Spells = tuple[float, Distribution, Distribution]
+
+
+def law_times(law: Distribution, factor: float) -> Distribution:
+    """The law of `factor` times what `law` draws."""
+    if law.kind in (LOGNORMAL, GAMMA):  # their second number is a shape
+        return law._replace(a=law.a * factor)
+    return law._replace(a=law.a * factor, b=law.b * factor)
 
 
 def speed_model(

@@ -1,9 +1,13 @@
 """The first thing in which two runs differ, to the last bit."""
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from desim.contract.finding import BrokenError
-from desim.runs.replay import ARRAYS, TABLES, first_difference
+from desim.runs.directory import ARRAYS
+from desim.runs.replay import TABLES, first_difference
 from desim.runs.run import Run
 
 Names = tuple[str, ...]
@@ -22,5 +26,10 @@ def demand_same(
         first, second = one.store.arrays(name), other.store.arrays(name)
         for key in sorted({*first, *second}):
             a, b = first.get(key), second.get(key)
-            if a is None or b is None or not np.array_equal(a, b, equal_nan=True):
+            if a is None or b is None or not _same(a, b):
                 raise BrokenError(f"{what}: {name if key == name else f'state us.{key}'} differs")
+
+
+def _same(a: NDArray[Any], b: NDArray[Any]) -> bool:
+    """Whether two arrays, of numbers or words, are the same."""
+    return np.array_equal(a, b, equal_nan=a.dtype.kind == b.dtype.kind == "f")

@@ -6,11 +6,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.arrays import Array
+from desim.arrays import Array, Int
+from desim.engine.marks import Marks, met
 from desim.errors import Diverged
 from desim.kernels.metrics import squared_distances
 from desim.memory import Tree
-from desim.problem.fairness import MEASURES, RISING, measure
+from desim.problem.fairness import MEASURES, measure
 from desim.problem.problem import Problem
 
 NETWORK = -1
@@ -23,11 +24,16 @@ class Metrics:
     network's model (agent: its own f_i at its own model); accuracy: share of correct test rows;
     consensus: mean_i ||x_i - xbar||^2; gradient: norm of the smooth part's gradient; rates and
     accuracies of groups: see desim.problem.fairness. The
-    network's model is the coordinator's, or the mean of the agents' where there is none.
+    network's model is the coordinator's, or the mean of the agents' where there is none. sample:
+    which test rows count, None for all.
     """
 
-    def __init__(self, problem: Problem, names: Sequence[str], optimum: Array | None) -> None:
+    def __init__(
+        self, problem: Problem, names: Sequence[str], optimum: Array | None,
+        sample: Int | None = None,
+    ) -> None:  # fmt: skip
         self.problem = problem
+        self.tested = problem if sample is None else problem.tested_on(sample)
         self.names = tuple(names)
         self.optimum = np.zeros(problem.dim) if optimum is None else optimum
         norm = float(self.optimum @ self.optimum)
@@ -48,9 +54,9 @@ class Metrics:
         if name == "loss":
             return self.problem.objective(centre)
         if name == "accuracy":
-            return self.problem.accuracy(centre)
+            return self.tested.accuracy(centre)
         if name in MEASURES:
-            return measure(name, self.problem, centre)
+            return measure(name, self.tested, centre)
         if name == "consensus":
             return float(squared_distances(x, x.mean(0)).mean())
         gradient = self.problem.total_gradient(centre)
@@ -63,17 +69,21 @@ class Metrics:
         if name == "loss":
             return self.problem.agent_values(x, who)
         if name == "accuracy":
-            return np.array([self.problem.accuracy(row) for row in x])
+            return np.array([self.tested.accuracy(row) for row in x])
         if name in MEASURES:
-            return np.array([measure(name, self.problem, row) for row in x])
+            return np.array([measure(name, self.tested, row) for row in x])
         return None
 
 
 class MetricRows:
     """Rows of the metrics table that have not left yet, and the target that may stop the run."""
 
-    def __init__(self, metrics: Metrics, targets: tuple[tuple[str, float], ...]) -> None:
+    def __init__(
+        self, metrics: Metrics, targets: tuple[tuple[str, float], ...],
+        marks: tuple[tuple[str, float], ...] = (),
+    ) -> None:  # fmt: skip
         self.metrics = metrics
+        self.marks = Marks(marks)  # where a model is kept
         self.targets = targets
         self.reached: float | None = None  # time s at which a target held first
         self.met: tuple[str, float] | None = None  # that target
@@ -92,6 +102,11 @@ class MetricRows:
         names = self.metrics.names
         self._values = [self.metrics.network(name, x, model, error) for name in names]
         self.again(time, round_)
+        if self.marks.wanted:
+            centre = x.mean(0) if model is None else model
+            for name, value in zip(names, self._values, strict=True):
+                one = np.array([value])
+                self.marks.look(name, np.array([time]), round_, one, centre[None])
         self.check(time, x, model, error)
 
     def again(self, time: float, round_: int) -> None:
@@ -114,6 +129,7 @@ class MetricRows:
             own = name == "error"
             columns[4] = errors if own else [self.metrics.network(name, x, m) for m in models]
             self._columns.append(columns)
+            self.marks.look(name, times, first, columns[4], models)
             if code == 0:
                 self.latest = (name, float(columns[4, -1]))
         self.check(float(times[-1]), x, models[-1], float(errors[-1]) if len(errors) else None)
@@ -122,7 +138,7 @@ class MetricRows:
         """Note when a target holds for the first time; return whether that is now."""
         for name, bound in self.targets if self.reached is None else ():
             value = self.metrics.network(name, x, model, error)
-            if value >= bound if name in RISING else value <= bound:
+            if met(name, value, bound):
                 self.reached, self.met = time, (name, bound)
                 return True
         return False
@@ -139,11 +155,12 @@ class MetricRows:
 
     def remembered(self) -> Tree:
         """What a checkpoint needs, after a flush; a target that holds ends the run."""
-        return {"rows": self._rows()}
+        return {"rows": self._rows(), "marks": self.marks.arrays()}
 
     def recall(self, tree: Tree) -> None:
         """Go on from a checkpoint."""
         self._network, self._columns = [], [tree["rows"]]
+        self.marks.recall(tree.get("marks", {}))
 
     def _rows(self) -> Array:
         """Columns time, round, metric, agent, value of all rows."""

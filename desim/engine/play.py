@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from desim.arrays import Array
+from desim.arrays import Array, Int
 from desim.compiling.plain import at_once
 from desim.engine.agents.programs import checked_requests
 from desim.engine.metrics import MetricRows, Metrics
@@ -72,12 +72,17 @@ def _long(settings: Settings, method: Any) -> bool:
 
 @dataclass(frozen=True)
 class Observation:
-    """What is measured: metrics, every `every` s (0: every round), iterates kept or not, x*."""
+    """What is measured: metrics, every `every` s (0: every round), iterates kept or not, x*.
+
+    sample: which test rows count, None for all; marks: at which metrics' values models are kept.
+    """
 
     metrics: tuple[str, ...]
     every: float
     iterates: bool
     optimum: Array | None
+    sample: Int | None = None
+    marks: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -162,8 +167,8 @@ class Simulation:
         transcript: Transcript | None = None, keeper: Keeper | None = None,
     ) -> World:  # fmt: skip
         seen, settings = self.observation, settings.afresh
-        metrics = Metrics(settings.problem, seen.metrics, seen.optimum)
-        rows = MetricRows(metrics, settings.targets)
+        metrics = Metrics(settings.problem, seen.metrics, seen.optimum, seen.sample)
+        rows = MetricRows(metrics, settings.targets, seen.marks)
         hub, own = self.method.kind == "coordinator", self.settings  # what the user has asked for
         patience = Patience(
             1 if hub else settings.problem.agents, own.rounds, own.horizon, own.churn is not None
@@ -252,4 +257,5 @@ class Simulation:
         return Outcome(
             status, reason, end, observer.rounds, dict(world.state), observer.iterates,
             observer.model, counts, self.engine, self.why, warnings, error,
+            checkpoints=observer.rows.marks.arrays(end),
         )  # fmt: skip

@@ -9,6 +9,7 @@ from pydantic import (
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
     SerializerFunctionWrapHandler,
+    ValidationInfo,
     model_serializer,
 )
 from pydantic.json_schema import JsonSchemaValue
@@ -78,6 +79,53 @@ class OrRead:
         form = self.schema()
         about = {key: form[key] for key in ("description",) if key in form}
         return {"anyOf": [*form["anyOf"], handler(core["schema"])], **about}
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """Annotation of a union of sections, each told by a key of its own, or what `read` takes.
+
+    sections: by that key; words: keys that, as text alone, are a section, too; written, schema: as
+    in OrRead.
+    """
+
+    sections: tuple[tuple[str, type[Strict]], ...]
+    words: tuple[str, ...]
+    read: Callable[[Any], Any]
+    written: Callable[[Any], Any]
+    schema: Callable[[], JsonSchemaValue]
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """The section whose key is there."""
+
+        def chosen(value: object, _: Any, info: ValidationInfo) -> Any:
+            if isinstance(value, Strict):
+                return value
+            for key, section in self.sections:
+                mapped = isinstance(value, Mapping) and key in value
+                if mapped or (value == key and key in self.words):
+                    return section.model_validate(value, context=info.context)
+            return self.read(value)
+
+        def dumped(value: Any) -> Any:
+            whole = isinstance(value, Strict)
+            return value.model_dump(exclude_none=True) if whole else self.written(value)
+
+        serialization = core_schema.plain_serializer_function_ser_schema(dumped)
+        return core_schema.with_info_wrap_validator_function(
+            chosen, handler(source), serialization=serialization
+        )
+
+    def __get_pydantic_json_schema__(
+        self, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """All of them."""
+        form, words = self.schema(), {"enum": [*self.words]}
+        about = {key: form[key] for key in ("description",) if key in form}
+        own = handler(core["schema"])["anyOf"]
+        return {"anyOf": [words, *form["anyOf"], *own], **about}
 
 
 class Form(Strict):

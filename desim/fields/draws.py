@@ -128,16 +128,29 @@ def _quantity(
 
 
 _duration = _quantity("a duration", units.seconds, units.TIME, {"uniform": ["10 ms", "30 ms"]})
-_rate = _quantity(
-    "a rate", _above_zero(units.rate), units.RATE, {"lognormal": ["50 /s", 0.5]}, ("inf",)
+_speed = _quantity(
+    "a speed", _above_zero(units.speed), units.SPEED, {"lognormal": ["50 /s", 0.5]}, ("inf",)
 )
+_size = _quantity("a size > 0", _above_zero(units.size), units.SIZE, "2 GB")
 _bandwidth = _quantity(
     "a bandwidth", _above_zero(units.bits_per_second), units.BANDWIDTH, "10 Mbit/s", ("inf",)
 )
 
 DurationDist = Annotated[Distribution, *_duration]
-RateDist = Annotated[Distribution, *_rate]
 BandwidthDist = Annotated[Distribution, *_bandwidth]
+SpeedDist = Annotated[Distribution, *_speed]
+SizeDist = Annotated[Distribution, *_size]
+ScaleDist = Annotated[
+    Distribution,
+    PlainValidator(lambda value: distribution(value, positive)),
+    PlainSerializer(written),
+    _schema(
+        "a factor, constant or random",
+        {"type": "number", "exclusiveMinimum": 0},
+        {"type": "number", "exclusiveMinimum": 0},
+        {"uniform": [0.1, 1]},
+    ),
+]
 FactorDist = Annotated[
     Distribution,
     PlainValidator(factor),

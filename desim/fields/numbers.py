@@ -234,6 +234,7 @@ Seconds = Annotated[float, *_quantity(units.seconds, "a duration >= 0", units.TI
 Duration = Annotated[float, *_quantity(duration, "a duration > 0", units.TIME, "20 ms")]
 Bandwidth = Annotated[float, *_bits_per_second]
 Rate = Annotated[float, *_quantity(units.rate, "a rate", units.RATE, "50 /s", "inf")]
+Speed = Annotated[float, *_quantity(units.speed, "a speed", units.SPEED, "50 /s", "inf")]
 Fraction = Annotated[float, *_quantity(units.fraction, "a fraction, 0 to 1", units.SHARE, "20 %")]
 Share = Annotated[float, *_quantity(share, "a fraction above 0, to 1", units.SHARE, "50 %")]
 File = Annotated[Path, *_path("file", " folder")]

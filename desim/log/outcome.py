@@ -13,7 +13,7 @@ class Outcome:
     state: final arrays; iterates (rounds + 1, agents, dim) and model (rounds + 1, dim) where they
     were kept; counts: e.g. messages sent; engine and why: which one ran, and the reason for it;
     error: what to raise for a failed run, RunError(reason) where it is None; notes: more entries of
-    the manifest.
+    the manifest; checkpoints: what engine.marks has found.
     """
 
     status: Literal["done", "stopped", "failed"]
@@ -29,10 +29,12 @@ class Outcome:
     warnings: list[str] = field(default_factory=list)
     error: Exception | None = None
     notes: dict[str, Any] = field(default_factory=dict)
+    checkpoints: dict[str, Array] = field(default_factory=dict)
 
     @property
     def arrays(self) -> dict[str, dict[str, Array]]:
-        """The arrays to keep: state, and iterates and model where there are any."""
+        """The arrays to keep: state, and iterates, model and checkpoints where there are any."""
         kept = {"iterates": self.iterates, "model": self.model}
         found = {name: {name: array} for name, array in kept.items() if array is not None}
-        return found | {"state": self.state}
+        marked = {"checkpoints": self.checkpoints} if self.checkpoints else {}
+        return found | {"state": self.state} | marked

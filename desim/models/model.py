@@ -113,6 +113,30 @@ class Model(ABC):
             out[r] = self.gradient(x[r], own) if np.isinf(clip) else self.clipped(x[r], own, clip)
         return out
 
+    def alone(self, x: Array, rows: Rows, clip: float) -> Array:
+        """The sum (dim,) of one agent's gradients, cut to `clip`, as one device would compute it.
+
+        What is timed: override it where many agents go together at a price that one does not pay.
+        """
+        return self.gradient(x, rows) if np.isinf(clip) else self.clipped(x, rows, clip)
+
+    def flops(self, m: int) -> float:
+        """Floating point operations of the gradient of m rows; 0 where nobody counts them."""
+        return 0.0
+
+    def memory(self, m: int, clipped: bool) -> float:
+        """Bytes that the gradient of m rows needs, at least; clipped: of each row's, cut to a norm.
+
+        Parameters, a gradient, the rows' own where these are needed, so many at a time as have
+        room, and the rows' inputs. What the model keeps between layers only itself can tell.
+        """
+        x = self.initial(self.facts.seed)
+        each = clipped or type(self).gradient is Model.gradient
+        gradients = 1 + (min(m, max(1, MOST // len(x))) if each else 0)
+        inputs = 0 if self.sample is None else self.sample.inputs[:1].nbytes
+        size = np.dtype(self.facts.precision).itemsize
+        return float(size * len(x) * (1 + gradients) + m * inputs)
+
     def settled(self) -> None:
         """InputError where a gradient has changed what the model is."""
         return

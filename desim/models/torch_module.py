@@ -20,6 +20,7 @@ from torch.func import functional_call, grad, vmap
 from desim.arrays import Array
 from desim.errors import InputError
 from desim.models.model import Facts, Model, Rows
+from desim.models.torch_cost import needed, operations
 from desim.models.torch_parts import by_row, device_of, filled, lone, refuse_unfit, seeded
 
 ROOM = 1 << 23  # numbers of examples' gradients that are in memory at a time
@@ -127,6 +128,19 @@ class TorchModel(Model):
                 x, A, b = (one[r].clone() for one in (w, inputs, labels))
                 many.append(self._alone(x, A, b, clip))
         return np.asarray(torch.stack(many).cpu().numpy())
+
+    def alone(self, x: Array, rows: Rows, clip: float) -> Array:
+        """By the module itself, without `vmap` over agents, which costs one of them much more."""
+        inputs, labels = self._tensor(rows.inputs), self._tensor(rows.labels)
+        return np.asarray(self._alone(self._tensor(x), inputs, labels, clip).cpu().numpy())
+
+    def flops(self, m: int) -> float:
+        """As torch counts them: products and convolutions, forward and backward."""
+        return m * operations(self)
+
+    def memory(self, m: int, clipped: bool) -> float:
+        """Parameters, gradients, and what m rows keep for the backward pass."""
+        return needed(self, min(m, self._some) if clipped else m, clipped)
 
     def settled(self) -> None:
         """InputError where training has changed what is no parameter."""

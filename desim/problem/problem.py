@@ -6,6 +6,7 @@ these gradients (desim.losses.scalar.clipped_value), here and in the optimum.
 """
 
 import hashlib
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import pairwise
@@ -175,6 +176,14 @@ class Problem:
         for some in np.array_split(np.arange(self.agents), -(-self.agents // SOME)):
             total = total + gradient(some, models[some], smooth).sum(axis=0)
         return np.asarray(total)
+
+    def tested_on(self, places: Rows) -> "Problem":
+        """The same with some of its test rows, places (n,) ascending."""
+        found = copy(self)  # not made anew: all of it has been looked at
+        for name in ("test_A", "test_b", "test_protected"):
+            rows = getattr(self, name)
+            object.__setattr__(found, name, None if rows is None else rows[places])
+        return found
 
     def accuracy(self, x: Array) -> float:
         """Share of test rows whose label the model x (dim,) predicts (Loss.predictions)."""

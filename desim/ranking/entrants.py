@@ -10,6 +10,7 @@ from desim.arrays import Array
 from desim.engine.play import Simulation
 from desim.engine.world import Discard
 from desim.errors import Diverged, InputError, RunError
+from desim.problem.fairness import MEASURES
 from desim.problem.problem import Problem
 from desim.problem.targets import first_met
 from desim.ranking.scaled import transported
@@ -155,6 +156,9 @@ def aimed(scenario: Scenario, target: tuple[str, float]) -> Scenario:
     graph = scenario.kind != "coordinator" and "rounds" in limits
     stop = limits if graph else {**limits, "metric": {metric: value}}
     observe = {**data["observe"], "metrics": [metric], "iterates": graph}
+    observe.pop("checkpoints", None)
+    if metric != "accuracy" and metric not in MEASURES:
+        observe.pop("sample", None)
     observe["every"] = data["observe"].get("every", "round") if graph else "round"
     found = load({**data, "stop": stop, "observe": observe})
     return found.model_copy(update={"source": scenario.source})

@@ -14,6 +14,7 @@ from desim.runs.directory import STUDY
 from desim.runs.opened import open_run
 from desim.runs.run import Run
 from desim.scenario.load import load, read
+from desim.scenario.pace import require_measured
 from desim.scenario.schema import Scenario
 from desim.scenario.shipped import named_file
 from desim.studies.cases import cases
@@ -57,6 +58,8 @@ def given(sources: Sequence[Source], overrides: Mapping[str, Any] | None = None)
     found: list[tuple[str, Scenario]] = []
     for source in sources:
         found += _read(source, overrides)
+    for _, scenario in found:
+        require_measured(scenario, "many worlds")
     if len(found) < 2:
         one = "one method" if found else "no method"
         raise InputError(f"robust: found {one}; allowed: at least two, whose order is in question")

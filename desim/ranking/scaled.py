@@ -9,8 +9,9 @@ from math import inf
 from typing import Any
 
 from desim import units
+from desim.conditions.compute import law_times
 from desim.conditions.latencies import UNITS
-from desim.draws.distributions import GAMMA, LOGNORMAL, Distribution
+from desim.draws.distributions import Distribution
 from desim.readers import matrices
 from desim.scenario.load import load
 from desim.scenario.schema import Scenario
@@ -25,6 +26,7 @@ from desim.scenario.sections.measured import (
     scale,
 )
 from desim.scenario.sections.network import Network
+from desim.scenario.sections.pace import UNIT, MeasuredSpeed
 
 INPUTS = ("latency", "bandwidth", "speed", "loss", "behind", "overhead")  # what is multiplied
 INTAKE = ("reply", "number")
@@ -79,13 +81,6 @@ def moved(scenario: Scenario) -> tuple[str, ...]:
     central = scenario.kind == "central"
     inputs = [name for name in INPUTS if name in OF_DEVICES or not central]
     return tuple(name for name in inputs if scaled(scenario, {name: 0.5}) != scenario)
-
-
-def law_times(law: Distribution, factor: float) -> Distribution:
-    """The law of `factor` times what `law` draws."""
-    if law.kind in (LOGNORMAL, GAMMA):  # their second number is a shape
-        return law._replace(a=law.a * factor)
-    return law._replace(a=law.a * factor, b=law.b * factor)
 
 
 def _network(network: Network, factors: Factors) -> Network:
@@ -176,6 +171,11 @@ def _compute(compute: Compute, factor: float) -> Compute:
         return compute.model_copy(update={"time": law_times(_known(compute.time), 1.0 / factor)})
     if isinstance(law, Distribution):
         return compute.model_copy(update={"speed": law_times(law, factor)})
+    if isinstance(law, MeasuredSpeed):
+        timing = law.measured
+        rate = None if timing.rate is None else timing.rate * factor
+        own = MeasuredSpeed(measured=timing.model_copy(update={"rate": rate}))
+        return compute.model_copy(update={"speed": own})
     return compute.model_copy(update={"speed": _measured(law, factor)})
 
 
@@ -200,5 +200,6 @@ def _measured(trace: SpeedTrace, factor: float) -> SpeedTrace:
     if lasting(trace.unit):
         unit = f"{scale(trace.unit, units.seconds) / factor!r} s"
     else:
-        unit = f"{scale(trace.unit, units.rate) * factor!r} /s"
+        counted = trace.unit.endswith(UNIT)
+        unit = f"{scale(trace.unit, units.speed) * factor!r} {UNIT if counted else '/s'}"
     return trace.model_copy(update={"unit": unit})

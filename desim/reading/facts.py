@@ -14,6 +14,7 @@ from desim.columns import Columns, Pieces
 from desim.errors import DesimError
 from desim.reading.clocks import clock
 from desim.reading.glance import GLANCED, SHORT, Glance
+from desim.reading.measured import measured_text
 from desim.reading.sites import agent_named, listed, sites
 from desim.reading.waits import DEADLINE
 from desim.runs.declared import shortly
@@ -47,6 +48,7 @@ def facts(run: Played, quick: bool = False) -> Facts:
     pairs += [("unchecked", text)] if (text := run.store.unchecked) == UNLISTED else []
     pairs += [("ended", manifest["reason"])] if manifest.get("reason") else []
     pairs += [("engine", _joined(manifest.get("engine", ""), manifest.get("why", "")))]
+    pairs += [("measured", text)] if (text := measured_text(run.written.get("compute", {}))) else []
     pairs += [("sites", listed(names))] if (names := sites(manifest)) else []
     pairs += [("clock", text)] if (text := clock(manifest)) else []
     name = "real time" if text else "virtual time"

@@ -27,7 +27,7 @@ PARTS = "parts"
 CHECKPOINT = "checkpoint.npz"
 BEGUN = "another run has just begun there"
 BUSY = "is being written by another process; wait until it ends, or end it"
-ARRAYS = ("state", "iterates", "model")
+ARRAYS = ("state", "iterates", "model", "checkpoints")
 FILES = (
     MANIFEST,
     SCENARIO,

@@ -108,7 +108,9 @@ def prepare(
         if simulation is None:
             simulation = build(scenario)
             refuse_endless(scenario, simulation)
-        whole = completed(scenario, simulation.method.noise)
+        origin = simulation.origin  # its scenario has what was measured, once and for all
+        settled = scenario if origin is None else origin.scenario
+        whole = completed(settled, simulation.method.noise)
     text = text if text and whole is scenario else resolved_yaml(whole)
     return Prepared(whole, simulation, text, _manifest(whole, text, simulation) | notes)
 

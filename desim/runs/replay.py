@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from desim.compiling.later import pd
 from desim.engine.world import Progress
 from desim.errors import RunError
+from desim.runs.directory import ARRAYS
 from desim.runs.play import run as play
 from desim.runs.real import require_virtual
 from desim.runs.run import Run
 
 TABLES = ("events", "metrics", "releases")
-ARRAYS = ("state", "iterates", "model")
 NOTHING = "no row"
 
 
@@ -139,5 +139,5 @@ def _array_difference(label: str, stored: Any, replayed: Any) -> Difference | No
     odd = np.flatnonzero((stored != replayed) & ~((stored != stored) & (replayed != replayed)))
     if not len(odd):
         return None
-    values = (float(one.reshape(-1)[odd[0]]) for one in (stored, replayed))
+    values = (one.reshape(-1)[odd[0]].item() for one in (stored, replayed))
     return Difference(label, int(odd[0]), "entry", *values)

@@ -34,6 +34,7 @@ from desim.scenario.build import build
 from desim.scenario.checks.endless import refuse_endless
 from desim.scenario.include import include_network
 from desim.scenario.load import load, read
+from desim.scenario.pace import settled
 from desim.scenario.schema import Scenario
 from desim.scenario.tree import from_python
 from desim.timeline.record import Kind
@@ -63,7 +64,7 @@ def retime(
     if path is not None:
         place.check_free(path, force)
     retimable = examined(run)
-    scenario = under(run.scenario, network, compute)
+    scenario = settled(under(run.scenario, network, compute), retimable.training.problem)
     simulation = retimable.under(scenario)
     trained = {"scenario_sha256": run.manifest["scenario_sha256"]}
     return record(prepare(scenario, simulation=simulation, retimed=trained), path, force=force)
@@ -146,10 +147,11 @@ class Retimed(Simulation):
         """As `play`; return what was seen, too."""
         training, dated = self.training, Dated(sink, self.method.kind != "coordinator")
         outcome, seen = self.blind(dated, progress)
-        sink.append("metrics", training.metrics_at(seen, dated.left, outcome.time))
+        metrics, checkpoints = training.metrics_at(seen, dated.left, outcome.time)
+        sink.append("metrics", metrics)
         if outcome.status == "failed":  # what agents had come to by then nobody has kept
             again = build(self.scenario, training.problem).play(Discard(), progress)
-            arrays = {name: getattr(again, name) for name in ("state", "iterates", "model")}
+            arrays = {name: getattr(again, name) for name in place.ARRAYS}
             return replace(outcome, **arrays, warnings=again.warnings), seen
         if outcome.status != "done":
             return replace(outcome, state={}, iterates=None, model=None), seen
@@ -160,6 +162,7 @@ class Retimed(Simulation):
             iterates=training.iterates,
             model=training.model,
             warnings=training.warnings,
+            checkpoints=checkpoints,
         )
         return known, seen
 
@@ -212,7 +215,8 @@ class Retimable:
         if self.paced and scenario.compute != self.scenario.compute:
             text = "its agents do as much as their speeds allow, so that speeds change the iterates"
             raise InputError(f"compute: {text}; allowed: the devices of the run")
-        observe = scenario.observe.model_copy(update={"metrics": ()})
+        blind = {"metrics": (), "sample": None, "checkpoints": None}
+        observe = scenario.observe.model_copy(update=blind)
         stop = scenario.stop.model_copy(update={"metric": ()})
         bare = scenario.model_copy(update={"observe": observe, "stop": stop})
         made = build(bare, self.training.problem)

@@ -34,6 +34,7 @@ class Training:
     state: dict[str, Array]
     iterates: Array | None
     model: Array | None
+    checkpoints: dict[str, Array]
     seen: Observation
     targets: tuple[tuple[str, float], ...]
     problem: Problem
@@ -50,6 +51,7 @@ class Training:
             run.state,
             run.iterates,
             run.model,
+            run.store.arrays("checkpoints"),
             simulation.observation,
             simulation.settings.targets,
             simulation.problem,
@@ -67,30 +69,38 @@ class Training:
         wanted = [*self.seen.metrics, *(name for name, _ in self.targets)]
         return unkept(self.coordinator, wanted, self.seen.every > 0.0, self.iterates is not None)
 
-    def metrics_at(self, blind: Seen, left: dict[int, float], end: float) -> dict[str, Any]:
+    def metrics_at(
+        self, blind: Seen, left: dict[int, float], end: float
+    ) -> tuple[dict[str, Any], dict[str, Array]]:
         """Columns of the metrics table up to `end` s, models being shown as in `blind`.
 
-        left: when agents retired, s.
+        And the checkpoints, as Marks.arrays has them. left: when agents retired, s.
         """
         if self.coordinator and not self.seen.every:
             return self._dated(blind, end)
-        metrics = Metrics(self.problem, self.seen.metrics, self.seen.optimum)
-        rows = MetricRows(metrics, self.targets if self.coordinator else ())
+        metrics = Metrics(self.problem, self.seen.metrics, self.seen.optimum, self.seen.sample)
+        rows = MetricRows(metrics, self.targets if self.coordinator else (), self.seen.marks)
         if not self.seen.metrics and not rows.targets:
-            return rows.take(end)
+            return rows.take(end), {}
         after = float(np.nextafter(end, np.inf))
         tell = self._rounds if self.coordinator else self._clocks
         tell(rows, blind, left).settle(after)
-        return rows.take(after)
+        return rows.take(after), rows.marks.arrays(end)
 
-    def _dated(self, blind: Seen, end: float) -> dict[str, Any]:
+    def _dated(self, blind: Seen, end: float) -> tuple[dict[str, Any], dict[str, Array]]:
         """The rows of a coordinator's rounds with new times."""
         dates = np.full(self.rounds + 1, np.inf)
         for time, round_ in blind.shown:
             dates[round_] = time
         new = dates[self.metrics["round"]]
         rows = self.metrics.assign(time=new)[new <= end]
-        return {name: rows[name].to_numpy() for name in rows} | {"metric": rows["metric"].array}
+        told = {name: rows[name].to_numpy() for name in rows} | {"metric": rows["metric"].array}
+        if not self.checkpoints:
+            return told, {}
+        again = dates[self.checkpoints["round"]]
+        marks = {**self.checkpoints, "time": again}
+        kept = {name: column[again <= end] for name, column in marks.items()}
+        return told, kept if len(kept["time"]) else {}
 
     def _rounds(self, rows: MetricRows, blind: Seen, left: dict[int, float]) -> RoundObserver:
         observer = RoundObserver(rows, self.seen.every, False, Patience(1, self.rounds, np.inf))

@@ -12,6 +12,7 @@ from desim.log.described import described
 from desim.runs import resolved
 from desim.runs.digests import own_scenario
 from desim.runs.directory import written_by
+from desim.runs.marked import Checkpoint, checkpoints_of
 from desim.runs.store import Store
 
 if TYPE_CHECKING:
@@ -112,6 +113,11 @@ class Run:
     def model(self) -> NDArray[np.float64] | None:
         """The coordinator's models (rounds + 1, dim); None where there is none."""
         return self.store.arrays("model").get("model")
+
+    @cached_property
+    def checkpoints(self) -> tuple[Checkpoint, ...]:
+        """Models where a metric first met a target of observe.checkpoints, by time."""
+        return checkpoints_of(self.store.arrays("checkpoints"))
 
     @property
     def known(self) -> "Scenario | None":
@@ -241,8 +247,7 @@ class Run:
         """Columns time s, agent, epsilon, cumulative: the last row of an agent is final.
 
         What the numbers mean is in `.attrs`: view, relation, delta, method, assumptions, flags,
-        and of the agent that spends most its `risk`. Terms are those of
-        `account`.
+        and of the agent that spends most its `risk`. Terms are those of `account`.
         """
         from desim.privacy.accounting.risk import risk
 

@@ -24,8 +24,9 @@ from desim.scenario.checks.endless import endless, refuse_endless
 from desim.scenario.checks.links import meddling
 from desim.scenario.conditions import Conditions
 from desim.scenario.layout import Layout
-from desim.scenario.observing import heavy
+from desim.scenario.observing import heavy, sampled
 from desim.scenario.origin import Origin
+from desim.scenario.pace import refuse_too_large, settled, uncertain
 from desim.scenario.problem_read import initial, read_problem
 from desim.scenario.schema import Scenario
 
@@ -53,10 +54,12 @@ def _build(scenario: Scenario, known: Problem | None) -> Simulation:
         problem, merged = read_problem(scenario, None if layout is None else layout.agents)
     noise = noise_of(scenario)
     _check(scenario, problem, noise)
+    refuse_too_large(scenario, problem)
+    scenario = settled(scenario, problem)
     settings = _settings(scenario, problem, layout)
     made = _made(scenario, scenario.algorithm.method, settings, noise)
     made.warnings += [*warnings(scenario, problem.rows), *merged, *_identical(scenario, problem)]
-    made.warnings += endless(settings)
+    made.warnings += [*endless(settings), *uncertain(scenario)]
     settings = _planned(made, settings)
     try_accountant(scenario, made.planned(1), problem.rows)
     engine, why = _engine(scenario, made)
@@ -233,4 +236,5 @@ def _observation(scenario: Scenario, problem: Problem) -> Observation:
     wanted = {*observe.metrics, *scenario.stop.targets}
     optimum = centralised_optimum(problem, cache_home() / "optima").x if "error" in wanted else None
     every = 0.0 if observe.every == "round" else float(observe.every)
-    return Observation(observe.metrics, every, observe.iterates, optimum)
+    sample, marks = sampled(scenario, problem), observe.checkpoints or ()
+    return Observation(observe.metrics, every, observe.iterates, optimum, sample, marks)

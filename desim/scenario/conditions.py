@@ -7,7 +7,7 @@ import numpy as np
 from desim import units
 from desim.arrays import Array, Int
 from desim.conditions.churn import Churn, daily, renewal, state_traces, traced
-from desim.conditions.compute import NO_TIME, NOTHING, measured_speeds, speed_model
+from desim.conditions.compute import NO_TIME, NOTHING, law_times, measured_speeds, speed_model
 from desim.conditions.latencies import Latencies, latencies, sites
 from desim.conditions.lines import lined
 from desim.conditions.links import concerned, make_links
@@ -29,6 +29,7 @@ from desim.scenario.sections.behind import AccessLine, Behind
 from desim.scenario.sections.devices import Churn as ChurnSection
 from desim.scenario.sections.links import Link
 from desim.scenario.sections.measured import BandwidthTrace, SpeedTrace, lasting, scale
+from desim.scenario.sections.pace import MeasuredSpeed, Timing
 from desim.timeline.intake import AT_ONCE, Intake
 from desim.timeline.messages import FAIR, FIFO, NONE, Links
 from desim.timeline.phases import Calendar
@@ -50,11 +51,15 @@ class Conditions:
     def speeds(self) -> Speeds:
         """How fast the agents compute."""
         compute, law, order = self.scenario.compute, self.scenario.compute.speed, DRAWN
-        found: Distribution | Traces = law if isinstance(law, Distribution) else NOTHING
-        if isinstance(law, SpeedTrace):
+        found: Distribution | Traces = NOTHING
+        if isinstance(law, Distribution):
+            found = law_times(law, 1.0 / self._each) if self._each != 1.0 else law
+        elif isinstance(law, MeasuredSpeed):
+            found = self._scaled(law.measured)
+        elif isinstance(law, SpeedTrace):
             order = ORDERS[law.order]
             found = self._paces(law) if order == OVER_TIME else self._measured_speeds(law)
-        elif law is None and compute.time is not None:
+        elif compute.time is not None:
             found = compute.time
         slow, spells = compute.slow, compute.spells
         laws = (spells.factor, spells.every, spells.lasting) if spells else None
@@ -77,13 +82,38 @@ class Conditions:
             return AT_ONCE
         return Intake(seed_word(self.scenario.seed), said.reply[:], said.number.a)
 
+    @property
+    def _each(self) -> float:
+        """What a speed counts of the gradient of one row: one, or so many operations."""
+        return self.scenario.compute.work.flops or 1.0
+
+    def _scaled(self, timing: Timing) -> Distribution | Traces:
+        """This machine's speed, which `scenario.pace` has measured, for devices."""
+        assert timing.rate is not None
+        scores = timing.factor
+        if isinstance(scores, Distribution):
+            return law_times(scores, timing.rate)
+        where, unit = "compute.speed.measured.factor", timing.rate / scores.reference
+        way = scores.assign == "random"
+        return measured_speeds(
+            scores.trace, scores.field, unit, False, None, where=where,
+            loops=True, shuffled=way, shifted=False,
+        )  # fmt: skip
+
     def _measured_speeds(self, trace: SpeedTrace) -> Traces:
         """Speeds, or durations, without times."""
         per, rounds, where = trace.unit or "/s", self.scenario.stop.rounds, "compute.speed"
         durations = lasting(per)
-        unit = scale(per, units.seconds if durations else units.rate)
+        unit = scale(per, units.seconds if durations else units.speed)
+        unit, median = unit if durations else unit / self._each, trace.median
         found = measured_speeds(
-            trace.trace, trace.field, unit, durations, trace.median, where=where, **_ways(trace)
+            trace.trace,
+            trace.field,
+            unit,
+            durations,
+            None if median is None else median / self._each,
+            where=where,
+            **_ways(trace),
         )
         if trace.order == "measured":
             outlives(trace.end, rounds, found.shortest, where)
@@ -91,7 +121,7 @@ class Conditions:
 
     def _paces(self, trace: SpeedTrace) -> Traces:
         """Speeds over time."""
-        unit, where = scale(trace.unit or "/s", units.rate), "compute.speed"
+        unit, where = scale(trace.unit or "/s", units.speed) / self._each, "compute.speed"
         found = rate_traces(trace.trace, trace.field, unit, where=where, **_ways(trace))
         return self._lasts(found, trace.end, where)
 

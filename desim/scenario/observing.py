@@ -1,11 +1,43 @@
 """What observing a coordinator's rounds costs, where it will take longer than the training."""
 
+import numpy as np
+
+from desim.arrays import Int
+from desim.draws import keys
+from desim.draws.keys import Stream
 from desim.engine.play import Observation
 from desim.engine.settings import Settings
+from desim.errors import InputError
+from desim.problem.data.table import Draw
+from desim.problem.fairness import MEASURES, lacking
 from desim.problem.problem import Problem
+from desim.scenario.schema import Scenario
 
 HEAVY = 1e10  # numbers read: some ten seconds
 TIMES = 10  # what the training reads, in one step of those whose replies are awaited
+
+
+def sampled(scenario: Scenario, problem: Problem) -> Int | None:
+    """Which test rows are measured, ascending; None for all. InputError where that has no meaning.
+
+    They are a function of the seed and of how many there are.
+    """
+    size, tested = scenario.observe.sample, problem.test_A
+    if size is None:
+        return None
+    wanted = [*scenario.observe.metrics, *scenario.stop.targets]
+    named = [name for name in wanted if name == "accuracy" or name in MEASURES]
+    if not named:
+        text = f"found {size} without a metric of test rows"
+        raise InputError(f"observe.sample: {text}; allowed: with accuracy, or leave it out")
+    if tested is None or size >= len(tested):
+        return None
+    found = keys.subset(scenario.seed, Stream.DATA, len(tested), size, round=Draw.MEASURED)
+    few = problem.tested_on(found)
+    for name in named:
+        if name in MEASURES and (text := lacking(name, few)):
+            raise InputError(f"observe.sample: found {size} rows, of which {text}; allowed: more")
+    return np.asarray(found)
 
 
 def heavy(observation: Observation, settings: Settings) -> list[str]:
@@ -15,7 +47,9 @@ def heavy(observation: Observation, settings: Settings) -> list[str]:
     problem, policy, rounds = settings.problem, settings.policy, settings.rounds
     awaited = policy.value if policy.kind in ("buffer", "quorum") else problem.agents
     trained = rounds * awaited / problem.agents * problem.A.size
-    costs = {name: rounds * _numbers(name, problem) for name in observation.metrics}
+    costs = {
+        name: rounds * _numbers(name, problem, observation.sample) for name in observation.metrics
+    }
     if observation.iterates:
         costs["iterates"] = rounds * problem.agents * problem.dim
     dear = [name for name, cost in costs.items() if cost > max(HEAVY, TIMES * trained)]
@@ -30,7 +64,7 @@ def heavy(observation: Observation, settings: Settings) -> list[str]:
     ]
 
 
-def _numbers(name: str, problem: Problem) -> int:
+def _numbers(name: str, problem: Problem, sample: Int | None) -> int:
     """How many numbers one value of a metric reads; an error is kept up reply by reply."""
     if name == "error":
         return 0
@@ -38,4 +72,5 @@ def _numbers(name: str, problem: Problem) -> int:
         return problem.agents * problem.dim
     if name in ("loss", "gradient"):
         return int(problem.A.size)
-    return 0 if problem.test_A is None else int(problem.test_A.size)
+    tested = problem.test_A if sample is None else problem.tested_on(sample).test_A
+    return 0 if tested is None else int(tested.size)

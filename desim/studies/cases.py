@@ -14,6 +14,7 @@ from desim.errors import InputError, show, spelling
 from desim.fields.numbers import whole
 from desim.reading.labels import setting_text
 from desim.scenario.load import load, resolved_yaml, seeded
+from desim.scenario.pace import require_measured
 from desim.scenario.schema import Scenario
 from desim.studies.file import Search, StudyFile
 from desim.studies.varied import MOST
@@ -65,6 +66,7 @@ def cases(study: StudyFile, folder: Path) -> list[Case]:
             seeds = tuple(_seed(seed) for seed in draft.seeds)
             first = {"seed": seeds[0]} if seeds else {}
             scenario = load(base, {**study.set, **draft.values, **first}, folder)
+            require_measured(scenario, "a study")
             wanted = seeds or (scenario.seed,)
             made.append(
                 Case(number, draft.label, draft.values, wanted, scenario, draft.name, draft.listed)

@@ -8,6 +8,7 @@ from desim.errors import InputError, refusal
 from desim.runs.play import played
 from desim.runs.run import Run
 from desim.scenario.load import loaded, resolved_yaml, seeded
+from desim.scenario.pace import require_measured
 from desim.scenario.schema import Scenario
 
 
@@ -21,7 +22,9 @@ def repeat(
     They are played as they are asked for, so that thousands need the memory of one. InputError for
     a wrong scenario or seed, RunError for a run that fails, as in `desim.run`.
     """
-    return _played(loaded(scenario, overrides), seeds)
+    found = loaded(scenario, overrides)
+    require_measured(found, "repeat")
+    return _played(found, seeds)
 
 
 def _played(scenario: Scenario, seeds: Iterable[int]) -> Iterator[Run]:

@@ -26,6 +26,7 @@ VERBS = (
     ("desim.privacy.ledger.ledger.Terms", ":members: of"),
 )
 RETURNED = (  # what functions of desim return, beside runs and studies
+    "desim.runs.marked.Checkpoint",
     "desim.studies.compare.Comparison",
     "desim.fidelity.errors.ClockErrors",
     "desim.measuring.calibration.Calibrated",

@@ -21,6 +21,7 @@ class Draw(IntEnum):
     SHARES = 6
     OWNERS = 7
     TRAIN = 8
+    MEASURED = 9
 
 
 class Table(NamedTuple):

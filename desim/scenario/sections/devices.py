@@ -10,7 +10,8 @@ from desim.errors import refusal
 from desim.fields import Duration, DurationDist, File, Form, Fraction, Several, Strict, Text
 from desim.fields.choices import OrElse
 from desim.fields.numbers import number
-from desim.scenario.sections.measured import SpeedLaw, SpeedTrace, names, shifted_in_loops
+from desim.scenario.sections.measured import SpeedTrace, lasting, names, shifted_in_loops
+from desim.scenario.sections.pace import MeasuredSpeed, Memory, SpeedLaw, Work, units_fit
 
 SLOWER = "a number >= 1, by which the speed is divided"
 SHORTEST = 1e-6  # s of two turns of an agent: a compiled loop goes through a million in a blink
@@ -70,7 +71,7 @@ class Intake(Strict):
 
 
 class Compute(Strict):
-    """How fast agents compute, in gradients of one row per second."""
+    """How fast agents compute, in gradients of one row per second, and how much they hold."""
 
     examples = {
         "time": {"shifted_exponential": ["1 ms", "0.5 ms"]},
@@ -79,7 +80,10 @@ class Compute(Strict):
     }
 
     speed: SpeedLaw | None = "1000 /s"  # type: ignore[assignment]
-    """gradients of one row in a second; inf: computing takes no time; {trace: file, ...}"""
+    """gradients of one row in a second, or with work: flops operations (10 GFLOP/s); inf: computing
+    takes no time; measured: this machine's own, {measured: {factor: ...}}; {trace: file, ...}"""
+    work: Work = Work.of("rows")
+    """what speed counts: rows; flops: operations of the gradient, counted; {flops: of one row}"""
     time: DurationDist | None = None
     """how long the gradient of one row takes, instead of speed: {shifted_exponential: [..]}, ..."""
     redraw: Literal["run", "round"] = "run"
@@ -91,6 +95,8 @@ class Compute(Strict):
     overhead: DurationDist | None = None
     """what every computation takes besides, drawn for each agent and round; slow devices need no
     more of it, spells make it longer; where a method plans by the time that it has, out of that"""
+    memory: Memory | None = None
+    """what an agent has, one value, a law or a list: a model whose steps need more is refused"""
     coordinator: Intake | None = None
     """what the coordinator's work takes: {reply: 1 ms, number: 10 ns}; default: none"""
 
@@ -98,13 +104,25 @@ class Compute(Strict):
     def mapping(cls, data: object) -> Mapping[str, Any]:
         """What was written; a time of gradients takes the place of their speed."""
         found = super().mapping(data)
+        work = found.get("work", "rows")
+        counted = work == "flops" or (isinstance(work, Mapping) and "flops" in work)
+        units_fit(found.get("speed"), counted)
+        if counted and found.get("speed") is None:
+            key = "time" if "time" in found else "no speed"
+            text = f"speed: found {key} with work: flops"
+            raise ValueError(f"{text}; allowed: operations in a second, such as 10 GFLOP/s")
         if "time" in found and found.get("speed") is not None:
             raise ValueError("found speed and time; allowed: only one of them")
         return {**found, "speed": None} if "time" in found else found
 
     @model_validator(mode="after")
     def _turns(self) -> "Compute":
-        order = self.speed.order if isinstance(self.speed, SpeedTrace) else ""
+        trace = self.speed if isinstance(self.speed, SpeedTrace) else None
+        order = trace.order if trace else ""
+        if self.work.kind == "flops" and isinstance(self.speed, MeasuredSpeed):
+            raise ValueError("speed: found measured with work: flops; allowed: work: rows")
+        if self.work.kind == "flops" and trace and lasting(trace.unit or "/s"):
+            raise ValueError(f"speed: found unit {trace.unit} with work: flops; allowed: FLOP/s")
         if order == "measured" and self.redraw != "round":
             raise ValueError("speed: found order measured with redraw run; allowed: redraw round")
         if order == "time" and self.spells is not None:

@@ -8,10 +8,12 @@ from pydantic import BeforeValidator, PlainValidator, TypeAdapter, WithJsonSchem
 from desim import units
 from desim.draws.distributions import Distribution
 from desim.errors import refusal
-from desim.fields import BandwidthDist, File, Rate, RateDist, Several, Strict, Text, Whole
+from desim.fields import BandwidthDist, File, Several, Speed, Strict, Text, Whole
 from desim.fields.choices import OrElse, OrRead
 from desim.fields.draws import written
 from desim.fields.numbers import text, whole
+
+PACES = units.speed, units.seconds
 
 
 def _unit(value: object, *readers: Any) -> str:
@@ -82,11 +84,10 @@ class SpeedTrace(Trace):
     order time: rows (time in s, speed), a speed that changes during a computation.
     """
 
-    unit: Annotated[Text, BeforeValidator(lambda v: _unit(v, units.rate, units.seconds))] | None = (
-        None
-    )
-    """what a 1 means: gradients per time, or (ms, s) the duration of one; needed without median"""
-    median: Rate | None = None
+    unit: Annotated[Text, BeforeValidator(lambda v: _unit(v, *PACES))] | None = None
+    """what a 1 means: gradients (or operations) per time, or (ms, s) the duration of a gradient;
+    needed without median"""
+    median: Speed | None = None
     """instead of unit, for benchmark scores: the speed of the median of all values"""
     order: Literal["random", "measured", "time"] = "random"
     """whether a speed is drawn among the agent's, a round takes the next one, or times are given"""
@@ -178,7 +179,5 @@ def _or_trace(drawn: Any) -> OrRead:
 
 if TYPE_CHECKING:
     BandwidthLaw = Distribution | BandwidthTrace
-    SpeedLaw = Distribution | SpeedTrace
 else:
     BandwidthLaw = Annotated[BandwidthTrace, _or_trace(BandwidthDist)]
-    SpeedLaw = Annotated[SpeedTrace, _or_trace(RateDist)]

@@ -42,6 +42,31 @@ def _targets(value: object) -> tuple[tuple[str, float], ...]:
     return tuple((str(name), finite(target)) for name, target in value.items())
 
 
+def _checkpoints(value: object) -> tuple[tuple[str, float], ...]:
+    """{metric: target, or a list of them} as pairs, each once."""
+    if isinstance(value, tuple):
+        return value
+    if not isinstance(value, Mapping) or not value:
+        raise ValueError(refusal(value, f"{{metric: [targets]}} with {', '.join(METRICS)}"))
+    found = []
+    for name, targets in value.items():
+        if name not in METRICS:
+            raise ValueError(refusal(name, ", ".join(METRICS), METRICS))
+        several = targets if isinstance(targets, list | tuple) else [targets]
+        found += [(str(name), finite(one)) for one in several]
+        if not several or len(set(several)) < len(several):
+            raise ValueError(f"{name}: {refusal(targets, 'one or more targets, each once')}")
+    return tuple(found)
+
+
+def _listed(pairs: tuple[tuple[str, float], ...]) -> dict[str, list[float]]:
+    """Pairs as a file writes them."""
+    found: dict[str, list[float]] = {}
+    for name, target in pairs:
+        found.setdefault(name, []).append(target)
+    return found
+
+
 EVERY = WithJsonSchema({"anyOf": [{"enum": ["round"]}, {"type": ["number", "string"]}]})
 OFTEN = "round, or a duration > 0 such as 100 ms"
 Every = Annotated[str | float, PlainValidator(lambda x: round_or_duration(x, OFTEN)), EVERY]
@@ -57,10 +82,25 @@ Targets = Annotated[
         }
     ),
 ]
+NUMBERS = {"anyOf": [{"type": "number"}, {"type": "array", "items": {"type": "number"}}]}
+Checkpoints = Annotated[
+    tuple[tuple[str, float], ...],
+    PlainValidator(_checkpoints),
+    PlainSerializer(_listed),
+    WithJsonSchema(
+        {
+            "type": "object",
+            "properties": {name: NUMBERS for name in METRICS},
+            "additionalProperties": False,
+        }
+    ),
+]
 
 
 class Observe(Strict):
     """What is measured along the way."""
+
+    examples = {"checkpoints": {"accuracy": [0.5, 0.8]}, "sample": 500}
 
     metrics: Several[Metric] = ("error",)
     """error, loss, accuracy, consensus, gradient; of test rows positive_rate, risk_difference, and
@@ -69,11 +109,20 @@ class Observe(Strict):
     """round, or a duration such as 100 ms"""
     iterates: Flag = False
     """keep every agent's model of every round"""
+    sample: Count | None = None
+    """measure metrics of test rows on so many of them, drawn once; default: on all. loss, gradient,
+    error are always of all training rows"""
+    checkpoints: Checkpoints | None = None
+    """keep the network's model when a metric is first as good as this: {accuracy: [0.5, 0.8]}"""
 
     @model_validator(mode="after")
     def _once(self) -> "Observe":
         if len(set(self.metrics)) < len(self.metrics):
             raise ValueError(f"metrics: {refusal(list(self.metrics), 'each metric once')}")
+        for name, _ in self.checkpoints or ():
+            if name not in self.metrics:
+                allowed = ", ".join(self.metrics) or "none, as observe.metrics is empty"
+                raise ValueError(f"checkpoints: found {name}; allowed: what metrics has: {allowed}")
         return self
 
 
