@@ -22,6 +22,7 @@ POLICIES: dict[str, Any] = {
     "buffer of 5": {"buffer": 5},
     "each reply": "each",
 }
+SHARES = {"buffer of 5": 0.5, "each reply": 0.1}  # of a collection's mean that is taken over
 END = {"time": "60 s"}
 NOISES = (None, 0.5, 1.0, 2.0)  # deviations of a batch's mean, in units of what one row changes
 
@@ -51,7 +52,10 @@ def scenario(file: Path, name: str, **more: Any) -> dict[str, Any]:
 
 def waiting(file: Path) -> dict[str, dict[str, Any]]:
     """A scenario for each way of waiting, and one without a coordinator."""
-    found = {name: scenario(file, name, policy=policy) for name, policy in POLICIES.items()}
+    found = {}
+    for name, policy in POLICIES.items():
+        averaging = {"name": "fedavg", "local": STEPS, "global_step": SHARES.get(name, 1.0)}
+        found[name] = scenario(file, name, policy=policy, algorithm=averaging)
     ring = {"topology": "ring", "link": LINK}
     dsgd = {"name": "dsgd", "alpha": 0.1, "batch": 32, "weights": "metropolis"}
     found["dsgd on a ring"] = scenario(file, "dsgd on a ring", algorithm=dsgd, network=ring)
@@ -89,12 +93,12 @@ def main() -> None:
     runs = [desim.run(tree) for tree in waiting(file).values()]
     desim.plot(runs, metric="accuracy", out=FOLDER / "gallery-images.svg")
     private = [desim.run(tree) for tree in noisy(file)]
-    desim.plot(private, metric="accuracy", out=FOLDER / "gallery-images-noise.svg")
+    spent = [float(run.epsilon()["epsilon"].max()) for run in private[1:]]
+    labels = ["no noise", *(f"epsilon {one:.3g}" for one in spent)]
+    desim.plot(private, metric="accuracy", labels=labels, out=FOLDER / "gallery-images-noise.svg")
     for run in (*runs, *private):
         last = run.metrics[run.metrics["agent"] == -1].iloc[-1]
         print(f"{run.name}: accuracy {last['value']:.3f} after {last['time']:g} s")
-    for run in private[1:]:
-        print(run.name, run.epsilon().to_string())
 
 
 if __name__ == "__main__":
