@@ -72,6 +72,9 @@ class Model(ABC):
     #: distributions whose versions decide its bits
     libraries: ClassVar[tuple[str, ...]] = ("numpy",)
 
+    #: the shape of an input and how many classes, of rows that the contract generates
+    example: ClassVar[tuple[tuple[int, ...], int]] = ((6,), 3)
+
     #: some rows of the data, on which it may try itself
     sample: Any = None
 

@@ -20,7 +20,7 @@ from torch.func import functional_call, grad, vmap
 from desim.arrays import Array
 from desim.errors import InputError
 from desim.models.model import Facts, Model, Rows
-from desim.models.torch_parts import by_row, device_of, filled, lone, refuse_unfit, seeded
+from desim.models.torch_parts import by_row, device_of, lone, refuse_unfit, seeded
 
 ROOM = 1 << 23  # numbers of examples' gradients that are in memory at a time
 TRIED = (1, 3, 8)  # agents that go together where it is tried out whether that changes a bit
@@ -72,7 +72,7 @@ class TorchModel(Model):
 
     def predictions(self, outputs: Any) -> Tensor:
         """What the outputs of rows (m, ...) say, of the shape of labels."""
-        return outputs.argmax(1)
+        return outputs if self.labels == "numbers" else outputs.argmax(1)
 
     def initial(self, seed: int) -> Array:
         """The parameters of a module made with this seed, (dim,)."""
@@ -189,10 +189,7 @@ class TorchModel(Model):
         if np.isfinite(clip):
             return self._clipped(self._each, w, inputs, labels, clip)
         module = self._net(True)
-        named = dict(module.named_parameters())
-        parameters = [named[name] for name in self.names]
-        for parameter, part in zip(parameters, w.split(self.sizes), strict=True):
-            parameter.data = part.reshape(parameter.shape)
+        parameters = self._placed(module, w)
         total = by_row(self.losses(module(inputs), labels)).sum()
         found = torch.autograd.grad(total, parameters, allow_unused=True, materialize_grads=True)
         return torch.cat([one.reshape(-1) for one in found])
@@ -249,11 +246,20 @@ class TorchModel(Model):
     def _outputs(self, x: Array, rows: Rows) -> Any:
         """What the module, not training, says of rows at x (dim,)."""
         module = self._net(False)
-        filled(module, x)
+        self._placed(module, self._tensor(x))
         return module(self._tensor(rows.inputs))
+
+    def _placed(self, module: nn.Module, w: Tensor) -> list[nn.Parameter]:
+        """The parameters of a module that train, which are now parts of w (dim,)."""
+        named = dict(module.named_parameters())
+        parameters = [named[name] for name in self.names]
+        for parameter, part in zip(parameters, w.split(self.sizes), strict=True):
+            parameter.data = part.reshape(parameter.shape)
+        return parameters
 
     def _net(self, training: bool) -> nn.Module:
         """The calling thread's own copy of the module, as it trains or as it is measured."""
+        training = training and not getattr(self._own, "still", False)
         nets: dict[bool, nn.Module] | None = getattr(self._own, "nets", None)
         if nets is None:
             torch.set_num_threads(1)  # of this thread
@@ -275,9 +281,13 @@ class TorchModel(Model):
 
     @contextmanager
     def _drawing(self, key: int | None) -> Iterator[None]:
-        """Random layers draw from `key`, and nothing else in this process does meanwhile."""
+        """Random layers draw from `key`, and nothing else does meanwhile; without one none does."""
         if key is None or not self.random:
-            yield
+            self._own.still = self.random
+            try:
+                yield
+            finally:
+                self._own.still = False
             return
         with self._lock, seeded(int(key) % (1 << 63)):
             yield
