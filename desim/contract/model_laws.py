@@ -176,7 +176,7 @@ def together(bench: Bench) -> str:
     """Agents computed together have the bits of agents computed one by one."""
     n = 7
     x, rows = bench.places(n), bench.many(n, 5)
-    for clip in (np.inf, 0.5) if _clips(bench) else (np.inf,):
+    for clip in (np.inf, 0.5) if bench.of.cuts() else (np.inf,):
         whole = np.array(bench.model.gradients(x, rows, clip))
         for low, high in ((0, 1), (1, 3), (3, n)):
             some = Rows(rows.inputs[low:high], rows.labels[low:high], rows.key[low:high])
@@ -253,18 +253,13 @@ def _typed(rows: Rows, kind: Any) -> Rows:
 
 def _asked(model: Model, x: Array, rows: Rows) -> list[Callable[[], Array]]:
     asked = [lambda: model.loss(x, rows), lambda: model.gradient(x, rows)]
-    if type(model).example_gradients is not Model.example_gradients:
+    if model.cuts():
         asked.append(lambda: model.clipped(x, rows, 0.5))
     return asked
 
 
-def _clips(bench: Bench) -> bool:
-    """Whether it can clip row by row."""
-    return bench.of.example_gradients is not Model.example_gradients
-
-
 def _each(bench: Bench, x: Array, rows: Rows) -> Array:
-    if not _clips(bench):
+    if not bench.of.gives_each():
         raise SkippedError("it has no example_gradients: problem.clip cannot be used")
     return np.asarray(bench.model.example_gradients(x, rows), float)
 

@@ -52,6 +52,8 @@ class JaxModel(Model):
     """
 
     libraries = ("jax", "jaxlib")
+    devices = ("cpu", "cuda")
+    draws = "random numbers from the argument key of outputs"
     threads = True
 
     def __init__(self, parameters: Any, facts: Facts) -> None:

@@ -72,6 +72,10 @@ class Model(ABC):
     #: distributions whose versions decide its bits
     libraries: ClassVar[tuple[str, ...]] = ("numpy",)
 
+    #: where it can compute
+    devices: ClassVar[tuple[str, ...]] = ("cpu",)
+    #: where random numbers may come from, in words
+    draws: ClassVar[str] = "random numbers from rows.key"
     #: the shape of an input and how many classes, of rows that the contract generates
     example: ClassVar[tuple[tuple[int, ...], int]] = ((6,), 3)
 
@@ -115,6 +119,17 @@ class Model(ABC):
             own = rows.agent(r)
             out[r] = self.gradient(x[r], own) if np.isinf(clip) else self.clipped(x[r], own, clip)
         return out
+
+    @classmethod
+    def gives_each(cls) -> bool:
+        """Whether it has gradients of single rows."""
+        return cls.example_gradients is not Model.example_gradients
+
+    @classmethod
+    def cuts(cls) -> bool:
+        """Whether it can clip gradients row by row."""
+        own = cls.clipped is not Model.clipped or cls.gradients is not Model.gradients
+        return own or cls.gives_each()
 
     def settled(self) -> None:
         """InputError where a gradient has changed what the model is."""

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from desim.arrays import Array
-from desim.errors import InputError
+from desim.errors import InputError, show
 from desim.models.model import Facts, Model, Rows
 from desim.models.torch_parts import by_row, device_of, lone, refuse_unfit, seeded
 
@@ -34,6 +34,8 @@ class TorchModel(Model):
     """
 
     libraries = ("torch",)
+    devices = ("cpu", "cuda")
+    draws = "random numbers from layers of torch.nn, such as Dropout"
     threads = True
     #: whether layers that keep averages of rows, as batch normalisation does, use them as they are
     frozen = False
@@ -45,7 +47,8 @@ class TorchModel(Model):
         with seeded(facts.seed):
             made = self.module()
         if not isinstance(made, nn.Module):
-            raise InputError(f"problem.model: module returned {made!r}; allowed: a torch.nn.Module")
+            found = f"module returned {show(made)}"
+            raise InputError(f"problem.model: {self.name}: {found}; allowed: a torch.nn.Module")
         self._module = made.to(self.device, self.type)
         named = [(name, p) for name, p in made.named_parameters() if p.requires_grad]
         refuse_unfit(self.name, named)

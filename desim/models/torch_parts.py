@@ -43,7 +43,8 @@ def device_of(name: str) -> torch.device:
 def refuse_unfit(name: str, named: list[tuple[str, nn.Parameter]]) -> None:
     """InputError for a module without parameters, or of which two share their numbers."""
     if not named:
-        raise InputError(f"problem.model: {name}: the module has no parameter that trains")
+        text = "the module has no parameter that trains"
+        raise InputError(f"problem.model: {name}: {text}; allowed: one at least")
     first: dict[int, str] = {}
     for one, parameter in named:
         other = first.setdefault(parameter.untyped_storage().data_ptr(), one)
