@@ -227,10 +227,13 @@ def test_what_cannot_be_tried_is_bad_input(tmp_path, capsys):
     (tmp_path / "empty.py").touch()
     for target, message in [
         ("zcdp-nfl", "algorithm.rho: missing"),
-        (str(tmp_path / "empty.py"), "defines no algorithm and no loss"),
+        (str(tmp_path / "empty.py"), "defines no algorithm, no loss and no model"),
         (str(tmp_path / "none.py"), "does not exist"),
         ("zcdp-nlf", "did you mean 'zcdp-nfl'?"),
-        (str(tmp_path / "empty"), "empty: no such file, scenario, algorithm or loss; did you mean"),
+        (
+            str(tmp_path / "empty"),
+            "empty: no such file, scenario, algorithm, loss or model; did you mean",
+        ),
         ("nothing", "allowed: a plug-in's file, a scenario, or a name of desim list"),
     ]:
         with pytest.raises(SystemExit) as left:

@@ -22,7 +22,7 @@ LAYERS = [  # one room a line where no two need each other
     "privacy log",
     "fields",
     "engine methods.shared method",
-    "model torch",
+    "model torch jax",
     "methods",
     "scenario",
     "audit reading runs studies ranking plots fidelity measuring",
@@ -42,6 +42,7 @@ FENCES = {
     "psutil": "desim.studies.processes",
     "torch": "desim.models.torch_module desim.models.torch_parts desim.models.torch_cost "
     "desim.torch",
+    "jax": "desim.models.jax_function desim.models.jax_parts desim.jax",
     "cryptography": "desim.deployments.certificates",
     "yaml": "nowhere",
 }
@@ -152,6 +153,7 @@ WRONG = [
     ({"desim.scenario.load": "import yaml"}, layering),
     ({"desim.runs.run": "import dp_accounting"}, layering),
     ({"desim": "import simpy"}, layering),
+    ({"desim.models.model": "import jax.numpy as jnp"}, layering),
     (
         {
             "desim.problem.data": "import desim.problem.problem",

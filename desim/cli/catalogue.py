@@ -48,6 +48,12 @@ def losses() -> Entries:
     return [*_alternatives(Loss), *((name, own[name].summary) for name in own)]
 
 
+def models() -> Entries:
+    """Models of plug-ins: losses of rows of any shape."""
+    own = registry.plugged().models
+    return [(name, own[name].summary) for name in own]
+
+
 def sources() -> Entries:
     """Where data come from."""
     return [(name, _sentence(section.__doc__ or "")) for name, section in SOURCES.items()]
@@ -62,6 +68,7 @@ scenarios, studies = _brought(shipped.scenarios), _brought(shipped.studies)
 SECTIONS: dict[str, Callable[[], Entries]] = {
     "algorithms": algorithms,
     "losses": losses,
+    "models": models,
     "regularizers": lambda: [("none", WORDS["none"]), *_alternatives(Penalty)],
     "topologies": lambda: _alternatives(Topology),
     "policies": lambda: _alternatives(Policy),
@@ -72,6 +79,9 @@ SECTIONS: dict[str, Callable[[], Entries]] = {
 }
 
 
+NONE = {  # what there is to do where a section is empty
+    "models": "none is known here: a package brings some, or plugins: [FILE.py] in a scenario"
+}
 START = ("quickstart", "asynchronous", "networked-admm", "deadline-sgd")
 WIDTH = 100  # characters of a line of the overview
 
@@ -86,7 +96,8 @@ def overview() -> list[str]:
     lines += ["", "what else there is, all of it by `desim list WHAT`"]
     for name, entries in SECTIONS.items():
         names = dict.fromkeys(entry.partition(":")[0].strip("{") for entry, _ in entries())
-        lines.append(f"  {name:14}{len(names):3}  {_cut(', '.join(names), WIDTH - 21, ', ')}")
+        told = _cut(", ".join(names), WIDTH - 21, ", ") if names else NONE[name]
+        lines.append(f"  {name:14}{len(names):3}  {told}")
     return lines
 
 

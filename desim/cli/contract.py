@@ -1,6 +1,6 @@
 """`desim check --contract`: whose contract is meant, and what came of it, line by line."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import typer
@@ -19,7 +19,7 @@ HINT = "it is tried on a small scenario: give what is missing by --set, or name 
 def keep(target: Path, overrides: Mapping[str, str]) -> None:
     """Check all that `target` brings: a plug-in's file, a scenario, or a name; RunError if broken.
 
-    Of a scenario it is the algorithm, as it is used there, and a loss that is not desim's own.
+    Of a scenario it is the algorithm, as it is used there, and its own loss or model.
     """
     broken = 0
     for name, kind, findings in _asked(target, overrides):
@@ -44,29 +44,40 @@ def _asked(
         names = registry.load_plugin(target)
         if not names:
             raise InputError(
-                f"{target}: defines no algorithm and no loss; allowed: subclasses of "
-                "desim.methods.shared.method.Method or desim.losses.plugged.ScalarLoss"
+                f"{target}: defines no algorithm, no loss and no model; allowed: subclasses of "
+                "desim.method.Method, desim.model.ScalarLoss or desim.model.Model, with a name"
             )
-    elif name in (*registry.names(), *registry.plugged().losses):
+    elif name in _known():
         names = [name]
     else:
         scenario = load(_file(target), overrides)
-        own = scenario.problem.loss.own
-        names = [scenario.algorithm.name, *([own.name] if own else [])]
+        own, model = scenario.problem.loss.own, scenario.problem.model
+        names = [scenario.algorithm.name, *(one.name for one in (own, model) if one)]
     for one in names:
         if one in registry.plugged().losses:
             yield one, "loss", contract.loss(one)
+        elif one in registry.plugged().models:
+            yield one, "model", _tried(contract.model, one, scenario, overrides)
         else:
-            yield one, "algorithm", _of_algorithm(one, scenario, overrides)
+            yield one, "algorithm", _tried(contract.algorithm, one, scenario, overrides)
 
 
-def _of_algorithm(
-    name: str, scenario: Scenario | None, overrides: Mapping[str, str]
+def _known() -> tuple[str, ...]:
+    """Names of all that has a contract."""
+    own = registry.plugged()
+    return (*registry.names(), *own.losses, *own.models)
+
+
+def _tried(
+    laws: Callable[..., Iterator[Finding]],
+    name: str,
+    scenario: Scenario | None,
+    overrides: Mapping[str, str],
 ) -> Iterator[Finding]:
     if scenario is not None:
-        return contract.algorithm(name, scenario)
+        return laws(name, scenario)
     try:
-        return contract.algorithm(name, None, overrides)
+        return laws(name, None, overrides)
     except InputError as error:
         lines = [line.removeprefix("scenario: ") for line in error.problems]
         raise InputError([f"{name}: {line}" for line in lines] + [f"{name}: {HINT}"]) from None
@@ -78,10 +89,12 @@ def _file(target: Path) -> Path:
         return named_file(target)
     except InputError as error:
         name, plugin = target.as_posix(), target.with_name(f"{target.name}.py")
-        near = spelling(name, (*registry.names(), *registry.plugged().losses))
+        near = spelling(name, _known())
         if plugin.is_file():
             near = f"; did you mean {plugin.as_posix()!r}?"
         if near or target.suffix not in (".yaml", ".yml"):
             near = near or "; allowed: a plug-in's file, a scenario, or a name of desim list"
-            raise InputError(f"{name}: no such file, scenario, algorithm or loss{near}") from None
+            raise InputError(
+                f"{name}: no such file, scenario, algorithm, loss or model{near}"
+            ) from None
         raise error from None

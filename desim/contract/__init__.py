@@ -1,4 +1,4 @@
-"""What desim demands of every algorithm and loss, checked on those of a plug-in.
+"""What desim demands of every algorithm, loss and model, checked on those of a plug-in.
 
     from desim import contract
     for finding in contract.algorithm("my-method", overrides={"algorithm.rho": 0.5}):
@@ -11,5 +11,6 @@ methods to them. A law that is kept on a small problem may still be broken on an
 from desim.contract.algorithm_laws import algorithm
 from desim.contract.finding import Finding
 from desim.contract.loss_laws import loss
+from desim.contract.model_laws import model
 
-__all__ = ["Finding", "algorithm", "loss"]
+__all__ = ["Finding", "algorithm", "loss", "model"]

@@ -86,9 +86,9 @@ class ModelLoss(Loss):
         """How many parameters the model has."""
         return len(self.start)
 
-    def of_data(self, facts: Facts, rows: Rows) -> "ModelLoss":
+    def of_data(self, facts: Facts, rows: Rows, clip: float = np.inf) -> "ModelLoss":
         """The loss with its model, which some rows have shown to be one; InputError else."""
-        model, start = first_look(self.of, self.given, facts, rows)
+        model, start = first_look(self.of, self.given, facts, rows, clip)
         return replace(self, facts=facts, model=model, start=start)
 
     def problems(self, b: Array) -> list[str]:

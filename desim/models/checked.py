@@ -6,52 +6,94 @@ from typing import Any, TypeVar
 import numpy as np
 
 from desim.arrays import Array
-from desim.errors import InputError, raised
+from desim.errors import InputError, raised, shortened
 from desim.models.model import Facts, Model, Rows
 
 T = TypeVar("T")
 NEAR = 1e-3  # relative, of a row's loss alone to its loss beside others, in float32
 LOOKED_AT = 8  # rows
+FEW = 3  # of them
+NUDGE = 1e-2  # from a start where a wrong model may look right, such as zeros
+WORDS = 300  # letters of what a library has to say
 
 
-def first_look(of: type[Model], given: Any, facts: Facts, rows: Rows) -> tuple[Model, Array]:
+def first_look(
+    of: type[Model], given: Any, facts: Facts, rows: Rows, clip: float = np.inf
+) -> tuple[Model, Array]:
     """The model of class `of`, and where it starts (dim,); InputError for what it gets wrong.
 
-    rows: some of one agent, with a key.
+    rows: some of one agent, with a key; clip: to which norm gradients will be cut.
     """
     where = f"problem.model: {of.name}"
+    if facts.device not in of.devices:
+        text = f"found {facts.device} with model {of.name}, which does not compute there"
+        raise InputError(f"problem.device: {text}; allowed: {', '.join(of.devices)}")
+    if np.isfinite(clip) and not of.cuts():
+        text = f"found a clip with model {of.name}, which has no example_gradients"
+        raise InputError(f"problem.clip: {text}; allowed: no clip, or that function in the model")
     rows = rows.part(0, LOOKED_AT)
     model: Model = _called(f"{where}: making it", lambda: of(given, facts))
     model.sample = rows
     with model.computing():
-        return model, _start_of(where, model, facts, rows)
+        start = _start(where, model, facts)
+        x, cut = start.astype(facts.precision), bool(np.isfinite(clip))
+        _of_rows(where, model, x, _read_only(rows), cut)
+        return model, start
 
 
-def _start_of(where: str, model: Model, facts: Facts, rows: Rows) -> Array:
-    start = _start(where, model, facts)
-    x = start.astype(facts.precision)
-    still = rows._replace(key=None)
-    losses = _array(f"{where}: loss", lambda: model.loss(x, still), (len(rows.labels),))
-    first = _gradients(where, model, x, rows)
-    _array(f"{where}: loss", lambda: model.loss(-x, still), losses.shape)
-    again = _gradients(where, model, x, rows)
-    model.settled()
-    if not np.array_equal(first, again):
-        text = "its gradient is another one when it is asked for twice"
-        allowed = "a function of x and rows alone: no state between calls, random numbers from"
-        raise InputError(f"{where}: {text}; allowed: {allowed} rows.key")
+def said(model: Model, x: Array, rows: Rows) -> None:
+    """InputError where `predict` at x (dim,) does not say something of each row."""
+    where = f"problem.model: {type(model).name}: predict"
+    if type(model).predict is Model.predict:
+        text = f"found accuracy with model {type(model).name}, which has no predict"
+        raise InputError(f"observe.metrics: {text}; allowed: loss, or that function in the model")
+    with model.computing():
+        rows = rows.part(0, LOOKED_AT)
+        _array(where, lambda: model.predict(x, rows), rows.labels.shape)
+
+
+def _read_only(rows: Rows) -> Rows:
+    """The rows, so that a model that writes to them is found out."""
+    inputs, labels = rows.inputs.copy(), rows.labels.copy()
+    for one in (inputs, labels):
+        one.flags.writeable = False
+    return rows._replace(inputs=inputs, labels=labels)
+
+
+def _of_rows(where: str, model: Model, x: Array, rows: Rows, cut: bool) -> None:
+    """InputError where losses and gradients of rows are none, at x (dim,) and near it."""
+    nudged = x + (NUDGE * np.sin(np.arange(len(x)))).astype(x.dtype)
+    x.flags.writeable = nudged.flags.writeable = False
+    still, m = rows._replace(key=None), len(rows.labels)
+    losses = _array(f"{where}: loss", lambda: model.loss(x, still), (m,))
+    first = _gradient(where, model, x, rows)
     for what, found in (("loss", losses), ("gradient", first)):
         if not np.isfinite(found).all():
             raise InputError(
                 f"{where}: {what}: found numbers that are not finite at the start; allowed: finite "
                 "ones (another `initial`, or problem.data.scale)"
             )
-    alone = _array(f"{where}: loss", lambda: model.loss(x, still.part(0, 1)), (1,))
-    if abs(alone[0] - losses[0]) > NEAR * (1.0 + abs(losses[0])):
-        text = f"the loss of a row is {alone[0]:.6g} alone and {losses[0]:.6g} beside others"
+    once = _gradient(where, model, nudged, rows)
+    near = _array(f"{where}: loss", lambda: model.loss(nudged, still), (m,))
+    model.settled()
+    if not all(
+        np.array_equal(one, _gradient(where, model, at, rows), equal_nan=True)
+        for one, at in ((first, x), (once, nudged))
+    ):
+        text = "its gradient is another one when it is asked for twice"
+        allowed = f"a function of x and rows alone: no state between calls, {model.draws}"
+        raise InputError(f"{where}: {text}; allowed: {allowed}")
+    if near.any() and not once.any():
+        text = "its loss is not zero, but all of its gradient is"
+        raise InputError(f"{where}: {text}; allowed: a loss that can be derived by x")
+    if (cut or type(model).gradient is Model.gradient) and model.gives_each():
+        each, few = f"{where}: example_gradients", rows.part(0, FEW)
+        _array(each, lambda: model.example_gradients(x, few), (len(few.labels), len(x)))
+    alone = _array(f"{where}: loss", lambda: model.loss(nudged, still.part(0, 1)), (1,))
+    if abs(alone[0] - near[0]) > NEAR * (1.0 + abs(near[0])):
+        text = f"the loss of a row is {alone[0]:.6g} alone and {near[0]:.6g} beside others"
         allowed = "rows that do not mix, as batch normalisation mixes them (GroupNorm does not)"
         raise InputError(f"{where}: {text}; allowed: {allowed}")
-    return start
 
 
 def _start(where: str, model: Model, facts: Facts) -> Array:
@@ -64,7 +106,7 @@ def _start(where: str, model: Model, facts: Facts) -> Array:
     return np.asarray(start, float)
 
 
-def _gradients(where: str, model: Model, x: Array, rows: Rows) -> Array:
+def _gradient(where: str, model: Model, x: Array, rows: Rows) -> Array:
     whole = f"{where}: gradient"
     return _array(whole, lambda: model.gradient(x, rows), (len(x),))
 
@@ -83,4 +125,6 @@ def _called(where: str, ask: Callable[[], T]) -> T:
     except InputError:
         raise
     except Exception as error:
-        raise InputError(f"{where} raised {raised(error)}") from error
+        if isinstance(error, NotImplementedError):
+            raise InputError(f"{where}: {error}; allowed: a model that defines it") from error
+        raise InputError(f"{where} raised {shortened(raised(error), WORDS)}") from error

@@ -72,6 +72,13 @@ class Model(ABC):
     #: distributions whose versions decide its bits
     libraries: ClassVar[tuple[str, ...]] = ("numpy",)
 
+    #: where it can compute
+    devices: ClassVar[tuple[str, ...]] = ("cpu",)
+    #: where random numbers may come from, in words
+    draws: ClassVar[str] = "random numbers from rows.key"
+    #: the shape of an input and how many classes, of rows that the contract generates
+    example: ClassVar[tuple[tuple[int, ...], int]] = ((6,), 3)
+
     #: some rows of the data, on which it may try itself
     sample: Any = None
 
@@ -136,6 +143,17 @@ class Model(ABC):
         inputs = 0 if self.sample is None else self.sample.inputs[:1].nbytes
         size = np.dtype(self.facts.precision).itemsize
         return float(size * len(x) * (1 + gradients) + m * inputs)
+
+    @classmethod
+    def gives_each(cls) -> bool:
+        """Whether it has gradients of single rows."""
+        return cls.example_gradients is not Model.example_gradients
+
+    @classmethod
+    def cuts(cls) -> bool:
+        """Whether it can clip gradients row by row."""
+        own = cls.clipped is not Model.clipped or cls.gradients is not Model.gradients
+        return own or cls.gives_each()
 
     def settled(self) -> None:
         """InputError where a gradient has changed what the model is."""

@@ -9,7 +9,7 @@ import copy
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import numpy as np
@@ -18,10 +18,10 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from desim.arrays import Array
-from desim.errors import InputError
+from desim.errors import InputError, show
+from desim.models import torch_parts as parts_of
 from desim.models.model import Facts, Model, Rows
 from desim.models.torch_cost import needed, operations
-from desim.models.torch_parts import by_row, device_of, filled, lone, refuse_unfit, seeded
 
 ROOM = 1 << 23  # numbers of examples' gradients that are in memory at a time
 TRIED = (1, 3, 16)  # agents that go together where it is tried out whether that changes a bit
@@ -35,21 +35,24 @@ class TorchModel(Model):
     """
 
     libraries = ("torch",)
+    devices = ("cpu", "cuda")
+    draws = "random numbers from layers of torch.nn, such as Dropout"
     threads = True
     #: whether layers that keep averages of rows, as batch normalisation does, use them as they are
     frozen = False
 
     def __init__(self, parameters: Any, facts: Facts) -> None:
         super().__init__(parameters, facts)
-        self.device = device_of(facts.device)
+        self.device = parts_of.device_of(facts.device)
         self.type = getattr(torch, facts.precision)
-        with seeded(facts.seed):
+        with parts_of.seeded(facts.seed):
             made = self.module()
         if not isinstance(made, nn.Module):
-            raise InputError(f"problem.model: module returned {made!r}; allowed: a torch.nn.Module")
+            found = f"module returned {show(made)}"
+            raise InputError(f"problem.model: {self.name}: {found}; allowed: a torch.nn.Module")
         self._module = made.to(self.device, self.type)
         named = [(name, p) for name, p in made.named_parameters() if p.requires_grad]
-        refuse_unfit(self.name, named)
+        parts_of.refuse_unfit(self.name, named)
         self.names = [name for name, _ in named]
         self.shapes = [p.shape for _, p in named]
         self.sizes = [p.numel() for _, p in named]
@@ -73,11 +76,11 @@ class TorchModel(Model):
 
     def predictions(self, outputs: Any) -> Tensor:
         """What the outputs of rows (m, ...) say, of the shape of labels."""
-        return outputs.argmax(1)
+        return outputs if self.labels == "numbers" else outputs.argmax(1)
 
     def initial(self, seed: int) -> Array:
         """The parameters of a module made with this seed, (dim,)."""
-        with seeded(seed):
+        with parts_of.seeded(seed):
             made = self.module().to(dtype=self.type)
         parts = [p.detach().reshape(-1) for p in made.parameters() if p.requires_grad]
         return np.asarray(torch.cat(parts).numpy())
@@ -85,7 +88,7 @@ class TorchModel(Model):
     def loss(self, x: Array, rows: Rows) -> Array:
         """The loss (m,) of each row at x (dim,), without random layers."""
         with torch.no_grad():
-            found = by_row(self.losses(self._outputs(x, rows), self._tensor(rows.labels)))
+            found = parts_of.by_row(self.losses(self._outputs(x, rows), self._tensor(rows.labels)))
             return np.asarray(found.double().cpu().numpy())
 
     def predict(self, x: Array, rows: Rows) -> Array:
@@ -95,11 +98,11 @@ class TorchModel(Model):
 
     def gradient(self, x: Array, rows: Rows) -> Array:
         """The gradient (dim,) of the sum of the rows' losses."""
-        return np.asarray(self.gradients(x[None], lone(rows), np.inf)[0])
+        return np.asarray(self.gradients(x[None], parts_of.lone(rows), np.inf)[0])
 
     def clipped(self, x: Array, rows: Rows, clip: float) -> Array:
         """The sum (dim,) of the rows' gradients, each cut to the norm `clip`."""
-        return np.asarray(self.gradients(x[None], lone(rows), clip)[0])
+        return np.asarray(self.gradients(x[None], parts_of.lone(rows), clip)[0])
 
     def example_gradients(self, x: Array, rows: Rows) -> Array:
         """The gradient (m, dim) of each row's loss."""
@@ -155,17 +158,9 @@ class TorchModel(Model):
                 f"problem.model: {self.name}: {text}; allowed: {allowed} they stay as they are"
             )
 
-    @contextmanager
-    def computing(self) -> Iterator[None]:
+    def computing(self) -> AbstractContextManager[None]:
         """One thread of torch's own: its bits depend on their number."""
-        before = torch.get_num_threads()
-        if before != 1:
-            torch.set_num_threads(1)
-        try:
-            yield
-        finally:
-            if before != 1:
-                torch.set_num_threads(before)
+        return parts_of.one_thread()
 
     @property
     def _some(self) -> int:
@@ -208,12 +203,8 @@ class TorchModel(Model):
         if np.isfinite(clip):
             return self._clipped(self._each, w, inputs, labels, clip)
         module = self._net(True)
-        named = dict(module.named_parameters())
-        parameters = [named[name] for name in self.names]
-        with torch.no_grad():
-            for parameter, part in zip(parameters, w.split(self.sizes), strict=True):
-                parameter.copy_(part.reshape(parameter.shape))
-        total = by_row(self.losses(module(inputs), labels)).sum()
+        parameters = self._placed(module, w)
+        total = parts_of.by_row(self.losses(module(inputs), labels)).sum()
         found = torch.autograd.grad(total, parameters, allow_unused=True, materialize_grads=True)
         return torch.cat([one.reshape(-1) for one in found])
 
@@ -259,7 +250,7 @@ class TorchModel(Model):
         parts = zip(self.names, self.shapes, w.split(self.sizes), strict=True)
         named = {name: part.reshape(shape) for name, shape, part in parts}
         outputs = functional_call(self._net(True), named, (inputs,))
-        return by_row(self.losses(outputs, labels)).sum()
+        return parts_of.by_row(self.losses(outputs, labels)).sum()
 
     def _total_of_one(self, w: Tensor, inputs: Tensor, labels: Tensor) -> Tensor:
         return self._total(w, inputs.unsqueeze(0), labels.unsqueeze(0))
@@ -267,11 +258,21 @@ class TorchModel(Model):
     def _outputs(self, x: Array, rows: Rows) -> Any:
         """What the module, not training, says of rows at x (dim,)."""
         module = self._net(False)
-        filled(module, x)
+        self._placed(module, self._tensor(x))
         return module(self._tensor(rows.inputs))
+
+    def _placed(self, module: nn.Module, w: Tensor) -> list[nn.Parameter]:
+        """The parameters of a module that train, which are now parts of w (dim,)."""
+        named = dict(module.named_parameters())
+        parameters = [named[name] for name in self.names]
+        with torch.no_grad():
+            for parameter, part in zip(parameters, w.split(self.sizes), strict=True):
+                parameter.copy_(part.reshape(parameter.shape))
+        return parameters
 
     def _net(self, training: bool) -> nn.Module:
         """The calling thread's own copy of the module, as it trains or as it is measured."""
+        training = training and not getattr(self._own, "still", False)
         nets: dict[bool, nn.Module] | None = getattr(self._own, "nets", None)
         if nets is None:
             torch.set_num_threads(1)  # of this thread
@@ -285,17 +286,17 @@ class TorchModel(Model):
 
     def _tensor(self, array: Array) -> Tensor:
         """An array on the device: real numbers in the model's type, whole ones as they are."""
-        array = np.ascontiguousarray(array)
-        found = torch.from_numpy(array if array.flags.writeable else array.copy())
-        if found.is_floating_point():
-            return found.to(self.device, self.type)
-        return found.to(self.device) if found.dtype == torch.uint8 else found.to(self.device).long()
+        return parts_of.tensor_of(array, self.device, self.type)
 
     @contextmanager
     def _drawing(self, key: int | None) -> Iterator[None]:
-        """Random layers draw from `key`, and nothing else in this process does meanwhile."""
+        """Random layers draw from `key`, and nothing else does meanwhile; without one none does."""
         if key is None or not self.random:
-            yield
+            self._own.still = self.random
+            try:
+                yield
+            finally:
+                self._own.still = False
             return
-        with self._lock, seeded(int(key) % (1 << 63)):
+        with self._lock, parts_of.seeded(int(key) % (1 << 63)):
             yield

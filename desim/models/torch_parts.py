@@ -33,6 +33,28 @@ def seeded(seed: int) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """One thread of torch's own, and afterwards as many as before."""
+    before = torch.get_num_threads()
+    if before != 1:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        if before != 1:
+            torch.set_num_threads(before)
+
+
+def tensor_of(array: Array, device: torch.device, kind: torch.dtype) -> Tensor:
+    """An array on a device: real numbers of type `kind`, bytes as they are, others as int64."""
+    array = np.ascontiguousarray(array)
+    found = torch.from_numpy(array if array.flags.writeable else array.copy())
+    if found.is_floating_point():
+        return found.to(device, kind)
+    return found.to(device) if found.dtype == torch.uint8 else found.to(device).long()
+
+
 def device_of(name: str) -> torch.device:
     """The device of that name; InputError where there is none."""
     if name == "cuda" and not torch.cuda.is_available():
@@ -43,7 +65,8 @@ def device_of(name: str) -> torch.device:
 def refuse_unfit(name: str, named: list[tuple[str, nn.Parameter]]) -> None:
     """InputError for a module without parameters, or of which two share their numbers."""
     if not named:
-        raise InputError(f"problem.model: {name}: the module has no parameter that trains")
+        text = "the module has no parameter that trains"
+        raise InputError(f"problem.model: {name}: {text}; allowed: one at least")
     first: dict[int, str] = {}
     for one, parameter in named:
         other = first.setdefault(parameter.untyped_storage().data_ptr(), one)

@@ -108,7 +108,7 @@ def machine(problem: Problem) -> str:
     """The processor, the system, and what computes: a measured number means nothing without."""
     libraries, where = {"numba": version("numba")}, "cpu"
     if isinstance(problem.loss, ModelLoss):
-        libraries = problem.loss.libraries
+        libraries = problem.loss.recorded["libraries"]
         where = problem.loss.facts.device if problem.loss.facts else where
     by = ", ".join(f"{name} {number}" for name, number in libraries.items())
     system = f"{platform.system()} {platform.release()} {platform.machine()}"

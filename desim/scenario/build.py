@@ -11,7 +11,10 @@ from desim.conditions.topology import from_edges
 from desim.engine.play import Observation, Simulation
 from desim.engine.settings import Settings
 from desim.errors import InputError, refusal
+from desim.losses.modelled import ModelLoss
 from desim.methods.shared.method import Ingredients
+from desim.models.checked import said
+from desim.models.model import Rows
 from desim.privacy.ledger.budget import Budget
 from desim.privacy.ledger.mechanisms import Noise
 from desim.problem.fairness import MEASURES, lacking
@@ -183,6 +186,9 @@ def _check(scenario: Scenario, problem: Problem, noise: Noise | None) -> None:
     found += [f"observe.metrics: {text}" for text in lacks if text]
     if found:
         raise InputError(found)
+    if "accuracy" in metrics and isinstance(problem.loss, ModelLoss):
+        tested: Any = problem.test_A, problem.test_b
+        said(problem.loss.model, problem.loss.start, Rows(*tested))
 
 
 def _identical(scenario: Scenario, problem: Problem) -> list[str]:

@@ -23,6 +23,7 @@ from desim.scenario.sections.data import SOURCES
 from desim.scenario.tree import Place, Tree, dotted, placed, unfit
 
 Problem = tuple[Place, str]
+NAMED: tuple[Place, ...] = (("problem", "loss"), ("problem", "model"), ("algorithm",))
 
 
 def validated(tree: Tree, folder: Path) -> Scenario:
@@ -47,6 +48,8 @@ def _validated(tree: Tree, folder: Path, sections: dict[str, Any]) -> Scenario:
     broken = tree.broken | {str(place[0]) for place, _ in problems if place}
     for name in (*SECTIONS, *(key for key in tree.data if key not in SECTIONS)):
         problems += _section(name, tree.data, folder, sections)
+    if any(place[:1] == ("plugins",) for place, _ in problems):  # a name may be one of theirs
+        problems = [one for one in problems if one[0] not in NAMED or "found" not in one[1]]
     absent: dict[str, Any] = {name: None for name in ("privacy", "churn") if name not in tree.data}
     right = {**absent, **{name: one for name, one in sections.items() if name not in broken}}
     around = {place[:end] for place, _ in problems for end in range(len(place))}

@@ -90,7 +90,8 @@ def _told(loss: Loss, section: Any, shards: Shards, seed: int) -> Loss:
         tested = () if shards.test_b is None else (shards.test_b,)
         classes = 1 + max(int(one.max(initial=0)) for one in (shards.b, *tested))
     facts = Facts(shards.A.shape[1:], classes, section.precision, section.device, seed)
-    return loss.of_data(facts, Rows(shards.A[:8], shards.b[:8], np.uint64(seed)))
+    rows = Rows(shards.A[:8], shards.b[:8], np.uint64(seed))
+    return loss.of_data(facts, rows, np.inf if section.clip is None else section.clip)
 
 
 def _typed(A: Any, kind: Any) -> Any:

@@ -199,5 +199,9 @@ def _blamed(where: str) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         raise
+    except InputError as error:
+        raise InputError(
+            [f"{where.removesuffix(':')}: {line}" for line in error.problems]
+        ) from error
     except BaseException as error:
         raise InputError(f"{where} raised {raised(error)}") from error

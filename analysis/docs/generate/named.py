@@ -3,11 +3,13 @@
 import inspect
 
 from analysis.docs.generate.markdown import code, escaped, paragraphs, table
-from desim.cli.catalogue import SECTIONS
+from desim.cli.catalogue import NONE, SECTIONS
 
 
 def entries(section: str) -> str:
     """One section of `desim list`."""
+    if not SECTIONS[section]():
+        return escaped(NONE[section]) + "."
     rows = ((code(name), escaped(about)) for name, about in SECTIONS[section]())
     return table(("name", "what it is"), rows)
 

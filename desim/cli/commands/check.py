@@ -11,7 +11,9 @@ Target = Annotated[
     Path,
     typer.Argument(help="Scenario; with --contract also a plug-in or a name.", metavar="SCENARIO"),
 ]
-Contract = Annotated[bool, switch("contract", "Hold its algorithm and loss to desim's own tests.")]
+Contract = Annotated[
+    bool, switch("contract", "Hold its algorithm, loss or model to desim's tests.")
+]
 
 
 def check(scenario: Target, override: Overrides = None, contract: Contract = False) -> None:

@@ -13,12 +13,14 @@ def list_names(
     ] = "",
 ) -> None:
     """List what a scenario can name: algorithms, losses, topologies, networks, ..."""
-    from desim.cli.catalogue import SECTIONS, overview
+    from desim.cli.catalogue import NONE, SECTIONS, overview
 
     if not what:
         typer.echo("\n".join(overview()))
         return
     entries = SECTIONS[chosen("list", what, SECTIONS)]()
+    if not entries:
+        typer.echo(NONE[what])
     width = max((len(entry) for entry, _ in entries), default=0)
     for entry, about in entries:
         first, *rest = about.split("\n")
