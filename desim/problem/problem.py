@@ -25,6 +25,7 @@ from desim.losses.layers import LayeredLoss
 from desim.losses.modelled import ModelLoss
 from desim.losses.regularizers import Regularizer
 from desim.losses.scalar import Loss
+from desim.problem.data.gathered import chunks
 from desim.problem.impossible import impossible
 
 Rows = NDArray[np.int64]
@@ -182,7 +183,7 @@ class Problem:
             raise InputError("observe.metrics: accuracy needs test rows; set problem.data.test")
         if not self.loss.classifies:
             raise InputError(f"observe.metrics: accuracy has no meaning for {self.loss.name} loss")
-        return float(np.mean(self.loss.predictions(self.test_A, x) == self.test_b))
+        return float(np.mean(self.loss.predictions(self.test_A, x) == np.asarray(self.test_b)))
 
     @cached_property
     def moduli(self) -> tuple[Array, Array]:
@@ -228,7 +229,9 @@ class Problem:
         said = (self.loss, self.average, self.agent_regularizer, self.coordinator_regularizer)
         found = hashlib.sha256(repr((said, float(self.clip), self.A.shape)).encode())
         for array in (self.A, self.b, self.start, self.test_A, self.test_b):
-            found.update(b"none" if array is None else np.ascontiguousarray(array).data)
+            for _, part in () if array is None else chunks(array):
+                found.update(np.ascontiguousarray(part).data)
+            found.update(b"none" if array is None else b"")
         for group in (self.protected, self.test_protected):
             found.update(b"" if group is None else group.tobytes())
         return found.hexdigest()

@@ -15,6 +15,7 @@ from desim.losses.modelled import ModelLoss, made
 from desim.losses.scalar import Loss
 from desim.models.model import Facts, Rows
 from desim.problem.data import Change, Shards, read
+from desim.problem.data.gathered import largest
 from desim.problem.data.prepare import bounded
 from desim.problem.data.row_norm import guaranteed, shortened
 from desim.problem.problem import Problem
@@ -88,7 +89,7 @@ def _told(loss: Loss, section: Any, shards: Shards, seed: int) -> Loss:
     classes = 0
     if shards.b.dtype.kind in "iu" and shards.b.size:
         tested = () if shards.test_b is None else (shards.test_b,)
-        classes = 1 + max(int(one.max(initial=0)) for one in (shards.b, *tested))
+        classes = shards.classes or 1 + int(max(largest(one) for one in (shards.b, *tested)))
     facts = Facts(shards.A.shape[1:], classes, section.precision, section.device, seed)
     return loss.of_data(facts, Rows(shards.A[:8], shards.b[:8], np.uint64(seed)))
 

@@ -22,6 +22,9 @@ def numbers(table: Table, positive: Sequence[object], loss: Loss) -> NDArray[np.
     """
     if isinstance(loss, ModelLoss):
         return _for_model(table, loss)
+    if table.labels.ndim > 1:
+        text = f"found labels of shape {table.labels.shape} for {loss.name} loss"
+        raise InputError(f"problem.data: {text}; allowed: (rows,), or problem.model")
     found = np.unique(table.labels)
     if positive:
         chosen: list[Any] = [_label(one, found, table) for one in positive]
@@ -54,10 +57,17 @@ def _for_model(table: Table, loss: ModelLoss) -> NDArray[Any]:
 
     Whole numbers from 0 on are classes as they are; other labels are numbered in their order.
     """
-    labels, wanted = table.labels, loss.of.labels
+    labels: NDArray[Any] = table.labels
+    wanted = loss.of.labels
     if wanted == "arrays":
         return labels
+    if labels.ndim > 1:
+        text = f"found labels of shape {labels.shape} for model {loss.name}, whose labels are"
+        allowed = '(rows,), or a model with labels = "arrays"'
+        raise InputError(f"problem.data: {text} {wanted}; allowed: {allowed}")
     if wanted == "classes":
+        if labels.dtype.kind == "f":
+            _refuse_infinite(labels)
         whole = labels.dtype.kind in "iub" or (labels.dtype.kind == "f" and not (labels % 1).any())
         if whole and labels.min() >= 0:
             return labels.astype(np.int64)
@@ -93,9 +103,11 @@ def _class_numbers(labels: NDArray[Any], found: NDArray[Any], loss: Loss) -> NDA
     return np.searchsorted(found, labels).astype(float)
 
 
-def classes(labels: NDArray[Any]) -> NDArray[np.int64] | None:
-    """The number of each row's class (rows,), or None where labels are no classes but a scale."""
-    found, number = np.unique(labels, return_inverse=True)
+def classes(labels: Any, train: NDArray[np.bool_]) -> NDArray[np.int64] | None:
+    """The number of each training row's class (rows,), or None where labels are no classes."""
+    if labels.ndim > 1:
+        return None
+    found, number = np.unique(labels[train], return_inverse=True)
     return None if len(found) > MOST_CLASSES else np.asarray(number, np.int64)
 
 

@@ -27,7 +27,7 @@ from desim.scenario.sections.data import DataSection, Npz
 from desim.scenario.sections.model import MODEL, ModelSection
 from desim.scenario.sections.regularizers import Penalties
 
-TABLES = ("sklearn", "openml", "csv", "parquet", "mnist-idx", "mnist-npz")
+DEALT = ("synthetic", "npz")  # sources whose rows belong to agents already
 
 
 def _sizes(value: object) -> object:
@@ -228,13 +228,13 @@ class Problem(Strict):
         """What was written, with the partition that suits the source."""
         written = super().mapping(data)
         section = written.get("data")
-        table = isinstance(section, Mapping) and section.get("source") in TABLES
+        source = section.get("source") if isinstance(section, Mapping) else DEALT[0]
         if written.get("model") is not None:
             if "loss" in written and not isinstance(written["loss"], Loss):
                 text = "found loss beside model, which brings its own; allowed: one of the two"
                 raise ValueError(text)
             written = {"loss": Loss.model_construct(word=MODEL), "precision": "float32", **written}
-        return written if table else {"partition": "contiguous", **written}
+        return {"partition": "contiguous", **written} if source in DEALT else written
 
     def regularizers(self, has_prox: bool) -> tuple[Regularizer, Regularizer]:
         """The whole regulariser: the part at the agents (1/N each), the part in the prox."""
