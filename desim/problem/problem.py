@@ -25,6 +25,7 @@ from desim.losses.layers import LayeredLoss
 from desim.losses.modelled import ModelLoss
 from desim.losses.regularizers import Regularizer
 from desim.losses.scalar import Loss
+from desim.models.augment import Augmentation
 from desim.problem.data.gathered import chunks
 from desim.problem.impossible import impossible
 
@@ -42,7 +43,8 @@ class Problem:
     clip: largest norm of one example's gradient; test_A, test_b: rows for accuracy; names: of the
     features; protected, test_protected (rows,): 1 for rows of the protected group, else 0;
     precision: of a layered model's rows and gradients (models are float64); row_norm: bound on the
-    norm of a row that holds for every data set. Raises InputError where shapes, labels or numbers
+    norm of a row that holds for every data set; augment: what is done to rows of a model while they
+    are trained on. Raises InputError where shapes, labels or numbers
     are impossible.
     """
 
@@ -62,6 +64,7 @@ class Problem:
     precision: Literal["float64", "float32"] = "float64"
     sites: tuple[str, ...] = ()
     row_norm: float = np.inf
+    augment: tuple[Augmentation, ...] = ()
 
     def __post_init__(self) -> None:
         kinds = (("A", float), ("b", float), ("start", np.int64))
@@ -129,7 +132,7 @@ class Problem:
         if isinstance(self.loss, ModelLoss):
             return Modelled(
                 self.A, self.b, self.start, self.scale, self.ridge, self.lasso, float(self.clip),
-                self.loss,
+                self.loss, self.augment,
             )  # fmt: skip
         if isinstance(self.loss, LayeredLoss):
             kind = np.dtype(self.precision)
@@ -169,6 +172,8 @@ class Problem:
         smooth = self.data._replace(lasso=np.zeros_like(self.data.lasso))
         if not isinstance(smooth, Data):
             smooth = smooth._replace(clip=np.inf)
+        if isinstance(smooth, Modelled):
+            smooth = smooth._replace(augment=())
         if not isinstance(smooth, Modelled):
             each = gradient(np.arange(self.agents), models, smooth)
             return np.asarray(each.sum(axis=0) + self.coordinator_regularizer.l2 * x)
@@ -228,6 +233,7 @@ class Problem:
         """Hash of all that says what is minimised and tested: equal digest, equal problem."""
         said = (self.loss, self.average, self.agent_regularizer, self.coordinator_regularizer)
         found = hashlib.sha256(repr((said, float(self.clip), self.A.shape)).encode())
+        found.update(repr(self.augment).encode() if self.augment else b"")
         for array in (self.A, self.b, self.start, self.test_A, self.test_b):
             for _, part in () if array is None else chunks(array):
                 found.update(np.ascontiguousarray(part).data)

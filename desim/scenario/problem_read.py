@@ -13,6 +13,7 @@ from desim.draws.keys import Stream
 from desim.errors import InputError
 from desim.losses.modelled import ModelLoss, made
 from desim.losses.scalar import Loss
+from desim.models.augment import Augmentation, refuse_unsuited
 from desim.models.model import Facts, Rows
 from desim.problem.data import Change, Shards, read
 from desim.problem.data.gathered import largest
@@ -64,7 +65,7 @@ def read_problem(
     problem = Problem(
         shards.A, shards.b, shards.start, loss, section.average, here, there, clip,
         shards.test_A, shards.test_b, shards.names, shards.protected, shards.test_protected,
-        section.precision, shards.sites, row_norm,
+        section.precision, shards.sites, row_norm, _changes(section, shards),
     )  # fmt: skip
     if nodes is not None and problem.agents != nodes:
         raise InputError(
@@ -92,6 +93,13 @@ def _told(loss: Loss, section: Any, shards: Shards, seed: int) -> Loss:
         classes = shards.classes or 1 + int(max(largest(one) for one in (shards.b, *tested)))
     facts = Facts(shards.A.shape[1:], classes, section.precision, section.device, seed)
     return loss.of_data(facts, Rows(shards.A[:8], shards.b[:8], np.uint64(seed)))
+
+
+def _changes(section: Any, shards: Shards) -> tuple[Augmentation, ...]:
+    """What is done to rows while they are trained on; InputError where they do not bear it."""
+    changes = tuple(Augmentation(one.kind, float(one.value or 0)) for one in section.augment)
+    refuse_unsuited(changes, shards.A.shape[1:], shards.A.dtype, int(np.diff(shards.start).max()))
+    return changes
 
 
 def _typed(A: Any, kind: Any) -> Any:

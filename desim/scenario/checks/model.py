@@ -36,6 +36,9 @@ def models_fit(problem: Problem, algorithm: Algorithm) -> Found:
     if loss.modelled and problem.row_norm is not None:
         text = "found a bound on rows with a model, of which nothing follows from it"
         yield ("problem", "row_norm"), f"{text}; allowed: problem.clip, which bounds gradients"
+    if problem.augment and not loss.modelled:
+        text = f"found {problem.augment[0].kind} with loss {loss.kind}"
+        yield ("problem", "augment"), f"{text}; allowed: none (others with problem.model)"
     if problem.device != "cpu" and not loss.modelled:
         text = f"found {problem.device} with loss {loss.kind}"
         yield ("problem", "device"), f"{text}; allowed: cpu (cuda with problem.model)"

@@ -24,7 +24,7 @@ from desim.losses.plugged import ScalarLoss, plugged
 from desim.losses.regularizers import Regularizer
 from desim.scenario import registry
 from desim.scenario.sections.data import DataSection, Npz
-from desim.scenario.sections.model import MODEL, ModelSection
+from desim.scenario.sections.model import MODEL, Augments, ModelSection
 from desim.scenario.sections.regularizers import Penalties
 
 DEALT = ("synthetic", "npz")  # sources whose rows belong to agents already
@@ -209,6 +209,10 @@ class Problem(Strict):
     """a model of a plug-in: its name, or {name: ..., its parameters}"""
     device: Literal["cpu", "cuda"] = "cpu"
     """where the model computes; bits are promised on the cpu"""
+    augment: Augments = ()
+    """with a model, what is done at random to a row whenever it is trained on, not when it is
+    measured: none, flip (left and right exchanged with probability 1/2), {crop: pixels}, {noise:
+    deviation}, or a list of them, in which order they act"""
     average: Literal["mean", "sum"] = "mean"
     """over an agent's rows"""
     regularizer: Penalties = ()
