@@ -27,7 +27,7 @@ class Dataset(ABC):
 
     #: what a scenario calls it, in problem.data.name
     name: ClassVar[str]
-    #: one line for `desim list data`
+    #: one line for `desim list sources`
     summary: ClassVar[str]
 
     @abstractmethod

@@ -17,7 +17,7 @@ REAL = "fiub"  # kinds of numpy's types: real numbers, True and False
 def table_of(found: Examples, where: str, section: Any, seed: int) -> Table:
     """The table of these rows; InputError, with `where` in front, for what does not fit.
 
-    section: test, train, and classes where it says how many there are.
+    section: test and train.
     """
     A, labels = _array(found.inputs, "inputs", where), _array(found.labels, "labels", where)
     _refuse_kind(A, REAL, f"{where}: inputs")
@@ -30,13 +30,12 @@ def table_of(found: Examples, where: str, section: Any, seed: int) -> Table:
         _refuse_infinite(part, f"{where}: {name}")
     if labels.ndim == 1:
         labels = np.asarray(labels[np.arange(len(labels))])
-    classes = _classes(found.classes, section, labels, where)
     columns = {"label": labels, **_columns(found, len(A), where)}
     train, test = split(section, columns, len(A), seed, _own(found.test, len(A), where))
     names = tuple(f"x{j}" for j in range(A.shape[1])) if A.ndim == 2 else ()
     shape = A.shape[1:] if A.ndim > 2 else ()
     return Table(
-        A, labels, names, columns, train, test, shape=shape, classes=classes, whole=True
+        A, labels, names, columns, train, test, shape=shape, classes=found.classes, whole=True
     )  # fmt: skip
 
 
@@ -64,21 +63,6 @@ def _refuse_infinite(array: Any, where: str) -> None:
             spot = ", ".join(str(one) for one in (low + row, *place))
             value = part[row, *place]
             raise InputError(f"{where}[{spot}]: found {value}; allowed: finite numbers")
-
-
-def _classes(told: int, section: Any, labels: Any, where: str) -> int:
-    """How many classes there are whatever the rows are, 0 where nobody says; no label is beyond."""
-    classes = getattr(section, "classes", None) or told
-    if not classes:
-        return 0
-    if stored(labels).kind not in "iu":
-        text = f"found labels of type {stored(labels)} with classes {classes}"
-        raise InputError(f"{where}: {text}; allowed: whole numbers 0 to {classes - 1}")
-    for low, part in chunks(labels):
-        for row, *place in np.argwhere((part < 0) | (part >= classes))[:1]:
-            text = f"found label {part[row, *place]} in row {low + row}"
-            raise InputError(f"{where}: {text}; allowed: 0 to {classes - 1}, as classes says")
-    return int(classes)
 
 
 def _columns(found: Examples, rows: int, where: str) -> dict[str, NDArray[Any]]:

@@ -10,6 +10,7 @@ from desim.errors import InputError
 from desim.losses.layers import MOST_CLASSES, LayeredLoss
 from desim.losses.modelled import ModelLoss
 from desim.losses.scalar import Loss
+from desim.problem.data.gathered import chunks, stored
 from desim.problem.data.table import Table
 
 
@@ -59,6 +60,8 @@ def _for_model(table: Table, loss: ModelLoss) -> NDArray[Any]:
     """
     labels: NDArray[Any] = table.labels
     wanted = loss.of.labels
+    if table.classes and wanted != "numbers":
+        _refuse_beyond(labels, table.classes)
     if wanted == "arrays":
         return labels
     if labels.ndim > 1:
@@ -79,6 +82,18 @@ def _for_model(table: Table, loss: ModelLoss) -> NDArray[Any]:
         raise InputError(f"problem.data.label: {text}; choose a numeric column") from None
     _refuse_infinite(b)
     return b
+
+
+def _refuse_beyond(labels: Any, classes: int) -> None:
+    """InputError for labels (rows, ...) that are not 0 to classes - 1."""
+    where, allowed = "problem.data.classes", f"whole numbers 0 to {classes - 1}"
+    if stored(labels).kind not in "iuf":
+        text = f"found {classes} with labels of type {stored(labels)}"
+        raise InputError(f"{where}: {text}; allowed with it: {allowed}")
+    for low, part in chunks(labels):
+        for row, *place in np.argwhere(~np.isin(part, np.arange(classes)))[:1]:
+            text = f"found {classes}, and label {part[row, *place]} in row {low + row}"
+            raise InputError(f"{where}: {text}; allowed with it: {allowed}")
 
 
 def _refuse_infinite(b: NDArray[Any]) -> None:

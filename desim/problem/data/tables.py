@@ -39,6 +39,11 @@ def read_table(section: Any, agents: int | None, seed: int, apart: Sequence[str]
 
     apart: columns that serve for something else, and are no features unless named.
     """
+    table = _table(section, agents, seed, apart)
+    return table._replace(classes=getattr(section, "classes", None) or table.classes)
+
+
+def _table(section: Any, agents: int | None, seed: int, apart: Sequence[str]) -> Table:
     if section.source == "synthetic":
         return _without(generate(section, agents, seed), apart)
     if section.source == "sklearn":

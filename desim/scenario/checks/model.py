@@ -36,6 +36,10 @@ def models_fit(problem: Problem, algorithm: Algorithm) -> Found:
     if loss.modelled and problem.row_norm is not None:
         text = "found a bound on rows with a model, of which nothing follows from it"
         yield ("problem", "row_norm"), f"{text}; allowed: problem.clip, which bounds gradients"
+    if getattr(data, "classes", None) and not loss.modelled:
+        text = f"found {getattr(data, 'classes', None)} with loss {loss.kind}"
+        cure = f"problem.loss: {{{loss.kind}: {{classes: ...}}}}" if loss.layered else "no classes"
+        yield ("problem", "data", "classes"), f"{text}; allowed: {cure} (classes with a model)"
     if problem.augment and not loss.modelled:
         text = f"found {problem.augment[0].kind} with loss {loss.kind}"
         yield ("problem", "augment"), f"{text}; allowed: none (others with problem.model)"

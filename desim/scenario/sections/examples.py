@@ -26,13 +26,11 @@ LIBRARIES = ("torchvision.datasets", "torchaudio.datasets")
 class Examples(Table):
     """Rows of any shape; a loss that is no model's takes the numbers of each in one line."""
 
-    examples = {"test": "20 %", "classes": 10}
+    examples = {"test": "20 %"}
 
     test: Test = 0.0
     """rows held out for testing: a share of all, {rows: n}, or {column: ..., value: ...}; by
     default the test rows that the data bring, if they do, and {rows: n} is so many of these"""
-    classes: Count | None = None
-    """how many labels 0, 1, ... there are, whatever the rows hold; default: they are counted"""
 
     @property
     def tested(self) -> bool:

@@ -155,6 +155,9 @@ class Table(Data):
     """classification: the label, or list of labels, that becomes 1; every other becomes -1"""
     train: Count | None = None
     """how many of the rows that are not for testing to train on, drawn uniformly; default: all"""
+    classes: Count | None = None
+    """for a model: how many labels 0, 1, ... there are, whatever the rows hold; default: they are
+    counted"""
 
 
 class Bundled(Table):
