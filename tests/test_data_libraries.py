@@ -70,6 +70,9 @@ class Kept(list):
 
     column_names = ("image", "label", "speaker")
 
+    def __getitem__(self, name):
+        return [row[name] for row in self]
+
 
 def test_a_data_set_of_hugging_face(monkeypatch, tmp_path):
     data = {"source": "huggingface", "folder": str(tmp_path), "inputs": "image"}

@@ -59,10 +59,12 @@ def test_what_is_wrong_with_images_is_said(tmp_path):
     (tmp_path / "i" / "eel").mkdir()
     refused(r"found no image in eel; allowed: images", data, agents=2)
     Image.fromarray(np.zeros((5, 4, 3), np.uint8)).save(tmp_path / "i" / "eel" / "0.png")
-    refused(r"eel/0\.png has 5 x 4 pixels and 0\.png has 4 x 4; allowed.*size: \[", data, agents=2)
+    refused(
+        r"eel/0\.png has 5 x 4 pixels and cat/0\.png has 4 x 4; allowed.*size: \[", data, agents=2
+    )
     assert problem_of(data | {"size": [4, 4]}, agents=2).A.shape == (7, 3, 4, 4)
     Image.fromarray(np.zeros((4, 4), np.uint8)).save(tmp_path / "i" / "eel" / "0.png")
-    refused(r"eel/0\.png is L and 0\.png is RGB; allowed.*channels: 1 or 3", data, agents=2)
+    refused(r"eel/0\.png is L and cat/0\.png is RGB; allowed.*channels: 1 or 3", data, agents=2)
     (tmp_path / "i" / "eel" / "0.png").write_bytes(b"\x89PNG no image")
     refused(r"0\.png cannot be read as an image", data, agents=2)
     (tmp_path / "i" / "eel" / "0.png").rename(tmp_path / "i" / "eel" / "0.txt")

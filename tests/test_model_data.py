@@ -53,8 +53,8 @@ def test_agents_hold_row_numbers_and_no_rows(tmp_path, agents):
     A = np.zeros((500, 1, 64, 64), np.uint8)
     A[np.arange(500), 0, 3, np.arange(500) % 64] = 255
     data = kept(tmp_path / "x", A=A, b=np.arange(500) % 2) | {"scale": "pixel", "test": 0.1}
-    some = gathered.SOME
-    gathered.SOME = 16
+    room = gathered.ROOM
+    gathered.ROOM = 1 << 18
     try:
         problem_of(data, agents=agents)
         tracemalloc.start()
@@ -62,7 +62,7 @@ def test_agents_hold_row_numbers_and_no_rows(tmp_path, agents):
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-        gathered.SOME = some
+        gathered.ROOM = room
     assert isinstance(problem.A.source, np.memmap)
     assert isinstance(problem.test_A.source, np.memmap)
     assert sorted(problem.A.order.tolist() + problem.test_A.order.tolist()) == list(range(500))

@@ -24,7 +24,14 @@ def first_look(of: type[Model], given: Any, facts: Facts, rows: Rows) -> tuple[M
     model: Model = _called(f"{where}: making it", lambda: of(given, facts))
     model.sample = rows
     with model.computing():
-        return model, _start_of(where, model, facts, rows)
+        try:
+            return model, _start_of(where, model, facts, rows)
+        except InputError as error:
+            if rows.inputs.dtype.kind not in "iu":
+                raise
+            text = f"inputs are {rows.inputs.dtype}, as the data have them"
+            cure = "problem.data.scale: pixel makes real numbers of them"
+            raise InputError(f"{error} ({text}; {cure})") from error
 
 
 def _start_of(where: str, model: Model, facts: Facts, rows: Rows) -> Array:

@@ -25,6 +25,7 @@ from desim.problem.data.table import Table
 from desim.problem.data.tables import read_table
 
 Rows = NDArray[np.int64]
+MOST_LISTED = 12  # columns
 Change = Callable[[NDArray[Any], NDArray[np.int64]], Array]
 
 
@@ -161,6 +162,8 @@ def _groups(table: Table, column: str) -> NDArray[Any]:
     """Whose each row is (rows,), as that column says."""
     if column not in table.columns:
         near = spelling(column, table.columns)
+        if len(table.columns) <= MOST_LISTED:
+            near = f"; allowed: {', '.join(table.columns)}{near}"
         raise InputError(f"problem.partition.by: found no column {column!r} in the data{near}")
     groups = table.columns[column]
     for row in np.flatnonzero(pd.isna(groups))[:1]:

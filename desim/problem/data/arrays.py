@@ -91,6 +91,8 @@ def undealt_arrays(section: Any, needed: Iterable[str]) -> tuple[Examples, str]:
     if own is None:
         return Examples(found[0], found[1], marked), where
     A, b, test_A, test_b = found
+    if not all(one.ndim for one in found):
+        raise InputError(f"{where}: found a single number among {', '.join(parts)}; allowed: rows")
     if test_A.shape[1:] != A.shape[1:] or test_b.shape != (len(test_A), *b.shape[1:]):
         text = f"found {own.inputs} {test_A.shape} and {own.labels} {test_b.shape}"
         allowed = f"rows like those of {parts[0]} {A.shape} and {parts[1]} {b.shape}"

@@ -35,7 +35,7 @@ def image_folders(section: Any) -> Examples:
     }
     inputs = _pixels(files, section)
     test = np.array([one[0] == "test" for one in names]) if parted else None
-    labels = columns.pop("class")
+    labels = columns["class"]
     whole = all(one.isascii() and one.isdigit() for one in np.unique(labels))
     return Examples(inputs, labels.astype(int) if whole else labels, columns, test)
 
@@ -77,7 +77,7 @@ def _shown(path: Path) -> bool:
 
 def _pixels(files: list[Path], section: Any) -> NDArray[np.uint8]:
     """All images (rows, channels, height, width); InputError where one is not like the first."""
-    channels, size = section.channels, section.size
+    channels, size, alike = section.channels, section.size, files[0].relative_to(section.folder)
     out: NDArray[np.uint8] | None = None
     for row, file in enumerate(files):
         mode, pixels = _pixels_of(file, channels, size)
@@ -86,13 +86,13 @@ def _pixels(files: list[Path], section: Any) -> NDArray[np.uint8]:
             out = np.empty((len(files), *shape), np.uint8)
         where = f"{WHERE}: {file.relative_to(section.folder)}"
         if len(pixels) != len(out[0]):
-            text = f"{where} is {mode} and {files[0].name} is {first}"
+            text = f"{where} is {mode} and {alike} is {first}"
             raise InputError(f"{text}; allowed: images with as many channels, or problem.data."
                              "channels: 1 or 3, to which all are brought")  # fmt: skip
         if pixels.shape != shape:
             found = " x ".join(map(str, pixels.shape[1:]))
             due = " x ".join(map(str, shape[1:]))
-            text = f"{where} has {found} pixels and {files[0].name} has {due}"
+            text = f"{where} has {found} pixels and {alike} has {due}"
             raise InputError(f"{text}; allowed: images of one size, or problem.data.size: [height, "
                              "width], to which all are brought")  # fmt: skip
         out[row] = pixels

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from desim.arrays import Int
 
-SOME = 4096  # rows that are looked at at a time
+ROOM = 1 << 26  # bytes of rows that are looked at at a time
 
 
 class Joined:
@@ -83,9 +83,10 @@ class Gathered:
 
 
 def chunks(rows: Any) -> Iterator[tuple[int, NDArray[Any]]]:
-    """The rows of an array or of Gathered, SOME at a time, and the number of the first."""
-    for low in range(0, len(rows), SOME):
-        yield low, np.asarray(rows[low : low + SOME])
+    """The rows of an array or of Gathered, some at a time, and the number of the first."""
+    some = max(1, ROOM // max(1, rows.dtype.itemsize * int(np.prod(rows.shape[1:]))))
+    for low in range(0, len(rows), some):
+        yield low, np.asarray(rows[low : low + some])
 
 
 def stored(rows: Any) -> np.dtype[Any]:

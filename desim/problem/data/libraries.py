@@ -99,7 +99,7 @@ def hugging_face_examples(section: Any) -> Examples:
 
 
 def _column(part: Any, name: str, where: str) -> NDArray[Any]:
-    items = [_numbers(one[name]) for one in part]
+    items = [_numbers(one) for one in part[name]]
     shapes = {one.shape for one in items}
     if len(shapes) > 1:
         text = f"found rows of shapes {', '.join(map(str, sorted(shapes)[:3]))} in column {name!r}"
