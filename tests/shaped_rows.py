@@ -27,6 +27,45 @@ def scene(data, model="linear-scores", **problem):
     }
 
 
+TORCH = """
+from torch import nn
+
+from desim.torch import TorchModel
+
+
+class Pixels(TorchModel):
+    name = "torch-pixels"
+    summary = "a convolution, dropout and a linear layer"
+
+    def module(self):
+        return nn.Sequential(
+            nn.Conv2d(2, 3, 2), nn.ReLU(), nn.Dropout(0.2), nn.Flatten(),
+            nn.Linear(18, self.facts.classes),
+        )
+
+
+class Tokens(TorchModel):
+    name = "torch-tokens"
+    summary = "scores of the next token"
+    labels = "arrays"
+
+    def module(self):
+        return nn.Sequential(nn.Embedding(self.facts.classes, self.facts.classes), Turned())
+
+
+class Turned(nn.Module):
+    def forward(self, scores):
+        return scores.transpose(1, 2)
+"""
+
+
+def with_torch(folder, section):
+    """The scenario, with models in torch; skipped where there is none."""
+    pytest.importorskip("torch", reason="needs torch, the extra desim[torch]")
+    (folder / "torch_models.py").write_text(TORCH)
+    return section | {"plugins": [PLUGIN, str(folder / "torch_models.py")]}
+
+
 def problem_of(data, model="linear-scores", **problem):
     return build(load(scene(data, model, **problem))).problem
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from mutant import mutant
-from shaped_rows import kept, pictures, refused, scene
+from shaped_rows import kept, pictures, refused, scene, with_torch
 
 import desim
 from desim.errors import InputError
@@ -36,6 +36,19 @@ def test_augmentation_has_the_same_bits_everywhere(tmp_path, changes):
     plain = desim.run(augmented(tmp_path, "none"))
     assert not np.array_equal(plain.model, runs["cohort"].model)
     assert np.array_equal(plain.model[0], runs["cohort"].model[0])
+
+
+def test_images_of_files_train_a_torch_module(tmp_path):
+    """With layers that draw by themselves, too."""
+    section = with_torch(tmp_path, augmented(tmp_path, EVERY))
+    section["problem"]["model"] = "torch-pixels"
+    first, second = (desim.run(section | {"engine": engine}) for engine in ("cohort", "agents"))
+    assert np.array_equal(first.model, second.model)
+    assert not np.array_equal(first.model[0], first.model[-1])
+    del section["problem"]["data"]["scale"]
+    section["problem"]["augment"] = "none"
+    with pytest.raises(InputError, match=r"inputs are uint8.*problem\.data\.scale: pixel makes"):
+        desim.run(section)
 
 
 def test_a_row_alone_changes_as_beside_others():

@@ -3,7 +3,7 @@
 import numpy as np
 from mutant import mutant
 from PIL import Image
-from shaped_rows import PLUGIN, problem_of, refused, scene
+from shaped_rows import PLUGIN, problem_of, refused, scene, with_torch
 
 import desim
 from desim.problem.data import texts
@@ -137,6 +137,17 @@ def test_text_trains_and_predicts(tmp_path):
     found = runs[0].metrics
     last = found[found["metric"] == "accuracy"]["value"].iloc[-1]
     assert last == 1.0
+
+
+def test_text_trains_a_torch_module(tmp_path):
+    (tmp_path / "a.txt").write_text("abcabc" * 40)
+    data = {"source": "text", "file": str(tmp_path / "a.txt"), "length": 6, "test": 0.2}
+    section = with_torch(tmp_path, scene(data, "torch-tokens", agents=4))
+    section["algorithm"]["local"]["step"] = 20.0
+    section["observe"] = {"metrics": ["accuracy"]}
+    runs = [desim.run(section | {"engine": engine}) for engine in ("cohort", "agents")]
+    assert np.array_equal(runs[0].model, runs[1].model)
+    assert runs[0].metrics["value"].iloc[-1] > 0.9
 
 
 def test_what_is_wrong_with_text_is_said(tmp_path):

@@ -47,7 +47,7 @@ def test_joined_arrays_are_one():
     assert not np.array_equal(twin.Joined(A[:10], A[10:])[place], A[place])
 
 
-@pytest.mark.parametrize("agents", [4, 50])
+@pytest.mark.parametrize("agents", [4, 400])
 def test_agents_hold_row_numbers_and_no_rows(tmp_path, agents):
     """2 MB of pixels: less than a quarter of that is in memory at a time, whoever has them."""
     A = np.zeros((500, 1, 64, 64), np.uint8)
