@@ -183,7 +183,7 @@ def test_entry_points_bring_accountants(known, monkeypatch):
     module = sys.modules[known["pld"].__module__]
     entry = SimpleNamespace(name="mine", value="mine", load=lambda: module)
     monkeypatch.setattr(registry, "entry_points", lambda group: [entry])
-    monkeypatch.setattr(registry, "_plugged", registry.Known({}, {}, {}))
+    monkeypatch.setattr(registry, "_plugged", registry.Known(*({} for _ in registry.Known._fields)))
     registry._installed.cache_clear()
     try:
         assert registry.accountant("pld", "privacy.accountant") is known["pld"]
