@@ -173,7 +173,7 @@ def test_a_class_that_lacks_something_is_refused(body, said):
     module = SimpleNamespace(__name__="own")
     module.Own = type("Own", (Accountant,), {"__module__": "own", **body})
     if not body:
-        assert registry.defined(module, "own") == ({}, {}, {})
+        assert not any(registry.defined(module, "own"))
         return
     with pytest.raises(InputError, match=f"Own lacks .*{said}"):
         registry.defined(module, "own")
