@@ -30,6 +30,7 @@ def test_gathered_rows_are_those_of_the_array():
         assert np.array_equal(rows[place], right[place])
         assert rows[place].dtype == np.float32
     assert np.array_equal(rows.rows(grid[0])[:], right[grid[0]])
+    assert np.array_equal(np.take(rows, grid, axis=0), right[grid])
     assert np.array_equal(np.asarray(rows), right)
     assert np.array_equal(pickle.loads(pickle.dumps(rows))[:], right)
     floats = A.astype(np.float32)

@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 
 from desim.arrays import Array
 from desim.audit.neighbours import on
+from desim.audit.of_models import opposite_labels, spread_inputs
 from desim.draws import keys
 from desim.draws.keys import Stream
 from desim.engine.play import Simulation
 from desim.errors import InputError, refusal
+from desim.losses.modelled import ModelLoss
 from desim.problem.problem import Problem
 
 Coins = NDArray[np.bool_]
@@ -65,6 +67,8 @@ def canaries(problem: Problem, agent: int, slots: int, seed: int, most: float = 
     rows = int(problem.rows[agent])
     if not 1 <= slots <= rows:
         raise InputError(f"canaries: {refusal(slots, f'1 to {rows}, the rows of agent {agent}')}")
+    if isinstance(problem.loss, ModelLoss):
+        return _of_model(problem, agent, slots, seed_of(seed, "records"))
     features = problem.A.shape[1]
     directions = _directions(slots, features, seed_of(seed, "records"))
     longest = float(np.linalg.norm(problem.A, axis=1).max()) or 1.0
@@ -81,6 +85,14 @@ def canaries(problem: Problem, agent: int, slots: int, seed: int, most: float = 
     return Canaries(agent, first, first.copy(), far * ones, -far * ones)
 
 
+def _of_model(problem: Problem, agent: int, slots: int, seed: int) -> Canaries:
+    """Inputs in directions of their own, each with one of two opposite labels."""
+    start = int(problem.start[agent])
+    inputs = spread_inputs(problem, slots, slice(start, start + slots), seed)
+    labels = (np.array([one] * slots) for one in opposite_labels(problem))
+    return Canaries(agent, inputs, inputs.copy(), *labels)
+
+
 def _directions(count: int, features: int, seed: int) -> Array:
     """(count, features) unit vectors, orthogonal within every group of `features`."""
     groups = -(-count // features)
@@ -95,9 +107,13 @@ def planted(simulation: Simulation, of: Canaries, coins: Coins) -> Simulation:
     Nothing is carried over: what the method takes from data it takes from these.
     """
     problem = simulation.problem
-    A, b = problem.A.copy(), problem.b.copy()
+    A, b = np.array(problem.A), np.array(problem.b)
     start = int(problem.start[of.agent])
-    place = slice(start, start + len(of))
-    A[place] = np.where(coins[:, None], of.first, of.second)
-    b[place] = np.where(coins, of.labels, of.other_labels)
+    A[start : start + len(of)] = _chosen(coins, of.first, of.second)
+    b[start : start + len(of)] = _chosen(coins, of.labels, of.other_labels)
     return on(simulation, replace(problem, A=A, b=b))
+
+
+def _chosen(coins: Coins, one: Array, other: Array) -> Array:
+    """Rows (m, ...) of one where the coin is true, else of the other."""
+    return np.where(coins.reshape(-1, *[1] * (one.ndim - 1)), one, other)

@@ -1,11 +1,15 @@
 """Pairs of records that a search of the worst neighbours tries."""
 
+from typing import Any
+
 import numpy as np
 
 from desim.arrays import Array
+from desim.audit.of_models import pairs_of_inputs
+from desim.losses.modelled import ModelLoss
 from desim.problem.problem import Problem
 
-Record = tuple[Array, float] | tuple[Array, float, float]  # features, label, protected or not
+Record = tuple[Array, Any] | tuple[Array, float, float]  # features, label, protected or not
 Pair = tuple[Record, Record]
 SHORT = 0.01  # of the longer record, where one is to curve the loss and the other is not
 
@@ -24,6 +28,8 @@ def candidates_for(
     models (rounds + 1, dim): of the agent whose record it is, along and across which they point.
     curved: with pairs of a short and a long record, too, that tell curvatures apart.
     """
+    if isinstance(problem.loss, ModelLoss):
+        return pairs_of_inputs(problem)
     if not problem.loss.linear:
         return _of_classes(problem, most)
     _, _, directions = np.linalg.svd(models, full_matrices=True)

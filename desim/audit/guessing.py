@@ -26,6 +26,7 @@ import numpy as np
 from desim.arrays import Array, Int
 from desim.compiling.later import optimize, sparse
 
+LARGEST = 700.0  # epsilon
 DEPTH = 25  # right guesses below those observed at which h and g still differ from 0
 
 
@@ -62,7 +63,9 @@ def chance(tiers: Tiers, score: int, epsilons: Array, deltas: Array) -> float:
     epsilons, deltas (n,): the mechanism is (epsilon, delta)-DP for each pair, epsilon >= 0, data
     sets being neighbours that differ in the record of one slot.
     """
-    if 2 * score <= tiers.most:
+    small = epsilons < LARGEST  # larger ones say nothing, and their powers are infinite
+    epsilons, deltas = epsilons[small], deltas[small]
+    if 2 * score <= tiers.most or not small.any():
         return 1.0
     wrong, floor = _outcomes(tiers, score)
     right = np.array(tiers.sizes) - wrong

@@ -13,10 +13,12 @@ import numpy as np
 from desim.arrays import Array
 from desim.audit.candidates import Pair, Record, candidates_for, longest_row
 from desim.audit.likelihood import divergence
+from desim.audit.of_models import opposite_labels
 from desim.audit.pairs import completed, play_pair, recorded, unobserved
 from desim.engine.play import Simulation
 from desim.engine.world import Discard
 from desim.errors import InputError, RunError, refusal
+from desim.losses.modelled import ModelLoss
 from desim.methods.shared.method import Ingredients
 from desim.privacy.ledger.transcript import Transcript
 from desim.problem.problem import Problem
@@ -41,9 +43,12 @@ def replaced(problem: Problem, agent: int, row: int, record: Record) -> Problem:
     A third entry says whether it is in the protected group, 1 or 0; without it that stays.
     InputError for a record that is longer than the problem's rows may be.
     """
-    A, b, place = problem.A.copy(), problem.b.copy(), _place(problem, agent, row)
+    A, b, place = np.array(problem.A), np.array(problem.b), _place(problem, agent, row)
     A[place], b[place] = record[:2]
-    most, found = float(getattr(problem, "row_norm", np.inf)), float(np.linalg.norm(A[place]))
+    most, found = (
+        float(getattr(problem, "row_norm", np.inf)),
+        float(np.linalg.norm(np.ravel(A[place]))),
+    )
     if found > most * (1.0 + ROUNDING):
         raise InputError(f"record: norm: {refusal(found, f'at most {most:g}, problem.row_norm')}")
     z = None if problem.protected is None else problem.protected.copy()
@@ -104,8 +109,16 @@ def neighbours(
     problem = simulation.problem
     if record is None:
         place = _place(problem, agent, row)
-        record = -problem.A[place], float(problem.b[place])
+        record = _opposite(problem, place)
     return Neighbours(simulation, altered(simulation, agent, row, record), agent, row)
+
+
+def _opposite(problem: Problem, place: int) -> Record:
+    """The negated features with the same label; of a model, the same inputs with another label."""
+    if not isinstance(problem.loss, ModelLoss):
+        return -problem.A[place], float(problem.b[place])
+    one, other = opposite_labels(problem)
+    return problem.A[place], one if np.array_equal(problem.b[place], other) else other
 
 
 def worst_pair(
@@ -139,7 +152,7 @@ def _try(
     seed, played = simulation.settings.seed, dict[bytes, tuple[Simulation, Transcript]]()
     for one, other in candidates:
         with suppress(RunError, InputError):  # with which the method diverges, or is refused
-            if (key := np.hstack(one).tobytes()) not in played:
+            if (key := np.hstack([np.ravel(part) for part in one]).tobytes()) not in played:
                 made = altered(simulation, agent, row, one)
                 played[key] = made, recorded(made, seed)
             first, transcript = played[key]

@@ -46,7 +46,7 @@ class RealHub(Hub):
         for i in who.tolist():
             observer.owed.append((i, station.latest[i]))
             station.use(i)
-        width = self.payload.shape[1] if not rows else len(rows[0])
+        width = self.payloads.width if not rows else len(rows[0])
         return np.array(rows).reshape(len(who), width), exchange
 
     def tell(self, who: Int, job: Train, payload: Array) -> None:

@@ -80,7 +80,7 @@ class Station(Accounts):
             self.forget(before)
             order = {"job": job, "exchange": hub.exchange, "work": float(work[i]), "size": up}
             order["terms"] = terms_for(hub.terms, i)
-            frames.append(self._order(CALL, hub.payload[i], order, dict(bound)))
+            frames.append(self._order(CALL, hub.payloads.of(np.array([i]))[0], order, dict(bound)))
             if world.filter is not None:
                 world.filter.spend(i, price)
         self._let_go(frames)

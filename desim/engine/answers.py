@@ -17,17 +17,17 @@ def answers(hub: Any, who: Int, rounds: Int) -> tuple[Array, Int]:
     one, limit = hub.assignments.one, hub.world.settings.batch_limit
     if one is not None and 0 < len(who) <= limit:
         return reply_of(hub, one, who, rounds), np.full(len(who), one.exchange)
-    replies, exchange = np.empty((len(who), hub.payload.shape[1])), np.zeros_like(who)
-    width = None
+    replies, exchange = np.empty((0, hub.payloads.width)), np.zeros_like(who)
     for given, rows in hub.assignments.groups(who):
         exchange[rows] = given.exchange
         for low in range(0, len(rows), limit):
             part = rows[low : low + limit]
             reply = reply_of(hub, given, who[part], rounds[part])
-            if width is None:
-                replies = np.empty((len(who), width := reply.shape[1]))
-            if reply.shape[1] != width:
-                found = f"replies of {width} and {reply.shape[1]} numbers"
+            width = reply.shape[1]
+            if not len(replies):
+                replies = hub.room_for(len(who), width)
+            if width != replies.shape[1]:
+                found = f"replies of {replies.shape[1]} and {width} numbers"
                 raise RunError(f"algorithm: found {found} at once; allowed: one width")
             replies[part] = reply
     return replies, exchange
@@ -36,7 +36,7 @@ def answers(hub: Any, who: Int, rounds: Int) -> tuple[Array, Int]:
 def reply_of(hub: Any, given: Assignment, who: Int, rounds: Int) -> Array:
     """What agents who (n,), called in rounds (n,), answer: rows (n, dim), noised as charged."""
     us = Clients(hub.world, who, rounds, given.terms, given.exchange)
-    payload = hub.payload[hub.rows(who)].copy()
+    payload = hub.payloads.of(who)
     result = hub.world.work(given.job, us, payload)
     if us.owing and not isinstance(given.job, Blank):
         raise InputError(

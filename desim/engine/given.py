@@ -115,7 +115,7 @@ def check_owing(hub: Any, who: Int, size: int) -> None:
     Where a call interrupts, older ones than those since the latest collection are void. size:
     numbers of the new payload.
     """
-    pending, width = hub.calls.pending, hub.payload.shape[1]
+    pending, width = hub.calls.pending, hub.payloads.width
     if hub.world.settings.policy.interrupts:
         owed = len(hub.called) > 0
     elif owed := bool(pending.any()):

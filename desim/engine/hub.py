@@ -1,5 +1,6 @@
 """`hub`: the coordinator's side of a method, and the bookkeeping of calls that engines share."""
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ from desim.engine.at_work import Outside
 from desim.engine.carrier import Station
 from desim.engine.clients import Clients
 from desim.engine.given import called, check_owing, published, sizes, started
+from desim.engine.payloads import Payloads
 from desim.engine.requests import COLLECT, Collect, Replies
 from desim.engine.spending import Spending
 from desim.engine.variables import Variables, recalled, remembered
@@ -28,6 +30,7 @@ from desim.timeline.record import DISTANT, Kind, release_id
 
 NOBODY = np.empty(0, np.int64)
 KEPT = "round begun exchange unheard busy"
+ONLY_HERE = 2  # references to an array that nobody else holds, as Python counts
 EXCHANGES = 256  # calls in a round; who makes more has forgotten to end it
 
 
@@ -57,7 +60,8 @@ class Hub:
         self.busy = np.zeros(agents, bool)  # agents that have not replied to their latest call
         self.called: Int = NOBODY  # agents called since the latest collection
         self.informed: Int = NOBODY  # agents that the next calls inform, or messages
-        self.payload: Array = np.empty((agents, 0))
+        self.payloads = Payloads(agents)
+        self._rooms: list[Array] = []  # where the latest two rows of replies were
         filter_ = world.filter
         self.spending = None if filter_ is None else Spending(world, filter_)
         self.moved: list[Int] | None = None  # agents that ran jobs since a model was shown; or all
@@ -101,7 +105,7 @@ class Hub:
             "own": remembered(self.own),
             "calls": self.calls._asdict(),
             "assignments": self.assignments.remembered(owing),
-            "payload": self.payload[owing],
+            "payload": self.payloads.of(owing),
             "told": self.informed,
             "spending": self.spending and self.spending.remembered(),
         }
@@ -112,9 +116,9 @@ class Hub:
         for name, array in self.calls._asdict().items():
             fill(array, tree["calls"][name])
         self.before, self.informed = tree["own"], tree["told"]
-        self.payload = np.empty((self.agents, tree["payload"].shape[1]))
         owing = np.flatnonzero(self.calls.pending)
-        self.payload[owing] = fitting(self.payload[owing], tree["payload"])
+        like = np.empty((len(owing), np.shape(tree["payload"])[-1]))
+        self.payloads.note(owing, fitting(like, tree["payload"]))
         self.assignments.recall(owing, tree["assignments"])
         if self.spending is not None:
             self.spending.recall(tree["spending"])
@@ -168,12 +172,10 @@ class Hub:
         size = payload.shape[-1]
         check_owing(self, who, size)
         self.terms = charge or self.bare
-        if self.payload.shape[1] != size:
-            self.payload = np.empty((self.agents, size))
         if self.spending is not None:
             invited, who = who, self.spending.affordable(who, self.terms, self.round, self.now)
             payload = payload if payload.ndim == 1 else payload[np.isin(invited, who)]
-        self.payload[self.rows(who)] = payload
+        self.payloads.note(who, payload)
         new = Assignment(job, self.terms, self.exchange)
         self.assignments.note(self.rows(who), new, self.calls.pending)
         self.called = np.union1d(self.called, who) if len(self.called) else who
@@ -250,6 +252,18 @@ class Hub:
     def answered(self, who: Int, rounds: Int) -> tuple[Array, Int]:
         """What agents who (n,), called in rounds (n,), reply, and in which exchanges."""
         return answers(self, who, rounds)
+
+    def room_for(self, n: int, width: int) -> Array:
+        """An array (n, width) for replies: that of earlier ones if nobody holds it any more.
+
+        A machine may take longer to hand out new memory than to train many small networks.
+        """
+        for place in range(len(self._rooms)):
+            free = sys.getrefcount(self._rooms[place]) == ONLY_HERE
+            if free and self._rooms[place].shape == (n, width):
+                return self._rooms[place]
+        self._rooms = [*self._rooms[-1:], np.empty((n, width))]
+        return self._rooms[-1]
 
     def _move(self, who: Int) -> None:
         """Note that agents who (n,) get models anew."""

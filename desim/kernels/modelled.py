@@ -13,7 +13,7 @@ from desim.compiling.jit import in_parts, one_blas_thread, product_kernel
 from desim.draws.keys import Stream, address, counter, threefry
 from desim.kernels.batches import choose
 from desim.kernels.layered_training import advance
-from desim.kernels.plan import NOISY, SGD, perturb
+from desim.kernels.plan import ACCELERATED, NOISY, SGD, perturb
 from desim.models.augment import Augmentation, Place, augmented
 from desim.models.model import Rows
 
@@ -96,7 +96,7 @@ def _calls(size, data) -> Iterator[np.ndarray]:
 
 def _scaled_sums(who, w, size, round, step, seed, printed, data):
     """Sums (n, dim) of the rows' gradients at w (n, dim), scaled to stand for the whole."""
-    out = np.empty_like(w)
+    out = None
     rows = np.diff(data.start)[who]
     whole = (size >= rows) | printed
     scale = np.where(whole, data.scale[who], data.scale[who] * rows / np.maximum(size, 1))
@@ -105,13 +105,18 @@ def _scaled_sums(who, w, size, round, step, seed, printed, data):
         place, key = np.empty((len(some), m), np.int64), np.empty(len(some), np.uint64)
         most = int(rows[some].max())
         _drawn(who[some], round[some], step, seed, most, data.start, place, key)
-        inputs = data.A[place]
+        inputs = np.take(data.A, place, axis=0)
         if data.augment:
             of = Place(seed, who[some], round[some], step, place - data.start[who[some], None])
             inputs = augmented(inputs, data.augment, of)
-        batch = Rows(inputs, data.b[place], key)
-        found = data.loss.model.gradients(w[some], batch, data.clip)
-        out[some] = found * scale[some, None].astype(w.dtype)
+        batch = Rows(inputs, np.take(data.b, place, axis=0), key)
+        whole = len(some) == len(w)
+        found = data.loss.model.gradients(w if whole else w[some], batch, data.clip)
+        sums = np.multiply(found, scale[some, None].astype(w.dtype), dtype=w.dtype)
+        if whole:
+            return sums
+        out = np.empty_like(w) if out is None else out
+        out[some] = sums
     return out
 
 
@@ -172,9 +177,12 @@ def train(work, who, v, shift, round, epochs, seed, plan, data, out):
 def _train(who, v, shift, round, epochs, seed, plan, data, out):
     codes, rates, printed = plan
     w = out.astype(data.kind)
-    u, c = w.copy(), (rates[2, who, None] * v).astype(data.kind)
+    u = w.copy() if (codes[0, who] == ACCELERATED).any() else np.empty_like(w)
+    c = np.zeros_like(w)
+    if rates[2, who].any():
+        c += rates[2, who, None] * v
     if len(shift):
-        c -= shift.astype(data.kind)
+        c -= shift
     rows = np.diff(data.start)[who]
     size = np.where(codes[0, who] == SGD, np.minimum(codes[1, who], rows), rows)
     ridge, lasso = data.ridge.astype(data.kind), data.lasso.astype(data.kind)

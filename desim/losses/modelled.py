@@ -41,9 +41,11 @@ class ModelLoss(Loss):
         """No kernel knows it by its name."""
 
     @property
-    def libraries(self) -> dict[str, str]:
-        """Versions of what decides its bits beside desim's own libraries."""
-        return {name: _version(name) for name in self.of.libraries}
+    def recorded(self) -> dict[str, Any]:
+        """What its bits rest on: for these, the same seed gives the same bits."""
+        libraries = {name: _version(name) for name in self.of.libraries}
+        device = "cpu" if self.facts is None else self.facts.device
+        return {"name": self.name, "libraries": libraries, "device": device, "threads": 1}
 
     @property
     def linear(self) -> bool:

@@ -108,9 +108,9 @@ class FedAvg(Federated):
 
     def train(self, us: Clients, x: Array) -> Array:
         """ClientUpdate of agents `us` from x (n, dim): what training changed, (n, dim)."""
-        us.x = x.copy()
-        y = self.local.train(us, *self.formulas.begin(x, us.x))  # y = y - gamma grad f_i(y; B)
-        _, change = self.formulas.finish(x, y, us.x)
+        us.x = x
+        y = self.local.train(us, *self.formulas.begin(x, x))  # y = y - gamma grad f_i(y; B)
+        _, change = self.formulas.finish(x, y, x)
         return np.asarray(change)
 
     def compiled(self) -> Compilable | None:

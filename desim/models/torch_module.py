@@ -23,7 +23,7 @@ from desim.models.model import Facts, Model, Rows
 from desim.models.torch_parts import by_row, device_of, filled, lone, refuse_unfit, seeded
 
 ROOM = 1 << 23  # numbers of examples' gradients that are in memory at a time
-TRIED = (1, 3, 8)  # agents that go together where it is tried out whether that changes a bit
+TRIED = (1, 3, 16)  # agents that go together where it is tried out whether that changes a bit
 RANDOM = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.RReLU)
 
 
@@ -103,6 +103,7 @@ class TorchModel(Model):
     def example_gradients(self, x: Array, rows: Rows) -> Array:
         """The gradient (m, dim) of each row's loss."""
         inputs, labels = self._tensor(rows.inputs), self._tensor(rows.labels)
+        self._net(True)
         with self._drawing(rows.key):
             return np.asarray(self._each(self._tensor(x), inputs, labels).cpu().numpy())
 
@@ -110,6 +111,7 @@ class TorchModel(Model):
         """Sums (n, dim) of the rows' gradients of n agents with models x (n, dim)."""
         inputs, labels, w = (self._tensor(one) for one in (rows.inputs, rows.labels, x))
         cut, m = bool(np.isfinite(clip)), labels.shape[1]
+        self._net(True)  # made here: within `vmap`, copies would be of its kind
         if self._goes_together(m, cut):
             some = max(1, ROOM // (self.dim * min(m, self._some))) if cut else len(w)
             parts = [
@@ -119,10 +121,11 @@ class TorchModel(Model):
                 for low in range(0, len(w), some)
             ]
             return np.asarray(torch.cat(parts).cpu().numpy())
-        many = []
+        many = []  # each with arrays of its own: how memory is aligned may change a bit
         for r in range(len(w)):
             with self._drawing(None if rows.key is None else int(rows.key[r])):
-                many.append(self._alone(w[r], inputs[r], labels[r], clip))
+                x, A, b = (one[r].clone() for one in (w, inputs, labels))
+                many.append(self._alone(x, A, b, clip))
         return np.asarray(torch.stack(many).cpu().numpy())
 
     def settled(self) -> None:
@@ -176,8 +179,10 @@ class TorchModel(Model):
         found = []
         try:
             for n in TRIED:
-                parts = [slice(low, low + n) for low in range(0, most, n)]
-                sums = [self._all(w[one], a[one], b[one], 1.0 if cut else np.inf) for one in parts]
+                parts = [
+                    [one[low : low + n].clone() for one in (w, a, b)] for low in range(0, most, n)
+                ]
+                sums = [self._all(x, A, y, 1.0 if cut else np.inf) for x, A, y in parts]
                 found.append(torch.cat(sums))
         except (RuntimeError, ValueError, Warning):
             self._mapped = cut and self._mapped
@@ -191,8 +196,9 @@ class TorchModel(Model):
         module = self._net(True)
         named = dict(module.named_parameters())
         parameters = [named[name] for name in self.names]
-        for parameter, part in zip(parameters, w.split(self.sizes), strict=True):
-            parameter.data = part.reshape(parameter.shape)
+        with torch.no_grad():
+            for parameter, part in zip(parameters, w.split(self.sizes), strict=True):
+                parameter.copy_(part.reshape(parameter.shape))
         total = by_row(self.losses(module(inputs), labels)).sum()
         found = torch.autograd.grad(total, parameters, allow_unused=True, materialize_grads=True)
         return torch.cat([one.reshape(-1) for one in found])
@@ -224,10 +230,8 @@ class TorchModel(Model):
                 return self._mapped_rows()(w, inputs, labels)
             except (RuntimeError, ValueError, Warning):
                 self._mapped = False
-        each = [
-            self._alone(w, inputs[h : h + 1], labels[h : h + 1], np.inf) for h in range(len(labels))
-        ]
-        return torch.stack(each)
+        rows = [(inputs[h : h + 1].clone(), labels[h : h + 1]) for h in range(len(labels))]
+        return torch.stack([self._alone(w, *row, np.inf) for row in rows])
 
     def _mapped_rows(self) -> Callable[..., Tensor]:
         """Gradients (m, dim) of rows (m, ...) at w (dim,)."""

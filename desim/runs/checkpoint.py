@@ -24,7 +24,7 @@ from desim.scenario.schema import Scenario
 
 FORMAT = 1
 PACKAGE = Path(__file__).resolve().parents[1]
-OF = ("scenario_sha256", "problem_sha256", "engine", "versions")  # of the manifest's head
+OF = ("scenario_sha256", "problem_sha256", "engine", "versions", "model")  # of the manifest's head
 
 
 def identity(head: Mapping[str, Any], scenario: Scenario) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def identity(head: Mapping[str, Any], scenario: Scenario) -> dict[str, Any]:
     plugged = [*map(Path, scenario.plugins), *([Path(method)] if method else [])]
     for path in plugged:
         code.update(path.read_bytes())
-    return {"format": FORMAT, "code_sha256": code.hexdigest()} | {key: head[key] for key in OF}
+    return {"format": FORMAT, "code_sha256": code.hexdigest()} | {key: head.get(key) for key in OF}
 
 
 @cache

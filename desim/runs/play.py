@@ -17,6 +17,7 @@ from desim.engine.world import Progress
 from desim.errors import Differs, RunError, Unfit, raised
 from desim.log.outcome import Outcome
 from desim.log.parquet import Tables
+from desim.losses.modelled import ModelLoss
 from desim.runs import directory as place
 from desim.runs.checkpoint import Checkpoints, identity
 from desim.runs.digests import files_of
@@ -157,7 +158,13 @@ def _manifest(scenario: Scenario, text: str, simulation: Simulation) -> dict[str
         **_calibrated(scenario, simulation),
         "privacy": premises(scenario, simulation),
         "versions": place.versions(),
+        **_modelled(simulation.problem.loss),
     }
+
+
+def _modelled(loss: Any) -> dict[str, Any]:
+    """What the bits of a model rest on beside desim's own libraries: {"model": {...}}."""
+    return {"model": loss.recorded} if isinstance(loss, ModelLoss) else {}
 
 
 def _calibrated(scenario: Scenario, simulation: Simulation) -> dict[str, Any]:

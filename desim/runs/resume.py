@@ -89,6 +89,7 @@ def _prepared(
             notes[name] = {"was": notes.get(name, {}).get("was", was), "is": now}
     moves: dict[str, Any] = {"moved": notes} if notes else {}
     prepared = prepare(moved or scenario, **moves)
+    _same_model(directory, prepared.head.get("model"), manifest.get("model"))
     found, stored = prepared.head["problem_sha256"], manifest.get("problem_sha256")
     if found != stored:
         raise InputError(
@@ -99,6 +100,12 @@ def _prepared(
         return prepared
     text = (directory / place.SCENARIO).read_text("utf-8")
     return replace(prepared, text=text, head=prepared.head | {"scenario_sha256": _sha256(text)})
+
+
+def _same_model(directory: Path, found: Any, stored: Any) -> None:
+    """InputError unless the model computes with the libraries and on the device of the run."""
+    if found != stored:
+        raise InputError(f"{directory}: model: {refusal(found, f'{stored}, as the run began')}")
 
 
 def _sure(manifest: Mapping[str, Any], prepared: Prepared, later: bool) -> float:

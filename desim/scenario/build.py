@@ -29,6 +29,8 @@ from desim.scenario.origin import Origin
 from desim.scenario.problem_read import initial, read_problem
 from desim.scenario.schema import Scenario
 
+NUMBERS = 1 << 21  # of models in one job: more would only fill memory
+SOME = 32  # agents in one job at least, however large their models
 Engine = Literal["compiled", "cohort", "agents"]
 
 
@@ -81,6 +83,7 @@ def _settings(scenario: Scenario, problem: Problem, layout: Layout | None) -> Se
         horizon=np.inf if stop.time is None else stop.time,
         targets=tuple(stop.targets.items()),
         churn=conditions.churn(),
+        batch_limit=max(SOME, NUMBERS // problem.dim),
         budget=_budget(scenario),
         log=scenario.log,
     )

@@ -66,6 +66,10 @@ class Gathered:
             return np.asarray((np.arange(256) / self.divisor).astype(self.dtype)[found])
         return np.asarray((np.asarray(found, float) / self.divisor).astype(self.dtype))
 
+    def take(self, place: Any, axis: int = 0, out: None = None, mode: str = "") -> NDArray[Any]:
+        """Rows by their numbers, as numpy.take asks for them."""
+        return self[place]
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return self[:].astype(dtype or self.dtype, copy=False)
 

@@ -1,0 +1,75 @@
+"""The audit of a user's network: half the noise is refuted, the declared noise is not."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from desim.audit.of_method import audit
+from desim.audit.of_one_run import audit_one_run
+from desim.privacy.ledger.ledger import Ledger
+
+pytest.importorskip("torch", reason="torch is not installed")
+
+PLUGIN = Path(__file__).parent / "plugins" / "networks.py"
+CLIP, SIGMA, RUNS = 1.0, 0.13, 400
+
+
+def private(train=30, sigma=SIGMA):
+    """DSGD of a network of two agents, full clipped gradients with noise."""
+    return {
+        "name": "private", "seed": 2, "plugins": [str(PLUGIN)],
+        "problem": {
+            "agents": 2, "model": {"name": "layers", "hidden": 8}, "clip": CLIP,
+            "data": {"source": "sklearn", "name": "digits", "scale": "max", "train": train},
+        },
+        "algorithm": {"name": "dsgd", "alpha": 0.2, "weights": "metropolis"},
+        "network": {"topology": "path", "link": {"latency": "10 ms"}},
+        "privacy": {"noise": {"sigma": sigma}},
+        "observe": {"metrics": []}, "stop": {"rounds": 1},
+    }  # fmt: skip
+
+
+@pytest.fixture
+def halved(monkeypatch):
+    """Half the noise that is declared."""
+    whole = Ledger.release
+
+    def half(self, time, who, round_, exchange, value, *rest, **more):
+        noisy, ids = whole(self, time, who, round_, exchange, value, *rest, **more)
+        return value + 0.5 * (noisy - value), ids
+
+    monkeypatch.setattr(Ledger, "release", half)
+
+
+@pytest.mark.slow
+def test_the_declared_noise_is_not_refuted():
+    found = audit(private(), runs=RUNS, claims=["rigorous"])
+    assert found.scores.exact
+    assert found.scores.noise == pytest.approx(1.0, abs=0.02)
+    assert found.findings[0].verdict == "not refuted"
+
+
+@pytest.mark.slow
+def test_half_the_noise_is_refuted(halved):
+    found = audit(private(), runs=RUNS, claims=["rigorous"])
+    assert found.findings[0].verdict == "refuted"
+
+
+@pytest.mark.slow
+def test_one_run_tells_them_apart(monkeypatch):
+    """Of 120 canaries of one agent most coins are guessed where there is hardly any noise."""
+    found = audit_one_run(private(240, 1e-3), claims=["rigorous"], agent=0)
+    assert ((found.scores.scores > 0.0) == found.scores.coins).mean() > 0.75  # 5 deviations of luck
+    loud = audit_one_run(private(240, 0.016), claims=["rigorous"], agent=0)
+    assert loud.findings[0].verdict == "not refuted"
+    whole = Ledger.release
+
+    def little(self, time, who, round_, exchange, value, *rest, **more):
+        noisy, ids = whole(self, time, who, round_, exchange, value, *rest, **more)
+        return value + 0.05 * (noisy - value), ids
+
+    monkeypatch.setattr(Ledger, "release", little)
+    quiet = audit_one_run(private(240, 0.016), claims=["rigorous"], agent=0)
+    assert quiet.findings[0].verdict == "refuted"
+    assert np.isfinite(quiet.scores.scores).all()

@@ -1,0 +1,261 @@
+"""Torch modules as models: gradients are those of torch, clipped ones those of a loop."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import desim
+from desim.errors import InputError
+from desim.kernels.gradients import batch_gradient, gradient
+from desim.runs.resume import resume
+from desim.scenario.build import build
+from desim.scenario.load import load
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+from torch import nn  # noqa: E402
+
+PLUGIN = Path(__file__).parent / "plugins" / "networks.py"
+LOCAL = {"solver": "sgd", "batch": 8, "epochs": 2, "step": 0.1}
+SPOKEN = {"link": {"latency": {"uniform": ["5 ms", "40 ms"]}}}
+RING = {"topology": "ring", **SPOKEN}
+FAST = {"speed": {"uniform": [100, 900]}}
+NOISE = {"noise": {"sigma": 0.1}}
+
+
+def scenario(model="layers", **more):
+    """Six agents with some of the digits each."""
+    problem = {
+        "agents": 6, "model": model, "partition": {"dirichlet": 0.6},
+        "data": {"source": "sklearn", "name": "digits", "scale": "max", "test": "20 %",
+                 "train": 300},
+    }  # fmt: skip
+    tree = {
+        "name": "digits", "seed": 5, "plugins": [str(PLUGIN)],
+        "problem": problem | more.pop("problem", {}),
+        "algorithm": {"name": "fedavg", "local": LOCAL}, "network": SPOKEN, "compute": FAST,
+        "observe": {"metrics": ["loss", "accuracy"]}, "stop": {"rounds": 3},
+    }  # fmt: skip
+    return tree | more
+
+
+def problem_of(model="layers", **more):
+    return build(load(scenario(model, problem=more))).settings.problem
+
+
+def module_at(problem, x):
+    """The model's module with parameters x."""
+    net = problem.loss.model.module()
+    with torch.no_grad():
+        torch.nn.utils.vector_to_parameters(
+            torch.from_numpy(x.astype(np.float32)), net.parameters()
+        )
+    return net
+
+
+def losses_of(problem, i, x, rows=None):
+    """Cross-entropies of agent i's rows at x by torch alone, and the module."""
+    net, (low, high) = module_at(problem, x), problem.spans()[i]
+    place = np.arange(low, high) if rows is None else low + rows
+    inputs, labels = torch.from_numpy(problem.A[place]), torch.from_numpy(problem.b[place])
+    return nn.functional.cross_entropy(net(inputs), labels, reduction="none"), net
+
+
+def flat(grads):
+    return torch.cat([one.reshape(-1) for one in grads]).numpy()
+
+
+def clipped_loop(problem, i, x, clip):
+    """The mean of agent i's gradients, each cut to the clip: row by row."""
+    losses, net = losses_of(problem, i, x)
+    total = 0.0
+    for one in losses:
+        g = flat(torch.autograd.grad(one, net.parameters(), retain_graph=True)).astype(float)
+        total = total + g * min(1.0, clip / np.linalg.norm(g))
+    return total / len(losses)
+
+
+@pytest.mark.parametrize("model", ["layers", "convolution", "branching", "tied", "frozen"])
+def test_gradients_are_those_of_torch(model):
+    problem = problem_of(model)
+    x = problem.loss.start + 0.1 * np.random.default_rng(1).normal(size=problem.dim)
+    who = np.arange(problem.agents)
+    found = gradient(who, np.tile(x, (len(who), 1)), problem.data)
+    values = problem.agent_values(x)
+    for i in who:
+        losses, net = losses_of(problem, i, x)
+        if model == "frozen":
+            net.eval()
+        g = flat(torch.autograd.grad(losses.mean(), net.parameters()))
+        if model != "frozen":  # whose own module trains its averages
+            assert np.abs(found[i] - g).max() <= 1e-6 * (1.0 + np.abs(g).max())
+            assert values[i] == pytest.approx(float(losses.detach().mean()), rel=1e-5)
+
+
+@pytest.mark.parametrize("model", ["layers", "convolution", "branching"])
+def test_clipped_gradients_are_those_of_a_loop(model):
+    problem = problem_of(model, clip=0.7)
+    x, who = problem.loss.start, np.arange(problem.agents)
+    found = gradient(who, np.tile(x, (len(who), 1)), problem.data)
+    loop = np.array([clipped_loop(problem, i, x, 0.7) for i in who])
+    assert np.abs(found - loop).max() <= 1e-5
+    wrong = np.array([clipped_loop(problem, i, x, 0.8) for i in who])  # the wrong twin
+    assert np.abs(found - wrong).max() > 1e-3
+
+
+def test_batches_are_the_rows_that_desim_draws_for_its_own_models():
+    """The batch of an address is the same for every kind of model: that of softmax here."""
+    from desim.draws.keys import Stream, subset
+
+    problem = problem_of()
+    x, who = problem.loss.start, np.arange(problem.agents)
+    found = batch_gradient(who, np.tile(x, (len(who), 1)), 4, 7, 5, problem.data, step=2)
+    for i in who:
+        rows = subset(5, Stream.BATCH, int(problem.rows[i]), 4, agent=i, round=7, step=2)
+        losses, net = losses_of(problem, i, x, rows)
+        g = flat(torch.autograd.grad(losses.mean(), net.parameters()))
+        assert np.abs(found[i] - g).max() <= 1e-6 * (1.0 + np.abs(g).max())
+
+
+@pytest.mark.parametrize("model", ["layers", "convolution", "dropping", "branching"])
+@pytest.mark.parametrize("clip", [None, 1.0])
+def test_who_is_computed_together_changes_no_bit(model, clip):
+    problem = problem_of(model, clip=clip) if clip else problem_of(model)
+    rng = np.random.default_rng(3)
+    who, x = np.arange(6), problem.loss.start + 0.1 * rng.normal(size=(6, problem.dim))
+    both = [
+        batch_gradient(some, x[some], 8, 1, 5, problem.data)
+        for some in (who, who[::-1].copy(), who[2:3], who[3:])
+    ]
+    whole = both[0]
+    assert np.array_equal(both[1], whole[::-1])
+    assert np.array_equal(both[2], whole[2:3])
+    assert np.array_equal(both[3], whole[3:])
+    later = batch_gradient(who, x, 8, 2, 5, problem.data)
+    assert not np.array_equal(later, whole)
+
+
+METHODS = [
+    ({"name": "fedavg", "local": LOCAL}, {}),
+    ({"name": "fedavg", "local": LOCAL}, {"policy": {"deadline": "1 s"}}),
+    ({"name": "fedavg", "local": LOCAL}, {"policy": {"quorum": 3}}),
+    ({"name": "fedavg", "local": LOCAL}, {"policy": {"buffer": 2}}),
+    ({"name": "fedavg", "local": LOCAL}, {"policy": "each"}),
+    ({"name": "scaffold", "local": LOCAL}, {}),
+    ({"name": "fed-plt", "rho": 1.0, "local": LOCAL}, {}),
+    ({"name": "fedlin", "local": LOCAL}, {}),
+    ({"name": "fed-pd", "eta": 1.0, "local": LOCAL}, {}),
+    ({"name": "led", "beta": 0.1, "local": LOCAL}, {}),
+    ({"name": "tamuna", "p": 0.5, "chi": 0.5, "local": {"solver": "gradient", "step": 0.1}}, {}),
+    ({"name": "dp-admm", "rho": 1.0, "eta": 1.0}, {"privacy": NOISE}),
+    ({"name": "dsgd", "alpha": 0.1, "batch": 8}, {"network": RING, "privacy": NOISE}),
+    ({"name": "sdm-dsgd", "alpha": 0.1, "batch": 8, "theta": 0.5, "c": 0.5}, {"network": RING}),
+    ({"name": "q-dpsgd-1", "alpha": 0.1, "mixing": 0.5, "bits": 8, "resolution": 0.01,
+      "deadline": "100 ms"}, {"network": RING}),
+    ({"name": "q-dpsgd-2", "alpha": 0.1, "mixing": 0.5, "bits": 8, "resolution": 0.01,
+      "deadline": "100 ms"}, {"network": RING}),
+    ({"name": "zcdp-subgradient", "step": 0.1}, {"network": RING, "privacy": NOISE}),
+    ({"name": "zcdp-nfl", "rho": 1.0, "eta": 0.1}, {"network": RING, "privacy": NOISE}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("algorithm", "more"), METHODS)
+def test_engines_agree_to_the_bit(algorithm, more):
+    clip = {"problem": {"clip": 1.0}} if "privacy" in more else {}
+    tree = scenario(algorithm=algorithm, **clip, **more)
+    one, two = (desim.run({**tree, "engine": engine}) for engine in ("cohort", "agents"))
+    for name in ("events", "metrics", "releases"):
+        assert getattr(one, name).equals(getattr(two, name)), name
+    assert len(one.releases) > 0
+
+
+def test_a_method_whose_gradients_are_others_is_found_out():
+    """The wrong twin of the test above: a step more changes what is stored."""
+    one = desim.run(scenario())
+    two = desim.run(scenario(algorithm={"name": "fedavg", "local": {**LOCAL, "epochs": 3}}))
+    assert not one.metrics.equals(two.metrics)
+
+
+def test_fedavg_is_torch_s_own_loop():
+    """Full gradient steps with torch.optim.SGD on a module for each agent, averaged."""
+    local = {"solver": "gradient", "epochs": 3, "step": 0.2}
+    run = desim.run(scenario("convolution", algorithm={"name": "fedavg", "local": local}))
+    problem = problem_of("convolution")
+    x = problem.loss.start
+    for _ in range(3):
+        ends = []
+        for low, high in problem.spans():
+            net = module_at(problem, x)
+            optimiser = torch.optim.SGD(net.parameters(), lr=0.2)
+            for _ in range(3):
+                optimiser.zero_grad()
+                inputs, labels = problem.A[low:high], problem.b[low:high]
+                scores = net(torch.from_numpy(inputs))
+                nn.functional.cross_entropy(scores, torch.from_numpy(labels)).backward()
+                optimiser.step()
+            ends.append(torch.nn.utils.parameters_to_vector(net.parameters()).detach().numpy())
+        x = np.mean(ends, axis=0, dtype=float)
+    assert np.abs(run.model[-1] - x).max() < 2e-5
+    assert np.abs(run.model[-2] - x).max() > 1e-3
+
+
+def test_a_regression_learns():
+    data = {"source": "synthetic", "kind": "regression", "rows": 20, "dim": 4}
+    problem = {"agents": 4, "data": data, "model": "regression"}
+    tree = scenario(observe={"metrics": ["loss"]}, stop={"rounds": 20})
+    run = desim.run({**tree, "problem": problem})
+    told = run.metrics["value"].to_numpy()
+    assert told[-1] < 0.1 * told[0]
+
+
+def test_a_run_that_was_cut_off_goes_on_with_the_same_bits(tmp_path):
+    tree = scenario("dropping", stop={"rounds": 6})
+    whole = desim.run(tree, tmp_path / "whole")
+    desim.run({**tree, "stop": {"rounds": 3}}, tmp_path / "part")
+    gone_on = resume(tmp_path / "part", {"stop.rounds": 6})
+    for name in ("events", "metrics", "releases"):
+        assert getattr(whole, name).equals(getattr(gone_on, name))
+    assert whole.manifest["model"]["libraries"] == {"torch": torch.__version__}
+    text = (tmp_path / "part" / "manifest.json").read_text()
+    (tmp_path / "part" / "manifest.json").write_text(text.replace(torch.__version__, "1.0"))
+    with pytest.raises(InputError, match="model: found"):
+        resume(tmp_path / "part", {"stop.rounds": 7})
+
+
+def test_a_run_s_model_comes_back_into_a_module(tmp_path):
+    from desim.torch import load as load_into
+
+    run = desim.run(scenario("convolution", observe={"metrics": ["accuracy"], "iterates": True}))
+    problem = problem_of("convolution")
+    net = load_into(run, problem.loss.model.module())
+    with torch.no_grad():
+        said = net(torch.from_numpy(problem.test_A)).argmax(1).numpy()
+    told = run.metrics[run.metrics.agent == -1]["value"].to_numpy()[-1]
+    assert float(np.mean(said == problem.test_b)) == pytest.approx(told)
+    own = load_into(run, problem.loss.model.module(), agent=2)
+    x = torch.nn.utils.parameters_to_vector(own.parameters()).detach().numpy()
+    assert np.array_equal(x, run.iterates[-1, 2].astype(np.float32))
+    with pytest.raises(InputError, match="parameters that train"):
+        load_into(run, nn.Linear(3, 2))
+
+
+def test_threads_of_torch_are_as_they_were():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    desim.run(scenario("convolution"))
+    assert torch.get_num_threads() == 2
+    torch.set_num_threads(before)
+
+
+def test_noise_is_accounted_as_of_any_model():
+    local = {"solver": "noisy", "epochs": 2, "step": 0.1}
+    run = desim.run(
+        scenario("layers", problem={"clip": 0.5}, privacy={"noise": {"sigma": 0.2}},
+                 algorithm={"name": "fedavg", "local": local})
+    )  # fmt: skip
+    problem = problem_of("layers", clip=0.5)
+    first = run.releases[run.releases["round"] == 1].sort_values("agent")
+    # two steps gamma = 0.1 on a mean over m rows, of which one moves each by 2 clip gamma / m
+    reach = 2.0 * 0.5 * 0.1 / problem.rows * np.sqrt(2.0)
+    assert np.allclose(first["sensitivity"].to_numpy(), reach)
+    assert np.isfinite(run.epsilon()["epsilon"].to_numpy()).all()
