@@ -35,6 +35,8 @@ class NoParameters(Strict):
 class ModelChoice(Strict):
     """A model by name, and its own parameters."""
 
+    examples = {"name": "my-network"}
+
     name: str
     """one of desim list models"""
     parameters: SerializeAsAny[Strict]

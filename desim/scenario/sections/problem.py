@@ -187,7 +187,7 @@ class RowNorm(Form):
 class Problem(Strict):
     """What is learnt: min over x of the sum of the agents' losses plus the regulariser."""
 
-    examples = {"sizes": [1, 1, 2]}
+    examples = {"sizes": [1, 1, 2], "model": "my-network"}
 
     agents: Count | None = None
     """number of agents; not needed where the data or the graph say it"""
