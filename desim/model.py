@@ -1,4 +1,4 @@
-"""The door for models of users: all that a model's file needs.
+"""The door for models and data sets of users: all that such a file needs.
 
 See analysis/docs/howto/model.md; for torch and JAX there are doors of their own, desim.torch and
 desim.jax.
@@ -8,9 +8,10 @@ from desim.arrays import Array
 from desim.errors import InputError
 from desim.fields import Count, Flag, NonNegative, Number, Positive, Share, Strict, Text
 from desim.losses.plugged import ScalarLoss
+from desim.models.dataset import Dataset, Examples
 from desim.models.model import Facts, Model, Rows, clipped_sum
 
 __all__ = [
-    "Array", "Count", "Facts", "Flag", "InputError", "Model", "NonNegative", "Number", "Positive",
-    "Rows", "ScalarLoss", "Share", "Strict", "Text", "clipped_sum",
+    "Array", "Count", "Dataset", "Examples", "Facts", "Flag", "InputError", "Model", "NonNegative",
+    "Number", "Positive", "Rows", "ScalarLoss", "Share", "Strict", "Text", "clipped_sum",
 ]  # fmt: skip

@@ -114,10 +114,17 @@ def parquet_frame(path: Path, where: str) -> "pd.DataFrame":
     return frame
 
 
-def npz_arrays(path: Path, where: str, names: Sequence[str] = (), allowed: str = NUMBERS) -> Arrays:
+def npz_arrays(
+    path: Path,
+    where: str,
+    names: Sequence[str] = (),
+    allowed: str = NUMBERS,
+    wanted: Sequence[str] = (),
+) -> Arrays:
     """Arrays of an npz file by name, in C order; pickles are refused.
 
-    names: those that are needed, default all. InputError at the key `where` for anything else.
+    names: those that are needed, default all; wanted: others that are read where it has them.
+    InputError at the key `where` for anything else.
     """
     with (
         reading(path, where, "npz", allowed),
@@ -129,7 +136,8 @@ def npz_arrays(path: Path, where: str, names: Sequence[str] = (), allowed: str =
             found = shortened(", ".join(kept.files) or "nothing")
             text = f"{path.name} has no array {' and '.join(missing)}; found {found}"
             raise InputError(f"{where}: {text}; allowed: {allowed}")
-        return {name: np.asarray(kept[name], order="C") for name in names or kept.files}
+        also = [name for name in wanted if name in kept]
+        return {name: np.asarray(kept[name], order="C") for name in (*names, *also) or kept.files}
 
 
 def content(path: Path, where: str, kind: str, allowed: str) -> bytes:

@@ -35,6 +35,7 @@ FENCES = {
     "networkx": "desim.conditions.topology",
     "ruamel": "desim.scenario.load desim.scenario.dump",
     "matplotlib": "desim.plots desim.report",
+    "PIL": "desim.problem.data.folders",
     "pyarrow": "desim.log",
     "perfetto": "desim.exports.perfetto",
     "dp_accounting": "desim.privacy",

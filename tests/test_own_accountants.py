@@ -173,7 +173,7 @@ def test_a_class_that_lacks_something_is_refused(body, said):
     module = SimpleNamespace(__name__="own")
     module.Own = type("Own", (Accountant,), {"__module__": "own", **body})
     if not body:
-        assert registry.defined(module, "own") == ({}, {}, {}, {})
+        assert not any(registry.defined(module, "own"))
         return
     with pytest.raises(InputError, match=f"Own lacks .*{said}"):
         registry.defined(module, "own")
@@ -183,7 +183,7 @@ def test_entry_points_bring_accountants(known, monkeypatch):
     module = sys.modules[known["pld"].__module__]
     entry = SimpleNamespace(name="mine", value="mine", load=lambda: module)
     monkeypatch.setattr(registry, "entry_points", lambda group: [entry])
-    monkeypatch.setattr(registry, "_plugged", registry.Known({}, {}, {}, {}))
+    monkeypatch.setattr(registry, "_plugged", registry.Known(*({} for _ in registry.Known._fields)))
     registry._installed.cache_clear()
     try:
         assert registry.accountant("pld", "privacy.accountant") is known["pld"]

@@ -142,14 +142,14 @@ FUNCTIONS = "".join(
     ],
 )  # fmt: skip
 def test_what_is_no_loss_is_refused(text, message, tmp_path, monkeypatch):
-    monkeypatch.setattr(registry, "_plugged", registry.Known({}, {}, {}, {}))
+    monkeypatch.setattr(registry, "_plugged", registry.Known(*({} for _ in registry.Known._fields)))
     (tmp_path / "bad.py").write_text(text)
     with pytest.raises(InputError, match=message):
         desim.run({**regression(loss="bad"), "plugins": [str(tmp_path / "bad.py")]})
 
 
 def test_a_loss_may_have_functions_of_another(tmp_path, monkeypatch):
-    monkeypatch.setattr(registry, "_plugged", registry.Known({}, {}, {}, {}))
+    monkeypatch.setattr(registry, "_plugged", registry.Known(*({} for _ in registry.Known._fields)))
     body = "    summary = ''\n" + FUNCTIONS.format("u", "1.0", "0.0")
     text = BAD + body + "class Steep(Bad):\n    name = 'steep'\n"
     text += "Alias = Steep\n"

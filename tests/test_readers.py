@@ -208,7 +208,7 @@ def test_numbers_whose_products_are_infinite_are_refused(tmp_path):
     np.savez(tmp_path / "a.npz", A=rows, b=np.ones((6, 4)))
     with pytest.raises(InputError, match=r"A of a\.npz: found a number of size 1e\+308; allowed"):
         desim.run(arrays(str(tmp_path / "a.npz")))
-    twin = mutant(prepare, "-float(values.min())", "0.0")
+    twin = mutant(prepare, "-float(part.min(initial=0.0))", "0.0")
     twin.bounded(rows, "here")
     with pytest.raises(InputError):
         prepare.bounded(rows, "here")

@@ -65,6 +65,7 @@ def test_every_key_of_the_schema_is_in_the_reference():
 
 @pytest.mark.parametrize("owner", SECTIONS, ids=lambda one: SECTIONS[one])
 def test_every_example_is_a_value_of_its_key(owner, tmp_path):
+    registry.load_plugin(model(tmp_path / "plugin.py"))
     for key in owner.keys():
         if key in ("parameters", "problem", "algorithm", "network"):
             continue
@@ -75,6 +76,16 @@ def test_every_example_is_a_value_of_its_key(owner, tmp_path):
         check(field, example, tmp_path)
         with pytest.raises(ValueError, match=r"allowed|found|valid"):
             check(field, object(), tmp_path)
+
+
+def model(path):
+    """A plug-in with the model that examples name."""
+    path.write_text(
+        "from desim.model import Model\n\n\nclass Own(Model):\n"
+        "    name = 'my-network'\n    summary = 'an example'\n"
+        "    def initial(self, seed): ...\n    def loss(self, x, rows): ...\n"
+    )
+    return path
 
 
 def places(example, folder):

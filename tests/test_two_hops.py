@@ -150,7 +150,7 @@ def test_messages_of_an_agent_share_the_way_up(way):
 @pytest.fixture
 def unknown(monkeypatch):
     """No plug-in file has been loaded in this process yet."""
-    monkeypatch.setattr(registry, "_plugged", registry.Known({}, {}, {}, {}))
+    monkeypatch.setattr(registry, "_plugged", registry.Known(*({} for _ in registry.Known._fields)))
 
 
 @pytest.mark.thin(3)

@@ -56,7 +56,9 @@ def models() -> Entries:
 
 def sources() -> Entries:
     """Where data come from."""
-    return [(name, _sentence(section.__doc__ or "")) for name, section in SOURCES.items()]
+    own = registry.plugged().datasets
+    known = [(name, _sentence(section.__doc__ or "")) for name, section in SOURCES.items()]
+    return [*known, *((f"plugin {name}", one.summary) for name, one in own.items())]
 
 
 def _brought(files: Callable[[], dict[str, Path]]) -> Callable[[], Entries]:

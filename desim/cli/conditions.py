@@ -28,8 +28,8 @@ LONG, NARROW, SLOW = 5.0, 1e3, 0.1  # s, bit/s, 1/s: beyond these a unit may hav
 def sentence(scenario: Scenario, simulation: Simulation) -> str:
     """One line: method, sizes, loss, topology, engine and when the run will end."""
     problem = simulation.problem
-    features = int(np.prod(problem.A.shape[1:]))
     where = f" ({listed(problem.sites)})" if problem.sites else ""
+    features = " x ".join(map(str, problem.A.shape[1:]))
     return (
         f"ok: {scenario.name}: {scenario.algorithm.name}, {problem.agents} agents{where}, "
         f"{int(problem.start[-1])} rows, {features} features, "

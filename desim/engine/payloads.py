@@ -19,7 +19,7 @@ class Payloads:
         if payload.shape[-1] != self.width:
             self.width, self._blocks = payload.shape[-1], {}
         self._number += 1
-        self._blocks[self._number] = np.array(payload, float).reshape(-1, self.width)
+        self._blocks[self._number] = np.atleast_2d(np.array(payload, float))
         self._block[who] = self._number
         self._row[who] = 0 if payload.ndim == 1 else np.arange(len(who))
         if len(self._blocks) > 2 * len(self._block) + 2:

@@ -14,6 +14,7 @@ from desim.draws.keys import Stream, address, counter, threefry
 from desim.kernels.batches import choose
 from desim.kernels.layered_training import advance
 from desim.kernels.plan import ACCELERATED, NOISY, SGD, perturb
+from desim.models.augment import Augmentation, Place, augmented
 from desim.models.model import Rows
 
 GROUP = 32  # agents in a call of a model, at most
@@ -24,9 +25,10 @@ _MODEL = int(Stream.MODEL)
 class Modelled(NamedTuple):
     """All agents' rows, flat, and the loss of a row that a model gives.
 
-    A (total_rows, *shape) and b (total_rows, ...) of any type; start (agents + 1,) int64; scale,
-    ridge, lasso (agents,) as in gradients.Data; clip: largest norm of one example's gradient, over
-    all parameters; loss: losses.modelled.ModelLoss.
+    A (total_rows, *shape) and b (total_rows, ...) of any type, or what gives rows by their numbers;
+    start (agents + 1,) int64; scale, ridge, lasso (agents,) as in gradients.Data; clip: largest
+    norm of one example's gradient, over all parameters; loss: losses.modelled.ModelLoss; augment:
+    models.augment.Augmentation of rows that are trained on.
     """
 
     A: np.ndarray
@@ -37,6 +39,7 @@ class Modelled(NamedTuple):
     lasso: np.ndarray
     clip: float
     loss: Any
+    augment: tuple[Augmentation, ...] = ()
 
     @property
     def dim(self):
@@ -102,7 +105,11 @@ def _scaled_sums(who, w, size, round, step, seed, printed, data):
         place, key = np.empty((len(some), m), np.int64), np.empty(len(some), np.uint64)
         most = int(rows[some].max())
         _drawn(who[some], round[some], step, seed, most, data.start, place, key)
-        batch = Rows(np.take(data.A, place, axis=0), np.take(data.b, place, axis=0), key)
+        inputs = np.take(data.A, place, axis=0)
+        if data.augment:
+            of = Place(seed, who[some], round[some], step, place - data.start[who[some], None])
+            inputs = augmented(inputs, data.augment, of)
+        batch = Rows(inputs, np.take(data.b, place, axis=0), key)
         whole = len(some) == len(w)
         found = data.loss.model.gradients(w if whole else w[some], batch, data.clip)
         sums = np.multiply(found, scale[some, None].astype(w.dtype), dtype=w.dtype)

@@ -37,7 +37,14 @@ def first_look(
     with model.computing():
         start = _start(where, model, facts)
         x, cut = start.astype(facts.precision), bool(np.isfinite(clip))
-        _of_rows(where, model, x, _read_only(rows), cut)
+        try:
+            _of_rows(where, model, x, _read_only(rows), cut)
+        except InputError as error:
+            if rows.inputs.dtype.kind not in "iu":
+                raise
+            text = f"inputs are {rows.inputs.dtype}, as the data have them"
+            cure = "problem.data.scale: pixel makes real numbers of them"
+            raise InputError(f"{error} ({text}; {cure})") from error
         return model, start
 
 

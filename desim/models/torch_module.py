@@ -98,7 +98,7 @@ class TorchModel(Model):
 
     def gradient(self, x: Array, rows: Rows) -> Array:
         """The gradient (dim,) of the sum of the rows' losses."""
-        return np.asarray(self.gradients(x[None], parts_of.lone(rows), np.inf)[0])
+        return self.clipped(x, rows, np.inf)
 
     def clipped(self, x: Array, rows: Rows, clip: float) -> Array:
         """The sum (dim,) of the rows' gradients, each cut to the norm `clip`."""
@@ -240,9 +240,8 @@ class TorchModel(Model):
 
     def _mapped_rows(self) -> Callable[..., Tensor]:
         """Gradients (m, dim) of rows (m, ...) at w (dim,)."""
-        each: Callable[..., Tensor] = vmap(
-            grad(self._total_of_one), (None, 0, 0), randomness="different"
-        )
+        one = grad(lambda w, a, b: self._total(w, a.unsqueeze(0), b.unsqueeze(0)))
+        each: Callable[..., Tensor] = vmap(one, (None, 0, 0), randomness="different")
         return each
 
     def _total(self, w: Tensor, inputs: Tensor, labels: Tensor) -> Tensor:
@@ -251,9 +250,6 @@ class TorchModel(Model):
         named = {name: part.reshape(shape) for name, shape, part in parts}
         outputs = functional_call(self._net(True), named, (inputs,))
         return parts_of.by_row(self.losses(outputs, labels)).sum()
-
-    def _total_of_one(self, w: Tensor, inputs: Tensor, labels: Tensor) -> Tensor:
-        return self._total(w, inputs.unsqueeze(0), labels.unsqueeze(0))
 
     def _outputs(self, x: Array, rows: Rows) -> Any:
         """What the module, not training, says of rows at x (dim,)."""

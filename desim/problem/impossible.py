@@ -6,8 +6,7 @@ import numpy as np
 
 from desim.arrays import Array
 from desim.losses.modelled import ModelLoss
-
-SOME = 4096  # rows that are looked at at a time
+from desim.problem.data.gathered import chunks, stored
 
 
 def impossible(problem: Any) -> list[str]:
@@ -22,8 +21,7 @@ def impossible(problem: Any) -> list[str]:
         f"problem.data: agent {agent} has no rows; use fewer agents or another partition"
         for agent in np.flatnonzero(np.diff(start) < 1)
     ]
-    for name, array in (("A", A), ("b", b.reshape(len(b), -1))):
-        found += _not_finite(name, array)
+    found += [*_not_finite("A", A), *_not_finite("b", b)]
     found += problem.loss.problems(b)
     if problem.average not in ("mean", "sum"):
         found.append(f"problem.average: {problem.average!r}; allowed: mean, sum")
@@ -44,11 +42,9 @@ def impossible(problem: Any) -> list[str]:
 
 def _not_finite(name: str, array: Array) -> list[str]:
     """One line if a number of the rows (rows, ...) is none."""
-    if array.dtype.kind != "f":
-        return []
-    for low in range(0, len(array), SOME):
-        for row, *column in np.argwhere(~np.isfinite(array[low : low + SOME]))[:1]:
-            place = ", ".join(map(str, column))
+    for low, part in chunks(array) if stored(array).kind == "f" else ():
+        for row, *column in np.argwhere(~np.isfinite(part))[:1]:
+            place = ", ".join(map(str, column or [0]))
             return [f"problem.data: {name} is not finite in row {low + row}, column {place}"]
     return []
 

@@ -26,6 +26,8 @@ from desim.losses.layers import LayeredLoss
 from desim.losses.modelled import ModelLoss
 from desim.losses.regularizers import Regularizer
 from desim.losses.scalar import Loss
+from desim.models.augment import Augmentation
+from desim.problem.data.gathered import chunks
 from desim.problem.impossible import impossible
 
 Rows = NDArray[np.int64]
@@ -42,7 +44,8 @@ class Problem:
     clip: largest norm of one example's gradient; test_A, test_b: rows for accuracy; names: of the
     features; protected, test_protected (rows,): 1 for rows of the protected group, else 0;
     precision: of a layered model's rows and gradients (models are float64); row_norm: bound on the
-    norm of a row that holds for every data set. Raises InputError where shapes, labels or numbers
+    norm of a row that holds for every data set; augment: what is done to rows of a model while they
+    are trained on. Raises InputError where shapes, labels or numbers
     are impossible.
     """
 
@@ -62,6 +65,7 @@ class Problem:
     precision: Literal["float64", "float32"] = "float64"
     sites: tuple[str, ...] = ()
     row_norm: float = np.inf
+    augment: tuple[Augmentation, ...] = ()
 
     def __post_init__(self) -> None:
         kinds = (("A", float), ("b", float), ("start", np.int64))
@@ -129,7 +133,7 @@ class Problem:
         if isinstance(self.loss, ModelLoss):
             return Modelled(
                 self.A, self.b, self.start, self.scale, self.ridge, self.lasso, float(self.clip),
-                self.loss,
+                self.loss, self.augment,
             )  # fmt: skip
         if isinstance(self.loss, LayeredLoss):
             kind = np.dtype(self.precision)
@@ -169,6 +173,8 @@ class Problem:
         smooth = self.data._replace(lasso=np.zeros_like(self.data.lasso))
         if not isinstance(smooth, Data):
             smooth = smooth._replace(clip=np.inf)
+        if isinstance(smooth, Modelled):
+            smooth = smooth._replace(augment=())
         if not isinstance(smooth, Modelled):
             each = gradient(np.arange(self.agents), models, smooth)
             return np.asarray(each.sum(axis=0) + self.coordinator_regularizer.l2 * x)
@@ -191,7 +197,7 @@ class Problem:
             raise InputError("observe.metrics: accuracy needs test rows; set problem.data.test")
         if not self.loss.classifies:
             raise InputError(f"observe.metrics: accuracy has no meaning for {self.loss.name} loss")
-        return float(np.mean(self.loss.predictions(self.test_A, x) == self.test_b))
+        return float(np.mean(self.loss.predictions(self.test_A, x) == np.asarray(self.test_b)))
 
     @cached_property
     def moduli(self) -> tuple[Array, Array]:
@@ -236,8 +242,11 @@ class Problem:
         """Hash of all that says what is minimised and tested: equal digest, equal problem."""
         said = (self.loss, self.average, self.agent_regularizer, self.coordinator_regularizer)
         found = hashlib.sha256(repr((said, float(self.clip), self.A.shape)).encode())
+        found.update(repr(self.augment).encode() if self.augment else b"")
         for array in (self.A, self.b, self.start, self.test_A, self.test_b):
-            found.update(b"none" if array is None else np.ascontiguousarray(array).data)
+            for _, part in () if array is None else chunks(array):
+                found.update(np.ascontiguousarray(part).data)
+            found.update(b"none" if array is None else b"")
         for group in (self.protected, self.test_protected):
             found.update(b"" if group is None else group.tobytes())
         return found.hexdigest()

@@ -63,6 +63,18 @@ def decided_by_rows(scenario: Any, public: bool = False) -> Iterator[str]:
     layers = problem.loss.mlp or problem.loss.softmax
     if problem.loss.layered and (layers is None or layers.classes is None):
         yield "problem.loss: classes, and with them the model's size, are counted in the labels"
+    if getattr(problem.data, "tokens", "bytes") != "bytes":
+        if problem.data.vocabulary is None:
+            yield f"problem.data.tokens: the vocabulary is that of all {problem.data.tokens} found"
+    elif problem.model is not None and _counted(problem):
+        yield "problem.model: classes, and with them the model's size, are counted in the labels"
+
+
+def _counted(problem: Any) -> bool:
+    """Whether a model's classes are counted, so far as the scenario says it."""
+    data = problem.data
+    told = getattr(data, "classes", None) is not None or data.source == "text"
+    return problem.model.of.labels != "numbers" and not told
 
 
 def ended_by_rows(run: Any) -> Iterator[str]:

@@ -13,8 +13,10 @@ from desim.draws.keys import Stream
 from desim.errors import InputError
 from desim.losses.modelled import ModelLoss, made
 from desim.losses.scalar import Loss
+from desim.models.augment import Augmentation, refuse_unsuited
 from desim.models.model import Facts, Rows
 from desim.problem.data import Change, Shards, read
+from desim.problem.data.gathered import largest
 from desim.problem.data.prepare import bounded
 from desim.problem.data.row_norm import guaranteed, shortened
 from desim.problem.problem import Problem
@@ -63,7 +65,7 @@ def read_problem(
     problem = Problem(
         shards.A, shards.b, shards.start, loss, section.average, here, there, clip,
         shards.test_A, shards.test_b, shards.names, shards.protected, shards.test_protected,
-        section.precision, shards.sites, row_norm,
+        section.precision, shards.sites, row_norm, _changes(section, shards),
     )  # fmt: skip
     if nodes is not None and problem.agents != nodes:
         raise InputError(
@@ -88,10 +90,17 @@ def _told(loss: Loss, section: Any, shards: Shards, seed: int) -> Loss:
     classes = 0
     if shards.b.dtype.kind in "iu" and shards.b.size:
         tested = () if shards.test_b is None else (shards.test_b,)
-        classes = 1 + max(int(one.max(initial=0)) for one in (shards.b, *tested))
+        classes = shards.classes or 1 + int(max(largest(one) for one in (shards.b, *tested)))
     facts = Facts(shards.A.shape[1:], classes, section.precision, section.device, seed)
     rows = Rows(shards.A[:8], shards.b[:8], np.uint64(seed))
     return loss.of_data(facts, rows, np.inf if section.clip is None else section.clip)
+
+
+def _changes(section: Any, shards: Shards) -> tuple[Augmentation, ...]:
+    """What is done to rows while they are trained on; InputError where they do not bear it."""
+    changes = tuple(Augmentation(one.kind, float(one.value or 0)) for one in section.augment)
+    refuse_unsuited(changes, shards.A.shape[1:], shards.A.dtype, int(np.diff(shards.start).max()))
+    return changes
 
 
 def _typed(A: Any, kind: Any) -> Any:

@@ -1,8 +1,8 @@
-"""Algorithms, losses, models and accountants by name: desim's own, of packages, of plug-in files.
+"""Algorithms, losses, models, data sets, accountants by name: desim's own, of packages, of files.
 
 A package has an entry point in group desim.plugins that names a module; a file is listed under
-`plugins:` in a scenario. What counts is the subclasses of Method, ScalarLoss, Model and Accountant
-that they define.
+`plugins:` in a scenario. What counts is the subclasses of Method, ScalarLoss, Model, Dataset and
+Accountant that they define.
 """
 
 import importlib
@@ -19,6 +19,7 @@ from desim.errors import InputError, raised, refusal
 from desim.fields import Strict
 from desim.losses.plugged import ScalarLoss
 from desim.methods.shared.method import Method
+from desim.models.dataset import Dataset
 from desim.models.model import Model
 from desim.privacy.accounting.plugged import Accountant
 from desim.privacy.papers.claims import Bound
@@ -35,6 +36,7 @@ NEEDED = {  # attributes of all that is plugged in
     ScalarLoss: ("summary",),
     Accountant: ("summary",),
     Model: ("summary",),
+    Dataset: ("summary",),
 }
 PROGRAMS = {"coordinator": "coordinator", "graph": "agents", "central": "agents"}  # by kind
 CALLED = "a function of inputs, releases and delta"
@@ -48,19 +50,20 @@ class Known(NamedTuple):
     losses: dict[str, Any]
     accountants: dict[str, Any]
     models: dict[str, Any]
+    datasets: dict[str, Any]
 
     def with_(self, other: "Known") -> "Known":
         """Those of both; the other's where a name is in both."""
         return Known(*({**one, **more} for one, more in zip(self, other, strict=True)))
 
 
-_plugged = Known({}, {}, {}, {})  # of files
+_plugged = Known({}, {}, {}, {}, {})  # of files
 
 
 @cache
 def _installed() -> Known:
     """Those of packages, whose entry points in GROUP name a module."""
-    found = Known({}, {}, {}, {})
+    found = Known({}, {}, {}, {}, {})
     for entry in entry_points(group=GROUP):
         where = f"plug-in {entry.name} ({entry.value})"
         with _blamed(f"{where}:"):
@@ -171,7 +174,7 @@ def load_plugin(path: Path) -> list[str]:
             raise InputError(f"plugins: {path}: accountant {name!r} is defined in {where}, too")
     for known, more in zip(_plugged, found, strict=True):
         known.update(more)
-    return sorted([*found.methods, *found.losses, *found.models])
+    return sorted([*found.methods, *found.losses, *found.models, *found.datasets])
 
 
 def _imported(path: Path) -> Any:

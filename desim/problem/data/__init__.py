@@ -15,7 +15,8 @@ from desim.compiling.later import pd
 from desim.errors import InputError, spelling
 from desim.losses.modelled import ModelLoss
 from desim.losses.scalar import Loss
-from desim.problem.data.arrays import read_arrays
+from desim.problem.data.arrays import dealt_arrays
+from desim.problem.data.gathered import Gathered
 from desim.problem.data.groups import protected_rows
 from desim.problem.data.labels import classes, numbers
 from desim.problem.data.partition import Deal, deal
@@ -23,6 +24,8 @@ from desim.problem.data.prepare import bounded, prepared
 from desim.problem.data.table import Table
 from desim.problem.data.tables import read_table
 
+Rows = NDArray[np.int64]
+MOST_LISTED = 12  # columns
 Change = Callable[[NDArray[Any], NDArray[np.int64]], Array]
 
 
@@ -30,18 +33,21 @@ class Shards(NamedTuple):
     """Agents' rows A (rows, features) and b (rows,), agent i's start[i]:start[i + 1]; test rows.
 
     protected, test_protected (rows,): 1 for rows of the protected group, else 0, if there is one;
-    sites: the values of the column by which the rows are dealt, one for each agent.
+    sites: the values of the column by which the rows are dealt, one for each agent; classes: how
+    many labels there are, where the source says so. For a model A and test_A may be Gathered, and
+    so may b and test_b where labels are arrays.
     """
 
-    A: Array
-    b: Array
+    A: Any
+    b: Any
     start: NDArray[np.int64]
-    test_A: Array | None
-    test_b: Array | None
+    test_A: Any
+    test_b: Any
     names: tuple[str, ...]
     protected: Array | None = None
     test_protected: Array | None = None
     sites: tuple[str, ...] = ()
+    classes: int = 0
 
 
 def read(
@@ -62,7 +68,7 @@ def read(
     values, labels that do not suit the loss, too few rows.
     """
     if section.source == "npz":
-        return _dealt_already(*read_arrays(section.file, agents, isinstance(loss, ModelLoss)))
+        return _dealt_already(*dealt_arrays(section.file, agents, isinstance(loss, ModelLoss)))
     apart = (partition.value,) if partition.kind == "by" else ()
     group = getattr(section, "protected", None)
     columns = (*apart, group.column) if group else apart
@@ -76,42 +82,88 @@ def read(
     dealt = None if groups is None else _typed(groups[train], section)
     how = Deal(
         partition.kind, partition.value, seed, sizes=tuple(sizes),
-        classes=classes(table.labels[train]), groups=dealt,
+        classes=classes(table.labels, train), groups=dealt,
     )  # fmt: skip
     shares = deal(int(train.sum()), agents, how)
     order, start = np.concatenate(shares), np.cumsum([0, *(len(share) for share in shares)])
-    rows = table.A[train] if change is None else change(table.A[train], order)
-    A, test_A, names = prepared(rows, table.A[test], table.names, section)
-    tested = bool(test.any())
-    if isinstance(loss, ModelLoss) and table.shape and not section.intercept:
-        A, test_A = (part.reshape(len(part), *table.shape) for part in (A, test_A))
+    mine, tested = np.flatnonzero(train)[order], np.flatnonzero(test)
+    modelled = isinstance(loss, ModelLoss)
+    if modelled and change is None and _as_they_are(section):
+        A, test_A, names = _lazily(table, mine, tested, section)
+    else:
+        A, test_A, names = _prepared(table, section, order, change, modelled)
+    some = bool(test.any())
     return Shards(
-        A[order],
-        b[train][order],
+        A,
+        _rows(b, mine),
         start.astype(np.int64),
-        test_A if tested else None,
-        b[test] if tested else None,
+        test_A if some else None,
+        _rows(b, tested) if some else None,
         names,
-        None if z is None else z[train][order],
-        z[test] if z is not None and tested else None,
+        None if z is None else z[mine],
+        z[tested] if z is not None and some else None,
         () if dealt is None else tuple(str(one) for one in np.unique(dealt)),
+        table.classes,
     )
 
 
-def _dealt_already(A: Array, b: Array) -> Shards:
+def _as_they_are(section: Any) -> bool:
+    """Whether features need no statistics, so that rows may stay where they are."""
+    changed = getattr(section, "normalize", "none") != "none" or getattr(section, "intercept", 0)
+    return getattr(section, "scale", "none") in ("none", "pixel") and not changed
+
+
+def _lazily(table: Table, mine: Rows, tested: Rows, section: Any) -> tuple[Any, Any, Any]:
+    """Training rows in the agents' order and test rows, where they are; names of features."""
+    A = table.A if isinstance(table.A, Gathered) else Gathered(_shaped(table.A, table.shape))
+    pixel = getattr(section, "scale", "none") == "pixel"
+    if pixel or (not table.whole and A.dtype.kind != "f"):
+        A = Gathered(A.source, A.order, float, 255.0 if pixel else 1.0)
+    return A.rows(mine), A.rows(tested), table.names
+
+
+def _prepared(
+    table: Table, section: Any, order: Rows, change: Change | None, modelled: bool
+) -> tuple[Array, Array, tuple[str, ...]]:
+    """The same as float64 in memory, where something is done to features; and their names."""
+    A, test_A = (
+        _shaped(np.asarray(table.A[np.flatnonzero(some)]), ()) for some in (table.train, table.test)
+    )
+    rows = A if change is None else change(A, order)
+    A, test_A, names = prepared(rows, test_A, table.names, section)
+    if modelled and table.shape and not section.intercept:
+        A, test_A = _shaped(A, table.shape), _shaped(test_A, table.shape)
+    return A[order], test_A, names
+
+
+def _shaped(A: Any, shape: tuple[int, ...]) -> Any:
+    """Rows A (rows, ...) as (rows, *shape); () means one axis of features."""
+    wanted = (len(A), *shape) if shape else (len(A), int(np.prod(A.shape[1:])))
+    return A if A.shape == wanted else A.reshape(wanted)
+
+
+def _rows(b: Any, chosen: Rows) -> Any:
+    """Those of the labels: numbers of rows where a row has several, else a copy."""
+    if isinstance(b, Gathered) or b.ndim > 1:
+        return (b if isinstance(b, Gathered) else Gathered(b)).rows(chosen)
+    return b[chosen]
+
+
+def _dealt_already(A: Array, b: Array, test_A: Any, test_b: Any) -> Shards:
     """The shards of features A (agents, rows, features) and labels b (agents, rows)."""
     start = np.arange(len(A) + 1) * A.shape[1]
     names = tuple(f"x{j}" for j in range(A.shape[2])) if A.ndim == 3 else ()
     rows = A.shape[0] * A.shape[1]
-    return Shards(
-        A.reshape(rows, *A.shape[2:]), b.reshape(rows, *b.shape[2:]), start, None, None, names
-    )
+    A, b = A.reshape(rows, *A.shape[2:]), b.reshape(rows, *b.shape[2:])
+    return Shards(A, b, start, test_A, test_b, names)
 
 
 def _groups(table: Table, column: str) -> NDArray[Any]:
     """Whose each row is (rows,), as that column says."""
     if column not in table.columns:
         near = spelling(column, table.columns)
+        if len(table.columns) <= MOST_LISTED:
+            near = f"; allowed: {', '.join(table.columns)}{near}"
         raise InputError(f"problem.partition.by: found no column {column!r} in the data{near}")
     groups = table.columns[column]
     for row in np.flatnonzero(pd.isna(groups))[:1]:

@@ -10,6 +10,7 @@ from desim.errors import InputError
 from desim.losses.layers import MOST_CLASSES, LayeredLoss
 from desim.losses.modelled import ModelLoss
 from desim.losses.scalar import Loss
+from desim.problem.data.gathered import chunks, stored
 from desim.problem.data.table import Table
 
 
@@ -22,6 +23,9 @@ def numbers(table: Table, positive: Sequence[object], loss: Loss) -> NDArray[np.
     """
     if isinstance(loss, ModelLoss):
         return _for_model(table, loss)
+    if table.labels.ndim > 1:
+        text = f"found labels of shape {table.labels.shape} for {loss.name} loss"
+        raise InputError(f"problem.data: {text}; allowed: (rows,), or problem.model")
     found = np.unique(table.labels)
     if positive:
         chosen: list[Any] = [_label(one, found, table) for one in positive]
@@ -54,10 +58,19 @@ def _for_model(table: Table, loss: ModelLoss) -> NDArray[Any]:
 
     Whole numbers from 0 on are classes as they are; other labels are numbered in their order.
     """
-    labels, wanted = table.labels, loss.of.labels
+    labels: NDArray[Any] = table.labels
+    wanted = loss.of.labels
+    if table.classes and wanted != "numbers":
+        _refuse_beyond(labels, table.classes)
     if wanted == "arrays":
         return labels
+    if labels.ndim > 1:
+        text = f"found labels of shape {labels.shape} for model {loss.name}, whose labels are"
+        allowed = '(rows,), or a model with labels = "arrays"'
+        raise InputError(f"problem.data: {text} {wanted}; allowed: {allowed}")
     if wanted == "classes":
+        if labels.dtype.kind == "f":
+            _refuse_infinite(labels)
         whole = labels.dtype.kind in "iub" or (labels.dtype.kind == "f" and not (labels % 1).any())
         if whole and labels.min() >= 0:
             return labels.astype(np.int64)
@@ -69,6 +82,18 @@ def _for_model(table: Table, loss: ModelLoss) -> NDArray[Any]:
         raise InputError(f"problem.data.label: {text}; choose a numeric column") from None
     _refuse_infinite(b)
     return b
+
+
+def _refuse_beyond(labels: Any, classes: int) -> None:
+    """InputError for labels (rows, ...) that are not 0 to classes - 1."""
+    where, allowed = "problem.data.classes", f"whole numbers 0 to {classes - 1}"
+    if stored(labels).kind not in "iuf":
+        text = f"found {classes} with labels of type {stored(labels)}"
+        raise InputError(f"{where}: {text}; allowed with it: {allowed}")
+    for low, part in chunks(labels):
+        for row, *place in np.argwhere(~np.isin(part, np.arange(classes)))[:1]:
+            text = f"found {classes}, and label {part[row, *place]} in row {low + row}"
+            raise InputError(f"{where}: {text}; allowed with it: {allowed}")
 
 
 def _refuse_infinite(b: NDArray[Any]) -> None:
@@ -93,9 +118,11 @@ def _class_numbers(labels: NDArray[Any], found: NDArray[Any], loss: Loss) -> NDA
     return np.searchsorted(found, labels).astype(float)
 
 
-def classes(labels: NDArray[Any]) -> NDArray[np.int64] | None:
-    """The number of each row's class (rows,), or None where labels are no classes but a scale."""
-    found, number = np.unique(labels, return_inverse=True)
+def classes(labels: Any, train: NDArray[np.bool_]) -> NDArray[np.int64] | None:
+    """The number of each training row's class (rows,), or None where labels are no classes."""
+    if labels.ndim > 1:
+        return None
+    found, number = np.unique(labels[train], return_inverse=True)
     return None if len(found) > MOST_CLASSES else np.asarray(number, np.int64)
 
 

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from desim.arrays import Array
 from desim.errors import InputError
+from desim.problem.data.gathered import chunks, stored
 from desim.readers import LARGEST
 
 
@@ -26,8 +27,8 @@ def prepared(
 
 def bounded(values: NDArray[Any], what: str) -> None:
     """Raise InputError if a number is beyond LARGEST in size: sums of its powers are infinite."""
-    if values.dtype.kind == "f" and values.size:
-        most = max(float(values.max()), -float(values.min()))
+    for _, part in chunks(values) if stored(values).kind == "f" else ():
+        most = max(float(part.max(initial=0.0)), -float(part.min(initial=0.0)))
         if most > LARGEST:
             raise InputError(f"{what}: found a number of size {most:g}; allowed: up to {LARGEST:g}")
 

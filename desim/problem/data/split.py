@@ -22,8 +22,7 @@ def split(
     """
     how = section.test
     if own is not None:
-        test = own if how.kind == "all" else _drawn(own, how.rows, seed, Draw.TEST, "test.rows")
-        train = ~own
+        test, train = _chosen(own, how, seed), ~own
     else:
         test = _held_out(how, columns, rows, seed)
         train = ~test
@@ -32,6 +31,16 @@ def split(
     if section.train is not None:
         train = _drawn(train, section.train, seed, Draw.TRAIN, "train")
     return train, test
+
+
+def _chosen(own: Mask, how: Any, seed: int) -> Mask:
+    """Those of the source's own test rows that are used: so many, or all unless it says a rule."""
+    if getattr(how, "rows", None) is not None:
+        return _drawn(own, how.rows, seed, Draw.TEST, "test.rows")
+    if hasattr(how, "column") or (isinstance(how, float) and how):
+        text = "found a rule for test rows, but these data bring their own"
+        raise InputError(f"problem.data.test: {text}; allowed: {{rows: n}} of them, or no key test")
+    return own
 
 
 def _held_out(how: Any, columns: Mapping[str, NDArray[Any]], rows: int, seed: int) -> Mask:

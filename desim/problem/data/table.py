@@ -28,15 +28,20 @@ class Table(NamedTuple):
     """One table: features A (rows, features), raw labels (rows,), and all columns by name.
 
     train, test: which rows (rows,) are for training and for testing; codes: the label that a name
-    stands for, where the source names its labels. A holds any real numbers; shape: of what a row
-    of A is, such as (channels, height, width) of an image, () for (features,).
+    stands for, where the source names its labels. A holds any real numbers, and may be (rows, ...),
+    as labels for a model may, and both may be Gathered; shape: of what a row of A is, such as
+    (channels, height, width) of an image, () for (features,); classes: how many labels there are,
+    where the source says so, whatever the rows are; whole: whether whole numbers stay whole for a
+    model, such as tokens.
     """
 
-    A: NDArray[Any]
-    labels: NDArray[Any]
+    A: Any
+    labels: Any
     names: tuple[str, ...]
     columns: Mapping[str, NDArray[Any]]
     train: NDArray[np.bool_]
     test: NDArray[np.bool_]
     codes: Mapping[str, object] = MappingProxyType({})
     shape: tuple[int, ...] = ()
+    classes: int = 0
+    whole: bool = False

@@ -1,21 +1,35 @@
-"""Tables by source: generated, bundled with scikit-learn, of openml.org, files, images."""
+"""Tables by source: generated, bundled with scikit-learn, of openml.org, files, of any shape."""
 
 import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from desim.errors import InputError
+from desim.models.dataset import Examples
+from desim.problem.data.arrays import undealt_arrays
 from desim.problem.data.bundled import bundled
+from desim.problem.data.examples import table_of
+from desim.problem.data.folders import image_folders
 from desim.problem.data.frames import framed
 from desim.problem.data.images import read_images
+from desim.problem.data.libraries import (
+    hugging_face_examples,
+    plugged_examples,
+    torch_examples,
+)
 from desim.problem.data.split import split
 from desim.problem.data.synthetic import generate
 from desim.problem.data.table import Table
+from desim.problem.data.texts import text_windows
 from desim.readers import csv_frame, parquet_frame, uneven
 
 if TYPE_CHECKING:
     import pandas as pd
 
+EXAMPLES: dict[str, Any] = {
+    "arrays": undealt_arrays, "images": image_folders, "text": text_windows,
+    "torch": torch_examples, "huggingface": hugging_face_examples, "plugin": plugged_examples,
+}  # fmt: skip
 FILE = "problem.data.file"
 NA = ("", "?", "NA", "N/A", "NaN", "nan", "null", "NULL")
 
@@ -25,18 +39,37 @@ def read_table(section: Any, agents: int | None, seed: int, apart: Sequence[str]
 
     apart: columns that serve for something else, and are no features unless named.
     """
+    table = _table(section, agents, seed, apart)
+    return table._replace(classes=getattr(section, "classes", None) or table.classes)
+
+
+def _table(section: Any, agents: int | None, seed: int, apart: Sequence[str]) -> Table:
     if section.source == "synthetic":
         return _without(generate(section, agents, seed), apart)
     if section.source == "sklearn":
         return _without(_bundled(section, seed), apart)
     if section.source.startswith("mnist"):
         return read_images(section, seed)
+    if section.source in EXAMPLES:
+        return table_of(*_examples(section, apart), section, seed)
     if section.source == "openml":
         frame, label, where = *_openml(section), "openml"
     else:
         frame = _csv(section) if section.source == "csv" else parquet_frame(section.file, FILE)
         label, where = section.label, section.file.name
     return framed(frame, label, section, seed, apart, where)
+
+
+def _examples(section: Any, apart: Sequence[str]) -> tuple[Examples, str]:
+    """The rows of a source that has any shape, and the key that names them."""
+    if section.source == "arrays":
+        marked = getattr(section.test, "column", None)
+        return undealt_arrays(section, (*apart, *([marked] if marked else ())))
+    if section.source == "text":
+        return text_windows(section)
+    if section.source == "images":
+        return image_folders(section), "problem.data.folder"
+    return EXAMPLES[section.source](section), f"problem.data: {section.source}"
 
 
 def _without(table: Table, apart: Sequence[str]) -> Table:

@@ -50,6 +50,18 @@ def models_fit(problem: Problem, algorithm: Algorithm) -> Found:
         )
 
 
+def model_given(problem: Problem) -> Found:
+    """Keys that mean something for a model alone."""
+    loss, data = problem.loss, problem.data
+    if getattr(data, "classes", None) and not loss.modelled:
+        text = f"found {getattr(data, 'classes', None)} with loss {loss.kind}"
+        cure = f"problem.loss: {{{loss.kind}: {{classes: ...}}}}" if loss.layered else "no classes"
+        yield ("problem", "data", "classes"), f"{text}; allowed: {cure} (classes with a model)"
+    if problem.augment and not loss.modelled:
+        text = f"found {problem.augment[0].kind} with loss {loss.kind}"
+        yield ("problem", "augment"), f"{text}; allowed: none (others with problem.model)"
+
+
 def steps_known(problem: Problem, algorithm: Algorithm) -> Found:
     """Nothing is known of a network's curvature, from which steps and momenta could come."""
     kind = problem.loss.kind

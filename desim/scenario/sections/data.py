@@ -15,6 +15,13 @@ from pydantic_core import CoreSchema
 
 from desim.errors import refusal, show, spelling
 from desim.fields import Count, File, Fraction, NonNegative, Positive, Strict
+from desim.scenario.sections.examples import (
+    Arrays,
+    HuggingFace,
+    ImageFolders,
+    Plugged,
+    TorchData,
+)
 from desim.scenario.sections.tables import (
     Bundled,
     Csv,
@@ -25,6 +32,7 @@ from desim.scenario.sections.tables import (
     Parquet,
     TestShare,
 )
+from desim.scenario.sections.text import TextFiles
 
 PER_KIND: dict[str, dict[str, Any]] = {
     "classification": {
@@ -89,7 +97,11 @@ class Synthetic(Data):
 
 
 class Npz(Strict):
-    """Arrays A (agents, rows, dim) and b (agents, rows), taken as they are."""
+    """Arrays A (agents, rows, dim) and b (agents, rows), taken as they are.
+
+    And, if there are test rows, test_A (rows, dim) and test_b (rows,). A model takes any shapes:
+    (agents, rows, ...).
+    """
 
     examples = {"file": "arrays.npz"}
 
@@ -105,6 +117,12 @@ SOURCES: dict[str, type[Strict]] = {
     "csv": Csv,
     "parquet": Parquet,
     "npz": Npz,
+    "arrays": Arrays,
+    "images": ImageFolders,
+    "text": TextFiles,
+    "torch": TorchData,
+    "huggingface": HuggingFace,
+    "plugin": Plugged,
     "mnist-idx": MnistIdx,
     "mnist-npz": MnistNpz,
 }

@@ -1,10 +1,11 @@
-"""The section `problem.model`: a model of a plug-in, and its own parameters."""
+"""The section `problem.model`: a model of a plug-in, its parameters; and `problem.augment`."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import (
     BeforeValidator,
+    PlainSerializer,
     SerializeAsAny,
     ValidationInfo,
     WithJsonSchema,
@@ -12,7 +13,8 @@ from pydantic import (
 )
 
 from desim.errors import refusal, show, spelling
-from desim.fields import Strict
+from desim.fields import Count, Form, Positive, Strict
+from desim.fields.choices import OrElse
 from desim.models.model import Model
 from desim.scenario import registry
 
@@ -32,6 +34,8 @@ class NoParameters(Strict):
 
 class ModelChoice(Strict):
     """A model by name, and its own parameters."""
+
+    examples = {"name": "my-network"}
 
     name: str
     """one of desim list models"""
@@ -69,3 +73,40 @@ def read_model(value: object, info: ValidationInfo) -> ModelChoice | None:
 
 
 ModelSection = Annotated[ModelChoice | None, BeforeValidator(read_model), WithJsonSchema(SCHEMA)]
+
+
+class Augment(Form):
+    """A change of a row, drawn anew whenever the row is trained on."""
+
+    words = ("flip",)
+    examples = {"crop": 2, "noise": 0.1}
+
+    crop: Count | None = None
+    """pixels by which an image is moved at most, up, down, left and right; zeros come in"""
+    noise: Positive | None = None
+    """standard deviation of the normal number that is added to each number of a row"""
+
+
+def _changes(value: object) -> object:
+    if isinstance(value, str) and value == "none":
+        return ()
+    if not isinstance(value, list | tuple):
+        return (Augment.model_validate(value),)
+    found = [Augment.model_validate(one) for one in value]
+    kinds = [one.kind for one in found]
+    for kind in kinds:
+        if kinds.count(kind) > 1:
+            raise ValueError(f"found {kind} twice; allowed: once")
+    return tuple(found)
+
+
+def _written_changes(value: tuple[Augment, ...]) -> Any:
+    return [one.model_dump(exclude_none=True) for one in value] or "none"
+
+
+Augments = Annotated[
+    tuple[Augment, ...],
+    BeforeValidator(_changes),
+    PlainSerializer(_written_changes),
+    OrElse(({"enum": ["none", "flip"]},), single=True),
+]

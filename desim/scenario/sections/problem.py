@@ -24,10 +24,10 @@ from desim.losses.plugged import ScalarLoss, plugged
 from desim.losses.regularizers import Regularizer
 from desim.scenario import registry
 from desim.scenario.sections.data import DataSection, Npz
-from desim.scenario.sections.model import MODEL, ModelSection
+from desim.scenario.sections.model import MODEL, Augments, ModelSection
 from desim.scenario.sections.regularizers import Penalties
 
-TABLES = ("sklearn", "openml", "csv", "parquet", "mnist-idx", "mnist-npz")
+DEALT = ("synthetic", "npz")  # sources whose rows belong to agents already
 
 
 def _sizes(value: object) -> object:
@@ -187,7 +187,7 @@ class RowNorm(Form):
 class Problem(Strict):
     """What is learnt: min over x of the sum of the agents' losses plus the regulariser."""
 
-    examples = {"sizes": [1, 1, 2]}
+    examples = {"sizes": [1, 1, 2], "model": "my-network"}
 
     agents: Count | None = None
     """number of agents; not needed where the data or the graph say it"""
@@ -209,6 +209,10 @@ class Problem(Strict):
     """a model of a plug-in: its name, or {name: ..., its parameters}"""
     device: Literal["cpu", "cuda"] = "cpu"
     """where the model computes; bits are promised on the cpu"""
+    augment: Augments = ()
+    """with a model, what is done at random to a row whenever it is trained on, not when it is
+    measured: none, flip (left and right exchanged with probability 1/2), {crop: pixels}, {noise:
+    deviation}, or a list of them, in which order they act"""
     average: Literal["mean", "sum"] = "mean"
     """over an agent's rows"""
     regularizer: Penalties = ()
@@ -228,13 +232,13 @@ class Problem(Strict):
         """What was written, with the partition that suits the source."""
         written = super().mapping(data)
         section = written.get("data")
-        table = isinstance(section, Mapping) and section.get("source") in TABLES
+        source = section.get("source") if isinstance(section, Mapping) else DEALT[0]
         if written.get("model") is not None:
             if "loss" in written and not isinstance(written["loss"], Loss):
                 text = "found loss beside model, which brings its own; allowed: one of the two"
                 raise ValueError(text)
             written = {"loss": Loss.model_construct(word=MODEL), "precision": "float32", **written}
-        return written if table else {"partition": "contiguous", **written}
+        return {"partition": "contiguous", **written} if source in DEALT else written
 
     def regularizers(self, has_prox: bool) -> tuple[Regularizer, Regularizer]:
         """The whole regulariser: the part at the agents (1/N each), the part in the prox."""

@@ -116,7 +116,8 @@ class MarkedRows(Strict):
     """what it holds in these rows"""
 
 
-def _test(value: object, info: ValidationInfo) -> float | Strict:
+def tested_by(value: object, info: ValidationInfo) -> float | Strict:
+    """Which rows are for testing: a share, so many, or those that a column marks."""
     if isinstance(value, Strict):
         return value
     if isinstance(value, dict):
@@ -132,11 +133,18 @@ TEST_KINDS: list[dict[str, Any]] = [
         {"column": {"type": "string"}, "value": {"type": ["string", "number"]}},
     )
 ]
+
+
+def quantity_or(*kinds: dict[str, Any]) -> dict[str, Any]:
+    """JSON Schema of a share, or of one of the mappings."""
+    return {"anyOf": [quantity(units.SHARE), *kinds]}
+
+
 Test = Annotated[
     Any,
-    PlainValidator(_test),
+    PlainValidator(tested_by),
     PlainSerializer(lambda test: test.written() if isinstance(test, Strict) else test),
-    WithJsonSchema({"anyOf": [quantity(units.SHARE), *TEST_KINDS]}),
+    WithJsonSchema(quantity_or(*TEST_KINDS)),
 ]
 
 
@@ -147,6 +155,9 @@ class Table(Data):
     """classification: the label, or list of labels, that becomes 1; every other becomes -1"""
     train: Count | None = None
     """how many of the rows that are not for testing to train on, drawn uniformly; default: all"""
+    classes: Count | None = None
+    """for a model: how many labels 0, 1, ... there are, whatever the rows hold; default: they are
+    counted"""
 
 
 class Bundled(Table):

@@ -1,0 +1,90 @@
+"""From rows that a source or a plug-in brings to a table: held against each other, and split."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from desim.errors import InputError, show
+from desim.models.dataset import Examples
+from desim.problem.data.gathered import Gathered, chunks, stored
+from desim.problem.data.split import split
+from desim.problem.data.table import Table
+
+REAL = "fiub"  # kinds of numpy's types: real numbers, True and False
+
+
+def table_of(found: Examples, where: str, section: Any, seed: int) -> Table:
+    """The table of these rows; InputError, with `where` in front, for what does not fit.
+
+    section: test and train.
+    """
+    A, labels = _array(found.inputs, "inputs", where), _array(found.labels, "labels", where)
+    _refuse_kind(A, REAL, f"{where}: inputs")
+    _refuse_kind(labels, f"{REAL}U", f"{where}: labels")
+    if A.ndim < 2 or not 1 <= labels.ndim or len(labels) != len(A) or 0 in A.shape:
+        text = f"found inputs {A.shape} and labels {labels.shape}"
+        allowed = "(rows, ...) and (rows,) or (rows, ...), as many rows, and none of them 0"
+        raise InputError(f"{where}: {text}; allowed: {allowed}")
+    for name, part in (("inputs", A), ("labels", labels)):
+        _refuse_infinite(part, f"{where}: {name}")
+    if labels.ndim == 1:
+        labels = np.asarray(labels[np.arange(len(labels))])
+    columns = {"label": labels, **_columns(found, len(A), where)}
+    train, test = split(section, columns, len(A), seed, _own(found.test, len(A), where))
+    names = tuple(f"x{j}" for j in range(A.shape[1])) if A.ndim == 2 else ()
+    shape = A.shape[1:] if A.ndim > 2 else ()
+    return Table(
+        A, labels, names, columns, train, test, shape=shape, classes=found.classes, whole=True
+    )  # fmt: skip
+
+
+def _array(part: Any, name: str, where: str) -> Any:
+    """What has a shape, a type and rows by numbers as it is, anything else as an array."""
+    if all(hasattr(part, one) for one in ("shape", "dtype", "__getitem__", "__len__")):
+        return part if hasattr(part, "ndim") else Gathered(part)
+    try:
+        return np.asarray(part)
+    except ValueError as error:
+        raise InputError(f"{where}: {name}: {error}; allowed: rows of one shape") from None
+
+
+def _refuse_kind(array: Any, kinds: str, where: str) -> None:
+    kind = np.dtype(array.dtype) if not isinstance(array, Gathered) else stored(array)
+    if kind.kind not in kinds:
+        allowed = "real numbers" + " or words" * ("U" in kinds)
+        raise InputError(f"{where}: found {kind}; allowed: {allowed}")
+
+
+def _refuse_infinite(array: Any, where: str) -> None:
+    """InputError at the first number of rows (rows, ...) that is not finite."""
+    for low, part in chunks(array) if stored(array).kind == "f" else ():
+        for row, *place in np.argwhere(~np.isfinite(part))[:1]:
+            spot = ", ".join(str(one) for one in (low + row, *place))
+            value = part[row, *place]
+            raise InputError(f"{where}[{spot}]: found {value}; allowed: finite numbers")
+
+
+def _columns(found: Examples, rows: int, where: str) -> dict[str, NDArray[Any]]:
+    columns = {str(name): np.asarray(column) for name, column in found.columns.items()}
+    for name, column in columns.items():
+        if column.shape != (rows,):
+            text = f"found column {name!r} of shape {column.shape}"
+            raise InputError(f"{where}: {text}; allowed: ({rows},), one value for each row")
+        if column.dtype.kind not in f"{REAL}U":
+            text = f"found column {name!r} of type {column.dtype}"
+            raise InputError(f"{where}: {text}; allowed: real numbers or words")
+        for row in np.flatnonzero(column != column)[:1]:
+            text = f"found {show(column[row].item())} in row {row} of column {name!r}"
+            raise InputError(f"{where}: {text}; allowed: a value in every row")
+    return columns
+
+
+def _own(test: Any, rows: int, where: str) -> NDArray[np.bool_] | None:
+    if test is None:
+        return None
+    marked = np.asarray(test)
+    if marked.shape != (rows,) or marked.dtype != bool:
+        text = f"found test of shape {marked.shape} and type {marked.dtype}"
+        raise InputError(f"{where}: {text}; allowed: ({rows},), True for test rows and else False")
+    return marked if marked.any() else None
