@@ -33,8 +33,9 @@ def bench(folder, *changes):
     for right, wrong in changes:
         assert right in text
         text = text.replace(right, wrong)
-    (folder / "mine.py").write_text(text)
-    registry.load_plugin(folder / "mine.py")
+    file = folder / f"mine{len([*folder.iterdir()])}.py"  # of one name, Python keeps old bytecode
+    file.write_text(text)
+    registry.load_plugin(file)
     return Bench(registry.plugged().models["numpy-scores"], folder)
 
 

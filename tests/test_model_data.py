@@ -50,10 +50,10 @@ def test_joined_arrays_are_one():
 
 @pytest.mark.parametrize("agents", [4, 400])
 def test_agents_hold_row_numbers_and_no_rows(tmp_path, agents):
-    """2 MB of pixels: less than a quarter of that is in memory at a time, whoever has them."""
-    A = np.zeros((500, 1, 64, 64), np.uint8)
-    A[np.arange(500), 0, 3, np.arange(500) % 64] = 255
-    data = kept(tmp_path / "x", A=A, b=np.arange(500) % 2) | {"scale": "pixel", "test": 0.1}
+    """8 MB of pixels: less than a quarter of that is in memory at a time, whoever has them."""
+    A = np.zeros((2000, 1, 64, 64), np.uint8)
+    A[np.arange(2000), 0, 3, np.arange(2000) % 64] = 255
+    data = kept(tmp_path / "x", A=A, b=np.arange(2000) % 2) | {"scale": "pixel", "test": 0.1}
     room = gathered.ROOM
     gathered.ROOM = 1 << 18
     try:
@@ -66,7 +66,7 @@ def test_agents_hold_row_numbers_and_no_rows(tmp_path, agents):
         gathered.ROOM = room
     assert isinstance(problem.A.source, np.memmap)
     assert isinstance(problem.test_A.source, np.memmap)
-    assert sorted(problem.A.order.tolist() + problem.test_A.order.tolist()) == list(range(500))
+    assert sorted(problem.A.order.tolist() + problem.test_A.order.tolist()) == list(range(2000))
     assert peak < A.nbytes / 4 + 1_000_000  # the scenario itself takes some 0.8 MB
     assert problem.A[0].dtype == np.float32
     assert problem.A[0].max() == 1.0

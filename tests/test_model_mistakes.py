@@ -172,7 +172,7 @@ KEYS = {
             },
             "network": {"topology": "ring"},
         },
-        "found a model, but d-zoa needs losses of one number a.x; allowed: problem.loss with",
+        "precision: found float32, but d-zoa takes differences of close values; allowed: float64",
     ),
     "exact": (
         {"algorithm": {"name": "fed-plt", "rho": 1.0, "local": {"solver": "exact"}}},
