@@ -25,7 +25,6 @@ from desim.models.torch_cost import needed, operations
 
 ROOM = 1 << 23  # numbers of examples' gradients that are in memory at a time
 TRIED = (1, 3, 16)  # agents that go together where it is tried out whether that changes a bit
-RANDOM = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.RReLU)
 
 
 class TorchModel(Model):
@@ -57,7 +56,7 @@ class TorchModel(Model):
         self.shapes = [p.shape for _, p in named]
         self.sizes = [p.numel() for _, p in named]
         self.dim = sum(self.sizes)
-        self.random = any(isinstance(one, RANDOM) for one in made.modules())
+        self.random = any(map(parts_of.draws, made.modules()))
         self._buffers = {name: one.clone() for name, one in made.named_buffers()}
         self._own = threading.local()
         self._lock = threading.RLock()
@@ -157,6 +156,8 @@ class TorchModel(Model):
             raise InputError(
                 f"problem.model: {self.name}: {text}; allowed: {allowed} they stay as they are"
             )
+        still, x = self.sample._replace(key=None), self.initial(self.facts.seed)
+        parts_of.refuse_draws(self.name, lambda: (self.gradient(x, still), self.loss(x, still)))
 
     def computing(self) -> AbstractContextManager[None]:
         """One thread of torch's own: its bits depend on their number."""
