@@ -1,6 +1,6 @@
 """The door for models and data sets of users: all that such a file needs.
 
-See analysis/docs/howto/model.md; for torch and JAX there are doors of their own, desim.torch and
+See analysis/docs/howto/data.md; for torch and JAX there are doors of their own, desim.torch and
 desim.jax.
 """
 

@@ -172,7 +172,7 @@ KEYS = {
             },
             "network": {"topology": "ring"},
         },
-        "precision: found float32, but d-zoa takes differences of close values; allowed: float64",
+        "found float32, but d-zoa takes differences of close values; allowed: float64",
     ),
     "exact": (
         {"algorithm": {"name": "fed-plt", "rho": 1.0, "local": {"solver": "exact"}}},
@@ -289,7 +289,7 @@ MODULES = {
     "width": ([(NET, "nn.Linear(7, 2)")], "net: loss raised RuntimeError: mat1 and mat2 shapes"),
     "undeclared": (
         [(NET, "Drawing(4, 2)"), ("class Net(", DRAWING.lstrip())],
-        f"net: {PURE} alone: no state between calls, random numbers from layers of",
+        "net: it draws random numbers that no seed of the scenario's reaches; allowed: layers of",
     ),
     "mean": (
         losing("nn.functional.cross_entropy(outputs, labels)"),

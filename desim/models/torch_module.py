@@ -25,7 +25,6 @@ from desim.models.torch_cost import needed, operations
 
 ROOM = 1 << 23  # numbers of examples' gradients that are in memory at a time
 TRIED = (1, 3, 16)  # agents that go together where it is tried out whether that changes a bit
-RANDOM = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.RReLU)
 
 
 class TorchModel(Model):
@@ -57,12 +56,12 @@ class TorchModel(Model):
         self.shapes = [p.shape for _, p in named]
         self.sizes = [p.numel() for _, p in named]
         self.dim = sum(self.sizes)
-        self.random = any(isinstance(one, RANDOM) for one in made.modules())
+        self.random = any(map(parts_of.draws, made.modules()))
         self._buffers = {name: one.clone() for name, one in made.named_buffers()}
         self._own = threading.local()
         self._lock = threading.RLock()
         self._together: dict[tuple[int, bool], bool] = {}
-        self._mapped = True  # whether `vmap` takes the module
+        self._maps: bool | None = None  # whether `vmap` takes the module, once that was tried
 
     @abstractmethod
     def module(self) -> nn.Module:
@@ -118,13 +117,9 @@ class TorchModel(Model):
         self._net(True)  # made here: within `vmap`, copies would be of its kind
         if self._goes_together(m, cut):
             some = max(1, ROOM // (self.dim * min(m, self._some))) if cut else len(w)
-            parts = [
-                self._all(
-                    w[low : low + some], inputs[low : low + some], labels[low : low + some], clip
-                )
-                for low in range(0, len(w), some)
-            ]
-            return np.asarray(torch.cat(parts).cpu().numpy())
+            groups = zip(*(one.split(some) for one in (w, inputs, labels)), strict=True)
+            sums = torch.cat([self._all(x, A, b, clip) for x, A, b in groups])
+            return np.asarray(sums.cpu().numpy())
         many = []  # each with arrays of its own: how memory is aligned may change a bit
         for r in range(len(w)):
             with self._drawing(None if rows.key is None else int(rows.key[r])):
@@ -157,6 +152,8 @@ class TorchModel(Model):
             raise InputError(
                 f"problem.model: {self.name}: {text}; allowed: {allowed} they stay as they are"
             )
+        still, x = self.sample._replace(key=None), self.initial(self.facts.seed)
+        parts_of.refuse_draws(self.name, lambda: (self.gradient(x, still), self.loss(x, still)))
 
     def computing(self) -> AbstractContextManager[None]:
         """One thread of torch's own: its bits depend on their number."""
@@ -169,7 +166,7 @@ class TorchModel(Model):
 
     def _goes_together(self, m: int, cut: bool) -> bool:
         """Whether agents with m rows each are computed together: no bit may depend on that."""
-        if self.random or not self._mapped:
+        if self.random or not self._mapped():
             return False
         if self.device.type != "cpu":
             return True
@@ -193,8 +190,7 @@ class TorchModel(Model):
                 ]
                 sums = [self._all(x, A, y, 1.0 if cut else np.inf) for x, A, y in parts]
                 found.append(torch.cat(sums))
-        except (RuntimeError, ValueError, Warning):
-            self._mapped = cut and self._mapped
+        except (RuntimeError, ValueError):
             return False
         return all(torch.equal(found[0], one) for one in found[1:])
 
@@ -230,13 +226,19 @@ class TorchModel(Model):
 
     def _each(self, w: Tensor, inputs: Tensor, labels: Tensor) -> Tensor:
         """Gradients (m, dim) of one agent's rows; row by row where `vmap` does not take them."""
-        if self._mapped:
-            try:
-                return self._mapped_rows()(w, inputs, labels)
-            except (RuntimeError, ValueError, Warning):
-                self._mapped = False
+        if self._mapped():
+            return self._mapped_rows()(w, inputs, labels)
         rows = [(inputs[h : h + 1].clone(), labels[h : h + 1]) for h in range(len(labels))]
         return torch.stack([self._alone(w, *row, np.inf) for row in rows])
+
+    def _mapped(self) -> bool:
+        """Whether `vmap` takes the module, and does not warn that it goes row by row."""
+        with self._lock:
+            if self._maps is None:
+                inputs, labels = (self._tensor(one) for one in self.sample[:2])
+                w = self._tensor(self.initial(self.facts.seed))
+                self._maps = parts_of.works(lambda: self._mapped_rows()(w, inputs, labels))
+            return self._maps
 
     def _mapped_rows(self) -> Callable[..., Tensor]:
         """Gradients (m, dim) of rows (m, ...) at w (dim,)."""

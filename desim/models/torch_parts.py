@@ -1,7 +1,9 @@
 """What a torch module is made of, for desim: parameters as one vector, seeds, devices, rows."""
 
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,6 +14,8 @@ from desim.errors import InputError
 from desim.models.model import Rows
 
 BLOCK = 4096  # numbers whose squares are added up in their own type
+RANDOM = (nn.modules.dropout._DropoutNd, nn.RReLU)
+DROPPING = (nn.RNNBase, nn.MultiheadAttention)  # where their argument `dropout` says so
 
 
 def filled(module: nn.Module, x: Array) -> nn.Module:
@@ -66,6 +70,17 @@ def lengths(rows: Tensor) -> Tensor:
     return torch.linalg.vector_norm(torch.stack(parts).double(), dim=0)
 
 
+def works(ask: Callable[[], object]) -> bool:
+    """Whether something neither fails nor warns, whatever filters of warnings the process has."""
+    with seeded(0), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            ask()
+        except (RuntimeError, ValueError, Warning):
+            return False
+    return True
+
+
 def device_of(name: str) -> torch.device:
     """The device of that name; InputError where there is none."""
     if name == "cuda" and not torch.cuda.is_available():
@@ -79,12 +94,35 @@ def refuse_unfit(name: str, named: list[tuple[str, nn.Parameter]]) -> None:
         text = "the module has no parameter that trains"
         raise InputError(f"problem.model: {name}: {text}; allowed: one at least")
     first: dict[int, str] = {}
+    lazy = [one for one, parameter in named if nn.parameter.is_lazy(parameter)]
+    if lazy:
+        text = f"{lazy[0]} has no shape yet, in a lazy layer"
+        allowed = "layers whose sizes are said; self.facts.shape is that of one input"
+        raise InputError(f"problem.model: {name}: {text}; allowed: {allowed}")
     for one, parameter in named:
         other = first.setdefault(parameter.untyped_storage().data_ptr(), one)
         if other != one:
             text = f"found {other} and {one}, two parameters that share their numbers"
             allowed = "one nn.Parameter, used in both places"
             raise InputError(f"problem.model: {name}: {text}; allowed: {allowed}")
+
+
+def draws(layer: nn.Module) -> bool:
+    """Whether a layer draws random numbers in training, and none while it is measured."""
+    return isinstance(layer, RANDOM) or (isinstance(layer, DROPPING) and layer.dropout > 0.0)
+
+
+def refuse_draws(name: str, ask: Callable[[], Any]) -> None:
+    """InputError where `ask`, gradients and losses without a key, draws from torch's generator.
+
+    Nothing seeds such numbers: no run could be had again, even where they seldom change a bit.
+    """
+    before = torch.get_rng_state()
+    ask()
+    if not torch.equal(before, torch.get_rng_state()):
+        text = "it draws random numbers that no seed of the scenario's reaches"
+        allowed = "layers of torch.nn that draw in training alone, as Dropout; they are seeded"
+        raise InputError(f"problem.model: {name}: {text}; allowed: {allowed}")
 
 
 def by_row(losses: Tensor) -> Tensor:
