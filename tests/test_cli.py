@@ -210,7 +210,7 @@ def test_every_entry_of_a_list_is_described(section):
 
 
 def test_list_says_how_models_come_and_names_those_of_packages(call, monkeypatch):
-    none = catalogue.registry.Known({}, {}, {}, {})
+    none = catalogue.registry.Known(*({} for _ in catalogue.registry.Known._fields))
     monkeypatch.setattr(catalogue.registry, "plugged", lambda: none)
     code, out, _ = call("list", "models")
     assert (code, out.strip()) == (0, catalogue.NONE["models"])

@@ -18,9 +18,12 @@ PLUGINS = sorted(
     ]
 )
 BESIDE = {
+    "desim.model",
+    "desim.torch",
+    "desim.jax",
     "desim.losses.plugged",
     "desim.privacy.accounting.plugged",
-}  # doors of losses and accountants
+}  # doors of models, losses and accountants
 
 
 def behind(text):

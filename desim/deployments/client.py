@@ -158,7 +158,8 @@ class Client:
         agents = self.world.settings.problem.agents
         terms = terms_of(said.fields["terms"], self.place.agent, agents)
         job = found(said.fields["job"], said.arrays, self.method)
-        desk = SimpleNamespace(world=self.world, payload=payload[None], rows=lambda _: slice(None))
+        payloads = SimpleNamespace(of=lambda _: payload[None].copy())
+        desk = SimpleNamespace(world=self.world, payloads=payloads)
         what = Assignment(job, terms, int(said.fields["exchange"]))
         return np.asarray(reply_of(desk, what, self.who, np.array([frame.round_]))[0])
 

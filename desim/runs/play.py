@@ -160,7 +160,7 @@ def _manifest(scenario: Scenario, text: str, simulation: Simulation) -> dict[str
         **_calibrated(scenario, simulation),
         "privacy": premises(scenario, simulation),
         "versions": place.versions(),
-        **_modelled(simulation.problem.loss),
+        **_modelled(getattr(simulation.problem, "loss", None)),
     }
 
 
