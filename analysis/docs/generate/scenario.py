@@ -42,6 +42,8 @@ def places() -> Places:
 def _descend(path: str, section: type[Strict], found: Places) -> None:
     if section in found or section is Strict:
         return
+    if path in found.values():
+        path = f"{path}: {section.__name__.lower()}"
     found[section] = path
     for key in section.keys():
         for inner in sections_in(section.model_fields[key].annotation):
