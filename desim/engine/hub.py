@@ -1,6 +1,5 @@
 """`hub`: the coordinator's side of a method, and the bookkeeping of calls that engines share."""
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -30,7 +29,6 @@ from desim.timeline.record import DISTANT, Kind, release_id
 
 NOBODY = np.empty(0, np.int64)
 KEPT = "round begun exchange unheard busy"
-ONLY_HERE = 2  # references to an array that nobody else holds, as Python counts
 EXCHANGES = 256  # calls in a round; who makes more has forgotten to end it
 
 
@@ -61,7 +59,6 @@ class Hub:
         self.called: Int = NOBODY  # agents called since the latest collection
         self.informed: Int = NOBODY  # agents that the next calls inform, or messages
         self.payloads = Payloads(agents)
-        self._rooms: list[Array] = []  # where the latest two rows of replies were
         filter_ = world.filter
         self.spending = None if filter_ is None else Spending(world, filter_)
         self.moved: list[Int] | None = None  # agents that ran jobs since a model was shown; or all
@@ -252,18 +249,6 @@ class Hub:
     def answered(self, who: Int, rounds: Int) -> tuple[Array, Int]:
         """What agents who (n,), called in rounds (n,), reply, and in which exchanges."""
         return answers(self, who, rounds)
-
-    def room_for(self, n: int, width: int) -> Array:
-        """An array (n, width) for replies: that of earlier ones if nobody holds it any more.
-
-        A machine may take longer to hand out new memory than to train many small networks.
-        """
-        for place in range(len(self._rooms)):
-            free = sys.getrefcount(self._rooms[place]) == ONLY_HERE
-            if free and self._rooms[place].shape == (n, width):
-                return self._rooms[place]
-        self._rooms = [*self._rooms[-1:], np.empty((n, width))]
-        return self._rooms[-1]
 
     def _move(self, who: Int) -> None:
         """Note that agents who (n,) get models anew."""

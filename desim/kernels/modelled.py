@@ -98,8 +98,8 @@ def _scaled_sums(who, w, size, round, step, seed, printed, data):
     """Sums (n, dim) of the rows' gradients at w (n, dim), scaled to stand for the whole."""
     out = None
     rows = np.diff(data.start)[who]
-    whole = (size >= rows) | printed
-    scale = np.where(whole, data.scale[who], data.scale[who] * rows / np.maximum(size, 1))
+    as_it_is = (size >= rows) | printed
+    scale = np.where(as_it_is, data.scale[who], data.scale[who] * rows / np.maximum(size, 1))
     for some in _calls(size, data):
         m = int(size[some[0]])
         place, key = np.empty((len(some), m), np.int64), np.empty(len(some), np.uint64)

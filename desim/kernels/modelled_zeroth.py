@@ -21,20 +21,15 @@ def _directions(i, samples, round, step, seed, noise, out, luck):
         luck[j] = normal(noise, address(_NOISE, i, -1), c0, j)
 
 
-def _losses(x, low, high, data):
-    """Losses (rows,) of rows low to high - 1 at x (dim,), float64."""
-    loss = data.loss
-    return loss.losses(data.A[low:high], data.b[low:high], x)
-
-
 def _slope(i, x, u1, u2, v1, v2, q, c, data):
     """(F(x + u1 v1 + u2 v2) - F(x + u1 v1)) / u2 of agent i."""
     near = x + u1 * v1
-    weight, low, high = data.ridge[i] + q, data.start[i], data.start[i + 1]
+    weight, own = data.ridge[i] + q, slice(data.start[i], data.start[i + 1])
+    A, b, losses = data.A[own], data.b[own], data.loss.losses
     slope = float(np.sum((c + weight * (near + 0.5 * u2 * v2)) * v2))
     if data.lasso[i]:
         slope += data.lasso[i] * float(np.sum(np.abs(near + u2 * v2) - np.abs(near))) / u2
-    each = (_losses(near + u2 * v2, low, high, data) - _losses(near, low, high, data)) / u2
+    each = (losses(A, b, near + u2 * v2) - losses(A, b, near)) / u2
     if data.clip < np.inf:
         most = data.clip * float(np.sqrt(np.sum(v2 * v2)))
         each = np.clip(each, -most, most)

@@ -173,12 +173,10 @@ class Problem:
         smooth = self.data._replace(lasso=np.zeros_like(self.data.lasso))
         if not isinstance(smooth, Data):
             smooth = smooth._replace(clip=np.inf)
-        if isinstance(smooth, Modelled):
-            smooth = smooth._replace(augment=())
         if not isinstance(smooth, Modelled):
             each = gradient(np.arange(self.agents), models, smooth)
             return np.asarray(each.sum(axis=0) + self.coordinator_regularizer.l2 * x)
-        total = self.coordinator_regularizer.l2 * x
+        total, smooth = self.coordinator_regularizer.l2 * x, smooth._replace(augment=())
         for some in np.array_split(np.arange(self.agents), -(-self.agents // SOME)):
             total = total + gradient(some, models[some], smooth).sum(axis=0)
         return np.asarray(total)
