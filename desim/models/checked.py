@@ -32,7 +32,7 @@ def first_look(
         text = f"found a clip with model {of.name}, which has no example_gradients"
         raise InputError(f"problem.clip: {text}; allowed: no clip, or that function in the model")
     rows = rows.part(0, LOOKED_AT)
-    model: Model = _called(f"{where}: making it", lambda: of(given, facts))
+    model: Model = answered(f"{where}: making it", lambda: of(given, facts))
     model.sample = rows
     with model.computing():
         start = _start(where, model, facts)
@@ -104,7 +104,7 @@ def _of_rows(where: str, model: Model, x: Array, rows: Rows, cut: bool) -> None:
 
 
 def _start(where: str, model: Model, facts: Facts) -> Array:
-    start = _called(f"{where}: initial", lambda: np.asarray(model.initial(facts.seed)))
+    start = answered(f"{where}: initial", lambda: np.asarray(model.initial(facts.seed)))
     if start.ndim != 1 or start.dtype.kind != "f" or not len(start):
         found = f"found {start.dtype} of shape {start.shape}"
         raise InputError(f"{where}: initial: {found}; allowed: a float array (dim,)")
@@ -119,14 +119,15 @@ def _gradient(where: str, model: Model, x: Array, rows: Rows) -> Array:
 
 
 def _array(where: str, ask: Callable[[], Any], shape: tuple[int, ...]) -> Array:
-    found = np.asarray(_called(where, ask))
+    found = np.asarray(answered(where, ask))
     if found.shape != shape or found.dtype.kind not in "fiu":
         text = f"found {found.dtype} of shape {found.shape}"
         raise InputError(f"{where}: {text}; allowed: numbers of shape {shape}")
     return np.asarray(found, float)
 
 
-def _called(where: str, ask: Callable[[], T]) -> T:
+def answered(where: str, ask: Callable[[], T]) -> T:
+    """What the user's code gives; InputError, of `where`, for whatever it raises."""
     try:
         return ask()
     except InputError:

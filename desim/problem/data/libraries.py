@@ -4,23 +4,22 @@ A library is imported when its data set is asked for, and nothing is downloaded.
 """
 
 import importlib
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.errors import InputError, chosen, raised, refusal
+from desim.errors import InputError, chosen, refusal
+from desim.models.checked import answered
 from desim.models.dataset import Examples
 
-T = TypeVar("T")
 ROWS = "pairs (inputs, label), inputs of one shape"
 
 
 def plugged_examples(section: Any) -> Examples:
     """The rows of a plug-in's data set."""
     where = f"problem.data: {section.name}"
-    found = _called(where, lambda: section.of().read(**section.given))
+    found = answered(where, lambda: section.of().read(**section.given))
     if not isinstance(found, Examples):
         text = f"read returned a {type(found).__name__}"
         raise InputError(f"{where}: {text}; allowed: desim.model.Examples")
@@ -39,7 +38,7 @@ def torch_examples(section: Any) -> Examples:
     of, where, parts = getattr(module, name), f"problem.data: {section.of}", []
     for more in [{}, section.tested_with][: 1 + bool(section.tested_with)]:
         given = {**section.given, **more}
-        parts.append(_called(where, lambda: _items(of(**given), where)))  # noqa: B023  called here
+        parts.append(answered(where, lambda: _items(of(**given), where)))  # noqa: B023  called here
     A, labels = (np.concatenate(both) for both in zip(*parts, strict=True))
     test = np.arange(len(A)) >= len(parts[0][0]) if len(parts) > 1 else None
     return Examples(A, labels, test=test)
@@ -73,7 +72,7 @@ def hugging_face_examples(section: Any) -> Examples:
     """
     where = "problem.data.folder"
     library = _imported("datasets", "problem.data.source", "pip install datasets")
-    kept = _called(where, lambda: library.load_from_disk(str(section.folder)))
+    kept = answered(where, lambda: library.load_from_disk(str(section.folder)))
     wanted = [one for one in (section.split, section.test_split) if one is not None]
     if isinstance(kept, dict):
         for key, name in (("split", section.split), ("test_split", section.test_split)):
@@ -113,12 +112,3 @@ def _imported(library: str, where: str, cure: str) -> Any:
     except ModuleNotFoundError as lacking:
         text = f"found no {lacking.name} here"
         raise InputError(f"{where}: {text}; allowed: {cure}, or a Dataset of a plug-in") from None
-
-
-def _called(where: str, ask: Callable[[], T]) -> T:
-    try:
-        return ask()
-    except InputError:
-        raise
-    except Exception as error:
-        raise InputError(f"{where} raised {raised(error)}") from error
