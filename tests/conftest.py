@@ -12,6 +12,7 @@ import effort
 import pytest
 from hypothesis import Phase, settings
 
+from desim.privacy.ledger.ledger import Ledger
 from desim.scenario import registry
 
 os.environ.setdefault("DESIM_COMPILE", "at-once")  # tests/test_plain.py tries the others
@@ -63,6 +64,22 @@ def told_in_short(monkeypatch: pytest.MonkeyPatch) -> None:
 def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plug-ins of one test are none of the next."""
     monkeypatch.setattr(registry, "_plugged", registry.Known(*map(dict, registry._plugged)))
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """drawn(share): from here on only this share of the noise that is declared."""
+    whole = Ledger.release
+
+    def change(share: float) -> None:
+        def less(self: Any, time: Any, who: Any, round_: Any, exchange: Any, value: Any, *rest: Any,
+                 **more: Any) -> Any:  # fmt: skip
+            noisy, ids = whole(self, time, who, round_, exchange, value, *rest, **more)
+            return value + share * (noisy - value), ids
+
+        monkeypatch.setattr(Ledger, "release", less)
+
+    return change
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,6 @@ import pytest
 
 from desim.audit.of_method import audit
 from desim.audit.of_one_run import audit_one_run
-from desim.privacy.ledger.ledger import Ledger
 
 pytest.importorskip("torch", reason="torch is not installed")
 
@@ -30,18 +29,6 @@ def private(train=30, sigma=SIGMA, hidden=8):
     }  # fmt: skip
 
 
-@pytest.fixture
-def halved(monkeypatch):
-    """Half the noise that is declared."""
-    whole = Ledger.release
-
-    def half(self, time, who, round_, exchange, value, *rest, **more):
-        noisy, ids = whole(self, time, who, round_, exchange, value, *rest, **more)
-        return value + 0.5 * (noisy - value), ids
-
-    monkeypatch.setattr(Ledger, "release", half)
-
-
 @pytest.mark.slow
 def test_the_declared_noise_is_not_refuted():
     found = audit(private(), runs=RUNS, claims=["rigorous"])
@@ -51,25 +38,20 @@ def test_the_declared_noise_is_not_refuted():
 
 
 @pytest.mark.slow
-def test_half_the_noise_is_refuted(halved):
+def test_half_the_noise_is_refuted(drawn):
+    drawn(0.5)
     found = audit(private(), runs=RUNS, claims=["rigorous"])
     assert found.findings[0].verdict == "refuted"
 
 
 @pytest.mark.slow
-def test_one_run_tells_them_apart(monkeypatch):
+def test_one_run_tells_them_apart(drawn):
     """Of 300 canaries of one agent most coins are guessed where there is hardly any noise."""
     found = audit_one_run(private(600, 1e-4, 32), claims=["rigorous"], agent=0)
     assert ((found.scores.scores > 0.0) == found.scores.coins).mean() > 0.75  # 5 deviations of luck
     loud = audit_one_run(private(600, 2.0 / 300, 32), claims=["rigorous"], agent=0)
     assert loud.findings[0].verdict == "not refuted"
-    whole = Ledger.release
-
-    def little(self, time, who, round_, exchange, value, *rest, **more):
-        noisy, ids = whole(self, time, who, round_, exchange, value, *rest, **more)
-        return value + 0.05 * (noisy - value), ids
-
-    monkeypatch.setattr(Ledger, "release", little)
+    drawn(0.05)
     quiet = audit_one_run(private(600, 2.0 / 300, 32), claims=["rigorous"], agent=0)
     assert quiet.findings[0].verdict == "refuted"
     assert np.isfinite(quiet.scores.scores).all()

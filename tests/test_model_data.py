@@ -154,6 +154,23 @@ def test_a_public_number_of_classes(tmp_path):
         load(section)
 
 
+def test_classes_are_counted_from_zero(tmp_path):
+    """In arrays that are dealt too, whatever the type of labels; others are numbered."""
+    A, b = pictures()
+    whole = {"A": A.reshape(4, 6, 2, 3, 4), "test_A": A[:5]}
+    data = {"source": "npz", "file": str(tmp_path / "n.npz")}
+    for label in (b, b.astype(float), b - 1, b - 1.5):
+        np.savez(tmp_path / "n.npz", **whole, b=label.reshape(4, 6), test_b=label[:5])
+        problem = problem_of(data)
+        assert problem.b.dtype == np.int64
+        assert [problem.b.tolist(), problem.test_b.tolist()] == [b.tolist(), b[:5].tolist()]
+    np.savez(tmp_path / "n.npz", **whole, b=b.reshape(4, 6) + 1, test_b=b[:5] + 1)
+    text = r"found labels 1 to 3, and none that is 0; allowed: classes counted from 0"
+    refused(text, data)
+    refused(rf"{text}, or `classes: 4`", kept(tmp_path / "a", A=A, b=b + 1.0), agents=4)
+    assert problem_of(kept(tmp_path / "a", A=A, b=b + 1) | {"classes": 4}, agents=4).b.min() == 1
+
+
 def test_what_rows_decide_is_said(tmp_path):
     A, b = pictures()
     data = kept(tmp_path / "a", A=A, b=b) | {"scale": "pixel"}

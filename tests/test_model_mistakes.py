@@ -286,7 +286,10 @@ MODULES = {
     ),
     "no_module": ([(NET, "len")], "net: module returned .*; allowed: a torch.nn.Mod"),
     "nothing": ([(NET, "nn.Flatten()")], "net: the module has no parameter that trains; allowed"),
-    "width": ([(NET, "nn.Linear(7, 2)")], "net: loss raised RuntimeError: mat1 and mat2 shapes"),
+    "width": (
+        [(NET, "nn.Linear(7, 2)")],
+        r"net: loss raised RuntimeError: mat1 .* \(the data have 2 classes, inputs of shape \(4,\)",
+    ),
     "undeclared": (
         [(NET, "Drawing(4, 2)"), ("class Net(", DRAWING.lstrip())],
         "net: it draws random numbers that no seed of the scenario's reaches; allowed: layers of",

@@ -10,6 +10,7 @@ import pytest
 from analysis.benchmarks.peers import contest, environments, order, report
 from analysis.benchmarks.peers.__main__ import problem
 
+TRAIN_TEST = ("train", "test")
 NAMES = [
     "desim, log stored",
     "desim, log discarded",
@@ -68,6 +69,24 @@ def test_the_section_replaces_itself(tmp_path, monkeypatch):
     assert head == ",".join(contest.Row._fields)
     assert line == '10,"desim, log stored",1,1.5,1,1e-16,2,numpy 2,'
     assert (tmp_path / "results" / "order.csv").read_text() == "name,first,second\ndesim,a,a\n"
+
+
+@pytest.mark.slow
+def test_networks_are_timed(tmp_path):
+    networks = pytest.importorskip(
+        "analysis.benchmarks.peers.networks", reason="torch is not installed", exc_type=ImportError
+    )
+    draws, file = np.random.default_rng(0), tmp_path / "images.npz"
+    some = {"x": draws.integers(0, 256, (80, 28, 28), np.uint8), "y": np.arange(80) % 10}
+    np.savez(file, **{f"{key}_{part}": one for key, one in some.items() for part in TRAIN_TEST})
+    python = environments.interpreter("", tmp_path)
+    found = [
+        networks.played(python, script, [str(file), "2", "2"])
+        for script in ("with_torch.py", "with_desim_model.py")
+    ]
+    assert all(len(one["rounds"]) == 1 and one["memory"] > 100 for one in found)
+    with pytest.raises(environments.Unavailable, match="No such file"):
+        networks.played(python, "with_nothing.py", [str(file), "2", "2"])
 
 
 def test_the_problem_has_both_labels_and_an_intercept(tmp_path):

@@ -2,6 +2,7 @@
 
 from torch import nn
 
+from analysis.benchmarks.peers.network import network
 from desim.torch import TorchModel
 
 
@@ -35,6 +36,4 @@ class Convolution(TorchModel):
 
     def module(self) -> nn.Module:
         """The network, made anew."""
-        layers = nn.Linear(400, 20), nn.ReLU(), nn.Linear(20, self.facts.classes)
-        seen = nn.Conv2d(1, 8, 5, stride=2), nn.ReLU(), nn.Conv2d(8, 16, 3, stride=2), nn.ReLU()
-        return nn.Sequential(*seen, nn.Flatten(), *layers)
+        return network(self.facts.classes)

@@ -2,6 +2,7 @@
 
 import hashlib
 import inspect
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
@@ -14,7 +15,8 @@ from desim.losses.scalar import Loss
 from desim.models.checked import first_look
 from desim.models.model import Facts, Model, Rows
 
-TOGETHER = 1024  # rows that are measured at a time
+TOGETHER = 1024  # rows that are measured at a time, at most
+ROOM = 1 << 26  # bytes of their inputs
 
 
 @dataclass(frozen=True, repr=False)
@@ -97,20 +99,27 @@ class ModelLoss(Loss):
 
     def losses(self, inputs: Any, labels: Any, x: Array) -> Array:
         """Losses (rows,) of all rows at the model x (dim,), float64, some rows at a time."""
-        x, out = x.astype(self.model.facts.precision), np.empty(len(labels))
-        for low in range(0, len(out), TOGETHER):
-            part = slice(low, low + TOGETHER)
+        x, out, many = x.astype(self.model.facts.precision), np.empty(len(labels)), self._many
+        for low in range(0, len(out), many):
+            part = slice(low, low + many)
             out[part] = self.model.loss(x, Rows(inputs[part], labels[part]))
         return out
 
     def predictions(self, A: Array, x: Array) -> Array:
         """What the model x (dim,) says of rows A (rows, *shape)."""
-        x = x.astype(self.model.facts.precision)
-        none = np.zeros(TOGETHER)
-        parts = [A[low : low + TOGETHER] for low in range(0, len(A), TOGETHER)]
+        x, many = x.astype(self.model.facts.precision), self._many
+        none = np.zeros(many)
+        parts = [A[low : low + many] for low in range(0, len(A), many)]
         with self.model.computing():
             said = [self.model.predict(x, Rows(one, none[: len(one)])) for one in parts]
         return np.concatenate(said)
+
+    @property
+    def _many(self) -> int:
+        """Rows that are measured at a time."""
+        facts: Facts = self.model.facts
+        row = math.prod(facts.shape) * np.dtype(facts.precision).itemsize
+        return max(1, min(TOGETHER, ROOM // row))
 
 
 def made(

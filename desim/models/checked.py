@@ -40,11 +40,13 @@ def first_look(
         try:
             _of_rows(where, model, x, _read_only(rows), cut)
         except InputError as error:
-            if rows.inputs.dtype.kind not in "iu":
+            if error.__cause__ is None:
                 raise
-            text = f"inputs are {rows.inputs.dtype}, as the data have them"
-            cure = "problem.data.scale: pixel makes real numbers of them"
-            raise InputError(f"{error} ({text}; {cure})") from error
+            text = f"{facts.classes} classes, " if facts.classes else ""
+            text += f"inputs of shape {rows.inputs.shape[1:]} and type {rows.inputs.dtype}"
+            if rows.inputs.dtype.kind in "iu":
+                text += ", of which problem.data.scale: pixel makes real numbers"
+            raise InputError(f"{error} (the data have {text})") from error
         return model, start
 
 

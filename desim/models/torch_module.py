@@ -10,6 +10,7 @@ import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -115,7 +116,7 @@ class TorchModel(Model):
         inputs, labels, w = (self._tensor(one) for one in (rows.inputs, rows.labels, x))
         cut, m = bool(np.isfinite(clip)), labels.shape[1]
         self._net(True)  # made here: within `vmap`, copies would be of its kind
-        if self._goes_together(m, cut):
+        if len(w) > 1 and self._goes_together(m, cut):
             some = max(1, ROOM // (self.dim * min(m, self._some))) if cut else len(w)
             groups = zip(*(one.split(some) for one in (w, inputs, labels)), strict=True)
             sums = torch.cat([self._all(x, A, b, clip) for x, A, b in groups])
@@ -176,23 +177,15 @@ class TorchModel(Model):
             return self._together[m, cut]
 
     def _tried(self, m: int, cut: bool) -> bool:
-        """Whether agents' gradients have the same bits in groups of any of TRIED."""
+        """Whether agents' gradients have the same bits alone and in groups of any of TRIED."""
         most, (inputs, labels, _) = max(TRIED), self.sample
         place = (np.arange(most)[:, None] + np.arange(m)) % len(labels)
         a, b = self._tensor(inputs[place]), self._tensor(labels[place])
         spread = torch.linspace(-1e-2, 1e-2, most * self.dim, dtype=self.type)
         w = self._tensor(self.initial(self.facts.seed)) + spread.reshape(most, self.dim)
-        found = []
-        try:
-            for n in TRIED:
-                parts = [
-                    [one[low : low + n].clone() for one in (w, a, b)] for low in range(0, most, n)
-                ]
-                sums = [self._all(x, A, y, 1.0 if cut else np.inf) for x, A, y in parts]
-                found.append(torch.cat(sums))
-        except (RuntimeError, ValueError):
-            return False
-        return all(torch.equal(found[0], one) for one in found[1:])
+        clip = 1.0 if cut else np.inf
+        alone, together = partial(self._alone, clip=clip), partial(self._all, clip=clip)
+        return parts_of.same_alone(alone, together, (w, a, b), TRIED)
 
     def _alone(self, w: Tensor, inputs: Tensor, labels: Tensor, clip: float) -> Tensor:
         """The sum (dim,) of one agent's rows: by the module itself, or by `_each`."""

@@ -81,6 +81,26 @@ def works(ask: Callable[[], object]) -> bool:
     return True
 
 
+def same_alone(
+    alone: Callable[..., Tensor],
+    together: Callable[..., Tensor],
+    arrays: tuple[Tensor, ...],
+    sizes: tuple[int, ...],
+) -> bool:
+    """Whether groups of any of these sizes have the bits of each row of the arrays alone."""
+    rows = zip(*arrays, strict=True)  # with memory of their own: its alignment may change a bit
+    expected = torch.stack([alone(*(one.clone() for one in row)) for row in rows])
+    try:
+        for n in sizes:
+            groups = zip(*(one.split(n) for one in arrays), strict=True)
+            found = [together(*(one.clone() for one in group)) for group in groups]
+            if not torch.equal(torch.cat(found), expected):
+                return False
+    except (RuntimeError, ValueError):
+        return False
+    return True
+
+
 def device_of(name: str) -> torch.device:
     """The device of that name; InputError where there is none."""
     if name == "cuda" and not torch.cuda.is_available():

@@ -60,7 +60,7 @@ class Branching(TorchModel):
 
             def forward(self, x):
                 scores = self.inner(x)
-                return scores if float(scores.abs().max()) > -1.0 else 2.0 * scores
+                return scores if float(scores.detach().abs().max()) > -1.0 else 2.0 * scores
 
         return Net()
 

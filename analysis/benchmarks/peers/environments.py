@@ -14,9 +14,12 @@ class Needs(NamedTuple):
     python: str = ""
 
 
+TORCH = "torch==2.13.0"  # which may be a build without GPU libraries
 NEEDS = {
     "jax": Needs(("jax[cpu]",)),
     "tvopt": Needs(("tvopt", "numpy<2")),  # it takes floats of arrays with one element
+    "flower": Needs((TORCH, "flwr[simulation]==1.41.0")),
+    "pfl": Needs((TORCH, "pfl==0.6.0")),
     "decent-bench": Needs(("decent-bench", "jinja2"), "3.13"),  # its display needs jinja2
 }
 

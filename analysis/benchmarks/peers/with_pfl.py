@@ -1,15 +1,16 @@
-"""Federated averaging of a torch network under pfl's simulation; run by `networks`.
+"""Federated averaging of a torch network under pfl's simulation; `networks` runs it.
 
-PYTHON with_pfl.py FILE CLIENTS ROUNDS    # prints seconds of rounds, and peak memory in MB
+PYTHON with_pfl.py FILE CLIENTS ROUNDS    # prints the seconds of each round
 """
 
 import json
 import sys
 import time
+from importlib.metadata import version
 
 import numpy as np
-import psutil
 import torch
+from network import BATCH, STEP, STEPS, images, network
 from pfl.aggregate.simulate import SimulatedBackend
 from pfl.algorithm.base import NNAlgorithmParams
 from pfl.algorithm.federated_averaging import FederatedAveraging
@@ -22,7 +23,6 @@ from pfl.metrics import Metrics, Weighted
 from pfl.model.pytorch import PyTorchModel
 from torch import nn
 
-STEPS, BATCH = 5, 32
 FILE, CLIENTS, ROUNDS = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 
 
@@ -31,9 +31,7 @@ class Network(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        layers = nn.Linear(400, 20), nn.ReLU(), nn.Linear(20, 10)
-        seen = nn.Conv2d(1, 8, 5, stride=2), nn.ReLU(), nn.Conv2d(8, 16, 3, stride=2), nn.ReLU()
-        self.net = nn.Sequential(*seen, nn.Flatten(), *layers)
+        self.net = network()
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Scores."""
@@ -63,14 +61,12 @@ class Moments(TrainingProcessCallback):
 def main() -> None:
     """Play, and print what it took: rounds after the first."""
     torch.set_num_threads(1)
-    with np.load(FILE) as found:
-        images = torch.from_numpy(found["x_train"]).float().unsqueeze(1) / 255.0
-        labels = torch.from_numpy(found["y_train"]).long()
-    share = len(images) // CLIENTS
+    pixels, labels = images(FILE)
+    share = len(pixels) // CLIENTS
 
     def user(i: int) -> Dataset:
-        rows = slice(int(i) * share, int(i) * share + BATCH * STEPS)
-        return Dataset([images[rows], labels[rows]])
+        rows = slice(int(i) * share, (int(i) + 1) * share)
+        return Dataset([pixels[rows], labels[rows]])
 
     sampler = get_user_sampler("minimize_reuse", list(range(CLIENTS)))
     dataset = FederatedDataset(user, sampler)
@@ -85,16 +81,14 @@ def main() -> None:
         train_cohort_size=CLIENTS, val_cohort_size=0,
     )  # fmt: skip
     train = NNTrainHyperParams(
-        local_num_epochs=None, local_num_steps=STEPS, local_learning_rate=0.05,
+        local_num_epochs=None, local_num_steps=STEPS, local_learning_rate=STEP,
         local_batch_size=BATCH,
     )  # fmt: skip
     FederatedAveraging().run(
         params, backend, model, train, callbacks=[moments], send_metrics_to_platform=False,
     )  # fmt: skip
-    memory = psutil.Process().memory_info().rss / 1e6
-    print(
-        "RESULT", json.dumps({"round": float(np.median(np.diff(moments.seen))), "memory": memory})
-    )
+    seconds = np.diff(moments.seen).tolist()
+    print("RESULT", json.dumps({"rounds": seconds, "version": f"pfl {version('pfl')}"}))
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from desim.losses.scalar import Loss
 from desim.problem.data.arrays import dealt_arrays
 from desim.problem.data.gathered import Gathered
 from desim.problem.data.groups import protected_rows
-from desim.problem.data.labels import classes, numbers
+from desim.problem.data.labels import classes, numbers, of_model
 from desim.problem.data.partition import Deal, deal
 from desim.problem.data.prepare import bounded, prepared
 from desim.problem.data.table import Table
@@ -68,7 +68,9 @@ def read(
     values, labels that do not suit the loss, too few rows.
     """
     if section.source == "npz":
-        return _dealt_already(*dealt_arrays(section.file, agents, isinstance(loss, ModelLoss)))
+        return _dealt_already(
+            loss, *dealt_arrays(section.file, agents, isinstance(loss, ModelLoss))
+        )
     apart = (partition.value,) if partition.kind == "by" else ()
     group = getattr(section, "protected", None)
     columns = (*apart, group.column) if group else apart
@@ -149,12 +151,15 @@ def _rows(b: Any, chosen: Rows) -> Any:
     return b[chosen]
 
 
-def _dealt_already(A: Array, b: Array, test_A: Any, test_b: Any) -> Shards:
+def _dealt_already(loss: Loss, A: Array, b: Array, test_A: Any, test_b: Any) -> Shards:
     """The shards of features A (agents, rows, features) and labels b (agents, rows)."""
     start = np.arange(len(A) + 1) * A.shape[1]
     names = tuple(f"x{j}" for j in range(A.shape[2])) if A.ndim == 3 else ()
     rows = A.shape[0] * A.shape[1]
     A, b = A.reshape(rows, *A.shape[2:]), b.reshape(rows, *b.shape[2:])
+    if isinstance(loss, ModelLoss):
+        whole = of_model(b if test_b is None else np.concatenate([b, test_b]), loss)
+        b, test_b = whole[:rows], None if test_b is None else whole[rows:]
     return Shards(A, b, start, test_A, test_b, names)
 
 

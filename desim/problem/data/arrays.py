@@ -18,6 +18,7 @@ from desim.readers import npz_arrays, reading
 SHAPES = "A (agents, rows, dim) and b (agents, rows)"
 ANY = "A (agents, rows, ...) and b (agents, rows, ...)"
 TESTED = ("test_A", "test_b")
+NAMED = "arrays of numpy.savez, without pickled objects, that `inputs:` and `labels:` name"
 PLAIN = "an array that numpy.save wrote, without pickled objects"
 
 
@@ -80,7 +81,7 @@ def undealt_arrays(section: Any, needed: Iterable[str]) -> tuple[Examples, str]:
     columns = [name for name in dict.fromkeys(needed) if name not in ("label", section.labels)]
     if section.file is not None:
         where = "problem.data.file"
-        kept = npz_arrays(section.file, where, (*parts, *columns))
+        kept = npz_arrays(section.file, where, (*parts, *columns), NAMED)
     else:
         where = "problem.data.folder"
         kept = {name: _mapped(section.folder, name, where) for name in (*parts, *columns)}

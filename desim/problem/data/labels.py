@@ -22,7 +22,7 @@ def numbers(table: Table, positive: Sequence[object], loss: Loss) -> NDArray[np.
     the loss says how many classes there are, else the place of a label among all, in order.
     """
     if isinstance(loss, ModelLoss):
-        return _for_model(table, loss)
+        return of_model(table.labels, loss, table.classes)
     if table.labels.ndim > 1:
         text = f"found labels of shape {table.labels.shape} for {loss.name} loss"
         raise InputError(f"problem.data: {text}; allowed: (rows,), or problem.model")
@@ -53,15 +53,16 @@ def numbers(table: Table, positive: Sequence[object], loss: Loss) -> NDArray[np.
     return b
 
 
-def _for_model(table: Table, loss: ModelLoss) -> NDArray[Any]:
-    """Labels as a model wants them: class numbers, numbers, or what the table has.
+def of_model(labels: NDArray[Any], loss: ModelLoss, counted: int | None = None) -> NDArray[Any]:
+    """Labels (rows, ...) as a model wants them: class numbers, numbers, or what the data have.
 
-    Whole numbers from 0 on are classes as they are; other labels are numbered in their order.
+    Whole numbers from 0 on are classes as they are; other labels are numbered in their order. No
+    label 0 is a mistake, unless problem.data.classes says how many are `counted` (0 where it does
+    not, None where the source has no such key).
     """
-    labels: NDArray[Any] = table.labels
     wanted = loss.of.labels
-    if table.classes and wanted != "numbers":
-        _refuse_beyond(labels, table.classes)
+    if counted and wanted != "numbers":
+        _refuse_beyond(labels, counted)
     if wanted == "arrays":
         return labels
     if labels.ndim > 1:
@@ -73,7 +74,10 @@ def _for_model(table: Table, loss: ModelLoss) -> NDArray[Any]:
             _refuse_infinite(labels)
         whole = labels.dtype.kind in "iub" or (labels.dtype.kind == "f" and not (labels % 1).any())
         if whole and labels.min() >= 0:
-            return labels.astype(np.int64)
+            found = np.asarray(labels, np.int64)
+            if not counted:
+                _refuse_uncounted(found, counted is None)
+            return found
         return np.unique(labels, return_inverse=True)[1].astype(np.int64)
     try:
         b = np.asarray(labels, float)
@@ -94,6 +98,15 @@ def _refuse_beyond(labels: Any, classes: int) -> None:
         for row, *place in np.argwhere(~np.isin(part, np.arange(classes)))[:1]:
             text = f"found {classes}, and label {part[row, *place]} in row {low + row}"
             raise InputError(f"{where}: {text}; allowed with it: {allowed}")
+
+
+def _refuse_uncounted(labels: NDArray[np.int64], alone: bool) -> None:
+    """InputError where no label (rows,) is 0; alone: no key could say that this is meant."""
+    if low := labels.min():
+        most = labels.max()
+        allowed = "classes counted from 0" + ("" if alone else f", or `classes: {most + 1}`")
+        text = f"found labels {low} to {most}, and none that is 0"
+        raise InputError(f"problem.data: {text}; allowed: {allowed}")
 
 
 def _refuse_infinite(b: NDArray[Any]) -> None:
