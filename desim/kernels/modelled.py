@@ -18,6 +18,7 @@ from desim.models.augment import Augmentation, Place, augmented
 from desim.models.model import Rows
 
 GROUP = 32  # agents in a call of a model, at most
+PARAMETERS = 1 << 19  # that they have in all: what fits into a processor's cache
 ROOM = 1 << 26  # bytes of their rows
 _MODEL = int(Stream.MODEL)
 
@@ -45,6 +46,11 @@ class Modelled(NamedTuple):
     def dim(self):
         """Parameters of the model."""
         return len(self.loss.start)
+
+    @property
+    def group(self):
+        """How many agents go into a call of the model."""
+        return max(1, min(GROUP, PARAMETERS // self.dim))
 
     @property
     def kind(self):
@@ -90,7 +96,7 @@ def _calls(size, data) -> Iterator[np.ndarray]:
     for m in np.unique(size):
         members = np.flatnonzero(size == m)
         bytes_ = max(1, int(m) * int(np.prod(data.A.shape[1:])) * data.A.itemsize)
-        group = int(max(1, min(GROUP, ROOM // bytes_)))
+        group = int(max(1, min(data.group, ROOM // bytes_)))
         yield from (members[low : low + group] for low in range(0, len(members), group))
 
 
@@ -128,8 +134,8 @@ def batch_gradients(who, x, count, round, step, seed, data, out):
 
     def run(low, high):
         some = live[low:high]
-        for near in range(0, len(some), GROUP):
-            part = some[near : near + GROUP]
+        for near in range(0, len(some), data.group):
+            part = some[near : near + data.group]
             w, places = x[part].astype(data.kind), who[part]
             g = _scaled_sums(places, w, size[part], round[part], step, seed, False, data)
             ridge, lasso = data.ridge[places, None], data.lasso[places, None]
@@ -162,11 +168,11 @@ def losses(who, x, data, out):
 
 
 def train(work, who, v, shift, round, epochs, seed, plan, data, out):
-    """Train `out` in place, as local.Trainer does, GROUP agents at a time."""
+    """Train `out` in place, as local.Trainer does, a group of agents at a time."""
 
     def run(low, high):
-        for near in range(low, high, GROUP):
-            part = slice(near, min(near + GROUP, high))
+        for near in range(low, high, data.group):
+            part = slice(near, min(near + data.group, high))
             own = shift[part] if len(shift) else shift
             _train(who[part], v[part], own, round[part], epochs[part], seed, plan, data, out[part])
 
