@@ -116,7 +116,7 @@ class TorchModel(Model):
         inputs, labels, w = (self._tensor(one) for one in (rows.inputs, rows.labels, x))
         cut, m = bool(np.isfinite(clip)), labels.shape[1]
         self._net(True)  # made here: within `vmap`, copies would be of its kind
-        if len(w) > 1 and self._goes_together(m, cut):
+        if self._goes_together(m, cut):
             some = max(1, ROOM // (self.dim * min(m, self._some))) if cut else len(w)
             groups = zip(*(one.split(some) for one in (w, inputs, labels)), strict=True)
             sums = torch.cat([self._all(x, A, b, clip) for x, A, b in groups])
@@ -177,15 +177,14 @@ class TorchModel(Model):
             return self._together[m, cut]
 
     def _tried(self, m: int, cut: bool) -> bool:
-        """Whether agents' gradients have the same bits alone and in groups of any of TRIED."""
+        """Whether agents' gradients have the same bits in groups of any of TRIED."""
         most, (inputs, labels, _) = max(TRIED), self.sample
         place = (np.arange(most)[:, None] + np.arange(m)) % len(labels)
         a, b = self._tensor(inputs[place]), self._tensor(labels[place])
         spread = torch.linspace(-1e-2, 1e-2, most * self.dim, dtype=self.type)
         w = self._tensor(self.initial(self.facts.seed)) + spread.reshape(most, self.dim)
-        clip = 1.0 if cut else np.inf
-        alone, together = partial(self._alone, clip=clip), partial(self._all, clip=clip)
-        return parts_of.same_alone(alone, together, (w, a, b), TRIED)
+        together = partial(self._all, clip=1.0 if cut else np.inf)
+        return parts_of.same_in_groups(together, (w, a, b), TRIED)
 
     def _alone(self, w: Tensor, inputs: Tensor, labels: Tensor, clip: float) -> Tensor:
         """The sum (dim,) of one agent's rows: by the module itself, or by `_each`."""

@@ -81,24 +81,19 @@ def works(ask: Callable[[], object]) -> bool:
     return True
 
 
-def same_alone(
-    alone: Callable[..., Tensor],
-    together: Callable[..., Tensor],
-    arrays: tuple[Tensor, ...],
-    sizes: tuple[int, ...],
+def same_in_groups(
+    together: Callable[..., Tensor], arrays: tuple[Tensor, ...], sizes: tuple[int, ...]
 ) -> bool:
-    """Whether groups of any of these sizes have the bits of each row of the arrays alone."""
-    rows = zip(*arrays, strict=True)  # with memory of their own: its alignment may change a bit
-    expected = torch.stack([alone(*(one.clone() for one in row)) for row in rows])
+    """Whether rows of `together` have the same bits in groups of any of these sizes of rows."""
+    found = []
     try:
-        for n in sizes:
+        for n in sizes:  # with memory of their own: its alignment may change a bit
             groups = zip(*(one.split(n) for one in arrays), strict=True)
-            found = [together(*(one.clone() for one in group)) for group in groups]
-            if not torch.equal(torch.cat(found), expected):
-                return False
+            rows = [together(*(one.clone() for one in group)) for group in groups]
+            found.append(torch.cat(rows))
     except (RuntimeError, ValueError):
         return False
-    return True
+    return all(torch.equal(found[0], one) for one in found[1:])
 
 
 def device_of(name: str) -> torch.device:
