@@ -39,7 +39,8 @@ def test_folders_of_train_and_test_and_of_users(tmp_path):
     folders(tmp_path / "p" / "train", classes=("2", "10"), mode="L")
     folders(tmp_path / "p" / "test", classes=("2", "10"), mode="L", each=1)
     data = {"source": "images", "folder": str(tmp_path / "p")}
-    problem = problem_of(data, agents=2, partition="contiguous")
+    refused("found labels 2 to 10, and none that is 0; allowed: .*`classes: 11`", data, agents=2)
+    problem = problem_of(data | {"classes": 11}, agents=2, partition="contiguous")
     assert problem.A.shape == (6, 1, 4, 4)
     assert sorted(problem.b.tolist()) == [2, 2, 2, 10, 10, 10]
     assert sorted(problem.test_b.tolist()) == [2, 10]
