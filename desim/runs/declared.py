@@ -1,4 +1,4 @@
-"""What a run's plug-ins say of themselves, on which its epsilon rests without having been tried."""
+"""On what a run's epsilon rests without having been tried: plug-ins' words, coarse arithmetic."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,6 +7,10 @@ from desim.runs.played import Played
 from desim.scenario.own import LOSSES, METHODS
 
 TESTED = "untested by this run; desim check --contract {name} tests them"
+COARSE = (
+    "local steps and their noise are computed in IEEE singles, which round a parameter by 6e-8 of "
+    "its size: noise that is not far above that hides no record"
+)
 SHORT = "sensitivities as plug-in {name} declares them, untested"
 
 
@@ -22,6 +26,18 @@ def declared(run: Played) -> Iterator[str]:
     if model := model_of(run):
         tested = TESTED.format(name=model)
         yield f"the start and clipped gradients of rows are computed by plug-in {model}, {tested}"
+
+
+def coarse(run: Played) -> Iterator[str]:
+    """A line where noise is added within local training to models of 32 bits."""
+    try:
+        problem, local = run.written["problem"], run.written["algorithm"]["local"]
+        solver, usual = local["solver"], "float32" if "model" in problem else "float64"
+    except (KeyError, TypeError):
+        return
+    noisy = "noisy" in ([solver] if isinstance(solver, str) else solver)
+    if noisy and problem.get("precision", usual) == "float32":
+        yield COARSE
 
 
 def shortly(run: Played) -> str:
