@@ -86,6 +86,49 @@ def test_the_words_of_a_loss_are_a_plug_ins_too():
     assert any("declared by plug-in twin" in flag for flag in run.account().flags)
 
 
+def of_model(**changes):
+    """Six agents on a ring whose model is a plug-in's."""
+    problem = {
+        "agents": 6, "model": "numpy-scores", "clip": 1.0,
+        "data": {"source": "synthetic", "kind": "classification", "rows": 9, "dim": 4},
+    }  # fmt: skip
+    tree = {
+        "plugins": [str(PLUGINS / "numpy_models.py")], "problem": problem, "engine": "cohort",
+        "algorithm": {"name": "dsgd", "alpha": 0.1}, "network": {"topology": "ring"},
+        "privacy": {"noise": {"sigma": 0.1}}, "stop": {"rounds": 2}, "observe": {"metrics": []},
+    }  # fmt: skip
+    return tree | changes
+
+
+def test_beside_a_model_of_a_plug_in_its_method_is_named_too(tmp_path):
+    """Problems with a model have no key loss: whatever asked for it knew neither name."""
+    text = (PLUGINS / "hasty.py").read_text()
+    (tmp_path / "hasty.py").write_text(
+        text.replace('name = "hasty"', 'name = "hasty"\n    models = "any"')
+    )
+    plugins = [str(PLUGINS / "numpy_models.py"), str(tmp_path / "hasty.py")]
+    tree = of_model(plugins=plugins, algorithm={"name": "hasty"})
+    del tree["privacy"]
+    flags = desim.run(tree).account().flags
+    assert any(DECLARED in flag for flag in flags)
+    assert any("computed by plug-in numpy-scores, untested" in flag for flag in flags)
+    run = desim.run(of_model(), out=tmp_path / "run")
+    for one in (run, desim.open(tmp_path / "run")):
+        assert declared.names(one) == ("dsgd", "")
+        assert declared.plugged(one) == ("", "")
+        assert declared.model_of(one) == "numpy-scores"
+        assert "on record for dsgd" in statement(one).silence
+
+
+def test_noise_of_local_steps_in_singles_is_named():
+    local = {"solver": "noisy", "epochs": 1, "step": 0.1}
+    tree = of_model(algorithm={"name": "fedavg", "local": local}, network="lan")
+    for precision, said in (({}, True), ({"precision": "float64"}, False)):
+        run = desim.run({**tree, "problem": tree["problem"] | precision})
+        assert (declared.COARSE in run.account().flags) == said
+    assert declared.COARSE not in desim.run(of_model()).account().flags
+
+
 TABLE = {"source": "csv", "file": "t.csv", "label": "sick"}
 
 

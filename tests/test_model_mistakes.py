@@ -141,6 +141,10 @@ FUNCTIONS = {
         [("        odds = np.exp(a", "        a = a - a[-1]\n        odds = np.exp(a")],
         "the loss of a row is .* alone and .* beside others; allowed: rows that do",
     ),
+    "mixes_gradients": (
+        [("        return (a[", "        a = a - a.mean(0)\n        return (a[")],
+        "the gradient of a row is another one alone than beside others; allowed: rows that do",
+    ),
     "raises": (
         [("        odds = np.exp(a", "        a = a[:, :3]\n        odds = np.exp(a")],
         "loss raised ValueError: cannot reshape",

@@ -29,7 +29,7 @@ class Modelled(NamedTuple):
     A (total_rows, *shape) and b (total_rows, ...) of any type, or what gives rows by their numbers;
     start (agents + 1,) int64; scale, ridge, lasso (agents,) as in gradients.Data; clip: largest
     norm of one example's gradient, over all parameters; loss: losses.modelled.ModelLoss; augment:
-    models.augment.Augmentation of rows that are trained on.
+    models.augment.Augmentation of rows that are trained on; measured: whether random layers rest.
     """
 
     A: np.ndarray
@@ -41,6 +41,7 @@ class Modelled(NamedTuple):
     clip: float
     loss: Any
     augment: tuple[Augmentation, ...] = ()
+    measured: bool = False
 
     @property
     def dim(self):
@@ -115,7 +116,7 @@ def _scaled_sums(who, w, size, round, step, seed, printed, data):
         if data.augment:
             of = Place(seed, who[some], round[some], step, place - data.start[who[some], None])
             inputs = augmented(inputs, data.augment, of)
-        batch = Rows(inputs, np.take(data.b, place, axis=0), key)
+        batch = Rows(inputs, np.take(data.b, place, axis=0), None if data.measured else key)
         whole = len(some) == len(w)
         found = data.loss.model.gradients(w if whole else w[some], batch, data.clip)
         sums = np.multiply(found, scale[some, None].astype(w.dtype), dtype=w.dtype)

@@ -79,7 +79,7 @@ class DPADMM(Method):
     def train(self, us: Clients, w: Array) -> Array:
         """(1) and (2) for agents `us`, which hear w (n, dim); what (3) is the mean of."""
         rho, eta = self.rho, self.eta.at(us.round)[:, None]
-        g = gradient(us.who, us.w, self.problem.data)
+        g = gradient(us.who, us.w, self.problem.data, round=us.round, seed=self.settings.seed)
         us.x = (us.w / eta + rho * w + us.dual - g) / (rho + 1.0 / eta)  # (1)
         us.w = us.noised(us.x)  # (2)
         return np.asarray(us.w - us.dual / rho)

@@ -91,7 +91,9 @@ class FedLin(Federated):
     def differentiate(self, us: Clients, x: Array) -> Array:
         """First exchange: gradients (n, dim) of agents `us` at the model x (n, dim) they heard."""
         us.x = x  # x_i = xb
-        us.slope = slope = gradient(us.who, x, self.problem.data)
+        us.slope = slope = gradient(
+            us.who, x, self.problem.data, round=us.round, seed=self.settings.seed
+        )
         return np.asarray(slope)
 
     def train(self, us: Clients, g: Array) -> Array:

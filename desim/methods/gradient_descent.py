@@ -96,13 +96,16 @@ class GradientDescent(Method):
 
     def gradient(self, us: Us, w: Array) -> Array:
         """Gradients (n, dim) of f at w (n, dim)."""
-        return np.asarray(gradient(us.who, w, self.problem.data))
+        return np.asarray(
+            gradient(us.who, w, self.problem.data, round=us.round, seed=self.settings.seed)
+        )
 
     def step(self, k: int) -> float:
         """Step gamma of iteration k = 1, 2, ...."""
         step = self.parameters.step
-        best = auto_step(self.lo, self.hi, self.accelerated)
-        return float(best[0] if step == "auto" else step.at(k))
+        if step != "auto":
+            return float(step.at(k))
+        return float(auto_step(self.lo, self.hi, self.accelerated)[0])
 
     def beta(self, k: int) -> float:
         """Momentum of iteration k: (k - 1)/(k + 2) where f is not strongly convex."""

@@ -78,7 +78,9 @@ class ZcdpNfl(ConsensusADMM):
 
     def subgradient(self, us: Us, w: Array) -> Array:
         """Subgradients (n, dim) of f_i at w (n, dim)."""
-        return np.asarray(gradient(us.who, w, self.problem.data))
+        return np.asarray(
+            gradient(us.who, w, self.problem.data, round=us.round, seed=self.settings.seed)
+        )
 
     def terms(self, who: Int, k: int) -> Terms:
         """Sensitivity 2 c1 / (M_i (2 rho d_i + 1/eta_k)) of us.x of agent i, and the noise (12)."""

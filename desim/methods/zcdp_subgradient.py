@@ -98,7 +98,9 @@ class ZcdpSubgradient(Method):
 
     def subgradient(self, us: Us, w: Array) -> Array:
         """Subgradients (n, dim) of f_i at w (n, dim)."""
-        return np.asarray(gradient(us.who, w, self.problem.data))
+        return np.asarray(
+            gradient(us.who, w, self.problem.data, round=us.round, seed=self.settings.seed)
+        )
 
     def planned(self, k: int) -> Terms:
         """Terms (agents,) of round k."""

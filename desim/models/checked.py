@@ -1,6 +1,7 @@
 """The first look at a model: whether it is a pure function of parameters and rows, in words."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,7 +14,9 @@ T = TypeVar("T")
 NEAR = 1e-3  # relative, of a row's loss alone to its loss beside others, in float32
 LOOKED_AT = 8  # rows
 FEW = 3  # of them
+SEEN = 1e-4  # relative, of a change of the losses that float32 cannot miss
 NUDGE = 1e-2  # from a start where a wrong model may look right, such as zeros
+APART = "rows that do not mix, as batch normalisation mixes them (GroupNorm does not)"
 WORDS = 300  # letters of what a library has to say
 
 
@@ -84,13 +87,22 @@ def _of_rows(where: str, model: Model, x: Array, rows: Rows, cut: bool) -> None:
             )
     once = _gradient(where, model, nudged, rows)
     near = _array(f"{where}: loss", lambda: model.loss(nudged, still), (m,))
-    model.settled()
+    answered(f"{where}: gradient", model.settled)
     if not all(
         np.array_equal(one, _gradient(where, model, at, rows), equal_nan=True)
         for one, at in ((first, x), (once, nudged))
     ):
         text = "its gradient is another one when it is asked for twice"
         allowed = f"a function of x and rows alone: no state between calls, {model.draws}"
+        raise InputError(f"{where}: {text}; allowed: {allowed}")
+    again = _array(f"{where}: loss", lambda: model.loss(x, still), (m,))
+    if not np.array_equal(again, losses):
+        text = "its loss is another one when it is asked for twice"
+        raise InputError(f"{where}: {text}; allowed: a function of x and rows alone")
+    rise = abs(float((first + once) @ (nudged.astype(float) - x))) / 2.0
+    if np.array_equal(near, losses) and rise > SEEN * float(np.abs(losses).sum()):
+        text = "its loss is the same where x is another one, but its gradient is not zero"
+        allowed = "a function of x, of which nothing is kept between calls"
         raise InputError(f"{where}: {text}; allowed: {allowed}")
     if near.any() and not once.any():
         text = "its loss is not zero, but all of its gradient is"
@@ -101,8 +113,20 @@ def _of_rows(where: str, model: Model, x: Array, rows: Rows, cut: bool) -> None:
     alone = _array(f"{where}: loss", lambda: model.loss(nudged, still.part(0, 1)), (1,))
     if abs(alone[0] - near[0]) > NEAR * (1.0 + abs(near[0])):
         text = f"the loss of a row is {alone[0]:.6g} alone and {near[0]:.6g} beside others"
-        allowed = "rows that do not mix, as batch normalisation mixes them (GroupNorm does not)"
-        raise InputError(f"{where}: {text}; allowed: {allowed}")
+        raise InputError(f"{where}: {text}; allowed: {APART}")
+    if type(model).clipped is Model.clipped and model.gives_each():
+        _refuse_mixed(f"{where}: example_gradients", model, nudged, still.part(0, FEW))
+
+
+def _refuse_mixed(where: str, model: Model, x: Array, rows: Rows) -> None:
+    """InputError where a row's gradient, which is cut alone, depends on the rows beside it."""
+    beside, alone = (
+        _array(where, partial(model.example_gradients, x, some), (len(some.labels), len(x)))[0]
+        for some in (rows, rows.part(0, 1))
+    )
+    if np.linalg.norm(beside - alone) > NEAR * (np.linalg.norm(beside) + np.linalg.norm(alone)):
+        text = "the gradient of a row is another one alone than beside others"
+        raise InputError(f"{where}: {text}; allowed: {APART}")
 
 
 def _start(where: str, model: Model, facts: Facts) -> Array:

@@ -23,6 +23,7 @@ from desim.errors import InputError, show
 from desim.models import torch_parts as parts_of
 from desim.models.model import Facts, Model, Rows
 from desim.models.torch_cost import needed, operations
+from desim.models.torch_look import refuse_unsettled
 
 ROOM = 1 << 23  # numbers of examples' gradients that are in memory at a time
 TRIED = (1, 3, 16)  # agents that go together where it is tried out whether that changes a bit
@@ -50,7 +51,7 @@ class TorchModel(Model):
         if not isinstance(made, nn.Module):
             found = f"module returned {show(made)}"
             raise InputError(f"problem.model: {self.name}: {found}; allowed: a torch.nn.Module")
-        self._module = made.to(self.device, self.type)
+        self._module = parts_of.typed(made, self.device, self.type)
         named = [(name, p) for name, p in made.named_parameters() if p.requires_grad]
         parts_of.refuse_unfit(self.name, named)
         self.names = [name for name, _ in named]
@@ -81,7 +82,8 @@ class TorchModel(Model):
     def initial(self, seed: int) -> Array:
         """The parameters of a module made with this seed, (dim,)."""
         with parts_of.seeded(seed):
-            made = self.module().to(dtype=self.type)
+            made = self.module()
+        parts_of.typed(made, torch.device("cpu"), self.type)
         parts = [p.detach().reshape(-1) for p in made.parameters() if p.requires_grad]
         return np.asarray(torch.cat(parts).numpy())
 
@@ -142,19 +144,8 @@ class TorchModel(Model):
         return needed(self, min(m, self._some) if clipped else m, clipped)
 
     def settled(self) -> None:
-        """InputError where training has changed what is no parameter."""
-        changed = [
-            name for name, one in self._net(True).named_buffers()
-            if not torch.equal(one, self._buffers[name])
-        ]  # fmt: skip
-        if changed:
-            text = f"training changes {', '.join(changed)}, which nobody sends, clips or noises"
-            allowed = "layers without such buffers, as GroupNorm, or `frozen = True`, for which"
-            raise InputError(
-                f"problem.model: {self.name}: {text}; allowed: {allowed} they stay as they are"
-            )
-        still, x = self.sample._replace(key=None), self.initial(self.facts.seed)
-        parts_of.refuse_draws(self.name, lambda: (self.gradient(x, still), self.loss(x, still)))
+        """InputError where the module is no function of its parameters and rows."""
+        refuse_unsettled(self)
 
     def computing(self) -> AbstractContextManager[None]:
         """One thread of torch's own: its bits depend on their number."""
@@ -193,8 +184,10 @@ class TorchModel(Model):
         module = self._net(True)
         parameters = self._placed(module, w)
         total = parts_of.by_row(self.losses(module(inputs), labels)).sum()
+        if not total.requires_grad:  # nothing of it leads back to a parameter
+            return torch.zeros_like(w)
         found = torch.autograd.grad(total, parameters, allow_unused=True, materialize_grads=True)
-        return torch.cat([one.reshape(-1) for one in found])
+        return torch.cat([one.to_dense().reshape(-1) for one in found])
 
     def _all(self, w: Tensor, inputs: Tensor, labels: Tensor, clip: float) -> Tensor:
         """The sums (n, dim) of many agents, together."""
@@ -273,6 +266,10 @@ class TorchModel(Model):
                 if isinstance(one, nn.modules.batchnorm._NormBase):
                     one.eval()
         return nets[training]
+
+    def renewed(self) -> None:
+        """The calling thread's next call has new copies of the module."""
+        self._own.nets = None
 
     def _tensor(self, array: Array) -> Tensor:
         """An array on the device: real numbers in the model's type, whole ones as they are."""

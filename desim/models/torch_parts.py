@@ -53,12 +53,26 @@ def one_thread() -> Iterator[None]:
 
 
 def tensor_of(array: Array, device: torch.device, kind: torch.dtype) -> Tensor:
-    """An array on a device: real numbers of type `kind`, bytes as they are, others as int64."""
-    array = np.ascontiguousarray(array)
-    found = torch.from_numpy(array if array.flags.writeable else array.copy())
+    """A copy of an array on a device: real numbers of type `kind`, bytes as such, others as int64.
+
+    A copy, for modules may write to what they are given, as nn.ReLU(inplace=True) does.
+    """
+    found = torch.from_numpy(np.array(array, order="C"))
     if found.is_floating_point():
         return found.to(device, kind)
     return found.to(device) if found.dtype == torch.uint8 else found.to(device).long()
+
+
+def typed(module: nn.Module, device: torch.device, kind: torch.dtype) -> nn.Module:
+    """The module on a device, its real numbers of type `kind` and complex ones as fine as that."""
+    pair = torch.complex128 if kind == torch.float64 else torch.complex64
+
+    def brought(one: Tensor) -> Tensor:
+        if one.is_complex():
+            return one.to(device, pair)
+        return one.to(device, kind if one.is_floating_point() else None)
+
+    return module._apply(brought)
 
 
 def lengths(rows: Tensor) -> Tensor:
@@ -76,7 +90,7 @@ def works(ask: Callable[[], object]) -> bool:
         warnings.simplefilter("error")
         try:
             ask()
-        except (RuntimeError, ValueError, Warning):
+        except Exception:  # modules and their libraries have no exception in common
             return False
     return True
 
@@ -108,18 +122,29 @@ def refuse_unfit(name: str, named: list[tuple[str, nn.Parameter]]) -> None:
     if not named:
         text = "the module has no parameter that trains"
         raise InputError(f"problem.model: {name}: {text}; allowed: one at least")
-    first: dict[int, str] = {}
     lazy = [one for one, parameter in named if nn.parameter.is_lazy(parameter)]
     if lazy:
         text = f"{lazy[0]} has no shape yet, in a lazy layer"
         allowed = "layers whose sizes are said; self.facts.shape is that of one input"
         raise InputError(f"problem.model: {name}: {text}; allowed: {allowed}")
     for one, parameter in named:
-        other = first.setdefault(parameter.untyped_storage().data_ptr(), one)
-        if other != one:
-            text = f"found {other} and {one}, two parameters that share their numbers"
+        if not parameter.is_floating_point():
+            text = f"{one} holds {parameter.dtype}"
+            allowed = "real numbers; complex ones as pairs, by torch.view_as_complex"
+            raise InputError(f"problem.model: {name}: {text}; allowed: {allowed}")
+    _refuse_shared(name, named)
+
+
+def _refuse_shared(name: str, named: list[tuple[str, nn.Parameter]]) -> None:
+    """InputError where a number is in two parameters; parts of one memory may lie side by side."""
+    last, end = "", 0
+    for low, size, one in sorted((p.data_ptr(), p.numel() * p.element_size(), one)
+                                 for one, p in named if p.numel()):  # fmt: skip
+        if low < end:
+            text = f"found {last} and {one}, two parameters that share their numbers"
             allowed = "one nn.Parameter, used in both places"
             raise InputError(f"problem.model: {name}: {text}; allowed: {allowed}")
+        last, end = one, low + size
 
 
 def draws(layer: nn.Module) -> bool:

@@ -176,7 +176,10 @@ class Problem:
         if not isinstance(smooth, Modelled):
             each = gradient(np.arange(self.agents), models, smooth)
             return np.asarray(each.sum(axis=0) + self.coordinator_regularizer.l2 * x)
-        total, smooth = self.coordinator_regularizer.l2 * x, smooth._replace(augment=())
+        total, smooth = (
+            self.coordinator_regularizer.l2 * x,
+            smooth._replace(augment=(), measured=True),
+        )
         for some in np.array_split(np.arange(self.agents), -(-self.agents // SOME)):
             total = total + gradient(some, models[some], smooth).sum(axis=0)
         return np.asarray(total)

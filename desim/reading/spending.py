@@ -9,7 +9,7 @@ from desim.errors import InputError, refusal
 from desim.privacy.accounting.accountants import Account, account
 from desim.privacy.accounting.prices import RELATIONS
 from desim.privacy.accounting.views import read_view
-from desim.runs.declared import declared, names
+from desim.runs.declared import coarse, declared, names
 from desim.runs.digests import own_scenario
 from desim.runs.played import Played
 from desim.runs.premises import Stated, stated
@@ -51,6 +51,7 @@ def spent(
 def doubts(run: Played) -> Iterator[str]:
     """On whose word the run's epsilon rests, and that its files cannot be checked."""
     yield from declared(run)
+    yield from coarse(run)
     if doubt := run.store.unchecked:
         yield doubt
 

@@ -1,11 +1,16 @@
-"""What a run's plug-ins say of themselves, on which its epsilon rests without having been tried."""
+"""On what a run's epsilon rests without having been tried: plug-ins' words, coarse arithmetic."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from desim.runs.played import Played
 from desim.scenario.own import LOSSES, METHODS
 
 TESTED = "untested by this run; desim check --contract {name} tests them"
+COARSE = (
+    "local steps and their noise are computed in IEEE singles, which round a parameter by 6e-8 of "
+    "its size: noise that is not far above that hides no record"
+)
 SHORT = "sensitivities as plug-in {name} declares them, untested"
 
 
@@ -18,6 +23,21 @@ def declared(run: Played) -> Iterator[str]:
     if loss:
         tested = TESTED.format(name=loss)
         yield f"slopes and curvatures of the loss are declared by plug-in {loss}, {tested}"
+    if model := model_of(run):
+        tested = TESTED.format(name=model)
+        yield f"the start and clipped gradients of rows are computed by plug-in {model}, {tested}"
+
+
+def coarse(run: Played) -> Iterator[str]:
+    """A line where noise is added within local training to models of 32 bits."""
+    try:
+        problem, local = run.written["problem"], run.written["algorithm"]["local"]
+        solver, usual = local["solver"], "float32" if "model" in problem else "float64"
+    except (KeyError, TypeError):
+        return
+    noisy = "noisy" in ([solver] if isinstance(solver, str) else solver)
+    if noisy and problem.get("precision", usual) == "float32":
+        yield COARSE
 
 
 def shortly(run: Played) -> str:
@@ -33,11 +53,26 @@ def plugged(run: Played) -> tuple[str, str]:
 
 
 def names(run: Played) -> tuple[str, str]:
-    """Names of method and loss, as the scenario has them, be it that it loads no more."""
+    """Names of method and loss, as the scenario has them, be it that it loads no more.
+
+    The loss of a model that a plug-in brings has no name.
+    """
     try:
         written = run.written
-        loss = written["problem"]["loss"]
-        kind = next(iter(loss)) if isinstance(loss, dict) else loss
-        return str(written["algorithm"]["name"]), str(kind)
+        problem, name = written["problem"], str(written["algorithm"]["name"])
+        return name, "" if "model" in problem else _name(problem["loss"])
     except (KeyError, TypeError, StopIteration):
         return "", ""
+
+
+def model_of(run: Played) -> str:
+    """The name of the run's model, which a plug-in brings; empty where it has none."""
+    try:
+        given = run.written["problem"]["model"]
+        return str(given["name"] if isinstance(given, dict) else given)
+    except (KeyError, TypeError):
+        return ""
+
+
+def _name(given: Any) -> str:
+    return str(next(iter(given)) if isinstance(given, dict) else given)

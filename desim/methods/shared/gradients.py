@@ -6,6 +6,7 @@ import numpy as np
 
 from desim.arrays import Array
 from desim.kernels import gradients
+from desim.kernels.batches import WHOLE
 from desim.kernels.layered import Layered
 from desim.kernels.modelled import Modelled
 from desim.shapes import all_between, refuse, rows_given, whole_given
@@ -13,10 +14,18 @@ from desim.shapes import all_between, refuse, rows_given, whole_given
 STEPS = 1 << 32  # what an address has room for: the next one is another round's
 
 
-def gradient(who: Any, x: Any, data: Any, out: Array | None = None) -> Array:
-    """Gradients of f_i at x[r], i = who[r] (n,), x (n, dim): an (n, dim) array, `out` if given."""
+def gradient(
+    who: Any, x: Any, data: Any, out: Array | None = None, *, round: Any = 0, seed: Any = 0
+) -> Array:
+    """Gradients of f_i at x[r], i = who[r] (n,), x (n, dim): an (n, dim) array, `out` if given.
+
+    round (n,) or one for all, seed: from which random layers and changes of rows of a model draw,
+    which else are the same in every round; no other gradient depends on them.
+    """
     x = models_given("gradient", who, x, data, out)
-    return np.asarray(gradients.gradient(who, x, data, out))
+    round = _whole("gradient: round", round, len(who), STEPS)
+    _refuse_no_seed("gradient: seed", seed)
+    return np.asarray(gradients.batch_gradient(who, x, WHOLE, round, seed, data, out))
 
 
 def batch_gradient(
@@ -37,9 +46,13 @@ def batch_gradient(
     count = _whole(f"{what}: count", count, n, 1 << 63)
     round = _whole(f"{what}: round", round, n, STEPS)
     step = _whole(f"{what}: step", step, 0, STEPS)
-    if not isinstance(seed, int | np.integer):
-        refuse(f"{what}: seed", seed, "a whole number, such as settings.seed")
+    _refuse_no_seed(f"{what}: seed", seed)
     return np.asarray(gradients.batch_gradient(who, x, count, round, seed, data, out, step=step))
+
+
+def _refuse_no_seed(what: str, seed: Any) -> None:
+    if not isinstance(seed, int | np.integer):
+        refuse(what, seed, "a whole number, such as settings.seed")
 
 
 def models_given(what: str, who: Any, x: Any, data: Any, out: Any = None, name: str = "x") -> Array:

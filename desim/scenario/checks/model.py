@@ -39,6 +39,9 @@ def models_fit(problem: Problem, algorithm: Algorithm) -> Found:
     if loss.modelled and algorithm.method.values_only and problem.precision != "float64":
         text = f"found {problem.precision}, but {algorithm.name} takes differences of close values"
         yield ("problem", "precision"), f"{text}; allowed: float64"
+    if problem.augment and algorithm.method.values_only:
+        text = f"found {problem.augment[0].kind}, but {algorithm.name} trains on values of rows"
+        yield ("problem", "augment"), f"{text} as they are; allowed: none"
     if problem.device != "cpu" and not loss.modelled:
         text = f"found {problem.device} with loss {loss.kind}"
         yield ("problem", "device"), f"{text}; allowed: cpu (cuda with problem.model)"
