@@ -36,7 +36,7 @@ def names(run: Played) -> tuple[str, str]:
     """Names of method and loss, as the scenario has them, be it that it loads no more."""
     try:
         written = run.written
-        loss = written["problem"]["loss"]
+        loss = written["problem"].get("loss") or ""  # a model brings its own
         kind = next(iter(loss)) if isinstance(loss, dict) else loss
         return str(written["algorithm"]["name"]), str(kind)
     except (KeyError, TypeError, StopIteration):
