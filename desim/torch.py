@@ -37,6 +37,8 @@ def load(
     and its target, of those that the run has met. InputError where the run has no such model, or
     the module another number of parameters.
     """
+    if not hasattr(run, "iterates"):
+        raise InputError(f"run: {refusal(run, 'what desim.open or desim.run returns')}")
     if checkpoint is not None:
         met = {(one.metric, one.target): one.model for one in run.checkpoints}
         if checkpoint not in met:
@@ -44,13 +46,20 @@ def load(
             raise InputError(f"checkpoint: {refusal(checkpoint, allowed)}")
         return filled(module, met[checkpoint])
     if agent is None and run.model is not None:
-        return filled(module, np.array(run.model[round], float))
+        return filled(module, np.array(_at(run.model, round), float))
     kept = run.iterates
     if kept is None:
         cure = "observe: {iterates: true} keeps the models of agents"
         raise InputError(f"{run}: found no such model; allowed: the coordinator's; {cure}")
     if agent is None:
-        return filled(module, np.asarray(kept[round], float).mean(0))
+        return filled(module, np.asarray(_at(kept, round), float).mean(0))
     if not 0 <= agent < kept.shape[1]:
         raise InputError(f"agent: {refusal(agent, f'0 to {kept.shape[1] - 1}')}")
-    return filled(module, np.array(kept[round, agent], float))
+    return filled(module, np.array(_at(kept, round)[agent], float))
+
+
+def _at(models: Any, round: int) -> Any:
+    """The models of a round, -1 being the last one; InputError where there is none."""
+    if not -len(models) <= round < len(models):
+        raise InputError(f"round: {refusal(round, f'0 to {len(models) - 1}, or -1, the last')}")
+    return models[round]

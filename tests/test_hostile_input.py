@@ -3,6 +3,7 @@
 import json
 import os
 from collections import Counter
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -72,6 +73,15 @@ def plugged(tmp_path, early):
     return scenario
 
 
+def test_two_plugins_that_bring_one_name_are_refused(tmp_path):
+    text = Path(__file__).with_name("plugins").joinpath("numpy_models.py").read_text()
+    for name in ("one.py", "two.py"):
+        (tmp_path / name).write_text(text)
+    said = r"plugins\[1\]: found 'numpy-.*' in two\.py, and in .*one\.py, too; allowed: one file"
+    with pytest.raises(InputError, match=said):
+        desim.load(star(plugins=[str(tmp_path / one) for one in ("one.py", "two.py")]))
+
+
 def test_a_plugin_that_raises_is_named(tmp_path):
     with pytest.raises(InputError, match=r"own\.py, line 15, raised KeyError: 'at the start'"):
         desim.run(plugged(tmp_path, True), out=tmp_path / "a")
@@ -91,6 +101,7 @@ def test_a_plugin_that_raises_is_named(tmp_path):
             "from desim.methods.shared.method import Method\nclass M(Method): name = 'm'",
             "M lacks kind",
         ),
+        ("from desim.model import Model\nclass M(Model): summary = 's'", "M lacks name"),
     ],
 )
 def test_a_plugin_that_is_none_is_named(text, message, tmp_path):

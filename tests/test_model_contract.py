@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from desim import contract
@@ -132,3 +133,14 @@ def test_rows_of_another_shape_are_stated_by_the_class(tmp_path):
 def test_a_model_that_nobody_brings_is_unknown():
     with pytest.raises(InputError, match=r"model: found 'nobodys'; allowed: "):
         contract.model("nobodys")
+
+
+def test_a_scenario_whose_agents_are_values_of_a_column_lends_its_rows(tmp_path):
+    np.savez(tmp_path / "rows.npz", A=np.eye(12, 4), b=np.arange(12) % 2, user=np.arange(12) // 4)
+    problem = {
+        "data": {"source": "arrays", "file": "rows.npz"}, "partition": {"by": "user"},
+        "model": "numpy-scores",
+    }  # fmt: skip
+    given = load({**SCENARIO, "problem": problem}, folder=tmp_path)
+    found = list(contract.model("numpy-scores", given))
+    assert {one.outcome for one in found if one.law != "threads"} == {"kept"}

@@ -8,6 +8,7 @@ import pytest
 import desim
 from desim.cli import main
 from desim.errors import DesimError, InputError, RunError
+from desim.runs.declared import names
 
 FILE = Path(__file__).parent / "plugins" / "numpy_models.py"
 SCENARIO = {
@@ -356,3 +357,25 @@ def test_a_graphics_card_that_is_not_there_is_named(tmp_path):
         pytest.skip("there is one")
     with pytest.raises(DesimError, match=r"device: found cuda, which torch .*; allowed: cpu"):
         played(tmp_path, TORCH, {"problem.device": "cuda"}, name="net")
+
+
+def test_what_a_model_raises_is_told_with_its_line(tmp_path):
+    text = FILE.read_text().replace(START, "self.facts.dim")
+    line = 1 + text[: text.index("self.facts.dim")].count("\n")
+    with pytest.raises(InputError, match=rf"no attribute 'dim' \(line {line} of mine.py\)"):
+        played(tmp_path, text)
+
+
+def test_what_a_library_lacks_is_not_said_to_be_lacking_in_the_model(tmp_path):
+    text = FILE.read_text().replace(
+        ODDS, f"        raise NotImplementedError('no such kernel')\n{ODDS}", 1
+    )
+    with pytest.raises(InputError, match="raised NotImplementedError: no such kernel") as said:
+        played(tmp_path, text)
+    assert "a model that defines it" not in str(said.value)
+
+
+def test_a_run_of_a_model_names_its_method_where_no_paper_claims(tmp_path):
+    text = FILE.read_text()
+    run = played(tmp_path, text)
+    assert names(run) == ("fedavg", "")

@@ -96,6 +96,10 @@ def test_a_module_takes_the_model_of_a_checkpoint():
     assert np.allclose(found, run.checkpoints[0].model, rtol=1e-6)
     with pytest.raises(InputError, match=r"checkpoint: found .*allowed: \('accuracy', 0.5\)"):
         load(run, module, checkpoint=("accuracy", 0.9))
+    with pytest.raises(InputError, match="round: found 99; allowed: 0 to "):
+        load(run, module, round=99)
+    with pytest.raises(InputError, match=r"run: found 'runs/x'; allowed: what desim.open"):
+        load("runs/x", module)
 
 
 @pytest.mark.parametrize("clip", [np.inf, 0.1])

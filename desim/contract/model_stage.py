@@ -52,7 +52,9 @@ class Bench:
             self._overrides, self._folder = dict(overrides or {}), folder
         else:
             written = {key: one for key, one in given.written().items() if key in KEPT}
-            if written["problem"]["data"]["source"] != "npz":
+            partition = written["problem"].get("partition")
+            told = isinstance(partition, dict) and "by" in partition  # the column's values
+            if written["problem"]["data"]["source"] != "npz" and not told:
                 written["problem"].setdefault("agents", AGENTS)
             self._tree = {**written, **star}
             self._overrides, self._folder = {}, given.folder or folder

@@ -2,13 +2,15 @@
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
+from traceback import walk_tb
 from typing import Any, TypeVar
 
 import numpy as np
 
 from desim.arrays import Array
 from desim.errors import InputError, raised, shortened
-from desim.models.model import Facts, Model, Rows
+from desim.models.model import Facts, LacksError, Model, Rows
 
 T = TypeVar("T")
 NEAR = 1e-3  # relative, of a row's loss alone to its loss beside others, in float32
@@ -17,6 +19,7 @@ FEW = 3  # of them
 SEEN = 1e-4  # relative, of a change of the losses that float32 cannot miss
 NUDGE = 1e-2  # from a start where a wrong model may look right, such as zeros
 APART = "rows that do not mix, as batch normalisation mixes them (GroupNorm does not)"
+PLUGGED = "desim_plugin_"  # how the names of modules begin that are plug-ins' files
 WORDS = 300  # letters of what a library has to say
 
 
@@ -159,6 +162,16 @@ def answered(where: str, ask: Callable[[], T]) -> T:
     except InputError:
         raise
     except Exception as error:
-        if isinstance(error, NotImplementedError):
+        if isinstance(error, LacksError):
             raise InputError(f"{where}: {error}; allowed: a model that defines it") from error
-        raise InputError(f"{where} raised {shortened(raised(error), WORDS)}") from error
+        text = shortened(raised(error), WORDS) + _line(error)
+        raise InputError(f"{where} raised {text}") from error
+
+
+def _line(error: BaseException) -> str:
+    """Where in the plug-in's file the code was that raised, or nothing."""
+    at = ""
+    for frame, line in walk_tb(error.__traceback__):
+        if frame.f_globals.get("__name__", "").startswith(PLUGGED):
+            at = f" (line {line} of {Path(frame.f_code.co_filename).name})"
+    return at

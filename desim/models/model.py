@@ -52,6 +52,10 @@ class Facts(NamedTuple):
     seed: int = 0
 
 
+class LacksError(NotImplementedError):
+    """A model is asked for what it does not define."""
+
+
 class Model(ABC):
     """A model and the loss of its rows; parameters x (dim,) of type `facts.precision`.
 
@@ -99,11 +103,11 @@ class Model(ABC):
 
     def example_gradients(self, x: Array, rows: Rows) -> Array:
         """The gradient (m, dim) of each row's loss at x (dim,)."""
-        raise NotImplementedError(f"{type(self).__name__} has no example_gradients")
+        raise LacksError(f"{type(self).__name__} has no example_gradients")
 
     def predict(self, x: Array, rows: Rows) -> Array:
         """What the model says of each row, of the shape of its labels."""
-        raise NotImplementedError(f"{type(self).__name__} has no predict")
+        raise LacksError(f"{type(self).__name__} has no predict")
 
     def clipped(self, x: Array, rows: Rows, clip: float) -> Array:
         """The sum (dim,) of the rows' gradients, each cut to the norm `clip`."""

@@ -137,11 +137,17 @@ def _stand_in(
 
 
 def _plugins(files: Iterable[Path]) -> Iterator[Problem]:
+    brought: dict[str, Path] = {}
     for index, file in enumerate(files):
         try:
-            registry.load_plugin(file)
+            names = registry.load_plugin(file)
         except InputError as error:
             yield ("plugins", index), str(error)
+            continue
+        for name in names:
+            if (other := brought.setdefault(name, file)) != file:
+                text = f"found {name!r} in {file.name}, and in {other}, too"
+                yield ("plugins", index), f"{text}; allowed: one file for each name"
 
 
 def _together(sections: Mapping[str, Any]) -> Iterator[Problem]:

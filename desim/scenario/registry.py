@@ -86,6 +86,11 @@ def _installed() -> Known:
 def defined(module: Any, where: str) -> Known:
     """Those of a module's own; InputError for what lacks something."""
     found = Known(*(_by_name(module, parent, where) for parent in NEEDED))
+    if not any(found):
+        for one in vars(module).values():
+            if isinstance(one, type) and issubclass(one, tuple(NEEDED)):
+                if one.__module__ == module.__name__:
+                    raise InputError(f"{where}: {one.__name__} lacks name")
     for parent, classes in zip(NEEDED, found, strict=True):
         for one in classes.values():
             lacking = [key for key in NEEDED[parent] if not hasattr(one, key)]
