@@ -23,6 +23,7 @@ from desim.errors import InputError, show
 from desim.models import torch_parts as parts_of
 from desim.models.model import Facts, Model, Rows
 from desim.models.torch_cost import needed, operations
+from desim.models.torch_ends import same_at_ends
 from desim.models.torch_look import refuse_unsettled
 
 ROOM = 1 << 23  # numbers of examples' gradients that are in memory at a time
@@ -175,7 +176,9 @@ class TorchModel(Model):
         spread = torch.linspace(-1e-2, 1e-2, most * self.dim, dtype=self.type)
         w = self._tensor(self.initial(self.facts.seed)) + spread.reshape(most, self.dim)
         together = partial(self._all, clip=1.0 if cut else np.inf)
-        return parts_of.same_in_groups(together, (w, a, b), TRIED)
+        few = tuple(one[:2].clone() for one in (w, a, b))
+        ends = same_at_ends(lambda: together(*few))
+        return ends and parts_of.same_in_groups(together, (w, a, b), TRIED)
 
     def _alone(self, w: Tensor, inputs: Tensor, labels: Tensor, clip: float) -> Tensor:
         """The sum (dim,) of one agent's rows: by the module itself, or by `_each`."""
