@@ -39,9 +39,9 @@ def first_look(
         raise InputError(f"problem.clip: {text}; allowed: no clip, or that function in the model")
     rows = rows.part(0, LOOKED_AT)
     model: Model = answered(f"{where}: making it", lambda: of(given, facts))
-    model.sample = rows
     with model.computing():
         start = _start(where, model, facts)
+        model.sample = rows  # not before: where it starts is no function of rows
         x, cut = start.astype(facts.precision), bool(np.isfinite(clip))
         try:
             _of_rows(where, model, x, _read_only(rows), cut)

@@ -22,7 +22,7 @@ def refuse_unsettled(model: Any) -> None:
     _refuse_averages(model)
     _refuse_other(model)
     refuse_draws(model.name, lambda: (model.gradient(x, still), model.loss(x, still)))
-    _refuse_written(model, x)
+    _refuse_written(model, x, still)
     _refuse_kept(model, start, x, still)
     _refuse_foreign(model, x, still)
     _refuse_meeting(model, x, still)
@@ -64,12 +64,15 @@ def _refuse_other(model: Any) -> None:
             raise _refusal(model, text, "numbers of torch's own generator, which is seeded")
 
 
-def _refuse_written(model: Any, x: Array) -> None:
+def _refuse_written(model: Any, x: Array, rows: Rows) -> None:
     """InputError where a module at x (dim,) writes to its own parameters."""
     for name, one in model._module.named_modules():
         if getattr(one, "max_norm", None) is not None:
             text = f"found max_norm at {name}, by which a layer writes to its own parameters"
             raise _refusal(model, text, "none, or rows of weights that forward shortens")
+    with model._drawing(None):
+        model.alone(x, rows, np.inf)
+    model.loss(x, rows)
     placed = model._tensor(x).split(model.sizes)
     for training in (True, False):
         named = dict(model._net(training).named_parameters())

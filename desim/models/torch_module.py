@@ -27,7 +27,7 @@ from desim.models.torch_ends import same_at_ends
 from desim.models.torch_look import refuse_unsettled
 
 ROOM = 1 << 23  # numbers of examples' gradients that are in memory at a time
-TRIED = (1, 3, 16)  # agents that go together where it is tried out whether that changes a bit
+TRIED = (1, 3, 16, 32)  # agents that go together where it is tried out whether that changes a bit
 
 
 class TorchModel(Model):
