@@ -112,7 +112,8 @@ class TorchModel(Model):
         inputs, labels = self._tensor(rows.inputs), self._tensor(rows.labels)
         self._net(True)
         with self._drawing(rows.key):
-            return np.asarray(self._each(self._tensor(x), inputs, labels).cpu().numpy())
+            found = self._each(self._tensor(x), inputs, labels)
+            return np.asarray(found.detach().cpu().numpy())
 
     def gradients(self, x: Array, rows: Rows, clip: float) -> Array:
         """Sums (n, dim) of the rows' gradients of n agents with models x (n, dim)."""
@@ -123,7 +124,7 @@ class TorchModel(Model):
             some = max(1, ROOM // (self.dim * min(m, self._some))) if cut else len(w)
             groups = zip(*(one.split(some) for one in (w, inputs, labels)), strict=True)
             sums = torch.cat([self._all(x, A, b, clip) for x, A, b in groups])
-            return np.asarray(sums.cpu().numpy())
+            return np.asarray(sums.detach().cpu().numpy())
         many = []  # each with arrays of its own: how memory is aligned may change a bit
         for r in range(len(w)):
             with self._drawing(None if rows.key is None else int(rows.key[r])):
