@@ -63,7 +63,7 @@ class Gathered:
         if self.divisor == 1.0:
             return found.astype(self.dtype, copy=False)
         if found.dtype == np.uint8:
-            return np.asarray((np.arange(256) / self.divisor).astype(self.dtype)[found])
+            return np.asarray(np.divide(found, self.divisor, dtype=self.dtype))
         return np.asarray((np.asarray(found, float) / self.divisor).astype(self.dtype))
 
     def take(self, place: Any, axis: int = 0, out: None = None, mode: str = "") -> NDArray[Any]:
