@@ -100,9 +100,10 @@ def of_runs(file: Path) -> None:
             taken = [shares(made, Discard()) for _ in range(4)]
             whole, training = min(taken)
             us = [1e6 * one / steps for one in (alone, whole, training)]
+            rest = us[1] - us[2]
             print(
                 f"| {model} | {agents} | {us[0]:.0f} | {us[1]:.0f} | {us[2]:.0f} | "
-                f"{us[1] - us[2]:.0f} | {100 * (us[1] - us[2]) / us[0]:.1f} % | {us[1] / us[0]:.2f} |",
+                f"{rest:.0f} | {100 * rest / us[0]:.1f} % | {us[1] / us[0]:.2f} |",
                 flush=True,
             )  # fmt: skip
 

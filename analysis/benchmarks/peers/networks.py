@@ -4,8 +4,9 @@
         [--clients 100 1000] [--rounds 4] [--turns 3]
 
 FILE: images, an npz of Keras. Each contestant is a process with its own interpreter, pinned to one
-processor; they take turns. Microseconds of a round for each local step, rounds after the first;
-memory: the most that a contestant's processes hold at a time, as the kernel shares it out (PSS).
+processor; they take turns. Microseconds of a round for each local step: the mean of rounds after
+the first, in the best turn; memory: the most that a contestant's processes hold at a time, as the
+kernel shares it out (PSS).
 """
 
 import argparse
@@ -17,6 +18,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 from analysis.benchmarks.peers.environments import Unavailable, interpreter
@@ -82,7 +84,7 @@ def table(file: Path, folder: Path, clients: int, rounds: int, turns: int) -> li
                 print(f"{name}: {why}", file=sys.stderr)
                 continue
             found.setdefault(name, []).append(one)
-    best = {name: min(min(one["rounds"]) for one in all_) for name, all_ in found.items()}
+    best = {name: min(mean(one["rounds"]) for one in all_) for name, all_ in found.items()}
     lines = []
     for name, all_ in found.items():
         us = 1e6 * best[name] / (clients * STEPS)
