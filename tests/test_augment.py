@@ -47,7 +47,7 @@ def test_images_of_files_train_a_torch_module(tmp_path):
     assert not np.array_equal(first.model[0], first.model[-1])
     del section["problem"]["data"]["scale"]
     section["problem"]["augment"] = "none"
-    with pytest.raises(InputError, match=r"inputs are uint8.*problem\.data\.scale: pixel makes"):
+    with pytest.raises(InputError, match=r"type uint8.*problem\.data\.scale: pixel makes"):
         desim.run(section)
 
 

@@ -67,7 +67,7 @@ def main() -> None:
             "client_resources": {"num_cpus": 1, "num_gpus": 0.0}, "init_args": {"num_cpus": 1},
         },
     )  # fmt: skip
-    seconds = np.diff(moments).tolist()
+    seconds = np.diff(moments)[1:].tolist()
     print("RESULT", json.dumps({"rounds": seconds, "version": f"Flower {flwr.__version__}"}))
 
 
