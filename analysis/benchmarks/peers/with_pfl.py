@@ -65,7 +65,7 @@ def main() -> None:
     share = len(pixels) // CLIENTS
 
     def user(i: int) -> Dataset:
-        rows = slice(int(i) * share, (int(i) + 1) * share)
+        rows = int(i) * share + torch.arange(BATCH * STEPS) % share  # it stops at their end
         return Dataset([pixels[rows], labels[rows]])
 
     sampler = get_user_sampler("minimize_reuse", list(range(CLIENTS)))
