@@ -7,13 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from desim.arrays import Array
 from desim.errors import InputError, refusal
 
 try:
+    import torch
     from torch import nn
 
     from desim.models.torch_module import TorchModel
-    from desim.models.torch_parts import filled
+    from desim.models.torch_parts import filled, fixed_sha256
 except ModuleNotFoundError as lacking:
     if lacking.name != "torch":
         raise
@@ -44,18 +46,28 @@ def load(
         if checkpoint not in met:
             allowed = ", ".join(map(str, met)) or "none, as the run has met no target"
             raise InputError(f"checkpoint: {refusal(checkpoint, allowed)}")
-        return filled(module, met[checkpoint])
+        return _filled(run, module, met[checkpoint])
     if agent is None and run.model is not None:
-        return filled(module, np.array(_at(run.model, round), float))
+        return _filled(run, module, np.array(_at(run.model, round), float))
     kept = run.iterates
     if kept is None:
         cure = "observe: {iterates: true} keeps the models of agents"
         raise InputError(f"{run}: found no such model; allowed: the coordinator's; {cure}")
     if agent is None:
-        return filled(module, np.asarray(_at(kept, round), float).mean(0))
+        return _filled(run, module, np.asarray(_at(kept, round), float).mean(0))
     if not 0 <= agent < kept.shape[1]:
         raise InputError(f"agent: {refusal(agent, f'0 to {kept.shape[1] - 1}')}")
-    return filled(module, np.array(_at(kept, round)[agent], float))
+    return _filled(run, module, np.array(_at(kept, round)[agent], float))
+
+
+def _filled(run: Any, module: nn.Module, x: Array) -> nn.Module:
+    """The module with the parameters x; InputError unless what does not train is as in the run."""
+    stored = run.manifest.get("model", {}).get("fixed_sha256", "")
+    kind = getattr(torch, run.scenario.problem.precision)
+    if stored and fixed_sha256(module, kind) != stored:
+        text = "its buffers or its parameters that do not train are not those of the run"
+        raise InputError(f"module: {text}; allowed: the module as the run's model made it")
+    return filled(module, x)
 
 
 def _at(models: Any, round: int) -> Any:

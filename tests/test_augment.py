@@ -99,7 +99,7 @@ def test_what_is_measured_is_not_augmented(tmp_path):
     assert problems[0].objective(x) == problems[1].objective(x)
     assert np.array_equal(problems[0].total_gradient(x), problems[1].total_gradient(x))
     assert problems[0].accuracy(x) == problems[1].accuracy(x)
-    assert problems[0].digest() != problems[1].digest()
+    assert problems[0].digest() == problems[1].digest()
     trained = [batch_gradient([1], x[None], 2, 1, 0, one.data) for one in problems]
     assert not np.array_equal(*trained)
 

@@ -50,6 +50,7 @@ def folder(tmp_path_factory):
     desim.run(
         {**bare, "name": "plain", "algorithm": {"name": "fed-plt", "rho": 1}}, place / "plain"
     )
+    played(place, "shorter", seed=1, problem__clip=0.5)
     played(place, "other", problem__data__dim=5, name="other")
     return place
 
@@ -134,6 +135,8 @@ def test_runs_are_told_apart_and_what_differs_is_said(folder):
     assert not any(note.startswith("warning") for note in made.notes)
     mixed = desim.compare([folder / "a1", folder / "other"])
     assert mixed.notes[0].startswith("warning: not the same data")
+    shorter = desim.compare([folder / "a1", folder / "shorter"])
+    assert shorter.notes[0] == "differ in: problem.clip"
     apart = desim.compare([folder / "a1", folder / "b2"])
     assert apart.notes[0] == "not the same seeds in all rows, and so not the same draws"
     named = desim.compare({"mine": opened([folder / "a1"]), "theirs": opened([folder / "b1"])})

@@ -273,6 +273,14 @@ def test_the_command_line_says_the_same_and_ends_with_two(tmp_path, capsys):
 
 
 MODULES = {
+    "no_function": (
+        [(f"    def module(self):\n        return {NET}", "    module = nn.Linear(4, 2)")],
+        "net: module: found a torch.nn.Module; allowed: def module",
+    ),
+    "made_of_nothing": (
+        [("    def module", "    def __init__(self):\n        pass\n\n    def module")],
+        r"net: __init__: found \(\); allowed: \(self, parameters, facts\), or none",
+    ),
     "averages": (
         [(NET, NORMED)],
         "net: training changes 1.running_mean, .*; allowed: layers without",
@@ -343,6 +351,12 @@ RIGHT = {
     ],
     "dropping": [("nn.Tanh()", "nn.Tanh(), nn.Dropout(0.5)")],
 }
+
+
+def test_a_class_without_a_module_is_named(tmp_path):
+    pytest.importorskip("torch", reason="torch is not installed: the extra desim[torch]")
+    with pytest.raises(InputError, match="mine.py: Net lacks module"):
+        played(tmp_path, TORCH.replace("def module", "def network"), name="net")
 
 
 @pytest.mark.parametrize("what", RIGHT)

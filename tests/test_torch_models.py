@@ -239,6 +239,47 @@ def test_a_run_s_model_comes_back_into_a_module(tmp_path):
         load_into(run, nn.Linear(3, 2))
 
 
+def test_what_no_training_changes_must_be_the_run_s(tmp_path):
+    from desim.torch import load as load_into
+
+    run = desim.run(scenario("frozen", observe={"metrics": ["loss"]}))
+    model = problem_of("frozen").loss.model
+    assert load_into(run, model.copies.module) is model.copies.module
+    assert load_into(run, model.module().double()) is not None
+    other = model.module()
+    other[0].running_mean += 0.5
+    with pytest.raises(InputError, match="do not train are not those of the run"):
+        load_into(run, other)
+
+
+def test_a_model_that_gives_other_numbers_is_not_gone_on_with(tmp_path):
+    """Its file may be as it was: what it imports or reads may not be."""
+    other = tmp_path / "weights.npy"
+    np.save(other, np.eye(64, dtype="float32"))
+    text = PLUGIN.read_text("utf-8") + READING.format(file=str(other))
+    (tmp_path / "own.py").write_text(text, "utf-8")
+    desim.run(scenario("reading", plugins=[str(tmp_path / "own.py")]), tmp_path / "run")
+    assert resume(tmp_path / "run", {"stop.rounds": 4}).status == "done"
+    np.save(other, 2.0 * np.eye(64, dtype="float32"))
+    with pytest.raises(InputError, match="model: found"):
+        resume(tmp_path / "run", {"stop.rounds": 5})
+
+
+READING = """
+
+class Reading(TorchModel):
+    name = "reading"
+    summary = "one layer behind one that is read from a file"
+
+    def module(self):
+        import numpy as np
+
+        read = nn.Linear(64, 64, bias=False).requires_grad_(False)
+        read.weight.copy_(torch.from_numpy(np.load({file!r})))
+        return nn.Sequential(read, nn.Linear(64, self.facts.classes))
+"""
+
+
 def test_threads_of_torch_are_as_they_were():
     before = torch.get_num_threads()
     torch.set_num_threads(2)

@@ -36,8 +36,8 @@ class ModelLoss(Loss):
         return f"ModelLoss({self.name!r}, {source.hexdigest()}, {given}, {self.facts})"
 
     def __reduce__(self) -> tuple[Callable[..., "ModelLoss"], tuple[Any, ...]]:
-        sample = None if self.model is None else self.model.sample
-        return made, (self.of, self.given, self.facts, self.start, sample)
+        looked = None if self.model is None else (self.model.sample, self.model.first_sha256)
+        return made, (self.of, self.given, self.facts, self.start, looked)
 
     def __post_init__(self) -> None:
         """No kernel knows it by its name."""
@@ -47,7 +47,11 @@ class ModelLoss(Loss):
         """What its bits rest on: for these, the same seed gives the same bits."""
         libraries = {name: _version(name) for name in self.of.libraries}
         device = "cpu" if self.facts is None else self.facts.device
-        return {"name": self.name, "libraries": libraries, "device": device, "threads": 1}
+        found = {"name": self.name, "libraries": libraries, "device": device, "threads": 1}
+        if self.model is None:
+            return found
+        hashes = {key: getattr(self.model, key) for key in ("first_sha256", "fixed_sha256")}
+        return found | {key: one for key, one in hashes.items() if one}
 
     @property
     def linear(self) -> bool:
@@ -123,12 +127,12 @@ class ModelLoss(Loss):
 
 
 def made(
-    of: type[Model], given: Any, facts: Facts | None = None, start: Any = None, sample: Any = None
+    of: type[Model], given: Any, facts: Facts | None = None, start: Any = None, looked: Any = None
 ) -> ModelLoss:
     """What desim computes with: a model of this class with these parameters."""
     model = None if facts is None else of(given, facts)
     if model is not None:
-        model.sample = sample
+        model.sample, model.first_sha256 = looked or (None, "")
     return ModelLoss(of.name, of=of, given=given, facts=facts, model=model, start=start)
 
 

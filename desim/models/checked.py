@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 from functools import partial
+from hashlib import sha256
+from inspect import signature
 from pathlib import Path
 from traceback import walk_tb
 from typing import Any, TypeVar
@@ -38,13 +40,19 @@ def first_look(
         text = f"found a clip with model {of.name}, which has no example_gradients"
         raise InputError(f"problem.clip: {text}; allowed: no clip, or that function in the model")
     rows = rows.part(0, LOOKED_AT)
+    try:
+        signature(of).bind(given, facts)
+    except TypeError as error:
+        text = f"__init__: found {signature(of)}"
+        allowed = "(self, parameters, facts), or none: all is in self.parameters and self.facts"
+        raise InputError(f"{where}: {text}; allowed: {allowed}") from error
     model: Model = answered(f"{where}: making it", lambda: of(given, facts))
     with model.computing():
         start = _start(where, model, facts)
         model.sample = rows  # not before: where it starts is no function of rows
         x, cut = start.astype(facts.precision), bool(np.isfinite(clip))
         try:
-            _of_rows(where, model, x, _read_only(rows), cut)
+            gradients = _of_rows(where, model, x, _read_only(rows), cut)
         except InputError as error:
             if error.__cause__ is None:
                 raise
@@ -53,6 +61,7 @@ def first_look(
             if rows.inputs.dtype.kind in "iu":
                 text += ", of which problem.data.scale: pixel makes real numbers"
             raise InputError(f"{error} (the data have {text})") from error
+        model.first_sha256 = sha256(b"".join(map(bytes, (start, *gradients)))).hexdigest()
         return model, start
 
 
@@ -75,8 +84,8 @@ def _read_only(rows: Rows) -> Rows:
     return rows._replace(inputs=inputs, labels=labels)
 
 
-def _of_rows(where: str, model: Model, x: Array, rows: Rows, cut: bool) -> None:
-    """InputError where losses and gradients of rows are none, at x (dim,) and near it."""
+def _of_rows(where: str, model: Model, x: Array, rows: Rows, cut: bool) -> tuple[Array, Array]:
+    """Gradients at x (dim,) and near it; InputError where they or the losses of rows are none."""
     nudged = x + (NUDGE * np.sin(np.arange(len(x)))).astype(x.dtype)
     x.flags.writeable = nudged.flags.writeable = False
     still, m = rows._replace(key=None), len(rows.labels)
@@ -119,6 +128,7 @@ def _of_rows(where: str, model: Model, x: Array, rows: Rows, cut: bool) -> None:
         raise InputError(f"{where}: {text}; allowed: {APART}")
     if type(model).clipped is Model.clipped and model.gives_each():
         _refuse_mixed(f"{where}: example_gradients", model, nudged, still.part(0, FEW))
+    return first, once
 
 
 def _refuse_mixed(where: str, model: Model, x: Array, rows: Rows) -> None:

@@ -85,6 +85,8 @@ class Model(ABC):
 
     #: some rows of the data, on which it may try itself
     sample: Any = None
+    #: hash of where it starts and of its first gradients, bit by bit
+    first_sha256: str = ""
 
     def __init__(self, parameters: Any, facts: Facts) -> None:
         self.parameters, self.facts = parameters, facts
@@ -158,6 +160,11 @@ class Model(ABC):
         """Whether it can clip gradients row by row."""
         own = cls.clipped is not Model.clipped or cls.gradients is not Model.gradients
         return own or cls.gives_each()
+
+    @property
+    def fixed_sha256(self) -> str:
+        """Hash of the numbers that no training changes, as a frozen backbone's; "": of none."""
+        return ""
 
     def settled(self) -> None:
         """InputError where a gradient has changed what the model is."""

@@ -24,7 +24,7 @@ def operations(model: Any) -> float:
     Matrix products, convolutions and attention count, what works number by number does not.
     InputError for a layer with a matrix of which torch counts nothing: the sum would be too small.
     """
-    net, called = model._net(True), set[str]()
+    net, called = model.copies.of(True), set[str]()
     hooks = [
         one.register_forward_pre_hook(lambda *_, name=name: called.add(name))
         for name, one in net.named_modules()
@@ -77,7 +77,9 @@ def needed(model: Any, m: int, clipped: bool) -> float:
 def _kept(model: Any, m: int) -> int:
     """Bytes that m rows' forward pass keeps for the backward one, beside parameters and inputs."""
     inputs = model._tensor(_rows(model, m)[0])
-    known = {one.untyped_storage().data_ptr() for one in (inputs, *model._net(True).parameters())}
+    known = {
+        one.untyped_storage().data_ptr() for one in (inputs, *model.copies.of(True).parameters())
+    }
     found: dict[int, int] = {}
 
     def pack(kept: Tensor) -> Tensor:
@@ -95,12 +97,12 @@ def _kept(model: Any, m: int) -> int:
 def _total(model: Any, m: int, inputs: Tensor | None = None) -> Tensor:
     """The sum of the losses of m rows at the start, in training."""
     own, labels = (model._tensor(one) for one in _rows(model, m))
-    outputs = model._net(True)(own if inputs is None else inputs)
+    outputs = model.copies.of(True)(own if inputs is None else inputs)
     return by_row(model.losses(outputs, labels)).sum()
 
 
 def _trained(model: Any) -> list[Tensor]:
-    return [one for one in model._net(True).parameters() if one.requires_grad]
+    return [one for one in model.copies.of(True).parameters() if one.requires_grad]
 
 
 def _rows(model: Any, m: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:

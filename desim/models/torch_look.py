@@ -41,7 +41,7 @@ def _same(one: Tensor, other: Tensor | None) -> bool:
 
 def _refuse_averages(model: Any) -> None:
     """InputError where training has changed what is no parameter."""
-    net = model._net(True)
+    net = model.copies.of(True)
     changed = [n for n, one in net.named_buffers() if not _same(one, model._buffers.get(n))]
     if not changed:
         return
@@ -58,7 +58,7 @@ def _refuse_other(model: Any) -> None:
     """InputError where the module that is made anew is another one."""
     with seeded(model.facts.seed):
         again = typed(model.module(), model.device, model.type).state_dict()
-    for name, one in model._module.state_dict().items():
+    for name, one in model.copies.module.state_dict().items():
         if isinstance(one, Tensor) and not _same(one, again.get(name)):
             text = f"module() gives another {name} when it is called again"
             raise _refusal(model, text, "numbers of torch's own generator, which is seeded")
@@ -66,16 +66,16 @@ def _refuse_other(model: Any) -> None:
 
 def _refuse_written(model: Any, x: Array, rows: Rows) -> None:
     """InputError where a module at x (dim,) writes to its own parameters."""
-    for name, one in model._module.named_modules():
+    for name, one in model.copies.module.named_modules():
         if getattr(one, "max_norm", None) is not None:
             text = f"found max_norm at {name}, by which a layer writes to its own parameters"
             raise _refusal(model, text, "none, or rows of weights that forward shortens")
-    with model._drawing(None):
+    with model.copies.drawing(None):
         model.alone(x, rows, np.inf)
     model.loss(x, rows)
     placed = model._tensor(x).split(model.sizes)
     for training in (True, False):
-        named = dict(model._net(training).named_parameters())
+        named = dict(model.copies.of(training).named_parameters())
         for name, part in zip(model.names, placed, strict=True):
             if not _same(named[name].detach().reshape(-1), part):
                 text = f"the module writes to its own parameter {name}"
@@ -87,7 +87,7 @@ def _refuse_kept(model: Any, start: Array, x: Array, rows: Rows) -> None:
     for what, ask in (("loss", model.loss), ("gradient", model.gradient)):
         ask(start, rows)
         later = ask(x, rows)
-        model.renewed()
+        model.copies.renew()
         if not np.array_equal(later, ask(x, rows), equal_nan=True):
             text = f"its {what} depends on the parameters that it was asked for before"
             raise _refusal(model, text, "a module that keeps nothing between calls")
@@ -95,7 +95,7 @@ def _refuse_kept(model: Any, start: Array, x: Array, rows: Rows) -> None:
 
 def _refuse_foreign(model: Any, x: Array, rows: Rows) -> None:
     """InputError where a copy of the module computes with numbers of the module itself."""
-    own = [one for one in model._module.parameters() if one.requires_grad]
+    own = [one for one in model.copies.module.parameters() if one.requires_grad]
     before, kept = (model.gradient(x, rows), model.loss(x, rows)), [one.clone() for one in own]
     with torch.no_grad():
         for one in own:

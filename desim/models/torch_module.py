@@ -5,11 +5,9 @@ is tried out, agents go together through `torch.func.vmap`; else one by one. Tor
 thread of its own, agents on all: then no bit depends on a number of threads.
 """
 
-import copy
-import threading
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
@@ -22,6 +20,7 @@ from desim.arrays import Array
 from desim.errors import InputError, show
 from desim.models import torch_parts as parts_of
 from desim.models.model import Facts, Model, Rows
+from desim.models.torch_copies import Copies
 from desim.models.torch_cost import needed, operations
 from desim.models.torch_ends import same_at_ends
 from desim.models.torch_look import refuse_unsettled
@@ -47,24 +46,30 @@ class TorchModel(Model):
         super().__init__(parameters, facts)
         self.device = parts_of.device_of(facts.device)
         self.type = getattr(torch, facts.precision)
-        with parts_of.seeded(facts.seed):
-            made = self.module()
-        if not isinstance(made, nn.Module):
-            found = f"module returned {show(made)}"
-            raise InputError(f"problem.model: {self.name}: {found}; allowed: a torch.nn.Module")
-        self._module = parts_of.typed(made, self.device, self.type)
+        made = self._made(facts.seed)
+        parts_of.typed(made, self.device, self.type)
         named = [(name, p) for name, p in made.named_parameters() if p.requires_grad]
         parts_of.refuse_unfit(self.name, named)
         self.names = [name for name, _ in named]
         self.shapes = [p.shape for _, p in named]
         self.sizes = [p.numel() for _, p in named]
         self.dim = sum(self.sizes)
-        self.random = any(map(parts_of.draws, made.modules()))
         self._buffers = {name: one.clone() for name, one in made.named_buffers()}
-        self._own = threading.local()
-        self._lock = threading.RLock()
+        self.copies = Copies(made, self.names, self.frozen)
         self._together: dict[tuple[int, bool], bool] = {}
         self._maps: bool | None = None  # whether `vmap` takes the module, once that was tried
+
+    def _made(self, seed: int) -> nn.Module:
+        """What `module` returns at a seed of torch's; InputError where it is no module."""
+        if isinstance(self.module, nn.Module):
+            text = "module: found a torch.nn.Module"
+            raise InputError(f"problem.model: {self.name}: {text}; allowed: def module(self)")
+        with parts_of.seeded(seed):
+            made = self.module()
+        if not isinstance(made, nn.Module):
+            found = f"module returned {show(made)}"
+            raise InputError(f"problem.model: {self.name}: {found}; allowed: a torch.nn.Module")
+        return made
 
     @abstractmethod
     def module(self) -> nn.Module:
@@ -82,8 +87,7 @@ class TorchModel(Model):
 
     def initial(self, seed: int) -> Array:
         """The parameters of a module made with this seed, (dim,)."""
-        with parts_of.seeded(seed):
-            made = self.module()
+        made = self._made(seed)
         parts_of.typed(made, torch.device("cpu"), self.type)
         parts = [p.detach().reshape(-1) for p in made.parameters() if p.requires_grad]
         return np.asarray(torch.cat(parts).numpy())
@@ -110,8 +114,8 @@ class TorchModel(Model):
     def example_gradients(self, x: Array, rows: Rows) -> Array:
         """The gradient (m, dim) of each row's loss."""
         inputs, labels = self._tensor(rows.inputs), self._tensor(rows.labels)
-        self._net(True)
-        with self._drawing(rows.key):
+        self.copies.of(True)
+        with self.copies.drawing(rows.key):
             found = self._each(self._tensor(x), inputs, labels)
             return np.asarray(found.detach().cpu().numpy())
 
@@ -119,7 +123,7 @@ class TorchModel(Model):
         """Sums (n, dim) of the rows' gradients of n agents with models x (n, dim)."""
         inputs, labels, w = (self._tensor(one) for one in (rows.inputs, rows.labels, x))
         cut, m = bool(np.isfinite(clip)), labels.shape[1]
-        self._net(True)  # made here: within `vmap`, copies would be of its kind
+        self.copies.of(True)  # made here: within `vmap`, copies would be of its kind
         if self._goes_together(m, cut):
             some = max(1, ROOM // (self.dim * min(m, self._some))) if cut else len(w)
             groups = zip(*(one.split(some) for one in (w, inputs, labels)), strict=True)
@@ -127,7 +131,7 @@ class TorchModel(Model):
             return np.asarray(sums.detach().cpu().numpy())
         many = []  # each with arrays of its own: how memory is aligned may change a bit
         for r in range(len(w)):
-            with self._drawing(None if rows.key is None else int(rows.key[r])):
+            with self.copies.drawing(None if rows.key is None else int(rows.key[r])):
                 x, A, b = (one[r].clone() for one in (w, inputs, labels))
                 many.append(self._alone(x, A, b, clip))
         return np.asarray(torch.stack(many).cpu().numpy())
@@ -145,6 +149,11 @@ class TorchModel(Model):
         """Parameters, gradients, and what m rows keep for the backward pass."""
         return needed(self, min(m, self._some) if clipped else m, clipped)
 
+    @property
+    def fixed_sha256(self) -> str:
+        """Hash of the module's buffers and of its parameters that do not train."""
+        return parts_of.fixed_sha256(self.copies.module, self.type)
+
     def settled(self) -> None:
         """InputError where the module is no function of its parameters and rows."""
         refuse_unsettled(self)
@@ -160,11 +169,11 @@ class TorchModel(Model):
 
     def _goes_together(self, m: int, cut: bool) -> bool:
         """Whether agents with m rows each are computed together: no bit may depend on that."""
-        if self.random or not self._mapped():
+        if self.copies.random or not self._mapped():
             return False
         if self.device.type != "cpu":
             return True
-        with self._lock:
+        with self.copies.lock:
             if (m, cut) not in self._together:
                 self._together[m, cut] = self._tried(m, cut)
             return self._together[m, cut]
@@ -185,8 +194,7 @@ class TorchModel(Model):
         """The sum (dim,) of one agent's rows: by the module itself, or by `_each`."""
         if np.isfinite(clip):
             return self._clipped(self._each, w, inputs, labels, clip)
-        module = self._net(True)
-        parameters = self._placed(module, w)
+        module, parameters = self.copies.at(w, True)
         total = parts_of.by_row(self.losses(module(inputs), labels)).sum()
         if not total.requires_grad:  # nothing of it leads back to a parameter
             return torch.zeros_like(w)
@@ -222,7 +230,7 @@ class TorchModel(Model):
 
     def _mapped(self) -> bool:
         """Whether `vmap` takes the module, and does not warn that it goes row by row."""
-        with self._lock:
+        with self.copies.lock:
             if self._maps is None:
                 inputs, labels = (self._tensor(one) for one in self.sample[:2])
                 w = self._tensor(self.initial(self.facts.seed))
@@ -239,55 +247,14 @@ class TorchModel(Model):
         """The sum of the rows' losses as a function of w (dim,)."""
         parts = zip(self.names, self.shapes, w.split(self.sizes), strict=True)
         named = {name: part.reshape(shape) for name, shape, part in parts}
-        outputs = functional_call(self._net(True), named, (inputs,))
+        outputs = functional_call(self.copies.of(True), named, (inputs,))
         return parts_of.by_row(self.losses(outputs, labels)).sum()
 
     def _outputs(self, x: Array, rows: Rows) -> Any:
         """What the module, not training, says of rows at x (dim,)."""
-        module = self._net(False)
-        self._placed(module, self._tensor(x))
+        module, _ = self.copies.at(self._tensor(x), False)
         return module(self._tensor(rows.inputs))
-
-    def _placed(self, module: nn.Module, w: Tensor) -> list[nn.Parameter]:
-        """The parameters of a module that train, which are now parts of w (dim,)."""
-        named = dict(module.named_parameters())
-        parameters = [named[name] for name in self.names]
-        with torch.no_grad():
-            for parameter, part in zip(parameters, w.split(self.sizes), strict=True):
-                parameter.copy_(part.reshape(parameter.shape))
-        return parameters
-
-    def _net(self, training: bool) -> nn.Module:
-        """The calling thread's own copy of the module, as it trains or as it is measured."""
-        training = training and not getattr(self._own, "still", False)
-        nets: dict[bool, nn.Module] | None = getattr(self._own, "nets", None)
-        if nets is None:
-            torch.set_num_threads(1)  # of this thread
-            nets = self._own.nets = {kind: copy.deepcopy(self._module) for kind in (False, True)}
-            nets[True].train()
-            nets[False].eval()
-            for one in nets[True].modules() if self.frozen else ():
-                if isinstance(one, nn.modules.batchnorm._NormBase):
-                    one.eval()
-        return nets[training]
-
-    def renewed(self) -> None:
-        """The calling thread's next call has new copies of the module."""
-        self._own.nets = None
 
     def _tensor(self, array: Array) -> Tensor:
         """An array on the device: real numbers in the model's type, whole ones as they are."""
         return parts_of.tensor_of(array, self.device, self.type)
-
-    @contextmanager
-    def _drawing(self, key: int | None) -> Iterator[None]:
-        """Random layers draw from `key`, and nothing else does meanwhile; without one none does."""
-        if key is None or not self.random:
-            self._own.still = self.random
-            try:
-                yield
-            finally:
-                self._own.still = False
-            return
-        with self._lock, parts_of.seeded(int(key) % (1 << 63)):
-            yield

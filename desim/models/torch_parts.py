@@ -1,5 +1,6 @@
 """What a torch module is made of, for desim: parameters as one vector, seeds, devices, rows."""
 
+import hashlib
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -29,6 +30,17 @@ def filled(module: nn.Module, x: Array) -> nn.Module:
         for parameter, part in zip(parameters, torch.from_numpy(x).split(sizes), strict=True):
             parameter.copy_(part.reshape(parameter.shape))
     return module
+
+
+def fixed_sha256(module: nn.Module, kind: torch.dtype) -> str:
+    """Hash of the numbers, in the type `kind`, that no training changes; "": of none."""
+    fixed = [one for one in module.parameters() if not one.requires_grad]
+    fixed += module.buffers()
+    found = hashlib.sha256()
+    for one in fixed:
+        numbers = one.detach().cpu().to(_type(one, kind))
+        found.update(numbers.contiguous().reshape(-1).view(torch.uint8).numpy())
+    return found.hexdigest() if fixed else ""
 
 
 @contextmanager
@@ -65,14 +77,14 @@ def tensor_of(array: Array, device: torch.device, kind: torch.dtype) -> Tensor:
 
 def typed(module: nn.Module, device: torch.device, kind: torch.dtype) -> nn.Module:
     """The module on a device, its real numbers of type `kind` and complex ones as fine as that."""
-    pair = torch.complex128 if kind == torch.float64 else torch.complex64
+    return module._apply(lambda one: one.to(device, _type(one, kind)))
 
-    def brought(one: Tensor) -> Tensor:
-        if one.is_complex():
-            return one.to(device, pair)
-        return one.to(device, kind if one.is_floating_point() else None)
 
-    return module._apply(brought)
+def _type(numbers: Tensor, kind: torch.dtype) -> torch.dtype:
+    """Of numbers in a module of type `kind`: complex ones are as fine, whole ones stay."""
+    if numbers.is_complex():
+        return torch.complex128 if kind == torch.float64 else torch.complex64
+    return kind if numbers.is_floating_point() else numbers.dtype
 
 
 def lengths(rows: Tensor) -> Tensor:

@@ -20,6 +20,7 @@ UNITS = {  # of the numbers that resolved scenarios have in each section, by key
     "stop": {"time": "s"},
 }
 Place = tuple[str, ...]  # keys of a setting, from the section down
+TRAINING = ("clip", "augment", "device")  # of the problem: how it is trained, not what it is
 
 
 def _written(run: Played) -> dict[str, Any]:
@@ -79,6 +80,12 @@ def differing(runs: Sequence[Played]) -> list[Place]:
     Name and seed are none; scenarios that cannot be read are left out.
     """
     return _unlike([tree for tree in map(_written, runs) if tree])
+
+
+def other_problems(runs: Sequence[Played]) -> list[str]:
+    """Keys of `problem` that make the metrics of one run not comparable with another's."""
+    keys = dict.fromkeys(place[1] for place in differing(runs) if place[0] == "problem")
+    return [f"problem.{key}" for key in keys if key not in TRAINING]
 
 
 def setting_text(value: Any) -> Any:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 
+from desim.reading.labels import other_problems
 from desim.reports.charts import metrics, terms, terms_differ
 from desim.reports.readable import Reading
 from desim.reports.wording import by_text
@@ -50,7 +51,7 @@ def _of_one(one: Reading) -> Iterator[str]:
 def _of_all(found: Sequence[Reading]) -> Iterator[str]:
     if len(found) < 2:
         return
-    unlike = _unlike_problems(found)
+    unlike = other_problems([one.run for one in found])
     if unlike:
         yield (
             f"the runs differ in {', '.join(unlike)}: a metric of one is not comparable with that "
@@ -75,17 +76,6 @@ def _of_all(found: Sequence[Reading]) -> Iterator[str]:
             f"the runs state epsilon about different things ({' / '.join(sorted(stated))}): one "
             "is not comparable with another, and no metric is drawn against them"
         )
-
-
-def _unlike_problems(found: Sequence[Reading]) -> list[str]:
-    """Keys of `problem` in which the runs differ, as far as their scenarios can be read."""
-    problems = [one.written["problem"] for one in found if "problem" in one.written]
-    keys = dict.fromkeys(key for problem in problems for key in problem)
-    return [
-        f"problem.{key}"
-        for key in keys
-        if any(problem.get(key) != problems[0].get(key) for problem in problems)
-    ]
 
 
 def _unlike_data(found: Sequence[Reading]) -> bool:

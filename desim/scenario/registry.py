@@ -94,8 +94,8 @@ def defined(module: Any, where: str) -> Known:
     for parent, classes in zip(NEEDED, found, strict=True):
         for one in classes.values():
             lacking = [key for key in NEEDED[parent] if not hasattr(one, key)]
-            abstract = getattr(one, "__abstractmethods__", ())
-            lacking += [key for key in vars(parent) if key in abstract]
+            abstract = sorted(getattr(one, "__abstractmethods__", ()))
+            lacking += sorted(abstract, key=[*vars(parent), *abstract].index)
             if lacking:
                 raise InputError(f"{where}: {one.__name__} lacks {', '.join(lacking)}")
     for method in found.methods.values():

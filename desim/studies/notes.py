@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from desim.errors import DesimError
-from desim.reading.labels import differing
+from desim.reading.labels import differing, other_problems
 from desim.reading.series import Series
 from desim.runs.declared import shortly
 from desim.runs.likeness import sharing
@@ -46,8 +46,8 @@ def _unlike(rows: Sequence[Series[Run]]) -> Iterator[str]:
         for run in row.runs:
             sha = run.manifest.get("problem_sha256")
             problems.setdefault(run.manifest.get("seed"), set()).add(sha)
-    keys = {place[0] for place in differing([row.runs[0] for row in rows])}
-    if "problem" in keys or any(len(found) > 1 for found in problems.values()):
+    others = other_problems([row.runs[0] for row in rows])
+    if others or any(len(found) > 1 for found in problems.values()):
         yield "warning: not the same data or loss in all runs; their metrics do not compare"
         return
     seeds = {frozenset(run.manifest.get("seed") for run in row.runs) for row in rows}
