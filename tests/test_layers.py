@@ -42,7 +42,7 @@ FENCES = {
     "distributed": "desim.studies.cluster",
     "psutil": "desim.studies.processes",
     "torch": "desim.models.torch_module desim.models.torch_parts desim.models.torch_cost "
-    "desim.models.torch_ends desim.models.torch_look desim.torch",
+    "desim.models.torch_copies desim.models.torch_ends desim.models.torch_look desim.torch",
     "jax": "desim.models.jax_function desim.models.jax_parts desim.jax",
     "cryptography": "desim.deployments.certificates",
     "yaml": "nowhere",

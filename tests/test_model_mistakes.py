@@ -355,7 +355,7 @@ RIGHT = {
 
 def test_a_class_without_a_module_is_named(tmp_path):
     pytest.importorskip("torch", reason="torch is not installed: the extra desim[torch]")
-    with pytest.raises(InputError, match="mine.py: Net lacks module"):
+    with pytest.raises(InputError, match=r"mine\.py: Net lacks module"):
         played(tmp_path, TORCH.replace("def module", "def network"), name="net")
 
 

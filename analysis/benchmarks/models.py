@@ -87,6 +87,21 @@ def shares(simulation: Any, sink: Any) -> tuple[float, float]:
         Trainer.__call__ = whole  # type: ignore[method-assign]
 
 
+def memory() -> tuple[float, float]:
+    """GB/s at which 80 MB are written: to memory that is new to the process, and once more."""
+    taken = []
+    for _ in range(5):
+        array, seconds = np.empty(10**7), []
+        for _ in range(2):
+            began = time.perf_counter()
+            array.fill(1.0)
+            seconds.append(time.perf_counter() - began)
+        taken.append(seconds)
+        del array
+    new, again = np.median(taken, axis=0)
+    return 0.08 / new, 0.08 / again
+
+
 def of_runs(file: Path) -> None:
     """A row for each model and number of agents."""
     print("| model | agents | bare, us a step | desim | training | rest | of bare | desim / bare |")
@@ -137,7 +152,9 @@ def together(file: Path) -> None:
 def main() -> None:
     """Print tables in Markdown."""
     file = Path(sys.argv[1])
-    print(f"{machine()}, torch {torch.__version__}\n")
+    new, again = memory()
+    print(f"{machine()}, torch {torch.__version__}; memory is written at {again:.1f} GB/s, what is")
+    print(f"new to the process at {new:.2f}\n")
     of_runs(file)
     together(file)
 

@@ -25,7 +25,7 @@ def answers(hub: Any, who: Int, rounds: Int) -> tuple[Array, Int]:
             reply = reply_of(hub, given, who[part], rounds[part])
             width = reply.shape[1]
             if not len(replies):
-                replies = np.empty((len(who), width))
+                replies = hub.leases.matrix(len(who), width)
             if width != replies.shape[1]:
                 found = f"replies of {replies.shape[1]} and {width} numbers"
                 raise RunError(f"algorithm: found {found} at once; allowed: one width")

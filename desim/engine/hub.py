@@ -14,6 +14,7 @@ from desim.engine.at_work import Outside
 from desim.engine.carrier import Station
 from desim.engine.clients import Clients
 from desim.engine.given import called, check_owing, published, sizes, started
+from desim.engine.leases import Leases
 from desim.engine.payloads import Payloads
 from desim.engine.requests import COLLECT, Collect, Replies
 from desim.engine.spending import Spending
@@ -58,7 +59,7 @@ class Hub:
         self.busy = np.zeros(agents, bool)  # agents that have not replied to their latest call
         self.called: Int = NOBODY  # agents called since the latest collection
         self.informed: Int = NOBODY  # agents that the next calls inform, or messages
-        self.payloads = Payloads(agents)
+        self.payloads, self.leases = Payloads(agents), Leases()
         filter_ = world.filter
         self.spending = None if filter_ is None else Spending(world, filter_)
         self.moved: list[Int] | None = None  # agents that ran jobs since a model was shown; or all

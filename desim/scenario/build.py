@@ -33,7 +33,7 @@ from desim.scenario.pace import refuse_too_large, settled, uncertain
 from desim.scenario.problem_read import initial, read_problem
 from desim.scenario.schema import Scenario
 
-NUMBERS = 1 << 21  # of models in one job: more would only fill memory
+NUMBERS = 1 << 19  # of models in one job: what a processor's cache holds
 SOME = 32  # agents in one job at least, however large their models
 Engine = Literal["compiled", "cohort", "agents"]
 
