@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from desim.arrays import Array
+from desim.compiling.jit import one_blas_thread
 from desim.losses.scalar import Loss
 from desim.models.checked import first_look
 from desim.models.model import Facts, Model, Rows
@@ -94,7 +95,8 @@ class ModelLoss(Loss):
 
     def of_data(self, facts: Facts, rows: Rows, clip: float = np.inf) -> "ModelLoss":
         """The loss with its model, which some rows have shown to be one; InputError else."""
-        model, start = first_look(self.of, self.given, facts, rows, clip)
+        with one_blas_thread():
+            model, start = first_look(self.of, self.given, facts, rows, clip)
         return replace(self, facts=facts, model=model, start=start)
 
     def problems(self, b: Array) -> list[str]:
