@@ -4,7 +4,6 @@ from collections.abc import Callable
 from functools import partial
 from hashlib import sha256
 from inspect import signature
-from pathlib import Path
 from traceback import walk_tb
 from typing import Any, TypeVar
 
@@ -174,8 +173,8 @@ def answered(where: str, ask: Callable[[], T]) -> T:
     except Exception as error:
         if isinstance(error, LacksError):
             raise InputError(f"{where}: {error}; allowed: a model that defines it") from error
-        text = shortened(raised(error), WORDS) + _line(error)
-        raise InputError(f"{where} raised {text}") from error
+        text = shortened(raised(error), WORDS)
+        raise InputError(f"{where}{_line(error)} raised {text}") from error
 
 
 def _line(error: BaseException) -> str:
@@ -183,5 +182,5 @@ def _line(error: BaseException) -> str:
     at = ""
     for frame, line in walk_tb(error.__traceback__):
         if frame.f_globals.get("__name__", "").startswith(PLUGGED):
-            at = f" (line {line} of {Path(frame.f_code.co_filename).name})"
+            at = f": {frame.f_code.co_filename}, line {line},"
     return at
