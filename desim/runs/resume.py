@@ -89,7 +89,7 @@ def _prepared(
             notes[name] = {"was": notes.get(name, {}).get("was", was), "is": now}
     moves: dict[str, Any] = {"moved": notes} if notes else {}
     prepared = prepare(moved or scenario, **moves)
-    _same_model(directory, prepared.head.get("model"), manifest.get("model"))
+    _same_model(directory, prepared.head.get("model", {}), manifest.get("model", {}))
     found, stored = prepared.head["problem_sha256"], manifest.get("problem_sha256")
     if found != stored:
         raise InputError(
@@ -102,10 +102,12 @@ def _prepared(
     return replace(prepared, text=text, head=prepared.head | {"scenario_sha256": _sha256(text)})
 
 
-def _same_model(directory: Path, found: Any, stored: Any) -> None:
-    """InputError unless the model computes with the libraries and on the device of the run."""
-    if found != stored:
-        raise InputError(f"{directory}: model: {refusal(found, f'{stored}, as the run began')}")
+def _same_model(directory: Path, found: Mapping[str, Any], stored: Mapping[str, Any]) -> None:
+    """InputError unless the model has the libraries, device and first gradients of the run."""
+    for key, value in stored.items():
+        if found.get(key) != value:
+            allowed = f"{value}, as the run began"
+            raise InputError(f"{directory}: model: {key}: {refusal(found.get(key), allowed)}")
 
 
 def _sure(manifest: Mapping[str, Any], prepared: Prepared, later: bool) -> float:
