@@ -63,7 +63,7 @@ def load(
 def _filled(run: Any, module: nn.Module, x: Array) -> nn.Module:
     """The module with the parameters x; InputError unless what does not train is as in the run."""
     stored = run.manifest.get("model", {}).get("fixed_sha256", "")
-    kind = getattr(torch, run.scenario.problem.precision)
+    kind = getattr(torch, run.written.get("problem", {}).get("precision", "float32"))
     if stored and fixed_sha256(module, kind) != stored:
         text = "its buffers or its parameters that do not train are not those of the run"
         raise InputError(f"module: {text}; allowed: the module as the run's model made it")

@@ -8,12 +8,15 @@ import pytest
 import desim
 from desim.errors import InputError
 from desim.kernels.gradients import batch_gradient, gradient
+from desim.runs.likeness import same_run
 from desim.runs.resume import resume
 from desim.scenario.build import build
 from desim.scenario.load import load
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 from torch import nn  # noqa: E402
+
+from desim.models.torch_parts import fixed_sha256  # noqa: E402
 
 PLUGIN = Path(__file__).parent / "plugins" / "networks.py"
 LOCAL = {"solver": "sgd", "batch": 8, "epochs": 2, "step": 0.1}
@@ -246,6 +249,9 @@ def test_what_no_training_changes_must_be_the_run_s(tmp_path):
     model = problem_of("frozen").loss.model
     assert load_into(run, model.copies.module) is model.copies.module
     assert load_into(run, model.module().double()) is not None
+    plain = desim.run(scenario(observe={"metrics": ["loss"]}))
+    with pytest.raises(InputError, match="do not train are not those of the run"):
+        load_into(plain, nn.Sequential(problem_of().loss.model.module(), nn.BatchNorm1d(10)))
     other = model.module()
     other[0].running_mean += 0.5
     with pytest.raises(InputError, match="do not train are not those of the run"):
@@ -258,11 +264,34 @@ def test_a_model_that_gives_other_numbers_is_not_gone_on_with(tmp_path):
     np.save(other, np.eye(64, dtype="float32"))
     text = PLUGIN.read_text("utf-8") + READING.format(file=str(other))
     (tmp_path / "own.py").write_text(text, "utf-8")
-    desim.run(scenario("reading", plugins=[str(tmp_path / "own.py")]), tmp_path / "run")
+    tree = scenario("reading", plugins=[str(tmp_path / "own.py")])
+    desim.run(tree, tmp_path / "run")
+    same = desim.run(tree, tmp_path / "same")
     assert resume(tmp_path / "run", {"stop.rounds": 4}).status == "done"
     np.save(other, 2.0 * np.eye(64, dtype="float32"))
-    with pytest.raises(InputError, match=r"model: first_sha256: found .*, as the run began"):
+    with pytest.raises(InputError, match=r"model: the hash of the numbers that no .*as in the run"):
         resume(tmp_path / "run", {"stop.rounds": 5})
+    doubled = desim.run(tree, tmp_path / "doubled")
+    with pytest.raises(InputError, match="model: the hash of the numbers"):
+        desim.retime(same, network={"link": {"latency": "5 ms"}})
+    assert same_run(same, desim.open(tmp_path / "same"))
+    assert not same_run(same, doubled)
+    notes = desim.compare([tmp_path / "same", tmp_path / "doubled"]).notes
+    assert notes[0].startswith("warning: not the same data or loss")
+
+
+def test_runs_that_differ_in_a_model_s_clip_have_one_problem(tmp_path):
+    for clip in (0.5, 1.0):
+        desim.run(scenario(problem={"clip": clip}), tmp_path / f"{clip}")
+    assert desim.compare([tmp_path / "0.5", tmp_path / "1.0"]).notes[0].startswith("differ in")
+
+
+def test_a_complex_buffer_that_is_conjugated_has_a_hash():
+    module = nn.Linear(2, 2)
+    module.register_buffer("turned", torch.ones(3, dtype=torch.complex64).conj())
+    found = [fixed_sha256(module, torch.float32) for _ in range(2)]
+    module.turned = 2.0 * module.turned
+    assert found[0] == found[1] != fixed_sha256(module, torch.float32)
 
 
 READING = """

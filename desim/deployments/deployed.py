@@ -105,6 +105,7 @@ def order_of(prepared: Prepared, hosts: Hosts) -> dict[str, Any]:
         "scenario": prepared.text,
         "plugins": {file.name: file.read_text() for file in prepared.scenario.plugins},
         "problem": prepared.head["problem_sha256"],
+        "fixed": prepared.head.get("model", {}).get("fixed_sha256"),
         "agents": {name: list(own) for name, own in hosts.agents.items()},
         "secret_noise": secret(prepared.scenario),
     }

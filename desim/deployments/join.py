@@ -100,6 +100,9 @@ def _built(said: dict[str, Any], folder: Path, trust: bool) -> Prepared:
     if prepared.head["problem_sha256"] != said["problem"]:
         text = "the data here are not those of the coordinator"
         raise InputError(f"problem: {text}; allowed: the same files on all hosts")
+    if prepared.head.get("model", {}).get("fixed_sha256") != said["fixed"]:
+        text = "the numbers of the model that no training changes are not those of the coordinator"
+        raise InputError(f"problem.model: {text}; allowed: the same files on all hosts")
     warm(prepared.simulation)
     return prepared
 

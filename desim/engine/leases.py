@@ -3,7 +3,7 @@
 Memory that is new to a process is slow: a virtual machine's first has to come from its host.
 """
 
-from weakref import finalize
+from weakref import finalize, ref
 
 import numpy as np
 
@@ -20,10 +20,16 @@ class Leases:
 
     def matrix(self, rows: int, width: int) -> Array:
         """A matrix (rows, width), float64, of any numbers."""
-        self._free[:] = [one for one in self._free if one.shape == (rows, width)][:KEPT]
+        self._free = [one for one in self._free if one.shape == (rows, width)]
         lease = _Lease(self._free.pop() if self._free else np.empty((rows, width)))
-        finalize(lease, self._free.append, lease.matrix).atexit = False
+        finalize(lease, _returned, ref(self), lease.matrix).atexit = False
         return np.asarray(lease)
+
+
+def _returned(lender: "ref[Leases]", matrix: Array) -> None:
+    leases = lender()
+    if leases is not None and len(leases._free) < KEPT:
+        leases._free.append(matrix)
 
 
 class _Lease:

@@ -33,8 +33,9 @@ class ModelLoss(Loss):
     def __repr__(self) -> str:
         """What stays the same for as long as the numbers do, whatever the process."""
         source = hashlib.sha256(inspect.getsource(inspect.getmodule(self.of) or self.of).encode())
-        given = self.given and self.given.model_dump()
-        return f"ModelLoss({self.name!r}, {source.hexdigest()}, {given}, {self.facts})"
+        given, facts = self.given and self.given.model_dump(), self.facts
+        facts = facts and facts._replace(device="cpu")
+        return f"ModelLoss({self.name!r}, {source.hexdigest()}, {given}, {facts})"
 
     def __reduce__(self) -> tuple[Callable[..., "ModelLoss"], tuple[Any, ...]]:
         looked = None if self.model is None else (self.model.sample, self.model.first_sha256)
@@ -51,7 +52,7 @@ class ModelLoss(Loss):
         found = {"name": self.name, "libraries": libraries, "device": device, "threads": 1}
         if self.model is None:
             return found
-        hashes = {key: getattr(self.model, key) for key in ("first_sha256", "fixed_sha256")}
+        hashes = {key: getattr(self.model, key) for key in ("fixed_sha256", "first_sha256")}
         return found | {key: one for key, one in hashes.items() if one}
 
     @property

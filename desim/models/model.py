@@ -163,7 +163,7 @@ class Model(ABC):
 
     @property
     def fixed_sha256(self) -> str:
-        """Hash of the numbers that no training changes, as a frozen backbone's; "": of none."""
+        """Hash of the numbers that no training changes, as a frozen backbone's; "": unknown."""
         return ""
 
     def settled(self) -> None:

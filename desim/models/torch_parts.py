@@ -33,14 +33,14 @@ def filled(module: nn.Module, x: Array) -> nn.Module:
 
 
 def fixed_sha256(module: nn.Module, kind: torch.dtype) -> str:
-    """Hash of the numbers, in the type `kind`, that no training changes; "": of none."""
+    """Hash of the numbers, in the type `kind`, that no training changes, be there none."""
     fixed = [one for one in module.parameters() if not one.requires_grad]
     fixed += module.buffers()
     found = hashlib.sha256()
     for one in fixed:
-        numbers = one.detach().cpu().to(_type(one, kind))
+        numbers = one.detach().cpu().to(_type(one, kind)).resolve_conj().resolve_neg()
         found.update(numbers.contiguous().reshape(-1).view(torch.uint8).numpy())
-    return found.hexdigest() if fixed else ""
+    return found.hexdigest()
 
 
 @contextmanager

@@ -240,9 +240,13 @@ class Problem:
         return list(zip(self.start[:-1].tolist(), self.start[1:].tolist(), strict=True))
 
     def digest(self) -> str:
-        """Hash of what is minimised and tested; how it is trained (clip, augment) is none of it."""
+        """Hash of what is minimised and tested; how it is trained is none of it.
+
+        A clip is part of a linear loss; a layered one's objective is that of no clipped gradient.
+        """
         said = (self.loss, self.average, self.agent_regularizer, self.coordinator_regularizer)
-        found = hashlib.sha256(repr((said, self.A.shape)).encode())
+        clip = float(self.clip) if self.loss.linear else np.inf
+        found = hashlib.sha256(repr((said, clip, self.A.shape)).encode())
         for array in (self.A, self.b, self.start, self.test_A, self.test_b):
             for _, part in () if array is None else chunks(array):
                 found.update(np.ascontiguousarray(part).data)

@@ -8,6 +8,7 @@ from typing import Any
 
 from desim.amounts import BELOW, best_unit
 from desim.errors import DesimError
+from desim.runs.declared import names
 from desim.runs.played import Played
 
 LONGEST = 60  # letters of a label
@@ -20,7 +21,8 @@ UNITS = {  # of the numbers that resolved scenarios have in each section, by key
     "stop": {"time": "s"},
 }
 Place = tuple[str, ...]  # keys of a setting, from the section down
-TRAINING = ("clip", "augment", "device")  # of the problem: how it is trained, not what it is
+TRAINING = ("augment", "device")  # of the problem: how it is trained, not what it is
+LAYERED = ("", "softmax", "mlp")  # losses whose clip is one of gradients alone; "": of models
 
 
 def _written(run: Played) -> dict[str, Any]:
@@ -85,7 +87,9 @@ def differing(runs: Sequence[Played]) -> list[Place]:
 def other_problems(runs: Sequence[Played]) -> list[str]:
     """Keys of `problem` that make the metrics of one run not comparable with another's."""
     keys = dict.fromkeys(place[1] for place in differing(runs) if place[0] == "problem")
-    return [f"problem.{key}" for key in keys if key not in TRAINING]
+    layered = all(names(run)[1] in LAYERED for run in runs)
+    left = (*TRAINING, "clip") if layered else TRAINING
+    return [f"problem.{key}" for key in keys if key not in left]
 
 
 def setting_text(value: Any) -> Any:

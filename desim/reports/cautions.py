@@ -7,7 +7,7 @@ from desim.reading.labels import other_problems
 from desim.reports.charts import metrics, terms, terms_differ
 from desim.reports.readable import Reading
 from desim.reports.wording import by_text
-from desim.runs.likeness import sharing
+from desim.runs.likeness import other_problem, sharing
 from desim.runs.run import Run
 
 
@@ -57,10 +57,10 @@ def _of_all(found: Sequence[Reading]) -> Iterator[str]:
             f"the runs differ in {', '.join(unlike)}: a metric of one is not comparable with that "
             "of another"
         )
-    elif _unlike_data(found):
+    elif other_problem(one.run for one in found):
         yield (
-            "the same problem and seed gave different data (problem_sha256 differs): files or "
-            "library versions have changed between the runs"
+            "the same problem and seed gave different data or another model (problem_sha256 or "
+            "first_sha256 differs): files or library versions have changed between the runs"
         )
     groups: dict[str, list[Run]] = {}
     for one in found:
@@ -76,11 +76,3 @@ def _of_all(found: Sequence[Reading]) -> Iterator[str]:
             f"the runs state epsilon about different things ({' / '.join(sorted(stated))}): one "
             "is not comparable with another, and no metric is drawn against them"
         )
-
-
-def _unlike_data(found: Sequence[Reading]) -> bool:
-    by_seed: dict[object, set[str]] = {}
-    for one in found:
-        if digest := one.stored("problem_sha256", str):
-            by_seed.setdefault(one.stored("seed", int), set()).add(digest)
-    return any(len(digests) > 1 for digests in by_seed.values())

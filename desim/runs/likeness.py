@@ -8,12 +8,16 @@ import numpy as np
 import pandas as pd
 
 from desim.draws.keys import seed_word
-from desim.errors import DesimError
+from desim.errors import DesimError, InputError, refusal
 from desim.runs.real import unrepeatable
 from desim.runs.run import Run
 
 FREE = ("name", "observe", "log", "engine", "stop")  # sections that change no bit of a release
 COMPARED = ["release", "agent", "mechanism", "sensitivity", "scale", "sampling"]
+HASHES = {  # of a model, in words
+    "first_sha256": "the hash of its first gradients",
+    "fixed_sha256": "the hash of the numbers that no training changes",
+}
 ALIKE = (
     "runs of one seed share their noise: who sees two of them can remove it. Each epsilon is that "
     "of one run alone; desim privacy RUN RUN says what they cost together"
@@ -41,6 +45,32 @@ def same_data(one: Run, other: Run) -> bool:
     return found is not None and found == other.manifest.get("problem_sha256")
 
 
+def other_problem(runs: Iterable[Run]) -> bool:
+    """Whether runs of one seed have other data, another loss, or a model of other numbers.
+
+    A model's bits are compared where its libraries and device are the same.
+    """
+    found: dict[tuple[str, ...], set[str]] = {}
+    for run in runs:
+        seed, model = str(run.manifest.get("seed")), run.manifest.get("model") or {}
+        place = seed, str(model.get("libraries")), str(model.get("device"))
+        for key, value in (
+            ((seed,), run.manifest.get("problem_sha256")),
+            (place, model.get("first_sha256")),
+        ):
+            if value is not None:
+                found.setdefault(key, set()).add(value)
+    return any(len(hashes) > 1 for hashes in found.values())
+
+
+def refuse_other_model(where: Any, found: Mapping[str, Any], manifest: Mapping[str, Any]) -> None:
+    """InputError unless a model has the libraries, device and first gradients of the run's."""
+    for key, value in manifest.get("model", {}).items():
+        if found.get(key) != value:
+            text = refusal(found.get(key), f"{value}, as in the run")
+            raise InputError(f"{where}: model: {HASHES.get(key, key)}: {text}")
+
+
 def unrelated(one: Run, other: Run) -> bool:
     """Whether it is known that no record is in both: rows generated from different seeds."""
     try:
@@ -64,7 +94,12 @@ def same_run(whole: Run, part: Run) -> bool:
 
 
 def _same_training(one: Run, other: Run) -> bool:
-    """Whether scenarios say the same of what is released, be it that one was retimed to another."""
+    """Whether scenarios say the same of what is released, be it that one was retimed to another.
+
+    What a model reads beside its file is in no scenario: its first gradients tell.
+    """
+    if one.manifest.get("model") != other.manifest.get("model"):
+        return False
     roots = [_root(run) for run in (one, other)]
     if roots[0] is not None and roots[0] == roots[1]:
         return True

@@ -20,6 +20,7 @@ from desim.runs import directory as place
 from desim.runs.aside import as_it_was
 from desim.runs.checkpoint import identity, stored_checkpoint
 from desim.runs.digests import own_scenario
+from desim.runs.likeness import refuse_other_model
 from desim.runs.lock import write_lock
 from desim.runs.opened import open_run
 from desim.runs.play import Prepared, carry_out, prepare
@@ -89,7 +90,7 @@ def _prepared(
             notes[name] = {"was": notes.get(name, {}).get("was", was), "is": now}
     moves: dict[str, Any] = {"moved": notes} if notes else {}
     prepared = prepare(moved or scenario, **moves)
-    _same_model(directory, prepared.head.get("model", {}), manifest.get("model", {}))
+    refuse_other_model(directory, prepared.head.get("model", {}), manifest)
     found, stored = prepared.head["problem_sha256"], manifest.get("problem_sha256")
     if found != stored:
         raise InputError(
@@ -100,14 +101,6 @@ def _prepared(
         return prepared
     text = (directory / place.SCENARIO).read_text("utf-8")
     return replace(prepared, text=text, head=prepared.head | {"scenario_sha256": _sha256(text)})
-
-
-def _same_model(directory: Path, found: Mapping[str, Any], stored: Mapping[str, Any]) -> None:
-    """InputError unless the model has the libraries, device and first gradients of the run."""
-    for key, value in stored.items():
-        if found.get(key) != value:
-            allowed = f"{value}, as the run began"
-            raise InputError(f"{directory}: model: {key}: {refusal(found.get(key), allowed)}")
 
 
 def _sure(manifest: Mapping[str, Any], prepared: Prepared, later: bool) -> float:

@@ -25,6 +25,7 @@ from desim.methods.shared.method import Ingredients
 from desim.problem.problem import Problem
 from desim.runs import directory as place
 from desim.runs.delays import obstacles
+from desim.runs.likeness import refuse_other_model
 from desim.runs.play import prepare, record
 from desim.runs.real import require_virtual
 from desim.runs.replay import TABLES, first_difference
@@ -259,6 +260,7 @@ def _examined(run: Run, problem: Problem | None) -> Retimable:
     if run.manifest.get("problem_sha256") not in (None, training.problem.digest()):
         text = "the data are not those of the run; allowed: as they were"
         raise InputError(f"{run.name}: {text}")
+    refuse_other_model(run.name, getattr(training.problem.loss, "recorded", {}), run.manifest)
     if found := training.lacking:
         raise InputError(found)
     retimable = Retimable(run.scenario, training)

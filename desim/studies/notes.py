@@ -7,7 +7,7 @@ from desim.errors import DesimError
 from desim.reading.labels import differing, other_problems
 from desim.reading.series import Series
 from desim.runs.declared import shortly
-from desim.runs.likeness import sharing
+from desim.runs.likeness import other_problem, sharing
 from desim.runs.run import Run
 
 SHOWN = 8  # keys that runs differ in, named before the rest is counted
@@ -41,13 +41,8 @@ def shared(rows: Sequence[Series[Run]]) -> Iterator[str]:
 
 def _unlike(rows: Sequence[Series[Run]]) -> Iterator[str]:
     """Whether one problem is told by all: runs of one seed must share their data and loss."""
-    problems: dict[object, set[object]] = {}
-    for row in rows:
-        for run in row.runs:
-            sha = run.manifest.get("problem_sha256")
-            problems.setdefault(run.manifest.get("seed"), set()).add(sha)
     others = other_problems([row.runs[0] for row in rows])
-    if others or any(len(found) > 1 for found in problems.values()):
+    if others or other_problem(run for row in rows for run in row.runs):
         yield "warning: not the same data or loss in all runs; their metrics do not compare"
         return
     seeds = {frozenset(run.manifest.get("seed") for run in row.runs) for row in rows}
