@@ -93,6 +93,9 @@ def test_a_summary_needs_no_compiler_and_a_check_no_tables(tmp_path):
 
 def test_names_that_are_known_without_looking_are_those_of_the_classes():
     assert set(own.LOSSES) == {*Loss.words, *Loss.alternatives()}
+    given = {name: {name: {"hidden": 2}} if name == "mlp" else name for name in own.LOSSES}
+    made = {name: Loss.model_validate(one).made() for name, one in given.items()}
+    assert set(own.LAYERED) == {name for name, one in made.items() if not one.linear}
     known = [set(registry.get(name).relations) for name in own.METHODS]
     assert all(set(own.RELATIONS) <= one for one in known)
     assert not all("add-or-remove-one" in one for one in known)

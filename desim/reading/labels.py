@@ -8,8 +8,9 @@ from typing import Any
 
 from desim.amounts import BELOW, best_unit
 from desim.errors import DesimError
-from desim.runs.declared import names
+from desim.runs.declared import model_of, names
 from desim.runs.played import Played
+from desim.scenario.own import LAYERED
 
 LONGEST = 60  # letters of a label
 UNITS = {  # of the numbers that resolved scenarios have in each section, by key
@@ -22,7 +23,6 @@ UNITS = {  # of the numbers that resolved scenarios have in each section, by key
 }
 Place = tuple[str, ...]  # keys of a setting, from the section down
 TRAINING = ("augment", "device")  # of the problem: how it is trained, not what it is
-LAYERED = ("", "softmax", "mlp")  # losses whose clip is one of gradients alone; "": of models
 
 
 def _written(run: Played) -> dict[str, Any]:
@@ -87,8 +87,8 @@ def differing(runs: Sequence[Played]) -> list[Place]:
 def other_problems(runs: Sequence[Played]) -> list[str]:
     """Keys of `problem` that make the metrics of one run not comparable with another's."""
     keys = dict.fromkeys(place[1] for place in differing(runs) if place[0] == "problem")
-    layered = all(names(run)[1] in LAYERED for run in runs)
-    left = (*TRAINING, "clip") if layered else TRAINING
+    apart = all(names(run)[1] in LAYERED or model_of(run) for run in runs)
+    left = (*TRAINING, "clip") if apart else TRAINING  # a linear loss is minimised with its clip
     return [f"problem.{key}" for key in keys if key not in left]
 
 

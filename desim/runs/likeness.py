@@ -52,7 +52,7 @@ def other_problem(runs: Iterable[Run]) -> bool:
     """
     found: dict[tuple[str, ...], set[str]] = {}
     for run in runs:
-        seed, model = str(run.manifest.get("seed")), run.manifest.get("model") or {}
+        seed, model = str(run.manifest.get("seed")), run.manifest.get("model", {})
         place = seed, str(model.get("libraries")), str(model.get("device"))
         for key, value in (
             ((seed,), run.manifest.get("problem_sha256")),

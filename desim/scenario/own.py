@@ -7,4 +7,5 @@ METHODS = tuple(
     gradient-descent""".split()
 )
 LOSSES = ("logistic", "squared", "absolute", "huber", "hinge", "softmax", "mlp")
+LAYERED = ("softmax", "mlp")  # of these, losses of scores for classes
 RELATIONS = ("replace-one", "agent")  # for which sensitivities of all these methods are known

@@ -23,6 +23,7 @@ from desim.losses.layers import MOST_CLASSES, LayeredLoss
 from desim.losses.plugged import ScalarLoss, plugged
 from desim.losses.regularizers import Regularizer
 from desim.scenario import registry
+from desim.scenario.own import LAYERED
 from desim.scenario.sections.data import DataSection, Npz
 from desim.scenario.sections.model import MODEL, Augments, ModelSection
 from desim.scenario.sections.regularizers import Penalties
@@ -141,7 +142,7 @@ class Loss(Form):
     @property
     def layered(self) -> bool:
         """Whether labels are class numbers, each with a score."""
-        return self.kind in ("softmax", "mlp")
+        return self.kind in LAYERED
 
     def made(self) -> losses.Loss:
         """What desim computes; data may still have to tell how many classes there are."""
