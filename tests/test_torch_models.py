@@ -16,7 +16,13 @@ from desim.scenario.load import load
 torch = pytest.importorskip("torch", reason="torch is not installed")
 from torch import nn  # noqa: E402
 
-from desim.models.torch_parts import fixed_sha256  # noqa: E402
+from desim.models.torch_copies import Copies  # noqa: E402
+from desim.models.torch_parts import (  # noqa: E402
+    filled_up,
+    fixed_sha256,
+    lengths,
+    weighted,
+)
 
 PLUGIN = Path(__file__).parent / "plugins" / "networks.py"
 LOCAL = {"solver": "sgd", "batch": 8, "epochs": 2, "step": 0.1}
@@ -106,6 +112,23 @@ def test_clipped_gradients_are_those_of_a_loop(model):
     assert np.abs(found - wrong).max() > 1e-3
 
 
+def test_weighted_sums_of_parts_do_not_depend_on_how_many_go_together():
+    torch.manual_seed(0)
+    parts = tuple(torch.randn(6, 32, width, dtype=torch.float64) for width in (13, 130, 2000, 1))
+    factors = torch.rand(6, 32, dtype=torch.float64)
+    found = weighted(factors, parts)
+    exact = np.einsum("nm,nmd->nd", factors.numpy(), torch.cat(parts, -1).numpy())
+    assert np.allclose(found.numpy(), exact, rtol=0.0, atol=1e-12)
+    unweighted = weighted(torch.ones_like(factors), parts)  # the wrong twin
+    assert not np.allclose(unweighted.numpy(), exact, rtol=0.0, atol=1e-2)
+    narrow, singles = parts[:2], factors.float()
+    each = tuple(one.float() for one in narrow)
+    alone = [weighted(singles[i].clone(), tuple(one[i].clone() for one in each)) for i in range(6)]
+    assert torch.equal(weighted(singles, each), torch.stack(alone))
+    norms = lengths(parts)
+    assert np.allclose(norms, np.linalg.norm(torch.cat(parts, -1), axis=-1), rtol=1e-12)
+
+
 def test_batches_are_the_rows_that_desim_draws_for_its_own_models():
     """The batch of an address is the same for every kind of model: that of softmax here."""
     from desim.draws.keys import Stream, subset
@@ -136,6 +159,52 @@ def test_who_is_computed_together_changes_no_bit(model, clip):
     assert np.array_equal(both[3], whole[3:])
     later = batch_gradient(who, x, 8, 2, 5, problem.data)
     assert not np.array_equal(later, whole)
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_agents_go_together_whatever_the_number_of_their_rows(cut):
+    """Where bits would depend on the group they are computed one by one, which is slow."""
+    model = problem_of("layers", clip=1.0).loss.model
+    with model.computing():
+        for rows in (1, 7, 8, 10, 31, 32):
+            assert model._together_with(rows, cut) in (rows, -(-rows // 4) * 4)
+
+
+def sums_filled_up(problem, m, clip, counted):
+    """Sums over m rows of six agents that go together with rows again to fill up, and a loop's."""
+    model, place = problem.loss.model, np.arange(6)[:, None] * 10 + np.arange(m)
+    x = problem.loss.start + 0.1 * np.random.default_rng(2).normal(size=(6, problem.dim))
+    given = [model._tensor(one) for one in (x, problem.A[place], problem.b[place])]
+    filled = (given[0], *(filled_up(one, 12) for one in given[1:]))
+    found = model._all(*filled, counted, clip).numpy()
+    alone = [model._alone(*(one[i] for one in given), clip).numpy() for i in range(6)]
+    return found, np.array(alone)
+
+
+@pytest.mark.parametrize("m", [1, 9, 10, 12])
+@pytest.mark.parametrize("clip", [np.inf, 0.5])
+def test_rows_that_fill_up_count_for_nothing(m, clip):
+    problem = problem_of(clip=1.0)
+    found, alone = sums_filled_up(problem, m, clip, m)
+    assert np.abs(found - alone).max() <= 1e-5
+    wrong, _ = sums_filled_up(problem, m, clip, 12)  # the wrong twin, but where there are none
+    assert (np.abs(wrong - alone).max() > 1e-3) == (m < 12)
+
+
+class Meeting(nn.Module):
+    """Takes the mean of the rows away while it trains."""
+
+    def forward(self, x):
+        return x - x.mean(0) if self.training else x
+
+
+def test_rows_that_meet_in_training_are_not_filled_up():
+    model = problem_of().loss.model
+    net = nn.Sequential(Meeting(), model.copies.module)
+    model.copies = Copies(net, [f"1.{name}" for name in model.names], False)
+    model.names = model.copies.names
+    with model.computing():
+        assert model._tried(10, 12, False) is False
 
 
 METHODS = [

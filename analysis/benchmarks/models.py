@@ -9,6 +9,7 @@ rest is events, ledger, log and models on their way. One thread, all in one proc
 
 import sys
 import time
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from desim.scenario.load import load
 
 PLUGIN = Path(__file__).parent / "modules.py"
 BATCH, STEPS = 32, 5
+BATCHES = 10, BATCH  # of gradients that are timed alone
 TOTAL = {"perceptron": 10000, "convolution": 1000}  # local steps of a play
 ROUNDS = {"perceptron": 20, "convolution": 5}  # of a play, at least
 AGENTS = 10, 100, 1000
@@ -138,16 +140,17 @@ def pair(of: Any, x: Any, rows: Rows, clip: float) -> tuple[float, float]:
 
 def together(file: Path) -> None:
     """Gradients of GROUP agents in one call, and one by one, with and without a clip."""
-    print("\n| model | clip | together, us an agent | one by one | ratio |\n|---|---|---|---|---|")
-    for model in TOTAL:
+    print("\n| model | rows | clip | together, us an agent | one by one | ratio |")
+    print("|---|---|---|---|---|---|")
+    for model, size in product(TOTAL, BATCHES):
         problem = simulation(file, model, 100).settings.problem
-        place = np.arange(GROUP)[:, None] * 32 + np.arange(BATCH)
+        place = np.arange(GROUP)[:, None] * BATCH + np.arange(size)
         rows = Rows(problem.A[place], problem.b[place], np.zeros(GROUP, np.uint64))
         x = np.tile(problem.loss.start.astype(np.float32), (GROUP, 1))
         for clip in (np.inf, 1.0):
             a, b = pair(problem.loss.model, x, rows, clip)
             named = "none" if np.isinf(clip) else f"{clip:g}"
-            print(f"| {model} | {named} | {a:.0f} | {b:.0f} | {b / a:.1f} |", flush=True)
+            print(f"| {model} | {size} | {named} | {a:.0f} | {b:.0f} | {b / a:.1f} |", flush=True)
 
 
 def main() -> None:

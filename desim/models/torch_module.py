@@ -24,8 +24,10 @@ from desim.models.torch_copies import Copies
 from desim.models.torch_cost import needed, operations
 from desim.models.torch_ends import same_at_ends
 from desim.models.torch_look import refuse_unsettled
+from desim.models.torch_parts import Parts
 
-ROOM = 1 << 23  # numbers of examples' gradients that are in memory at a time
+ROOM = 1 << 22  # numbers of examples' gradients that are in memory at a time
+EVEN = 4  # rows, so that an agent's part of a product begins where 16 bytes do
 TRIED = (1, 3, 16, 32)  # agents that go together where it is tried out whether that changes a bit
 
 
@@ -56,7 +58,7 @@ class TorchModel(Model):
         self.dim = sum(self.sizes)
         self._buffers = {name: one.clone() for name, one in made.named_buffers()}
         self.copies = Copies(made, self.names, self.frozen)
-        self._together: dict[tuple[int, bool], bool] = {}
+        self._sizes: dict[tuple[int, bool], int] = {}  # what _together_with says
         self._maps: bool | None = None  # whether `vmap` takes the module, once that was tried
 
     def _made(self, seed: int) -> nn.Module:
@@ -116,7 +118,7 @@ class TorchModel(Model):
         inputs, labels = self._tensor(rows.inputs), self._tensor(rows.labels)
         self.copies.of(True)
         with self.copies.drawing(rows.key):
-            found = self._each(self._tensor(x), inputs, labels)
+            found = torch.cat(self._each(self._tensor(x), inputs, labels), -1)
             return np.asarray(found.detach().cpu().numpy())
 
     def gradients(self, x: Array, rows: Rows, clip: float) -> Array:
@@ -124,10 +126,11 @@ class TorchModel(Model):
         inputs, labels, w = (self._tensor(one) for one in (rows.inputs, rows.labels, x))
         cut, m = bool(np.isfinite(clip)), labels.shape[1]
         self.copies.of(True)  # made here: within `vmap`, copies would be of its kind
-        if self._goes_together(m, cut):
-            some = max(1, ROOM // (self.dim * min(m, self._some))) if cut else len(w)
+        if size := self._together_with(m, cut):
+            inputs, labels = (parts_of.filled_up(one, size) for one in (inputs, labels))
+            some = max(1, ROOM // (self.dim * min(size, self._some))) if cut else len(w)
             groups = zip(*(one.split(some) for one in (w, inputs, labels)), strict=True)
-            sums = torch.cat([self._all(x, A, b, clip) for x, A, b in groups])
+            sums = torch.cat([self._all(x, A, b, m, clip) for x, A, b in groups])
             return np.asarray(sums.detach().cpu().numpy())
         many = []  # each with arrays of its own: how memory is aligned may change a bit
         for r in range(len(w)):
@@ -165,35 +168,46 @@ class TorchModel(Model):
     @property
     def _some(self) -> int:
         """Rows whose gradients are in memory at a time, of one agent: the same for any m."""
-        return max(1, ROOM // int(self.dim))
+        fit = ROOM // int(self.dim)
+        return fit - fit % EVEN if fit > EVEN else max(1, fit)
 
-    def _goes_together(self, m: int, cut: bool) -> bool:
-        """Whether agents with m rows each are computed together: no bit may depend on that."""
+    def _together_with(self, m: int, cut: bool) -> int:
+        """To how many rows m are filled up for agents to go together; 0 where they do not.
+
+        No bit may depend on who goes together. A product's may on where in memory an agent's part
+        of it begins, which is the same for all where rows are a multiple of EVEN.
+        """
         if self.copies.random or not self._mapped():
-            return False
+            return 0
         if self.device.type != "cpu":
-            return True
+            return m
         with self.copies.lock:
-            if (m, cut) not in self._together:
-                self._together[m, cut] = self._tried(m, cut)
-            return self._together[m, cut]
+            if (m, cut) not in self._sizes:
+                sizes = dict.fromkeys((m, -(-m // EVEN) * EVEN))
+                fit = (size for size in sizes if self._tried(m, size, cut))
+                self._sizes[m, cut] = next(fit, 0)
+            return self._sizes[m, cut]
 
-    def _tried(self, m: int, cut: bool) -> bool:
-        """Whether agents' gradients have the same bits in groups of any of TRIED."""
+    def _tried(self, m: int, size: int, cut: bool) -> bool:
+        """Whether gradients of m rows, filled up, have the same bits in groups of any of TRIED."""
         most, (inputs, labels, _) = max(TRIED), self.sample
         place = (np.arange(most)[:, None] + np.arange(m)) % len(labels)
-        a, b = self._tensor(inputs[place]), self._tensor(labels[place])
+        own = [self._tensor(one[place]) for one in (inputs, labels)]
         spread = torch.linspace(-1e-2, 1e-2, most * self.dim, dtype=self.type)
         w = self._tensor(self.initial(self.facts.seed)) + spread.reshape(most, self.dim)
-        together = partial(self._all, clip=1.0 if cut else np.inf)
-        few = tuple(one[:2].clone() for one in (w, a, b))
-        ends = same_at_ends(lambda: together(*few))
-        return ends and parts_of.same_in_groups(together, (w, a, b), TRIED)
+        together = partial(self._all, m=m, clip=1.0 if cut else np.inf)
+        given = w, *(parts_of.filled_up(one, size) for one in own)
+        few = tuple(one[:2].clone() for one in given)
+        if not same_at_ends(lambda: together(*few)):
+            return False
+        if size > m and not parts_of.near(together(*few), together(w[:2], *(a[:2] for a in own))):
+            return False
+        return parts_of.same_in_groups(together, given, TRIED)
 
     def _alone(self, w: Tensor, inputs: Tensor, labels: Tensor, clip: float) -> Tensor:
         """The sum (dim,) of one agent's rows: by the module itself, or by `_each`."""
         if np.isfinite(clip):
-            return self._clipped(self._each, w, inputs, labels, clip)
+            return self._clipped(self._each, w, inputs, labels, len(labels), clip)
         module, parameters = self.copies.at(w, True)
         total = parts_of.by_row(self.losses(module(inputs), labels)).sum()
         if not total.requires_grad:  # nothing of it leads back to a parameter
@@ -201,32 +215,36 @@ class TorchModel(Model):
         found = torch.autograd.grad(total, parameters, allow_unused=True, materialize_grads=True)
         return torch.cat([one.to_dense().reshape(-1) for one in found])
 
-    def _all(self, w: Tensor, inputs: Tensor, labels: Tensor, clip: float) -> Tensor:
-        """The sums (n, dim) of many agents, together."""
+    def _all(self, w: Tensor, inputs: Tensor, labels: Tensor, m: int, clip: float) -> Tensor:
+        """The sums (n, dim) over the first m rows of many agents, together."""
         if np.isfinite(clip):
-            return self._clipped(vmap(self._mapped_rows()), w, inputs, labels, clip)
-        return vmap(grad(self._total))(w, inputs, labels)
+            return self._clipped(vmap(self._mapped_rows()), w, inputs, labels, m, clip)
+        total = partial(self._total, m=m)
+        found = vmap(grad(total))(self._parts(w), inputs, labels)
+        return torch.cat([one.reshape(len(one), -1) for one in found], -1)
 
     def _clipped(
-        self, each: Callable[..., Tensor], w: Tensor, inputs: Tensor, labels: Tensor, clip: float
-    ) -> Tensor:
-        """Sums of what `each` gives (..., m, dim), cut to the norm `clip`, over m."""
+        self, each: Callable[..., Parts], w: Tensor, inputs: Tensor, labels: Tensor, m: int,
+        clip: float,
+    ) -> Tensor:  # fmt: skip
+        """Sums over m of what `each` gives, parts (..., m, some) of rows cut to the norm `clip`."""
         axis, total = w.dim() - 1, torch.zeros_like(w)
-        for low in range(0, labels.shape[axis], self._some):
+        for low in range(0, m, self._some):
             size = min(self._some, labels.shape[axis] - low)
             found = each(w, inputs.narrow(axis, low, size), labels.narrow(axis, low, size))
-            norms = parts_of.lengths(found)
-            short = clip * (1.0 - 64.0 * torch.finfo(found.dtype).eps)  # no norm is rounded above
-            factors = torch.where(norms > short, short / norms, 1.0).to(found.dtype)
-            total = total + (factors.unsqueeze(-2) @ found).squeeze(-2)
+            norms, kind = parts_of.lengths(found), w.dtype
+            short = clip * (1.0 - 64.0 * torch.finfo(kind).eps)  # no norm is rounded above
+            factors = torch.where(norms > short, short / norms, 1.0).to(kind)
+            factors[..., m - low :] = 0.0
+            total = total + parts_of.weighted(factors, found)
         return total
 
-    def _each(self, w: Tensor, inputs: Tensor, labels: Tensor) -> Tensor:
-        """Gradients (m, dim) of one agent's rows; row by row where `vmap` does not take them."""
+    def _each(self, w: Tensor, inputs: Tensor, labels: Tensor) -> Parts:
+        """Gradients of one agent's rows in parts; row by row where `vmap` does not take them."""
         if self._mapped():
             return self._mapped_rows()(w, inputs, labels)
         rows = [(inputs[h : h + 1].clone(), labels[h : h + 1]) for h in range(len(labels))]
-        return torch.stack([self._alone(w, *row, np.inf) for row in rows])
+        return (torch.stack([self._alone(w, *row, np.inf) for row in rows]),)
 
     def _mapped(self) -> bool:
         """Whether `vmap` takes the module, and does not warn that it goes row by row."""
@@ -237,18 +255,24 @@ class TorchModel(Model):
                 self._maps = parts_of.works(lambda: self._mapped_rows()(w, inputs, labels))
             return self._maps
 
-    def _mapped_rows(self) -> Callable[..., Tensor]:
-        """Gradients (m, dim) of rows (m, ...) at w (dim,)."""
-        one = grad(lambda w, a, b: self._total(w, a.unsqueeze(0), b.unsqueeze(0)))
-        each: Callable[..., Tensor] = vmap(one, (None, 0, 0), randomness="different")
-        return each
+    def _mapped_rows(self) -> Callable[..., Parts]:
+        """Gradients of rows (m, ...) at w (dim,): (m, some) of each parameter."""
+        each = grad(lambda parts, a, b: self._total(parts, a.unsqueeze(0), b.unsqueeze(0)))
+        rows = vmap(each, (None, 0, 0), randomness="different")
+        return lambda w, a, b: tuple(
+            one.reshape(len(one), -1) for one in rows(self._parts(w), a, b)
+        )
 
-    def _total(self, w: Tensor, inputs: Tensor, labels: Tensor) -> Tensor:
-        """The sum of the rows' losses as a function of w (dim,)."""
-        parts = zip(self.names, self.shapes, w.split(self.sizes), strict=True)
-        named = {name: part.reshape(shape) for name, shape, part in parts}
+    def _parts(self, w: Tensor) -> Parts:
+        """The parameters in w (..., dim), each in its shape (..., *shape)."""
+        parts = zip(self.shapes, w.split(self.sizes, -1), strict=True)
+        return tuple(part.reshape(*w.shape[:-1], *shape) for shape, part in parts)
+
+    def _total(self, parts: Parts, inputs: Tensor, labels: Tensor, m: int | None = None) -> Tensor:
+        """The sum of the losses of the first m rows, or all, as a function of the parameters."""
+        named = dict(zip(self.names, parts, strict=True))
         outputs = functional_call(self.copies.of(True), named, (inputs,))
-        return parts_of.by_row(self.losses(outputs, labels)).sum()
+        return parts_of.by_row(self.losses(outputs, labels))[:m].sum()
 
     def _outputs(self, x: Array, rows: Rows) -> Any:
         """What the module, not training, says of rows at x (dim,)."""

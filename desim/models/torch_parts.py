@@ -14,7 +14,10 @@ from desim.arrays import Array
 from desim.errors import InputError
 from desim.models.model import Rows
 
+Parts = tuple[Tensor, ...]  # of one vector, or of each of some rows
 BLOCK = 4096  # numbers whose squares are added up in their own type
+NARROW = 1024
+NEAR = 1e-3
 RANDOM = (nn.modules.dropout._DropoutNd, nn.RReLU)
 DROPPING = (nn.RNNBase, nn.MultiheadAttention)  # where their argument `dropout` says so
 
@@ -87,13 +90,39 @@ def _type(numbers: Tensor, kind: torch.dtype) -> torch.dtype:
     return kind if numbers.is_floating_point() else numbers.dtype
 
 
-def lengths(rows: Tensor) -> Tensor:
-    """Norms (..., m), float64, of rows (..., m, dim), to 64 roundings at most.
+def lengths(rows: Parts) -> Tensor:
+    """Norms (..., m), float64, of rows whose parts are (..., m, some), to 64 roundings at most.
 
     By blocks in the type of the rows: squares of float32 numbers take 20 times as long in float64.
     """
-    parts = [torch.linalg.vector_norm(one, dim=-1) for one in rows.split(BLOCK, -1)]
-    return torch.linalg.vector_norm(torch.stack(parts).double(), dim=0)
+    blocks = [block for part in rows for block in part.split(BLOCK, -1)]
+    norms = [torch.linalg.vector_norm(one, dim=-1) for one in blocks]
+    return torch.linalg.vector_norm(torch.stack(norms).double(), dim=0)
+
+
+def weighted(factors: Tensor, rows: Parts) -> Tensor:
+    """Sums (..., dim) over m of rows whose parts are (..., m, some), times factors (..., m).
+
+    Bits of narrow products depend on how many of them there are at once: not by a product.
+    """
+    sums = [
+        (factors.unsqueeze(-1) * one).sum(-2)
+        if one.shape[-1] < NARROW
+        else (factors.unsqueeze(-2) @ one).squeeze(-2)
+        for one in rows
+    ]
+    return torch.cat(sums, -1)
+
+
+def filled_up(rows: Tensor, size: int) -> Tensor:
+    """Rows (n, size, ...): those of each agent (n, m, ...), and again until they are so many."""
+    m = rows.shape[1]
+    return rows if m == size else rows[:, torch.arange(size, device=rows.device) % m]
+
+
+def near(one: Tensor, other: Tensor) -> bool:
+    """Whether vectors (n, dim) are the same but for roundings."""
+    return bool((one - other).norm() <= NEAR * (one.norm() + other.norm()))
 
 
 def works(ask: Callable[[], object]) -> bool:
