@@ -23,6 +23,7 @@ class Everybody:
 
     agents: int
     uniform: ClassVar[bool] = True  # cohorts of one size, all equally likely
+    remembers: ClassVar[bool] = False  # whether who is invited follows from what was seen
 
     @cached_property
     def everybody(self) -> Who:
@@ -47,6 +48,7 @@ class Bernoulli:
     p: float
     seed: int
     uniform: ClassVar[bool] = False
+    remembers: ClassVar[bool] = False
 
     @property
     def least(self) -> float:
@@ -71,6 +73,7 @@ class UniformSubset:
     count: int
     seed: int
     uniform: ClassVar[bool] = True
+    remembers: ClassVar[bool] = False
 
     @property
     def least(self) -> float:
@@ -90,6 +93,7 @@ class Schedule:
     sets: Sequence[Who]
     loops: bool = True
     uniform: ClassVar[bool] = False
+    remembers: ClassVar[bool] = False
 
     @property
     def least(self) -> float:

@@ -51,7 +51,7 @@ class Engine:
         self.hub.terms = terms = local.terms
         self.agents = settings.problem.agents
         policy = settings.policy
-        self.policy = policy.code, float(policy.value), policy.late == "discard"
+        self.policy = tuple(policy.rule), policy.late == "discard"
         self.intake = tuple(settings.intake)
         self.desk = desk_for(self.agents, program.formulas.model(memory))
         latest = np.empty((0, len(memory))) if program.latest is None else program.latest.copy()
@@ -64,7 +64,7 @@ class Engine:
         seed = world.ledger.noise_key(terms) if local.noisy else local.seed_word
         plan, data, madds = local.trainer.parts
         self.training = seed, local.epochs, plan, data
-        replies = min(int(policy.value) if policy.kind == "buffer" else self.agents, self.agents)
+        replies = int(policy.number(self.agents)) if policy.kind == "buffer" else self.agents
         each = float(madds * local.epochs[0])
         self.work = each * replies  # of a collection
         self.ahead = ahead_for(self.agents)
