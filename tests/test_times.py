@@ -303,7 +303,7 @@ def test_messages_dropped_for_good_leave_the_deadline(tmp_path):
         ("buffer", "times[min(need", "times[-min(need"),
         ("each", '{"each": 1,', '{"each": 2,'),
         ("quorum", "due.clear()", "pass"),
-        ("deadline-carry", "due[i] <= close[k]", "due[i] < close[k] - 0.1"),
+        ("deadline-carry", "in due if due[i] <= close[k]]", "in due if due[i] < close[k] - 0.1]"),
     ],
 )
 def test_other_policies_are_noticed(tmp_path, name, right, wrong):
