@@ -33,13 +33,22 @@ LINKS: list[dict[str, Any]] = [
     {"latency": "0 s", "bandwidth": "inf"},
 ]  # fmt: skip
 OWN: dict[str, dict[str, Any]] = {  # what some methods cannot do without
-    "fed-plt": {"rho": 0.5}, "zcdp-nfl": {"rho": 0.4, "eta": 0.2},
-    "zcdp-subgradient": {"step": 0.1}, "p-admm": {"rho": 0.4}, "dsgd": {"alpha": 0.2}, "dp-admm": {"rho": 0.5, "eta": 1.0},
+    "fed-plt": {"rho": 0.5},
+    "zcdp-nfl": {"rho": 0.4, "eta": 0.2},
+    "zcdp-subgradient": {"step": 0.1},
+    "p-admm": {"rho": 0.4},
+    "dp-admm": {"rho": 0.5, "eta": 1.0},
+    "led": {"beta": 0.5},
+    "dvp": {"eta": 0.5},
+    "dsgd": {"alpha": 0.2},
     "q-dpsgd-1": {"alpha": 0.2, "mixing": 0.5, "bits": 6, "resolution": 0.05, "deadline": "20 ms"},
-    "d-zoa": {"rho": 1.0, "inner": 3, "samples": 3, "step": 0.3}, "led": {"beta": 0.5},
-    "admm": {"eta": 0.5}, "dvp": {"eta": 0.5}, "gossip": {"alpha": 0.1}, "ad-psgd": {"alpha": 0.1},
-    "gradient-tracking": {"alpha": 0.05}, "push-sum": {"alpha": 0.1}, "choco-sgd": {"alpha": 0.1},
-}  # fmt: skip
+    "d-zoa": {"rho": 1.0, "inner": 3, "samples": 3, "step": 0.3},
+    "gossip": {"alpha": 0.1},
+    "ad-psgd": {"alpha": 0.1},
+    "gradient-tracking": {"alpha": 0.05},
+    "push-sum": {"alpha": 0.1},
+    "choco-sgd": {"alpha": 0.1},
+}
 STAR = (
     "fed-plt fedavg scaffold fed-pd 5gcs dp-admm led fedlin tamuna fedasync fedbuff fedprox feddyn"
 ).split()

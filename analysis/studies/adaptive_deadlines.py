@@ -24,7 +24,7 @@ from analysis.studies.numbers import SCENARIOS, estimate, options, publish, text
 from analysis.studies.standings import Interval
 from desim.plots import COLOURS, STYLE, Axes, save
 from desim.studies.cases import Case
-from desim.studies.statistics import paired
+from desim.studies.statistics import median_estimate, paired
 from desim.studies.study import Study
 
 NAME = "adaptive_deadlines"
@@ -60,14 +60,36 @@ def seconds(made: Study, case: Case) -> Any:
     return rows[MEASURE].to_numpy(float)
 
 
+def groups(made: Study) -> Iterator[tuple[str, str, list[Case], Case]]:
+    """Phones, method, the cases of both, and which of them is the best fixed limit."""
+    found: dict[tuple[str, str], list[Case]] = {}
+    for case in made.plan.cases:
+        found.setdefault(wait(case)[:2], []).append(case)
+    for (phones, method), cases in found.items():
+        fixed = [case for case in cases if not wait(case).adapts]
+        yield phones, method, cases, min(fixed, key=lambda case: np.median(seconds(made, case)))
+
+
+def pooled(made: Study) -> str:
+    """A table of adaptive limits: ratios to the best fixed one, seeds of both methods together."""
+    found: dict[tuple[str, str], list[Any]] = {}
+    for phones, _, cases, best in groups(made):
+        for case in cases:
+            if wait(case).adapts:
+                ratios = seconds(made, case) / seconds(made, best)
+                found.setdefault((wait(case).words, phones), []).append(ratios)
+    kinds, laws = (list(dict.fromkeys(key[n] for key in found)) for n in (1, 0))
+    cells = {key: median_estimate(np.concatenate(some)) for key, some in found.items()}
+    lines = []
+    for law in laws:
+        ends = [cells[law, kind] for kind in kinds]
+        lines.append((law, *(text(Interval(one.value, one.low, one.high)) for one in ends)))
+    return page.table(("limit", *kinds), lines)
+
+
 def compared(made: Study) -> Iterator[dict[str, Any]]:
     """A row a case: its median, and the ratio to the best fixed limit, seed by seed."""
-    groups: dict[tuple[str, str], list[Case]] = {}
-    for case in made.plan.cases:
-        groups.setdefault(wait(case)[:2], []).append(case)
-    for (phones, method), cases in groups.items():
-        fixed = [case for case in cases if not wait(case).adapts]
-        best = min(fixed, key=lambda case: float(np.median(seconds(made, case))))
+    for phones, method, cases, best in groups(made):
         for case in cases:
             found = paired(seconds(made, case), seconds(made, best), ratio=True, rising=False)
             ratio, own = found.estimate, estimate(made.summary, case.number, MEASURE)
@@ -145,7 +167,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with tempfile.TemporaryDirectory() as folder:
         made = desim.study(FILE, asked.runs or Path(folder), workers=asked.processes)
     rows = list(compared(made))
-    publish(asked, NAME, rows, {"table": markdown(rows)}, partial(draw, rows))
+    parts = {"pooled": pooled(made), "table": markdown(rows)}
+    publish(asked, NAME, rows, parts, partial(draw, rows))
 
 
 if __name__ == "__main__":
