@@ -204,4 +204,4 @@ def _called(settings: Settings) -> float:
     policy, active = settings.policy, float(settings.participation.least)
     if policy.kind == "each":
         return 1.0
-    return min(policy.value, active) if policy.kind == "buffer" else active
+    return policy.number(active) if policy.kind == "buffer" else active

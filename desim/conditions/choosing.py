@@ -63,6 +63,7 @@ class Chooser:
     available: bool = False
     losses: Losses | None = None
     uniform: ClassVar[bool] = False  # cohorts are no uniform draw
+    remembers: ClassVar[bool] = True
 
     @property
     def least(self) -> float:

@@ -24,6 +24,7 @@ class Everybody:
 
     agents: int
     uniform: ClassVar[bool] = True  # cohorts of one size, all equally likely
+    remembers: ClassVar[bool] = False  # whether who is invited follows from what was seen
 
     @cached_property
     def everybody(self) -> Who:
@@ -48,6 +49,7 @@ class Bernoulli:
     p: float
     seed: int
     uniform: ClassVar[bool] = False
+    remembers: ClassVar[bool] = False
 
     @property
     def least(self) -> float:
@@ -72,6 +74,7 @@ class UniformSubset:
     count: int
     seed: int
     uniform: ClassVar[bool] = True
+    remembers: ClassVar[bool] = False
 
     @property
     def least(self) -> float:
@@ -91,6 +94,7 @@ class Schedule:
     sets: Sequence[Who]
     loops: bool = True
     uniform: ClassVar[bool] = False
+    remembers: ClassVar[bool] = False
 
     @property
     def least(self) -> float:

@@ -15,7 +15,6 @@ from desim.engine.patience import at
 from desim.engine.world import World
 
 STEP = 0.1  # s after which the user is told how far the run is, and heard
-ALONE = ("each", "deadline")  # policies with which neighbours go on without one that died
 
 
 def serve(place: Place, world: World, method: Any) -> None:
@@ -139,7 +138,9 @@ class Overseer:
         how, now = self.fleet.dead[agent], self.fleet.now
         self.settled[agent] = np.inf
         self.world.caution(f"agent {agent} {how} at {now:.3g} s")
-        if self.world.settings.policy.kind not in ALONE and agent not in self.finished:
+        policy = self.world.settings.policy
+        alone = policy.kind == "each" or (policy.limited and not policy.at_least)
+        if not alone and agent not in self.finished:
             raise at(now, self._died())
         self.world.observer.leave(agent, now)
 

@@ -21,6 +21,7 @@ from desim.engine.at_work import Rows
 from desim.engine.requests import Compute, Gather, Heard
 from desim.engine.us import Cohort
 from desim.engine.world import World
+from desim.timeline.collection import FIXED, Rule
 from desim.timeline.messages import log_message
 from desim.timeline.record import DISTANT, UPLINK, Kind
 
@@ -59,12 +60,12 @@ class PeerPost:
         self.place, self.world, self.graph, self.i = place, world, graph, place.agent
         incoming = slice(graph.incoming[self.i], graph.incoming[self.i + 1])
         self.sources: list[int] = graph.source[incoming].tolist()
-        self.box: Any = Mailbox(None, self.i, len(self.sources))  # type: ignore[arg-type]
+        self.box: Any = Mailbox(self.i, len(self.sources))
         self.lines: dict[int, Stream] = {}
         self.ports: dict[int, int] = {}
         self.sent = 0
         self.latest = 0.0  # when s the latest message came
-        self.came: dict[tuple[int, int], Frame] = {}  # whose values are to come
+        self.came: dict[tuple[int, int], tuple[Frame, float]] = {}  # whose values are to come
         self.values: dict[tuple[int, int], Array] = {}
         place.heard = self._hear
         place.handlers["values"] = self._take_values
@@ -130,24 +131,24 @@ class PeerPost:
         self._row(Kind.DELIVER, *place, time, time - sent)
         key = frame.source, frame.number
         if not frame.inside and key not in self.values:
-            self.came[key] = frame
+            self.came[key] = frame, time
             return
-        self._put(frame)
+        self._put(frame, time)
 
-    def _put(self, frame: Frame) -> None:
-        """Lay a message whose values are here into the mailbox."""
+    def _put(self, frame: Frame, time: float) -> None:
+        """Lay a message that came at `time` s, and whose values are here, into the mailbox."""
         letter = None
         if frame.kind == LETTER:
             elsewhere = self.values.pop((frame.source, frame.number), None)
             letter = values_of(frame.body) if elsewhere is None else elsewhere
         place = self.sources.index(frame.source)
-        self.box.put(place, frame.number, letter, frame.kind == LAST)
+        self.box.put(place, frame.number, letter, frame.kind == LAST, time)
 
     def _take_values(self, message: Message) -> None:
         key = int(message.fields["source"]), int(message.fields["number"])
         self.values[key] = message.arrays["row"]
-        if frame := self.came.pop(key, None):
-            self._put(frame)
+        if came := self.came.pop(key, None):
+            self._put(*came)
 
     def known(self, us: Cohort, values: Array) -> Heard:
         """The agent's neighbours have announced their rows of values (agents, dim)."""
@@ -205,17 +206,30 @@ class Peer:
         begin = self.place.now
         self.gathered += 1
         self.place.wait(begin)
+        closed = self.place.now
         if not request.newest:
-            self._until(begin + request.within, lambda: bool(box.has(self.gathered)))
-        closed = self.place.now if request.newest else max(begin, self.post.latest)
-        if not request.newest and not box.has(self.gathered):
-            closed = begin + request.within
+            closed = self._wait(box, request.rule, begin)
         fresh = box.newest() if request.newest else box.read(self.gathered)
         now, news = min(closed, self.place.now), float(fresh.sum())
         self.world.log.add(Kind.AGGREGATE, DISTANT, i, round_, now, seconds=now - begin, value=news)
-        if request.newest or request.within < np.inf:
+        if not request.patient:
             self.world.waited(self.us.who, np.array([news]), np.array([now]))
         return heard_by(box, fresh)
+
+    def _wait(self, box: Any, rule: Rule, begin: float) -> float:
+        """Wait from `begin` s until the rule closes the wait; return when s that was."""
+        box.rule, box.over = rule, False
+        end = box.until(begin)
+        self._until(end, lambda: bool(box.has(self.gathered)))
+        closed = max(begin, self.post.latest)
+        if not box.has(self.gathered):
+            box.over, closed = True, end
+            if not box.has(self.gathered):
+                self._until(np.inf, lambda: bool(box.has(self.gathered)))
+                closed = max(begin, self.post.latest)
+        if rule.law != FIXED:
+            box.learn(self.gathered, begin, closed)
+        return closed
 
     def _until(self, end: float, holds: Any = lambda: False) -> None:
         """Let time pass, and messages come, until `end` s or until holds()."""

@@ -125,8 +125,10 @@ def _coordinate(generator: Any, hub: RealHub, station: Station) -> float:
         if (closed := station.collect(opened)) == np.inf:
             return station.world.settings.horizon
         station.closed = closed
-        missing = int(hub.calls.pending.sum()) - len(station.arrived)
-        if policy.kind == "deadline" and missing:
+        pending = np.flatnonzero(hub.calls.pending)
+        here = np.isin(pending, sorted(station.arrived))
+        missing = policy.missing(here, hub.calls.round_[pending] == hub.round)
+        if policy.limited and missing > 0:
             hub.missed(opened, missing)
             hub.calls.pending[list(station.lost)] = 0
             station.lost -= set(station.lost) - set(station.fleet.dead)

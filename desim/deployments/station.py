@@ -14,7 +14,7 @@ from desim.deployments.real import RealWorld
 from desim.deployments.wire import Message
 from desim.engine.patience import at
 from desim.errors import RunError
-from desim.timeline.collection import needed
+from desim.timeline.calls import SENT
 from desim.timeline.record import Kind, release_id
 
 STEP = 0.1  # s after which the user is told how far the run is, and heard
@@ -65,6 +65,7 @@ class Station(Accounts):
         for i in who.tolist():
             world.log.add(Kind.ACTIVATE, 0, i, hub.round, now)
             hub.calls.pending[i], hub.calls.round_[i] = 1, hub.round
+            hub.calls.due[i] = np.inf
             self.arrived.discard(i)
             self.after.discard(i)
             self.lost.discard(i)
@@ -129,7 +130,7 @@ class Station(Accounts):
         """Send the frames, and write when each left."""
         for number, frame in frames:
             sent = self.sent[number]
-            sent.time = self.now
+            sent.time = self.hub.calls.real[sent.agent, SENT] = self.now
             line = self.fleet.lines.get(sent.agent)
             stream = line or self.fleet.connect(sent.agent)
             stream.closing = line is None
@@ -149,6 +150,7 @@ class Station(Accounts):
         i = sent.agent
         if self.latest[i] == frame.number and self.hub.calls.pending[i]:
             self.arrived.add(i)
+            self.hub.calls.due[i] = time
             self._came = time
 
     def _report(self, agent: int, message: Message) -> None:
@@ -179,16 +181,20 @@ class Station(Accounts):
 
     def collect(self, opened: float) -> float:
         """Wait until the policy closes the collection; when s that was, inf if the run is over."""
-        world, policy = self.world, self.world.settings.policy
-        until = opened + policy.value if policy.kind == "deadline" else np.inf
-        horizon = world.settings.horizon
+        world, until = self.world, self.hub.until(opened)
+        horizon, over = world.settings.horizon, False
         self.arrived |= self.after
         self.after.clear()
-        while not self._satisfied():
+        while not self._satisfied(over):
             now = self.fleet.now
             if now >= min(until, horizon):
                 self.fleet.wait(0.0)  # what the kernel had in time counts
-                return self._cut(until) if until < horizon else np.inf
+                if horizon <= until:
+                    return np.inf
+                if self._satisfied(True):
+                    return self._cut(until)
+                until, over = np.inf, True  # the least number is not there yet
+                continue
             self._require_alive()
             step = min(until, horizon, now + STEP)
             if not self.fleet.wait(self.fleet.origin + (now if world.busy else step)):
@@ -203,23 +209,24 @@ class Station(Accounts):
                 self.after.add(i)
         return until
 
-    def _satisfied(self) -> bool:
+    def _satisfied(self, over: bool) -> bool:
+        """Whether the policy closes the collection, whose limit may be over."""
         calls = self.hub.calls
         policy, fresh = self.world.settings.policy, calls.round_ == self.hub.round
-        return bool(policy.closed(calls.pending > 0, self.arrived, fresh))
+        return bool(policy.closed(calls.pending > 0, self.arrived, fresh, over))
 
     def _require_alive(self) -> None:
         """RunError where a collection never closes because agents have died."""
         calls, policy = self.hub.calls, self.world.settings.policy
-        if not self.lost or (policy.kind == "deadline" and len(self.fleet.dead) < len(self.latest)):
+        some_live = len(self.fleet.dead) < len(self.latest)
+        if not self.lost or (policy.limited and some_live and not policy.at_least):
             return
         awaited = calls.pending > 0
         if policy.kind == "quorum":
             awaited &= calls.round_ == self.hub.round
         coming = int(awaited.sum()) - sum(bool(awaited[i]) for i in self.lost)
-        if policy.kind == "deadline" or coming < needed(
-            policy.code, policy.value, int(awaited.sum())
-        ):
+        least = policy.at_least if policy.limited else policy.number(int(awaited.sum()))
+        if (policy.limited and not some_live) or coming < min(least, int(awaited.sum())):
             raise self.hopeless()
 
     def hopeless(self) -> RunError:

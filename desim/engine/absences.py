@@ -77,7 +77,9 @@ def needed(settings: Settings, stuck: int) -> bool:
     policy = settings.policy
     if settings.graph is not None or policy.kind == "all":
         return stuck > 0
-    return policy.kind != "deadline" and settings.problem.agents - stuck < policy.value
+    if policy.limited:
+        return settings.problem.agents - stuck < policy.at_least
+    return settings.problem.agents - stuck < policy.value
 
 
 def tell(world: World, time: float) -> None:

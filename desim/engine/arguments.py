@@ -21,6 +21,7 @@ from desim.shapes import (
     wait_given,
     whole_given,
 )
+from desim.timeline.collection import ALL, WAITING, Rule, until_all
 
 
 def job_given(what: str, job: Any) -> None:
@@ -132,11 +133,19 @@ def demand_turn(us: Any, sends: bool) -> None:
     us._set(_sent=sends)
 
 
-def waiting(us: Any, within: Any) -> float:
-    """Seconds that us.gather waits at most."""
-    seconds = wait_given("us.gather: within", within)
-    one_width(us, some=seconds < np.inf)
-    return seconds
+def waiting(us: Any, within: Any) -> Rule:
+    """What closes us.gather: the policy, or all messages, after `within` s at most."""
+    policy = us._world.settings.policy
+    if within is None:
+        rule = WAITING if policy.kind == "each" else policy.rule
+    elif policy.kind in ("quorum", "adaptive") or policy.at_least:
+        found = f"found seconds of the method's own with policy {policy.kind}"
+        raise ValueError(f"us.gather: within: {found}; allowed: us.gather(), which follows it")
+    else:
+        seconds = wait_given("us.gather: within", within)
+        rule = WAITING if seconds == np.inf else until_all(seconds)
+    one_width(us, some=rule.kind != ALL)
+    return rule
 
 
 def reported(us: Any, models: Any, dim: int) -> tuple[int, Array]:

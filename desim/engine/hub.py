@@ -26,7 +26,7 @@ from desim.errors import RunError
 from desim.memory import Tree, attributes, fill, fitting, recall
 from desim.privacy.ledger.ledger import Terms, View, plain
 from desim.shapes import row_given
-from desim.timeline.calls import CALLED, PENDING, Calls, no_calls
+from desim.timeline.calls import CALLED, PENDING, Calls, learned, no_calls
 from desim.timeline.intake import AT_WORK
 from desim.timeline.record import DISTANT, Kind, release_id
 
@@ -62,6 +62,8 @@ class Hub:
         self.called: Int = NOBODY  # agents called since the latest collection
         self.informed: Int = NOBODY  # agents that the next calls inform, or messages
         self.payloads, self.leases = Payloads(agents), Leases()
+        settings = world.settings
+        self.learns = settings.policy.adaptive or settings.participation.remembers
         filter_ = world.filter
         self.inviting = Inviting(world)
         self.reports = self.inviting.reports  # what replies say of losses, if anything
@@ -222,6 +224,8 @@ class Hub:
         if not self.assignments.ready:
             raise RunError("algorithm: collects replies before any call; allowed: hub.call first")
         self.busy[who] = False
+        if self.learns:
+            learned(who, now, self.flat)
         late = world.settings.policy.late
         self.calls.whole[slice(None) if late == "discard" else who, PENDING] = 0
         self.unheard = 0 if len(who) else self.unheard + 1
@@ -263,8 +267,13 @@ class Hub:
         """Index of the rows of agents who (n,): all of them as a slice, which copies nothing."""
         return slice(None) if len(who) == self.agents else who
 
+    def until(self, opened: float) -> float:
+        """When the limit of the collection that is opened now is, s; inf where there is none."""
+        policy = self.world.settings.policy
+        return policy.until(opened, self.calls.seen) if policy.limited else np.inf
+
     def missed(self, opened: float, missing: int) -> None:
-        """Log that a deadline closed the collection with replies missing."""
+        """Log that a limit closed the collection with replies missing."""
         place, waited = (DISTANT, -1, self.round, self.now), self.now - opened
         self.world.log.add(Kind.DEADLINE, *place, seconds=waited, value=missing)
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.arrays import Array
+from desim.timeline.collection import ALL, Rule
 
 Job = Callable[..., Array]
 
@@ -27,13 +28,18 @@ class Compute(NamedTuple):
 
 
 class Gather(NamedTuple):
-    """Wait for the message of this iteration from every neighbour, `within` seconds at most.
+    """Wait for messages of this iteration from neighbours, until `rule` closes the wait.
 
     newest: wait for nothing and hear the newest messages, whatever their iteration.
     """
 
-    within: float
+    rule: Rule
     newest: bool = False
+
+    @property
+    def patient(self) -> bool:
+        """Whether it waits for every neighbour."""
+        return self.rule.kind == ALL and not self.newest
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"{name}: found a request; write heard = yield us.gather()")

@@ -22,9 +22,7 @@ from desim.timeline.record import INSTEAD, Kind
 class Spending:
     """The budget as a coordinator's engine uses it."""
 
-    def __init__(
-        self, world: World, filter_: Filter, reports: LossReports | None = None
-    ) -> None:
+    def __init__(self, world: World, filter_: Filter, reports: LossReports | None = None) -> None:
         agents = world.settings.problem.agents
         self.world, self.filter, self.reports = world, filter_, reports
         self.everybody = np.arange(agents)

@@ -24,6 +24,7 @@ from desim.engine.requests import Compute, Gather, Heard, Job
 from desim.engine.world import World
 from desim.masks import is_public
 from desim.shapes import rows_given, wait_given, whole_given
+from desim.timeline.collection import until_all
 from desim.timeline.messages import neighbour_sum
 from desim.timeline.speed import fitting, seconds_into
 
@@ -236,8 +237,11 @@ class Cohort(Releasing):
             self.depart(leaving)
             self._set(leaving=np.zeros_like(leaving))
 
-    def gather(self, within: float = np.inf) -> Gather:
-        """Yield this to wait for all neighbours' messages of this iteration, `within` s at most."""
+    def gather(self, within: float | None = None) -> Gather:
+        """Yield this to wait for the neighbours' messages of this iteration.
+
+        It closes as the scenario's policy says, or when all are in, after `within` s at most.
+        """
         self._begin("us.gather")
         arguments.demand_turn(self, sends=False)
         return self._asks(Gather(arguments.waiting(self, within)))
@@ -248,7 +252,8 @@ class Cohort(Releasing):
             raise ValueError(f"us.arrived: found policy: {kind}; allowed: policy: each")
         self._begin("us.arrived")
         self._set(_sent=False)
-        return self._asks(Gather(arguments.waiting(self, 0.0), newest=True))
+        arguments.one_width(self, some=True)
+        return self._asks(Gather(until_all(0.0), newest=True))
 
     def known(self, values: Array) -> Heard:
         """What all agents hear if values (agents, dim) are public from the start."""

@@ -60,8 +60,6 @@ class DecentralisedSGD(Method):
         self.averages = Averages(ingredients.settings, given.weights, given.kappa)
         self.warnings += self.averages.warnings
         self.alpha, self.x0 = given.alpha, ingredients.settings.initial("x0")
-        policy = ingredients.settings.policy
-        self.within = policy.value if policy.kind == "deadline" else np.inf
 
     def batch_gradient(self, us: Us, x: Array, samples: Int) -> Array:
         """Mean clipped gradients (n, dim) over fresh uniform batches of samples (n,) rows, or 0."""

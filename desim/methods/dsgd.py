@@ -57,7 +57,7 @@ class DSGD(DecentralisedSGD):
             us.x = w_own * us.x + us.sum(heard, w_link) - self.alpha.at(k) * g  # (1)
             us.report(us.x)
             us.send(rounded(us.x, number), bits=NUMBERS[number] * self.problem.dim, turn=k + 1)
-            heard = yield us.gather(self.within)
+            heard = yield us.gather()
 
     def planned(self, k: int) -> Terms:
         """Terms (agents,) of round k."""

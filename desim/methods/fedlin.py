@@ -51,6 +51,7 @@ class FedLin(Federated):
     Parameters = Parameters
     cures = ("algorithm.local.step", "algorithm.local.epochs")
     policies = ("all", "deadline", "quorum")
+    calls = 2
     unproved = ("accelerated", "exact")
     cohorts = "all"
     no_carry = "a late gradient of fedlin belongs to a model that is gone"

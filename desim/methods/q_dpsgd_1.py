@@ -50,7 +50,7 @@ class QDPSGD1(QuantisedSGD):
         for k in us.rounds():
             z = quantize(self.settings.seed, us.who, us.round, us.x, p.resolution, p.bits)  # (26)
             us.send(z, bits=p.bits * self.problem.dim)  # line 4
-            heard = yield us.gather(self.within)  # line 5
+            heard = yield us.gather()  # line 5
             samples = self.samples(us.capacity(p.deadline), us.who)  # lines 6-7
             g = yield us.compute(self.batch_gradient, us.x, samples, work=samples, seconds=T_d)
             has_batch = us.public(samples > 0)

@@ -84,7 +84,7 @@ class QDPSGD2(QDPSGD1):
             noisy = us.release(z, self.terms(us.who, k, samples), us.public(self.moved(samples)))
             z = clamp(noisy, p.resolution, p.bits)
             us.send(z, bits=p.bits * self.problem.dim)  # line 4
-            heard = yield us.gather(self.within)  # line 5
+            heard = yield us.gather()  # line 5
             own, samples = (
                 z if p.fixed else us.x,
                 self.samples(us.capacity(p.deadline), us.who),

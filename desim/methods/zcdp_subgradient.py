@@ -81,8 +81,7 @@ class ZcdpSubgradient(Method):
 
     def agents(self, us: Us) -> Program:
         """Eq. 3 for agents `us`; where a message is late they mix the last they have heard."""
-        policy = self.settings.policy
-        within, waits = policy.value or np.inf, policy.kind != "each"
+        waits = self.settings.policy.kind != "each"
         weights = self.averages.of(us)
         us.x = us.w = self.x0[us.who]
         heard = us.known(self.x0)
@@ -94,7 +93,7 @@ class ZcdpSubgradient(Method):
             us.report(us.x)
             us.w = us.release(us.x, self.terms(us.who, k))
             us.send(us.w, turn=k + 1)
-            heard = yield us.gather(within) if waits else us.arrived()
+            heard = yield us.gather() if waits else us.arrived()
 
     def subgradient(self, us: Us, w: Array) -> Array:
         """Subgradients (n, dim) of f_i at w (n, dim)."""

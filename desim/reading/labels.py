@@ -18,7 +18,7 @@ UNITS = {  # of the numbers that resolved scenarios have in each section, by key
     "compute": {"time": "s", "every": "s", "lasting": "s", "speed": "/s", "overhead": "s"}
     | {"reply": "s", "number": "s"},
     "churn": {"up": "s", "down": "s", "start": "s", "day": "s"},
-    "policy": {"deadline": "s"},
+    "policy": {"deadline": "s", "at_most": "s"},
     "stop": {"time": "s"},
 }
 Place = tuple[str, ...]  # keys of a setting, from the section down

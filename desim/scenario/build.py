@@ -35,6 +35,7 @@ from desim.scenario.origin import Origin
 from desim.scenario.pace import refuse_too_large, settled, uncertain
 from desim.scenario.problem_read import initial, read_problem
 from desim.scenario.schema import Scenario
+from desim.timeline.collection import FIXED, MEDIAN, QUANTILE
 
 NUMBERS = 1 << 19  # of models in one job: what a processor's cache holds
 SOME = 32  # agents in one job at least, however large their models
@@ -176,7 +177,13 @@ def _policy(scenario: Scenario) -> Policy:
     late = policy.late or scenario.late
     if kind == "each" and scenario.kind != "graph":
         return Policy("buffer", 1, late)
-    return Policy(kind, policy.value or 0.0, late)
+    if policy.adaptive is None:
+        law, value = (FIXED, 0.0, 0.0), policy.value or 0.0
+    else:
+        laws, of = {"mad": MEDIAN, "quantile": QUANTILE}, policy.adaptive
+        law, value = (laws[of.kind], float(of.value), float(of.times)), 0.0
+    most = np.inf if policy.at_most is None else policy.at_most
+    return Policy(kind, value, late, policy.at_least or 0, most, law)
 
 
 def _check(scenario: Scenario, problem: Problem, noise: Noise | None) -> None:

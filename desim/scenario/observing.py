@@ -45,7 +45,7 @@ def heavy(observation: Observation, settings: Settings) -> list[str]:
     if observation.every or settings.rounds == float("inf"):
         return []
     problem, policy, rounds = settings.problem, settings.policy, settings.rounds
-    awaited = policy.value if policy.kind in ("buffer", "quorum") else problem.agents
+    awaited = policy.number(problem.agents)
     trained = rounds * awaited / problem.agents * problem.A.size
     costs = {
         name: rounds * _numbers(name, problem, observation.sample) for name in observation.metrics

@@ -92,7 +92,7 @@ class Scenario(Strict):
     def written(self) -> dict[str, Any]:
         """The scenario as a file writes it, every default explicit."""
         section = super().written()
-        if self.policy.deadline is not None:
+        if self.policy.kind not in Policy.words:
             section["policy"].setdefault("late", self.late)
         section.setdefault("churn", "none")
         return {key: section[key] for key in SECTIONS if key in section}

@@ -6,6 +6,7 @@ import numpy as np
 
 from desim.compiling.jit import lean_inline, lean_kernel
 from desim.timeline.attendance import Attendance, leaves, undisturbed
+from desim.timeline.collection import learn, nothing_seen
 from desim.timeline.messages import DELIVER, SEND, Links, transmit
 from desim.timeline.record import UPLINK, Kind, Rows, charge, release_id, write
 from desim.timeline.speed import Speeds, overhead_of, seconds_for
@@ -19,18 +20,20 @@ SENT, BEGIN, FINISH, DUE, SENSITIVITY, SCALE, SAMPLING, TAKEN = range(8)
 
 
 class Calls(NamedTuple):
-    """The latest call of every agent: two arrays, so that compiled calls stay cheap.
+    """The latest call of every agent: few arrays, so that compiled calls stay cheap.
 
     An agent's numbers are side by side: it is called and replies alone, where nobody waits. whole
     (agents, 8): PENDING a reply is awaited, CALLED round of the latest call; of the latest one that
     arrived: LOGGED its rows are written, ROUND, EXCHANGE, BITS of the reply, MECHANISM, SEEN_BY of
     its release. real (agents, 8): SENT s of the latest call, BEGIN, FINISH s of the computation,
     DUE s of the awaited reply at the coordinator, SENSITIVITY, SCALE, SAMPLING, and when s the call
-    was TAKEN: the computation begins then, or when its agent is up for long enough.
+    was TAKEN: the computation begins then, or when its agent is up for long enough. seen (agents,
+    2): how long the latest reply TOOK, see `limit` of timeline.collection.
     """
 
     whole: np.ndarray
     real: np.ndarray
+    seen: np.ndarray
 
     @property
     def pending(self) -> np.ndarray:
@@ -47,6 +50,11 @@ class Calls(NamedTuple):
         """When (agents,) s the replies arrive."""
         return np.asarray(self.real[:, DUE])
 
+    @property
+    def took(self) -> np.ndarray:
+        """How long (agents,) s the latest reply took from its call, or was waited for; or 0."""
+        return np.asarray(self.seen[:, 0])
+
     def traffic(self, who: np.ndarray) -> tuple[np.ndarray, ...]:
         """When replies of agents who (n,) were sent, s, and bits; by cohort and compiled engine."""
         return self.real[who, FINISH], self.whole[who, BITS]
@@ -54,7 +62,7 @@ class Calls(NamedTuple):
 
 def no_calls(agents: int) -> Calls:
     """Return the state before any call."""
-    calls = Calls(np.zeros((agents, 8), np.int64), np.zeros((agents, 8)))
+    calls = Calls(np.zeros((agents, 8), np.int64), np.zeros((agents, 8)), nothing_seen(agents))
     calls.whole[:, LOGGED] = 1
     calls.real[:, DUE] = np.inf
     return calls
@@ -186,6 +194,21 @@ def post(who, now, round_, exchange, bits, down, calls, log):
         arrival = transmit(downlinks, i, now, round_, exchange, bits, -1, 0, True, rows)
         if arrival < np.inf:
             real[i, TAKEN] = max(real[i, TAKEN], arrival)
+
+
+@lean_inline
+def learned(who, now, calls_):
+    """Note how long replies took of agents who (n,), here at `now` s, and how long others may.
+
+    Whose reply is still awaited takes at least as long as it has been waited for.
+    """
+    calls = Calls(*calls_)
+    pending, sent, due = calls.whole[:, PENDING], calls.real[:, SENT], calls.real[:, DUE]
+    for i in range(pending.shape[0]):
+        if pending[i] and due[i] > now:
+            learn(calls.seen, i, now - sent[i], False)
+    for r in range(who.shape[0]):
+        learn(calls.seen, who[r], due[who[r]] - sent[who[r]], True)
 
 
 @lean_inline

@@ -22,6 +22,7 @@ from desim.engine.requests import Compute, Gather, Heard
 from desim.engine.us import Cohort
 from desim.engine.waits import Waits
 from desim.engine.world import World
+from desim.timeline.collection import FIXED
 from desim.timeline.messages import Links, broadcast
 from desim.timeline.record import DISTANT, UPLINK, Kind
 
@@ -37,7 +38,7 @@ class Post:
         assert links is not None
         self.world, self.clock, self.changing = world, clock, world.settings.changing
         self._lay(graph, links)
-        self.boxes: list[Any] = [Mailbox(clock, i, int(d)) for i, d in enumerate(graph.degree)]
+        self.boxes: list[Any] = [Mailbox(i, int(d)) for i, d in enumerate(graph.degree)]
         if self.changing is not None:
             self.boxes = [Meetings(i, self.changing) for i in range(graph.agents)]
         self.sent = np.zeros(graph.agents, np.int64)
@@ -93,7 +94,8 @@ class Post:
     def _receive(self, number: int, letter: Array | None, last: bool, e: int) -> None:
         """A message arrives on link e."""
         target = self.graph.target[e]
-        self.boxes[target].put(int(e - self.graph.incoming[target]), number, letter, last)
+        place, now = int(e - self.graph.incoming[target]), float(self.clock.now)
+        self.boxes[target].put(place, number, letter, last, now)
 
     def _meet(self, graph: Graph, turn: int, letter: Array | None, e: int) -> None:
         """A message of turn `turn` arrives on link e of its graph."""
@@ -197,31 +199,37 @@ class Agent:
     def _gather(self, request: Gather) -> Steps:
         i, round_ = int(self.us.who[0]), int(self.us.round[0])
         box, begin = self.post.boxes[i], float(self.clock.now)
+        box.rule, box.over = request.rule, False
         self.gathered += 1
         number = self.gathered if self.post.changing is None else self.us.turn
         self.device.waiting = self.post.forgets
         try:
             if not request.newest and not box.has(number):
-                yield from self._wait(box, number, request.within)
-            if request.within < np.inf:
+                yield from self._wait(box, number)
+            if not request.patient:
                 yield self.clock.last()
+            if request.rule.law != FIXED:
+                box.learn(number, begin, float(self.clock.now))
             yield from self.device.ready(self.post.waits)
         finally:
             self.device.waiting = False
         fresh = box.newest() if request.newest else box.read(number)
         now, news = float(self.clock.now), float(fresh.sum())
         self.world.log.add(Kind.AGGREGATE, DISTANT, i, round_, now, seconds=now - begin, value=news)
-        if request.newest or request.within < np.inf:
+        if not request.patient:
             self.world.waited(self.us.who, np.array([news]), np.array([now]))
         return heard_by(box, fresh)
 
-    def _wait(self, box: Mailbox, number: int, within: float) -> Steps:
-        box.wanted, box.complete = number, self.clock.event()
-        if within < np.inf:
-            yield box.complete | self.clock.timeout(within)
-            box.complete = None
-        else:
-            yield box.complete
+    def _wait(self, box: Mailbox, number: int) -> Steps:
+        closing = box.complete = self.clock.event()
+        box.wanted, until = number, box.until(float(self.clock.now))
+        if until < np.inf:
+            yield closing | self.clock.at(until, lambda: None)
+            box.over = True
+            box.check()
+        if not closing.processed:
+            yield closing
+        box.complete = None
 
 
 def play(program: Any, world: World) -> float:

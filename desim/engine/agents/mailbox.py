@@ -5,16 +5,19 @@ import simpy
 from numpy.typing import NDArray
 
 from desim.arrays import Array, Mask
-from desim.engine.agents.clock import Clock
 from desim.engine.requests import Heard
+from desim.timeline.collection import WAITING, learn, least, limit_now, needed, nothing_seen
 
 
 class Mailbox:
     """What has arrived at one agent: per neighbour its messages by number, a null being None."""
 
-    def __init__(self, clock: Clock, agent: int, neighbours: int) -> None:
-        self.clock, self.agent = clock, agent
+    def __init__(self, agent: int, neighbours: int) -> None:
+        self.agent = agent
         self.letters: list[dict[int, Array | None]] = [{} for _ in range(neighbours)]
+        self.came: list[dict[int, float]] = [{} for _ in range(neighbours)]  # when, s
+        self.seen = nothing_seen(neighbours)  # how long messages were waited for
+        self.rule, self.over = WAITING, False  # what closes the wait, whether its limit is over
         self.last: Array = np.empty((neighbours, 0))
         self.number = np.zeros(neighbours, np.int64)
         self.farewell = np.full(neighbours, 1 << 60)  # number of the last message ever
@@ -27,24 +30,51 @@ class Mailbox:
         if self.last.shape[1] == 0:
             self.last = np.zeros((len(self.letters), dim))
 
-    def put(self, place: int, number: int, letter: Array | None, last: bool = False) -> None:
-        """Take a message of the neighbour at `place`; wake the agent if it was the last wanted."""
+    def put(self, place: int, number: int, letter: Array | None, last: bool, time: float) -> None:
+        """Take a message of the neighbour at `place`, here at `time` s, the last one ever or not.
+
+        It wakes the agent if nothing more is wanted.
+        """
         self.letters[place][number] = letter
+        self.came[place][number] = time
         if last:
             self.farewell[place] = number
+        self.check()
+
+    def check(self) -> None:
+        """Wake the agent if what it waits for is here."""
         if self.complete is not None and self.has(self.wanted):
             self.complete.succeed()
             self.complete = None
 
-    def has(self, number: int) -> bool:
-        """Whether every awaited message `number` is here, or will never be sent."""
-        return all(
-            number in letters or heard >= number or last < number or not awaited
+    def here(self, number: int) -> list[bool]:
+        """Whether each awaited message `number` is here, or will never be sent."""
+        return [
+            bool(number in letters or heard >= number or last < number or not awaited)
             for letters, heard, last, awaited in zip(
                 self.letters, self.number, self.farewell,
                 [True] * len(self.letters) if self.awaited is None else self.awaited, strict=True,
             )
-        )  # fmt: skip
+        ]  # fmt: skip
+
+    def has(self, number: int) -> bool:
+        """Whether enough messages `number` are here for the rule to close the wait."""
+        here, rule = self.here(number), self.rule
+        some = least(rule, len(here)) if self.over else needed(rule, len(here))
+        return bool(sum(here) >= min(some, needed(rule, len(here))))
+
+    def until(self, opened: float) -> float:
+        """When the limit of a wait is that opens at `opened` s."""
+        return float(opened + limit_now(tuple(self.rule), self.seen, np.empty(len(self.seen))))
+
+    def learn(self, number: int, opened: float, closed: float) -> None:
+        """Note how long the messages `number` were waited for, from `opened` to `closed` s."""
+        for place, here in enumerate(self.here(number)):
+            if self.awaited is not None and not self.awaited[place]:
+                continue
+            last = min(number, int(self.farewell[place]))
+            came = self.came[place].get(last, opened) if here else closed
+            learn(self.seen, place, max(opened, came) - opened, here)
 
     def read(self, number: int) -> NDArray[np.bool_]:
         """Bring `last` up to the newest messages not after `number`; say which have that number."""
@@ -61,6 +91,7 @@ class Mailbox:
         letters, spoken = self.letters[place], False
         for n in sorted(k for k in letters if k <= number):
             letter = letters.pop(n)
+            self.came[place].pop(n, None)
             if n > self.number[place]:
                 self.number[place] = n
                 if letter is not None:

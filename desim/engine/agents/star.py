@@ -19,6 +19,7 @@ from desim.engine.hub import Hub
 from desim.engine.waits import Waits
 from desim.engine.world import Exhausted, World
 from desim.errors import Deadlock
+from desim.timeline.calls import SENT
 from desim.timeline.intake import all_taken_in, takes
 from desim.timeline.messages import transmit_one
 from desim.timeline.record import UPLINK, Kind, release_id
@@ -37,6 +38,7 @@ class AgentStation:
         self.letters: dict[int, Letter] = {}  # which it answers
         self.lost: set[int] = set()  # agents whose latest call or its reply is lost for good
         self.enough: simpy.Event | None = None
+        self.over = False  # whether the limit of the collection is
         self.hub: Hub | None = None
         self.finished = False
         self.begun: dict[str, Array] | None = None  # the agents' state at the start
@@ -65,6 +67,7 @@ class AgentStation:
         for i, seconds in zip(who.tolist(), durations, strict=True):
             world.log.add(Kind.ACTIVATE, 0, i, hub.round, self.now)
             hub.calls.pending[i], hub.calls.round_[i] = 1, hub.round
+            hub.calls.real[i, SENT], hub.calls.due[i] = self.now, np.inf
             self.arrived.discard(i)
             self.lost.discard(i)
             self.waits[i] = Waits()
@@ -149,6 +152,8 @@ class AgentStation:
     def receive(self, i: int, letter: Letter) -> None:
         """A reply arrives at the coordinator; it counts if it answers a call that is still open."""
         if self._awaits(i, letter):
+            assert self.hub is not None
+            self.hub.calls.due[i] = self.now
             self.arrived.add(i)
             self.letters[i] = letter
             self.check()
@@ -171,7 +176,8 @@ class AgentStation:
         hub, policy = self.hub, self.world.settings.policy
         assert hub is not None
         calls = hub.calls
-        return policy.closed(calls.pending > 0, self.arrived, calls.round_ == hub.round)
+        fresh = calls.round_ == hub.round
+        return policy.closed(calls.pending > 0, self.arrived, fresh, self.over)
 
     def deadlock(self) -> Deadlock:
         """The error for a collection that never closes; its root is in a call that still counts."""
@@ -194,17 +200,11 @@ class AgentStation:
                 self.finished = True
                 return
             opened = self.now
-            self.enough = self.clock.event()
-            closing = self.enough
-            self.check()
-            if policy.kind == "deadline":
-                yield closing | self.clock.timeout(policy.value)
-            else:
-                yield closing
-            self.enough = None
-            yield self.clock.last()
-            missing = int(hub.calls.pending.sum()) - len(self.arrived)
-            if policy.kind == "deadline" and missing:
+            yield from self._wait(hub.until(opened))
+            pending = np.flatnonzero(hub.calls.pending)
+            here = np.isin(pending, sorted(self.arrived))
+            missing = policy.missing(here, hub.calls.round_[pending] == hub.round)
+            if policy.limited and missing > 0:
                 hub.missed(opened, missing)
                 hub.calls.pending[list(self.lost)] = 0
                 self.lost.clear()
@@ -214,6 +214,20 @@ class AgentStation:
             yield from self._take_in(hub, who)
             self._forget(who)
             answer = hub.accept(who)
+
+    def _wait(self, until: float) -> Steps:
+        """The coordinator waits until its policy closes the collection, whose limit is at s."""
+        self.over, closing = False, self.clock.event()
+        self.enough = closing
+        self.check()
+        if until < np.inf:
+            yield closing | self.clock.at(until, lambda: None)
+            self.over = True
+            self.check()
+        if not closing.processed:
+            yield closing
+        self.enough = None
+        yield self.clock.last()
 
     def _take_in(self, hub: Hub, who: Int) -> Steps:
         """The coordinator is at work on the replies of agents who (n,)."""

@@ -21,7 +21,8 @@ from desim.engine.waits import Waits
 from desim.engine.world import World
 from desim.errors import Diverged
 from desim.timeline.appended import Batch
-from desim.timeline.messages import Links, broadcast, close
+from desim.timeline.collection import nothing_seen
+from desim.timeline.messages import Links, broadcast, close, close_by
 from desim.timeline.neighbourhood import (
     send_all,
     span,
@@ -57,6 +58,7 @@ class Wires:
         self.keys = np.empty(TOGETHER, np.uint64)
         self.gone = np.zeros(len(graph.degree), bool)  # agents that have sent their last message
         self.farewell = np.full(len(graph.source), np.inf)  # when that arrives (links,) s
+        self.seen = nothing_seen(len(graph.source))  # how long messages were waited for
 
     def _lay(self, graph: Graph, links: Links) -> None:
         """Send and hear along the links of `graph` from now on."""
@@ -148,9 +150,13 @@ class Wires:
         graph = self.graph
         if request.newest:
             raise RuntimeError("agents that wait for nothing need the agent engine: policy each")
-        close(graph.incoming, self.awaited, float(request.within), us.clock)
-        if request.within < np.inf and self.last is None and not self.pending:
-            self._keep()
+        if request.patient:
+            close(graph.incoming, self.awaited, us.clock)
+        else:
+            room, rule = np.empty(len(self.awaited)), tuple(request.rule)
+            close_by(rule, graph.incoming, self.awaited, self.seen, room, us.clock)
+            if self.last is None and not self.pending:
+                self._keep()
         return self._latest(us)
 
     def _latest(self, us: Cohort) -> Heard:
@@ -236,7 +242,7 @@ def _work(request: Compute, us: Cohort, wires: Wires, world: World) -> tuple[Any
 def _wait(request: Gather, us: Cohort, wires: Wires, world: World) -> tuple[Heard, float, float]:
     """What is heard, and the earliest and the latest clock s after the gather."""
     before, n = us.clock, len(us.who)
-    if request.within == np.inf and wires.open:
+    if request.patient and wires.open:
         after, waited = np.empty(n), np.empty(n)
         earliest, latest = wait_all(wires.graph.incoming, wires.arrival, before, after, waited)
         us._set(clock=after)
@@ -246,7 +252,7 @@ def _wait(request: Gather, us: Cohort, wires: Wires, world: World) -> tuple[Hear
         heard = wires.gather(us, request)
         fresh = np.add.reduceat(heard.fresh.astype(float), wires.graph.incoming[:-1])
         earliest, latest = span(us.clock)
-        if request.within < np.inf:
+        if not request.patient:
             live = us.live & (us.clock <= world.settings.horizon) & (us.clock < np.inf)
             world.waited(us.who[live], fresh[live], us.clock[live])
         waited = us.clock - before

@@ -147,8 +147,8 @@ def _played(program: Any, world: World, station: CohortStation, hub: Hub) -> flo
         opened = station.now
         waits_for_all = policy.kind == "all"
         pending = hub.called if waits_for_all else np.flatnonzero(hub.calls.pending)
-        due = hub.calls.due[hub.rows(pending)]
-        close = policy.close(opened, due, hub.calls.round_[pending] == hub.round)
+        due, fresh = hub.calls.due[hub.rows(pending)], hub.calls.round_[pending] == hub.round
+        close = policy.close(opened, hub.until(opened), due, fresh)
         if close == np.inf and not under_way(hub, horizon):
             raise explained(hub, station, pending[due == np.inf])
         if close > horizon:
@@ -160,8 +160,9 @@ def _played(program: Any, world: World, station: CohortStation, hub: Hub) -> flo
         station.attend(close)
         if not waits_for_all:
             arrived = due <= close
-            if policy.kind == "deadline" and not arrived.all():
-                hub.missed(opened, int((~arrived).sum()))
+            missing = policy.missing(arrived, fresh) if policy.limited else 0
+            if missing > 0:
+                hub.missed(opened, missing)
                 rounds, finish = hub.calls.whole[pending].T, hub.calls.real[pending, FINISH]
                 gone = lost(due, rounds[ROUND], rounds[CALLED], finish, close)
                 hub.calls.pending[pending[gone]] = 0

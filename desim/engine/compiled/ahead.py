@@ -20,7 +20,7 @@ from desim.engine.compiled.desk import (
 from desim.engine.compiled.watch import due, full
 from desim.timeline.attendance import Attendance, leaves
 from desim.timeline.calls import CALLED, Calls, call, settle_due
-from desim.timeline.collection import ALL, BUFFER
+from desim.timeline.collection import ALL
 from desim.timeline.record import Rows
 
 BLOCK, ROOM, OVER, STUCK, CLOSED, LOOK, ON = range(7)  # why a block ends; ON: not yet
@@ -64,13 +64,13 @@ def ahead_for(agents: int) -> Ahead:
 def opened(side, calls_before, span, policy, drawn, calling, desk, book, ahead_):
     """Begin a round and wait until it closes: (why not, or ON; calls; replies in desk.who)."""
     last_round, horizon, _ = span
-    kind, value, discard, interrupts, intake = policy
+    rule, discard, interrupts, intake = policy
     bits, reply_bits, work, terms, devices, rows_per_call = calling
     calls, rows, charges = book
     counts, now, who = desk[0], desk[1], desk[2]
     if counts[NOW_ROUND] > last_round or now[0] > horizon:
         return CLOSED, 0, 0
-    m = invited(drawn, kind, discard, calls, desk)
+    m = invited(drawn, rule, discard, calls, desk)
     settled = work.shape[0] + m if interrupts else m
     log, ledger = Rows(*rows), Rows(*charges)
     most, away = max(log.n[0], log.n[1]) + settled * rows_per_call + 3, Attendance(*devices[4])
@@ -80,21 +80,21 @@ def opened(side, calls_before, span, policy, drawn, calling, desk, book, ahead_)
         return ROOM, 0, 0
     here, round_ = now[0], counts[NOW_ROUND]
     call(who[:m], here, round_, 0, bits, reply_bits, work, interrupts, terms, devices, book)
-    expected(m, kind == BUFFER, calls, desk)
-    if kind != ALL:
+    expected(m, rule, calls, desk)
+    if rule[0] != ALL:
         called = Ahead(*ahead_).called[side]
         for r in range(m):
             called[calls_before + r] = who[r]
-    close = closing(m, kind, value, calls, desk)
+    close = closing(m, rule, calls, desk)
     if close > horizon or close == np.inf:
         return STUCK if close == np.inf else OVER, 0, 0
-    n = collected(m, kind, value, close, calls, rows, desk)
-    accepted(n, discard, close, calls, rows, desk)
+    n = collected(m, rule, close, calls, rows, desk)
+    accepted(n, rule, discard, close, calls, rows, desk)
     if not worked(n, intake, horizon, calls, rows, desk):
         return OVER, 0, 0
     if interrupts:
         settle_due(now[0], devices, book)
-    return ON, 0 if kind == ALL else m, n
+    return ON, 0 if rule[0] == ALL else m, n
 
 
 @lean_kernel

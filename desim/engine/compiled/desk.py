@@ -8,8 +8,19 @@ from typing import NamedTuple
 import numpy as np
 
 from desim.compiling.jit import lean_inline
-from desim.timeline.calls import BITS, CALLED, DUE, EXCHANGE, FINISH, PENDING, ROUND, Calls
-from desim.timeline.collection import ALL, BUFFER, DEADLINE, counts, limit, lost, needed
+from desim.timeline.calls import BITS, CALLED, DUE, EXCHANGE, FINISH, PENDING, ROUND, Calls, learned
+from desim.timeline.collection import (
+    ALL,
+    BUFFER,
+    FIXED,
+    closed_at,
+    counts,
+    least,
+    limit,
+    limited,
+    lost,
+    needed,
+)
 from desim.timeline.due import ascending, pop, push
 from desim.timeline.intake import AT_WORK, Intake, taken_in, takes
 from desim.timeline.record import DISTANT, Kind, Rows, write
@@ -52,7 +63,13 @@ def desk_for(agents, model):
 
 
 @lean_inline
-def invited(drawn, kind, discard, calls_, desk_):
+def heaping(rule):
+    """Whether due replies are a heap: as many as are needed close, whenever they were called."""
+    return rule[0] == BUFFER and not limited(rule)
+
+
+@lean_inline
+def invited(drawn, rule, discard, calls_, desk_):
     """Fill desk.who with the agents that are called now, ascending; return how many.
 
     drawn (everybody, pointer, index, first): agents of round k are index[pointer[k - first]:...].
@@ -61,7 +78,7 @@ def invited(drawn, kind, discard, calls_, desk_):
     desk, pending = Desk(*desk_), Calls(*calls_).whole[:, PENDING]
     everybody, pointer, index, first = drawn
     n = 0
-    if everybody and (discard or kind == DEADLINE):  # a deadline may give up a lost call
+    if everybody and (discard or limited(rule)):  # a limit may give up a lost call
         for i in range(pending.shape[0]):
             if discard or pending[i] == 0:
                 desk.who[n] = i
@@ -80,11 +97,11 @@ def invited(drawn, kind, discard, calls_, desk_):
 
 
 @lean_inline
-def expected(n, heaping, calls_, desk_):
+def expected(n, rule, calls_, desk_):
     """Note that replies of agents desk.who[:n] are due."""
     desk, due = Desk(*desk_), Calls(*calls_).real[:, DUE]
     counts = desk.counts
-    for r in range(n if heaping else 0):
+    for r in range(n if heaping(rule) else 0):
         i = desk.who[r]
         if due[i] < np.inf:
             push(desk.times, desk.agents, counts[HEAPED], due[i], i)
@@ -93,19 +110,19 @@ def expected(n, heaping, calls_, desk_):
 
 
 @lean_inline
-def closing(n, kind, value, calls_, desk_):
+def closing(n, rule, calls_, desk_):
     """When the collection closes, s, after agents desk.who[:n] were called; see `Policy`.
 
-    Of a buffer the replies that close it are moved to desk.who, in no order.
+    Of a heap the replies that close it are moved to desk.who, in no order.
     """
     desk, calls, opened, counted = Desk(*desk_), Calls(*calls_), desk_[1][0], 0
     due, now, latest = calls.real[:, DUE], opened, opened
-    if kind == ALL:
+    if rule[0] == ALL:
         for r in range(n):
             latest = max(latest, due[desk.who[r]])
         return latest
-    if kind == BUFFER:
-        some = needed(kind, value, desk.counts[AWAITED])
+    if heaping(rule):
+        some = needed(rule, desk.counts[AWAITED])
         if some > desk.counts[HEAPED]:
             return np.inf
         for r in range(some):
@@ -113,60 +130,72 @@ def closing(n, kind, value, calls_, desk_):
             desk.who[r] = pop(desk.times, desk.agents, desk.counts[HEAPED])
             desk.counts[HEAPED] -= 1
         return max(opened, now)
+    until = np.inf
+    if limited(rule):
+        until = opened + limit(rule, calls.seen, desk.times)
     for i in range(due.shape[0]):
         fresh = calls.whole[i, CALLED] == desk.counts[NOW_ROUND]
-        if calls.whole[i, PENDING] and counts(kind, fresh):
+        if calls.whole[i, PENDING] and counts(rule, fresh):
             push(desk.times, desk.agents, counted, due[i], i)
             latest = max(latest, due[i])
             counted += 1
-    some = needed(kind, value, counted)
-    for r in range(some if some < counted else 0):
+    some, few, enough = needed(rule, counted), least(rule, counted), latest
+    at_least = -np.inf
+    for r in range(max(few, some if some < counted else 0)):
         now = desk.times[0]
         pop(desk.times, desk.agents, counted - r)
-    return min(max(opened, now) if some < counted else latest, limit(kind, value, opened))
+        if r + 1 == few:
+            at_least = now
+        if r + 1 == some:
+            enough = now
+    return closed_at(opened, enough, until, at_least)
 
 
 @lean_inline
-def collected(n, kind, value, close, calls_, rows_, desk_):
+def collected(n, rule, close, calls_, rows_, desk_):
     """Fill desk.who, ascending, with the agents whose replies are in at `close` s; return how many.
 
-    Who was waited for until a deadline and has been lost for good owes nothing any more.
+    Who was waited for until a limit and has been lost for good owes nothing any more.
     """
     desk, calls, rows = Desk(*desk_), Calls(*calls_), Rows(*rows_)
-    due, pending, counts = calls.real[:, DUE], calls.whole[:, PENDING], desk.counts
-    if kind == ALL:
+    due, pending, whole = calls.real[:, DUE], calls.whole[:, PENDING], calls.whole
+    if rule[0] == ALL:
         return n
-    if kind == BUFFER:
-        n = needed(kind, value, desk.counts[AWAITED])
-        while counts[HEAPED] and desk.times[0] <= close:
-            desk.who[n] = pop(desk.times, desk.agents, counts[HEAPED])
-            counts[HEAPED] -= 1
+    if heaping(rule):
+        n = needed(rule, desk.counts[AWAITED])
+        while desk.counts[HEAPED] and desk.times[0] <= close:
+            desk.who[n] = pop(desk.times, desk.agents, desk.counts[HEAPED])
+            desk.counts[HEAPED] -= 1
             n += 1
         ascending(desk.who, n)
         return n
-    n, missing = 0, 0
+    n, awaited, enough, now_round = 0, 0, 0, desk.counts[NOW_ROUND]
     for i in range(due.shape[0]):
         if not pending[i]:
             continue
-        if due[i] <= close:
+        counted, here = counts(rule, whole[i, CALLED] == now_round), due[i] <= close
+        awaited, enough = awaited + counted, enough + (counted and here)
+        if here:
             desk.who[n] = i
             n += 1
-            continue
-        missing += 1
-        whole, finish = calls.whole, calls.real[i, FINISH]
-        if kind == DEADLINE and lost(due[i], whole[i, ROUND], whole[i, CALLED], finish, close):
-            pending[i] = 0
-    if kind == DEADLINE and missing:
+    missing = needed(rule, awaited) - enough
+    if limited(rule) and missing > 0:
+        for i in range(due.shape[0]):
+            finish = calls.real[i, FINISH]
+            if pending[i] and lost(due[i], whole[i, ROUND], whole[i, CALLED], finish, close):
+                pending[i] = 0
         waited = close - desk.now[0]
-        write(rows, MISSED, DISTANT, -1, -1, counts[NOW_ROUND], 0, -1, close, waited, missing)
+        write(rows, MISSED, DISTANT, -1, -1, now_round, 0, -1, close, waited, missing)
     return n
 
 
 @lean_inline
-def accepted(n, discard, close, calls_, rows_, desk_):
+def accepted(n, rule, discard, close, calls_, rows_, desk_):
     """Take the replies of agents desk.who[:n] off what is owed; the collection is closed."""
     desk, calls, rows = Desk(*desk_), Calls(*calls_), Rows(*rows_)
     counts, waited = desk.counts, close - desk.now[0]
+    if rule[4] != FIXED:
+        learned(desk.who[:n], close, calls_)
     if discard:
         calls.whole[:, PENDING] = 0
         counts[AWAITED] = counts[HEAPED] = 0

@@ -246,7 +246,7 @@ def advance(
 ):  # fmt: skip
     """Play rounds until `span` is over, or something is to be told; return (why, rounds done).
 
-    span (last round, horizon s, most rounds of this call); policy (kind, value, discard,
+    span (last round, horizon s, most rounds of this call); policy (Rule, discard,
     interrupts, Intake); drawn: see `invited`; calling (bits, reply bits, work, terms, devices,
     rows of the log that one call may take); training (seed, epochs (agents,), plan, data); bench:
     see `part`; state: the agents' arrays (agents, dim), models first; centre: the
@@ -267,12 +267,12 @@ def advance(
         rounds, ends, r = plan.counts[side, ROUNDS], plan.ends[side, REPLIES], 0
         further = plan.counts[side, WHY] == ON
         while r < rounds:
-            end = r + 1 if policy[0] == ALL else wave_end(r, side, ahead)
+            end = r + 1 if policy[0][0] == ALL else wave_end(r, side, ahead)
             alone, first = end == r + 1, r
             informed(r, side, desk, ahead)
             if alone:
                 copied(plan.copies[side, r], state[0], watch)
-            parts = begun(side, ends[r], ends[end], alone, policy[0] == ALL, shared)
+            parts = begun(side, ends[r], ends[end], alone, policy[0][0] == ALL, shared)
             if further and not unsure:
                 play_ahead(
                     1 - side, k + rounds, most, span, policy, drawn, calling, desk, book, watch,

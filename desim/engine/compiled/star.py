@@ -52,7 +52,7 @@ class Engine:
         self.hub.terms = terms = local.terms
         self.agents = settings.problem.agents
         policy = settings.policy
-        self.policy = policy.code, float(policy.value), policy.late == "discard"
+        self.policy = tuple(policy.rule), policy.late == "discard"
         self.intake = tuple(settings.intake)
         self.desk = desk_for(self.agents, program.formulas.model(memory))
         latest = np.empty((0, len(memory))) if program.latest is None else program.latest.copy()
@@ -65,7 +65,7 @@ class Engine:
         seed = world.ledger.noise_key(terms) if local.noisy else local.seed_word
         plan, data, madds = local.trainer.parts
         self.training = seed, local.epochs, plan, data
-        replies = min(int(policy.value) if policy.kind == "buffer" else self.agents, self.agents)
+        replies = int(policy.number(self.agents)) if policy.kind == "buffer" else self.agents
         each = float(madds * local.epochs[0])
         self.work = each * replies  # of a collection
         self.ahead = ahead_for(self.agents)
@@ -122,7 +122,7 @@ class Engine:
         drawing, first = self.world.settings.participation, int(self.desk.counts[0])
         if isinstance(drawing, Everybody):
             return True, np.zeros(1, np.int64), np.zeros(1, np.int64), first
-        assert not isinstance(drawing, Chooser)
+        assert not isinstance(drawing, Chooser)  # nothing that remembers is compiled
         drawn = [drawing.draw(first + k) for k in range(most)]
         pointer = np.cumsum([0, *(len(who) for who in drawn)])
         return False, pointer, np.concatenate(drawn), first

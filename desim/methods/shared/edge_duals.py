@@ -34,17 +34,20 @@ def apart(settings: "Settings", work: Array) -> list[str]:
     older differences: then they grow.
     """
     graph, policy = settings.graph, settings.policy
-    if graph is None or policy.kind != "deadline":
+    if graph is None or policy.kind in ("all", "each"):
         return []
-    seconds = lasting(settings.speeds, work)
+    seconds, least = lasting(settings.speeds, work), policy.value
     longer = seconds[graph.source] - seconds[graph.target]
+    if policy.kind != "deadline":  # a wait that some neighbours, or what was seen, may end
+        least = 0.0 if policy.kind == "adaptive" or policy.value < graph.degree.max() else np.inf
     e = int(np.argmax(longer))
-    if longer[e] <= policy.value:
+    if longer[e] <= least:
         return []
-    slow, fast = graph.source[e], graph.target[e]
+    slow, fast, limit = graph.source[e], graph.target[e], f"{policy.value:g}"
+    limit = {"deadline": f" {limit} s;", "quorum": f" {limit};"}.get(policy.kind, "")
     return [
-        f"policy.deadline: {policy.value:g} s; agent {slow} computes {longer[e]:.3g} s longer than "
-        f"its neighbour {fast}, which does not wait for it: they drift apart and may diverge"
+        f"policy.{policy.kind}:{limit} agent {slow} computes {longer[e]:.3g} s longer than its "
+        f"neighbour {fast}, which need not wait for it: they drift apart and may diverge"
     ]
 
 
@@ -58,7 +61,6 @@ class EdgeDuals:
         policy = settings.policy
         self.us, self.penalty, self.dim = us, penalty, x0.shape[1]
         self.barrier, self.pairs = policy.kind == "all", None
-        self.within = np.inf if self.barrier else policy.value
         self.degree = us.degree[:, None]
         if policy.kind == "each":
             self.pairs, self.own = EdgePairs(us, x0, penalty, settings), x0[us.who]
@@ -103,7 +105,7 @@ class EdgeDuals:
             self.number, self.summed = self.number + 1, self.summed + w
             self.past.append(self.summed)
             us.send(np.hstack([w, self.summed, np.full((len(w), 1), float(self.number))]))
-            self.heard = yield us.gather(self.within)
+            self.heard = yield us.gather()
 
     def agreed(self, dual: Array) -> Array:
         """The duals (n, dim) after an exchange: `dual`, which the method's equation makes of it.

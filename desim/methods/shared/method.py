@@ -59,6 +59,8 @@ class Method:
     has_prox: ClassVar[bool] = False
     #: ways of waiting with which it makes sense, of all, deadline, quorum, buffer and each
     policies: ClassVar[tuple[str, ...]] = ("all",)
+    #: how often a coordinator calls an agent in a round, for different things
+    calls: ClassVar[int] = 1
     #: policies with which an agent may begin anew that has lost its state
     restarts: ClassVar[tuple[str, ...]] = ()
     #: what hinders that there, or what it costs

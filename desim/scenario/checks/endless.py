@@ -63,7 +63,7 @@ def _timeless(scenario: Scenario, simulation: Simulation) -> list[str]:
 def _flat(scenario: Scenario, simulation: Simulation) -> list[str]:
     """A warning where all rounds of a graph's agents end at 0 s: its metrics are true at a time."""
     settings, method, observe = simulation.settings, simulation.method, scenario.observe
-    waits = method.timed or settings.policy.kind == "deadline" or method.kind == "coordinator"
+    waits = method.timed or settings.policy.limited or method.kind == "coordinator"
     if waits or observe.every != "round" or not observe.metrics or settings.rounds <= 1:
         return []
     links = settings.links

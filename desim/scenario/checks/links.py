@@ -127,8 +127,7 @@ def meddling(kind: Kind, policy: Policy, churn: Churn | None) -> str:
         return "churn interrupts computations"
     if churn.memory == "lost":
         return "agents that leave lose their state"
-    late = policy.late or ("discard" if policy.deadline is not None else "carry")
-    if policy.kind != "all" and late == "discard":
+    if policy.kind != "all" and policy.late != "carry":
         return "both churn and newer calls interrupt computations"
     return ""
 

@@ -24,25 +24,29 @@ from desim.scenario.sections.problem import Problem
 from desim.scenario.tree import Found
 
 Check = Callable[..., Any]
+RULES = ("all", "deadline", "adaptive", "quorum", "buffer", "each")
 
 
-def policy_fits(algorithm: Algorithm, policy: Policy) -> Found:
-    """Only a coordinator can wait for some agents and not for others."""
-    method, name = algorithm.method, algorithm.name
-    if policy.kind == "all" or policy.kind in method.policies:
-        return
-    if method.kind == "coordinator" or policy.kind in ("each", "deadline"):
-        allowed = f"allowed with {name}: {', '.join(method.policies)}"
-        yield ("policy",), f"found {policy.kind}; {allowed}"
-    else:
-        reason = f"{name} has no coordinator that could close a collection ({method.kind} method)"
-        allowed = ", ".join(method.policies)
-        yield ("policy",), f"found {policy.kind}, but {reason}; allowed: {allowed}"
+def policy_fits(algorithm: Algorithm, policy: Policy, kind: Kind) -> Found:
+    """A method goes on without some replies, or messages, only where its mathematics bears it."""
+    method, name, found = algorithm.method, algorithm.name, policy.kind
+    graph, known = kind == "graph", set(method.policies)
+    if "deadline" in known and method.calls == 1:
+        known |= {"adaptive", "quorum"} if graph else {"adaptive"}
+    if found != "all" and found not in known:
+        buffered = f"; {found} is a coordinator's" if graph and found == "buffer" else ""
+        once = "" if method.calls == 1 else f", as {name} calls agents for more than one thing"
+        why = once if found == "adaptive" and "deadline" in known else buffered
+        order = [one for one in RULES if one in known]
+        yield ("policy",), f"found {found}{why}; allowed with {name}: {', '.join(order)}"
+    elif policy.at_most is not None and "deadline" not in known:
+        text = f"found with {name}, which has no use for a wait that ends with fewer replies"
+        yield ("policy", "at_most"), f"{text}; allowed: leave it out"
 
 
 def lateness_fits(policy: Policy, kind: Kind) -> Found:
     """On a graph an agent keeps the newest message of each neighbour, however late it came."""
-    if kind == "graph" and policy.late == "discard" and policy.kind == "deadline":
+    if kind == "graph" and policy.late == "discard" and policy.kind not in Policy.words:
         text = "found discard, but on a graph the newest message counts, however late"
         yield ("policy", "late"), f"{text}; allowed: carry"
 
@@ -74,9 +78,12 @@ def invitations_fit(participation: Participation, agents: int | None) -> Found:
 def replies_suffice(participation: Participation, policy: Policy, agents: int | None) -> Found:
     """A collection cannot wait for more replies than there are invitations."""
     invited = participation.uniform or participation.invite or agents
-    if policy.kind in ("quorum", "buffer") and invited is not None and policy.value > invited:
-        text = f"found {policy.value} replies from {invited} invited agents"
-        yield ("policy", policy.kind), f"{text}; allowed: 1 to {invited}"
+    wanted = {policy.kind: policy.value} if policy.kind in ("quorum", "buffer") else {}
+    wanted |= {} if policy.at_least is None else {"at_least": policy.at_least}
+    for key, number in wanted.items():
+        if invited is not None and number > invited:
+            text = f"found {number} replies from {invited} invited agents"
+            yield ("policy", key), f"{text}; allowed: 1 to {invited}"
 
 
 def rounds_fit(algorithm: Algorithm, stop: Stop) -> Found:

@@ -9,12 +9,21 @@ from pydantic import (
     SerializeAsAny,
     ValidationInfo,
     model_serializer,
+    model_validator,
 )
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from desim.errors import refusal, show, spelling
-from desim.fields import Count, Duration, Form, Strict
+from desim.fields import (
+    Count,
+    Duration,
+    Form,
+    NonNegative,
+    Positive,
+    Share,
+    Strict,
+)
 from desim.methods.shared.method import Method
 from desim.scenario import registry
 
@@ -82,6 +91,24 @@ class _Methods:
 AlgorithmSection = Annotated[Algorithm, BeforeValidator(read_algorithm), _Methods]
 
 
+class Adaptive(Form):
+    """A deadline that follows how long messages took so far: the latest one of every sender.
+
+    One that did not come in time counts as twice as long as it was waited for. Nothing is known
+    at first: then all are waited for, at_most so long.
+    """
+
+    modifiers = ("times",)
+    examples = {"mad": 3, "quantile": "80 %", "times": 1.5}
+
+    mad: NonNegative | None = None
+    """the median plus so many median absolute deviations"""
+    quantile: Share | None = None
+    """the time that this share of the senders needs at most"""
+    times: Positive = 1.0
+    """by what that is multiplied"""
+
+
 class Policy(Form):
     """Whom a coordinator waits for before it goes on; on a graph, agents for their neighbours.
 
@@ -89,18 +116,28 @@ class Policy(Form):
     """
 
     words = ("all", "each")
-    modifiers = ("late",)
-    examples = {"deadline": "2 s", "quorum": 8, "buffer": 5}
+    modifiers = ("late", "at_least", "at_most")
+    examples = {
+        "deadline": "2 s", "quorum": 8, "buffer": 5, "adaptive": {"mad": 3},
+        "at_least": 5, "at_most": "10 s",
+    }  # fmt: skip
 
     deadline: Duration | None = None
     """time after the invitation, on a graph after the agent's own message, at which a wait ends"""
     quorum: Count | None = None
-    """a collection closes with this many replies to its own invitation"""
+    """a collection closes with this many replies to its own invitation, on a graph a wait with
+    the messages of so many neighbours"""
     buffer: Count | None = None
     """a collection closes with this many replies, whenever they were invited"""
+    adaptive: Adaptive | None = None
+    """a deadline that follows how long messages took so far"""
     late: Literal["discard", "carry"] | None = None
-    """replies that come too late: discard them, or carry them to the next collection; for a
-    deadline discard by default, on a graph carry"""
+    """replies that come too late: discard them, or carry them to the next collection; by default
+    carry for a buffer and on a graph, else discard"""
+    at_least: Count | None = None
+    """deadline, adaptive, or with at_most: without so many replies no limit ends a wait"""
+    at_most: Duration | None = None
+    """quorum, buffer, adaptive: time at which a wait ends at the latest"""
 
     @classmethod
     def mapping(cls, data: object) -> Mapping[str, Any]:
@@ -110,6 +147,25 @@ class Policy(Form):
             return {**written, "late": "carry"}
         if "buffer" in written:
             return {"late": "carry", **written}
-        if "deadline" in written:
-            return written  # discard, but on a graph
-        return {"late": "discard", **written}
+        if "(word)" in written:
+            return {"late": "discard", **written}
+        return written  # discard, but on a graph
+
+    @model_validator(mode="after")
+    def _combines(self) -> "Policy":
+        rule, least = self.kind, self.at_least
+        if self.at_most is not None and rule not in ("quorum", "buffer", "adaptive"):
+            text = f"at_most: found with {rule}"
+            raise ValueError(f"{text}; allowed: with quorum, buffer or adaptive, or a deadline")
+        if least is not None and not self.limited:
+            text = f"at_least: found with {rule}, where no limit ends a wait"
+            raise ValueError(f"{text}; allowed: with deadline, adaptive or at_most")
+        if least is not None and rule in ("quorum", "buffer") and least > self.value:
+            text = f"at_least: found {least}, but {self.value} replies end a wait"
+            raise ValueError(f"{text}; allowed: 1 to {self.value}")
+        return self
+
+    @property
+    def limited(self) -> bool:
+        """Whether a wait may end before all that it needs is there."""
+        return self.kind in ("deadline", "adaptive") or self.at_most is not None

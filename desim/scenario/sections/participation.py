@@ -86,9 +86,7 @@ class Participation(Form):
     trace: File | None = None
     """csv with columns round (1, 2, ...) and agent, or npz array rounds x agents of 1 and 0"""
     choose: (
-        Literal[
-            "fastest", "oldest", "round-robin", "available", "power-of-choice", "oort", "tiers"
-        ]
+        Literal["fastest", "oldest", "round-robin", "available", "power-of-choice", "oort", "tiers"]
         | None
     ) = None
     """by what was seen before: fastest (reply times), oldest (rounds since heard), round-robin,
