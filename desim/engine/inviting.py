@@ -38,8 +38,10 @@ class Inviting:
 
     def invited(self, hub: Any) -> Int:
         """Agents (n,), ascending, that take part in the round and owe no reply."""
-        if self.chooser is None:
-            return self._free(hub, self.world.settings.participation.draw(hub.round))
+        drawing = self.world.settings.participation
+        if not isinstance(drawing, Chooser):
+            return self._free(hub, drawing.draw(hub.round))
+        assert self.chooser is not None
         if self.asked != hub.round:
             free = self._up(hub.now, self._free(hub, np.arange(hub.agents)))
             self.seen.took = hub.calls.took

@@ -1,6 +1,7 @@
-"""What a scenario says of choices that remember, as choosers; and what these give away, in words."""
+"""What a scenario says of choices that remember: choosers, and in words what they give away."""
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -21,12 +22,17 @@ from desim.scenario.schema import Scenario
 from desim.scenario.sections.participation import Participation
 from desim.timeline.speed import Speeds
 
-PLAIN = {"fastest": Fastest, "oldest": Oldest, "round-robin": RoundRobin, "available": Available}
+PLAIN: dict[str, type[Chooser]] = {
+    "fastest": Fastest,
+    "oldest": Oldest,
+    "round-robin": RoundRobin,
+    "available": Available,
+}
 
 
 def chooser(scenario: Scenario, agents: int, speeds: Callable[[], Speeds]) -> Chooser:
     """The chooser of a scenario whose participation has one."""
-    said = scenario.participation
+    said: Any = scenario.participation  # of which a choice has all that it needs
     common = said.invite, scenario.seed, bool(said.available), losses_of(said)
     if said.choose in PLAIN:
         return PLAIN[said.choose](agents, *common)
