@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from cases import LOSSY, merged
 from mutant import mutant
+from test_engines import differences
 from test_resume import killed, unlike
 
 import desim
@@ -202,3 +203,166 @@ def test_another_choice_is_noticed(name, runs):
         assert unexpected(runs(name), other, make, **said)
     except KeyError:  # it looks for replies that never came
         assert name == "oldest"
+
+
+LOSSY_LINKS = {"link": {**LOSSY["link"], "on_loss": "drop"}}
+CHURN = {"up": {"exponential": "300 ms"}, "down": {"exponential": "200 ms"}}
+POLICIES = (
+    "all", {"deadline": "70 ms"}, {"deadline": "70 ms", "late": "carry"}, {"quorum": 2},
+    {"buffer": 2}, {"adaptive": {"mad": 2}}, "each",
+)  # fmt: skip
+CHOICES = (
+    {"choose": "fastest", "invite": 4},
+    {"choose": "oldest", "invite": 3},
+    {"choose": "round-robin", "invite": 4},
+    {"choose": "power-of-choice", "invite": 3, "candidates": 5},
+    {"choose": "power-of-choice", "invite": 3, "candidates": 5, "losses": NOISE},
+    {"choose": "oort", "invite": 4, "window": 2},
+    {"choose": "oort", "invite": 3, "losses": NOISE, "pace": "50 ms", "most": 4},
+    {"choose": "tiers", "invite": 2, "tiers": 3},
+    {"choose": "tiers", "invite": 3, "tiers": 2, "interval": 3},
+)
+METHODS = (
+    {}, {}, {"algorithm": {"name": "fed-plt", "rho": 0.5}}, {"algorithm": {"name": "scaffold"}},
+    {"algorithm": {"name": "fedlin"}},
+)  # fmt: skip
+
+
+def combination(number):
+    """One of many scenarios, drawn by its number."""
+    rng = np.random.default_rng(number)
+    choice = dict(CHOICES[rng.integers(len(CHOICES))])
+    policy = POLICIES[rng.integers(len(POLICIES))]
+    changes = {} if "losses" in choice else METHODS[rng.integers(len(METHODS))]
+    if changes.get("algorithm", {}).get("name") == "fedlin":
+        policy = "all"
+    found = scenario(choice, seed=int(number), policy=policy)
+    found = merged(found, {"stop": {"time": "900 ms", "rounds": 25}})
+    if changes:
+        found["algorithm"] = {**changes["algorithm"], "local": {"epochs": 2}}
+    found["network"] = {"link": LOSSY["link"]} if rng.random() < 0.5 else found["network"]
+    interrupts = policy not in ("all", "each", *POLICIES[2:5:2])
+    if rng.random() < 0.5 and not interrupts:  # only the agent engine plays both
+        found["churn"] = CHURN
+        found["participation"]["available"] = bool(rng.random() < 0.5)
+    return found
+
+
+@pytest.mark.parametrize("number", range(12))
+def test_engines_invite_the_same(number):
+    one = combination(number)
+    first, second = (desim.run({**one, "engine": engine}) for engine in ("cohort", "agents"))
+    assert differences(first, second, ("status", "reason", "time", "rounds")) == []
+    assert len(first.model) > 2
+
+
+@pytest.mark.parametrize("engine", ["auto", "agents"])
+@pytest.mark.parametrize("choice", [CHOICES[2], CHOICES[6], CHOICES[8]])
+def test_a_killed_run_goes_on_inviting_the_same(choice, engine, tmp_path, monkeypatch):
+    one = scenario(choice, engine=engine, stop={"rounds": 30})
+    killed(one, tmp_path / "a", monkeypatch, 9, rows=20)
+    monkeypatch.setattr("desim.engine.world.FLUSH_SECONDS", -1.0)
+    assert unlike(desim.run(one), desim.resume(tmp_path / "a")) == []
+    if engine == "auto":  # the compiled engine asks ahead
+        assert desim.open(tmp_path / "a").manifest["engine"] == "cohort"
+
+
+def test_every_reply_that_says_losses_has_a_row_and_its_bytes(runs):
+    bare, noisy, silent = (
+        runs(name) for name in ("power-of-choice", "power-of-choice with noise", "fastest")
+    )
+    for run in (bare, noisy):
+        releases, events = run.releases, run.events
+        beside = releases[releases.release >= 1 << 60]
+        replies = releases[releases.release < 1 << 60]
+        assert len(beside) == len(replies) == 3 * 14
+        for name in ("time", "agent", "round", "delivered", "seen_by"):
+            assert beside[name].tolist() == replies[name].tolist()
+        assert (beside.release - (1 << 60)).tolist() == replies.release.tolist()
+        made = events[events.kind == "release"]
+        assert sorted(made.release) == sorted(releases.release)
+        sent = events[(events.kind == "send") & (events.agent != -1)]
+        assert set(sent.bytes) == {8 * (3 + 1)}
+        assert (events[(events.kind == "send") & (events.agent == -1)].bytes == 8 * 3).all()
+    rows = np.array(ROWS)[noisy.releases.agent[noisy.releases.release >= 1 << 60]]
+    own = noisy.releases[noisy.releases.release >= 1 << 60]
+    assert own.mechanism.eq("gaussian").all()
+    assert own.scale.eq(0.2).all()
+    assert np.allclose(own.sensitivity, 1.5 / rows, rtol=1e-15)
+    assert bare.releases.mechanism.eq("none").all()
+    assert (silent.events[silent.events.kind == "send"].bytes == 8 * 3).all()
+    assert (silent.releases.release < 1 << 60).all()
+
+
+PRIVATE = {
+    "algorithm": {"local": {"solver": "noisy", "step": 0.5, "epochs": 1}},
+    "problem": {"clip": 0.5}, "privacy": {"noise": {"kind": "gaussian", "sigma": 0.4}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("relation", ["replace-one", "add-or-remove-one", "agent"])
+def test_noise_on_losses_is_charged_beside_that_on_models(relation):
+    choice = {"choose": "oort", "invite": 4, "losses": NOISE}
+    with_losses = desim.run(scenario(choice, **PRIVATE))
+    releases = with_losses.releases
+    own = releases.release >= 1 << 60
+    found = with_losses.epsilon(view="coordinator", relation=relation).groupby("agent").last()
+    for agent in range(AGENTS):
+        mine = releases[(releases.agent == agent) & ~own]
+        n, m = len(mine), ROWS[agent]
+        factor = {"replace-one": 1.0, "add-or-remove-one": 0.5, "agent": m}[relation]
+        models = np.sum((factor * mine.sensitivity / mine.scale) ** 2)
+        losses = n * (factor * 1.5**2 / m / 0.2) ** 2
+        exact = epsilon_of(np.sqrt(models + losses), 1e-5)
+        assert found.epsilon[agent] == pytest.approx(float(exact), rel=1e-12)
+    without = desim.run(scenario({"choose": "oldest", "invite": 4}, **PRIVATE))
+    assert without.epsilon(relation=relation).epsilon.max() < found.epsilon.max()
+
+
+def test_losses_without_noise_cost_infinity_whatever_noise_models_have():
+    run = desim.run(scenario({"choose": "oort", "invite": 4}, **PRIVATE))
+    assert np.isinf(run.epsilon().groupby("agent").last().epsilon).all()
+    told = [text for text in run.manifest["warnings"] if "reads losses" in text]
+    assert len(told) == 1
+    assert "every reply releases one number more" in told[0]
+    assert "epsilon is infinite" in told[0]
+
+
+@pytest.mark.parametrize("engine", ["cohort", "agents"])
+def test_a_budget_pays_for_losses_too(engine):
+    choice = {"choose": "power-of-choice", "invite": 4, "candidates": 6, "losses": NOISE}
+    changes = merged(PRIVATE, {"privacy": {"budget": 30.0}, "stop": {"rounds": 40}})
+    run = desim.run(scenario(choice, engine=engine, **changes))
+    spent = run.epsilon(view="eavesdropper").groupby("agent").last().epsilon
+    retired = run.events[run.events.kind == "retire"].agent.tolist()
+    assert 0 < len(retired) < AGENTS
+    assert spent.max() <= 30.0
+    price = spent[retired] ** 1  # one more of each kind would not have fitted
+    releases = run.releases
+    for agent in retired:
+        mine = releases[releases.agent == agent]
+        square = np.sum((mine.sensitivity / mine.scale) ** 2)
+        more = mine.drop_duplicates(["mechanism", "sensitivity", "scale"])
+        one = np.sum((more.sensitivity / more.scale) ** 2)
+        assert epsilon_of(np.sqrt(square), 1e-5) == pytest.approx(price[agent])
+        assert epsilon_of(np.sqrt(square + one), 1e-5) > 30.0
+
+
+def test_who_is_invited_too_many_pays_whether_taken_or_not():
+    """Thirteen are invited and ten replies taken: all thirteen have released something."""
+    choice, policy = {"choose": "round-robin", "invite": 7}, {"quorum": 5}
+    run = desim.run(scenario(choice, policy=policy, **PRIVATE, stop={"rounds": 1, "time": "9 s"}))
+    taken = run.events[run.events.kind == "aggregate"].value.tolist()
+    assert taken == [5.0]
+    log = log_of(run)[0]
+    assert len(log["sent"]) == 7
+    assert len(log["came"]) == 5
+    ended = run.events[run.events.kind == "compute"].agent.tolist()
+    assert sorted(run.releases.agent) == sorted(ended)
+    later = desim.run(scenario(choice, policy={**policy, "late": "carry"}, **PRIVATE,
+                               stop={"rounds": 4}))  # fmt: skip
+    first = later.releases[later.releases["round"] == 1]
+    assert len(first) == 7
+    assert later.events[later.events.kind == "aggregate"].value.iloc[0] == 5.0
+    spent = later.epsilon(view="coordinator").groupby("agent").last().epsilon
+    assert (spent[list(log["sent"])] > 0.0).all()
