@@ -14,7 +14,7 @@ from desim.draws.keys import Stream
 from desim.errors import InputError
 from desim.privacy.accounting.gaussian import epsilon_of
 from desim.scenario.build import build
-from desim.scenario.load import load
+from desim.timeline.record import is_beside
 
 SEED, AGENTS, ROWS = 11, 9, [3, 9, 6, 10, 4, 7, 7, 6, 11]
 SPEEDS = {"uniform": [100, 900]}
@@ -273,8 +273,8 @@ def test_every_reply_that_says_losses_has_a_row_and_its_bytes(runs):
     )
     for run in (bare, noisy):
         releases, events = run.releases, run.events
-        beside = releases[releases.release >= 1 << 60]
-        replies = releases[releases.release < 1 << 60]
+        beside = releases[is_beside(releases.release)]
+        replies = releases[~is_beside(releases.release)]
         assert len(beside) == len(replies) == 3 * 14
         for name in ("time", "agent", "round", "delivered", "seen_by"):
             assert beside[name].tolist() == replies[name].tolist()
@@ -284,8 +284,8 @@ def test_every_reply_that_says_losses_has_a_row_and_its_bytes(runs):
         sent = events[(events.kind == "send") & (events.agent != -1)]
         assert set(sent.bytes) == {8 * (3 + 1)}
         assert (events[(events.kind == "send") & (events.agent == -1)].bytes == 8 * 3).all()
-    rows = np.array(ROWS)[noisy.releases.agent[noisy.releases.release >= 1 << 60]]
-    own = noisy.releases[noisy.releases.release >= 1 << 60]
+    rows = np.array(ROWS)[noisy.releases.agent[is_beside(noisy.releases.release)]]
+    own = noisy.releases[is_beside(noisy.releases.release)]
     assert own.mechanism.eq("gaussian").all()
     assert own.scale.eq(0.2).all()
     assert np.allclose(own.sensitivity, 1.5 / rows, rtol=1e-15)
@@ -305,7 +305,7 @@ def test_noise_on_losses_is_charged_beside_that_on_models(relation):
     choice = {"choose": "oort", "invite": 4, "losses": NOISE}
     with_losses = desim.run(scenario(choice, **PRIVATE))
     releases = with_losses.releases
-    own = releases.release >= 1 << 60
+    own = is_beside(releases.release)
     found = with_losses.epsilon(view="coordinator", relation=relation).groupby("agent").last()
     for agent in range(AGENTS):
         mine = releases[(releases.agent == agent) & ~own]
@@ -366,3 +366,151 @@ def test_who_is_invited_too_many_pays_whether_taken_or_not():
     assert later.events[later.events.kind == "aggregate"].value.iloc[0] == 5.0
     spent = later.epsilon(view="coordinator").groupby("agent").last().epsilon
     assert (spent[list(log["sent"])] > 0.0).all()
+
+
+def chosen(name="oort", **more):
+    """A choice of four agents."""
+    return {"choose": name, "invite": 4, **more}
+
+
+REFUSED = {
+    "no number": ({"choose": "oort"}, {}, "participation: found choose without invite"),
+    "a name": (chosen("oorrt"), {}, "found 'oorrt'; allowed: fastest, oldest, round-robin, "),
+    "the nearest name": (chosen("oorrt"), {}, "did you mean 'oort'?"),
+    "all": (chosen(invite=9), {}, "participation.invite: found 9 of 9 agents, which leaves noth"),
+    "more than all": (chosen(invite=12), {}, "participation.invite: found 12 of 9 agents"),
+    "no candidates": (chosen("power-of-choice"), {}, "found power-of-choice without candidates"),
+    "few candidates": (
+        chosen("power-of-choice", candidates=3), {},
+        "participation.candidates: found 3 candidates for 4 invitations; allowed: at least 4",
+    ),
+    "many candidates": (
+        chosen("power-of-choice", candidates=10), {},
+        "participation.candidates: found 10 of 9 agents; allowed: 4 to 9",
+    ),
+    "a key of another": (
+        chosen("fastest", candidates=5), {},
+        "found candidates with choose: fastest; allowed with it: invite, available",
+    ),
+    "losses that nobody reads": (chosen("oldest", losses=NOISE), {}, "found losses with choose"),
+    "losses of tiers that stay": (
+        chosen("tiers", losses=NOISE), {}, "losses: found without interval, so that nobody reads",
+    ),
+    "an unknown key": (chosen(alhpa=3), {}, "alhpa: unknown key;"),
+    "two ways": (chosen(uniform=3), {}, "found choose and uniform; allowed: only one of them"),
+    "a number alone": ({"uniform": 4, "invite": 3}, {}, "found invite without choose"),
+    "nobody leaves": (
+        chosen("available"), {}, "participation.choose: found available without churn"
+    ),
+    "nobody leaves, either": (
+        chosen("oldest", available=True), {}, "participation.available: found true without churn",
+    ),
+    "said twice": (
+        chosen("available", available=True), {"churn": CHURN}, "found with choose: available",
+    ),
+    "many tiers": (chosen("tiers", tiers=10), {}, "participation.tiers: found 10 tiers of 9"),
+    "unlike lists": (
+        chosen("tiers", tiers=3, credits=[9, 9]), {}, "credits: found 2 entries for 3 tiers",
+    ),
+    "few credits": (
+        chosen("tiers", tiers=3, credits=[4, 4, 4]), {},
+        "participation.credits: found 12 credits for 13 rounds after profiling",
+    ),
+    "credits without end": (
+        chosen("tiers", tiers=2, credits=[4, 4]), {"stop": {"time": "1 s"}},
+        "participation.credits: found credits without stop.rounds",
+    ),
+    "nothing to draw": (
+        chosen("tiers", tiers=2, probabilities=[0, 0]), {}, "probabilities: found only 0",
+    ),
+    "a rise": (chosen(exploration=0.1), {}, "exploration_least: found 0.2, above exploration"),
+    "no deviation": (chosen(losses={"clip": 1.0}), {}, "participation.losses.sigma: missing"),
+    "no clip": (chosen(losses={"clip": 0, "sigma": 1}), {}, "losses.clip: found 0; allowed: a num"),
+    "trained models": (
+        chosen(losses=NOISE), {"algorithm": {"name": "scaffold"}},
+        "participation.losses: found noise with scaffold, whose agents train the model at which",
+    ),
+    "a budget and bare losses": (
+        chosen(), {**PRIVATE, "privacy": {"budget": 4.0, "noise": {"sigma": 0.4}}},
+        "participation.choose: found oort with privacy.budget, but losses without noise cost inf",
+    ),
+    "a budget that is spent at once": (
+        chosen(losses={"clip": 9.0, "sigma": 0.01}),
+        {**PRIVATE, "privacy": {"budget": 40.0, "noise": {"sigma": 0.4}}},
+        "privacy.budget: found 40, but the first release of agent 0 costs epsilon",
+    ),
+    "a target": (
+        chosen(losses=NOISE),
+        {**PRIVATE, "privacy": {"target": {"epsilon": 9.0, "delta": 1e-5}}},
+        "participation.choose: found oort with privacy.target, which does not plan",
+    ),
+    "too few for the policy": (
+        chosen(), {"policy": {"quorum": 5}}, "policy.quorum: found 5 replies from 4 invited",
+    ),
+    "the compiled engine": (
+        chosen("oldest"), {"engine": "compiled"},
+        "engine: found compiled, but whom participation.choose invites is decided in Python",
+    ),
+    "all are needed": (
+        chosen("oldest"), {"algorithm": {"name": "fed-pd", "eta": 1.0}},
+        "participation: found choose, but fed-pd needs every agent in every round",
+    ),
+    "a graph": (
+        chosen("oldest"),
+        {"algorithm": {"name": "dsgd", "alpha": 0.1}, "network": {"topology": "ring"}},
+        "participation: found choose, but dsgd needs every agent in every round; allowed: all",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_makes_no_sense_is_refused_before_the_run(name, tmp_path):
+    participation, changes, said = REFUSED[name]
+    other = changes.get("algorithm", {})
+    same = {key: one for key, one in changes.items() if not ("name" in other and one is other)}
+    given = scenario(participation, **same)
+    given["algorithm"] = other if "name" in other else given["algorithm"]
+    with pytest.raises(InputError) as refused:
+        desim.run(given, out=tmp_path / "a")
+    assert said in str(refused.value)
+    assert not (tmp_path / "a").exists()
+
+
+def test_other_delays_would_invite_others(runs):
+    with pytest.raises(InputError, match=r"participation\.choose: found fastest; who is invited"):
+        desim.retime(runs("fastest"), network={"link": {"latency": "1 s"}})
+
+
+def test_losses_leave_no_claim_of_a_paper_and_no_epsilon_fixed_beforehand():
+    fed_plt = {"name": "fed-plt", "rho": 0.5, "local": {"solver": "noisy", "step": 0.1}}
+    private = {"problem": {"clip": 0.5}, "privacy": {"noise": {"kind": "gaussian", "sigma": 0.4}}}
+    given = scenario(chosen(), **private)
+    given["algorithm"] = fed_plt
+    told = desim.run(given)
+    assert told.manifest["privacy"]["claim"] is None
+    given["participation"] = chosen("oldest")
+    untold = desim.run(given)
+    assert untold.manifest["privacy"]["claim"] is not None
+    said = "oort invites by losses that were released"
+    assert any(said in text for text in told.account().flags)
+    assert not any(said in text for text in untold.account().flags)
+    noisy = scenario(chosen(losses=NOISE), **merged(PRIVATE, {"privacy": {"budget": 50.0}}))
+    assert not any(said in text for text in desim.run(noisy).account().flags)  # a filter bounds it
+
+
+def test_agents_that_are_up_are_invited():
+    daily = {"daily": {"up": "300 ms", "day": "1 s"}}
+    play = scenario({"choose": "available", "invite": 3}, churn=daily, stop={"rounds": 20})
+    run = desim.run(play)
+    events = run.events[run.events.kind.isin(["up", "down"])]
+    for entry in log_of(run):
+        now = min(entry["sent"].values())
+        up = set()
+        for agent, mine in events[events.time <= now].groupby("agent"):
+            if mine.sort_values("time", kind="stable").kind.iloc[-1] == "up":
+                up.add(agent)
+        silent = set(range(AGENTS)) - set(events.agent[events.time <= now])
+        assert set(entry["sent"]) <= up | silent or not up
+        if len(up) >= 3:
+            assert len(entry["sent"]) == 3
+    assert any(len(entry["sent"]) < 3 for entry in log_of(run))

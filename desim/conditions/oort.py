@@ -22,7 +22,9 @@ FAINT = 1e-9  # share of the greatest utility that the least one counts for in a
 
 @dataclass(frozen=True)
 class Oort(Chooser):
-    """alpha: of the straggler penalty; exploration, decay, least: epsilon and how it falls.
+    """Those with large losses that are quick, and some that were not heard yet: Oort.
+
+    alpha: of the straggler penalty; exploration, decay, least: epsilon and how it falls.
 
     cutoff: share c of the cut-off utility that admits; quantile: of the utilities, at which they
     are cut; window: W rounds; pace: step of T in s, None: such that T covers W K agents more;

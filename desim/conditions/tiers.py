@@ -20,7 +20,9 @@ from desim.draws.keys import Stream
 
 @dataclass(frozen=True)
 class Tiers(Chooser):
-    """`tiers` of equally many agents, profiled in the first `profile` rounds, which invite all.
+    """Some agents of one tier, drawn each round; tiers are told apart by reply times: TiFL.
+
+    `tiers` of equally many agents, profiled in the first `profile` rounds, which invite all.
 
     probabilities (tiers,): of drawing each, fastest first; credits (tiers,): how often each may
     be drawn, None for no end; interval: rounds after which the adaptive form looks at losses.

@@ -14,10 +14,9 @@ from desim.engine.world import World
 from desim.privacy.ledger.budget import Filter
 from desim.privacy.ledger.ledger import Mechanism, Terms, View, plain
 from desim.problem.row_losses import mean_losses
-from desim.timeline.record import UPLINK, Kind, release_id
+from desim.timeline.record import BESIDE, UPLINK, Kind, release_id
 
 BITS = 64  # that a reply is longer
-BESIDE = 1 << 12  # exchanges from which on releases beside replies are numbered
 ROUND, RELEASE, MECHANISM, SEEN_BY = range(1, 5)  # columns of ledger rows
 
 

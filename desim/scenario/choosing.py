@@ -22,11 +22,14 @@ from desim.scenario.schema import Scenario
 from desim.scenario.sections.participation import Participation
 from desim.timeline.speed import Speeds
 
-PLAIN: dict[str, type[Chooser]] = {
+CHOOSERS: dict[str, type[Chooser]] = {
     "fastest": Fastest,
     "oldest": Oldest,
     "round-robin": RoundRobin,
     "available": Available,
+    "power-of-choice": PowerOfChoice,
+    "oort": Oort,
+    "tiers": Tiers,
 }
 
 
@@ -34,8 +37,6 @@ def chooser(scenario: Scenario, agents: int, speeds: Callable[[], Speeds]) -> Ch
     """The chooser of a scenario whose participation has one."""
     said: Any = scenario.participation  # of which a choice has all that it needs
     common = said.invite, scenario.seed, bool(said.available), losses_of(said)
-    if said.choose in PLAIN:
-        return PLAIN[said.choose](agents, *common)
     if said.choose == "power-of-choice":
         return PowerOfChoice(agents, *common, said.candidates)
     if said.choose == "tiers":
@@ -44,6 +45,8 @@ def chooser(scenario: Scenario, agents: int, speeds: Callable[[], Speeds]) -> Ch
         return Tiers(
             agents, *common, said.tiers, said.profile, shares, said.credits, said.interval
         )  # fmt: skip
+    if said.choose != "oort":
+        return CHOOSERS[said.choose](agents, *common)
     speed = _weights(fastest(speeds())) if said.explore == "speed" else None
     return Oort(
         agents, *common, said.alpha, said.exploration, said.exploration_decay,

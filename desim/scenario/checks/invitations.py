@@ -1,5 +1,6 @@
 """What choices that remember owe the other sections; see consistency."""
 
+from desim.scenario import registry
 from desim.scenario.sections.devices import Churn
 from desim.scenario.sections.method import Algorithm
 from desim.scenario.sections.observe import Stop
@@ -82,4 +83,5 @@ def losses_priced(
     if said.losses is not None and not method.sent_model:
         text = f"found noise with {algorithm.name}, whose agents train the model at which losses "
         text += "are taken: what one row moves there is not known"
-        yield ("participation", "losses"), f"{text}; allowed: no losses, or fedavg"
+        known = ", ".join(name for name in registry.names() if registry.get(name).sent_model)
+        yield ("participation", "losses"), f"{text}; allowed: no losses, or with {known}"
