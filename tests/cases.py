@@ -230,6 +230,11 @@ CASES: dict[str, dict[str, Any]] = {
     "plt-deadline-carry": star(policy={"deadline": "120 ms", "late": "carry"}),
     "plt-quorum": star(policy={"quorum": 3}),
     "plt-quorum-carry": star(policy={"quorum": 3, "late": "carry"}),
+    "plt-quorum-at-most": star(policy={"quorum": 4, "at_most": "90 ms", "late": "carry"}),
+    "plt-adaptive": star(
+        policy={"adaptive": {"quantile": 0.6, "times": 1.1}, "at_least": 2, "at_most": "0.3 s"},
+        compute={"redraw": "round"},
+    ),
     "plt-buffer": star(policy={"buffer": 2}, **local(**NOISY), problem={"clip": 1.0}),
     "plt-each": star(policy="each", stop={"rounds": 40}),
     "plt-each-half": star(policy="each", participation={"bernoulli": 0.5}, stop={"rounds": 40}),
@@ -400,6 +405,8 @@ CASES: dict[str, dict[str, Any]] = {
         policy={"deadline": "60 ms", "late": "carry"},
         stop={"rounds": 30},
     ),
+    "dsgd-quorum": deadline(algorithm=DSGD, policy={"quorum": 2, "at_most": "60 ms"}),
+    "dsgd-adaptive": deadline(algorithm=DSGD, policy={"adaptive": {"mad": 1}}),
     "dsgd-plain": {**deadline(algorithm=DSGD), "privacy": {"relation": "replace-one"}},
     "dsgd-budget": deadline(
         algorithm=DSGD, problem={"clip": 0.2}, privacy={"noise": {"sigma": 0.3}, "budget": 4.3}

@@ -29,6 +29,7 @@ CONDITIONS = {
     "each reply": star(policy="each", stop={"rounds": 60}),
     "late replies": star(policy={"deadline": "80 ms", "late": "carry"}, network=LOSSY),
     "quorum": star(policy={"quorum": 3, "late": "carry"}),
+    "adaptive": star(policy={"adaptive": {"mad": 1}}, compute={"redraw": "round"}),
     "instants": star(observe={"metrics": ["error"], "every": "30 ms"}),
     "no metrics": star(observe={"metrics": [], "iterates": False}),
     "a target": star(stop={"rounds": 90, "metric": {"error": 0.3}}),

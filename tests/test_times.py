@@ -260,8 +260,9 @@ def star_gap(folder, case, setting, engine, clocks=naive.clocks):
     policy = run.scenario.policy
     late = policy.late or run.scenario.late
     close, issued = clocks.coordinator_clocks(
-        *trips, policy=policy.kind, value=case.get("value"), late=late, invited=invited
-    )
+        *trips, policy=policy.kind, value=case.get("value"), late=late, invited=invited,
+        **case.get("rule", {}),
+    )  # fmt: skip
     found = at(run.events, "aggregate")[:, 0]
     assert np.array_equal(issued, issued_in(run))
     times = run.curve("loss").time.to_numpy()[1:]
@@ -295,14 +296,14 @@ def test_messages_dropped_for_good_leave_the_deadline(tmp_path):
     ("name", "right", "wrong"),
     [
         ("all", "close[k] = max(times)", "close[k] = min(times)"),
-        ("deadline", "min(now + value, max(times))", "now + value"),
-        ("deadline", "min(now + value, max(times))", "max(times)"),
+        ("deadline", "min(most, max(times))", "most"),
+        ("deadline", "min(most, max(times))", "max(times)"),
         ("deadline-half", "            close[k] = now\n", "            close[k] = now + 0.45\n"),
         ("quorum-carry", 'policy != "quorum" or called[i] == k', "True"),
         ("buffer", "times[min(need", "times[-min(need"),
-        ("each", "need = 1 if", "need = 2 if"),
+        ("each", '{"each": 1,', '{"each": 2,'),
         ("quorum", "due.clear()", "pass"),
-        ("deadline-carry", "due[i] <= close[k]", "due[i] < close[k] - 0.1"),
+        ("deadline-carry", "in due if due[i] <= close[k]]", "in due if due[i] < close[k] - 0.1]"),
     ],
 )
 def test_other_policies_are_noticed(tmp_path, name, right, wrong):

@@ -148,6 +148,12 @@ def waiting(us: Any, within: Any) -> Rule:
     return rule
 
 
+def at_once(us: Any) -> Rule:
+    """What closes us.arrived: it waits for nothing."""
+    one_width(us, some=True)
+    return until_all(0.0)
+
+
 def reported(us: Any, models: Any, dim: int) -> tuple[int, Array]:
     """Round and models (n, dim) of us.report; ValueError unless they are its first."""
     rows = rows_given("us.report", models, len(us.who), dim)

@@ -24,7 +24,6 @@ from desim.engine.requests import Compute, Gather, Heard, Job
 from desim.engine.world import World
 from desim.masks import is_public
 from desim.shapes import rows_given, wait_given, whole_given
-from desim.timeline.collection import until_all
 from desim.timeline.messages import neighbour_sum
 from desim.timeline.speed import fitting, seconds_into
 
@@ -238,10 +237,7 @@ class Cohort(Releasing):
             self._set(leaving=np.zeros_like(leaving))
 
     def gather(self, within: float | None = None) -> Gather:
-        """Yield this to wait for the neighbours' messages of this iteration.
-
-        It closes as the scenario's policy says, or when all are in, after `within` s at most.
-        """
+        """Yield this to wait for the neighbours' messages, as the policy says, or `within` s."""
         self._begin("us.gather")
         arguments.demand_turn(self, sends=False)
         return self._asks(Gather(arguments.waiting(self, within)))
@@ -252,8 +248,7 @@ class Cohort(Releasing):
             raise ValueError(f"us.arrived: found policy: {kind}; allowed: policy: each")
         self._begin("us.arrived")
         self._set(_sent=False)
-        arguments.one_width(self, some=True)
-        return self._asks(Gather(until_all(0.0), newest=True))
+        return self._asks(Gather(arguments.at_once(self), newest=True))
 
     def known(self, values: Array) -> Heard:
         """What all agents hear if values (agents, dim) are public from the start."""

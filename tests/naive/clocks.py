@@ -30,8 +30,9 @@ def graph_clocks(compute, delay, neighbours, order="compute-send-gather"):
 
 
 def coordinator_clocks(
-    down, compute, up, *, policy="all", value=None, late="discard", invited=None
-):
+    down, compute, up, *, policy="all", value=None, late="discard", invited=None,
+    at_least=0, at_most=np.inf, law=None,
+):  # fmt: skip
     """Returns close (rounds,) s, and issued (rounds, agents): the round of the call whose reply is
     collected in round k, -1 where agent i gives none (the `issued` of naive.fed_plt).
 
@@ -40,40 +41,55 @@ def coordinator_clocks(
       all       when every outstanding reply is in,
       deadline  as `all`, but at most `value` seconds after it opened,
       quorum    with the value-th reply to a call of round k, or with all of them,
-      buffer    with the value-th outstanding reply, or with all of them,     each   with the first.
-    With nobody to wait for it closes at once. Replies not in by then are forgotten and their agents
-    free (discard) or stay due (carry). An agent takes calls in the order in which they were sent; a
-    new one ends what it still does for the last. inf: a call or reply that is lost; a deadline that
-    closes after that no longer waits for it.
+      buffer    with the value-th outstanding reply, or with all of them,     each   with the first,
+      adaptive  as `deadline`, after law(seconds) s: what every agent's latest reply took, or twice
+                what it was waited for if that is longer than what was known and it did not come.
+    It closes at most `at_most` s after it opened, but then not before at_least of these replies are
+    in. With nobody to wait for it closes at once. Replies not in by then are forgotten and their
+    agents free (discard) or stay due (carry). An agent takes calls in the order in which they were
+    sent; a new one ends what it still does for the last. inf: a call or reply that is lost; a limit
+    that closes after that no longer waits for it.
     """
     down, compute, up = (np.asarray(d, float) for d in (down, compute, up))
     rounds, agents = compute.shape
     close, issued = np.zeros(rounds), np.full((rounds, agents), -1)
     due, called, taken, now = {}, {}, np.zeros(agents), 0.0
     over = np.zeros(agents)  # when a call that is lost is known to be
+    took, since = {}, {}
     for k in range(rounds):
         for i in range(agents) if invited is None else np.flatnonzero(invited[k]):
             if i not in due:
-                due[i], called[i], over[i] = np.inf, k, now
+                due[i], called[i], over[i], since[i] = np.inf, k, now, now
                 if now + down[k, i] < np.inf:
                     taken[i] = max(now + down[k, i], taken[i])
                     over[i] = taken[i] + compute[k, i]
                     due[i] = over[i] + up[k, i]
         times = sorted(t for i, t in due.items() if policy != "quorum" or called[i] == k)
+        most = now + (value if policy == "deadline" else at_most)
+        if policy == "adaptive" and took:
+            most = min(most, now + law([t * (2 if waits else 1) for t, waits in took.values()]))
+        if at_least and times:
+            most = max(most, times[min(at_least, len(times)) - 1])
+        need = {"each": 1, "quorum": value, "buffer": value}.get(policy, len(times))
         if not times:
             close[k] = now
         elif policy == "all":
             close[k] = max(times)
-        elif policy == "deadline":
-            close[k] = min(now + value, max(times))
+        elif policy in ("deadline", "adaptive"):
+            close[k] = min(most, max(times))
         else:
-            need = 1 if policy == "each" else value
-            close[k] = times[min(need, len(times)) - 1]
+            close[k] = min(most, max(now, times[min(need, len(times)) - 1]))
+        for i in due if policy == "adaptive" else ():
+            if due[i] <= close[k]:
+                took[i] = due[i] - since[i], False
+            elif i not in took or close[k] - since[i] > took[i][0]:
+                took[i] = close[k] - since[i], True
         for i in [i for i in due if due[i] <= close[k]]:
             issued[k, i] = called[i]
             del due[i]
-        for i in [i for i in due if due[i] == np.inf and policy == "deadline"]:
-            if over[i] <= close[k]:
+        short = sum(t <= close[k] for t in times) < min(need, len(times))
+        for i in [i for i in due if due[i] == np.inf]:
+            if short and over[i] <= close[k]:
                 del due[i]
         if late == "discard":
             due.clear()

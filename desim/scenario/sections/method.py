@@ -131,13 +131,13 @@ class Policy(Form):
     """a collection closes with this many replies, whenever they were invited"""
     adaptive: Adaptive | None = None
     """a deadline that follows how long messages took so far"""
-    late: Literal["discard", "carry"] | None = None
-    """replies that come too late: discard them, or carry them to the next collection; by default
-    carry for a buffer and on a graph, else discard"""
     at_least: Count | None = None
     """deadline, adaptive, or with at_most: without so many replies no limit ends a wait"""
     at_most: Duration | None = None
     """quorum, buffer, adaptive: time at which a wait ends at the latest"""
+    late: Literal["discard", "carry"] | None = None
+    """replies that come too late: discard them, or carry them to the next collection; by default
+    carry for a buffer and on a graph, else discard"""
 
     @classmethod
     def mapping(cls, data: object) -> Mapping[str, Any]:
