@@ -28,8 +28,8 @@ PROBLEM: dict[str, Any] = {
     "regularizer": {"l2": 3.0},
 }
 POLICIES: dict[str, Any] = {
-    "deadline": {"deadline": "120 ms"}, "quorum": {"quorum": 3}, "buffer": {"buffer": 2},
-    "each": "each",
+    "deadline": {"deadline": "120 ms"}, "adaptive": {"adaptive": {"mad": 1}},
+    "quorum": {"quorum": 2}, "buffer": {"buffer": 2}, "each": "each",
 }  # fmt: skip
 NOISES: dict[str, dict[str, Any]] = {
     "gaussian": {"sigma": 0.1},
@@ -120,7 +120,7 @@ class Stage:
             changes["lossy links"] = {key.replace(".", "__"): one for key, one in lossy.items()}
         if self.method.kind == "coordinator":
             changes["half of the agents"] = {"participation": {"bernoulli": 0.5}}
-        for policy in self.method.policies:
+        for policy in self.method.waits(self.method.kind):
             if policy in POLICIES:
                 changes[f"policy {policy}"] = {"policy": POLICIES[policy]}
         found = {}

@@ -16,7 +16,6 @@ MODELS = {
     "convex": "linear models, and softmax regression",
     "any": "linear models, softmax regression and networks with a hidden layer",
 }
-EVERY = ("all", "deadline", "quorum", "buffer", "each")
 WITHOUT = {"schedule": "{phi, growth}", "classical": "{epsilon, delta, composition}"}
 ALLOTTED = "{kind, epsilon, ...} of one release"
 
@@ -29,7 +28,7 @@ def needs(method: type[Method]) -> Iterator[tuple[str, str]]:
     yield "losses", f"{smooth}; {MODELS[method.models]}"
     yield "regulariser", _regulariser(method)
     if method.kind != "central":
-        yield "waiting", ", ".join(code(one) for one in EVERY if one in method.policies)
+        yield "waiting", ", ".join(map(code, method.waits(method.kind)))
     if method.kind == "coordinator":
         yield "participation", _participation(method)
     yield "noise", _noises(method)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # whoever reads a scenario needs methods, but no engine
 Program = Generator[Any, Any, None]  # yields requests, gets their answers
 LOGISTIC = "the logistic loss"  # as `wants` has it
 Kind = Literal["coordinator", "graph", "central"]
+RULES = ("all", "deadline", "adaptive", "quorum", "buffer", "each")  # policies, in words
 BESIDE = ("__init__", "planned", "claim_inputs")  # functions that no round calls
 
 
@@ -111,6 +112,18 @@ class Method:
     def kind_on(cls, topology: str) -> Kind:
         """Return what the method is on a topology: on a star one for peers has a coordinator."""
         return "graph" if cls.peers and topology != "star" else cls.kind
+
+    @classmethod
+    def waits(cls, kind: Kind) -> tuple[str, ...]:
+        """Return its policies, on a star or a graph, with those that a deadline stands for.
+
+        Who goes on when a deadline is over also does when a limit follows what was seen, or, on a
+        graph, when some neighbours are heard.
+        """
+        known = {*cls.policies}
+        if "deadline" in known and cls.calls == 1:
+            known |= {"adaptive", "quorum"} if kind == "graph" else {"adaptive"}
+        return tuple(one for one in RULES if one in known)
 
     @classmethod
     def needs(cls) -> list[str]:

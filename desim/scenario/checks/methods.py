@@ -24,21 +24,17 @@ from desim.scenario.sections.problem import Problem
 from desim.scenario.tree import Found
 
 Check = Callable[..., Any]
-RULES = ("all", "deadline", "adaptive", "quorum", "buffer", "each")
 
 
 def policy_fits(algorithm: Algorithm, policy: Policy, kind: Kind) -> Found:
     """A method goes on without some replies, or messages, only where its mathematics bears it."""
     method, name, found = algorithm.method, algorithm.name, policy.kind
-    graph, known = kind == "graph", set(method.policies)
-    if "deadline" in known and method.calls == 1:
-        known |= {"adaptive", "quorum"} if graph else {"adaptive"}
+    graph, known = kind == "graph", method.waits(kind)
     if found != "all" and found not in known:
         buffered = f"; {found} is a coordinator's" if graph and found == "buffer" else ""
         once = "" if method.calls == 1 else f", as {name} calls agents for more than one thing"
         why = once if found == "adaptive" and "deadline" in known else buffered
-        order = [one for one in RULES if one in known]
-        yield ("policy",), f"found {found}{why}; allowed with {name}: {', '.join(order)}"
+        yield ("policy",), f"found {found}{why}; allowed with {name}: {', '.join(known)}"
     elif policy.at_most is not None and "deadline" not in known:
         text = f"found with {name}, which has no use for a wait that ends with fewer replies"
         yield ("policy", "at_most"), f"{text}; allowed: leave it out"
