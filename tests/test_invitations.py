@@ -235,7 +235,7 @@ def combination(number):
     policy = POLICIES[rng.integers(len(POLICIES))]
     changes = {} if "losses" in choice else METHODS[rng.integers(len(METHODS))]
     if changes.get("algorithm", {}).get("name") == "fedlin":
-        policy = "all"
+        policy, choice = "all", dict(CHOICES[rng.integers(1, 4)])
     found = scenario(choice, seed=int(number), policy=policy)
     found = merged(found, {"stop": {"time": "900 ms", "rounds": 25}})
     if changes:
@@ -454,6 +454,10 @@ REFUSED = {
     "all are needed": (
         chosen("oldest"), {"algorithm": {"name": "fed-pd", "eta": 1.0}},
         "participation: found choose, but fed-pd needs every agent in every round",
+    ),
+    "times of unlike calls": (
+        chosen("fastest"), {"algorithm": {"name": "fedlin"}},
+        "participation.choose: found fastest, which goes by how long the latest reply took, but",
     ),
     "a graph": (
         chosen("oldest"),

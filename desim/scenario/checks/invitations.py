@@ -4,10 +4,11 @@ from desim.scenario import registry
 from desim.scenario.sections.devices import Churn
 from desim.scenario.sections.method import Algorithm
 from desim.scenario.sections.observe import Stop
-from desim.scenario.sections.participation import Participation
+from desim.scenario.sections.participation import CHOICES, Participation
 from desim.scenario.sections.privacy import Privacy
 from desim.scenario.tree import Found
 
+TIMED = ("fastest", "oort", "tiers")  # choices that read reply times
 BARE = "losses: {clip: ..., sigma: ...}"
 
 
@@ -64,6 +65,15 @@ def credits_suffice(participation: Participation, stop: Stop) -> Found:
     elif sum(credits) < stop.rounds - profile:
         text = f"found {sum(credits)} credits for {stop.rounds - profile} rounds after profiling"
         yield ("participation", "credits"), f"{text}; allowed: at least as many"
+
+
+def times_compare(algorithm: Algorithm, participation: Participation) -> Found:
+    """The time to the latest reply says something of the next one where all calls are alike."""
+    if participation.choose in TIMED and algorithm.method.calls > 1:
+        text = f"found {participation.choose}, which goes by how long the latest reply took, but "
+        text += f"{algorithm.name} calls agents for more than one thing"
+        others = ", ".join(name for name in CHOICES if name not in TIMED)
+        yield ("participation", "choose"), f"{text}; allowed: {others}"
 
 
 def losses_priced(
