@@ -50,8 +50,10 @@ class Oort(Chooser):
 
     def epsilon(self, round_: int) -> float:
         """Share of explorers: decayed once a round while it is above the least."""
+        if self.decay == 1.0:
+            return self.exploration
         falls = np.log(self.least_exploration / self.exploration) / np.log(self.decay)
-        often = max(0, int(np.ceil(falls - 1e-9))) if self.decay < 1.0 else 0
+        often = max(0, int(np.ceil(falls - 1e-9)))
         return float(self.exploration * self.decay ** min(round_ - 1, often))
 
     def learnt(self, round_: int, who: Int, seen: Seen) -> None:

@@ -47,7 +47,7 @@ class Tiers(Chooser):
 
     def chosen(self, round_: int, free: Int, seen: Seen) -> Int:
         """Agents of one tier by lot; all while they are profiled."""
-        if round_ <= self.profile:
+        if round_ <= self.profile or not len(free):
             return free
         own = seen.own
         if own["tier"][0] < 0:
@@ -66,7 +66,7 @@ class Tiers(Chooser):
             weight = np.isin(np.arange(self.tiers), own["tier"][free]).astype(float)
         u = float(keys.uniforms(self.seed, Stream.PARTICIPATION, round=round_, step=TIER)[0])
         sums = np.cumsum(weight)
-        current = int(np.searchsorted(sums, u * sums[-1], side="right")) if sums[-1] else 0
+        current = int(np.searchsorted(sums, u * sums[-1], side="right"))
         own["current"][0] = current
         own["credits"][current] -= own["credits"][current] > 0
         return current
