@@ -6,7 +6,7 @@ chosen so amplifies no privacy.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,7 +47,7 @@ class Seen:
     picks: Int
     loss: Array
     rows: Int
-    own: dict[str, NDArray[np.generic]]
+    own: dict[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Chooser:
         """The size of a cohort, where so many agents are free."""
         return self.count
 
-    def start(self) -> dict[str, NDArray[np.generic]]:
+    def start(self) -> dict[str, NDArray[Any]]:
         """What it remembers before the first round, by name."""
         return {}
 
@@ -123,7 +123,7 @@ class Oldest(Chooser):
 class RoundRobin(Chooser):
     """In turn, by number; whoever is not free when its turn comes misses it."""
 
-    def start(self) -> dict[str, NDArray[np.generic]]:
+    def start(self) -> dict[str, NDArray[Any]]:
         """Whose turn is next."""
         return {"next": np.zeros(1, np.int64)}
 

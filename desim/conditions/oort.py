@@ -8,7 +8,7 @@ utility as it is, though one grows with the rows and the other does not.
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +44,7 @@ class Oort(Chooser):
     most: int | None = None
     speed: Array | None = None
 
-    def start(self) -> dict[str, NDArray[np.generic]]:
+    def start(self) -> dict[str, NDArray[Any]]:
         """Steps of the pacer, and the utility of each of the latest 2 W rounds."""
         return {"steps": np.ones(1, np.int64), "achieved": np.zeros(2 * self.window)}
 

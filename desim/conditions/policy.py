@@ -16,6 +16,7 @@ from desim.timeline.collection import (
     Rule,
     closed_at,
     counts,
+    heard,
     least,
     limit_now,
     limited,
@@ -70,9 +71,13 @@ class Policy:
         """How many of so many awaited replies close a collection before its limit."""
         return min(self.value, awaited) if self.kind in ("quorum", "buffer") else awaited
 
-    def until(self, opened: float, seen: Array) -> float:
-        """When, s, the limit of a wait is that opens now; seen: as `limit` has it."""
-        return float(opened + limit_now(tuple(self.rule), seen, np.empty(len(seen))))
+    def until(self, opened: float, seen: Array, times: Array) -> float:
+        """When, s, the limit of a wait is that was opened at `opened` s.
+
+        seen (n, 2): what is known of senders, see `heard`; times (m,): how many s each message of
+        this wait took, inf where it is not in yet: what counts while no sender is known.
+        """
+        return until(self.rule, opened, seen, times)
 
     def close(
         self, now: float, until: float, due: NDArray[np.float64], fresh: NDArray[np.bool_]
@@ -115,6 +120,16 @@ class Policy:
     def interrupts(self) -> bool:
         """Whether a new call may meet an agent that still computes for an older one."""
         return self.kind != "all" and self.late == "discard"
+
+
+def until(rule: Rule, opened: float, seen: Array, times: Array) -> float:
+    """As `Policy.until`, of a rule."""
+    if rule.law == FIXED:
+        return opened + rule.limit
+    room = np.empty(len(seen))
+    known = heard(seen, room)
+    found = room[:known] if known else times.copy()
+    return float(opened + limit_now(tuple(rule), found, not known))
 
 
 def _nth(times: NDArray[np.float64], n: int) -> float:

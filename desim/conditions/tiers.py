@@ -8,6 +8,7 @@ does not hear are dropouts there; here they are the last of the slowest tier.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +35,7 @@ class Tiers(Chooser):
     credits: tuple[int, ...] | None = None
     interval: int | None = None
 
-    def start(self) -> dict[str, NDArray[np.generic]]:
+    def start(self) -> dict[str, NDArray[Any]]:
         """Each agent's tier (-1 before profiling), what is left, and the losses of an interval."""
         left = np.full(self.tiers, -1) if self.credits is None else np.array(self.credits)
         return {
@@ -58,7 +59,7 @@ class Tiers(Chooser):
         current = self._drawn(round_, free, own)
         return self.first(round_, free[own["tier"][free] == current])
 
-    def _drawn(self, round_: int, free: Int, own: dict[str, NDArray[np.generic]]) -> int:
+    def _drawn(self, round_: int, free: Int, own: dict[str, NDArray[Any]]) -> int:
         """A tier by its probability, of those with credits and free agents; it pays a credit."""
         there = np.isin(np.arange(self.tiers), own["tier"][free]) & (own["credits"] != 0)
         weight = np.where(there, own["probabilities"], 0.0)

@@ -4,6 +4,7 @@ Its rows, models and releases wait until there is time, and then go to the proce
 """
 
 import time as wall
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -195,7 +196,7 @@ class Peer:
         self.computed += 1
         if (late := self.place.now - begin - seconds) > 0.0:
             self.slow, self.late = self.slow + 1, max(self.late, (late, round_))
-        self._until(begin + seconds)
+        self._until(lambda: begin + seconds)
         value = float(request.value[0])
         now = self.place.now
         world.log.add(Kind.COMPUTE, UPLINK, i, round_, now, seconds=now - begin, value=value)
@@ -219,24 +220,25 @@ class Peer:
     def _wait(self, box: Any, rule: Rule, begin: float) -> float:
         """Wait from `begin` s until the rule closes the wait; return when s that was."""
         box.rule, box.over = rule, False
-        end = box.until(begin)
-        self._until(end, lambda: bool(box.has(self.gathered)))
+        number = self.gathered
+        self._until(lambda: box.until(number, begin), lambda: bool(box.has(number)))
+        end = box.until(number, begin)
         closed = max(begin, self.post.latest)
         if not box.has(self.gathered):
             box.over, closed = True, end
             if not box.has(self.gathered):
-                self._until(np.inf, lambda: bool(box.has(self.gathered)))
+                self._until(lambda: np.inf, lambda: bool(box.has(self.gathered)))
                 closed = max(begin, self.post.latest)
         if rule.law != FIXED:
             box.learn(self.gathered, begin, closed)
         return closed
 
-    def _until(self, end: float, holds: Any = lambda: False) -> None:
-        """Let time pass, and messages come, until `end` s or until holds()."""
-        while not holds() and (now := self.place.now) < end:
-            if wall.monotonic() - self._told > OFTEN and end - now > 0.005:
+    def _until(self, end: Callable[[], float], holds: Any = lambda: False) -> None:
+        """Let time pass, and messages come, until end() s or until holds()."""
+        while not holds() and (now := self.place.now) < (last := end()):
+            if wall.monotonic() - self._told > OFTEN and last - now > 0.005:
                 self.tell()
-            self.place.wait(min(end, now + OFTEN))
+            self.place.wait(min(last, now + OFTEN))
 
     def tell(self, final: bool = False) -> None:
         """Send what happened until now to the process that observes."""

@@ -14,7 +14,6 @@ from desim.deployments.real import RealWorld
 from desim.deployments.wire import Message
 from desim.engine.patience import at
 from desim.errors import RunError
-from desim.timeline.calls import SENT
 from desim.timeline.record import Kind, release_id
 
 STEP = 0.1  # s after which the user is told how far the run is, and heard
@@ -130,7 +129,7 @@ class Station(Accounts):
         """Send the frames, and write when each left."""
         for number, frame in frames:
             sent = self.sent[number]
-            sent.time = self.hub.calls.real[sent.agent, SENT] = self.now
+            sent.time = self.hub.calls.sent[sent.agent] = self.now
             line = self.fleet.lines.get(sent.agent)
             stream = line or self.fleet.connect(sent.agent)
             stream.closing = line is None
@@ -187,6 +186,8 @@ class Station(Accounts):
         self.after.clear()
         while not self._satisfied(over):
             now = self.fleet.now
+            if world.settings.policy.adaptive and not over:
+                until = self.hub.until(opened)
             if now >= min(until, horizon):
                 self.fleet.wait(0.0)  # what the kernel had in time counts
                 if horizon <= until:

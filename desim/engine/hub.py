@@ -269,8 +269,11 @@ class Hub:
 
     def until(self, opened: float) -> float:
         """When the limit of the collection that is opened now is, s; inf where there is none."""
-        policy = self.world.settings.policy
-        return policy.until(opened, self.calls.seen) if policy.limited else np.inf
+        policy, calls = self.world.settings.policy, self.calls
+        if not policy.adaptive:
+            return policy.until(opened, calls.seen, calls.due)
+        pending = calls.pending > 0
+        return policy.until(opened, calls.seen, calls.due[pending] - calls.sent[pending])
 
     def missed(self, opened: float, missing: int) -> None:
         """Log that a limit closed the collection with replies missing."""

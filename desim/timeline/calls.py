@@ -51,6 +51,11 @@ class Calls(NamedTuple):
         return np.asarray(self.real[:, DUE])
 
     @property
+    def sent(self) -> np.ndarray:
+        """When (agents,) s the latest calls were sent."""
+        return np.asarray(self.real[:, SENT])
+
+    @property
     def took(self) -> np.ndarray:
         """How long (agents,) s the latest reply took from its call, or was waited for; or 0."""
         return np.asarray(self.seen[:, 0])

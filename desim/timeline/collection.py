@@ -97,36 +97,51 @@ def median(values: Any) -> Any:
 
 
 @register_jitable(**LEAN)
-def limit(rule: Any, seen: Any, room: Any) -> Any:
-    """How long, s, a wait may take that opens now; room (n,) is scratch.
+def heard(seen: Any, times: Any) -> Any:
+    """How many senders are known; times (n,) begins with what each counts for, s.
 
     seen (n, 2): how many s the latest message of each sender took, and KNOWN, or WAITED where that
-    is only how long it was waited for, so that it counts as BACKOFF times as long: the limit would
-    shrink for ever otherwise (as timeouts back off, Karn and Partridge 1987). Median and median
-    absolute deviation as Hampel 1974. Before anything is seen `rule.limit` is the only one.
+    is only how long it was waited for, so that it counts as BACKOFF times as long: a limit would
+    shrink for ever otherwise (as timeouts back off, Karn and Partridge 1987).
     """
-    most, law, level, factor = rule[2], rule[4], rule[5], rule[6]
     known = 0
-    for i in range(seen.shape[0] if law != FIXED else 0):
+    for i in range(seen.shape[0]):
         if seen[i, 1] != UNSEEN:
-            room[known] = seen[i, 0] * (BACKOFF if seen[i, 1] == WAITED else 1.0)
+            times[known] = seen[i, 0] * (BACKOFF if seen[i, 1] == WAITED else 1.0)
             known += 1
-    if known == 0:
+    return known
+
+
+@register_jitable(**LEAN)
+def limit(rule: Any, times: Any, live: bool) -> Any:
+    """How long, s, a wait may take by times (n,) s of messages, which are moved about.
+
+    Median and median absolute deviation as Hampel 1974. live: times are those of this very wait,
+    inf where a message is not in yet; then it lasts until enough are in to know what the law says.
+    """
+    most, law, level, factor, n = rule[2], rule[4], rule[5], rule[6], times.shape[0]
+    if law == FIXED or n == 0:
         return most
-    times = room[:known]
     if law == QUANTILE:
-        place = int(np.ceil(level * known)) - 1
-        return min(most, factor * ranked(times, max(0, min(place, known - 1))))
+        place = int(np.ceil(level * n)) - 1
+        found = ranked(times, max(0, min(place, n - 1)))
+        return min(most, max(factor * found, found) if live else factor * found)
     middle = median(times)
-    for r in range(known):
+    if middle == np.inf:
+        return most
+    known = ranked(times, n // 2)
+    for r in range(n):
         times[r] = abs(times[r] - middle)
-    return min(most, factor * (middle + level * median(times)))
+    found = factor * (middle + level * median(times))
+    if level > 0.0:
+        known = max(known, middle + ranked(times, n // 2))
+    return min(most, max(found, known) if live else found)
 
 
 @lean_kernel
-def limit_now(rule, seen, room):
+def limit_now(rule, times, live):
     """As `limit`, from Python; the rule comes as a plain tuple."""
-    return limit(rule, seen, room)
+    return limit(rule, times, live)
 
 
 @register_jitable(**LEAN)

@@ -14,7 +14,7 @@ import numpy as np
 
 from desim.compiling.jit import lean_inline, lean_kernel
 from desim.timeline.attempt import ATTEMPTS, trial
-from desim.timeline.collection import FIXED, closed_at, learn, least, limit, needed, ranked
+from desim.timeline.collection import FIXED, closed_at, heard, learn, least, limit, needed, ranked
 from desim.timeline.packets import lossy
 from desim.timeline.phases import ALWAYS, Calendar, presence
 from desim.timeline.record import UPLINK, Kind, Rows, write
@@ -248,8 +248,15 @@ def close_by(rule, incoming, arrival, seen, room, clock):
         low, high, opened = incoming[i], incoming[i + 1], clock[i]
         if not opened < np.inf:
             continue
-        until = opened + limit(rule, seen[low:high], room[low:high])
-        times = room[low:high]
+        times, until = room[low:high], opened + rule[2]
+        if rule[4] != FIXED:
+            known = heard(seen[low:high], times)
+            live = known == 0
+            for e in range(low, high if live else low):
+                if arrival[e] > -np.inf:
+                    times[known] = max(opened, arrival[e]) - opened
+                    known += 1
+            until = opened + limit(rule, times[:known], live)
         for e in range(low, high):
             times[e - low] = max(opened, arrival[e])
         some, few = needed(rule, high - low), least(rule, high - low)

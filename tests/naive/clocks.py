@@ -29,6 +29,14 @@ def graph_clocks(compute, delay, neighbours, order="compute-send-gather"):
     return computed, ready
 
 
+def first(times, law):
+    """When a wait closes of which nothing is known before: each message may move the limit."""
+    for n, time in enumerate(times, 1):
+        limit = max(time, law([*times[:n], *[np.inf] * (len(times) - n)], True))
+        if n == len(times) or limit < times[n]:
+            return limit
+
+
 def coordinator_clocks(
     down, compute, up, *, policy="all", value=None, late="discard", invited=None,
     at_least=0, at_most=np.inf, law=None,
@@ -43,7 +51,8 @@ def coordinator_clocks(
       quorum    with the value-th reply to a call of round k, or with all of them,
       buffer    with the value-th outstanding reply, or with all of them,     each   with the first,
       adaptive  as `deadline`, after law(seconds) s: what every agent's latest reply took, or twice
-                what it was waited for if that is longer than what was known and it did not come.
+                what it was waited for if that is longer than what was known and it did not come;
+                while nothing is known law(seconds, True) of this collection, inf: not in yet.
     It closes at most `at_most` s after it opened, but then not before at_least of these replies are
     in. With nobody to wait for it closes at once. Replies not in by then are forgotten and their
     agents free (discard) or stay due (carry). An agent takes calls in the order in which they were
@@ -68,6 +77,8 @@ def coordinator_clocks(
         most = now + (value if policy == "deadline" else at_most)
         if policy == "adaptive" and took:
             most = min(most, now + law([t * (2 if waits else 1) for t, waits in took.values()]))
+        elif policy == "adaptive" and times:
+            most = min(most, now + first([t - now for t in times], law))
         if at_least and times:
             most = max(most, times[min(at_least, len(times)) - 1])
         need = {"each": 1, "quorum": value, "buffer": value}.get(policy, len(times))

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from analysis.docs.generate.markdown import code, escaped
-from desim.methods.shared.method import Method
+from desim.methods.shared.method import RULES, Method
 from desim.scenario.sections.participation import Participation
 
 KINDS = {
@@ -89,6 +89,6 @@ def _target(method: type[Method]) -> str:
 def _forgetting(method: type[Method]) -> str:
     if not method.restarts:
         return "refused: an agent cannot begin anew"
-    policies = ", ".join(code(one) for one in EVERY if one in method.restarts)
+    policies = ", ".join(code(one) for one in RULES if one in method.restarts)
     cost = f"; {escaped(method.forgetting)}" if method.forgetting else ""
     return f"with {policies}{cost}"

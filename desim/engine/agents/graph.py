@@ -221,15 +221,26 @@ class Agent:
         return heard_by(box, fresh)
 
     def _wait(self, box: Mailbox, number: int) -> Steps:
-        closing = box.complete = self.clock.event()
-        box.wanted, until = number, box.until(float(self.clock.now))
-        if until < np.inf:
-            yield closing | self.clock.at(until, lambda: None)
-            box.over = True
-            box.check()
-        if not closing.processed:
+        closing, opened, last = self.clock.event(), float(self.clock.now), [np.inf]
+        box.complete, box.wanted = closing, number
+
+        def limit() -> None:
+            until = box.until(number, opened)
+            if until != last[0] and not box.over:
+                last[0] = until
+                self.clock.at(max(until, float(self.clock.now)), partial(end, until))
+
+        def end(until: float) -> None:
+            if box.complete is closing and until == last[0]:
+                box.over = True
+                box.check()
+
+        limit()
+        box.limit = limit if box.rule.law != FIXED else None
+        try:
             yield closing
-        box.complete = None
+        finally:
+            box.complete = box.limit = None
 
 
 def play(program: Any, world: World) -> float:

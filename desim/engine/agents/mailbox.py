@@ -1,12 +1,15 @@
 """What has arrived at one agent of a graph and was not read: messages of each neighbour."""
 
+from collections.abc import Callable
+
 import numpy as np
 import simpy
 from numpy.typing import NDArray
 
 from desim.arrays import Array, Mask
+from desim.conditions.policy import until
 from desim.engine.requests import Heard
-from desim.timeline.collection import WAITING, learn, least, limit_now, needed, nothing_seen
+from desim.timeline.collection import FIXED, WAITING, learn, least, needed, nothing_seen
 
 
 class Mailbox:
@@ -23,6 +26,7 @@ class Mailbox:
         self.farewell = np.full(neighbours, 1 << 60)  # number of the last message ever
         self.awaited: Mask | None = None  # neighbours that have something for the agent, or all
         self.wanted = 0
+        self.limit: Callable[[], None] | None = None  # called with each message of a wait
         self.complete: simpy.Event | None = None
 
     def widen(self, dim: int) -> None:
@@ -40,6 +44,8 @@ class Mailbox:
         if last:
             self.farewell[place] = number
         self.check()
+        if self.limit is not None:
+            self.limit()
 
     def check(self) -> None:
         """Wake the agent if what it waits for is here."""
@@ -63,18 +69,25 @@ class Mailbox:
         some = least(rule, len(here)) if self.over else needed(rule, len(here))
         return bool(sum(here) >= min(some, needed(rule, len(here))))
 
-    def until(self, opened: float) -> float:
-        """When the limit of a wait is that opens at `opened` s."""
-        return float(opened + limit_now(tuple(self.rule), self.seen, np.empty(len(self.seen))))
+    def until(self, number: int, opened: float) -> float:
+        """When the limit is of a wait for messages `number` that was opened at `opened` s."""
+        times = [] if self.rule.law == FIXED else self._times(number, opened, np.inf)
+        return until(self.rule, opened, self.seen, np.array([took for _, took, _ in times]))
 
     def learn(self, number: int, opened: float, closed: float) -> None:
         """Note how long the messages `number` were waited for, from `opened` to `closed` s."""
+        for place, took, here in self._times(number, opened, closed):
+            learn(self.seen, place, took, here)
+
+    def _times(self, number: int, opened: float, else_: float) -> list[tuple[int, float, bool]]:
+        """Of each awaited message its place, how many s it took, and whether it is here."""
+        found = []
         for place, here in enumerate(self.here(number)):
-            if self.awaited is not None and not self.awaited[place]:
-                continue
-            last = min(number, int(self.farewell[place]))
-            came = self.came[place].get(last, opened) if here else closed
-            learn(self.seen, place, max(opened, came) - opened, here)
+            if self.awaited is None or self.awaited[place]:
+                last = min(number, int(self.farewell[place]))
+                came = self.came[place].get(last, opened) if here else else_
+                found.append((place, max(opened, came) - opened, here))
+        return found
 
     def read(self, number: int) -> NDArray[np.bool_]:
         """Bring `last` up to the newest messages not after `number`; say which have that number."""

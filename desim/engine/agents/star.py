@@ -19,7 +19,6 @@ from desim.engine.hub import Hub
 from desim.engine.waits import Waits
 from desim.engine.world import Exhausted, World
 from desim.errors import Deadlock
-from desim.timeline.calls import SENT
 from desim.timeline.intake import all_taken_in, takes
 from desim.timeline.messages import transmit_one
 from desim.timeline.record import UPLINK, Kind, release_id
@@ -38,7 +37,8 @@ class AgentStation:
         self.letters: dict[int, Letter] = {}  # which it answers
         self.lost: set[int] = set()  # agents whose latest call or its reply is lost for good
         self.enough: simpy.Event | None = None
-        self.over = False  # whether the limit of the collection is
+        self.opened, self.until = 0.0, np.inf  # of the collection, s, and its limit
+        self.over = False  # whether that is
         self.hub: Hub | None = None
         self.finished = False
         self.begun: dict[str, Array] | None = None  # the agents' state at the start
@@ -67,7 +67,7 @@ class AgentStation:
         for i, seconds in zip(who.tolist(), durations, strict=True):
             world.log.add(Kind.ACTIVATE, 0, i, hub.round, self.now)
             hub.calls.pending[i], hub.calls.round_[i] = 1, hub.round
-            hub.calls.real[i, SENT], hub.calls.due[i] = self.now, np.inf
+            hub.calls.sent[i], hub.calls.due[i] = self.now, np.inf
             self.arrived.discard(i)
             self.lost.discard(i)
             self.waits[i] = Waits()
@@ -157,6 +157,8 @@ class AgentStation:
             self.arrived.add(i)
             self.letters[i] = letter
             self.check()
+            if self.world.settings.policy.adaptive:
+                self._limit(self.hub)
 
     def _awaits(self, i: int, letter: Letter) -> bool:
         """Whether the coordinator still waits for agent i's answer to `letter`."""
@@ -200,7 +202,7 @@ class AgentStation:
                 self.finished = True
                 return
             opened = self.now
-            yield from self._wait(hub.until(opened))
+            yield from self._wait(hub, opened)
             pending = np.flatnonzero(hub.calls.pending)
             here = np.isin(pending, sorted(self.arrived))
             missing = policy.missing(here, hub.calls.round_[pending] == hub.round)
@@ -215,19 +217,28 @@ class AgentStation:
             self._forget(who)
             answer = hub.accept(who)
 
-    def _wait(self, until: float) -> Steps:
-        """The coordinator waits until its policy closes the collection, whose limit is at s."""
-        self.over, closing = False, self.clock.event()
-        self.enough = closing
+    def _wait(self, hub: Hub, opened: float) -> Steps:
+        """The coordinator waits until its policy closes the collection."""
+        self.opened, self.until, self.over = opened, np.inf, False
+        closing = self.enough = self.clock.event()
         self.check()
-        if until < np.inf:
-            yield closing | self.clock.at(until, lambda: None)
-            self.over = True
-            self.check()
-        if not closing.processed:
-            yield closing
-        self.enough = None
+        self._limit(hub)
+        yield closing
         yield self.clock.last()
+
+    def _limit(self, hub: Hub) -> None:
+        """See to it that the collection closes at its limit, which may follow what has come."""
+        until, waits = hub.until(self.opened), self.enough
+        if waits is None or until == self.until or self.over:
+            return
+        self.until = until
+
+        def end() -> None:
+            if self.enough is waits and self.until == until:
+                self.over = True
+                self.check()
+
+        self.clock.at(max(until, self.now), end)
 
     def _take_in(self, hub: Hub, who: Int) -> Steps:
         """The coordinator is at work on the replies of agents who (n,)."""

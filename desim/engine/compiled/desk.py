@@ -8,13 +8,25 @@ from typing import NamedTuple
 import numpy as np
 
 from desim.compiling.jit import lean_inline
-from desim.timeline.calls import BITS, CALLED, DUE, EXCHANGE, FINISH, PENDING, ROUND, Calls, learned
+from desim.timeline.calls import (
+    BITS,
+    CALLED,
+    DUE,
+    EXCHANGE,
+    FINISH,
+    PENDING,
+    ROUND,
+    SENT,
+    Calls,
+    learned,
+)
 from desim.timeline.collection import (
     ALL,
     BUFFER,
     FIXED,
     closed_at,
     counts,
+    heard,
     least,
     limit,
     limited,
@@ -110,6 +122,18 @@ def expected(n, rule, calls_, desk_):
 
 
 @lean_inline
+def limit_by(calls, rule, times):
+    """How long, s, a wait may take that opens now; times (agents,) is scratch; see `Policy`."""
+    known = heard(calls.seen, times)
+    live, due, sent = known == 0, calls.real[:, DUE], calls.real[:, SENT]
+    for i in range(due.shape[0] if live else 0):
+        if calls.whole[i, PENDING]:
+            times[known] = due[i] - sent[i]
+            known += 1
+    return limit(rule, times[:known], live)
+
+
+@lean_inline
 def closing(n, rule, calls_, desk_):
     """When the collection closes, s, after agents desk.who[:n] were called; see `Policy`.
 
@@ -130,9 +154,9 @@ def closing(n, rule, calls_, desk_):
             desk.who[r] = pop(desk.times, desk.agents, desk.counts[HEAPED])
             desk.counts[HEAPED] -= 1
         return max(opened, now)
-    until = np.inf
-    if limited(rule):
-        until = opened + limit(rule, calls.seen, desk.times)
+    until = opened + rule[2]
+    if rule[4] != FIXED:
+        until = opened + limit_by(calls, rule, desk.times)
     for i in range(due.shape[0]):
         fresh = calls.whole[i, CALLED] == desk.counts[NOW_ROUND]
         if calls.whole[i, PENDING] and counts(rule, fresh):
