@@ -157,7 +157,8 @@ def markdown(made: Study) -> str:
         final = text(estimate(made.summary, case.number, "final accuracy"))
         lines.append((case.name, own, cells[0], *ratios, *cells[1:], came, final, spent, most))
     heads = ("invited", "tuned", "s to 0.85", "of thirteen by lot", "of ten", "MB to 0.85",
-             "s to 0.9", "reached 0.9", "accuracy at 60 s", "epsilon of losses", "at most")  # fmt: skip
+             "s to 0.9", "reached 0.9", "accuracy at 60 s", "epsilon of losses",
+             "at most")  # fmt: skip
     return page.table(heads, lines)
 
 
