@@ -19,7 +19,7 @@ from desim.draws.distributions import (
 from desim.log.rows import LEVELS, EventLog
 from desim.scenario.sections.links import Link
 from desim.timeline.appended import Batch
-from desim.timeline.messages import Links, broadcast, close
+from desim.timeline.messages import Links, broadcast
 from desim.timeline.neighbourhood import (
     overlay,
     send_all,
@@ -28,6 +28,7 @@ from desim.timeline.neighbourhood import (
     work_all,
 )
 from desim.timeline.record import UPLINK, Kind, empty_rows
+from desim.timeline.waits import close
 
 AGENTS, ROUND, END = 6, 3, 0.9
 GRAPH = from_edges(AGENTS, [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 0), (1, 4)], "graph")

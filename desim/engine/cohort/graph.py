@@ -22,7 +22,7 @@ from desim.engine.world import World
 from desim.errors import Diverged
 from desim.timeline.appended import Batch
 from desim.timeline.collection import nothing_seen
-from desim.timeline.messages import Links, broadcast, close, close_by
+from desim.timeline.messages import Links, broadcast
 from desim.timeline.neighbourhood import (
     send_all,
     span,
@@ -32,6 +32,7 @@ from desim.timeline.neighbourhood import (
 )
 from desim.timeline.record import DISTANT, UPLINK, Kind
 from desim.timeline.together import TOGETHER
+from desim.timeline.waits import close, close_by
 
 
 class Wires:
