@@ -1,5 +1,6 @@
 """The studies of phones that `desim study` plays: their files, what is chosen, and their pages."""
 
+import copy
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +8,7 @@ import pandas as pd
 import pytest
 
 import desim
-from analysis.studies import asynchronous_phones, deadlines, numbers
+from analysis.studies import asynchronous_phones, deadlines, numbers, oort_on_phones
 from analysis.studies.standings import Interval
 from desim.studies.file import read_study
 from desim.studies.study import plan
@@ -103,6 +104,33 @@ def test_deadlines_are_played_told_and_drawn(tmp_path):
     assert (made.runs["status"] == "done").all()
     assert deadlines.markdown(made).count("\n") == 1 + 3 * 2 * 3
     deadlines.draw(made, tmp_path / "x.svg")
+    assert (tmp_path / "x.svg").stat().st_size > 5000
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("data")
+def test_invitations_are_tuned_played_priced_and_drawn(tmp_path, monkeypatch):
+    shared, cases = oort_on_phones.written()
+    assert [case["label"] for case in cases][1] == oort_on_phones.BASELINE
+    few = [case for case in cases if case["label"] not in ("TiFL by losses", "fastest")]
+    shared["set"] = {**shared["set"], **BRIEF, "problem.agents": 20}
+    monkeypatch.setattr(oort_on_phones, "written", lambda: (shared, copy.deepcopy(few)))
+    monkeypatch.setattr(oort_on_phones, "SEARCHED", "1001..1002")
+    monkeypatch.setattr(oort_on_phones, "SEEDS", {"seed": "1..2"})
+    monkeypatch.setattr(oort_on_phones, "SIGMAS", (2.0,))
+    tried = {"TiFL": ("tiers", (2,)), "Oort": ("pace", ("250 ms", "1 s"))}
+    monkeypatch.setattr(
+        oort_on_phones, "TRIED", {**tried, "power of choice": ("candidates", (12,))}
+    )
+    made = oort_on_phones.contest(tmp_path, 0)
+    assert (made.runs["status"] == "done").all()
+    found = {case.name: oort_on_phones.prices(made, case.number) for case in made.plan.cases}
+    assert found["TiFL"].tolist() == [0.0, 0.0]
+    assert np.isinf(found["Oort"]).all()
+    spent, most = found["Oort, sigma 2"]
+    assert 0.0 < spent < most < np.inf
+    assert oort_on_phones.markdown(made).count("\n") == 1 + len(few) + 1
+    oort_on_phones.draw(made, tmp_path / "x.svg")
     assert (tmp_path / "x.svg").stat().st_size > 5000
 
 

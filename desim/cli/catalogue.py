@@ -7,6 +7,7 @@ from pathlib import Path
 
 from desim.fields import Form
 from desim.scenario import registry, shipped
+from desim.scenario.choosing import CHOOSERS
 from desim.scenario.sections.data import SOURCES
 from desim.scenario.sections.method import Policy
 from desim.scenario.sections.problem import Loss
@@ -61,6 +62,11 @@ def sources() -> Entries:
     return [*known, *((f"plugin {name}", one.summary) for name, one in own.items())]
 
 
+def choices() -> Entries:
+    """Whom a coordinator invites that remembers: participation: {choose: NAME, invite: n}."""
+    return [(name, _sentence(one.__doc__ or "")) for name, one in CHOOSERS.items()]
+
+
 def _brought(files: Callable[[], dict[str, Path]]) -> Callable[[], Entries]:
     """What comes with desim, by name, with the first sentence of each file."""
     return lambda: [(name, _heading(path)) for name, path in files().items()]
@@ -74,6 +80,7 @@ SECTIONS: dict[str, Callable[[], Entries]] = {
     "regularizers": lambda: [("none", WORDS["none"]), *_alternatives(Penalty)],
     "topologies": lambda: _alternatives(Topology),
     "policies": lambda: _alternatives(Policy),
+    "choices": choices,
     "sources": sources,
     "networks": _brought(shipped.networks),
     "scenarios": scenarios,

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.conditions.choosing import Chooser
 from desim.draws import keys
 from desim.draws.keys import Stream
 from desim.errors import InputError
@@ -106,7 +107,8 @@ class Schedule:
         return self.sets[turn]
 
 
-Participation = Everybody | Bernoulli | UniformSubset | Schedule
+Drawn = Everybody | Bernoulli | UniformSubset | Schedule
+Participation = Drawn | Chooser
 
 
 def recorded(path: Path, agents: int, where: str) -> list[Who]:

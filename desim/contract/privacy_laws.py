@@ -9,6 +9,7 @@ from desim.contract.finding import BrokenError, SkippedError
 from desim.contract.stage import Stage
 from desim.runs.run import Run
 from desim.scenario.build import build
+from desim.timeline.record import is_beside
 
 AGENTS = 8  # of a larger problem the first ones stand for all
 FEW = 3  # rounds in which the others are looked at
@@ -28,6 +29,7 @@ def charges(stage: Stage) -> str:
             "who speaks is decided by a mask that may come from data: give where= an answer of "
             "us.above, or us.public(mask) if it follows from time, terms and releases"
         )
+    table = table[~is_beside(table["release"])]  # what else replies say is no method's
     if not (table["scale"] > 0.0).all():
         raise BrokenError(
             "privacy.noise is given, but releases have none: give the noise's terms to us.release, "

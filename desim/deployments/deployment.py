@@ -9,6 +9,7 @@ import numpy as np
 
 from desim.compiling.jit import one_thread
 from desim.compiling.plain import at_once
+from desim.conditions.choosing import Chooser
 from desim.conditions.participation import Everybody
 from desim.conditions.policy import Policy
 from desim.deployments import overseer, star
@@ -95,6 +96,10 @@ def refuse(simulation: Simulation) -> None:
     if settings.churn is not None:
         text = "deployed agents stay, unless you end their processes"
         found.append(f"churn: found a section; {text}; allowed: none")
+    given = settings.participation
+    if isinstance(given, Chooser) and given.losses is not None:
+        text = "real agents send their replies and nothing beside"
+        found.append(f"participation.choose: found one by losses; {text}; allowed: another choice")
     if settings.changing is not None:
         text = "connections are made once"
         found.append(f"network.topology: found one that changes; {text}; allowed: one that stays")

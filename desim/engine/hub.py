@@ -14,7 +14,9 @@ from desim.engine.at_work import Outside
 from desim.engine.carrier import Station
 from desim.engine.clients import Clients
 from desim.engine.given import called, check_owing, published, sizes, started
+from desim.engine.inviting import Inviting
 from desim.engine.leases import Leases
+from desim.engine.loss_reports import BITS
 from desim.engine.payloads import Payloads
 from desim.engine.requests import COLLECT, Collect, Replies
 from desim.engine.spending import Spending
@@ -63,7 +65,9 @@ class Hub:
         settings = world.settings
         self.learns = settings.policy.adaptive or settings.participation.remembers
         filter_ = world.filter
-        self.spending = None if filter_ is None else Spending(world, filter_)
+        self.inviting = Inviting(world)
+        self.reports = self.inviting.reports  # what replies say of losses, if anything
+        self.spending = None if filter_ is None else Spending(world, filter_, self.reports)
         self.moved: list[Int] | None = None  # agents that ran jobs since a model was shown; or all
         self.own: Variables | None = None
         self.before: Tree | None = None  # what an earlier process remembered, until it is taken up
@@ -108,6 +112,7 @@ class Hub:
             "payload": self.payloads.of(owing),
             "told": self.informed,
             "spending": self.spending and self.spending.remembered(),
+            "inviting": self.inviting.remembered(),
         }
 
     def recall(self, tree: Tree) -> None:
@@ -120,6 +125,7 @@ class Hub:
         like = np.empty((len(owing), np.shape(tree["payload"])[-1]))
         self.payloads.note(owing, fitting(like, tree["payload"]))
         self.assignments.recall(owing, tree["assignments"])
+        self.inviting.recall(tree.get("inviting"))
         if self.spending is not None:
             self.spending.recall(tree["spending"])
 
@@ -136,14 +142,7 @@ class Hub:
         Those that have spent their budgets do no more.
         """
         self.outside("hub.invite")
-        settings, filter_ = self.world.settings, self.world.filter
-        drawn = settings.participation.draw(self.round)
-        if filter_ is not None:
-            drawn = drawn[~filter_.retired[drawn]]
-        if settings.policy.late == "discard":  # what is not collected is void, nobody owes a reply
-            return drawn
-        pending = self.calls.pending
-        return drawn[pending[drawn] == 0] if pending.any() else drawn
+        return self.inviting.invited(self)
 
     def call(
         self,
@@ -181,6 +180,7 @@ class Hub:
         self.called = np.union1d(self.called, who) if len(self.called) else who
         self.begun, self.busy[who] = True, True
         down, up = sizes(size, bits, reply_bits)
+        up += BITS if self.reports is not None else 0
         if len(self.informed):
             if not np.array_equal(self.informed, who):
                 self.station.post(self, np.setdiff1d(self.informed, who), down)
@@ -245,6 +245,7 @@ class Hub:
         self._move(who)
         rounds = self.calls.whole[who, CALLED]
         payload, exchange = self.answered(who, rounds)
+        self.inviting.taken(self, who, rounds, exchange)
         if world.transcript is not None:
             ids = release_id(self.agents, who, rounds, exchange)
             traffic = np.full(len(who), self.station.now), *self.calls.traffic(who)

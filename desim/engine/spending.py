@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.arrays import Array, Int
+from desim.engine.loss_reports import LossReports
 from desim.engine.world import Exhausted, World
 from desim.memory import Tree, recall
 from desim.privacy.ledger.budget import Filter
@@ -21,9 +22,9 @@ from desim.timeline.record import INSTEAD, Kind
 class Spending:
     """The budget as a coordinator's engine uses it."""
 
-    def __init__(self, world: World, filter_: Filter) -> None:
+    def __init__(self, world: World, filter_: Filter, reports: LossReports | None = None) -> None:
         agents = world.settings.problem.agents
-        self.world, self.filter = world, filter_
+        self.world, self.filter, self.reports = world, filter_, reports
         self.everybody = np.arange(agents)
         self.terms: Terms | None = None
         self.prices = np.zeros((3, agents))  # of the present terms
@@ -36,6 +37,8 @@ class Spending:
         self._give_back(now)
         if terms is not self.terms:
             self.terms, self.prices = terms, filter_.price(self.everybody, terms, self.everybody)
+            if self.reports is not None:
+                self.prices = self.prices + self.reports.price
         who = who[~filter_.retired[who]]
         fit = filter_.admit(who, self.prices[:, who], np.full(len(who), now))
         if filter_.stopped <= now:

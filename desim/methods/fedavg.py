@@ -74,6 +74,7 @@ class FedAvg(Federated):
     cures = ("algorithm.local.step", "algorithm.global_step")
     policies = ("all", "deadline", "quorum", "buffer", "each")
     restarts = policies
+    sent_model = True
     no_exact = "the minimiser of f_i does not depend on the model that an agent receives"
 
     def __init__(self, ingredients: Ingredients) -> None:

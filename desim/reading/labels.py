@@ -19,6 +19,7 @@ UNITS = {  # of the numbers that resolved scenarios have in each section, by key
     | {"reply": "s", "number": "s"},
     "churn": {"up": "s", "down": "s", "start": "s", "day": "s"},
     "policy": {"deadline": "s", "at_most": "s"},
+    "participation": {"pace": "s"},
     "stop": {"time": "s"},
 }
 Place = tuple[str, ...]  # keys of a setting, from the section down

@@ -52,8 +52,23 @@ def doubts(run: Played) -> Iterator[str]:
     """On whose word the run's epsilon rests, and that its files cannot be checked."""
     yield from declared(run)
     yield from coarse(run)
+    yield from chosen_by_losses(run)
     if doubt := run.store.unchecked:
         yield doubt
+
+
+def chosen_by_losses(run: Played) -> Iterator[str]:
+    """That how often an agent releases follows from what was released, which no budget bounds."""
+    known = run.known
+    if known is None or not known.participation.power:
+        return
+    if known.privacy is not None and known.privacy.budget is not None:
+        return
+    text = f"{known.participation.choose} invites by losses that were released"
+    yield (
+        f"{text}: epsilon is that of the releases that were made; beforehand nothing bounds it but "
+        "an invitation in every round, or privacy.budget"
+    )
 
 
 def with_coordinator(run: Played) -> bool:

@@ -26,6 +26,10 @@ def delayed(scenario: Scenario) -> list[str]:
     if policy != "all":
         text = "who is heard when a wait ends depends on the delays"
         found.append(f"policy.{policy}: {text}; allowed: policy all")
+    if (choice := scenario.participation.choose) is not None:
+        text = "who is invited follows from what came before, and when"
+        others = "all, bernoulli, uniform, schedule, trace"
+        found.append(f"participation.choose: found {choice}; {text}; allowed: {others}")
     if scenario.churn is not None:
         text = "which computations and messages an absence meets depends on the delays"
         found.append(f"churn: {text}; allowed: none")

@@ -38,7 +38,8 @@ def premises(scenario: "Scenario", simulation: "Simulation") -> dict[str, Any]:
 
     method, bounded = simulation.method, math.isfinite(simulation.problem.row_norm)
     with explained(scenario):
-        claim, basis = _claim(method), getattr(method.planned(1), "basis", "")
+        claim = None if scenario.participation.power else _claim(method)  # losses are beside it
+        basis = getattr(method.planned(1), "basis", "")
     terms = None if scenario.privacy is None else terms_of(scenario)._asdict()
     return {"terms": terms, "claim": claim, "basis": basis, "tuned": [*tuned(scenario, bounded)]}
 

@@ -6,8 +6,10 @@ from typing import Any, Literal
 import numpy as np
 
 from desim.compiling.cache import cache_home
+from desim.conditions.choosing import Chooser
 from desim.conditions.policy import Policy
 from desim.conditions.topology import from_edges
+from desim.engine.loss_reports import terms_of
 from desim.engine.play import Observation, Simulation
 from desim.engine.settings import Settings
 from desim.errors import InputError, refusal
@@ -20,6 +22,7 @@ from desim.privacy.ledger.mechanisms import Noise
 from desim.problem.fairness import MEASURES, lacking
 from desim.problem.optimum import centralised_optimum
 from desim.problem.problem import Problem
+from desim.scenario import choosing
 from desim.scenario.blame import explained
 from desim.scenario.calibration import calibrated, noise_of, try_accountant, warnings
 from desim.scenario.check import located, unfit_for
@@ -63,7 +66,7 @@ def _build(scenario: Scenario, known: Problem | None) -> Simulation:
     settings = _settings(scenario, problem, layout)
     made = _made(scenario, scenario.algorithm.method, settings, noise)
     made.warnings += [*warnings(scenario, problem.rows), *merged, *_identical(scenario, problem)]
-    made.warnings += [*endless(settings), *uncertain(scenario)]
+    made.warnings += [*endless(settings), *uncertain(scenario), *choosing.warnings(scenario)]
     settings = _planned(made, settings)
     try_accountant(scenario, made.planned(1), problem.rows)
     engine, why = _engine(scenario, made)
@@ -160,9 +163,10 @@ def _budget(scenario: Scenario) -> Budget | None:
 
 def _affordable(made: Any, settings: Settings) -> None:
     """Raise InputError if some agent's budget does not even allow the first release."""
-    budget, first = settings.budget, made.planned(1)
+    budget, first, rows = settings.budget, made.planned(1), settings.problem.rows
+    losses = getattr(settings.participation, "losses", None)
     if budget is not None and first is not None:
-        found = budget.problems(first, settings.problem.rows)
+        found = budget.problems(first, rows, losses and terms_of(losses, rows))
         if found:
             raise InputError(found)
 
@@ -236,6 +240,8 @@ def _uncompiled(scenario: Scenario, made: Any) -> str:
     if made.kind != "coordinator" or made.compiled() is None:
         return f"{name} with these settings has no compiled rounds"
     settings = made.settings
+    if isinstance(settings.participation, Chooser):
+        return "whom participation.choose invites is decided in Python, by what came before"
     if settings.budget is not None:
         return "who may go on within privacy.budget is decided in Python"
     if settings.churn is not None and settings.horizon == np.inf and settings.policy.kind != "all":

@@ -24,6 +24,7 @@ from desim.conditions.transports import OF_IDEAL, connected, law
 from desim.draws.distributions import Distribution
 from desim.draws.keys import seed_word
 from desim.errors import InputError
+from desim.scenario.choosing import chooser
 from desim.scenario.schema import Scenario
 from desim.scenario.sections.behind import AccessLine, Behind
 from desim.scenario.sections.devices import Churn as ChurnSection
@@ -129,6 +130,8 @@ class Conditions:
         """Who is active in which round."""
         chosen, agents, seed = self.scenario.participation, self.agents, self.scenario.seed
         match chosen.kind:
+            case "choose":
+                return chooser(self.scenario, agents, self.speeds)
             case "bernoulli":
                 return Bernoulli(agents, chosen.value, seed)
             case "uniform":

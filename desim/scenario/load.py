@@ -18,7 +18,8 @@ from desim.scenario.check import validated
 from desim.scenario.dump import dumped, parser
 from desim.scenario.include import include_network
 from desim.scenario.schema import SECTIONS, Scenario
-from desim.scenario.sections.method import Participation, Policy
+from desim.scenario.sections.method import Policy
+from desim.scenario.sections.participation import Participation
 from desim.scenario.sections.problem import Loss, Partition
 from desim.scenario.sections.topology import Topology
 from desim.scenario.shipped import named_file

@@ -11,9 +11,10 @@ from desim.fields import File, Several, Strict, Text
 from desim.fields.numbers import wholes
 from desim.methods.shared.method import Kind
 from desim.scenario.sections.devices import Compute, MaybeChurn
-from desim.scenario.sections.method import AlgorithmSection, Participation, Policy
+from desim.scenario.sections.method import AlgorithmSection, Policy
 from desim.scenario.sections.network import Network
 from desim.scenario.sections.observe import Observe, Stop
+from desim.scenario.sections.participation import Participation
 from desim.scenario.sections.privacy import Privacy
 from desim.scenario.sections.problem import Problem
 

@@ -79,6 +79,14 @@ def release_id(agents, agent, round_, exchange):
     return exchange << 48 | (round_ * agents + agent)
 
 
+BESIDE = 1 << 12  # exchanges from which on releases that go beside a reply are numbered
+
+
+def is_beside(release: Any) -> Any:
+    """Whether releases (n,) go beside replies, of which they say something more."""
+    return release >= BESIDE << 48
+
+
 def round_of(agents: int, release: Any) -> Any:
     """The round that is in the id of a release."""
     return (release & ((1 << 48) - 1)) // agents

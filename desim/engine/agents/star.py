@@ -140,7 +140,10 @@ class AgentStation:
         served = self.carry(
             False, i, letter.round_, letter.exchange, letter.bits, release, arrive
         )  # fmt: skip
+        charged = int(world.ledger.rows.n[0])
         world.ledger.charge_one(self.now, i, letter.round_, release, letter.terms, int(served))
+        if self.hub is not None and self.hub.reports is not None:
+            self.hub.reports.charge(charged)
         if not served:
             if self._awaits(i, letter):
                 self.lost.add(i)

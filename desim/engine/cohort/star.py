@@ -54,12 +54,14 @@ class CohortStation:
 
     def call(self, hub: Hub, who: Int, bits: int, reply_bits: int, work: Array) -> None:
         """Send a call to agents who (n,) and fill in when their replies are due."""
-        spending = hub.spending
+        spending, charged = hub.spending, int(self.world.ledger.rows.n[0])
         before = None if spending is None else spending.under_way(hub.calls, who)
         call(
             who, self.now, hub.round, hub.exchange, bits, reply_bits, work, self.defer,
             hub.terms.compiled, self.devices, self._book(hub, len(who)),
         )  # fmt: skip
+        if hub.reports is not None:
+            hub.reports.charge(charged)
         self.attend(self.now)
         if spending is not None:
             spending.charge_calls(hub.calls, who, hub.round, hub.exchange, before)
@@ -103,7 +105,10 @@ class CohortStation:
         """Write the rows of calls whose computation was over by `until` s."""
         open_calls = int(np.count_nonzero(hub.calls.whole[:, LOGGED] == 0))
         if open_calls:
+            charged = int(self.world.ledger.rows.n[0])
             settle_due(until, self.devices, self._book(hub, open_calls))
+            if hub.reports is not None:
+                hub.reports.charge(charged)
 
     def _book(self, hub: Hub, calls: int) -> tuple[Any, ...]:
         """Calls, log and ledger as kernels take them, with room for so many more calls."""

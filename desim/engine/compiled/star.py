@@ -14,6 +14,7 @@ from numba.core.errors import TypingError
 from desim.arrays import Array
 from desim.compiling import plain
 from desim.compiling.jit import threads, use_parallel
+from desim.conditions.choosing import Chooser
 from desim.conditions.participation import Everybody
 from desim.engine.cohort.star import CohortStation, explained, under_way
 from desim.engine.compiled.ahead import CLOSED, LOOK, OVER, ROOM, STUCK, ahead_for
@@ -121,6 +122,7 @@ class Engine:
         drawing, first = self.world.settings.participation, int(self.desk.counts[0])
         if isinstance(drawing, Everybody):
             return True, np.zeros(1, np.int64), np.zeros(1, np.int64), first
+        assert not isinstance(drawing, Chooser)  # nothing that remembers is compiled
         drawn = [drawing.draw(first + k) for k in range(most)]
         pointer = np.cumsum([0, *(len(who) for who in drawn)])
         return False, pointer, np.concatenate(drawn), first

@@ -45,11 +45,16 @@ class Budget:
     on_exhausted: Literal["retire", "stop"] = "retire"
     fixed: bool = False  # whether sensitivities, scales and batches are planned beforehand
 
-    def problems(self, first: Terms, rows: Int) -> list[str]:
-        """Return one line if some agent cannot afford the release `first` of terms (agents,)."""
+    def problems(self, first: Terms, rows: Int, beside: Terms | None = None) -> list[str]:
+        """Return one line if some agent cannot afford the release `first` of terms (agents,).
+
+        beside: terms of a Gaussian release that goes with each one.
+        """
         filter_ = Filter(self, rows)
         everybody = np.arange(len(rows))
         price = filter_.price(everybody, first, everybody)
+        if beside is not None:
+            price[:2] += filter_.price(everybody, beside, everybody)[:2]
         short = np.flatnonzero(~filter_.fits(everybody, price))
         if not len(short):
             return []

@@ -23,6 +23,7 @@ from desim.timeline.record import RELEASED, charge
 __all__ = ["AMOUNTS", "MECHANISMS", "VIEWS", "Ledger", "Mechanism", "Terms", "View", "plain"]
 
 NUMBERED = 255 << 24  # step of draws that a method numbers itself: no release comes that far
+BESIDE = 1 << 23  # steps of an exchange from which on draws beside its reply's are
 WEYL = 0x9E3779B97F4A7C15  # odd: its multiples are keys that differ
 
 
@@ -168,6 +169,20 @@ class Ledger(Appended):
         self.noise_key(terms)
         scale, everybody = terms.compiled[2][1][who], np.ones(len(who), bool)
         return self._noisy(who, round_, exchange << 24, value, terms, scale, everybody)
+
+    def beside(self, who: Any, round_: Any, exchange: Int, value: Array, terms: Terms) -> Array:
+        """Value (n, dim) that goes beside the replies of charged calls, with the noise of terms.
+
+        exchange (n,): of the calls; terms (agents,). Nothing else draws at these addresses.
+        """
+        if terms.mechanism is Mechanism.NONE:
+            return value
+        scale, out = terms.compiled[2][1][who], np.empty_like(value)
+        for one in np.unique(exchange).tolist():
+            rows = np.flatnonzero(exchange == one)
+            place = who[rows], round_[rows], one << 24 | BESIDE, value[rows], terms, scale[rows]
+            out[rows] = self._noisy(*place, np.ones(len(rows), bool))
+        return out
 
     def charge_one(
         self, time: float, agent: int, round_: int, release: int, terms: tuple[Any, ...],

@@ -10,14 +10,16 @@ from typing import Any
 
 from desim.fields import Local
 from desim.methods.shared.method import Kind
+from desim.scenario.checks import invitations
 from desim.scenario.checks import links as link_consistency
 from desim.scenario.checks import model as model_consistency
 from desim.scenario.checks import privacy as privacy_consistency
 from desim.scenario.checks import topology as topology_consistency
 from desim.scenario.checks import transport as transport_consistency
 from desim.scenario.sections.data import Synthetic
-from desim.scenario.sections.method import Algorithm, Participation, Policy
+from desim.scenario.sections.method import Algorithm, Policy
 from desim.scenario.sections.observe import Observe, Stop
+from desim.scenario.sections.participation import Participation
 from desim.scenario.sections.problem import Problem
 from desim.scenario.tree import Found
 
@@ -71,7 +73,7 @@ def invitations_fit(participation: Participation, agents: int | None) -> Found:
 
 def replies_suffice(participation: Participation, policy: Policy, agents: int | None) -> Found:
     """A collection cannot wait for more replies than there are invitations."""
-    invited = participation.uniform if participation.kind == "uniform" else agents
+    invited = participation.uniform or participation.invite or agents
     wanted = {policy.kind: policy.value} if policy.kind in ("quorum", "buffer") else {}
     wanted |= {} if policy.at_least is None else {"at_least": policy.at_least}
     for key, number in wanted.items():
@@ -179,6 +181,7 @@ def _checks(module: Mapping[str, Any]) -> list[Check]:
 
 
 OTHERS = (
+    invitations,
     link_consistency,
     topology_consistency,
     model_consistency,

@@ -1,4 +1,4 @@
-"""The sections `algorithm`, `participation` and `policy`: the method, and who acts."""
+"""The sections `algorithm` and `policy`: the method, and whom it waits for."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -18,14 +18,11 @@ from desim.errors import refusal, show, spelling
 from desim.fields import (
     Count,
     Duration,
-    File,
     Form,
     NonNegative,
     Positive,
-    Several,
     Share,
     Strict,
-    Whole,
 )
 from desim.methods.shared.method import Method
 from desim.scenario import registry
@@ -92,35 +89,6 @@ class _Methods:
 
 
 AlgorithmSection = Annotated[Algorithm, BeforeValidator(read_algorithm), _Methods]
-
-
-class Participation(Form):
-    """Which agents a coordinator invites to a round."""
-
-    words = ("all",)
-    modifiers = ("end",)
-    examples = {"uniform": 5, "schedule": [[0, 2], [1, 3]], "end": "hold"}
-
-    bernoulli: Share | None = None
-    """each agent independently with this probability"""
-    uniform: Count | None = None
-    """this many agents, without replacement"""
-    schedule: Several[Several[Whole]] | None = None
-    """lists of agents, one for each round, repeated from the start"""
-    trace: File | None = None
-    """csv with columns round (1, 2, ...) and agent, or npz array rounds x agents of 1 and 0"""
-    end: Literal["loop", "hold", "error"] | None = None
-    """trace: it begins again (default), its last round stays, or the run must end before"""
-
-    @classmethod
-    def mapping(cls, data: object) -> Mapping[str, Any]:
-        """What was written; only a trace ends."""
-        written = super().mapping(data)
-        if "trace" in written:
-            return {"end": "loop", **written}
-        if "end" in written:
-            raise ValueError("found end without trace; allowed: with trace")
-        return written
 
 
 class Adaptive(Form):
