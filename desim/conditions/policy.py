@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.timeline.collection import ALL, BUFFER, DEADLINE, QUORUM, counts, limit, needed
+from desim.timeline.staleness import UNWEIGHED, Staleness
 
 CODES = {"all": ALL, "deadline": DEADLINE, "quorum": QUORUM, "buffer": BUFFER, "each": BUFFER}
 
@@ -21,12 +22,13 @@ class Policy:
     Replies that arrive at the very instant of closing belong to the collection.
     late: discard (a late reply counts as if its agent had been inactive, a new call interrupts its
     computation) or carry (it is used at the collection during which it arrives; until then its
-    agent is not called again).
+    agent is not called again). staleness: what a reply to an older model weighs.
     """
 
     kind: Literal["all", "deadline", "quorum", "buffer", "each"] = "all"
     value: float = 0.0
     late: Literal["discard", "carry"] = "discard"
+    staleness: Staleness = UNWEIGHED
 
     @property
     def code(self) -> int:

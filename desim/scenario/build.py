@@ -32,6 +32,7 @@ from desim.scenario.origin import Origin
 from desim.scenario.pace import refuse_too_large, settled, uncertain
 from desim.scenario.problem_read import initial, read_problem
 from desim.scenario.schema import Scenario
+from desim.timeline.staleness import UNWEIGHED
 
 NUMBERS = 1 << 19  # of models in one job: what a processor's cache holds
 SOME = 32  # agents in one job at least, however large their models
@@ -170,9 +171,10 @@ def _policy(scenario: Scenario) -> Policy:
     policy = scenario.policy
     kind: Any = policy.kind
     late = policy.late or scenario.late
+    staleness = policy.staleness.rule if policy.staleness else UNWEIGHED
     if kind == "each" and scenario.kind != "graph":
         return Policy("buffer", 1, late)
-    return Policy(kind, policy.value or 0.0, late)
+    return Policy(kind, policy.value or 0.0, late, staleness)
 
 
 def _check(scenario: Scenario, problem: Problem, noise: Noise | None) -> None:

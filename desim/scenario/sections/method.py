@@ -9,6 +9,7 @@ from pydantic import (
     SerializeAsAny,
     ValidationInfo,
     model_serializer,
+    model_validator,
 )
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
@@ -17,6 +18,7 @@ from desim.errors import refusal, show, spelling
 from desim.fields import Count, Duration, File, Form, Several, Share, Strict, Whole
 from desim.methods.shared.method import Method
 from desim.scenario import registry
+from desim.scenario.sections.staleness import Weighing, weighable
 
 
 class Algorithm(Strict):
@@ -118,8 +120,8 @@ class Policy(Form):
     """
 
     words = ("all", "each")
-    modifiers = ("late",)
-    examples = {"deadline": "2 s", "quorum": 8, "buffer": 5}
+    modifiers = ("late", "staleness")
+    examples = {"deadline": "2 s", "quorum": 8, "buffer": 5, "staleness": {"polynomial": 0.5}}
 
     deadline: Duration | None = None
     """time after the invitation, on a graph after the agent's own message, at which a wait ends"""
@@ -130,6 +132,13 @@ class Policy(Form):
     late: Literal["discard", "carry"] | None = None
     """replies that come too late: discard them, or carry them to the next collection; for a
     deadline discard by default, on a graph carry"""
+    staleness: Weighing | None = None
+    """what replies to older models weigh: constant (default), {polynomial: a}, {hinge: {a: ..,
+    b: ..}}; with each, {buffer: 1, staleness: ...} says the same"""
+
+    @model_validator(mode="after")
+    def _weighable(self) -> "Policy":
+        return weighable(self)
 
     @classmethod
     def mapping(cls, data: object) -> Mapping[str, Any]:
