@@ -51,7 +51,6 @@ class FedBuff(fedavg.FedAvg):
     paper = "Nguyen, Malik, Zhan, Yousefpour, Rabbat, Malek, Huba 2022"
     Parameters = Parameters
     waiting: ClassVar[Mapping[str, Any]] = {"buffer": 10, "staleness": {"polynomial": 0.5}}
-    cures = (*fedavg.FedAvg.cures, "algorithm.clip")
     proved_late = True
 
     @classmethod
@@ -62,8 +61,10 @@ class FedBuff(fedavg.FedAvg):
 
     def train(self, us: Clients, x: Array) -> Array:
         """Algorithm 2 for agents `us` from x (n, dim): Delta_i (n, dim), clipped, with noise."""
-        change, C = super().train(us, x), self.parameters.clip
-        return us.noised(change if C is None else clipped_rows(change, C))
+        change, C = super().train(us, x), self.parameters.clip  # y_i - x
+        if C is not None:
+            change = clipped_rows(change, C)  # Delta_i min(1, C / ||Delta_i||)
+        return us.noised(change)
 
     def planned(self, k: int) -> Terms:
         """Terms (agents,) of round k: a change moves by 2 C at most, whatever the rows are."""
