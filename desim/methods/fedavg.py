@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from desim.method import (
+    LOSSY,
+    ROUNDED,
     Array,
     Clients,
     Compilable,
@@ -75,6 +77,8 @@ class FedAvg(Federated):
     policies = ("all", "deadline", "quorum", "buffer", "each")
     restarts = policies
     no_exact = "the minimiser of f_i does not depend on the model that an agent receives"
+    messages = "changes"
+    codecs = (*ROUNDED, *LOSSY)
 
     def __init__(self, ingredients: Ingredients) -> None:
         super().__init__(ingredients)
