@@ -49,7 +49,7 @@ def sparse(row, kept, form, seeded=False):
 
 
 def read_sparse(text, n, k, form, drawn=None):
-    """The row of n numbers that the message has k of; drawn: the indices, where they are not in it."""
+    """The row of n numbers that the message has k of; drawn: indices that are not in it."""
     each, size = math.ceil(math.log2(n)), width(form)
     if drawn is not None:
         kept = drawn
@@ -69,7 +69,7 @@ def read_sparse(text, n, k, form, drawn=None):
 def up(norm):
     """The next float32 that is not below a number."""
     short = np.float32(norm)
-    return float(short if short >= norm else np.nextafter(short, np.float32(np.inf)))
+    return float(short if float(short) >= norm else np.nextafter(short, np.float32(np.inf)))
 
 
 def levels(row, bits, u):
