@@ -367,10 +367,12 @@ CASES: dict[str, dict[str, Any]] = {
         **graph(algorithm={"name": "choco-sgd", "alpha": 0.1, "gamma": 0.3}, network=LOSSY),
         "codec": {"top-k": 0.5},
     },
-    "choco-gossip": {
-        **graph(algorithm={"name": "choco-sgd", "alpha": 0, "init": {"normal": 1.0}}),
+    "choco-plain": {
+        **graph(
+            algorithm={"name": "choco-sgd", "alpha": DSGD["alpha"], "batch": 3, "gamma": 0.2},
+            privacy={"noise": {"sigma": 0.0}},
+        ),
         "codec": {"quantise": {"bits": 3}},
-        "privacy": {"relation": "replace-one"},
     },
     "qsgd": deadline(),
     "qsgd-laplace": {
