@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 import desim
+from analysis.reproductions.monte_carlo import mean_and_error
 from desim.arrays import Array
 from desim.compiling.plain import at_once
 from desim.conditions.codec import Codec
@@ -86,11 +87,11 @@ def averaged(sets: int) -> Iterator[dict[str, Any]]:
             e = errors_of(kind, codec, gamma, seed)
             ends.append(float(e[-1]))
             rates.append(rate_of(e))
-        error = float(np.std(rates, ddof=1) / np.sqrt(sets)) if sets > 1 else float("nan")
+        rate, error = mean_and_error(np.array(rates))
         yield {
             "part": "gossip", "scheme": scheme, "alpha": 0.0, "gamma": gamma, "rounds": AVERAGED,
             "bits": 0.0, "log_fewer": 0.0, "standard_error": error, "end": float(np.mean(ends)),
-            "rate": float(np.mean(rates)), "sets": sets,
+            "rate": rate, "sets": sets,
         }  # fmt: skip
 
 

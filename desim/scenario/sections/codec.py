@@ -64,6 +64,8 @@ Feedback = Annotated[
 class Quantise(Strict):
     """QSGD: signed multiples of norm / s with s = 2^(bits - 1) - 1, rounded at random."""
 
+    examples: ClassVar[Mapping[str, Any]] = {"bits": 4}
+
     bits: Levels
     """bits of one number, its sign among them; the norm takes 32 more"""
 
