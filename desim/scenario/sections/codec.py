@@ -75,6 +75,7 @@ class OneWay(Form):
 
     words: ClassVar[tuple[str, ...]] = ("none", "float32", "float16")
     modifiers: ClassVar[tuple[str, ...]] = ("error_feedback", "numbers", "indices")
+    spellings: ClassVar[Mapping[str, str]] = HYPHENS
     examples: ClassVar[Mapping[str, Any]] = {"quantise": {"bits": 4}}
 
     top_k: Amount | None = None
