@@ -277,6 +277,13 @@ def test_noise_comes_before_coding():
         assert tables[0].equals(tables[1])
 
 
+def test_no_theorem_speaks_of_coded_messages():
+    noisy = {"name": "fed-plt", "rho": 0.5, "local": {"solver": "noisy", "epochs": 3, "tau": 0.05}}
+    case = star(algorithm=noisy, problem={"clip": 1.0})
+    assert build(load(case)).method.claimed() is not None
+    assert build(load({**case, "codec": "float32"})).method.claimed() is None
+
+
 def test_an_agent_that_forgets_begins_with_no_errors():
     churn = {"up": {"exponential": "2 s"}, "down": {"exponential": "0.2 s"}, "memory": "lost"}
     case = star(algorithm=FEDAVG, policy={"deadline": "0.4 s"}, churn=churn, stop={"rounds": 30})
@@ -304,6 +311,11 @@ REFUSED = [
         star(algorithm={"name": "fed-plt", "rho": 0.5, "send": "increments"}),
         {"top-k": 1},
         "found increments with a codec",
+    ),
+    (
+        graph(algorithm={"name": "choco-sgd", "alpha": 0.1}, privacy={"budget": 9}),
+        {"top-k": 1},
+        "found retire, but the others go on",
     ),
     (star(algorithm=FEDAVG), {"top-k": "0 %"}, "allowed: a share of the coordinates"),
     (star(algorithm=FEDAVG), {"topk": 1}, "did you mean 'top-k'"),

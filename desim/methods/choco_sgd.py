@@ -20,6 +20,7 @@ from desim.method import (
     Count,
     Ingredients,
     Init,
+    InputError,
     Positive,
     Program,
     StepOrNone,
@@ -70,6 +71,10 @@ class ChocoSGD(DSGD):
         super().__init__(ingredients)
         codec, gamma = self.settings.codecs.up, self.parameters.gamma
         delta = codec.delta(self.problem.dim)
+        budget = self.settings.budget
+        if budget is not None and budget.on_exhausted == "retire":
+            reason = "the others go on with what an agent that leaves has sent last"
+            raise InputError(f"privacy.on_exhausted: found retire, but {reason}; allowed: stop")
         self.gamma = theorem_2(self.averages.W, delta) if gamma == "auto" else gamma
 
     def agents(self, us: Us) -> Program:

@@ -169,3 +169,7 @@ class Method:
         says nothing: no noise, or noise of another kind.
         """
         return None
+
+    def claimed(self) -> Inputs | None:
+        """What `claim_inputs` gives; None with a codec, of which no theorem speaks."""
+        return self.claim_inputs() if self.settings.codecs.plain else None
