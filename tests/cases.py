@@ -372,6 +372,17 @@ CASES: dict[str, dict[str, Any]] = {
         **graph(algorithm={"name": "admm", "eta": 0.4}, problem={"clip": 1.0}, network=LOSSY),
         "privacy": {"relation": "replace-one"},
     },
+    "choco": {
+        **graph(algorithm={"name": "choco-sgd", "alpha": 0.1, "gamma": 0.3}, network=LOSSY),
+        "codec": {"top-k": 0.5},
+    },
+    "choco-plain": {
+        **graph(
+            algorithm={"name": "choco-sgd", "alpha": DSGD["alpha"], "batch": 3, "gamma": 0.2},
+            privacy={"noise": {"sigma": 0.0}},
+        ),
+        "codec": {"quantise": {"bits": 3}},
+    },
     "qsgd": deadline(),
     "qsgd-laplace": {
         **deadline(),
@@ -594,6 +605,10 @@ CASES: dict[str, dict[str, Any]] = {
     "scaffold-noisy": star(
         algorithm={**SCAFFOLD, "local": NOISY}, problem={"clip": 1.0}, participation={"uniform": 3}
     ),
+    "fedavg-coded": {
+        **star(algorithm=FEDAVG, policy={"buffer": 2}),
+        "codec": {"random-k": 2, "error_feedback": True, "downlink": "float32"},
+    },
     "scaffold-deadline": star(algorithm=SCAFFOLD, policy={"deadline": "90 ms"}, network=LOSSY),
     "scaffold-quorum": star(algorithm=SCAFFOLD, policy={"quorum": 3, "late": "carry"}),
     "scaffold-each": star(

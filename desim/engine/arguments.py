@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from desim.arrays import Array, Int
+from desim.engine.coding import bits_of
 from desim.errors import ProgramError, show
 from desim.privacy.ledger.ledger import AMOUNTS, Mechanism, Terms, View
 from desim.shapes import (
@@ -114,9 +115,9 @@ def message(us: Any, payload: Any, bits: Any, some: bool) -> tuple[Array, Int]:
     """Payload (n, dim) and bits (n,) of us.send; some: not everybody speaks to all neighbours."""
     n = len(us.who)
     rows = rows_given("us.send: payload", payload, n)
-    one_width(us, width := rows.shape[1], some or us.parting)
+    one_width(us, rows.shape[1], some or us.parting)
     size = np.empty(n, np.int64)
-    size[:] = 64 * width if bits is None else whole_given("us.send: bits", bits, n)
+    size[:] = whole_given("us.send: bits", bits_of(us, payload, bits), n)
     return rows, size
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from desim.arrays import Array, Int, Mask
 from desim.engine.arguments import terms_given
 from desim.engine.at_work import Outside
+from desim.engine.coding import Coding
 from desim.engine.exposure import Exposed, difference, idle, rows, union
 from desim.engine.requests import Compute, Gather
 from desim.engine.retirement import admitted
@@ -28,7 +29,7 @@ DRAWS = 1 << 32  # numbers of noise that serves again
 LEFT = 1 << 14  # the number in their round of charges that only some agents of a cohort have
 
 
-class Releasing:
+class Releasing(Coding):
     """Agents `who` (n,) in their `round` (n,) at `clock` (n,) s, as far as they release values."""
 
     who: Int

@@ -196,11 +196,12 @@ class Cohort(Releasing):
     ) -> None:
         """Send payload (n, dim) to all neighbours; where it is False a null of one bit goes out.
 
-        where: as in `release`. bits of a message, one number or (n,), default to 64 per number. It
-        carries the releases since the last one. What was computed and not released since is charged
-        as a release without noise. turn: the round whose graph the neighbours are of, by default
-        this one. to (agents,): the one neighbour that each of all agents sends to, -1 for nobody;
-        the next gather waits for the messages that are addressed to the agent.
+        where: as in `release`. bits of a message, one number or (n,), default to 64 per number, and
+        with a codec to those of what `coded` gave. It carries the releases since the last one. What
+        was computed and not released since is charged as a release without noise. turn: the round
+        whose graph the neighbours are of, by default this one. to (agents,): the one neighbour that
+        each of all agents sends to, -1 for nobody; the next gather waits for the messages that are
+        addressed to the agent.
         """
         self._begin("us.send")
         some = to is not None or where is not None

@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from desim.method import (
+    DRIFTS,
     Array,
     Averages,
     Ingredients,
@@ -53,6 +54,7 @@ class DecentralisedSGD(Method):
     policies: ClassVar[tuple[str, ...]] = ("all", "deadline")
     noises: ClassVar[tuple[str, ...]] = ("gaussian", "laplace", "discrete-gaussian")
     cures: ClassVar[tuple[str, ...]] = ("algorithm.alpha",)
+    uncoded: ClassVar[str] = DRIFTS
 
     def __init__(self, ingredients: Ingredients) -> None:
         super().__init__(ingredients)

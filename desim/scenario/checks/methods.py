@@ -10,6 +10,7 @@ from typing import Any
 
 from desim.fields import Local
 from desim.methods.shared.method import Kind
+from desim.scenario.checks import codec as codec_consistency
 from desim.scenario.checks import invitations
 from desim.scenario.checks import links as link_consistency
 from desim.scenario.checks import model as model_consistency
@@ -197,5 +198,6 @@ OTHERS = (
     model_consistency,
     privacy_consistency,
     transport_consistency,
+    codec_consistency,
 )
 CHECKS = tuple(one for module in (globals(), *map(vars, OTHERS)) for one in _checks(module))
