@@ -19,7 +19,7 @@ def push_sum(gradient, x0, links, batches, noise, *, alpha):
 
 
 def robust_push_sum(order, gradient, x0, links, batches, noise, *, alpha):
-    """Returns z {(agent, round): (p,)} and the sums of x and w with what is on its way.
+    """Returns z {(agent, round): (p,)}, the sums of x and w with what is on its way, and of steps.
 
     order: ("step", i, k) and ("hear", i, k, {j: l}): i has newly heard what j sent in round l.
     """
@@ -27,10 +27,11 @@ def robust_push_sum(order, gradient, x0, links, batches, noise, *, alpha):
     x, w, z = np.array(x0, float), np.ones(n), np.array(x0, float)
     sent, sums = {}, {i: (np.zeros_like(x[i]), 0.0) for i in range(n)}
     heard = {(j, i): (np.zeros_like(x[i]), 0.0) for j, i in links}
-    found = {}
+    found, start = {}, x.sum(axis=0)
     for what, i, k, *news in order:
         if what == "step":
-            x[i] -= alpha * (gradient(i, z[i], batches[k - 1][i]) + noise[k - 1][i])
+            step = alpha * (gradient(i, z[i], batches[k - 1][i]) + noise[k - 1][i])
+            x[i], start = x[i] - step, start - step
             parts = 1 + len(near[i])
             x[i], w[i] = x[i] / parts, w[i] / parts
             sums[i] = sums[i][0] + x[i], sums[i][1] + w[i]
@@ -43,4 +44,5 @@ def robust_push_sum(order, gradient, x0, links, batches, noise, *, alpha):
             z[i] = x[i] / w[i]
             found[i, k] = z[i].copy()
     away = [(sums[j][0] - got[0], sums[j][1] - got[1]) for (j, _), got in heard.items()]
-    return found, (x.sum(axis=0) + sum(a for a, _ in away), w.sum() + sum(b for _, b in away))
+    whole = x.sum(axis=0) + sum(a for a, _ in away), w.sum() + sum(b for _, b in away)
+    return found, (whole, start)
