@@ -426,7 +426,8 @@ CASES: dict[str, dict[str, Any]] = {
     ),
     "ad-psgd": deadline(algorithm=ADPSGD),
     "ad-psgd-plain": {
-        **deadline(algorithm=ADPSGD, network=LOSSY), "privacy": {"relation": "replace-one"},
+        **deadline(algorithm=ADPSGD, network=LOSSY),
+        "privacy": {"relation": "replace-one"},
     },
     "gradient-tracking": deadline(algorithm=TRACKING),
     "gradient-tracking-next": {

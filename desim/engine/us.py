@@ -192,7 +192,7 @@ class Cohort(Releasing):
         bits: int | Int | None = None,
         where: Any = None,
         turn: int | None = None,
-        to: Int | None = None,
+        to: NDArray[Any] | None = None,
     ) -> None:
         """Send payload (n, dim) to all neighbours; where it is False a null of one bit goes out.
 

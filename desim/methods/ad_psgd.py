@@ -13,9 +13,7 @@ their way while gradients are computed, and (1) holds for all agents at once.
 
 from typing import ClassVar
 
-import numpy as np
-
-from desim.method import Count, Ingredients, Program, Strict, Us, random_matching
+from desim.method import Count, Ingredients, InputError, Program, Strict, Us, random_matching
 from desim.methods.decentralised_sgd import Stepping
 from desim.methods.dsgd import DSGD
 from desim.methods.shared.pairwise_averages import PairwiseAverages
@@ -45,6 +43,9 @@ class ADPSGD(DSGD):
     def __init__(self, ingredients: Ingredients) -> None:
         super().__init__(ingredients)
         self.waits = ingredients.settings.policy.kind != "each"
+        if not self.waits and ingredients.settings.budget is not None:
+            text = "found with policy each, where requests to who has retired are never answered"
+            raise InputError(f"privacy.budget: {text}; allowed: leave it out, or policy: all")
         self.warnings += [] if self.waits else [UNEVEN]
 
     def agents(self, us: Us) -> Program:
@@ -54,6 +55,7 @@ class ADPSGD(DSGD):
     def in_step(self, us: Us) -> Program:
         """Matchings: all agents average, and step, in every round."""
         graph, seed, samples = self.settings.graph, self.settings.seed, self.samples(us.who)
+        assert graph is not None
         us.x = self.x0[us.who]
         for k in us.rounds():
             us.send(us.x, to=random_matching(graph, seed, k))

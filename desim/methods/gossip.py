@@ -82,6 +82,7 @@ class Gossip(DSGD):
     def agents(self, us: Us) -> Program:
         """Steps and means of agents `us`."""
         graph, seed, samples = self.settings.graph, self.settings.seed, self.samples(us.who)
+        assert graph is not None
         meets, steps = random_matching if self.waits else random_neighbours, self.parameters.steps
         us.x = self.x0[us.who]
         for k in us.rounds():

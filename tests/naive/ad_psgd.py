@@ -71,7 +71,7 @@ def ad_psgd(order, gradient, x0, choice, batches, noise, *, alpha, repeat):
         if what == "step":
             g[i] = gradient(i, began[i], batches[k - 1][i]) + noise[k - 1][i]
             continue
-        owed = agents[i].hear({j: letters[j, i, l] for j, l in news[0].items()})
+        owed = agents[i].hear({j: letters[j, i, m] for j, m in news[0].items()})
         agents[i].x = agents[i].x - alpha * g[i]
         agents[i].start = agents[i].start - alpha * g[i]
         found[i, k] = began[i] = agents[i].x

@@ -1,4 +1,4 @@
-"""Pairwise gossip (Boyd et al. 2006) with steps between (Koloskova et al. 2020), gossip learning."""
+"""Pairwise gossip (Boyd et al. 2006), with steps (Koloskova et al. 2020), gossip learning."""
 
 import numpy as np
 
@@ -18,8 +18,7 @@ def gossip(gradient, x0, partner, batches, noise, *, alpha):
     x = [np.array(x0, float)]
     for t in range(len(partner)):
         half = [
-            stepped(gradient, i, x[t][i], batches[t][i], noise[t][i], alpha)
-            for i in range(len(x0))
+            stepped(gradient, i, x[t][i], batches[t][i], noise[t][i], alpha) for i in range(len(x0))
         ]
         new = [
             half[i] if j < 0 else 0.5 * half[i] + 0.5 * half[j] for i, j in enumerate(partner[t])
@@ -40,6 +39,6 @@ def gossip_learning(order, gradient, x0, batches, noise, *, alpha):
             x[i] = stepped(gradient, i, x[i], batches[k - 1][i], noise[k - 1][i], alpha)
             pushed[i, k] = x[i]
         else:
-            x[i] = np.mean([x[i], *(pushed[j, l] for j, l in news[0].items())], axis=0)
+            x[i] = np.mean([x[i], *(pushed[j, m] for j, m in news[0].items())], axis=0)
             found[i, k] = x[i]
     return found

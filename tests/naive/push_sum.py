@@ -1,4 +1,4 @@
-"""Stochastic gradient push (Assran et al. 2019), and with running sums (Spiridonoff et al. 2020)."""
+"""Stochastic gradient push (Assran et al. 2019), with running sums (Spiridonoff et al. 2020)."""
 
 import numpy as np
 

@@ -1,10 +1,11 @@
 """Means of two neighbours by request and answer, for agents that wait for nothing.
 
-i asks j with its model x_i, no more than one neighbour at a time. j, once it reads that, moves by d =
+i asks j with its model x_i, no more than one neighbour at a time. j, once it reads that, moves by
 (x_i - x_j) / 2 and answers with the sum D_ij of all such moves; i, once it reads this, moves by
 what -D_ij has grown by. Whatever else moved them meanwhile, the two moves are opposite: the sum of
-all models, with the moves under way, is kept. A lost answer is made up for by the next one, a
-request that was not answered is sent again and moves j once. In step it is x_i = x_j = their mean.
+all models, with the moves under way, is kept. With nothing under way, both are at their mean.
+What a newer message of j has overtaken is not read, and links may lose messages: so j repeats its
+latest answer to i in whatever it sends i, and i a request without an answer, which moves j once.
 """
 
 from collections.abc import Generator
@@ -81,9 +82,7 @@ class PairwiseAverages:
             asks, answers = self.asked[sends] == e, self.done[e] > 0.0
             payload[sends, 0] = np.where(asks, self.number[sends], 0.0)
             payload[sends, 1] = self.done[e]
-            payload[sends, 2:] = np.hstack(
-                [np.where(asks[:, None], x[sends], 0.0), self.moved[e]]
-            )
+            payload[sends, 2:] = np.hstack([np.where(asks[:, None], x[sends], 0.0), self.moved[e]])
             parts[sends] = np.maximum(asks.astype(np.int64) + answers, 1)
             self.us.send(payload, bits=64 * (1 + self.dim) * parts, to=self.us.public(to))
 
