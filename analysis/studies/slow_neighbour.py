@@ -27,7 +27,7 @@ from desim.studies.study import Study
 NAME, REPORTED, FACTORS = "slow_neighbour", "1..6", (1, 10, 100)
 FILE = SCENARIOS / "slow-neighbour.yaml"
 PARTITIONS = {"iid": "rows dealt at random", "{dirichlet: 0.3}": "few digits each"}
-TARGET = "accuracy 0.9"
+TARGET = "accuracy 0.85"
 FREE = ("AD-PSGD", "push-sum without waiting", "gossip learning")
 Made = Mapping[str, Study]  # of each partition
 Chosen = Mapping[tuple[str, str], Mapping[str, Any]]
@@ -81,22 +81,17 @@ def markdown(made: Made) -> str:
     lines = []
     for partition, study in made.items():
         for case in study.plan.cases:
-            factor = case.values["compute.slow.factor"]
-            cells = [text(estimate(study.summary, case.number, f"time to {TARGET}"))]
-            ratio = (
-                estimate(study.comparisons, case.number, f"time to {TARGET}")
-                if factor > 1
-                else None
-            )
-            cells.append("" if ratio is None else text(ratio, 2))
-            cells += [
+            values, time = case.values, f"time to {TARGET}"
+            factor = values["compute.slow.factor"]
+            ratio = estimate(study.comparisons, case.number, time) if factor > 1 else None
+            cells = [
                 text(estimate(study.summary, case.number, measure))
-                for measure in (f"bytes to {TARGET}", "final accuracy")
+                for measure in (time, f"bytes to {TARGET}", "final accuracy")
             ]
-            lines.append(
-                (partition, case.name, f"{case.values['algorithm.alpha']:g}", factor, *cells)
-            )
-    heads = ("rows", "way", "step", "slower by", "s to 0.9", "of none slow", "MB to 0.9",
+            cells.insert(1, "" if ratio is None else text(ratio, 2))
+            step = f"{values['algorithm.alpha']:g}"
+            lines.append((partition, case.name, step, str(factor), *cells))
+    heads = ("rows", "way", "step", "slower by", "s to 0.85", "of none slow", "MB to 0.85",
              "accuracy at 8 s")  # fmt: skip
     return page.table(heads, lines)
 
@@ -105,13 +100,13 @@ def draw(made: Made, path: Path) -> None:
     """Seconds to the target, and accuracy at the end, against how slow the one is."""
     with matplotlib.rc_context({**STYLE, "font.size": 8.5}):
         figure = Figure(figsize=(8.6, 5.2))
-        panels = figure.subplots(2, len(made), sharex=True, sharey="row")
+        panels = figure.subplots(2, len(made), sharex=True, sharey="row", squeeze=False)
         for (times, finals), (partition, study) in zip(panels.T, made.items(), strict=True):
             _panel(times, study, f"time to {TARGET}")
             _panel(finals, study, "final accuracy")
             times.set_title(partition, fontsize=9.5)
             finals.set_xlabel("how many times slower one of ten is")
-        panels[0, 0].set_ylabel("virtual seconds to 0.9")
+        panels[0, 0].set_ylabel("virtual seconds to 0.85")
         panels[1, 0].set_ylabel("accuracy at 8 s")
         panels[0, 0].set_yscale("log")
         panels[0, 0].set_xscale("log")
