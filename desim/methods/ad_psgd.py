@@ -13,9 +13,10 @@ their way while gradients are computed, and (1) holds for all agents at once.
 
 from typing import ClassVar
 
-from desim.method import Count, Ingredients, InputError, Program, Strict, Us, random_matching
+from desim.method import Count, Ingredients, InputError, Program, Strict, Us
 from desim.methods.decentralised_sgd import Stepping
 from desim.methods.dsgd import DSGD
+from desim.methods.shared.pairs import Pairs
 from desim.methods.shared.pairwise_averages import PairwiseAverages
 from desim.methods.zcdp_subgradient import UNEVEN
 
@@ -42,6 +43,7 @@ class ADPSGD(DSGD):
 
     def __init__(self, ingredients: Ingredients) -> None:
         super().__init__(ingredients)
+        self.pairs = Pairs(ingredients.settings)
         self.waits = ingredients.settings.policy.kind != "each"
         if not self.waits and ingredients.settings.budget is not None:
             text = "found with policy each, where requests to who has retired are never answered"
@@ -54,11 +56,10 @@ class ADPSGD(DSGD):
 
     def in_step(self, us: Us) -> Program:
         """Matchings: all agents average, and step, in every round."""
-        graph, seed, samples = self.settings.graph, self.settings.seed, self.samples(us.who)
-        assert graph is not None
+        samples = self.samples(us.who)
         us.x = self.x0[us.who]
         for k in us.rounds():
-            us.send(us.x, to=random_matching(graph, seed, k))
+            us.send(us.x, to=self.pairs.matching(k))
             g = yield us.compute(self.batch_gradient, us.x, samples, work=samples)
             g = us.release(g, self.terms(us.who, k, samples), kept=True)
             heard = yield us.gather()
@@ -69,12 +70,12 @@ class ADPSGD(DSGD):
     def alone(self, us: Us) -> Program:
         """Nobody waits: an agent takes in what has come while it computed."""
         samples = self.samples(us.who)
-        pairs = PairwiseAverages(us, self.problem.dim, self.parameters.repeat, self.settings)
+        means = PairwiseAverages(us, self.problem.dim, self.parameters.repeat, self.pairs)
         us.x = self.x0[us.who]
         for k in us.rounds():
             g = yield us.compute(self.batch_gradient, us.x, samples, work=samples)
             g = us.release(g, self.terms(us.who, k, samples), kept=True)
-            mean = yield from pairs.meet(us.x)
+            mean = yield from means.meet(us.x)
             us.x = mean - self.alpha.at(k) * g  # (1)
             us.report(us.x)
-            pairs.tell(us.x)
+            means.tell(us.x)

@@ -32,11 +32,10 @@ from desim.method import (
     Whole,
     batch_gradient,
     plain,
-    random_matching,
-    random_neighbours,
 )
 from desim.methods.decentralised_sgd import Stepping
 from desim.methods.dsgd import DSGD
+from desim.methods.shared.pairs import Pairs
 from desim.methods.zcdp_subgradient import UNEVEN
 
 PUSHED = "policy: each: what is pushed without an answer keeps no mean of the models"
@@ -68,6 +67,7 @@ class Gossip(DSGD):
         if not (self.waits or self.parameters.steps):
             text = "found 0 with policy each, where nothing else takes time"
             raise InputError(f"algorithm.steps: {text}; allowed: at least 1")
+        self.pairs = Pairs(ingredients.settings)
         self.warnings += [] if self.waits else [UNEVEN, PUSHED]
 
     @classmethod
@@ -81,9 +81,8 @@ class Gossip(DSGD):
 
     def agents(self, us: Us) -> Program:
         """Steps and means of agents `us`."""
-        graph, seed, samples = self.settings.graph, self.settings.seed, self.samples(us.who)
-        assert graph is not None
-        meets, steps = random_matching if self.waits else random_neighbours, self.parameters.steps
+        samples, steps = self.samples(us.who), self.parameters.steps
+        meets = self.pairs.matching if self.waits else self.pairs.neighbours
         us.x = self.x0[us.who]
         for k in us.rounds():
             if steps:
@@ -91,7 +90,7 @@ class Gossip(DSGD):
                 g = yield us.compute(self.slope, us.x, samples, step, work=steps * samples)
                 g = us.release(g, self.terms(us.who, k, samples), kept=True)
                 us.x = us.x - step[:, None] * g  # (1)
-            us.send(us.x, to=meets(graph, seed, k))
+            us.send(us.x, to=meets(k))
             heard = yield us.gather() if self.waits else us.arrived()
             us.x = (us.x + us.sum(heard, heard.fresh)) / (1.0 + heard.count)  # (2)
             us.report(us.x)

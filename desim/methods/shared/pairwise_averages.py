@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from desim.arrays import Array
-from desim.conditions.matching import random_neighbours
+from desim.methods.shared.pairs import Pairs
 
 if TYPE_CHECKING:
     from desim.engine.requests import Heard
-    from desim.engine.settings import Settings
     from desim.engine.us import Cohort
 
 NOBODY = -1
@@ -31,10 +30,9 @@ class PairwiseAverages:
     request, or 0, that of the request it answers, or 0, x_i and D_ij: two or four parts.
     """
 
-    def __init__(self, us: "Cohort", dim: int, repeat: int, settings: "Settings") -> None:
-        graph = settings.graph
-        assert graph is not None
-        self.us, self.dim, self.repeat, self.settings, self.graph = us, dim, repeat, settings, graph
+    def __init__(self, us: "Cohort", dim: int, repeat: int, pairs: Pairs) -> None:
+        graph = self.graph = pairs.graph
+        self.us, self.dim, self.repeat, self.pairs = us, dim, repeat, pairs
         own = [np.arange(graph.incoming[i], graph.incoming[i + 1]) for i in us.who]
         self.links = np.concatenate(own)  # into the agents
         self.rows = np.repeat(np.arange(len(own)), us.degree)  # whose they are
@@ -88,7 +86,7 @@ class PairwiseAverages:
 
     def _ask(self) -> None:
         """Whoever has no answer to wait for asks a neighbour, and after a while asks again."""
-        to = random_neighbours(self.graph, self.settings.seed, int(self.us.round[0]))
+        to = self.pairs.neighbours(int(self.us.round[0]))
         sources = self.graph.source[self.links]
         for i in range(len(self.us.who)):
             self.since[i] += 1.0
