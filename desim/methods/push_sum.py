@@ -22,6 +22,11 @@ from desim.methods.decentralised_sgd import Stepping
 from desim.methods.dsgd import DSGD
 from desim.methods.zcdp_subgradient import UNEVEN
 
+LONGER = (
+    "policy: each: a step moves z_i by alpha / w_i, and w_i falls while a slower neighbour keeps "
+    "what it was pushed: it may diverge"
+)
+
 
 class PushSum(DSGD):
     """A message is a share of x and of w, dim + 1 numbers; the model is their ratio z."""
@@ -37,7 +42,7 @@ class PushSum(DSGD):
     def __init__(self, ingredients: Ingredients) -> None:
         super().__init__(ingredients)
         self.policy = ingredients.settings.policy.kind
-        self.warnings += [UNEVEN] * (self.policy == "each")
+        self.warnings += [UNEVEN, LONGER] if self.policy == "each" else []
 
     def agents(self, us: Us) -> Program:
         """Algorithm 1 for agents `us`."""
