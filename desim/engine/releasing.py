@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.arrays import Array, Int, Mask
+from desim.engine.addressees import parted
 from desim.engine.arguments import terms_given
 from desim.engine.at_work import Outside
 from desim.engine.coding import Coding
@@ -243,6 +244,24 @@ class Releasing(Coding):
                 Kind.RELEASE, UPLINK, self.who, round_, world.settings.horizon, time, none,
                 none, ids,
             )  # fmt: skip
+
+    def _tell_kept(self, speaks: Mask) -> list[Int]:
+        """The next message tells of what was kept: now where `speaks` (n,); return what waits on.
+
+        Releases ids (n,) of agents that send to nobody in this round.
+        """
+        world, waiting = self._world, list[Int]()
+        rest = [ids for ids in self._unsent if not any(ids is one for one in self._ahead)]
+        for kept in self._ahead:
+            ids, later = parted(kept, speaks)
+            world.ledger.sent(ids, self.clock, self.live)
+            self._log_releases(ids, self.live & (ids >= 0), past=True)
+            if world.transcript is not None:
+                world.transcript.keep(ids, False)
+            rest.append(ids)
+            waiting += [later] if (later >= 0).any() else []
+        self._set(_ahead=[], _unsent=rest)
+        return waiting
 
     def served(self, recipients: Int) -> None:
         """Note that the network serves recipients (n,) of the message just sent.

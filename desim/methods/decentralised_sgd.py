@@ -13,6 +13,7 @@ from desim.method import (
     DRIFTS,
     Array,
     Averages,
+    Count,
     Ingredients,
     Init,
     Int,
@@ -26,6 +27,17 @@ from desim.method import (
     batch_gradient,
     terms,
 )
+
+
+class Stepping(Strict):
+    """alpha: gradient step; batch: rows of a gradient; init: x0."""
+
+    alpha: Step
+    """gradient step in iteration k = 1, 2, ..."""
+    batch: Count | None = None
+    """fresh rows of every gradient; default: all that an agent has"""
+    init: Init = Init.of("zeros")
+    """x0, a public start"""
 
 
 class Averaging(Strict):
@@ -59,8 +71,9 @@ class DecentralisedSGD(Method):
     def __init__(self, ingredients: Ingredients) -> None:
         super().__init__(ingredients)
         given = self.parameters
-        self.averages = Averages(ingredients.settings, given.weights, given.kappa)
-        self.warnings += self.averages.warnings
+        if isinstance(given, Averaging):
+            self.averages = Averages(ingredients.settings, given.weights, given.kappa)
+            self.warnings += self.averages.warnings
         self.alpha, self.x0 = given.alpha, ingredients.settings.initial("x0")
 
     def batch_gradient(self, us: Us, x: Array, samples: Int) -> Array:
