@@ -1,10 +1,10 @@
 """What was played for a tuner: every run by candidate and seed, stored under its hash."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,6 +32,15 @@ class Wanted(NamedTuple):
     cap: float = np.inf
 
 
+class _Resolved(NamedTuple):
+    """A candidate as processes read it, up to its seed; cut: whether it ends before its own end."""
+
+    case: Mapping[str, Any]
+    text: str
+    training: str
+    cut: bool
+
+
 class Book:
     """Plays runs in batches and keeps what came of them; nothing is played twice.
 
@@ -50,6 +59,7 @@ class Book:
         self.keys: dict[tuple[int, int], str] = {}
         self.capped: set[tuple[int, int]] = set()
         self.roots: dict[str, str] = {}
+        self._resolved: dict[tuple[int, float], _Resolved] = {}
 
     @property
     def counts(self) -> dict[str, int]:
@@ -80,19 +90,25 @@ class Book:
     def _job(self, one: Wanted) -> Job:
         """The run as a process is asked for it."""
         place = one.candidate.number, one.seed
-        scenario = one.candidate.scenario
-        assert scenario is not None
         limit = min(one.cap, self.tune.limits.get("time", np.inf) * (1.0 + 1e-9))
-        ended = until(scenario, limit)
+        if (one.candidate.number, limit) not in self._resolved:
+            self._resolved[one.candidate.number, limit] = self._read(one.candidate, limit)
+        case, unseeded, training, cut = self._resolved[one.candidate.number, limit]
         self.capped.discard(place)
-        if np.isfinite(one.cap) and ended is not scenario:
+        if np.isfinite(one.cap) and cut:
             self.capped.add(place)
-        text = seeded(resolved_yaml(ended), one.seed)
+        text = seeded(unseeded, one.seed)
         key = key_of(text)
         where = None if self.path is None else self.path.resolve() / RUNS / key
-        training = training_of(ended) if self.share else ""
         family = training and f"{training} {one.seed}"
-        return Job(key, ended.written(), one.seed, text, self.goal, where, self.token, family)
+        return Job(key, case, one.seed, text, self.goal, where, self.token, family)
+
+    def _read(self, candidate: Candidate, limit: float) -> _Resolved:
+        scenario = candidate.scenario
+        assert scenario is not None
+        ended = until(scenario, limit)
+        training = training_of(ended) if self.share else ""
+        return _Resolved(ended.written(), resolved_yaml(ended), training, ended is not scenario)
 
     def _with_roots(self, jobs: Iterable[Job]) -> list[Job]:
         """The jobs with the run whose training theirs is, in this batch or in an earlier one."""
@@ -135,9 +151,11 @@ class Book:
         return np.array([np.inf if beyond else spent[name] for name in self.tune.least])
 
     def broken(self, candidate: Candidate, seed: int) -> list[str]:
-        """What a run went beyond: limits by name, or the target that it never met."""
+        """What a run went beyond: limits by name, the target that it never met, or its cap."""
         spent = self._numbers(candidate, seed)
         if np.isinf(spent["time"]):
+            if (candidate.number, seed) in self.capped:
+                return ["cap"]
             if self.tune.limits.get("time", np.inf) < np.inf:
                 return ["time"]
             return ["target"]

@@ -1,7 +1,7 @@
 """Candidates of a tuner: values of its keys, and the scenario that has them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,6 @@ class Candidate:
     status: str = RACING
     reason: str = ""
     at: int = 0
-    training: str = field(default="", repr=False)
 
     @property
     def label(self) -> str:

@@ -111,4 +111,5 @@ def _sampler(tune: Tune) -> BaseSampler:
                               n_startup_trials=2 * tune.batch)  # fmt: skip
         if tune.sampler == "nsga2":
             return NSGAIISampler(seed=tune.seed, population_size=2 * tune.batch)
-        return CmaEsSampler(seed=tune.seed, n_startup_trials=tune.batch)
+        return CmaEsSampler(seed=tune.seed, n_startup_trials=tune.batch,
+                            warn_independent_sampling=False)  # fmt: skip

@@ -87,11 +87,17 @@ def _tail(doubled: tuple[int, ...], at_least: int) -> float:
 
 
 def beaten(values: Array, error: float) -> Flags:
-    """Which candidates are worse than some other one in every goal; values (goals, k, seeds)."""
-    found = np.ones((values.shape[1], values.shape[1]), bool)
+    """Which candidates some other one beats; values (goals, k, seeds).
+
+    It beats them if in each goal they are worse than it or better on no seed, and worse in one.
+    """
+    k = values.shape[1]
+    worst, every = np.zeros((k, k), bool), np.ones((k, k), bool)
     for goal in values:
-        found &= worse(goal, error)
-    return np.asarray(found.any(axis=1))
+        apart = worse(goal, error)
+        worst |= apart
+        every &= apart | (goal[:, None] >= goal[None, :]).all(axis=2)
+    return np.asarray((worst & every).any(axis=1))
 
 
 def lost(values: Array, seeds: int) -> Flags:

@@ -15,7 +15,6 @@ import numpy as np
 
 from desim.arrays import Array
 from desim.errors import InputError
-from desim.runs.sharing import training_of
 from desim.studies.file import StudyFile
 from desim.tuning.book import Book, Wanted
 from desim.tuning.candidates import (
@@ -55,7 +54,6 @@ class Search:
         self.candidates.append(made)
         try:
             made.scenario = scenario_of(self.study, self.folder, values)
-            made.training = training_of(made.scenario) if self.book.share else ""
         except InputError as error:
             made.status, made.reason = INVALID, error.problems[0]
         return made
@@ -88,7 +86,9 @@ class Search:
         seen = self.seeds[:number]
         for one, over in zip(running, self._lost(running, seen), strict=True):
             if over:
-                one.status, one.at, one.reason = MISSED, number, self._why(one, seen)
+                cut = any("cap" in self.book.broken(one, seed) for seed in seen)
+                one.status, one.at = DROPPED if cut else MISSED, number
+                one.reason = self._why(one, seen)
         left = [one for one in running if one.status == RACING]
         if self.tune.race and number >= FIRST:
             rivals = [*left, *(one for one in self.elites if one not in left)]
@@ -113,7 +113,10 @@ class Search:
         every = [name for seed in seen for name in self.book.broken(one, seed)]
         names = sorted(dict.fromkeys(every), key=lambda name: -every.count(name))
         metric, value = self.tune.target
-        words = {"target": f"{metric} {value:g} not met"}
+        words = {
+            "target": f"{metric} {value:g} not met",
+            "cap": f"beyond {self.tune.cap:g} times the best",
+        }
         return ", ".join(
             f"{words.get(name, f'limit on {name}')} on {every.count(name)} of {len(seen)} seeds"
             for name in names
