@@ -280,7 +280,7 @@ REFUSED = [
     (tuner(charge={"law": "zipf", "mean": 5}), "tune.charge.law: found 'zipf'"),
     (tuner(charge={"law": "poisson", "mean": 1}), "tune.charge.mean: found 1"),
     (
-        tuner(charge={"law": "geometric", "mean": 5}, runs=None, seeds=3, fresh=None, sampler="tpe"),
+        tuner(charge={"law": "poisson", "mean": 5}, runs=None, seeds=3, fresh=None, sampler="tpe"),
         "with charge random",
     ),
     (
@@ -305,7 +305,9 @@ def test_a_study_says_who_plays_a_tuner_s_file():
 
 def test_samplers_that_are_not_installed_are_refused_in_words(monkeypatch):
     monkeypatch.setattr("desim.errors.find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"tpe: needs the package optuna; pip install 'desim\[tune"):
+    with pytest.raises(
+        InputError, match=r"tpe: needs the package optuna; pip install 'desim\[tune"
+    ):
         desim.tune(tuner(sampler="tpe"))
 
 

@@ -70,7 +70,7 @@ def looked_up(known: Mapping[str, Result]) -> Carry:
 
 
 def tuned(name: str, whole: Search, book: Book, repeats: int) -> list[dict[str, Any]]:
-    """A row for each sampler and seed of it: how much above the grid's least, with how many runs."""
+    """A row for each sampler and seed of it: how far above the grid's least, by how many runs."""
     seeds = whole.seeds
     every = medians(book.table(whole.candidates, seeds))[0]
     least, runs = float(every.min()), len(every) * len(seeds)

@@ -1,7 +1,7 @@
 """The section of a study file that makes it a tuner's: what is looked for, over which keys."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, PlainSerializer, PlainValidator
 from pydantic import model_validator as together
@@ -105,7 +105,7 @@ class Tune(Strict):
             lambda found: {k: v.plain() if isinstance(v, Range) else v for k, v in found.items()}
         ),
     ]
-    """each dotted key with a list of its values, or a range: uniform, log_uniform, integer [a, b]"""
+    """dotted keys, each with a list of values or a range: uniform, log_uniform or integer [a, b]"""
     until: Annotated[dict[str, float], PlainValidator(_target)]
     """the target: a metric and its value"""
     least: Annotated[tuple[str, ...], PlainValidator(_least)] = ("time",)

@@ -180,4 +180,3 @@ def until(scenario: Scenario, limit: float) -> Scenario:
         return scenario
     stop = scenario.stop.model_copy(update={"time": float(f"{limit:.12g}")})
     return scenario.model_copy(update={"stop": stop})
-

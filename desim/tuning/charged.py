@@ -66,7 +66,7 @@ def unchargeable(scenario: Scenario, metric: str) -> Iterator[str]:
     if scenario.privacy is None:
         yield "tune.charge: found no privacy; allowed: a scenario with the section privacy"
     data = scenario.problem.data
-    if data.source == "synthetic":
+    if getattr(data, "source", "") == "synthetic":
         yield (
             "tune.charge: found problem.data.source synthetic, which every seed draws anew; "
             "allowed: data that all runs share"

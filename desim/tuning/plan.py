@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from desim.errors import InputError, refusal
+from desim.errors import InputError, refusal, require
 from desim.log.rows import levels_with
 from desim.scenario.schema import Scenario
 from desim.studies.file import StudyFile, read_study
 from desim.studies.measures import Asked
-from desim.studies.tuner import Tune
+from desim.studies.tuner import LEARNING, Tune
 from desim.tuning.candidates import Candidate, checked, scenario_of
 from desim.tuning.charged import unchargeable
-from desim.tuning.sampling import Sampler, sampler_of, size
+from desim.tuning.sampling import Grid, Random, Sampler, size
 
 
 @dataclass(frozen=True)
@@ -90,3 +90,17 @@ def _unmeasured(
         if levels:
             allowed = ", ".join(sorted(counted))
             yield f"log: found {levels[0]}, and bytes in tune; allowed: {allowed}"
+
+
+def sampler_of(tune: Tune) -> Sampler:
+    """The sampler that the file asks for; InputError where its package is not installed."""
+    if tune.sampler == "grid":
+        return Grid(tune.vary)
+    if tune.sampler in LEARNING:
+        require(f"tune.sampler: {tune.sampler}", "optuna", "tune")
+        if tune.sampler == "cmaes":
+            require("tune.sampler: cmaes", "cmaes", "tune")
+        from desim.tuning.learning import Learning
+
+        return Learning(tune)
+    return Random(tune.vary, tune.seed, again=tune.charge is not None)

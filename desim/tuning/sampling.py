@@ -12,9 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from desim.arrays import Array
-from desim.errors import require
 from desim.studies.ranges import Range, Vary
-from desim.studies.tuner import LEARNING, Tune
 
 TRIES = 1000  # draws in a row that were all known before a sampler has nothing more to say
 
@@ -29,20 +27,6 @@ class Sampler(Protocol):
 
     def tell(self, scores: Sequence[Array | None]) -> None:
         """What the latest candidates needed (goals,) each, in order; None where none could be."""
-
-
-def sampler_of(tune: Tune) -> Sampler:
-    """The sampler that the file asks for; InputError where its package is not installed."""
-    if tune.sampler == "grid":
-        return _Grid(tune.vary)
-    if tune.sampler in LEARNING:
-        require(f"tune.sampler: {tune.sampler}", "optuna", "tune")
-        if tune.sampler == "cmaes":
-            require("tune.sampler: cmaes", "cmaes", "tune")
-        from desim.tuning.learning import Learning
-
-        return Learning(tune)
-    return Random(tune.vary, tune.seed, again=tune.charge is not None)
 
 
 def size(vary: Vary) -> float:
@@ -100,7 +84,9 @@ class Random:
         """Nothing is learnt."""
 
 
-class _Grid:
+class Grid:
+    """All combinations of lists and of ranges of whole numbers."""
+
     def __init__(self, vary: Vary) -> None:
         self.left: Iterator[tuple[Any, ...]] = itertools.product(*map(steps, vary.values()))
         self.keys = list(vary)

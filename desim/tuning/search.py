@@ -18,7 +18,15 @@ from desim.errors import InputError
 from desim.studies.file import StudyFile
 from desim.tuning.book import Book, Wanted
 from desim.tuning.candidates import (
-    BEST, DROPPED, FRONT, INVALID, LEVEL, MISSED, RACING, Candidate, scenario_of,
+    BEST,
+    DROPPED,
+    FRONT,
+    INVALID,
+    LEVEL,
+    MISSED,
+    RACING,
+    Candidate,
+    scenario_of,
 )  # fmt: skip
 from desim.tuning.race import FIRST, beaten, looks, lost
 from desim.tuning.sampling import Sampler, Values

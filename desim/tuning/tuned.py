@@ -179,9 +179,7 @@ def _runs(
     return runs_table(cases, keys, results, book.goal)
 
 
-def _fresh(
-    planned: Planned, book: Book, best: Sequence[Candidate], level: float
-) -> "pd.DataFrame":
+def _fresh(planned: Planned, book: Book, best: Sequence[Candidate], level: float) -> "pd.DataFrame":
     """Medians on tuned and fresh seeds of the best and the base, and the ratio to the base."""
     rows = []
     again = planned.tune.fresh_seeds
@@ -204,5 +202,3 @@ def _fresh(
                 "to base high": ratio.estimate.high, "better": ratio.wins, "worse": ratio.losses,
             })  # fmt: skip
     return pd.DataFrame(rows)
-
-

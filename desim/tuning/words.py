@@ -10,7 +10,14 @@ from desim.studies.shown import interval
 from desim.studies.statistics import lacking
 from desim.tabulated import Table
 from desim.tuning.candidates import (
-    BEST, DROPPED, FRONT, INVALID, LEVEL, MISSED, OPEN, Candidate,
+    BEST,
+    DROPPED,
+    FRONT,
+    INVALID,
+    LEVEL,
+    MISSED,
+    OPEN,
+    Candidate,
 )  # fmt: skip
 
 if TYPE_CHECKING:
@@ -32,7 +39,9 @@ def lines(found: "Tuned") -> list[str]:
 def _head(found: "Tuned") -> Iterator[str]:
     metric, value = found.target
     of = "" if math.isinf(found.size) else f" of {found.size:g}"
-    counted = found.candidates["status"].value_counts() if len(found.candidates) else {}
+    counted: Mapping[str, int] = (
+        dict(found.candidates["status"].value_counts()) if len(found.candidates) else {}
+    )
     ends = ", ".join(f"{counted[one]} {one}" for one in ORDER if one in counted)
     yield f"{found.name}: {len(found.candidates)} candidates{of}: {ends or 'none'}"
     kinds = ", ".join(f"{n} {how}" for how, n in sorted(found.counts.items()))
@@ -83,7 +92,7 @@ def _worth(found: "Tuned", one: Candidate) -> Iterator[str]:
                 )
 
 
-def _estimated(row: Mapping[str, Any], name: str, kind: str) -> str:
+def _estimated(row: Any, name: str, kind: str) -> str:
     unit = UNITS.get(kind, "")
     ends = interval(row[f"{name} low"], row[f"{name} high"], unit)
     return f"{amount(row[name], unit)}{f' ({ends})' if ends else ''}"
@@ -106,7 +115,10 @@ def table(found: "Tuned") -> Table:
         cells = [row["label"], row["status"], str(row["seeds"])]
         for kind in found.least:
             unit = UNITS.get(kind, "")
-            cells += [amount(row[kind], unit), interval(row[f"{kind} low"], row[f"{kind} high"], unit)]
+            cells += [
+                amount(row[kind], unit),
+                interval(row[f"{kind} low"], row[f"{kind} high"], unit),
+            ]
             ratio = row[f"{kind} ratio"]
             cells += ["" if math.isnan(ratio) else amount(ratio)]
             cells += [interval(row[f"{kind} ratio low"], row[f"{kind} ratio high"], "")]
@@ -121,7 +133,8 @@ def table(found: "Tuned") -> Table:
 def _foot(found: "Tuned") -> Iterator[str]:
     known = found.sensitivity.dropna()
     if len(known):
-        shares = ", ".join(f"{row.key} {100 * row.share:.0f} %" for row in known.itertuples())
+        pairs = zip(known["key"].tolist(), known["share"].tolist(), strict=True)
+        shares = ", ".join(f"{key} {100 * share:.0f} %" for key, share in pairs)
         yield f"  what each key alone explains of the order of candidates: {shares}"
     if found.price is None:
         yield f"  {UNCHARGED}"

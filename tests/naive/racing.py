@@ -3,7 +3,6 @@
 import itertools
 import math
 
-import numpy as np
 from scipy import stats
 
 
@@ -42,13 +41,18 @@ def friedman_worse(values, error):
 
 def signed_rank_p(one, other):
     """Two-sided p that `one` is larger, by every one of the 2^n choices of signs."""
-    away = [math.log(x) - math.log(y) for x, y in zip(one, other) if x != y and x < np.inf > y]
-    away += [math.inf if x == np.inf else -math.inf for x, y in zip(one, other)
-             if x != y and (x == np.inf or y == np.inf)]  # fmt: skip
+    away = []
+    for x, y in zip(one, other, strict=True):
+        if x == y:
+            continue
+        if math.isinf(x) or math.isinf(y):
+            away.append(math.inf if math.isinf(x) else -math.inf)
+        else:
+            away.append(math.log(x) - math.log(y))
     if not away:
         return 1.0
     ranks = midranks([abs(x) for x in away])
-    seen = sum(r for r, x in zip(ranks, away) if x > 0)
-    many = [sum(r for r, s in zip(ranks, signs) if s)
-            for signs in itertools.product([0, 1], repeat=len(ranks))]  # fmt: skip
+    seen = sum(r for r, x in zip(ranks, away, strict=True) if x > 0)
+    every = itertools.product([0, 1], repeat=len(ranks))
+    many = [sum(r * s for r, s in zip(ranks, signs, strict=True)) for signs in every]
     return min(1.0, 2 * sum(x >= seen - 1e-9 for x in many) / len(many))

@@ -86,7 +86,9 @@ def _told(plan: object, path: Path) -> list[str]:
     lines += [f"  {key}: {_values(one)}" for key, one in tune.vary.items()]
     many = "no end of" if plan.size == float("inf") else f"{plan.size:g}"
     seeds = len(tune.seeds)
-    lines += [f"  {many} candidates, {seeds} seeds, sampler {tune.sampler}, about {tune.budget} runs"]
+    lines += [
+        f"  {many} candidates, {seeds} seeds, sampler {tune.sampler}, about {tune.budget} runs"
+    ]
     return [*lines, f"  goes to {path}"]
 
 
