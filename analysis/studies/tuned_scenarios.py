@@ -12,7 +12,7 @@ PHONES: dict[str, Any] = {
     },
     "algorithm": {"name": "fed-plt", "rho": 1.0, "local": {"solver": "gradient", "epochs": 5}},
     "network": WIFI,
-    "compute": {"speed": {"lognormal": ["100 /s", 0.8]}},
+    "compute": {"speed": {"lognormal": ["2000 /s", 0.8]}},
     "observe": {"metrics": ["error"]},
     "stop": {"rounds": 400, "time": "60 s", "metric": {"error": 1e-3}},
 }  # fmt: skip

@@ -31,9 +31,9 @@ from desim.tuning.search import Search, medians
 RESULTS = Path(__file__).parent / "results"
 SAMPLERS = ("random", "tpe")
 SHARE = 0.2  # of the runs of the whole grid
-REPEATS, RACES, LONGEST = 20, 200, 100
+REPEATS, RACES, LONGEST = 20, 200, 300
 LEVEL = 0.95
-RIVALS, BETTER = 10, 0.15  # candidates of a race, evenly from this best share of the cells
+RIVALS, CLOSE = 10, 1.35  # candidates of a race, evenly from cells within so much of the least
 WORSE = 0.1
 TOLERANCE = 0.05
 
@@ -77,7 +77,7 @@ def tuned(name: str, whole: Search, book: Book, repeats: int) -> list[dict[str, 
     rows = []
     for sampler in SAMPLERS:
         for seed in range(repeats):
-            plan = planned(tuner(name, sampler=sampler, seed=seed, runs=budget(runs)))
+            plan = planned(tuner(name, sampler=sampler, seed=seed, runs=int(SHARE * runs)))
             search, own = searched(plan, looked_up(book.results))
             best = medians(own.table(search.elites, seeds))[0].min(initial=np.inf)
             rows.append({
@@ -88,14 +88,6 @@ def tuned(name: str, whole: Search, book: Book, repeats: int) -> list[dict[str, 
                 "good": float(np.mean(every <= (1.0 + TOLERANCE) * least)),
             })  # fmt: skip
     return rows
-
-
-def budget(runs: int) -> int:
-    """Runs after which no batch begins, so that with the last one they are at most the share.
-
-    A batch is ten candidates, of which about half is dropped at the third seed.
-    """
-    return int(SHARE * runs) - 60
 
 
 def more_seeds(plan: Planned, whole: Search, cells: Sequence[int]) -> Array:
@@ -115,10 +107,11 @@ def races(name: str, whole: Search, plan: Planned, number: int) -> list[dict[str
     """
     every = medians(whole.book.table(whole.candidates, whole.seeds))[0]
     order = np.argsort(every, kind="stable")
-    some = order[np.linspace(0, BETTER * len(order), RIVALS).astype(int)]
+    last = max(int((every <= CLOSE * every.min()).sum()), RIVALS) - 1
+    some = order[np.linspace(0, last, RIVALS).astype(int)]
     values = more_seeds(plan, whole, some.tolist())
     true = np.array([np.median(row) for row in values])
-    must = true > (1.0 + WORSE) * true.min()
+    must, best = true > (1.0 + WORSE) * true.min(), int(true.argmin())
     rng = np.random.default_rng(1)
     rows = []
     for repeat in range(number):
@@ -126,12 +119,12 @@ def races(name: str, whole: Search, plan: Planned, number: int) -> list[dict[str
         own = np.stack([row[rng.permutation(LONGEST)] for row in values])
         rows.append({
             "scenario": name, "repeat": repeat, "candidates": len(some), "out": int(must.sum()),
-            "common": raced(common, must, worse), "own": raced(own, must, unpaired_worse),
+            "common": raced(common, must, best, worse), "own": raced(own, must, best, unpaired_worse),
         })  # fmt: skip
     return rows
 
 
-def raced(values: Array, must: Any, test: Any) -> float:
+def raced(values: Array, must: Any, best: int, test: Any) -> float:
     """Runs until every candidate that must be out is out; inf where some stay in, or the best goes.
 
     Who is out plays no more.
@@ -142,6 +135,8 @@ def raced(values: Array, must: Any, test: Any) -> float:
         runs += len(left)
         if n >= FIRST and len(left) > 1:
             left = left[~test(values[left, :n], error).any(axis=1)]
+        if best not in left:
+            return np.inf
         if not must[left].any():
             return float(runs)
     return np.inf

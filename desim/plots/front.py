@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 
 from desim.arrays import Array
 from desim.errors import InputError
-from desim.plots.lettering import plain
+from desim.plots.lettering import plain, wrapped
 from desim.plots.look import Framed, framed
 from desim.plots.style import COLOURS, legend, shown, unit_of
 from desim.tuning.candidates import BEST, DROPPED, FRONT, LEVEL, OPEN
@@ -28,7 +29,7 @@ LOOKS: dict[str, dict[str, Any]] = {
 }
 AXES = {"time": "virtual time", "bytes": "data delivered", "rounds": "rounds",
         "epsilon": r"$\varepsilon$ spent"}  # fmt: skip
-NAMED = 6  # members of a front whose values are written beside them
+ENDLESS = 1.3  # times all that is drawn: where intervals that are infinite end
 
 
 def front(found: "Tuned", out: str | Path | None = None, **asked: Unpack[Framed]) -> Axes:
@@ -49,8 +50,9 @@ def front(found: "Tuned", out: str | Path | None = None, **asked: Unpack[Framed]
             _two(axes, known, found)
         else:
             _one(axes, known, found)
-        legend(axes, f"median over seeds until {shown(*found.target)}, {100 * found.level:g} % "
-               "interval")  # fmt: skip
+        wide = axes.figure.get_size_inches()[0]  # type: ignore[union-attr]
+        text = f"median over seeds until {shown(*found.target)}, {100 * found.level:g} % interval"
+        legend(axes, wrapped(text, int(10.5 * wide)))
     return axes
 
 
@@ -60,13 +62,15 @@ def _scaled(known: "pd.DataFrame", kind: str) -> tuple[Array, Array, Array, str]
     name = {"rounds": "round"}.get(kind, kind)
     unit, factor = unit_of(name, float(np.median(values)))
     low, high = (known[f"{kind} {end}"].to_numpy(float) * factor for end in ("low", "high"))
+    ends = np.concatenate([values * factor, high])
+    high = np.where(np.isinf(high), ENDLESS * ends[np.isfinite(ends)].max(), high)
     return values * factor, low, high, f"{AXES[kind]} ({unit})" if unit else AXES[kind]
 
 
 def _two(axes: Axes, known: "pd.DataFrame", found: "Tuned") -> None:
     x, x_low, x_high, x_name = _scaled(known, found.least[0])
     y, y_low, y_high, y_name = _scaled(known, found.least[1])
-    _log(axes, x, y)
+    _log(axes, np.concatenate([x, x_high]), np.concatenate([y, y_high]))
     for status, rows in _by_status(known):
         axes.plot(x[rows], y[rows], linestyle="", label=status, **LOOKS[status])
         if status in (FRONT, LEVEL):
@@ -89,15 +93,13 @@ def _one(axes: Axes, known: "pd.DataFrame", found: "Tuned") -> None:
     if values.max() > 5.0 * values.min() > 0.0:
         axes.set_yscale("log")
     for status, rows in _by_status(known):
-        axes.plot(place[rows], values[rows], linestyle="", label=status, **LOOKS[status])
+        more = f": {known['label'][rows].iloc[0]}" if status == BEST else ""
+        axes.plot(
+            place[rows], values[rows], linestyle="", label=plain(status + more), **LOOKS[status]
+        )
         for i in np.flatnonzero(rows):
             _whisker(axes, [place[i], place[i]], [low[i], high[i]], LOOKS[status]["color"], 1.5)
-    first = int(np.flatnonzero((known["status"] == BEST).to_numpy())[:1].sum())
-    if BEST in set(known["status"]):
-        axes.annotate(
-            plain(str(known["label"].iloc[first])), (place[first], values[first]), (8, -3),
-            textcoords="offset points", fontsize=8, va="top", annotation_clip=False,
-        )  # fmt: skip
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("candidates in order")
     axes.set_ylabel(name)
 
@@ -113,7 +115,8 @@ def _whisker(axes: Axes, x: Sequence[float], y: Sequence[float], colour: str, de
 
 
 def _log(axes: Axes, x: Array, y: Array) -> None:
-    """Logarithmic axes where values are far apart."""
+    """Logarithmic axes where values or ends of intervals are far apart."""
+    x, y = x[np.isfinite(x)], y[np.isfinite(y)]
     if x.max() > 5.0 * x.min() > 0.0:
         axes.set_xscale("log")
     if y.max() > 5.0 * y.min() > 0.0:

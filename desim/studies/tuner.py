@@ -116,7 +116,8 @@ class Tune(Strict):
     seeds: Annotated[tuple[int, ...], PlainValidator(_seeds)] = tuple(range(10))
     """seeds that all candidates meet, in this order: one, a list, or a range such as 0..9"""
     runs: Count | None = None
-    """no further candidates once so many runs were asked for; default: 200"""
+    """at most so many runs (but for those that were cut off and may win), the fresh ones aside;
+    default: 200"""
     sampler: Literal["random", "grid", "tpe", "cmaes", "nsga2"] = "random"
     """random, grid (all combinations), or one of Optuna's that learn: tpe, cmaes, nsga2"""
     seed: Whole = 0
@@ -147,6 +148,9 @@ class Tune(Strict):
                              "random, grid, tpe, nsga2")  # fmt: skip
         if self.charge is not None:
             self._check_charge()
+        elif self.budget < len(self.seeds):
+            allowed = f"at least {len(self.seeds)}, one candidate on all seeds"
+            raise ValueError(f"runs: {refusal(self.budget, allowed)}")
         return self
 
     def _check_charge(self) -> None:

@@ -46,15 +46,17 @@ class Search:
 
     def run(self) -> None:
         """Propose, race, tell."""
-        while self.book.asked < self.tune.budget:
-            proposed = self.sampler.ask(self.tune.batch)
-            if not proposed:
-                break
+        while (number := self._affordable()) and (proposed := self.sampler.ask(number)):
             batch = [self.made(values) for values in proposed]
             able = [one for one in batch if one.scenario is not None]
             self._race(able)
             self.sampler.tell([self._score(one) for one in batch])
         self._decide()
+
+    def _affordable(self) -> int:
+        """How many candidates of a batch may meet all seeds without more runs than allowed."""
+        left = self.tune.budget - self.book.asked
+        return min(self.tune.batch, max(left, 0) // len(self.seeds))
 
     def made(self, values: Values) -> Candidate:
         """The candidate with these values, whose scenario may turn out to be none."""

@@ -1,8 +1,6 @@
 """What came of a tuner: tables of its candidates and runs, the best one, and what it is worth."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,39 +15,13 @@ from desim.studies.work import Result
 from desim.tuning.book import Book
 from desim.tuning.candidates import BEST, FRONT, OPEN, RACING, Candidate
 from desim.tuning.charged import Price
+from desim.tuning.found import Found
 from desim.tuning.importance import importance
 from desim.tuning.plan import Planned
 
 
-@dataclass(eq=False, repr=False)
-class Tuned:
-    """The end of a search, or how far it came; see `desim.tune`.
-
-    candidates: a row each, in the order in which they were proposed: values, status (best, front,
-    within noise, dropped, infeasible, invalid, not decided), at so many seeds, median of each goal
-    with its interval, ratio to the best over the same seeds with its interval, reason; runs: as of
-    a study; fresh: the best, or the front, and the base on seeds that nothing was chosen by;
-    sensitivity: of each key the share of the differences that it explains; counts: runs played,
-    told after another training, and stored before.
-    """
-
-    name: str
-    directory: Path | None
-    complete: bool
-    target: tuple[str, float]
-    least: tuple[str, ...]
-    level: float
-    candidates: "pd.DataFrame"
-    runs: "pd.DataFrame"
-    fresh: "pd.DataFrame"
-    sensitivity: "pd.DataFrame"
-    counts: Mapping[str, int]
-    asked: int
-    size: float
-    seeds: tuple[int, ...]
-    best: tuple[Candidate, ...]
-    price: Price | None = None
-    notes: tuple[str, ...] = field(default=())
+class Tuned(Found):
+    """The end of a search, or how far it came; see `desim.tune`, and `Found` for its tables."""
 
     def __repr__(self) -> str:
         return f"<Tuned {self.name}: {len(self.candidates)} candidates, {self.asked} runs>"

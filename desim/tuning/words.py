@@ -2,26 +2,15 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from desim.amounts import amount
 from desim.studies.measures import UNITS
 from desim.studies.shown import interval
 from desim.studies.statistics import lacking
 from desim.tabulated import Table
-from desim.tuning.candidates import (
-    BEST,
-    DROPPED,
-    FRONT,
-    INVALID,
-    LEVEL,
-    MISSED,
-    OPEN,
-    Candidate,
-)  # fmt: skip
-
-if TYPE_CHECKING:
-    from desim.tuning.tuned import Tuned
+from desim.tuning.candidates import BEST, DROPPED, FRONT, INVALID, LEVEL, MISSED, OPEN, Candidate
+from desim.tuning.found import Found
 
 SHOWN = 12  # candidates of the table; all are in candidates.parquet
 ORDER = (BEST, FRONT, LEVEL, OPEN, DROPPED, MISSED, INVALID)
@@ -31,12 +20,12 @@ UNCHARGED = (
 )
 
 
-def lines(found: "Tuned") -> list[str]:
+def lines(found: Found) -> list[str]:
     """All of it."""
     return [*_head(found), *_best(found), "", *table(found).text().splitlines(), *_foot(found)]
 
 
-def _head(found: "Tuned") -> Iterator[str]:
+def _head(found: Found) -> Iterator[str]:
     metric, value = found.target
     of = "" if math.isinf(found.size) else f" of {found.size:g}"
     counted: Mapping[str, int] = (
@@ -53,7 +42,7 @@ def _head(found: "Tuned") -> Iterator[str]:
         yield "  stopped early: nothing is decided"
 
 
-def _best(found: "Tuned") -> Iterator[str]:
+def _best(found: Found) -> Iterator[str]:
     if not found.best:
         yield "no candidate met the target within the limits on more than half of the seeds"
         return
@@ -66,7 +55,7 @@ def _best(found: "Tuned") -> Iterator[str]:
         yield from (f"  {note}" for note in found.price.notes)
 
 
-def _worth(found: "Tuned", one: Candidate) -> Iterator[str]:
+def _worth(found: Found, one: Candidate) -> Iterator[str]:
     """What it needed where it was chosen, on fresh seeds, and beside the base."""
     known = found.candidates[found.candidates["candidate"] == one.number].iloc[0]
     many = len(found.candidates)
@@ -98,7 +87,7 @@ def _estimated(row: Any, name: str, kind: str) -> str:
     return f"{amount(row[name], unit)}{f' ({ends})' if ends else ''}"
 
 
-def table(found: "Tuned") -> Table:
+def table(found: Found) -> Table:
     """The candidates that stand best, with their ratio to the best over the same seeds."""
     level = f"{100 * found.level:g}% interval"
     head = ["candidate", "status", "seeds"]
@@ -130,7 +119,7 @@ def table(found: "Tuned") -> Table:
     return Table("candidates", [*head, "why"], rows, notes)
 
 
-def _foot(found: "Tuned") -> Iterator[str]:
+def _foot(found: Found) -> Iterator[str]:
     known = found.sensitivity.dropna()
     if len(known):
         pairs = zip(known["key"].tolist(), known["share"].tolist(), strict=True)
