@@ -240,6 +240,17 @@ def test_all_candidates_meet_the_same_seeds(monkeypatch):
         meet_the_same_seeds(desim.tune(plainly, workers=0))
 
 
+def test_candidates_that_differ_in_delays_share_a_training(monkeypatch, tmp_path):
+    monkeypatch.setattr("desim.runs.sharing.WORTH", 0.0)
+    delays = tuner(vary={"network.link.latency": ["5 ms", "10 ms", "40 ms"]}, batch=2, cap=False)
+    apart = desim.tune(delays, workers=0, share=False)
+    for out, told in ((None, 4), (tmp_path / "t", 10)):  # of 16, six seeds are trained
+        shared = desim.tune(delays, out, workers=0)
+        assert shared.counts["told"] >= told
+        assert sum(shared.counts.values()) == apart.counts["played"]
+        same(shared, apart)
+
+
 REFUSED = [
     (tuner(until=None), "tune.until: missing; this key is required"),
     (tuner(vary=None), "tune.vary: missing; this key is required"),
@@ -306,7 +317,7 @@ def test_a_study_says_who_plays_a_tuner_s_file():
 def test_samplers_that_are_not_installed_are_refused_in_words(monkeypatch):
     monkeypatch.setattr("desim.errors.find_spec", lambda name: None)
     with pytest.raises(
-        InputError, match=r"tpe: needs the package optuna; pip install 'desim\[tune"
+        InputError, match=r"sampler: needs the package optuna; pip install 'desim\[tune"
     ):
         desim.tune(tuner(sampler="tpe"))
 

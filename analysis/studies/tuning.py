@@ -119,7 +119,8 @@ def races(name: str, whole: Search, plan: Planned, number: int) -> list[dict[str
         own = np.stack([row[rng.permutation(LONGEST)] for row in values])
         rows.append({
             "scenario": name, "repeat": repeat, "candidates": len(some), "out": int(must.sum()),
-            "common": raced(common, must, best, worse), "own": raced(own, must, best, unpaired_worse),
+            "common": raced(common, must, best, worse),
+            "own": raced(own, must, best, unpaired_worse),
         })  # fmt: skip
     return rows
 

@@ -97,9 +97,9 @@ def sampler_of(tune: Tune) -> Sampler:
     if tune.sampler == "grid":
         return Grid(tune.vary)
     if tune.sampler in LEARNING:
-        require(f"tune.sampler: {tune.sampler}", "optuna", "tune")
+        require("tune.sampler", "optuna", "tune")
         if tune.sampler == "cmaes":
-            require("tune.sampler: cmaes", "cmaes", "tune")
+            require("tune.sampler", "cmaes", "tune")
         from desim.tuning.learning import Learning
 
         return Learning(tune)

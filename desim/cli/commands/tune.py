@@ -87,7 +87,7 @@ def _told(plan: object, path: Path) -> list[str]:
     many = "no end of" if plan.size == float("inf") else f"{plan.size:g}"
     seeds = len(tune.seeds)
     lines += [
-        f"  {many} candidates, {seeds} seeds, sampler {tune.sampler}, about {tune.budget} runs"
+        f"  {many} candidates, {seeds} seeds, sampler {tune.sampler}, at most {tune.budget} runs"
     ]
     return [*lines, f"  goes to {path}"]
 
