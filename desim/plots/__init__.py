@@ -3,6 +3,7 @@
 from desim.plots.clocks import clocks as clocks
 from desim.plots.course import shared_metric as shared_metric
 from desim.plots.curves import plot as plot
+from desim.plots.front import front as front
 from desim.plots.lanes import timeline as timeline
 from desim.plots.links import network as network
 from desim.plots.occupation import staleness as staleness

@@ -94,13 +94,14 @@ def laws(value: object) -> dict[str, dict[str, Any]]:
             raise ValueError(f"{key}: {refusal(law, allowed)}")
         name, terms = next(iter(law.items()))
         try:
-            found[key] = {name: list(expanded(terms)) if name == "choice" else _ends(name, terms)}
+            found[key] = {name: list(expanded(terms)) if name == "choice" else ends(name, terms)}
         except ValueError as error:
             raise ValueError(f"{key}.{name}: {error}") from None
     return found
 
 
-def _ends(name: str, value: object) -> list[float]:
+def ends(name: str, value: object) -> list[float]:
+    """The two ends of a law; ValueError for a range that is none, or upside down."""
     least = 0.0 if name == "log_uniform" else -math.inf
     wanted = "[a, b] with a < b" + (", both > 0" if name == "log_uniform" else "")
     if not isinstance(value, list | tuple) or len(value) != 2:
