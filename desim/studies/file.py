@@ -69,6 +69,16 @@ class Terms(Strict):
         return self.model_dump(exclude_none=True, exclude={"off"})
 
 
+class Profile(Strict):
+    """What of a case is the method and what the problem, in expected times and profiles."""
+
+    examples = {"methods": ["algorithm.name", "policy"]}
+
+    methods: Annotated[tuple[str, ...], PlainValidator(varied.methods)] = ()
+    """keys, sections or label that are the method's; default: algorithm, policy, participation,
+    codec, or the label of an entry of the list that changes them; the others are the problem's"""
+
+
 class Compare(Strict):
     """What is compared between cases, over the seeds that they have in common."""
 
@@ -89,6 +99,8 @@ class Compare(Strict):
     """false, or the terms of epsilons; default: those of the scenario's privacy"""
     level: Annotated[float, PlainValidator(_level)] = 0.95
     """of the confidence intervals"""
+    profile: Profile = Profile()
+    """what is a method in expected running times and performance profiles"""
 
 
 class Search(Strict):

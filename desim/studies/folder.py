@@ -3,10 +3,10 @@
 import contextlib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from desim.compiling.later import pd
 from desim.errors import InputError, RunError
@@ -16,6 +16,9 @@ from desim.runs.directory import STUDY as STUDY
 from desim.runs.lock import write_lock
 from desim.runs.opened import open_run
 from desim.runs.run import Run
+
+if TYPE_CHECKING:
+    from desim.studies.trials import Trials
 
 Found = TypeVar("Found")
 RUNS = "runs"
@@ -124,7 +127,8 @@ def opened(folders: Iterable[str | Path | Run]) -> list[Run]:
 class StoredStudy:
     """A study that was played: tables `runs`, `summary` and `comparisons`, empty until it ends.
 
-    directory: None where no run is stored; targets: (metric, value) pairs that it compares at.
+    directory: None where no run is stored; targets: (metric, value) pairs that it compares at;
+    written: the study file.
     """
 
     name: str
@@ -133,6 +137,40 @@ class StoredStudy:
     runs: "pd.DataFrame"
     summary: "pd.DataFrame"
     comparisons: "pd.DataFrame"
+    written: Mapping[str, Any] = field(default_factory=dict)
+
+    def ert(
+        self, spent: str = "time", methods: Sequence[str] = (), level: float | None = None
+    ) -> "pd.DataFrame":
+        """Expected running times by method, problem and target; see `desim.studies.answers`.
+
+        spent: time, rounds, bytes or epsilon; methods: keys that are the method's, default as the
+        study file says; level: of the intervals, default the study's. InputError for no target.
+        """
+        from desim.studies import answers
+
+        return answers.ert(self._trials(methods, level), spent)
+
+    def ecdf(
+        self, spent: str = "time", methods: Sequence[str] = (), level: float | None = None
+    ) -> "pd.DataFrame":
+        """The share of problems and targets met for so much, with restarts; see `ert`."""
+        from desim.studies import answers
+
+        return answers.ecdf(self._trials(methods, level), spent)
+
+    def profile(
+        self, spent: str = "time", methods: Sequence[str] = (), level: float | None = None
+    ) -> "pd.DataFrame":
+        """The share of problems on which each method is within a factor of the best; see `ert`."""
+        from desim.studies import answers
+
+        return answers.profile(self._trials(methods, level), spent)
+
+    def _trials(self, methods: Sequence[str], level: float | None) -> "Trials":
+        from desim.studies.tried import trials
+
+        return trials(self, methods=methods, level=level)
 
     def by_case(self) -> dict[str, list[Run]]:
         """The stored runs by the labels of their cases, as `desim.plot` takes them."""
@@ -144,16 +182,18 @@ class StoredStudy:
 def open_study(path: str | Path) -> StoredStudy:
     """The study in a directory; InputError where there is none, or it cannot be read."""
     folder = Path(path)
-    name, targets = _from_file(folder, lambda file: _named_and_asked(file["study"]))
-    tables = (_table(folder / f"{one}.parquet") for one in ("runs", "summary", "comparisons"))
-    return StoredStudy(name, folder, targets, *tables)
+    name, targets, written = _from_file(folder, lambda file: _named_and_asked(file["study"]))
+    runs, summary, pairs = (
+        _table(folder / f"{one}.parquet") for one in ("runs", "summary", "comparisons")
+    )
+    return StoredStudy(name, folder, targets, runs, summary, pairs, written)
 
 
-def _named_and_asked(study: Any) -> tuple[str, tuple[tuple[str, float], ...]]:
+def _named_and_asked(study: Any) -> tuple[str, tuple[tuple[str, float], ...], dict[str, Any]]:
     asked = (study.get("compare") or {}).get("targets") or {}
     several = {name: one if isinstance(one, list) else [one] for name, one in asked.items()}
     pairs = ((str(name), float(one)) for name, values in several.items() for one in values)
-    return str(study["name"]), tuple(pairs)
+    return str(study["name"]), tuple(pairs), dict(study)
 
 
 def _from_file(path: Path, read: Callable[[Any], Found]) -> Found:

@@ -58,7 +58,8 @@ class Study(StoredStudy):
         runs = described(runs_table(plan.cases, plan.keys, results, asked), "runs")
         summary = described(summary_table(plan.cases, runs, asked, level), "summary")
         pairs = described(comparisons_table(plan.pairs, runs, asked, level), "comparisons")
-        super().__init__(plan.study.name, directory, asked.targets, runs, summary, pairs)
+        written = plan.study.written()
+        super().__init__(plan.study.name, directory, asked.targets, runs, summary, pairs, written)
         self.plan, self.results = plan, dict(results)
 
     def __repr__(self) -> str:
