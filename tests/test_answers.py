@@ -13,8 +13,8 @@ from desim.cli import main
 from desim.errors import InputError
 from desim.reading.series import series_of
 from desim.studies import answers, sides
-from desim.studies.folder import open_study
 from desim.studies.sides import sided, told
+from desim.studies.stored import open_study
 from desim.studies.study import study
 from desim.studies.trials import Trials
 from desim.studies.tried import trials
@@ -197,8 +197,9 @@ def test_cases_are_told_by_as_few_values_as_do():
 
 
 def test_the_study_file_says_what_a_method_is():
-    kept = changed(compare={"profile": {"methods": "network"}, "targets": {"error": 0.5}},
-                   grid={"policy": ["all"], "network.link.latency": ["10 ms", "1 s"], "seed": [1]})  # fmt: skip
+    grid = {"policy": ["all"], "network.link.latency": ["10 ms", "1 s"], "seed": [1]}
+    asked = {"profile": {"methods": "network"}, "targets": {"error": 0.5}}
+    kept = changed(grid=grid, compare=asked)
     made = study(kept, workers=0)
     assert made.profile()["method"].unique().tolist() == ["latency 10 ms", "latency 1 s"]
     with pytest.raises(

@@ -13,8 +13,8 @@ from desim.cli import main
 from desim.errors import InputError
 from desim.reports import results, seeds, studies
 from desim.reports.readable import readings
-from desim.studies.folder import open_study
 from desim.studies.shown import shown
+from desim.studies.stored import open_study
 
 STUDY = {
     "name": "steps of two sizes",

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from desim.studies.folder import StoredStudy
 from desim.studies.shown import shown
+from desim.studies.stored import StoredStudy
 from desim.tabulated import Table
 
 REASONS = 5  # that are listed of runs that failed

@@ -27,7 +27,8 @@ from desim.studies.folder import opened
 from desim.studies.measures import Asked, measured, unit
 from desim.studies.notes import notes, shared, terms
 from desim.studies.statistics import Estimate, lacking, mean_estimate, median_estimate, skewed
-from desim.studies.tried import source, trials
+from desim.studies.stored import source
+from desim.studies.tried import trials
 from desim.studies.words import awaited, estimate, is_final, one_epsilon
 from desim.tabulated import Table, card
 

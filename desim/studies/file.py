@@ -74,7 +74,9 @@ class Profile(Strict):
 
     examples = {"methods": ["algorithm.name", "policy"]}
 
-    methods: Annotated[tuple[str, ...], PlainValidator(varied.methods)] = ()
+    methods: Annotated[
+        tuple[str, ...], PlainValidator(varied.methods), PlainSerializer(lambda one: list(one))
+    ] = ()
     """keys, sections or label that are the method's; default: algorithm, policy, participation,
     codec, or the label of an entry of the list that changes them; the others are the problem's"""
 
@@ -99,7 +101,9 @@ class Compare(Strict):
     """false, or the terms of epsilons; default: those of the scenario's privacy"""
     level: Annotated[float, PlainValidator(_level)] = 0.95
     """of the confidence intervals"""
-    profile: Profile = Profile()
+    profile: Annotated[
+        Profile, PlainSerializer(lambda one: {"methods": list(one.methods)} if one.methods else {})
+    ] = Profile()
     """what is a method in expected running times and performance profiles"""
 
 

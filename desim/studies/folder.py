@@ -3,10 +3,10 @@
 import contextlib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from desim.compiling.later import pd
 from desim.errors import InputError, RunError
@@ -16,9 +16,6 @@ from desim.runs.directory import STUDY as STUDY
 from desim.runs.lock import write_lock
 from desim.runs.opened import open_run
 from desim.runs.run import Run
-
-if TYPE_CHECKING:
-    from desim.studies.trials import Trials
 
 Found = TypeVar("Found")
 RUNS = "runs"
@@ -96,7 +93,7 @@ def stored_runs(path: Path) -> dict[str, list[Run]]:
 
     InputError where `path` holds no study, or none of its runs.
     """
-    pairs = _from_file(
+    pairs = from_file(
         path, lambda file: [(int(one["case"]), str(one["run"])) for one in file["runs"]]
     )
     labels = _labels(path)
@@ -124,7 +121,7 @@ def opened(folders: Iterable[str | Path | Run]) -> list[Run]:
 
 
 @dataclass(eq=False, repr=False)
-class StoredStudy:
+class StudyTables:
     """A study that was played: tables `runs`, `summary` and `comparisons`, empty until it ends.
 
     directory: None where no run is stored; targets: (metric, value) pairs that it compares at;
@@ -139,39 +136,6 @@ class StoredStudy:
     comparisons: "pd.DataFrame"
     written: Mapping[str, Any] = field(default_factory=dict)
 
-    def ert(
-        self, spent: str = "time", methods: Sequence[str] = (), level: float | None = None
-    ) -> "pd.DataFrame":
-        """Expected running times by method, problem and target; see `desim.studies.answers`.
-
-        spent: time, rounds, bytes or epsilon; methods: keys that are the method's, default as the
-        study file says; level: of the intervals, default the study's. InputError for no target.
-        """
-        from desim.studies import answers
-
-        return answers.ert(self._trials(methods, level), spent)
-
-    def ecdf(
-        self, spent: str = "time", methods: Sequence[str] = (), level: float | None = None
-    ) -> "pd.DataFrame":
-        """The share of problems and targets met for so much, with restarts; see `ert`."""
-        from desim.studies import answers
-
-        return answers.ecdf(self._trials(methods, level), spent)
-
-    def profile(
-        self, spent: str = "time", methods: Sequence[str] = (), level: float | None = None
-    ) -> "pd.DataFrame":
-        """The share of problems on which each method is within a factor of the best; see `ert`."""
-        from desim.studies import answers
-
-        return answers.profile(self._trials(methods, level), spent)
-
-    def _trials(self, methods: Sequence[str], level: float | None) -> "Trials":
-        from desim.studies.tried import trials
-
-        return trials(self, methods=methods, level=level)
-
     def by_case(self) -> dict[str, list[Run]]:
         """The stored runs by the labels of their cases, as `desim.plot` takes them."""
         if self.directory is None:
@@ -179,24 +143,7 @@ class StoredStudy:
         return stored_runs(self.directory)
 
 
-def open_study(path: str | Path) -> StoredStudy:
-    """The study in a directory; InputError where there is none, or it cannot be read."""
-    folder = Path(path)
-    name, targets, written = _from_file(folder, lambda file: _named_and_asked(file["study"]))
-    runs, summary, pairs = (
-        _table(folder / f"{one}.parquet") for one in ("runs", "summary", "comparisons")
-    )
-    return StoredStudy(name, folder, targets, runs, summary, pairs, written)
-
-
-def _named_and_asked(study: Any) -> tuple[str, tuple[tuple[str, float], ...], dict[str, Any]]:
-    asked = (study.get("compare") or {}).get("targets") or {}
-    several = {name: one if isinstance(one, list) else [one] for name, one in asked.items()}
-    pairs = ((str(name), float(one)) for name, values in several.items() for one in values)
-    return str(study["name"]), tuple(pairs), dict(study)
-
-
-def _from_file(path: Path, read: Callable[[Any], Found]) -> Found:
+def from_file(path: Path, read: Callable[[Any], Found]) -> Found:
     """What `read` takes from the file that makes a folder a study's; InputError if it cannot."""
     try:
         return read(json.loads(text_of(path / STUDY)))
@@ -206,7 +153,7 @@ def _from_file(path: Path, read: Callable[[Any], Found]) -> Found:
         raise InputError(f"{path / STUDY}: not a study of desim, or damaged") from None
 
 
-def _table(path: Path) -> "pd.DataFrame":
+def stored_table(path: Path) -> "pd.DataFrame":
     """The table, empty where the study has not written it."""
     try:
         return pd.read_parquet(path)

@@ -20,9 +20,10 @@ from desim.runs.sharing import training_of
 from desim.studies import cluster, family, processes
 from desim.studies.cases import Case, cases, key_of, opponents
 from desim.studies.file import StudyFile, read_study
-from desim.studies.folder import RUNS, StoredStudy, claimed, finished, store_run, write_tables
+from desim.studies.folder import RUNS, claimed, finished, store_run, write_tables
 from desim.studies.job import Job, families
 from desim.studies.measures import Asked
+from desim.studies.stored import StoredStudy
 from desim.studies.tables import comparisons_table, runs_table, summary_table
 from desim.studies.work import Result, carry_out
 

@@ -1,7 +1,6 @@
 """The trials of a study, from its table or its runs, or of any runs: who met which target when."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -10,7 +9,7 @@ from desim.errors import InputError, refusal
 from desim.reading.labels import differing, setting
 from desim.reading.series import Series, series_of
 from desim.runs.run import Run
-from desim.studies.folder import RUNS, STUDY, StoredStudy, open_study, opened
+from desim.studies.folder import RUNS, StudyTables
 from desim.studies.measures import SPENT, Asked, measured
 from desim.studies.notes import terms
 from desim.studies.sides import LABEL, sided
@@ -20,7 +19,7 @@ TERMS = ("view", "delta", "relation")
 
 
 def trials(
-    source: StoredStudy | Sequence[Run] | Mapping[str, Sequence[Run]],
+    source: StudyTables | Sequence[Run] | Mapping[str, Sequence[Run]],
     targets: Mapping[str, Sequence[float]] | None = None,
     methods: Sequence[str] = (),
     terms_of: Mapping[str, Any] | None = None,
@@ -34,7 +33,7 @@ def trials(
     as `desim.studies.sides` says. Runs that were not played or stopped have no row; those that
     failed count. InputError for a metric that no run has recorded.
     """
-    if isinstance(source, StoredStudy):
+    if isinstance(source, StudyTables):
         return _of_study(source, targets, methods, level)
     rows = series_of(source)
     given = dict(terms_of or {})
@@ -63,17 +62,6 @@ def _mixed(rows: Sequence[Series[Run]], given: Mapping[str, Any]) -> str:
             one = row.runs[0].account(**given)
             found[f"view {one.view}, {one.relation}, delta {one.delta:g}"] = row.label
     return " / ".join(found) if len(found) > 1 else ""
-
-
-def source(
-    runs: Sequence[Run | str | Path] | Mapping[str, Sequence[Run]],
-) -> StoredStudy | Sequence[Run] | Mapping[str, Sequence[Run]]:
-    """The study where its folder is all there is, as its file says what is a method; else runs."""
-    if isinstance(runs, Mapping):
-        return runs
-    if len(runs) == 1 and not isinstance(runs[0], Run) and (Path(runs[0]) / STUDY).is_file():
-        return open_study(runs[0])
-    return opened(runs)
 
 
 def asked_of(
@@ -108,7 +96,7 @@ def _differing(rows: Sequence[Series[Run]]) -> list[dict[str, Any]]:
 
 
 def _of_study(
-    study: StoredStudy,
+    study: StudyTables,
     targets: Mapping[str, Sequence[float]] | None,
     methods: Sequence[str],
     level: float | None,
@@ -136,7 +124,7 @@ def _of_study(
     return _checked(Trials(pd.concat([head, rest], axis=1), level, *_terms(study, keys)))
 
 
-def _terms(study: StoredStudy, keys: Sequence[str]) -> tuple[tuple[str, ...], str]:
+def _terms(study: StudyTables, keys: Sequence[str]) -> tuple[tuple[str, ...], str]:
     """The terms of the study's epsilons, and how they differ between its cases, if they do."""
     given = (study.written.get("compare") or {}).get("epsilon")
     fixed = given if isinstance(given, Mapping) else {}
@@ -155,7 +143,7 @@ def _values(row: Mapping[Any, Any], keys: Sequence[str], names: Sequence[str]) -
     return {**found, **{key: row[key] for key in keys if not pd.isna(row[key])}}
 
 
-def _measured_again(study: StoredStudy, targets: Mapping[str, Sequence[float]]) -> pd.DataFrame:
+def _measured_again(study: StudyTables, targets: Mapping[str, Sequence[float]]) -> pd.DataFrame:
     """The table of runs with measures until other targets, from the runs that are stored."""
     from desim.runs.opened import open_run
 
