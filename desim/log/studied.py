@@ -9,7 +9,7 @@ ROWS = {  # what one row of a table is
     "comparisons": "one measure of one case against its counterpart, seed by seed",
     "ert": "one method on one problem until one target, over its seeds",
     "ecdf": "one method and value at which its distribution function rises",
-    "profile": "one method and ratio to the best at which its performance profile rises",
+    "profile": "one method and ratio to the best at which its profile, or its band, rises",
 }
 
 ESTIMATE = {  # over seeds

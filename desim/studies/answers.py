@@ -28,6 +28,7 @@ from desim.studies.statistics import Estimate, fewest, resamples
 from desim.studies.trials import Cell, Trials
 
 POINTS = 400  # of a curve, at most
+BENDS = 100  # of the band of a profile, at most
 BANDS = 199  # resamples of the seeds for a band of restarts
 Pair = tuple[str, str]  # problem, target
 UNKNOWN = Estimate(np.nan, np.nan, np.nan, 0)
@@ -110,9 +111,9 @@ def common(found: Trials, spent: str) -> tuple[dict[tuple[str, str, str], Cell],
 def profile(found: Trials, spent: str = "time") -> pd.DataFrame:
     """Performance profiles of expected running times (Dolan, Moré 2002).
 
-    A row for each method and ratio at which its curve rises, from 1 on: columns method, ratio,
-    share (of the problems and targets on which it is within that ratio of the best), low, high,
-    level, problems. InputError for fewer than two methods, or problems that nobody solves.
+    A row for each method and ratio at which its curve or band rises, from 1 on: columns method,
+    ratio, share (of the problems and targets on which it is within that ratio of the best), low,
+    high, level, problems. InputError for fewer than two methods, or problems that nobody solves.
     """
     if len(found.methods) < 2:
         raise InputError(
@@ -130,6 +131,9 @@ def profile(found: Trials, spent: str = "time") -> pd.DataFrame:
     frames = []
     for k, method in enumerate(found.methods):
         at = np.unique(np.append(steps(one[k], POINTS), 1.0))
+        if again is not None:  # where the band rises, too
+            some = steps(again[:, k].ravel(), BENDS)
+            at = np.unique(np.concatenate([at, some]))
         low = high = np.full(len(at), np.nan)
         if again is not None:
             shares = (again[:, k, :, None] <= at).mean(axis=1)
