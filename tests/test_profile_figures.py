@@ -1,0 +1,165 @@
+"""Figures of performance profiles and distribution functions: what is drawn, and by the command."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from study_scenes import BASE, changed
+
+from desim.cli import main
+from desim.errors import InputError
+from desim.plots import ecdf, profile
+from desim.studies import answers
+from desim.studies.study import study
+from desim.studies.trials import Trials
+
+TARGET = "accuracy 0.9"
+
+
+def tried(times, seeds=5, ends=100.0):
+    """Trials with times[method][problem], each seed a little later than the one before."""
+    rows = [
+        {"method": method, "problem": f"p{p}", "seed": seed, "status": "done", "time": ends,
+         "bytes": 1e3 * ends, f"time to {TARGET}": time * (1 + seed / 50),
+         f"bytes to {TARGET}": 1e3 * time * (1 + seed / 50)}
+        for method, own in times.items()
+        for p, time in enumerate(own)
+        for seed in range(seeds)
+    ]  # fmt: skip
+    return Trials(pd.DataFrame(rows))
+
+
+TIMES = {"a": [1.0, 2.0, np.inf, 9.0], "b": [2.0, 1.0, np.inf, 90.0], "c": [np.inf] * 4}
+
+
+def curves(axes):
+    return {line.get_label(): line.get_data() for line in axes.lines}
+
+
+def texts(axes):
+    legend = axes.get_legend()
+    return [legend.get_title().get_text(), *(one.get_text() for one in legend.get_texts())]
+
+
+def test_a_profile_is_drawn_to_its_right_end(tmp_path):
+    axes = profile(tried(TIMES), out=tmp_path / "a.svg")
+    at, share = curves(axes)["a"]
+    assert (at[0], share[0]) == (1.0, 50.0)
+    assert share[-1] == 75.0
+    assert at[-1] == axes.get_xlim()[1] > 10.0
+    assert set(curves(axes)["c"][1]) == {0.0}  # a curve that never rises is there all the same
+    assert axes.get_xscale() == "log"
+    assert axes.get_xlabel() == "expected virtual time / that of the best method"
+    assert axes.get_ylabel() == "share of problems"
+    assert texts(axes) == ["4 problems and targets; band: 95 % over seeds", "a", "b", "c"]
+    assert len(axes.collections) == 3
+
+
+def test_a_distribution_function_has_a_unit(tmp_path):
+    axes = ecdf(tried(TIMES), out=tmp_path / "a.svg")
+    at, share = curves(axes)["a"]
+    assert share[0] == 0.0
+    assert share[-1] == 75.0
+    assert at[1:-1].min() == pytest.approx(1.0)
+    assert axes.get_xlabel() == "virtual time (s), with restarts"
+    many = ecdf(tried({"a": [1.0, 500.0]}, ends=900.0), x="bytes", out=tmp_path / "b.svg")
+    assert many.get_xlabel() == "data delivered, with restarts"
+    assert "1 kB" in [one.get_text() for one in many.get_xticklabels()]
+    one = ecdf(tried({"a": [3.0]}), out=tmp_path / "c.svg")
+    assert (one.get_xscale(), one.get_ylabel()) == ("linear", "share of simulated runs")
+
+
+def test_curves_that_are_the_same_are_all_seen(tmp_path):
+    axes = profile(tried({"a": [1.0, 3.0], "b": [1.0, 3.0]}), out=tmp_path / "a.svg")
+    assert texts(axes)[1:] == ["a", "b (the same)"]
+    assert axes.lines[1].get_linestyle() == "--"
+    assert axes.get_xlim() == (1.0, 1.2)
+
+
+def test_few_seeds_and_many_methods_have_no_bands(tmp_path):
+    few = profile(tried(TIMES, seeds=2), out=tmp_path / "a.svg")
+    assert texts(few)[0] == "4 problems and targets; no band, which needs 4 seeds"
+    assert not few.collections
+    many = {f"m{k}": [1.0 + k, 2.0] for k in range(8)}
+    axes = profile(tried(many), out=tmp_path / "b.svg", size=(6.0, 4.0))
+    assert "no bands of more than 5 methods" in texts(axes)[0]
+    assert not axes.collections
+    assert len({(line.get_color(), line.get_linestyle()) for line in axes.lines}) == 8
+    box = axes.get_legend().get_window_extent()
+    assert box.x1 <= axes.figure.bbox.x1
+
+
+def test_labels_and_a_title(tmp_path):
+    axes = ecdf(tried(TIMES), labels=["x", "y", "z"], title="All", out=tmp_path / "a.svg")
+    assert texts(axes)[1:] == ["x", "y", "z"]
+    with pytest.raises(InputError, match="label: found 1 labels; allowed: 3"):
+        ecdf(tried(TIMES), labels=["x"], out=tmp_path / "b.svg")
+    with pytest.raises(InputError, match="x: found 'day'; allowed: time, round, bytes, epsilon"):
+        ecdf(tried(TIMES), x="day", out=tmp_path / "b.svg")
+    assert not (tmp_path / "b.svg").exists()
+
+
+def test_bands_hold_the_curve():
+    found = answers.profile(tried(TIMES))
+    assert (found["low"] <= found["share"]).all()
+    assert (found["share"] <= found["high"]).all()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    place = tmp_path_factory.mktemp("desk")
+    grid = {"policy": ["all", "each"], "network.link.latency": ["10 ms", "1 s"], "seed": ["0..1"]}
+    base = {**BASE, "stop": {"rounds": 9}}
+    asked = {"targets": {"error": 0.5}}
+    study(changed(grid=grid, base=base, compare=asked), place / "s", workers=0)
+    return place
+
+
+@pytest.fixture
+def call(folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+
+    def call(*arguments):
+        with pytest.raises(SystemExit) as end:
+            main(["plot", *arguments])
+        captured = capsys.readouterr()
+        return end.value.code, captured.out + captured.err
+
+    return call
+
+
+def test_the_command_draws_both(call):
+    assert call("s", "--kind", "profile") == (0, "s/profile-time.png\n")
+    assert call("s", "--kind", "ecdf", "--x", "bytes") == (0, "s/ecdf-bytes.png\n")
+    asked = ("--target", "error=0.5", "--target", "error=0.1", "--methods", "policy")
+    assert call("s", "--kind", "ecdf", *asked, "-o", "a.svg") == (0, "a.svg\n")
+    assert "2 problems and targets" not in Path("a.svg").read_text()
+    assert "4 problems and targets" in Path("a.svg").read_text()
+    runs = sorted(str(one) for one in Path("s/runs").iterdir())
+    assert call(*runs, "--kind", "profile", "--target", "error=0.5", "-o", "b.svg")[0] == 0
+    assert "policy each" in Path("b.svg").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--kind", "profile", "--target", "0.5"), "--target: found '0.5'; allowed: METRIC=VALUE"),
+        (("--kind", "profile", "--target", "eror=1"), "did you mean 'error'?"),
+        (("--kind", "profile", "--metric", "error"), "--metric: found with --kind profile"),
+        (("--kind", "profile", "--x", "epsilon"), "spent: found epsilon, which is not known"),
+        (("--kind", "profile", "--methods", "comput"), "methods: found 'comput'; allowed: policy"),
+        (("--kind", "profile", "--target", "error=1e-40"), "found no run that met a target"),
+        (("--kind", "bars", "--target", "x"), "--target: found 'x'; allowed: one number"),
+        (
+            ("--methods", "policy"),
+            "--methods: found with --kind curve; allowed: with ecdf, profile",
+        ),
+    ],
+)
+def test_bad_input_writes_nothing(call, arguments, message):
+    before = sorted(Path().rglob("*"))
+    code, text = call("s", *arguments)
+    assert code == 2
+    assert message in text
+    assert sorted(Path().rglob("*")) == before
