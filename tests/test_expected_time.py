@@ -69,7 +69,7 @@ def test_simulated_restarts_go_on_until_one_meets_the_target():
 
 @pytest.mark.parametrize(
     ("right", "wrong"),
-    [("total + spent[again]", "spent[again]"), ("~met[first]", "met[first]")],
+    [("total + spent[..., again]", "spent[..., again]"), ("~met[..., first]", "met[..., first]")],
 )
 def test_wrong_restarts_are_found_out(right, wrong):
     with pytest.raises(AssertionError):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from desim.arrays import Array, Mask
+from desim.arrays import Array, Int, Mask
 from desim.errors import InputError
 from desim.log.described import described
 from desim.studies.measures import unit
@@ -184,16 +184,24 @@ def ecdf(found: Trials, spent: str = "time") -> pd.DataFrame:
 
 
 def _simulated(spent: Array, met: Mask) -> Array:
-    return restarted(spent, met, draws(len(spent)))
+    return restarted(spent, met, draws(spent.shape[-1]))
 
 
 def _again(own: Sequence[Cell], at: Array, seeds: int) -> Array:
     """Shares (resamples, m) at m values, each of seeds drawn again for all problems together."""
     rows = next(islice(resamples(seeds), 1))[:BANDS]
-    shares = []
-    for row in rows:
-        some = [(cell.spent[row], cell.met[row]) for cell in own]
-        kept = [(spent[~np.isnan(spent)], met[~np.isnan(spent)]) for spent, met in some]
-        runs = [_simulated(*one) for one in kept if len(one[0])]
-        shares.append(np.mean([share_within(one, at) for one in runs], axis=0) if runs else 0 * at)
-    return np.array(shares)
+    shares = [_shares_again(cell, at, rows) for cell in own]
+    return np.asarray(np.nanmean(shares, axis=0))
+
+
+def _shares_again(cell: Cell, at: Array, rows: Int) -> Array:
+    """Shares (resamples, m) of one cell; nan where none of its seeds was drawn."""
+    if cell.counted.all():
+        found = _simulated(cell.spent[rows], cell.met[rows])
+        return np.array([share_within(one, at) for one in found])
+    shares = np.full((len(rows), len(at)), np.nan)
+    for number, row in enumerate(rows):
+        known = row[cell.counted[row]]
+        if len(known):
+            shares[number] = share_within(_simulated(cell.spent[known], cell.met[known]), at)
+    return shares

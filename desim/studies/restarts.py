@@ -116,15 +116,15 @@ def draws(n: int) -> Iterator[Int]:
 def restarted(spent: Array, met: Mask, chosen: Iterator[Int]) -> Array:
     """What simulated runs spend that are restarted until they meet the target; inf for never.
 
-    spent (n,): until the target or the end; chosen: indices (samples,) of the first run, then of
-    those after each restart.
+    spent, met (..., n): until the target or the end; chosen: indices (samples,) of the first run,
+    then of those after each restart, the same for all rows. Returns (..., samples).
     """
     first = next(chosen)
-    if not met.any():
-        return np.full(first.shape, np.inf)
-    total, going = spent[first].astype(float), ~met[first]
+    total, going = spent[..., first].astype(float), ~met[..., first]
+    hopeless = ~met.any(axis=-1, keepdims=True)
+    going &= ~hopeless
     while going.any():
         again = next(chosen)
-        total = np.where(going, total + spent[again], total)
-        going &= ~met[again]
-    return total
+        total = np.where(going, total + spent[..., again], total)
+        going &= ~met[..., again]
+    return np.where(hopeless, np.inf, total)
