@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 
 from desim.amounts import amount
-from desim.studies.answers import ert, profile
 from desim.studies.statistics import fewest
 from desim.studies.trials import Trials
 from desim.studies.words import one_epsilon
@@ -21,15 +20,12 @@ ADDED = (
 )
 
 
-def answer_tables(found: Trials, spent: str = "time") -> list[Table]:
-    """A table of expected running times for each target, then the profile.
-
-    The profile is left out where there is one method. InputError as of `ert` and `profile`.
-    """
-    frame = ert(found, spent)
+def answer_tables(
+    found: Trials, frame: pd.DataFrame, shares: pd.DataFrame, spent: str = "time"
+) -> list[Table]:
+    """A table for each target of expected running times, `frame`; then the profile, `shares`."""
     tables = [_ert(frame[frame["target"] == target], spent) for target in found.targets]
-    if len(found.methods) > 1:
-        tables.append(profile_table(profile(found, spent), spent))
+    tables.append(profile_table(shares, spent))
     last = tables[-1]
     notes = (*last.notes, *notes_on(found, frame, spent))
     return [*tables[:-1], Table(last.title, last.head, last.rows, notes)]

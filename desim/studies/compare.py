@@ -131,7 +131,7 @@ def compare(
         return Comparison(frame, tuple(tables), found, clocks)
     tried = trials(source(runs), _lists(targets), methods, told, stays, level)
     taken, shares = ert(tried, spent), profiled(tried, spent)
-    tables += answer_tables(tried, spent)
+    tables += answer_tables(tried, taken, shares, spent)
     return Comparison(frame, tuple(tables), found, clocks, taken, shares)
 
 
