@@ -97,6 +97,8 @@ def test_the_folder_and_its_runs_say_the_same(stored):
     folder, made = stored
     again = open_study(folder)
     pd.testing.assert_frame_equal(again.ert(), made.ert())
+    written = pd.read_parquet(folder / "ert.parquet")
+    pd.testing.assert_frame_equal(written, made.ert(), check_dtype=False)
     runs = [run for case in made.by_case().values() for run in case]
     measured = desim.compare(runs, TARGETS, profile=True)
     anew = desim.compare([folder], TARGETS, profile=True)
@@ -202,10 +204,10 @@ def test_the_study_file_says_what_a_method_is():
     kept = changed(grid=grid, compare=asked)
     made = study(kept, workers=0)
     assert made.profile()["method"].unique().tolist() == ["latency 10 ms", "latency 1 s"]
-    with pytest.raises(
-        InputError, match=r"compare\.profile\.methods: found 'polcy'; allowed: keys"
-    ):
-        study(changed(compare={"profile": {"methods": ["polcy"]}}))
+    for wrong, allowed in (("polcy", "keys of the method such as"), ("network", "policy")):
+        message = rf"compare\.profile\.methods: found '{wrong}'; allowed: {allowed}"
+        with pytest.raises(InputError, match=message):
+            study(changed(compare={"profile": {"methods": [wrong]}}))
 
 
 def test_the_command_prints_tables_and_refuses_in_words(stored, capsys, tmp_path):

@@ -72,7 +72,7 @@ class Terms(Strict):
 class Profile(Strict):
     """What of a case is the method and what the problem, in expected times and profiles."""
 
-    examples = {"methods": ["algorithm.name", "policy"]}
+    examples = {"methods": ["policy"]}
 
     methods: Annotated[
         tuple[str, ...], PlainValidator(varied.methods), PlainSerializer(lambda one: list(one))

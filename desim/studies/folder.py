@@ -19,6 +19,7 @@ from desim.runs.run import Run
 
 Found = TypeVar("Found")
 RUNS = "runs"
+OPTIONAL = frozenset({"ert"})  # tables that not every study has
 TOKEN = "study.token"  # a file by which a process far away knows the study's folder
 BUSY = "another process is at work on this study; wait until it ends, or end it"
 
@@ -182,6 +183,8 @@ def write_tables(path: Path, tables: "Mapping[str, pd.DataFrame]") -> None:
                 partial.replace(path / f"{name}.parquet")
             finally:
                 partial.unlink(missing_ok=True)
+        for name in OPTIONAL - set(tables):  # of an earlier study file
+            (path / f"{name}.parquet").unlink(missing_ok=True)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
         raise RunError(f"{path}: tables cannot be written ({reason}); runs are stored") from None

@@ -18,7 +18,7 @@ from desim.runs.opened import open_run
 from desim.runs.run import Run
 from desim.runs.sharing import training_of
 from desim.studies import cluster, family, processes
-from desim.studies.cases import Case, cases, key_of, opponents
+from desim.studies.cases import Case, cases, check_methods, key_of, opponents
 from desim.studies.file import StudyFile, read_study
 from desim.studies.folder import RUNS, claimed, finished, store_run, write_tables
 from desim.studies.job import Job, families
@@ -98,8 +98,11 @@ class Study(StoredStudy):
 
     @property
     def tables(self) -> dict[str, pd.DataFrame]:
-        """The tables by name."""
-        return {"runs": self.runs, "summary": self.summary, "comparisons": self.comparisons}
+        """The tables by name; expected running times where there are any."""
+        found = {"runs": self.runs, "summary": self.summary, "comparisons": self.comparisons}
+        with contextlib.suppress(InputError):  # no target, or nothing was played
+            found["ert"] = self.ert()
+        return found
 
     def run(self, key: str) -> Run:
         """The run whose hash begins so; InputError where none is stored."""
@@ -127,6 +130,7 @@ def plan(
         raise InputError(f"override {key}: the study varies it; allowed: other keys")
     study = study.model_copy(update={"set": {**study.set, **(overrides or {})}})
     made = tuple(cases(study, folder))
+    check_methods(study, made)
     asked = _asked(study, made)
     against = study.compare.against
     pairs = opponents(made, against) if against or study.random is None else []
