@@ -161,7 +161,7 @@ def test_one_method_no_target_and_no_success_are_refused(stored):
         desim.compare(runs, profile=True)
     with pytest.raises(InputError, match="target: found 'accuracy'"):
         desim.compare(runs, {"accuracy": 0.9}, profile=True)
-    with pytest.raises(InputError, match="profile: found no run that met a target"):
+    with pytest.raises(InputError, match="profile: found no method with a finite expected time"):
         desim.compare([folder], {"error": 1e-30}, profile=True)
 
 
@@ -241,3 +241,45 @@ def test_series_of_runs_are_told_apart_by_their_labels(stored):
     assert (found.methods, found.problems) == (["few", "many"], ["base"])
     assert len(series_of(some)) == 2
     assert json.dumps(found.targets) == '["error 0.5", "error 0.001"]'
+
+
+PRIVATE = {
+    **BASE,
+    "algorithm": {"name": "fed-plt", "rho": 1.0, "local": {"solver": "noisy", "epochs": 2}},
+    "problem": {**BASE["problem"], "clip": 1.0},
+    "privacy": {"delta": 1e-5},
+    "stop": {"rounds": 4},
+}
+
+
+def private(grid, **compare):
+    asked = {"targets": {"loss": 9.0}, **compare}
+    return study(changed(base=PRIVATE, grid={**grid, "seed": [1, 2]}, compare=asked), workers=0)
+
+
+def test_epsilons_are_spent_too_and_say_what_they_are(tmp_path):
+    grid = {"algorithm.local.tau": [0.3, 1.0, 0.0]}
+    asked = {"targets": {"loss": 2.3}}
+    written = changed(base=PRIVATE, grid={**grid, "seed": [1, 2]}, compare=asked)
+    made = study(written, tmp_path / "s", workers=0)
+    found = made.ert("epsilon").set_index("method")
+    runs = made.runs[made.runs["algorithm.local.tau"] == 0.3]
+    spent = runs["epsilon to loss 2.3"].mean()
+    assert found.loc["tau 0.3", "value"] == pytest.approx(spent)
+    assert 0.0 < spent < np.inf
+    assert found["value"].tolist() == [found["value"].min(), np.inf, np.inf]
+    assert found["met"].tolist() == [2, 0, 2]  # the last without noise
+    text = str(desim.compare([tmp_path / "s"], profile=True, spent="epsilon"))
+    assert "view eavesdropper, replace-one, delta 1e-05" in text
+    assert "restarts add up, as in basic composition, and so do their deltas" in text
+    assert "never" in text
+    assert "infinite" in text
+
+
+def test_epsilons_in_different_terms_are_not_compared():
+    mixed = private({"privacy.delta": [1e-5, 1e-6], "algorithm.local.tau": [0.3, 1.0]})
+    assert len(mixed.ert("time")) == 4
+    with pytest.raises(InputError, match=r"epsilons in different terms \(privacy\.delta\)"):
+        mixed.ert("epsilon")
+    one = private({"algorithm.local.tau": [0.3, 1.0]}, epsilon={"delta": 1e-7})
+    assert np.isfinite(one.ert("epsilon")["value"]).all()

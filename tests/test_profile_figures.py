@@ -149,7 +149,7 @@ def test_the_command_draws_both(call):
         (("--kind", "profile", "--metric", "error"), "--metric: found with --kind profile"),
         (("--kind", "profile", "--x", "epsilon"), "spent: found epsilon, which is not known"),
         (("--kind", "profile", "--methods", "comput"), "methods: found 'comput'; allowed: policy"),
-        (("--kind", "profile", "--target", "error=1e-40"), "found no run that met a target"),
+        (("--kind", "profile", "--target", "error=1e-40"), "found no method with a finite"),
         (("--kind", "bars", "--target", "x"), "--target: found 'x'; allowed: one number"),
         (
             ("--methods", "policy"),

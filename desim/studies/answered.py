@@ -47,7 +47,7 @@ def _ert(rows: pd.DataFrame, spent: str) -> Table:
 
 def _value(row: Any, spent: str) -> str:
     if spent == "epsilon" and row.met:
-        return one_epsilon(row.value)
+        return one_epsilon(row.value) + _interval(row.low, row.high, "")
     text = amount(row.value, row.unit)
     return text + _interval(row.low, row.high, row.unit)
 

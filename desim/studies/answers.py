@@ -125,7 +125,10 @@ def profile(found: Trials, spent: str = "time") -> pd.DataFrame:
     drawn = np.ones((1, len(found.seeds)))
     one = ratios(_taken(by_method, drawn))[0]
     if not np.isfinite(one).any():
-        raise InputError("profile: found no run that met a target; allowed: targets that some meet")
+        raise InputError(
+            f"profile: found no method with a finite expected {spent}; allowed: targets that some "
+            "run meets" + ", and epsilons that are finite" * (spent == "epsilon")
+        )
     enough = _enough(by_method, found.level)
     again = ratios(_taken(by_method, weights(len(found.seeds)))) if enough else None
     frames = []
