@@ -1,10 +1,12 @@
 """Expected times, distribution functions and profiles of studies: the tables, and from runs."""
 
 import json
+import sys
 
 import numpy as np
 import pandas as pd
 import pytest
+from mutant import mutant
 from naive import coco, dolan_more
 from study_scenes import BASE, changed
 
@@ -67,6 +69,26 @@ def test_the_table_is_that_of_a_naive_sum(stored, kind):
     finite = found[np.isfinite(found["value"])]
     best = finite.groupby(["problem", "target"])["value"].transform("min")
     assert np.allclose(finite["ratio"], finite["value"] / best)
+
+
+def check_cells(module, made):
+    """What every run spent, and whether it met the target, as the table of runs says."""
+    found = module.Trials(trials(made).rows).cells("bytes")
+    for key, runs in naive_cells(made, "bytes").items():
+        assert list(zip(found[key].spent, found[key].met, strict=True)) == runs
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("np.where(met, until, rows[kind]", "np.where(met, rows[kind], rows[kind]"),
+        ("met, until = np.isfinite(when)", "met, until = np.isfinite(rows[kind])"),
+    ],
+)
+def test_runs_count_until_the_target_or_their_end(stored, right, wrong):
+    check_cells(module := sys.modules["desim.studies.trials"], stored[1])
+    with pytest.raises(AssertionError):
+        check_cells(mutant(module, right, wrong), stored[1])
 
 
 def test_the_profile_is_dolan_and_more_s(stored):

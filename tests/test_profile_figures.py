@@ -100,6 +100,13 @@ def test_labels_and_a_title(tmp_path):
     assert not (tmp_path / "b.svg").exists()
 
 
+def test_what_is_met_at_once_can_be_drawn(tmp_path):
+    axes = ecdf(tried({"a": [0.0], "b": [0.0]}), out=tmp_path / "a.svg")
+    assert {share[0] for _, share in curves(axes).values()} == {100.0}
+    axes = profile(tried({"a": [0.0], "b": [2.0]}), out=tmp_path / "b.svg")
+    assert [share.tolist() for _, share in curves(axes).values()] == [[100.0] * 2, [0.0] * 2]
+
+
 def test_bands_hold_the_curve():
     found = answers.profile(tried(TIMES))
     assert (found["low"] <= found["share"]).all()
