@@ -163,3 +163,24 @@ def test_intervals_cover(deviation, end, n, least):
         found = expected_estimate(np.minimum(times, end), times < end, drawn)
         hits.append(found.low <= true <= found.high)
     assert least <= np.mean(hits) <= 0.99
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("end", "n", "least"), [(np.inf, 5, 0.89), (np.inf, 20, 0.91), (1.5, 10, 0.85), (1.5, 20, 0.89)]
+)
+def test_intervals_of_ratios_cover(end, n, least):
+    rng, drawn, hits = np.random.default_rng(0), weights(n), []
+
+    def times(size):
+        shared = rng.lognormal(0.0, 1.0, size)
+        return shared * np.array([1.5, 1.0])[:, None] * rng.lognormal(0.0, 0.3, (2, size))
+
+    many = times(400_000)
+    one, two = (expected(np.minimum(own, end), own < end) for own in many)
+    for _ in range(1000):
+        own = times(n)
+        if (own < end).any(axis=1).all():
+            found = ratio_estimate(np.minimum(own, end), own < end, drawn)
+            hits.append(found.low <= one / two <= found.high)
+    assert least <= np.mean(hits) <= 0.99
