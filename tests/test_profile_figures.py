@@ -138,7 +138,6 @@ def call(folder, monkeypatch, capsys):
 
 def test_the_command_draws_both(call):
     assert call("s", "--kind", "profile") == (0, "s/profile-time.png\n")
-    assert call("s", "--kind", "ecdf", "--x", "bytes") == (0, "s/ecdf-bytes.png\n")
     asked = ("--target", "error=0.5", "--target", "error=0.1", "--methods", "policy")
     assert call("s", "--kind", "ecdf", *asked, "-o", "a.svg") == (0, "a.svg\n")
     assert "2 problems and targets" not in Path("a.svg").read_text()
