@@ -1,16 +1,20 @@
 """Figures of performance profiles and distribution functions: what is drawn, and by the command."""
 
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from naive import coco
 from study_scenes import BASE, changed
 
 from desim.cli import main
 from desim.errors import InputError
 from desim.plots import ecdf, profile
 from desim.studies import answers
+from desim.studies.restarts import draws
+from desim.studies.statistics import resamples
 from desim.studies.study import study
 from desim.studies.trials import Trials
 
@@ -105,6 +109,42 @@ def test_what_is_met_at_once_can_be_drawn(tmp_path):
     assert {share[0] for _, share in curves(axes).values()} == {100.0}
     axes = profile(tried({"a": [0.0], "b": [2.0]}), out=tmp_path / "b.svg")
     assert [share.tolist() for _, share in curves(axes).values()] == [[100.0] * 2, [0.0] * 2]
+
+
+def test_bands_are_of_seeds_that_are_drawn_for_all_together():
+    rng = np.random.default_rng(3)
+    found = tried({"a": [1.0, 2.0, 4.0], "b": [2.0, 1.0, 8.0]})
+    luck = {seed: float(rng.lognormal()) for seed in range(5)}
+    found.rows[f"time to {TARGET}"] *= found.rows["seed"].map(luck)  # shared by both methods
+    shares = answers.profile(found)
+    assert (shares["low"] == shares["share"]).all()
+    assert (shares["high"] == shares["share"]).all()
+    apart = found.rows.copy()
+    other = apart["method"] == "b"
+    apart.loc[other, "seed"] = 4 - apart.loc[other, "seed"]
+    spread = answers.profile(Trials(apart))
+    assert (spread["low"] < spread["high"]).any()
+
+
+def test_a_band_of_restarts_is_that_of_resampled_runs():
+    found = tried({"a": [1.0, 50.0]}, ends=60.0)
+    rows = found.rows
+    rows.loc[(rows["seed"] < 2) & (rows["problem"] == "p1"), f"time to {TARGET}"] = np.inf
+    cells = list(found.cells("time").values())
+    at = np.array([1.0, 1.05, 55.0, 120.0, 500.0])
+    picked = next(resamples(5))[:4]
+    for gone in (None, 3):  # and where a seed has no run
+        for cell in cells:
+            if gone is not None:
+                cell.spent[gone] = np.nan
+            shares = answers._shares_again(cell, at, picked)
+            for row, own in zip(shares, picked, strict=True):
+                left = [i for i in own if i != gone]
+                steps = list(islice(draws(len(left)), 60))
+                runs = [(cell.spent[i], cell.met[i]) for i in left]
+                naive = [coco.restarted(runs, [one[k] for one in steps])
+                         for k in range(len(steps[0]))]  # fmt: skip
+                assert row.tolist() == [coco.share_of(naive, one) for one in at]
 
 
 def test_bands_hold_the_curve():
