@@ -9,14 +9,14 @@ from analysis.docs.generate import expanded
 from analysis.docs.generate.examples import example
 from analysis.docs.generate.scenario import study
 from desim.errors import InputError
-from desim.studies.file import Compare, Search, StudyFile, Terms
+from desim.studies.file import Compare, Profile, Search, StudyFile, Terms
 from desim.studies.study import plan
 from desim.studies.tuner import Charge, Tune
 from desim.tuning import plan as tuning
 
 PAGE = Path(__file__).resolve().parents[1] / "analysis/docs/reference/study.md"
 KEYS = [(StudyFile, ()), (Search, ("random",)), (Compare, ("compare",))]
-KEYS.append((Terms, ("compare", "epsilon")))
+KEYS += [(Terms, ("compare", "epsilon")), (Profile, ("compare", "profile"))]
 TUNER = [(Tune, ("tune",)), (Charge, ("tune", "charge"))]
 
 

@@ -9,6 +9,8 @@ from desim.plots.links import network as network
 from desim.plots.occupation import staleness as staleness
 from desim.plots.occupation import utilisation as utilisation
 from desim.plots.price import tradeoff as tradeoff
+from desim.plots.profiles import ecdf as ecdf
+from desim.plots.profiles import profile as profile
 from desim.plots.ranking import ranking as ranking
 from desim.plots.reaching import bars as bars
 from desim.plots.spending import epsilon as epsilon

@@ -70,6 +70,18 @@ class Terms(Strict):
         return self.model_dump(exclude_none=True, exclude={"off"})
 
 
+class Profile(Strict):
+    """What of a case is the method and what the problem, in expected times and profiles."""
+
+    examples = {"methods": ["policy"]}
+
+    methods: Annotated[
+        tuple[str, ...], PlainValidator(varied.methods), PlainSerializer(lambda one: list(one))
+    ] = ()
+    """keys, sections or label that are the method's; default: algorithm, policy, participation,
+    codec, or the label of an entry of the list that changes them; the others are the problem's"""
+
+
 class Compare(Strict):
     """What is compared between cases, over the seeds that they have in common."""
 
@@ -90,6 +102,10 @@ class Compare(Strict):
     """false, or the terms of epsilons; default: those of the scenario's privacy"""
     level: Annotated[float, PlainValidator(_level)] = 0.95
     """of the confidence intervals"""
+    profile: Annotated[
+        Profile, PlainSerializer(lambda one: {"methods": list(one.methods)} if one.methods else {})
+    ] = Profile()
+    """what is a method in expected running times and performance profiles"""
 
 
 class Search(Strict):

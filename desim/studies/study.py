@@ -14,12 +14,13 @@ from desim.log.described import described
 from desim.runs.opened import open_run
 from desim.runs.run import Run
 from desim.runs.sharing import training_of
-from desim.studies.cases import Case, cases, key_of, opponents
+from desim.studies.cases import Case, cases, check_methods, key_of, opponents
 from desim.studies.file import StudyFile, read_study
-from desim.studies.folder import RUNS, StoredStudy, claimed, finished, store_run, write_tables
+from desim.studies.folder import RUNS, claimed, finished, store_run, write_tables
 from desim.studies.hands import check, hands
 from desim.studies.job import Job, families
 from desim.studies.measures import Asked
+from desim.studies.stored import StoredStudy
 from desim.studies.tables import comparisons_table, runs_table, summary_table
 from desim.studies.work import Result, carry_out
 
@@ -54,7 +55,8 @@ class Study(StoredStudy):
         runs = described(runs_table(plan.cases, plan.keys, results, asked), "runs")
         summary = described(summary_table(plan.cases, runs, asked, level), "summary")
         pairs = described(comparisons_table(plan.pairs, runs, asked, level), "comparisons")
-        super().__init__(plan.study.name, directory, asked.targets, runs, summary, pairs)
+        written = plan.study.written()
+        super().__init__(plan.study.name, directory, asked.targets, runs, summary, pairs, written)
         self.plan, self.results = plan, dict(results)
 
     def __repr__(self) -> str:
@@ -92,8 +94,11 @@ class Study(StoredStudy):
 
     @property
     def tables(self) -> dict[str, pd.DataFrame]:
-        """The tables by name."""
-        return {"runs": self.runs, "summary": self.summary, "comparisons": self.comparisons}
+        """The tables by name; expected running times where there are any."""
+        found = {"runs": self.runs, "summary": self.summary, "comparisons": self.comparisons}
+        with contextlib.suppress(InputError):  # no target, or nothing was played
+            found["ert"] = self.ert()
+        return found
 
     def run(self, key: str) -> Run:
         """The run whose hash begins so; InputError where none is stored."""
@@ -123,6 +128,7 @@ def plan(
         raise InputError(f"override {key}: the study varies it; allowed: other keys")
     study = study.model_copy(update={"set": {**study.set, **(overrides or {})}})
     made = tuple(cases(study, folder))
+    check_methods(study, made)
     asked = _asked(study, made)
     against = study.compare.against
     pairs = opponents(made, against) if against or study.random is None else []

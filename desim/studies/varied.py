@@ -58,6 +58,17 @@ def against(value: object) -> dict[str, Any]:
     return settings(value)
 
 
+def methods(value: object) -> tuple[str, ...]:
+    """Dotted keys or sections that are the method's, or label; one or several."""
+    several = value if isinstance(value, list | tuple) else [value]
+    for one in several:
+        known = isinstance(one, str) and one.partition(".")[0] in (*SECTIONS, "label")
+        if not known or not all(part.strip() for part in str(one).split(".")):
+            allowed = "keys of the method such as algorithm.name, policy, or label"
+            raise ValueError(refusal(one, allowed, [*SECTIONS, "label"]))
+    return tuple(map(str, several))
+
+
 def grid(value: object) -> dict[str, tuple[Any, ...]]:
     """The values of each dotted key."""
     found: dict[str, tuple[Any, ...]] = {}

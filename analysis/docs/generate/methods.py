@@ -28,7 +28,7 @@ def needs(method: type[Method]) -> Iterator[tuple[str, str]]:
     yield "losses", f"{smooth}; {MODELS[method.models]}"
     yield "regulariser", _regulariser(method)
     if method.kind != "central":
-        yield "waiting", ", ".join(map(code, method.waits(method.kind)))
+        yield "waiting", ", ".join(map(code, method.admitted(method.kind)))
     if method.kind != "central":
         yield "codecs", _codecs(method)
     if method.kind == "coordinator":

@@ -126,7 +126,7 @@ class Method:
         return "graph" if cls.peers and topology != "star" else cls.kind
 
     @classmethod
-    def waits(cls, kind: Kind) -> tuple[str, ...]:
+    def admitted(cls, kind: Kind) -> tuple[str, ...]:
         """Return its policies, on a star or a graph, with those that a deadline stands for.
 
         Who goes on when a deadline is over also does when a limit follows what was seen, or, on a

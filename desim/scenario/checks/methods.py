@@ -30,7 +30,7 @@ Check = Callable[..., Any]
 def policy_fits(algorithm: Algorithm, policy: Policy, kind: Kind) -> Found:
     """A method goes on without some replies, or messages, only where its mathematics bears it."""
     method, name, found = algorithm.method, algorithm.name, policy.kind
-    graph, known = kind == "graph", method.waits(kind)
+    graph, known = kind == "graph", method.admitted(kind)
     if found != "all" and found not in known:
         buffered = f"; {found} is a coordinator's" if graph and found == "buffer" else ""
         once = "" if method.calls == 1 else f", as {name} calls agents for more than one thing"
