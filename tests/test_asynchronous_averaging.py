@@ -247,7 +247,7 @@ def test_policies_that_a_scenario_leaves_out():
 
     assert waits("fedasync") == (policy.Policy("buffer", 1, "carry"), "each")
     found, written = waits("fedbuff")
-    assert found == policy.Policy("buffer", 10, "carry", Staleness(POLYNOMIAL, 0.5))
+    assert found == policy.Policy("buffer", 10, "carry", staleness=Staleness(POLYNOMIAL, 0.5))
     assert written == {"buffer": 10, "late": "carry", "staleness": {"polynomial": 0.5}}
     assert waits("fedprox") == (policy.Policy(), "all")
 

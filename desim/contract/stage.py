@@ -120,7 +120,7 @@ class Stage:
             changes["lossy links"] = {key.replace(".", "__"): one for key, one in lossy.items()}
         if self.method.kind == "coordinator":
             changes["half of the agents"] = {"participation": {"bernoulli": 0.5}}
-        for policy in self.method.waits(self.method.kind):
+        for policy in self.method.admitted(self.method.kind):
             if policy in POLICIES:
                 changes[f"policy {policy}"] = {"policy": POLICIES[policy]}
         found = {}

@@ -59,7 +59,7 @@ class PushSum(DSGD):
             share = np.hstack([x, us.w]) / (1.0 + self.listeners(us.who, k))
             us.sent = us.sent + share
             us.send(us.sent if sums else share)
-            heard = yield us.gather(self.within) if waits else us.arrived()
+            heard = yield us.gather() if waits else us.arrived()
             total = us.sum(heard)
             came = total - us.heard if sums else total
             us.heard = total
