@@ -123,6 +123,10 @@ FED_PD = {"name": "fed-pd", "eta": 0.3, "local": {"epochs": 4}}
 FEDLIN = {"name": "fedlin", "local": {"epochs": 4}}
 FEDAVG = {"name": "fedavg", "local": {"epochs": 4}}
 SCAFFOLD = {"name": "scaffold", "local": {"epochs": 4}}
+FEDPROX = {"name": "fedprox", "mu": 0.5, "local": {"epochs": 4}}
+FEDBUFF = {"name": "fedbuff", "global_step": 0.5, "local": {"epochs": 4}}
+FEDASYNC = {"name": "fedasync", "alpha": 0.3, "rho": 0.1, "local": {"epochs": 4}}
+FEDDYN = {"name": "feddyn", "alpha": 0.5, "local": {"epochs": 4}}
 SGD = {"solver": "sgd", "epochs": 3, "batch": 3}
 DROP = merged(NETWORK, {"link": {"loss": "10 %", "on_loss": "drop"}})
 SUBGRADIENT = {"name": "zcdp-subgradient", "step": {"initial": 0.1, "decay": "sqrt"}}
@@ -535,7 +539,55 @@ CASES: dict[str, dict[str, Any]] = {
     "fedavg-each": star(
         algorithm={**FEDAVG, "global_step": 0.2}, policy="each", stop={"rounds": 40}
     ),
+    "fedavg-weights": star(
+        algorithm={**FEDAVG, "global_step": 0.5},
+        policy={"buffer": 2, "staleness": {"polynomial": 0.5}},
+        stop={"rounds": 30},
+    ),
+    "fedavg-adam": star(
+        algorithm={**FEDAVG, "server": {"adam": {"rate": 0.1}}}, policy={"deadline": "90 ms"}
+    ),
+    "fedprox": star(algorithm=FEDPROX),
+    "fedprox-noisy": star(
+        algorithm={**FEDPROX, "local": NOISY}, problem={"clip": 1.0}, participation={"uniform": 3}
+    ),
+    "fedprox-yogi": star(
+        algorithm={**FEDPROX, "server": {"yogi": {"rate": 0.1}}, "local": SGD},
+        policy={"quorum": 3, "late": "carry", "staleness": {"hinge": {"a": 2, "b": 1}}},
+    ),
+    "fedbuff": star(
+        algorithm=FEDBUFF,
+        policy={"buffer": 2, "staleness": {"hinge": {"a": 2, "b": 1}}},
+        stop={"rounds": 30},
+    ),
+    "fedbuff-private": star(
+        algorithm={**FEDBUFF, "clip": 0.3, "local": SGD},
+        policy={"buffer": 2, "staleness": {"polynomial": 0.5}},
+        network=LOSSY,
+        privacy={"noise": {"sigma": 0.1}, "relation": "agent"},
+    ),
+    "fedbuff-budget": star(
+        algorithm={**FEDBUFF, "clip": 0.3, "server": {"momentum": 0.5}},
+        policy={"buffer": 2, "staleness": {"polynomial": 0.5}},
+        privacy={"noise": {"sigma": 0.5, "decay": 0.9}, "relation": "agent", "budget": 30},
+    ),
+    "fedasync": star(algorithm=FEDASYNC, stop={"rounds": 40}),
+    "fedasync-weights": star(
+        algorithm={**FEDASYNC, "local": NOISY},
+        problem={"clip": 1.0},
+        policy={"buffer": 2, "staleness": {"polynomial": 0.5}},
+    ),
+    "feddyn": star(algorithm=FEDDYN),
+    "feddyn-noisy": star(
+        algorithm={**FEDDYN, "local": NOISY}, problem={"clip": 1.0}, participation={"uniform": 3}
+    ),
+    "feddyn-quorum": star(
+        algorithm={**FEDDYN, "local": SGD}, policy={"quorum": 3, "late": "carry"}, network=LOSSY
+    ),
     "scaffold": star(algorithm=SCAFFOLD),
+    "scaffold-momentum": star(
+        algorithm={**SCAFFOLD, "server": {"momentum": 0.3}}, participation={"uniform": 3}
+    ),
     "scaffold-sgd": star(
         algorithm={**SCAFFOLD, "global_step": 0.7, "local": SGD}, participation={"bernoulli": 0.5}
     ),

@@ -62,12 +62,20 @@ def counted(text):
     return len(inside & lines), len(lines)
 
 
+def played(method):
+    """The class whose program a method plays: its own, or that of the method that it changes."""
+    program = "coordinator" if method.kind == "coordinator" else "agents"
+    return next(one for one in method.__mro__ if program in vars(one))
+
+
 def shares():
-    """{name of a method: share of pseudocode in its file}."""
+    """{name of a method: share of pseudocode in its file, and in that of its program}."""
     found = {}
     for name in registry.OWN:
-        inside, lines = counted(Path(inspect.getfile(registry.get(name))).read_text("utf-8"))
-        found[name] = inside / lines
+        method = registry.get(name)
+        files = {inspect.getfile(method), inspect.getfile(played(method))}
+        lines = [counted(Path(file).read_text("utf-8")) for file in files]
+        found[name] = sum(inside for inside, _ in lines) / sum(every for _, every in lines)
     return found
 
 

@@ -11,8 +11,11 @@ from desim.engine.compiled import star as star_compiled
 from desim.errors import InputError
 from desim.scenario.build import check
 
-METHODS = ("fed-plt", "fedavg")
-WITHOUT = ("plt-exact", "plt-softmax", "plt-budget", "plt-budget-stop")
+METHODS = ("fed-plt", "fedavg", "fedprox", "fedbuff")
+WITHOUT = (
+    "plt-exact", "plt-softmax", "plt-budget", "plt-budget-stop", "fedavg-adam", "fedprox-yogi",
+    "fedbuff-private", "fedbuff-budget",
+)  # fmt: skip
 
 
 def run(name, **overrides):
@@ -62,6 +65,7 @@ def test_many_rounds_in_one_call(changes):
         ("plt-deadline", 'policy.late == "discard"', 'policy.late != "discard"'),
         ("plt-sgd-half", "drawing.draw(first + k)", "drawing.draw(first)"),
         ("plt-all", "float(times[k]), first + k", "float(times[k]), first"),
+        ("fedavg-weights", "tuple(policy.staleness)", "(0, 0.0, 0.0)"),
         ("plt-time", "settings.horizon, most)", "2.0 * settings.horizon, most)"),
         (
             "plt-all",

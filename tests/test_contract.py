@@ -144,7 +144,7 @@ def test_rows_that_are_read_unseen_are_told_of(tmp_path):
 
 
 def test_a_coordinators_agents_are_held_to_their_batches(tmp_path):
-    text = METHOD.with_name("fedprox.py").read_text().replace(", ()", ", ('gaussian',)")
+    text = METHOD.with_name("reptile.py").read_text().replace(", ()", ", ('gaussian',)")
     charged = (
         "work=work, charge=terms(self.noise, View.COORDINATOR, 1, work, self.problem.dim, {}))"
     )
@@ -152,7 +152,7 @@ def test_a_coordinators_agents_are_held_to_their_batches(tmp_path):
     for share in ("work / work", "0.3 * work / work"):
         (tmp_path / "one.py").write_text(text.replace("work=work)", charged.format(share)))
         registry.load_plugin(tmp_path / "one.py")
-        stage = Stage(registry.get("fedprox"))
+        stage = Stage(registry.get("reptile"))
         if share == "work / work":
             assert laws.draws(stage) == "no batch is drawn"
     with pytest.raises(BrokenError, match=r"in round 1 with sampling 0.3, but all its rows"):
@@ -183,7 +183,7 @@ def test_one_error_of_all_laws_is_told_once(tmp_path, capsys):
 
 
 @pytest.mark.thin(2)
-@pytest.mark.parametrize("name", ["pairwise_gossip", "fedprox"])
+@pytest.mark.parametrize("name", ["pairwise_gossip", "reptile"])
 def test_a_newcomers_methods_are_short_and_keep_the_contract(name, capsys):
     path = METHOD.with_name(f"{name}.py")
     assert len([line for line in path.read_text().splitlines() if line.strip()]) < 40

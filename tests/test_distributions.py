@@ -16,6 +16,7 @@ LAWS = {
     Distribution(d.NORMAL, 10, 1): stats.norm(10, 1),
     Distribution(d.LOGNORMAL, 0.02, 0.5): stats.lognorm(0.5, scale=0.02),
     Distribution(d.EXPONENTIAL, 3): stats.expon(scale=3),
+    Distribution(d.HALF_NORMAL, 3): stats.halfnorm(scale=3),
     Distribution(d.GAMMA, 3, 2.5): stats.gamma(2.5, scale=3 / 2.5),
     Distribution(d.GAMMA, 3, 0.4): stats.gamma(0.4, scale=3 / 0.4),
 }
@@ -24,6 +25,7 @@ MISREAD = {  # the same numbers under another convention must be told apart
     Distribution(d.NORMAL, 10, 2): stats.norm(10, np.sqrt(2)),
     Distribution(d.LOGNORMAL, 0.02, 0.5): stats.lognorm(0.5, scale=0.02 * np.exp(-0.125)),
     Distribution(d.EXPONENTIAL, 3): stats.expon(scale=1 / 3),
+    Distribution(d.HALF_NORMAL, 3): stats.halfnorm(scale=3 * np.sqrt(np.pi / 2)),
     Distribution(d.GAMMA, 3, 2.5): stats.gamma(2.5, scale=3),
     Distribution(d.GAMMA, 3, 0.4): stats.gamma(1.4, scale=3 / 1.4),
 }

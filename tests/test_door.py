@@ -80,7 +80,7 @@ def test_examples_of_the_docs_need_the_door_alone():
     assert [behind(text) for text in methods] == [set()] * len(methods)
 
 
-@pytest.mark.parametrize("name", ["pairwise_gossip", "fedprox"])
+@pytest.mark.parametrize("name", ["pairwise_gossip", "reptile"])
 def test_the_page_of_a_newcomer_shows_the_files(name):
     page = (ROOT / "analysis" / "docs" / "howto" / "afternoon.md").read_text("utf-8")
     path = ROOT / "analysis" / "plugin_example" / "src" / "desim_example" / f"{name}.py"

@@ -108,7 +108,7 @@ def test_a_barrier_closes_with_its_latest_message():
     arrival, clock = np.linspace(0.0, 0.95, LINKS), CLOCK.copy()
     after, waited = np.empty(AGENTS), np.empty(AGENTS)
     ends = wait_all(GRAPH.incoming, arrival, CLOCK, after, waited)
-    close(GRAPH.incoming, arrival, np.inf, clock)
+    close(GRAPH.incoming, arrival, clock)
     assert after.tobytes() == clock.tobytes()
     assert ends == (clock.min(), np.inf)
     with np.errstate(invalid="ignore"):

@@ -17,9 +17,9 @@ from desim.scenario import registry
 
 PAGE = Path(__file__).resolve().parents[1] / "analysis/docs/howto/algorithm.md"
 FILES = {one.caption: one.text for one in pages.blocks(PAGE.read_text("utf-8")) if one.caption}
-SCENARIOS = {"fedprox": "prox.yaml", "diging": "ring.yaml", "extra": "ring.yaml"}
+SCENARIOS = {"reptile": "reptile.yaml", "diging": "ring.yaml", "extra": "ring.yaml"}
 ALGORITHMS = {
-    "fedprox": {"mu": 0.1, "step": 0.05},
+    "reptile": {"epsilon": 0.5, "step": 0.05},
     "diging": {"alpha": 0.1},
     "extra": {"alpha": 0.1},
 }
@@ -60,26 +60,26 @@ def test_the_page_has_no_mistake(name, engine, tmp_path):
 
 MISTAKES = {
     "agents_twice": (
-        "fedprox", ("hub.call(hub.invite(),", "hub.call(hub.invite().repeat(2),"),
+        "reptile", ("hub.call(hub.invite(),", "hub.call(hub.invite().repeat(2),"),
         r"line .*hub.call: found agents .*; allowed: numbers from 0 to \d+, each once"),
     "no_such_agent": (
-        "fedprox", ("hub.call(hub.invite(),", "hub.call(hub.invite() - 1,"),
+        "reptile", ("hub.call(hub.invite(),", "hub.call(hub.invite() - 1,"),
         r"line .*hub.call: found agents .*-1.*; allowed: numbers from 0 to"),
     "negative_work": (
-        "fedprox", ("work=work,", "work=-1.0 * work,"),
+        "reptile", ("work=work,", "work=-1.0 * work,"),
         "line .*hub.call: found work .*; allowed: finite, >= 0"),
     "work_that_is_none": (
-        "fedprox", ("work=work,", 'work=work * float("nan"),'),
+        "reptile", ("work=work,", 'work=work * float("nan"),'),
         "line .*hub.call: found work .*; allowed: finite, >= 0"),
     "noise is charged and not drawn": (
-        "fedprox", ("us.noised(w)", "w"), "job does not draw; return us.noised"),
+        "reptile", ("us.noised(w)", "w"), "job does not draw; return us.noised"),
     "a verb of graphs in a job": (
-        "fedprox", ("us.noised(w)", "us.release(w, None)"), "line .*returns us.noised"),
+        "reptile", ("us.noised(w)", "us.release(w, None)"), "line .*returns us.noised"),
     "terms of the invited alone": (
-        "fedprox", ("self.planned(hub.round)", "self.planned(1).of(hub.invite()[:2])"),
+        "reptile", ("self.planned(hub.round)", "self.planned(1).of(hub.invite()[:2])"),
         "line .*found terms of 2 agents; allowed: those of all 6"),
     "rounds that never end": (
-        "fedprox", ("            hub.publish(state.x) ", "            state.x "),
+        "reptile", ("            hub.publish(state.x) ", "            state.x "),
         "line .*256 calls in round 1; publish ends it"),
     "a request that is not yielded": (
         "extra", ("yield us.gather()", "us.gather()"), "line .*write heard = yield us.gather"),
@@ -87,48 +87,48 @@ MISTAKES = {
         "diging", ("us.send(np.hstack([us.x, us.y]))", "us.send(us.x, us.y)"),
         "line .*takes 2 positional arguments"),
     "one number of a model": (
-        "fedprox", ("            hub.publish(state.x) ", "            hub.publish(state.x[:1]) "),
+        "reptile", ("            hub.publish(state.x) ", "            hub.publish(state.x[:1]) "),
         r"line .*hub.publish: found an array of float64, shape \(1,\); allowed: a float array of "),
     "a model that changes its shape": (
-        "fedprox", ("            hub.publish(state.x) ",
+        "reptile", ("            hub.publish(state.x) ",
                     "            hub.publish(state.x[: 2 if hub.round > 2 else None]) "),
         r"line .*hub.publish: found an array of float64, shape \(2,\)"),
     "a model of objects": (
-        "fedprox", ("            hub.publish(state.x) ",
+        "reptile", ("            hub.publish(state.x) ",
                     "            hub.publish(state.x.astype('O')) "),
         "line .*hub.publish: found an array of object"),
     "a model of whole numbers": (
-        "fedprox", ("            hub.publish(state.x) ",
+        "reptile", ("            hub.publish(state.x) ",
                     "            hub.publish(state.x.astype(int)) "),
         "line .*hub.publish: found an array of int64"),
     "no model": (
-        "fedprox", ("            hub.publish(state.x) ", "            hub.publish(None) "),
+        "reptile", ("            hub.publish(state.x) ", "            hub.publish(None) "),
         "line .*hub.publish: found null"),
     "models of one agent": (
-        "fedprox", ("hub.start(x=x0)", "hub.start(x=x0[:1])"),
+        "reptile", ("hub.start(x=x0)", "hub.start(x=x0[:1])"),
         r"line .*hub.start: x: found an array of float64, shape \(1, .*a row for each agent"),
     "models of one number": (
-        "fedprox", ("hub.start(x=x0)", "hub.start(x=x0[:, :1])"), "line .*hub.start: x: found"),
+        "reptile", ("hub.start(x=x0)", "hub.start(x=x0[:, :1])"), "line .*hub.start: x: found"),
     "state of objects": (
-        "fedprox", ("hub.start(x=x0)", "hub.start(x=x0, y=x0.astype('O'))"),
+        "reptile", ("hub.start(x=x0)", "hub.start(x=x0, y=x0.astype('O'))"),
         "line .*hub.start: y: found an array of object.* allowed: an array of numbers of 6 rows"),
     "a job that cuts the models": (
-        "fedprox", ("us.x = w\n", "us.x = w[:, :1]\n"),
+        "reptile", ("us.x = w\n", "us.x = w[:, :1]\n"),
         r"line .*us.x: found an array of float64, shape \(\d, 1\); allowed: numbers of shape "
         r"\(\d, 4\), a row for each agent"),
     "state of objects, from a job": (
-        "fedprox", ("us.x = w\n", "us.x = w; us.tag = w.astype('O')\n"),
+        "reptile", ("us.x = w\n", "us.x = w; us.tag = w.astype('O')\n"),
         "line .*us.tag: found an array of object.*; allowed: numbers of shape"),
     "a number for all agents": (
-        "fedprox", ("us.x = w\n", "us.x = w; us.count = 0.0\n"),
+        "reptile", ("us.x = w\n", "us.x = w; us.count = 0.0\n"),
         r"line .*us.count: found 0.0; allowed: numbers of shape \(\d,\), a row for each agent"),
     "an agent of a graph that cuts its model": (
         "diging", ("us.x = mixed[:, :dim] - alpha * us.y", "us.y = us.y[:, :2]"),
         r"line .*us.y: found an array of float64, shape \(\d, 2\); allowed: .*\(\d, 4\)"),
     "no models": (
-        "fedprox", ("hub.start(x=x0)", "hub.start()"), r"allowed: hub.start\(x=...\) first"),
+        "reptile", ("hub.start(x=x0)", "hub.start()"), r"allowed: hub.start\(x=...\) first"),
     "a file of its own that is not there": (
-        "fedprox", ("            hub.publish(state.x) ", "            open('weights.npz') "),
+        "reptile", ("            hub.publish(state.x) ", "            open('weights.npz') "),
         "mine.py, line .*raised FileNotFoundError: .*'weights.npz'"),
 }  # fmt: skip
 
@@ -143,7 +143,7 @@ def test_a_mistake_is_told_with_its_cure(name, change, message, engine, tmp_path
 
 
 LATE = {
-    "fedprox": ("us.x = w\n", "us.x = w if us.round[0] < 3 else w[:, :1]\n"),
+    "reptile": ("us.x = w\n", "us.x = w if us.round[0] < 3 else w[:, :1]\n"),
     "extra": ("us.report(us.x)\n", "[0][int(us.round[0] > 2)]; us.report(us.x)\n"),
 }
 
@@ -180,7 +180,7 @@ def test_a_mistake_of_a_late_round_keeps_what_was_before(name, engine, target, t
     ids=["job", "coordinator"],
 )
 def test_engines_keep_the_same_of_a_run_that_a_mistake_ends(change, policy, tmp_path):
-    path, keys = written(tmp_path, "fedprox", change)
+    path, keys = written(tmp_path, "reptile", change)
     kept = []
     for engine in ("cohort", "agents"):
         with pytest.raises(RunError, match=r"us\.x: found an array|list index"):
@@ -207,14 +207,14 @@ def test_a_full_disk_is_not_the_plug_in_s(tmp_path, monkeypatch):
     def full(self, *rows):
         raise OSError(28, "No space left on device")
 
-    path, keys = written(tmp_path, "fedprox")
+    path, keys = written(tmp_path, "reptile")
     monkeypatch.setattr("desim.log.parquet.Tables.append", full)
     with pytest.raises(RunError, match=r"out: cannot be written \(No space left on device\)"):
         desim.run(path, tmp_path / "out", overrides=keys)
 
 
 def test_models_that_a_job_of_all_agents_has_cut_are_told(tmp_path):
-    path, keys = written(tmp_path, "fedprox", ("us.x = w\n", "us.x = w[:, :1]\n"))
+    path, keys = written(tmp_path, "reptile", ("us.x = w\n", "us.x = w[:, :1]\n"))
     text = r"line .* us.x: found an array of float64, shape \(6, 1\); allowed: .* \(6, 4\)"
     with pytest.raises(RunError, match=text):
         desim.run(path, overrides={**keys, "policy": "all"})

@@ -17,6 +17,7 @@ from analysis.reproductions import (
     fed_plt_table2,
     fed_plt_table3,
     fed_plt_table4,
+    fedbuff_seconds,
     ipp_admm_fig7_13,
     page,
     pr_admm_fig2_6,
@@ -28,6 +29,7 @@ SCRIPTS = (
     fed_plt_table1, fed_plt_table2, fed_plt_table3, fed_plt_table4, fed_plt_fig2, fed_plt_fig3,
     *zcdp_nfl_panels.FIGURES, d_zoa_fig1, d_zoa_fig2_3, *d_zoa_panels.FIGURES, d_zoa_attack,
     pr_admm_fig2_6, ipp_admm_fig7_13, ding_one_budget, q_dpsgd_fig14_16, fair_fig17_18_table1,
+    fedbuff_seconds,
 )  # fmt: skip
 
 

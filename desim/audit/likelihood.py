@@ -6,9 +6,9 @@ from desim.arrays import Array
 from desim.audit.pairs import PairReleases
 from desim.privacy.ledger.ledger import Mechanism
 
-EXACT = frozenset({"GAUSSIAN", "DISCRETE_GAUSSIAN", "LAPLACE", "L2_LAPLACE"})
-NORMAL = frozenset({"GAUSSIAN", "DISCRETE_GAUSSIAN", "NOISY_GRADIENT"})
-VARIANCE = {"GAUSSIAN": 1.0, "LAPLACE": 2.0}  # of noise of scale 1
+EXACT = frozenset({"GAUSSIAN", "CLIPPED_GAUSSIAN", "DISCRETE_GAUSSIAN"} | {"LAPLACE", "L2_LAPLACE"})
+NORMAL = frozenset({"GAUSSIAN", "CLIPPED_GAUSSIAN", "DISCRETE_GAUSSIAN", "NOISY_GRADIENT"})
+VARIANCE = {"GAUSSIAN": 1.0, "CLIPPED_GAUSSIAN": 1.0, "LAPLACE": 2.0}  # of noise of scale 1
 
 
 def likelihood_ratio(pair: PairReleases) -> tuple[float, bool]:

@@ -22,6 +22,7 @@ from desim.timeline.collection import (
     limited,
     needed,
 )
+from desim.timeline.staleness import UNWEIGHED, Staleness
 
 CODES = {
     "all": ALL, "deadline": DEADLINE, "adaptive": DEADLINE, "quorum": QUORUM, "buffer": BUFFER,
@@ -41,7 +42,7 @@ class Policy:
     at_least: without so many replies no limit closes it; at_most s: no limit is longer.
     late: discard (a late reply counts as if its agent had been inactive, a new call interrupts its
     computation) or carry (it is used at the collection during which it arrives; until then its
-    agent is not called again).
+    agent is not called again). staleness: what a reply to an older model weighs.
     """
 
     kind: Literal["all", "deadline", "quorum", "buffer", "adaptive", "each"] = "all"
@@ -50,6 +51,7 @@ class Policy:
     at_least: int = 0
     at_most: float = np.inf
     law: tuple[int, float, float] = (FIXED, 0.0, 0.0)
+    staleness: Staleness = UNWEIGHED
 
     @property
     def rule(self) -> Rule:

@@ -9,7 +9,7 @@ from desim.compiling.jit import inline, kernel
 from desim.draws.elementary import exp_, log_
 from desim.draws.keys import exponential, normal, normal_pair, open_unit, threefry, uniform, words
 
-CONSTANT, UNIFORM, NORMAL, LOGNORMAL, EXPONENTIAL, GAMMA, SHIFTED = range(7)
+CONSTANT, UNIFORM, NORMAL, LOGNORMAL, EXPONENTIAL, GAMMA, SHIFTED, HALF_NORMAL = range(8)
 
 
 class Distribution(NamedTuple):
@@ -17,7 +17,7 @@ class Distribution(NamedTuple):
 
     constant (value, -), uniform (low, high), normal (mean, deviation) cut at 0, lognormal (median,
     sigma of the logarithm), exponential (mean, -), gamma (mean, shape), shifted exponential (least,
-    mean of what comes on top).
+    mean of what comes on top), half-normal (deviation of the normal around 0 whose size it is, -).
     """
 
     kind: int
@@ -61,6 +61,8 @@ def sample(kind, a, b, k0, k1, c0, i):
         return a * exponential(k0, k1, c0, i)
     if kind == SHIFTED:
         return a + b * exponential(k0, k1, c0, i)
+    if kind == HALF_NORMAL:
+        return a * abs(normal(k0, k1, c0, i))
     return a / b * _gamma(b, k0, k1, c0, i)
 
 
@@ -88,6 +90,8 @@ def mean(distribution: Distribution) -> float:
         return a * exp(b * b / 2)
     if kind == SHIFTED:
         return a + b
+    if kind == HALF_NORMAL:
+        return a * sqrt(2 / pi)
     if kind == NORMAL and b > 0:
         z = a / b
         return a * (1 + erf(z / sqrt(2))) / 2 + b * exp(-z * z / 2) / sqrt(2 * pi)

@@ -250,7 +250,8 @@ class Hub:
             ids = release_id(self.agents, who, rounds, exchange)
             traffic = np.full(len(who), self.station.now), *self.calls.traffic(who)
             payload = world.transcript.send(who, rounds, ids, payload, traffic)
-        return Replies(who, payload, rounds)
+        weight = world.settings.policy.staleness.weights(self.round - rounds)
+        return Replies(who, payload, rounds, weight)
 
     def answered(self, who: Int, rounds: Int) -> tuple[Array, Int]:
         """What agents who (n,), called in rounds (n,), reply, and in which exchanges."""

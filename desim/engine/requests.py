@@ -79,8 +79,17 @@ class Heard:
 
 
 class Replies(NamedTuple):
-    """A closed collection: agents who (n,) ascending, payload (n, dim), round (n,) of calls."""
+    """A closed collection: agents who (n,) ascending, payload (n, dim), round (n,) of calls.
+
+    weight (n,): what the policy says that each weighs by its staleness, 1 where it says nothing.
+    """
 
     who: NDArray[np.int64]
     payload: Array
     round: NDArray[np.int64]
+    weight: Array
+
+    @property
+    def weighed(self) -> Array:
+        """The payload (n, dim), each reply times its weight."""
+        return self.payload if (self.weight == 1.0).all() else self.payload * self.weight[:, None]

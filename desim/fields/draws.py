@@ -10,6 +10,7 @@ from desim.draws.distributions import (
     CONSTANT,
     EXPONENTIAL,
     GAMMA,
+    HALF_NORMAL,
     LOGNORMAL,
     NORMAL,
     SHIFTED,
@@ -27,7 +28,9 @@ LAWS = {
     "exponential": (EXPONENTIAL, "mean"),
     "gamma": (GAMMA, "[mean, shape]"),
     "shifted_exponential": (SHIFTED, "[least, mean of what comes on top]"),
+    "half_normal": (HALF_NORMAL, "standard deviation of the normal around 0 whose size it is"),
 }
+SINGLE = ("exponential", "half_normal")  # laws of one number
 FORMS = {name: form for name, (_, form) in LAWS.items()}
 
 
@@ -38,8 +41,8 @@ def distribution(value: object, read: Reader) -> Distribution:
     if not isinstance(value, Mapping):
         return Distribution(CONSTANT, read(value), 0.0)
     name, numbers = _single(value)
-    if name == "exponential":
-        return Distribution(EXPONENTIAL, _finite(numbers, read), 0.0)
+    if name in SINGLE:
+        return Distribution(LAWS[name][0], _finite(numbers, read), 0.0)
     if not isinstance(numbers, list | tuple) or len(numbers) != 2:
         raise ValueError(f"{name}: {refusal(numbers, FORMS[name])}")
     first = _finite(numbers[0], read)
@@ -70,7 +73,7 @@ def written(value: Distribution) -> Any:
     if value.kind == CONSTANT:
         return value.a
     name = next(name for name, (code, _) in LAWS.items() if code == value.kind)
-    return {name: value.a if name == "exponential" else [value.a, value.b]}
+    return {name: value.a if name in SINGLE else [value.a, value.b]}
 
 
 def _forms() -> str:
@@ -109,7 +112,7 @@ def _schema(
     pair = {"type": "array", "items": entry, "minItems": 2, "maxItems": 2}
     options = [scalar]
     for name, form in FORMS.items():
-        value = entry if name == "exponential" else {"anyOf": [pair, entry]} if spread else pair
+        value = entry if name in SINGLE else {"anyOf": [pair, entry]} if spread else pair
         keys = {name: {**value, "description": form}}
         option = {"type": "object", "properties": keys, "required": [name]}
         options.append({**option, "additionalProperties": False})

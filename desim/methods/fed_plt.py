@@ -91,6 +91,7 @@ class FedPLT(Federated):
     has_prox = True
     cures = ("algorithm.local.step", "algorithm.rho")
     policies = ("all", "deadline", "quorum", "buffer", "each")
+    unweighable = "every agent's latest z_i counts alike in the splitting"
     restarts = policies
     unproved = ()
 
@@ -123,7 +124,7 @@ class FedPLT(Federated):
         hub.publish(y := self.formulas.model(state.mean))
         while hub.open:
             hub.call(hub.invite(), self.train, y, work=self.local.work, charge=self.local.terms)
-            who, payload, _ = yield hub.collect()
+            who, payload, *_ = yield hub.collect()
             total = column_sums(payload) if self.increments else z.replace(who, payload)
             state.mean = self.formulas.aggregate(state.mean, total, len(who))
             hub.publish(y := self.formulas.model(state.mean))

@@ -1,15 +1,15 @@
 """FedAvg: local training of the coordinator's model, then the mean of what came back.
 
 McMahan, Moore, Ramage, Hampson, Aguera y Arcas 2017, "Communication-efficient learning of deep
-networks from decentralized data" (arXiv 1602.05629), Algorithm 1; with replies to older models it
-is FedBuff (Nguyen et al. 2022, arXiv 2106.06639), whose messages y_i - x are sent here always.
+networks from decentralized data" (arXiv 1602.05629), Algorithm 1. Messages are the changes y_i - x:
+late ones change the present model; a policy may weigh them (see fedbuff).
 
 Agents weigh equally: the objective is the sum of the f_i, so that with one full gradient step a
 round is a step of gradient descent on it. The paper's weights m_i / m belong to sum (m_i / m) f_i;
 that objective is `average: sum`. With more local steps the limit is near the optimum, not at it.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -28,15 +28,19 @@ from desim.method import (
     column_sums,
     formulas,
 )
+from desim.methods.shared.local_limits import unproved
+from desim.methods.shared.server_steps import Server
 
 
 class Parameters(Strict):
-    """local: training between messages; global_step: the coordinator's; init: x0."""
+    """local: training between messages; global_step, server: the coordinator's; init: x0."""
 
     local: Local = Local()
     """training between two messages"""
     global_step: Positive = 1.0
     """share of the mean change that the coordinator takes over; 1 makes the mean its model"""
+    server: Server = Server.of("none")
+    """the coordinator's optimiser: none, {momentum: 0.9}, {adam: ..}, {yogi: ..}, {adagrad: ..}"""
     init: Init = Init.of("zeros")
     """x0, of which the coordinator takes the mean"""
 
@@ -70,40 +74,34 @@ class FedAvg(Federated):
     name = "fedavg"
     summary = "federated averaging of locally trained models, all agents weighing the same"
     paper = "McMahan, Moore, Ramage, Hampson, Aguera y Arcas 2017"
-    Parameters = Parameters
-    cures = ("algorithm.local.step", "algorithm.global_step")
+    Parameters: ClassVar[type[Strict]] = Parameters
+    cures: ClassVar[tuple[str, ...]] = ("algorithm.local.step", "algorithm.global_step")
     policies = ("all", "deadline", "quorum", "buffer", "each")
     restarts = policies
     sent_model = True
+    unweighable = ""
+    proved_late: ClassVar[bool] = False  # with replies to older models
     no_exact = "the minimiser of f_i does not depend on the model that an agent receives"
 
-    def __init__(self, ingredients: Ingredients) -> None:
-        super().__init__(ingredients)
+    def __init__(self, ingredients: Ingredients, q: float = 0.0) -> None:
+        super().__init__(ingredients, q)
         step = self.parameters.global_step
         self.formulas = Formulas(step)
-        if np.ptp(self.local.gamma) > 0.0:
-            self.warnings.append(
-                "algorithm.local.step: agents with larger steps weigh more in fedavg, whose limit "
-                "is then not the optimum of the sum even with one local step"
-            )
-        if step > 1.0:
-            self.warnings.append(
-                f"algorithm.global_step: {step:g} is above 1, up to which every local "
-                "step below 2/smoothness is stable; fedavg may diverge"
-            )
-        if self.settings.policy.late == "carry":
-            self.warnings.append("policy: fedavg is not proved with replies to older models")
+        late = self.settings.policy.late == "carry" and not self.proved_late
+        self.warnings += unproved(self.name, self.local.gamma, step, late)
 
     def coordinator(self, hub: Hub) -> Program:
         """Algorithm 1, server side."""
-        state = hub.memory(x=column_sums(self.x0) / hub.agents)  # what it keeps from round to round
+        x0 = column_sums(self.x0) / hub.agents
+        state = hub.memory(x=x0, **self.server.memory())  # what it keeps from round to round
         hub.start(x=self.x0)  # the agents' models
         hub.publish(state.x)  # round 0
         while hub.open:
-            who, work, charge = hub.invite(), self.local.work, self.local.terms
+            who, work, charge = hub.invite(), self.local.work, self.planned(hub.round)
             hub.call(who, self.train, state.x, work=work, charge=charge)  # down, compute, up
             replies = yield hub.collect()  # all of them, a deadline, a quorum, each: the policy
-            total, n = column_sums(replies.payload), len(replies.who)  # what training changed
+            total = column_sums(replies.weighed)  # what training changed
+            total, n = self.server.along(state, total, len(replies.who))  # or its optimiser's step
             state.x = self.formulas.aggregate(state.x, total, n)  # x <- x + eta total / n
             hub.publish(state.x)  # the round ends
 
@@ -115,5 +113,7 @@ class FedAvg(Federated):
         return np.asarray(change)
 
     def compiled(self) -> Compilable | None:
-        """The same for the compiled engine."""
+        """The same for the compiled engine, which has no memory of an optimiser."""
+        if self.server.kind != "none":
+            return None
         return self.local.compiled(self.formulas, column_sums(self.x0) / len(self.x0), x=self.x0)

@@ -82,10 +82,10 @@ class FedLin(Federated):
         work, first, second = self.problem.rows.astype(float), self.planned(1), self.second()
         while hub.open:
             hub.call(hub.invite(), self.differentiate, state.x, work=work, charge=first)
-            who, slopes, _ = yield hub.collect()
+            who, slopes, *_ = yield hub.collect()
             g = np.add.reduce(slopes) / max(len(who), 1)  # g = mean of grad f_i(xb)
             hub.call(who, self.train, g, work=self.local.work, charge=second)
-            who, models, _ = yield hub.collect()
+            who, models, *_ = yield hub.collect()
             state.x = np.add.reduce(models) / len(who) if len(who) else state.x  # xb = mean of x_i
             hub.publish(state.x)
 

@@ -49,6 +49,7 @@ class FiveGCS(Federated):
     models = "convex"
     cures = ("algorithm.local.step", "algorithm.tau", "algorithm.gamma")
     policies = ("all", "deadline", "quorum", "buffer", "each")
+    unweighable = "v is the sum of all u_i only where their changes weigh alike"
     cohorts = "uniform"
     exposed = "whose messages are exact gradients at the noisy point, of infinite sensitivity"
 

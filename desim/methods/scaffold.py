@@ -2,7 +2,8 @@
 
 Karimireddy, Kale, Mohri, Reddi, Stich, Suresh 2020, "SCAFFOLD: Stochastic controlled averaging for
 federated learning" (arXiv 1910.06378), Algorithm 1 with option II for c_i. Messages are two vectors
-each way, as printed: (x, c) down and (change of y_i, change of c_i) up.
+each way, as printed: (x, c) down and (change of y_i, change of c_i) up. No c_i depends on how the
+coordinator steps, so that it may have an optimiser for x, which the paper does not prove.
 """
 
 import numpy as np
@@ -20,6 +21,7 @@ from desim.method import (
     Strict,
     beyond,
 )
+from desim.methods.shared.server_steps import Server
 
 PROVED = "1/(81 smoothness epochs global_step), up to which scaffold is proved,"
 
@@ -31,6 +33,8 @@ class Parameters(Strict):
     """training between two messages; its step is the paper's eta_l"""
     global_step: Positive = 1.0
     """the paper's eta_g: share of the mean change that the coordinator takes over"""
+    server: Server = Server.of("none")
+    """the coordinator's optimiser for x, as in fedavg; c is the mean of all c_i with any"""
     init: Init = Init.of("zeros")
     """x0, of which the coordinator takes the mean; all control variates start at zero"""
 
@@ -44,6 +48,7 @@ class Scaffold(Federated):
     Parameters = Parameters
     cures = ("algorithm.local.step", "algorithm.global_step")
     policies = ("all", "deadline", "quorum", "buffer", "each")
+    unweighable = "c is the mean of all c_i only where their changes weigh alike"
     restarts = policies
     no_exact = "c_i divides by the number of steps"
     cohorts = "uniform"
@@ -59,7 +64,8 @@ class Scaffold(Federated):
     def coordinator(self, hub: Hub) -> Program:
         """Algorithm 1, server side."""
         (N, dim), eta_g = self.x0.shape, self.parameters.global_step
-        state = hub.memory(x=np.mean(self.x0, axis=0), c=np.zeros(dim))
+        server = self.server
+        state = hub.memory(x=np.mean(self.x0, axis=0), c=np.zeros(dim), **server.memory())
         hub.start(x=self.x0, control=np.zeros_like(self.x0))
         hub.publish(state.x)
         while hub.open:
@@ -68,7 +74,8 @@ class Scaffold(Federated):
             hub.call(hub.invite(), self.train, message, work=work, charge=charge)
             replies = yield hub.collect()
             change = np.add.reduce(replies.payload)  # line 16
-            state.x = state.x + eta_g / max(len(replies.who), 1) * change[:dim]  # line 17
+            along, n = server.along(state, change[:dim], len(replies.who))
+            state.x = state.x + eta_g / max(n, 1) * along  # line 17
             state.c = state.c + change[dim:] / N  # line 17
             hub.publish(state.x)
 

@@ -7,7 +7,6 @@ import numpy as np
 
 from desim.compiling.cache import cache_home
 from desim.conditions.choosing import Chooser
-from desim.conditions.policy import Policy
 from desim.conditions.topology import from_edges
 from desim.engine.loss_reports import terms_of
 from desim.engine.play import Observation, Simulation
@@ -35,7 +34,7 @@ from desim.scenario.origin import Origin
 from desim.scenario.pace import refuse_too_large, settled, uncertain
 from desim.scenario.problem_read import initial, read_problem
 from desim.scenario.schema import Scenario
-from desim.timeline.collection import FIXED, MEDIAN, QUANTILE
+from desim.scenario.waiting import policy_of
 
 NUMBERS = 1 << 19  # of models in one job: what a processor's cache holds
 SOME = 32  # agents in one job at least, however large their models
@@ -88,7 +87,7 @@ def _settings(scenario: Scenario, problem: Problem, layout: Layout | None) -> Se
         speeds=conditions.speeds(),
         intake=conditions.intake(),
         participation=conditions.participation(),
-        policy=_policy(scenario),
+        policy=policy_of(scenario),
         rounds=np.inf if stop.rounds is None else stop.rounds,
         horizon=np.inf if stop.time is None else stop.time,
         targets=tuple(stop.targets.items()),
@@ -169,21 +168,6 @@ def _affordable(made: Any, settings: Settings) -> None:
         found = budget.problems(first, rows, losses and terms_of(losses, rows))
         if found:
             raise InputError(found)
-
-
-def _policy(scenario: Scenario) -> Policy:
-    policy = scenario.policy
-    kind: Any = policy.kind
-    late = policy.late or scenario.late
-    if kind == "each" and scenario.kind != "graph":
-        return Policy("buffer", 1, late)
-    if policy.adaptive is None:
-        law, value = (FIXED, 0.0, 0.0), policy.value or 0.0
-    else:
-        laws, of = {"mad": MEDIAN, "quantile": QUANTILE}, policy.adaptive
-        law, value = (laws[of.kind], float(of.value), float(of.times)), 0.0
-    most = np.inf if policy.at_most is None else policy.at_most
-    return Policy(kind, value, late, policy.at_least or 0, most, law)
 
 
 def _check(scenario: Scenario, problem: Problem, noise: Noise | None) -> None:

@@ -20,6 +20,7 @@ from desim.scenario.blame import accused
 from desim.scenario.checks.methods import CHECKS, Check
 from desim.scenario.schema import SECTIONS, Scenario
 from desim.scenario.sections.data import SOURCES
+from desim.scenario.sections.method import Policy
 from desim.scenario.tree import Place, Tree, dotted, placed, unfit
 
 Problem = tuple[Place, str]
@@ -51,6 +52,7 @@ def _validated(tree: Tree, folder: Path, sections: dict[str, Any]) -> Scenario:
     if any(place[:1] == ("plugins",) for place, _ in problems):  # a name may be one of theirs
         problems = [one for one in problems if one[0] not in NAMED or "found" not in one[1]]
     absent: dict[str, Any] = {name: None for name in ("privacy", "churn") if name not in tree.data}
+    _waiting(tree.data, sections)
     right = {**absent, **{name: one for name, one in sections.items() if name not in broken}}
     around = {place[:end] for place, _ in problems for end in range(len(place))}
     problems += [one for one in _together(right) if one[0] not in around]  # wrong inside already
@@ -59,6 +61,12 @@ def _validated(tree: Tree, folder: Path, sections: dict[str, Any]) -> Scenario:
     scenario = Scenario.model_validate(_from_its_model(sections))
     marks = {dotted(place): mark for place, mark in tree.marks.items()}
     return scenario.model_copy(update={"folder": folder, "source": tree.source, "marks": marks})
+
+
+def _waiting(data: Mapping[str, Any], sections: dict[str, Any]) -> None:
+    """Who is waited for where the file does not say: what the method of the section has for it."""
+    if "policy" not in data and "algorithm" in sections:
+        sections["policy"] = Policy.of(sections["algorithm"].method.waiting)
 
 
 def _from_its_model(sections: dict[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,8 @@ COSTS = {
     "sparse-vector": r"pure differential privacy $D/s$ for each answer",
     "reused": "infinite: a draw of noise that has served another value",
     "l2-laplace": r"pure differential privacy $D/s$, density $\propto e^{-\lVert e\rVert/s}$",
+    "clipped-gaussian": r"$\mu = D/s$ under every relation: the value was shortened to a norm of "
+    "$D/2$, so that $D$ bounds what one record moves and what all of an agent's do",
     "objective-laplace": r"the same, on an objective; $D$ holds the change of volume times $s$",
 }
 

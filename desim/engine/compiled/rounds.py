@@ -25,11 +25,12 @@ from desim.engine.compiled.ahead import (
 )
 from desim.engine.compiled.crew import NONE, awaited, noted, offered, taken
 from desim.engine.compiled.desk import WAVE, Desk
-from desim.engine.compiled.watch import copied, met
+from desim.engine.compiled.watch import copied, met, sound
 from desim.kernels.formulas import aggregate, begin, entries, finish, model, put
 from desim.kernels.local import train_in
 from desim.kernels.sums import replace_row, summed_again
 from desim.timeline.collection import ALL
+from desim.timeline.staleness import weight
 
 PART = 16  # agents that a member of the crew takes at a time, at most
 IDLE = 1 << 14  # looks for work before a member rests
@@ -112,8 +113,11 @@ def informed(r, side, desk_, ahead_):
 
 
 @lean_inline
-def gathered(who, centre, desk_):
-    """Sum the replies of agents who (n,), in this order."""
+def gathered(who, since_, now, centre, desk_):
+    """Sum the replies of agents who (n,), in this order, each times its weight.
+
+    since_ (n,): rounds of the calls that they answer in round `now`.
+    """
     desk, rows, sums, since = Desk(*desk_), centre[0], centre[1], centre[2]
     for r in range(who.shape[0]):
         reply = desk.heard[who[r]]
@@ -121,15 +125,16 @@ def gathered(who, centre, desk_):
             replace_row(rows, sums, who[r], reply)
             since[0] += 1.0
         else:
+            s = weight(centre[4], now - since_[r])
             for j in range(sums.shape[0]):
-                sums[j] += reply[j]
+                sums[j] += s * reply[j]
 
 
 @lean_inline
 def concluded(formulas, n, k, centre, desk_, models):
     """The coordinator's step after n replies; its model goes to models[k]. Return the sum of it."""
     desk, total = Desk(*desk_), 0.0
-    rows, sums, since, memory = centre
+    rows, sums, since, memory, _ = centre
     if rows.shape[0]:
         summed_again(rows, sums, since)
     for j in range(memory.shape[0]):
@@ -142,23 +147,9 @@ def concluded(formulas, n, k, centre, desk_, models):
 
 
 @lean_inline
-def sound(x, y):
-    """Whether all numbers of models x (agents, dim) and y (dim,) are finite."""
-    for i in range(x.shape[0]):
-        for j in range(x.shape[1]):
-            if not np.isfinite(x[i, j]):
-                return False
-    for j in range(y.shape[0]):
-        if not np.isfinite(y[j]):
-            return False
-    return True
-
-
-@lean_inline
 def ended(formulas, who, k, close, total, state, centre, desk, seen):
-    """End round k of the block, in which who (n,) replied; return why the block ends, or ON."""
+    """End round k of the block, whose replies, of who (n,), are gathered; why it ends, or ON."""
     times, models, iterates, watch = seen
-    gathered(who, centre, desk)
     total += concluded(formulas, who.shape[0], k, centre, desk, models)
     times[k] = close
     if iterates.shape[0]:
@@ -183,6 +174,8 @@ def round_ended(q, first, alone, total, k, side, formulas, state, centre, desk, 
         copied(plan.copies[side, q], state[0], seen[3])
         trained = Desk(*desk).trained[ends[q] - ends[first] : ends[q + 1] - ends[first]]
         total = taken_in(formulas, False, who, trained, state, desk)
+    since, now = plan.since[side, ends[q] : ends[q + 1]], plan.counts[side, FIRST] + q
+    gathered(who, since, now, centre, desk)
     return ended(formulas, who, k + q, plan.close[side, q], total, state, centre, desk, seen)
 
 
@@ -251,7 +244,7 @@ def advance(
     rows of the log that one call may take); training (seed, epochs (agents,), plan, data); bench:
     see `part`; state: the agents' arrays (agents, dim), models first; centre: the
     latest replies (agents or 0, dim), the sum (dim,) of these or of a collection, how many came in
-    since (1,), what `aggregate` keeps (dim,); desk: Desk; book (Calls, Rows, Rows);
+    since (1,), what `aggregate` keeps (dim,), a Staleness; desk: Desk; book (Calls, Rows, Rows);
     seen (times s (most,), models (most, dim), iterates (most or 0, agents, dim)): what was true at
     the end of each round, and a Watch; ahead: Ahead; shared: of the crew. Tuples are plain ones.
 

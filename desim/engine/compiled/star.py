@@ -57,6 +57,7 @@ class Engine:
         self.desk = desk_for(self.agents, program.formulas.model(memory))
         latest = np.empty((0, len(memory))) if program.latest is None else program.latest.copy()
         self.centre = latest, column_sums(latest), np.zeros(1), memory.copy()
+        self.centred = *self.centre, tuple(policy.staleness)
         bits = 64 * len(memory)
         self.calling = (
             bits, bits, local.work, terms.compiled, self.station.devices,
@@ -164,7 +165,7 @@ class Engine:
         why, done = self._advance(
             plainly, self.program.formulas, (int(last), settings.horizon, most),
             (*self.policy, self.station.defer, self.intake), self._drawn(most), self.calling,
-            self.training, self.benches[0], tuple(world.state.values()), self.centre, tuple(desk),
+            self.training, self.benches[0], tuple(world.state.values()), self.centred, tuple(desk),
             book, (times, models, iterates, tuple(watch)), tuple(self.ahead), tuple(self.shared),
         )  # fmt: skip
         self.station.now = float(desk.now[0])

@@ -75,3 +75,16 @@ def met(k, who, x, watch_):
     error = moved(who, who.shape[0], x, watch.tally) / watch.limits[2]
     watch.errors[k] = error
     return error <= watch.limits[3]
+
+
+@lean_inline
+def sound(x, y):
+    """Whether all numbers of models x (agents, dim) and y (dim,) are finite."""
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            if not np.isfinite(x[i, j]):
+                return False
+    for j in range(y.shape[0]):
+        if not np.isfinite(y[j]):
+            return False
+    return True

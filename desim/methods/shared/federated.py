@@ -6,15 +6,20 @@ from desim.errors import InputError
 from desim.methods.shared.local_limits import misfits
 from desim.methods.shared.local_training import LocalTraining
 from desim.methods.shared.method import Ingredients, Method
+from desim.methods.shared.server_steps import Server, ServerSteps, two_steps
 from desim.privacy.ledger.ledger import Terms
 from desim.privacy.ledger.mechanisms import Gaussian, Noise
 from desim.problem.problem import Problem
 
+NO_SERVER = Server.of("none")
 COHORTS = {"uniform": "for uniform cohorts that reply", "all": "with all agents in every round"}
 
 
 class Federated(Method):
-    """A method with parameters `init` and `local`: x0 (agents, dim) is its start."""
+    """A method with parameters `init` and `local`: x0 (agents, dim) is its start.
+
+    Where it has a parameter `server`, a global_step, too, `server` has the coordinator's steps.
+    """
 
     kind = "coordinator"
     models: ClassVar[Literal["linear", "convex", "any"]] = "any"
@@ -36,6 +41,7 @@ class Federated(Method):
         sigma = self.noise.sigma if isinstance(self.noise, Gaussian) else None
         self.x0 = settings.initial("x0")
         self.local = LocalTraining(local, settings, q, sigma, unit)
+        self.server = ServerSteps(getattr(self.parameters, "server", NO_SERVER), self.problem.dim)
         self.warnings += self.local.warnings
         self.warnings += [
             f"algorithm.local.solver: convergence is not proved with {solver} local steps"
@@ -58,6 +64,8 @@ class Federated(Method):
     def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:
         """Return what is wrong with this combination, one line each."""
         found = [*misfits(parameters.local, problem, noise)]
+        if hasattr(parameters, "server"):
+            found += two_steps(parameters.server, parameters.global_step)
         if cls.no_exact and "exact" in parameters.local.solvers:
             text = f"algorithm.local.solver: found exact, but {cls.no_exact}"
             found.append(f"{text}; allowed: gradient, accelerated, sgd, noisy")

@@ -66,6 +66,11 @@ class Method:
     restarts: ClassVar[tuple[str, ...]] = ()
     #: what hinders that there, or what it costs
     forgetting: ClassVar[str] = ""
+    #: why replies to older models cannot be weighed by their staleness, empty where they are:
+    #: where its program takes `replies.weighed`, or `replies.weight`
+    unweighable: ClassVar[str] = "it does not say that its replies may be weighed"
+    #: the policy of scenarios that say none
+    waiting: ClassVar[Any] = "all"
     #: whether links without an opposite one will do
     directed: ClassVar[bool] = False
     #: whether neighbours may be others in every round

@@ -108,6 +108,7 @@ def prices(
     group, batch, owned = _group(releases, np.where(part, fraction, 1.0), rows, relation, needed)
     if relation == "add-or-remove-one":
         group = np.where(np.isin(code, WHOLE), 1.0, group)
+    group = np.where(code == Mechanism.CLIPPED_GAUSSIAN, 1.0, group)  # of all rows as of one
     ratio = _ratio(_amounts(releases, "sensitivity") * group, scale, code)
     lost = np.isinf(ratio)
     ratio = np.where(lost, 0.0, ratio)
@@ -116,7 +117,8 @@ def prices(
     objective, discrete = paid["objective-perturbation"], paid["discrete-gaussian"]
     xi = np.where(objective > 0.0, CURVATURE * _group_factor(group), 0.0)
     with np.errstate(over="ignore"):
-        mu2 = (np.where(secret, 0.0, paid["gaussian"]) + paid["noisy-gradient"]) ** 2
+        exact = np.where(secret, 0.0, paid["gaussian"]) + paid["noisy-gradient"]
+        mu2 = (exact + paid["clipped-gaussian"]) ** 2
         rho = 0.5 * (objective**2 + discrete**2)
     return Prices(
         np.where(lost, np.inf, mu2),

@@ -32,7 +32,7 @@ ROUNDING = 1.0 + 1e-9  # sums of prices round: a target that is also the budget 
 KEPT = "square divergence order known kinds numbers others retired stopped stopper reason"
 LAWS = ("laplace", "pure", "batch")
 KINDS = 8  # of releases that are not Gaussian, counted apart for each agent
-EXACT = (Mechanism.GAUSSIAN, Mechanism.NOISY_GRADIENT)
+EXACT = (Mechanism.GAUSSIAN, Mechanism.NOISY_GRADIENT, Mechanism.CLIPPED_GAUSSIAN)
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,8 @@ class Filter:
         kind: 0 for Gaussian, 1 to KINDS of the agent's `kinds`, KINDS + 1 for others.
         """
         if terms.mechanism in EXACT and not (terms.sampling[rows] < 1.0).any():
-            square = self._square(who, terms.sensitivity[rows], terms.scale[rows])
+            whole = terms.mechanism is Mechanism.CLIPPED_GAUSSIAN
+            square = self._square(who, terms.sensitivity[rows], terms.scale[rows], whole)
             return np.array([square, np.zeros(len(who)), np.zeros(len(who))])
         table = {
             "agent": who,
@@ -120,10 +121,13 @@ class Filter:
         divergence = divergences[np.arange(len(who)), self.order[who]]
         return np.array([square, np.where(batches, 0.0, divergence), np.where(batches, 0.0, kind)])
 
-    def _square(self, who: Int, reach: Array, scale: Array) -> Array:
-        """Exact mu^2 (n,) of Gaussian releases of all rows, as `prices` has it."""
+    def _square(self, who: Int, reach: Array, scale: Array, whole: bool) -> Array:
+        """Exact mu^2 (n,) of Gaussian releases of all rows, as `prices` has it.
+
+        whole: the reach is that of all of an agent's rows.
+        """
         relation = self.budget.relation
-        if relation != "replace-one":
+        if relation != "replace-one" and not whole:
             reach = reach * (0.5 if relation == "add-or-remove-one" else self.rows[who])
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             ratio = np.where(reach > 0.0, reach / scale, 0.0)

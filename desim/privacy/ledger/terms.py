@@ -19,7 +19,9 @@ class Mechanism(IntEnum):
     lattice, zCDP D^2/(2 s^2); objective-perturbation: noise on the objective that is minimised,
     zCDP D^2/(2 s^2) and a rest of 1e-8; sparse-vector: one noisy comparison, pure DP D/s; reused: a
     noise draw that has served another value, infinite; l2-laplace: density exp(-||e||/s), L2, pure
-    DP D/s; objective-laplace: the same on an objective; none: infinite unless D = 0.
+    DP D/s; objective-laplace: the same on an objective; clipped-gaussian: (D/s)-GDP of a value that
+    was shortened to a norm of D/2, whatever becomes of the agent's rows, one or all of them; none:
+    infinite unless D = 0.
     """
 
     NONE = 0
@@ -32,6 +34,7 @@ class Mechanism(IntEnum):
     REUSED = 7
     L2_LAPLACE = 8
     OBJECTIVE_LAPLACE = 9
+    CLIPPED_GAUSSIAN = 10
 
 
 class View(IntEnum):

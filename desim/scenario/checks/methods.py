@@ -40,6 +40,16 @@ def policy_fits(algorithm: Algorithm, policy: Policy, kind: Kind) -> Found:
         yield ("policy", "at_most"), f"{text}; allowed: leave it out"
 
 
+def weights_fit(algorithm: Algorithm, policy: Policy, kind: Kind) -> Found:
+    """Replies are weighed by a coordinator whose mathematics bears it."""
+    if policy.staleness is None:
+        return
+    why = "on a graph messages have the weights of the graph" if kind != "coordinator" else ""
+    if why := why or algorithm.method.unweighable:
+        text = f"found {policy.staleness.kind} with {algorithm.name}, but {why}"
+        yield ("policy", "staleness"), f"{text}; allowed: no staleness"
+
+
 def lateness_fits(policy: Policy, kind: Kind) -> Found:
     """On a graph an agent keeps the newest message of each neighbour, however late it came."""
     if kind == "graph" and policy.late == "discard" and policy.kind not in Policy.words:

@@ -26,6 +26,7 @@ from desim.fields import (
 )
 from desim.methods.shared.method import Method
 from desim.scenario import registry
+from desim.scenario.sections.staleness import Weighing, weighable
 
 
 class Algorithm(Strict):
@@ -116,10 +117,10 @@ class Policy(Form):
     """
 
     words = ("all", "each")
-    modifiers = ("late", "at_least", "at_most")
+    modifiers = ("at_least", "at_most", "late", "staleness")
     examples = {
         "deadline": "2 s", "quorum": 8, "buffer": 5, "adaptive": {"mad": 3},
-        "at_least": 5, "at_most": "10 s",
+        "at_least": 5, "at_most": "10 s", "staleness": {"polynomial": 0.5},
     }  # fmt: skip
 
     deadline: Duration | None = None
@@ -138,6 +139,13 @@ class Policy(Form):
     late: Literal["discard", "carry"] | None = None
     """replies that come too late: discard them, or carry them to the next collection; by default
     carry for a buffer and on a graph, else discard"""
+    staleness: Weighing | None = None
+    """what replies to older models weigh: constant (default), {polynomial: a}, {hinge: {a: ..,
+    b: ..}}; with each, {buffer: 1, staleness: ...} says the same"""
+
+    @model_validator(mode="after")
+    def _weighable(self) -> "Policy":
+        return weighable(self)
 
     @classmethod
     def mapping(cls, data: object) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""FedProx (Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith 2020, arXiv 1812.06127)."""
+"""Reptile (Nichol, Achiam, Schulman 2018, arXiv 1803.02999), its batched version."""
 
 from desim.method import Clients, Count, Hub, Init, Method, Positive, Strict, gradient
 
@@ -6,8 +6,8 @@ from desim.method import Clients, Count, Hub, Init, Method, Positive, Strict, gr
 class Parameters(Strict):
     """What a scenario may say under `algorithm:`."""
 
-    mu: Positive = 0.1
-    """weight of the pull to the coordinator's model"""
+    epsilon: Positive = 0.5
+    """how far the coordinator moves towards the mean"""
     step: Positive = 0.1
     """of each local step"""
     epochs: Count = 3
@@ -16,16 +16,16 @@ class Parameters(Strict):
     """models at the start"""
 
 
-class FedProx(Method):
-    """Local steps on f_i(w) + mu/2 ||w - x||^2, then the mean x of the replies."""
+class Reptile(Method):
+    """Local steps on f_i from x, then x moves towards the mean of the replies."""
 
-    name, kind, noises = "fedprox", "coordinator", ()
-    summary = "federated averaging of local models near the coordinator's"
-    paper = "Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith 2020"
+    name, kind, noises = "reptile", "coordinator", ()
+    summary = "steps of the coordinator towards the mean of locally trained models"
+    paper = "Nichol, Achiam, Schulman 2018"
     Parameters, policies = Parameters, ("all", "deadline", "quorum", "buffer", "each")
 
     def coordinator(self, hub: Hub):
-        """The coordinator, whose model is the mean of the replies."""
+        """The coordinator, whose model moves towards the mean of the replies."""
         x0, work = self.settings.initial("x0"), self.parameters.epochs * self.problem.rows
         state = hub.memory(x=x0.mean(axis=0))
         hub.start(x=x0)
@@ -34,13 +34,14 @@ class FedProx(Method):
             hub.call(hub.invite(), self.train, state.x, work=work)
             replies = yield hub.collect()
             if len(replies.who):
-                state.x = replies.payload.sum(axis=0) / len(replies.who)
+                mean = replies.payload.sum(axis=0) / len(replies.who)
+                state.x = state.x + self.parameters.epsilon * (mean - state.x)
             hub.publish(state.x)
 
     def train(self, us: Clients, x):
         """Models (n, dim) of agents `us` after their steps from x (n, dim)."""
         p, w = self.parameters, x.copy()
         for _ in range(p.epochs):
-            w -= p.step * (gradient(us.who, w, self.problem.data) + p.mu * (w - x))
+            w -= p.step * gradient(us.who, w, self.problem.data)
         us.x = w
         return w

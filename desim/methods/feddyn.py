@@ -1,0 +1,79 @@
+"""FedDyn: local objectives whose linear terms follow the agents, so that minima come together.
+
+Acar, Zhao, Matas Navarro, Mattina, Whatmough, Saligrama 2021, "Federated learning based on dynamic
+regularization" (arXiv 2111.04263), Algorithm 1: h is over all m agents, the mean over those that
+reply. Agents send what they changed, theta_k - theta, and not theta_k: a late change is one of the
+present model, and h is the mean of all g_k whoever is late. g_k starts at 0, as if the gradient at
+theta_k^0 were. After steps in place of the printed argmin, for which alone there is a proof, g_k is
+no gradient at theta_k; where the models rest it is one, and they rest at the optimum only.
+"""
+
+import numpy as np
+
+from desim.method import (
+    Array,
+    Clients,
+    Federated,
+    Hub,
+    Ingredients,
+    Init,
+    Local,
+    Positive,
+    Program,
+    Strict,
+    column_sums,
+)
+
+
+class Parameters(Strict):
+    """alpha: weight of the regulariser; local: training between messages; init: theta0."""
+
+    alpha: Positive = 0.1
+    """weight of the dynamic regulariser"""
+    local: Local = Local()
+    """training between two messages; exact is the printed argmin"""
+    init: Init = Init.of("zeros")
+    """theta0, of which the coordinator takes the mean; h and all g_k start at zero"""
+
+
+class FedDyn(Federated):
+    """The agents keep g_k (`slope`), the paper's grad L_k(theta_k); the coordinator theta and h."""
+
+    name = "feddyn"
+    summary = "local steps whose linear terms follow each agent, for the exact optimum"
+    paper = "Acar, Zhao, Matas Navarro, Mattina, Whatmough, Saligrama 2021"
+    Parameters = Parameters
+    cures = ("algorithm.local.step", "algorithm.alpha")
+    policies = ("all", "deadline", "quorum", "buffer", "each")
+    restarts = policies
+    forgetting = "h keeps the g_k that an agent which begins anew has lost"
+    unweighable = "h is the mean of all g_k only where their changes weigh alike"
+    cohorts = "uniform"
+    unproved = ("gradient", "accelerated", "sgd", "noisy")
+
+    def __init__(self, ingredients: Ingredients) -> None:
+        super().__init__(ingredients, q=ingredients.parameters.alpha)
+
+    def coordinator(self, hub: Hub) -> Program:
+        """Algorithm 1, server side."""
+        alpha, m = self.parameters.alpha, hub.agents
+        theta = column_sums(self.x0) / m
+        state = hub.memory(theta=theta, h=np.zeros_like(theta))
+        hub.start(x=self.x0, slope=np.zeros_like(self.x0))
+        hub.publish(state.theta)
+        while hub.open:
+            work, charge = self.local.work, self.local.terms
+            hub.call(hub.invite(), self.train, state.theta, work=work, charge=charge)
+            replies = yield hub.collect()
+            change, n = column_sums(replies.payload), len(replies.who)
+            if n:
+                state.h = state.h - alpha / m * change  # h^t
+                state.theta = state.theta + change / n - state.h / alpha  # theta^t
+            hub.publish(state.theta)
+
+    def train(self, us: Clients, theta: Array) -> Array:
+        """Agents `us` from theta (n, dim), as they were sent it: theta_k - theta, (n, dim)."""
+        g = us.slope
+        us.x = theta_k = self.local.train(us, theta, theta, -g)  # argmin, or steps towards it
+        us.slope = g - self.parameters.alpha * (theta_k - theta)  # grad L_k(theta_k^t)
+        return np.asarray(theta_k - theta)
