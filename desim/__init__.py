@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from desim.studies.compare import compare
     from desim.studies.repeat import repeat
     from desim.studies.study import Study, study
+    from desim.tuning.tune import tune
 
 __all__ = [
     "KINDS",
@@ -61,6 +62,7 @@ __all__ = [
     "robust",
     "run",
     "study",
+    "tune",
 ]
 
 _HOMES = {
@@ -82,6 +84,7 @@ _HOMES = {
     "robust": "desim.ranking.robust:robust",
     "run": "desim.runs.play:run",
     "study": "desim.studies.study:study",
+    "tune": "desim.tuning.tune:tune",
     "Run": "desim.runs.run:Run",
     "Scenario": "desim.scenario.schema:Scenario",
     "Study": "desim.studies.study:Study",

@@ -9,6 +9,7 @@ desim.privacy.papers.
 from typing import TYPE_CHECKING, Any
 
 from desim.arrays import Array, Int
+from desim.conditions.codec import DRIFTS, DUALS, KEEPS, LOSSY, ROUNDED, rounded
 from desim.conditions.compute import overheads_of, speeds_of
 from desim.conditions.matching import random_matching, random_neighbours
 from desim.conditions.mixing import against_themselves, dual_bound, mixing_matrix
@@ -16,6 +17,7 @@ from desim.conditions.participation import common_length
 from desim.draws.keys import seed_word
 from desim.errors import InputError, RunError, refusal, spelling
 from desim.fields import (
+    AutoShare,
     AutoStep,
     Count,
     Counts,
@@ -34,6 +36,7 @@ from desim.fields import (
     Several,
     Share,
     Step,
+    StepOrNone,
     Strict,
     Text,
     Whole,
@@ -96,18 +99,19 @@ else:  # the types of what an engine hands over: no engine is imported for them
     Clients = Compilable = Us = Hub = Heard = Replies = Settings = Any
 
 __all__ = [
-    "ALL", "LOGISTIC", "Allotted", "Array", "AutoStep", "Averages", "Bound", "Classical",
-    "Clients", "Compilable", "ConsensusADMM", "Count", "Counts", "DiscreteGaussian", "Duration",
-    "DynamicZcdp", "EdgeDuals", "ExactADMM", "Federated", "Flag", "Form", "Fraction", "Gaussian",
-    "Heard", "Hub", "Ingredients", "Init", "InputError", "Inputs", "Int", "L2Laplace", "Laplace",
-    "Latest", "Local", "LocalTraining", "Mechanism", "Method", "Minimisation", "Momentum", "Noise",
-    "NonNegative", "Number", "Positive", "Problem", "Program", "Rate", "Replies", "RunError",
-    "Seconds", "Settings", "Several", "Share", "Step", "Strict", "Terms", "Text", "Us", "View",
+    "ALL", "DRIFTS", "DUALS", "KEEPS", "LOGISTIC", "LOSSY", "ROUNDED", "Allotted", "Array",
+    "AutoShare", "AutoStep", "Averages", "Bound", "Classical", "Clients", "Compilable",
+    "ConsensusADMM", "Count", "Counts", "DiscreteGaussian", "Duration", "DynamicZcdp", "EdgeDuals",
+    "ExactADMM", "Federated", "Flag", "Form", "Fraction", "Gaussian", "Heard", "Hub", "Ingredients",
+    "Init", "InputError", "Inputs", "Int", "L2Laplace", "Laplace", "Latest", "Local",
+    "LocalTraining", "Mechanism", "Method", "Minimisation", "Momentum", "Noise", "NonNegative",
+    "Number", "Positive", "Problem", "Program", "Rate", "Replies", "RunError", "Seconds",
+    "Settings", "Several", "Share", "Step", "StepOrNone", "Strict", "Terms", "Text", "Us", "View",
     "Whole", "against_themselves", "auto_step", "batch_gradient", "best_momentum", "beyond",
     "by_agent", "capped_losses", "clamp", "column_sums", "common_length", "descend", "dual_bound",
     "estimates", "fitting", "formulas", "gradient", "inputs", "linearised_bound", "minimise",
-    "minimisers", "mixing_matrix", "once", "overheads_of", "oversized", "plain", "prox",
-    "quantize", "random_matching", "random_neighbours", "ratios", "refusal", "seed_word",
-    "shares", "simple", "sparsify", "speeds_of", "spelling", "stable_step",
-    "summed", "terms", "tied_momentum",
+    "minimisers", "mixing_matrix", "once", "overheads_of", "oversized", "plain", "prox", "quantize",
+    "random_matching", "random_neighbours", "ratios", "refusal", "rounded", "seed_word", "shares",
+    "simple", "sparsify", "speeds_of", "spelling", "stable_step", "summed", "terms",
+    "tied_momentum",
 ]  # fmt: skip

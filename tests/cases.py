@@ -138,6 +138,9 @@ QSGD = deadline()["algorithm"]
 Q2SGD = {**QSGD, "name": "q-dpsgd-2"}
 LATTICE = {"noise": {"kind": "discrete-gaussian", "sigma": 0.1, "resolution": 0.05}}
 DSGD = {"name": "dsgd", "alpha": {"initial": 0.4, "decay": "sqrt"}, "batch": 3}
+GOSSIP, ADPSGD, TRACKING, PUSH = (
+    {**DSGD, "name": name} for name in ("gossip", "ad-psgd", "gradient-tracking", "push-sum")
+)
 SDM = {**DSGD, "name": "sdm-dsgd", "theta": 0.5, "c": 0.4}
 
 
@@ -372,6 +375,17 @@ CASES: dict[str, dict[str, Any]] = {
         **graph(algorithm={"name": "admm", "eta": 0.4}, problem={"clip": 1.0}, network=LOSSY),
         "privacy": {"relation": "replace-one"},
     },
+    "choco": {
+        **graph(algorithm={"name": "choco-sgd", "alpha": 0.1, "gamma": 0.3}, network=LOSSY),
+        "codec": {"top-k": 0.5},
+    },
+    "choco-plain": {
+        **graph(
+            algorithm={"name": "choco-sgd", "alpha": DSGD["alpha"], "batch": 3, "gamma": 0.2},
+            privacy={"noise": {"sigma": 0.0}},
+        ),
+        "codec": {"quantise": {"bits": 3}},
+    },
     "qsgd": deadline(),
     "qsgd-laplace": {
         **deadline(),
@@ -424,6 +438,29 @@ CASES: dict[str, dict[str, Any]] = {
     "sdm-dsgd-budget": deadline(
         algorithm=SDM, problem={"clip": 0.2}, privacy={"noise": {"sigma": 0.3}, "budget": 4.3}
     ),
+    "gossip": deadline(algorithm=GOSSIP),
+    "gossip-steps": {
+        **deadline(algorithm={**GOSSIP, "steps": 3}, network=LOSSY),
+        "privacy": {"relation": "replace-one"},
+    },
+    "gossip-budget": deadline(
+        algorithm=GOSSIP, problem={"clip": 0.2}, privacy={"noise": {"sigma": 0.3}, "budget": 4.3}
+    ),
+    "ad-psgd": deadline(algorithm=ADPSGD),
+    "ad-psgd-plain": {
+        **deadline(algorithm=ADPSGD, network=LOSSY),
+        "privacy": {"relation": "replace-one"},
+    },
+    "gradient-tracking": deadline(algorithm=TRACKING),
+    "gradient-tracking-next": {
+        **deadline(algorithm={**TRACKING, "form": "next"}, network=LOSSY),
+        "privacy": {"relation": "replace-one"},
+    },
+    "push-sum": deadline(algorithm=PUSH),
+    "push-sum-late": {
+        **deadline(algorithm=PUSH, network=DROP, policy={"deadline": "60 ms", "late": "carry"}),
+        "privacy": {"relation": "replace-one"},
+    },
     "dp-admm": star(algorithm=DP_ADMM),
     "dp-admm-noise": star(
         algorithm=DP_ADMM, problem={"clip": 1.0}, privacy={"noise": {"sigma": 0.1, "decay": 0.95}}
@@ -594,6 +631,10 @@ CASES: dict[str, dict[str, Any]] = {
     "scaffold-noisy": star(
         algorithm={**SCAFFOLD, "local": NOISY}, problem={"clip": 1.0}, participation={"uniform": 3}
     ),
+    "fedavg-coded": {
+        **star(algorithm=FEDAVG, policy={"buffer": 2}),
+        "codec": {"random-k": 2, "error_feedback": True, "downlink": "float32"},
+    },
     "scaffold-deadline": star(algorithm=SCAFFOLD, policy={"deadline": "90 ms"}, network=LOSSY),
     "scaffold-quorum": star(algorithm=SCAFFOLD, policy={"quorum": 3, "late": "carry"}),
     "scaffold-each": star(

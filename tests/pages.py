@@ -23,6 +23,7 @@ from desim import load
 from desim.cli import main
 from desim.scenario.load import parse
 from desim.studies.study import plan
+from desim.tuning.plan import planned
 
 ROOT = Path(__file__).resolve().parents[1]
 QUICKSTART = ROOT / "scenarios" / "quickstart.yaml"
@@ -107,6 +108,8 @@ def keep(block, path):
         keys = parse(block.text, block.caption).data
         if "problem" in keys:
             load(path)
+        elif "tune" in keys:
+            planned(path)
         elif "base" in keys:
             plan(path)
 

@@ -190,9 +190,9 @@ def test_a_stored_scenario_that_was_changed_is_refused():
 
 
 def test_a_method_without_a_plan_is_refused():
-    scenario = graph(plugins=[GOSSIP], algorithm={"name": "gossip"})
+    scenario = graph(plugins=[GOSSIP], algorithm={"name": "hearsay"})
     scenario["privacy"] = target()
-    with pytest.raises(InputError, match=r"privacy\.target: gossip does not say"):
+    with pytest.raises(InputError, match=r"privacy\.target: hearsay does not say"):
         build(load(scenario))
 
 

@@ -42,6 +42,7 @@ def scenario(method="fedavg", rounds=4, **more):
     known = {
         "fed-plt": {"rho": 1.0},
         "dsgd": {"alpha": 0.1},
+        "choco-sgd": {"alpha": 0.1, "gamma": 0.4},
         "zcdp-nfl": {"rho": 1.0, "eta": 0.5},
         "q-dpsgd-1": {
             "alpha": 0.1, "bits": 8, "mixing": 0.3, "resolution": 0.01, "deadline": "10 ms"
@@ -94,6 +95,10 @@ STARS = {
     "told": scenario("led", algorithm={"beta": 0.1}),
     "some": scenario("fed-plt", participation={"uniform": 2}),
     "two exchanges": scenario("fedlin"),
+    "coded both ways": scenario(
+        participation={"uniform": 3},
+        codec={"top-k": 2, "downlink": {"quantise": {"bits": 4}}},
+    ),
     "noise inside": scenario(
         "fed-plt", algorithm={"local": NOISY}, privacy=PRIVATE, problem={"clip": 1.0}
     ),
@@ -117,6 +122,7 @@ GRAPHS = {
         problem={"clip": 1.0},
         privacy={"noise": {"phi": 1e-2, "growth": 0.99}, **PRIVATE},
     ),
+    "coded": scenario("choco-sgd", network={"topology": "ring"}, codec={"random-k": 2}),
     "fewer bits than values": scenario("q-dpsgd-1", network={"topology": "complete"}),
 }
 

@@ -7,6 +7,8 @@ import desim
 from desim.log import described
 from desim.log.schemas import FIELDS
 from desim.scenario.sections.observe import METRICS
+from desim.studies.answers import ecdf
+from desim.studies.tried import trials
 from desim.timeline.record import Kind
 
 SCENARIO = {
@@ -35,7 +37,11 @@ def run():
 @pytest.fixture(scope="module")
 def frames(run):
     clock = desim.clock_errors(run, run)
+    both = desim.compare({"one": [run], "two": [run]}, {"error": 0.9}, profile=True)
     return {
+        "ert": both.ert,
+        "profile": both.profile,
+        "ecdf": ecdf(trials({"one": [run], "two": [run]}, {"error": [0.9]})),
         "clock_messages": clock.messages,
         "clock_computations": clock.computations,
         "clock_rounds": clock.rounds,

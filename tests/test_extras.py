@@ -78,7 +78,7 @@ def offered():
 
 def test_what_is_asked_for_is_offered_and_in_the_tests(tmp_path):
     asked = names(ROOT / "desim")
-    assert len(asked) == 2
+    assert len(asked) == 4
     assert asked <= offered()
     tested = next(one for one, extra in offered() if extra == "test" and one.startswith("desim["))
     assert all(extra in tested for _, extra in asked)

@@ -19,7 +19,7 @@ PLUGIN = str(Path(__file__).parent / "plugins" / "gossip.py")
 
 def gossip(**parameters):
     scenario = graph(
-        algorithm={"name": "gossip", **parameters},
+        algorithm={"name": "hearsay", **parameters},
         problem={"clip": None},
         privacy=None,
         stop={"rounds": 15},
@@ -81,7 +81,7 @@ def test_a_late_message_is_used_when_it_is_the_newest(monkeypatch):
 
 def test_a_plugin_is_validated_like_any_method():
     with pytest.raises(InputError, match=r"algorithm\.wiat: .*did you mean 'wait'"):
-        desim.load({**gossip(), "algorithm": {"name": "gossip", "wiat": 1}})
+        desim.load({**gossip(), "algorithm": {"name": "hearsay", "wiat": 1}})
     raising = str(Path(__file__).parent / "plugins" / "raises.py")
     with pytest.raises(InputError, match="raised ZeroDivisionError"):
         desim.load({**gossip(), "plugins": [raising]})

@@ -25,7 +25,7 @@ LAYERS = [  # one room a line where no two need each other
     "model torch jax",
     "methods",
     "scenario",
-    "audit reading runs studies ranking plots fidelity measuring",
+    "audit reading runs studies ranking tuning plots fidelity measuring",
     "contract deployments exports reports",
     "cli __main__",
 ]
@@ -41,6 +41,7 @@ FENCES = {
     "dp_accounting": "desim.privacy",
     "distributed": "desim.studies.cluster",
     "psutil": "desim.studies.processes",
+    "optuna": "desim.tuning.learning",
     "torch": "desim.models.torch_module desim.models.torch_parts desim.models.torch_cost "
     "desim.models.torch_copies desim.models.torch_ends desim.models.torch_look desim.torch",
     "jax": "desim.models.jax_function desim.models.jax_parts desim.jax",
@@ -154,6 +155,7 @@ WRONG = [
     ({"desim.scenario.load": "import yaml"}, layering),
     ({"desim.runs.run": "import dp_accounting"}, layering),
     ({"desim": "import simpy"}, layering),
+    ({"desim.tuning.sampling": "import optuna"}, layering),
     ({"desim.models.model": "import jax.numpy as jnp"}, layering),
     (
         {

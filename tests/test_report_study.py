@@ -11,10 +11,10 @@ from test_report import section
 import desim
 from desim.cli import main
 from desim.errors import InputError
-from desim.reports import results, seeds, studies
+from desim.reports import first, results, seeds, studies
 from desim.reports.readable import readings
-from desim.studies.folder import open_study
 from desim.studies.shown import shown
+from desim.studies.stored import StoredStudy, open_study
 
 STUDY = {
     "name": "steps of two sizes",
@@ -63,6 +63,25 @@ def test_seeds_are_folded_under_their_medians(text):
     ]  # fmt: skip
     assert "assumptions and caveats" in " ".join(folded)
     assert text.count('<pre tabindex="0">') == 2  # scenarios: one of each series
+
+
+def test_the_report_of_a_study_says_which_method_is_first(study, text):
+    said = section(text, "study")
+    assert "<h3>Which method is first</h3>" in text
+    assert "expected time to error 2.5" in said
+    assert text.count('<img class="drawn" src="data:image/svg+xml;base64,') == 1  # one problem
+    assert "Targets met over time" in said
+    assert "img-src data:" in text
+    part = first.first_part(study)
+    assert [one.title for one in part.tables][-1].startswith("profile of expected time over one")
+    assert [one.caption for one in part.figures] == ["Targets met over time"]
+    alone = {
+        **study.written,
+        "compare": {"targets": {"error": 2.5}, "profile": {"methods": "seed"}},
+    }
+    for written in (alone, {**study.written, "grid": {}}):  # a key of none, and one method
+        other = StoredStudy("x", None, (), study.runs, study.summary, study.comparisons, written)
+        assert first.first_part(other) is None
 
 
 def test_a_study_in_memory_says_the_same(study, text, tmp_path):

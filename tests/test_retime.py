@@ -176,10 +176,10 @@ def plugins(tmp_path):
     for name, text in (texts | {"clocked": CLOCKED}).items():
         (tmp_path / f"{name}.py").write_text(text)
     own = {name: tmp_path / f"{name}.py" for name in ("clocked", *texts)}
-    return own | {"gossip": "tests/plugins/gossip.py"}
+    return own | {"hearsay": "tests/plugins/gossip.py"}
 
 
-GOSSIP = {"name": "gossip", "step": 0.05}
+GOSSIP = {"name": "hearsay", "step": 0.05}
 REFUSED = [
     (star(policy={"deadline": "120 ms"}), {}, "policy.deadline: who is heard"),
     (star(policy="each"), {}, "policy.each: who is heard"),
@@ -213,7 +213,7 @@ def test_what_delays_change_is_refused_with_the_reason(plugins, scenario, condit
     name = scenario["algorithm"]["name"]
     if name in plugins:
         scenario = {**scenario, "plugins": [plugins[name]]}
-    if name == "gossip":
+    if name == "hearsay":
         del scenario["privacy"]
     trained = desim.run(scenario)
     with pytest.raises(InputError, match=re.escape(reason)):

@@ -3,8 +3,11 @@
 import numpy as np
 import pytest
 
+from analysis.reproductions import page
 from analysis.reproductions.monte_carlo import MonteCarlo, simulations
+from analysis.studies import over_networks
 from analysis.studies.contests import CONTESTS, Contest, Point, reach
+from analysis.studies.numbers import RESULTS
 from analysis.studies.searches import Search, scores
 from analysis.studies.standings import interval
 
@@ -12,6 +15,13 @@ from analysis.studies.standings import interval
 def played(contest, point=None):
     [made] = simulations(contest.case(point or Point(0.4, 0.9, 5)), [1])
     return made, reach(made)
+
+
+def test_the_profile_over_networks_is_that_of_the_stored_table():
+    found = over_networks.over_networks(page.read(over_networks.TABLE, over_networks.TEXTS))
+    assert found in (RESULTS.parent / "README.md").read_text("utf-8")
+    first = [line.split(" | ") for line in found.splitlines()[2:]]
+    assert sum(int(cells[2]) for cells in first) >= 10  # five networks, seconds and bytes; ties
 
 
 def test_the_interval_of_a_median_is_that_of_the_sign_test():

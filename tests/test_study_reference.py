@@ -9,12 +9,15 @@ from analysis.docs.generate import expanded
 from analysis.docs.generate.examples import example
 from analysis.docs.generate.scenario import study
 from desim.errors import InputError
-from desim.studies.file import Compare, Search, StudyFile, Terms
+from desim.studies.file import Compare, Profile, Search, StudyFile, Terms
 from desim.studies.study import plan
+from desim.studies.tuner import Charge, Tune
+from desim.tuning import plan as tuning
 
 PAGE = Path(__file__).resolve().parents[1] / "analysis/docs/reference/study.md"
 KEYS = [(StudyFile, ()), (Search, ("random",)), (Compare, ("compare",))]
-KEYS.append((Terms, ("compare", "epsilon")))
+KEYS += [(Terms, ("compare", "epsilon")), (Profile, ("compare", "profile"))]
+TUNER = [(Tune, ("tune",)), (Charge, ("tune", "charge"))]
 
 
 def written(place, key, value):
@@ -31,13 +34,32 @@ def written(place, key, value):
 
 @pytest.mark.thin(3)
 @pytest.mark.parametrize(
-    ("section", "place", "key"), [(one, place, key) for one, place in KEYS for key in one.keys()]
+    ("section", "place", "key"),
+    [(one, place, key) for one, place in KEYS for key in one.keys() if key != "tune"],
 )
 def test_the_example_of_a_key_is_one(section, place, key):
     tree = written(place, key, example(section, key))
     if place == ("random",) or key in ("random", "grid"):  # a key varies in one of them
         tree.pop("list")
     assert len(plan(tree).jobs) >= 1
+    assert f"**`{key}`**" in study()
+
+
+@pytest.mark.parametrize(
+    ("section", "place", "key"), [(one, place, key) for one, place in TUNER for key in one.keys()]
+)
+def test_the_example_of_a_tuner_s_key_is_one(section, place, key):
+    tune = {"vary": {"algorithm.rho": [0.5, 1]}, "until": {"accuracy": 0.9}}
+    if place == ("tune",):
+        tune[key] = example(section, key)
+    else:
+        tune["charge"] = {"law": "poisson", "mean": 3, key: example(section, key)}
+    if "charge" in tune:
+        tune |= {"seeds": 1}
+        with pytest.raises(InputError, match="one run tests what another one trains on"):
+            tuning.planned({"base": "quickstart", "tune": tune})
+    else:
+        assert tuning.planned({"base": "quickstart", "tune": tune}).tune.budget >= 10
     assert f"**`{key}`**" in study()
 
 

@@ -47,7 +47,7 @@ UNDECLARED -= {"scaffold-noisy", "scaffold-budget"}
 ZEROTH = ("d-zoa", "or-zo", "zoo-admm")  # sensitivities of differences, not of models
 UNDECLARED |= {name for name in CASES if name.startswith((*ZEROTH, "dvp", "m-admm", "r-admm"))}
 UNDECLARED |= {"pp-admm-plain", "ipp-admm-plain"}
-UNDECLARED |= {"fm"}
+UNDECLARED |= {"fm", "gossip-steps"}
 LOOSE = {  # beta is left unused, and rows of the norm that is allowed do not reach the clip
     **{name: 0.65 for name in CASES if name.startswith(("pp-", "ipp-"))},
     "fedavg-noisy": 0.9,  # from a shared start no row has full slope along the whole way

@@ -158,7 +158,7 @@ def unknown(monkeypatch):
 def test_a_graph_method_of_a_plug_in_runs_on_every_shipped_network(name, unknown):
     made = bare({"include": name}, 3)
     made.pop("privacy")
-    made |= {"plugins": [str(PLUGINS / "gossip.py")], "algorithm": {"name": "gossip"}}
+    made |= {"plugins": [str(PLUGINS / "gossip.py")], "algorithm": {"name": "hearsay"}}
     runs = [desim.run(made, overrides={"engine": engine}) for engine in ("cohort", "agents")]
     assert [run.status for run in runs] == ["done", "done"]
     assert differences(*runs) == []

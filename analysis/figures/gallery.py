@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import desim
-from desim.plots import bars, staleness, tradeoff
+from desim.plots import bars, ecdf, profile, staleness, tradeoff
 
 FOLDER = Path(__file__).parent
 SCENARIOS = FOLDER.parents[1] / "scenarios"
@@ -18,6 +18,20 @@ POLICIES: dict[str, Any] = {
     "deadline 1 s": {"deadline": "1 s"},
     "buffer of 5": {"buffer": 5},
     "each reply": "each",
+}
+CONTEST: dict[str, Any] = {
+    "name": "contest",
+    "base": "papers/fed-plt-in-seconds",
+    "list": [
+        {"label": label, "algorithm": {**own, "local": {"solver": "gradient", **local}}}
+        for label, own, local in (
+            ("Fed-PLT", {"name": "fed-plt", "rho": 0.255}, {"epochs": 5, "step": 0.0855}),
+            ("LED", {"name": "led", "beta": 0.43}, {"epochs": 1, "step": 0.23}),
+            ("TAMUNA", {"name": "tamuna", "chi": 1.41}, {"epochs": 1, "step": 0.248}),
+        )
+    ],
+    "grid": {"network": ["lan", "wifi", "4g", "satellite", "stragglers"], "seed": "0..9"},
+    "compare": {"targets": {"error": [1e-2, 1e-4, 1e-6]}},
 }
 NOISE = (0.03, 0.1, 0.3, 1.0)
 
@@ -60,6 +74,13 @@ def of_noise() -> None:
     tradeoff(runs, metric="accuracy", out=place("tradeoff"))
 
 
+def of_contest() -> None:
+    """Three methods on five networks: who is first, and what is met by when."""
+    found = desim.study(CONTEST, workers=0)
+    profile(found, out=place("profile"))
+    ecdf(found, out=place("ecdf"))
+
+
 def of_runs() -> None:
     """Who computes, sends and waits, where, and what each agent has spent."""
     quick = desim.run(QUICKSTART)
@@ -81,6 +102,7 @@ def main() -> None:
     of_runs()
     of_noise()
     of_policies()
+    of_contest()
 
 
 if __name__ == "__main__":

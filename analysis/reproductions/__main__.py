@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from analysis.reproductions import (
+    choco_sgd_bits,
     d_zoa_attack,
     d_zoa_fig1,
     d_zoa_fig2_3,
@@ -30,6 +31,7 @@ SCRIPTS = (
     *zcdp_nfl_panels.FIGURES, d_zoa_fig1, d_zoa_fig2_3, *d_zoa_panels.FIGURES, d_zoa_attack,
     pr_admm_fig2_6, ipp_admm_fig7_13, ding_one_budget, q_dpsgd_fig14_16, fair_fig17_18_table1,
     fedbuff_seconds,
+    choco_sgd_bits,
 )  # fmt: skip
 
 

@@ -24,6 +24,7 @@ from analysis.studies.contests import (
 )
 from analysis.studies.dots import draw
 from analysis.studies.numbers import options, publish
+from analysis.studies.over_networks import over_networks
 from analysis.studies.searches import tuned
 from analysis.studies.standings import (
     MEASURES,
@@ -72,6 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "bytes": grid(found, "bytes"), "parameters": parameters(points),
     }  # fmt: skip
     made = rows(points, found)
+    parts["over networks"] = over_networks(made)
     publish(asked, NAME, made, parts, partial(draw, made), "README.md")
 
 

@@ -78,7 +78,7 @@ def rigorous(ground: Ground) -> Claim:
 def paper(ground: Ground) -> Claim | str:
     """What the method's paper says, zCDP too where its epsilon comes from that; or why not."""
     method = ground.simulation.method
-    if (inputs := method.claim_inputs()) is None:
+    if (inputs := method.claimed()) is None:
         return "the paper claims nothing about this method and noise"
     said = claim_of(inputs, ground.releases, ground.delta, method.bounds)
     bound = said.bound

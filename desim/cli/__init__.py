@@ -33,6 +33,7 @@ from desim.cli.commands.run import run
 from desim.cli.commands.schema import schema
 from desim.cli.commands.show import show
 from desim.cli.commands.study import study
+from desim.cli.commands.tune import tune
 from desim.cli.commands.warmup import warmup
 from desim.cli.examples import below
 from desim.cli.options import switch
@@ -68,6 +69,7 @@ COMMANDS: dict[str, Callable[..., None]] = {  # in the order of `desim --help`
     "retime": retime,
     "replay": replay,
     "study": study,
+    "tune": tune,
     "deploy": deploy,
     "join": join,
     "robust": robust,

@@ -27,6 +27,7 @@ EXAMPLES = {
     "retime": ["desim retime runs/quickstart --network satellite -o runs/told-again"],
     "replay": ["desim replay runs/quickstart"],
     "study": ["desim study study.yaml"],
+    "tune": ["desim tune tuner.yaml --figure tuned.png"],
     "deploy": [
         "desim deploy quickstart",
         "desim deploy quickstart --loopback -o runs/real",

@@ -49,7 +49,7 @@ def _directed(graph: Graph, kind: str | None, kappa: float | None) -> Matrix:
         i, hears = int(odd[0]), int(graph.degree[odd[0]])
         told = int(np.diff(graph.outgoing)[i])
         reason = f"agent {i} hears {hears} and is heard by {told}, so that averages drift"
-        allowed = "as many links into every agent as out of it"
+        allowed = "as many links into every agent as out of it, or push-sum"
         raise InputError(f"network.topology.directed: {reason}; allowed: {allowed}")
     if kind == "metropolis":
         raise InputError("algorithm.weights: found metropolis, directed; allowed: laplacian")

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.arrays import Array
+from desim.timeline.calls import Calls
 from desim.timeline.collection import (
     ALL,
     BUFFER,
@@ -73,13 +74,10 @@ class Policy:
         """How many of so many awaited replies close a collection before its limit."""
         return min(self.value, awaited) if self.kind in ("quorum", "buffer") else awaited
 
-    def until(self, opened: float, seen: Array, times: Array) -> float:
-        """When, s, the limit of a wait is that was opened at `opened` s.
-
-        seen (n, 2): what is known of senders, see `heard`; times (m,): how many s each message of
-        this wait took, inf where it is not in yet: what counts while no sender is known.
-        """
-        return until(self.rule, opened, seen, times)
+    def until(self, opened: float, calls: Calls) -> float:
+        """When, s, the limit of a collection of replies to calls is, opened at `opened` s."""
+        pending = calls.pending > 0 if self.adaptive else slice(0)
+        return until(self.rule, opened, calls.seen, calls.due[pending] - calls.sent[pending])
 
     def close(
         self, now: float, until: float, due: NDArray[np.float64], fresh: NDArray[np.bool_]
@@ -125,7 +123,11 @@ class Policy:
 
 
 def until(rule: Rule, opened: float, seen: Array, times: Array) -> float:
-    """As `Policy.until`, of a rule."""
+    """When, s, the limit of a wait is that was opened at `opened` s.
+
+    seen (n, 2): what is known of senders, see `heard`; times (m,): how many s each message of this
+    wait took, inf where it is not in yet: what counts while no sender is known.
+    """
     if rule.law == FIXED:
         return opened + rule.limit
     room = np.empty(len(seen))

@@ -12,6 +12,7 @@ from desim.deployments.place import Place
 from desim.deployments.real import RealWorld
 from desim.deployments.station import Station
 from desim.engine.assignments import Train
+from desim.engine.coding import news
 from desim.engine.hub import Hub
 from desim.engine.world import Exhausted, World
 
@@ -52,6 +53,7 @@ class RealHub(Hub):
     def tell(self, who: Int, job: Train, payload: Array) -> None:
         """As Hub.tell; agents run the job, too, once the news is there."""
         station: Any = self.station
+        payload = news(self, np.asarray(payload, float))
         station.need(who)
         super().tell(who, job, payload)
         observer: Any = self.world.observer

@@ -13,7 +13,9 @@ from desim.conditions.topology import Graph
 from desim.errors import show
 
 WHERE = "us.send(to=...)"
-RELEASED = "to release only where an agent sends, us.release(..., where=us.public(...))"
+RELEASED = (
+    "to release only where an agent sends, us.release(..., where=us.public(...)), or with kept=True"
+)
 
 
 def used_links(to: Any, graph: Graph, changing: Any) -> Mask:
@@ -46,7 +48,10 @@ def outgoing_part(graph: Graph, used: Mask) -> tuple[Int, Int]:
 
 
 def demand_released(who: Int, speaks: Mask, releases: list[Int]) -> None:
-    """ValueError where an agent that sends to nobody, not `speaks` (n,), has released a value."""
+    """ValueError where an agent that sends to nobody, not `speaks` (n,), has released a value.
+
+    releases: ids (n,) of those that were made to be sent now.
+    """
     for ids in releases:
         if len(mute := np.flatnonzero(~speaks & (ids >= 0))):
             found = f"agent {who[mute[0]]}, which sends to nobody, has released a value"
@@ -60,8 +65,14 @@ def addressed(us: Any, settings: Any, to: Any) -> tuple[Mask | None, Mask]:
         return None, everybody
     used = used_links(to, settings.graph, settings.changing)
     speaks = np.asarray(np.asarray(to)[us.who] >= 0)
-    demand_released(us.who, speaks | ~us.live, [*us._unsent, *us._ahead])
+    now = [ids for ids in us._unsent if not any(ids is one for one in us._ahead)]
+    demand_released(us.who, speaks | ~us.live, now)
     return used, speaks
+
+
+def parted(ids: Int, speaks: Mask) -> tuple[Int, Int]:
+    """Releases ids (n,) of agents that speak, and of those that keep them until they do."""
+    return np.where(speaks, ids, -1), np.where(speaks, -1, ids)
 
 
 def entries_heard(matrix: Array, graph: Graph, who: Int) -> Array:

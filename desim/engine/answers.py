@@ -9,6 +9,7 @@ from desim.engine.arguments import result_given
 from desim.engine.assignments import Assignment
 from desim.engine.blind import Blank
 from desim.engine.clients import Clients
+from desim.engine.coding import replied
 from desim.errors import InputError, RunError
 
 
@@ -34,7 +35,7 @@ def answers(hub: Any, who: Int, rounds: Int) -> tuple[Array, Int]:
 
 
 def reply_of(hub: Any, given: Assignment, who: Int, rounds: Int) -> Array:
-    """What agents who (n,), called in rounds (n,), answer: rows (n, dim), noised as charged."""
+    """What agents who (n,), called in rounds (n,), answer: rows (n, dim), noised, coded."""
     us = Clients(hub.world, who, rounds, given.terms, given.exchange)
     payload = hub.payloads.of(who)
     result = hub.world.work(given.job, us, payload)
@@ -43,4 +44,5 @@ def reply_of(hub: Any, given: Assignment, who: Int, rounds: Int) -> Array:
             "algorithm: a call is charged for noise that its job does not draw; "
             "return us.noised(value)"
         )
-    return result_given(given.job, result, len(who), flat=False)
+    reply = result_given(given.job, result, len(who), flat=False)
+    return reply if isinstance(given.job, Blank) else replied(us, hub.world, reply)

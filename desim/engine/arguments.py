@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from desim.arrays import Array, Int
+from desim.engine.coding import bits_of
 from desim.errors import ProgramError, show
 from desim.privacy.ledger.ledger import AMOUNTS, Mechanism, Terms, View
 from desim.shapes import (
@@ -114,15 +115,17 @@ def message(us: Any, payload: Any, bits: Any, some: bool) -> tuple[Array, Int]:
     """Payload (n, dim) and bits (n,) of us.send; some: not everybody speaks to all neighbours."""
     n = len(us.who)
     rows = rows_given("us.send: payload", payload, n)
-    one_width(us, width := rows.shape[1], some or us.parting)
+    one_width(us, rows.shape[1], some or us.parting)
     size = np.empty(n, np.int64)
-    size[:] = 64 * width if bits is None else whole_given("us.send: bits", bits, n)
+    size[:] = whole_given("us.send: bits", bits_of(us, payload, bits), n)
     return rows, size
 
 
 def demand_turn(us: Any, sends: bool) -> None:
-    """ValueError unless sends and gathers of a graph's agents alternate."""
-    graph = us._world.settings.graph
+    """ValueError unless sends and gathers of a graph's agents alternate, where anybody waits."""
+    graph, policy = us._world.settings.graph, us._world.settings.policy
+    if sends and policy.kind == "each":
+        return
     if graph is None or graph.agents == 1:
         return
     if sends is us._sent:

@@ -16,10 +16,12 @@ MAY = (
 )
 PROGRAM = frozenset(  # what `us` and `hub` are in a program
     "clock live gone leaving ended turn speed capacity rounds compute send gather arrived "
-    "known sum link_weights report perturbation charged above public "
+    "known sum coded link_weights report perturbation charged above public "
     "now open station calls world invite call collect tell inform publish".split()
 )
-OWNED = PROGRAM | set("who round degree address release released noised noise_key".split())
+OWNED = PROGRAM | set(
+    "who round degree address release released noised noise_key codec_memory".split()
+)
 
 
 def refused(what: str) -> RuntimeError:

@@ -13,6 +13,7 @@ from desim.engine.assignments import Assignment, Assignments, Train, ascending
 from desim.engine.at_work import Outside
 from desim.engine.carrier import Station
 from desim.engine.clients import Clients
+from desim.engine.coding import memories, news, reference, sizes_coded, told
 from desim.engine.given import called, check_owing, published, sizes, started
 from desim.engine.inviting import Inviting
 from desim.engine.leases import Leases
@@ -31,7 +32,7 @@ from desim.timeline.intake import AT_WORK
 from desim.timeline.record import DISTANT, Kind, release_id
 
 NOBODY = np.empty(0, np.int64)
-KEPT = "round begun exchange unheard busy"
+KEPT = "round begun exchange unheard busy reference"
 EXCHANGES = 256  # calls in a round; who makes more has forgotten to end it
 
 
@@ -64,6 +65,7 @@ class Hub:
         self.payloads, self.leases = Payloads(agents), Leases()
         settings = world.settings
         self.learns = settings.policy.adaptive or settings.participation.remembers
+        self.reference = reference(settings, agents)  # what agents have been sent
         filter_ = world.filter
         self.inviting = Inviting(world)
         self.reports = self.inviting.reports  # what replies say of losses, if anything
@@ -134,6 +136,7 @@ class Hub:
         if self.before is None:
             dim = self.world.settings.problem.dim
             self.world.state.update(started(state, self.agents, dim, Clients))
+            self.world.state.update(memories(self.world, self.agents))
             self.moved = None
 
     def invite(self) -> Int:
@@ -160,8 +163,8 @@ class Hub:
         payload (p,): the same for all, or (n, p): a row for each; work (agents,): per-example
         gradient evaluations; charge: what the reply reveals, terms (agents,) of all agents, whoever
         is called; agents whose budgets that would exceed retire and are not called. Without a
-        charge the reply is one without noise. Bits default to 64 per number; the reply to as many
-        as the payload.
+        charge the reply is one without noise. Bits default to the codec's, 64 per number without;
+        the reply to as many as the payload.
         """
         self.outside("hub.call")
         who, payload, work = called(who, job, payload, work, charge, self.agents)
@@ -174,12 +177,12 @@ class Hub:
         if self.spending is not None:
             invited, who = who, self.spending.affordable(who, self.terms, self.round, self.now)
             payload = payload if payload.ndim == 1 else payload[np.isin(invited, who)]
-        self.payloads.note(who, payload)
+        self.payloads.note(who, told(self, who, payload))
         new = Assignment(job, self.terms, self.exchange)
         self.assignments.note(self.rows(who), new, self.calls.pending)
         self.called = np.union1d(self.called, who) if len(self.called) else who
         self.begun, self.busy[who] = True, True
-        down, up = sizes(size, bits, reply_bits)
+        down, up = sizes(size, *sizes_coded(self.world.settings, size, bits, reply_bits))
         up += BITS if self.reports is not None else 0
         if len(self.informed):
             if not np.array_equal(self.informed, who):
@@ -204,7 +207,7 @@ class Hub:
         if self.busy[who].any():
             text = "which has not replied to its latest call; allowed: agents that have"
             raise ValueError(f"hub.tell: found agent {who[self.busy[who]][0]}, {text}")
-        payload = row_given("hub.tell: payload", payload)
+        payload = news(self, row_given("hub.tell: payload", payload))
         if len(who):
             self._move(who)
             us = Clients(self.world, who, np.full(len(who), self.round), None)
@@ -215,7 +218,7 @@ class Hub:
         who = agents_given("hub.inform", who, self.agents)
         self.tell(who, job, payload)
         if len(who):
-            self.station.post(self, who, 64 * len(payload))
+            self.station.post(self, who, self.world.settings.codecs.down.bits(len(payload)))
         self.informed = NOBODY
 
     def close(self, who: Int, opened: float) -> None:
@@ -270,11 +273,7 @@ class Hub:
 
     def until(self, opened: float) -> float:
         """When the limit of the collection that is opened now is, s; inf where there is none."""
-        policy, calls = self.world.settings.policy, self.calls
-        if not policy.adaptive:
-            return policy.until(opened, calls.seen, calls.due)
-        pending = calls.pending > 0
-        return policy.until(opened, calls.seen, calls.due[pending] - calls.sent[pending])
+        return self.world.settings.policy.until(opened, self.calls)
 
     def missed(self, opened: float, missing: int) -> None:
         """Log that a limit closed the collection with replies missing."""

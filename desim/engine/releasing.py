@@ -11,8 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.arrays import Array, Int, Mask
+from desim.engine.addressees import parted
 from desim.engine.arguments import terms_given
 from desim.engine.at_work import Outside
+from desim.engine.coding import Coding
 from desim.engine.exposure import Exposed, difference, idle, rows, union
 from desim.engine.requests import Compute, Gather
 from desim.engine.retirement import admitted
@@ -28,7 +30,7 @@ DRAWS = 1 << 32  # numbers of noise that serves again
 LEFT = 1 << 14  # the number in their round of charges that only some agents of a cohort have
 
 
-class Releasing:
+class Releasing(Coding):
     """Agents `who` (n,) in their `round` (n,) at `clock` (n,) s, as far as they release values."""
 
     who: Int
@@ -242,6 +244,24 @@ class Releasing:
                 Kind.RELEASE, UPLINK, self.who, round_, world.settings.horizon, time, none,
                 none, ids,
             )  # fmt: skip
+
+    def _tell_kept(self, speaks: Mask) -> list[Int]:
+        """The next message tells of what was kept: now where `speaks` (n,); return what waits on.
+
+        Releases ids (n,) of agents that send to nobody in this round.
+        """
+        world, waiting = self._world, list[Int]()
+        rest = [ids for ids in self._unsent if not any(ids is one for one in self._ahead)]
+        for kept in self._ahead:
+            ids, later = parted(kept, speaks)
+            world.ledger.sent(ids, self.clock, self.live)
+            self._log_releases(ids, self.live & (ids >= 0), past=True)
+            if world.transcript is not None:
+                world.transcript.keep(ids, False)
+            rest.append(ids)
+            waiting += [later] if (later >= 0).any() else []
+        self._set(_ahead=[], _unsent=rest)
+        return waiting
 
     def served(self, recipients: Int) -> None:
         """Note that the network serves recipients (n,) of the message just sent.

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from desim.arrays import Array
 from desim.conditions.changing import Changing
 from desim.conditions.churn import Churn
+from desim.conditions.codec import AS_THEY_ARE, Codecs
 from desim.conditions.participation import Participation
 from desim.conditions.policy import Policy
 from desim.conditions.topology import Graph
@@ -24,7 +25,7 @@ class Settings:
     met: the target whose time the horizon is; noise_seed: of the noise alone, by default the seed.
     budget: what privacy may cost each agent; over: why it stops everybody at the horizon. log: the
     level of the log, all, messages or rounds. changing: the graphs of all rounds, of which graph
-    and links are the first. intake: what a coordinator's work takes.
+    and links are the first. intake: what a coordinator's work takes. codecs: of messages.
     """
 
     seed: int
@@ -49,6 +50,7 @@ class Settings:
     over: str = ""
     log: str = "all"
     intake: Intake = AT_ONCE
+    codecs: Codecs = AS_THEY_ARE
 
     @property
     def afresh(self) -> "Settings":

@@ -192,15 +192,16 @@ class Cohort(Releasing):
         bits: int | Int | None = None,
         where: Any = None,
         turn: int | None = None,
-        to: Int | None = None,
+        to: NDArray[Any] | None = None,
     ) -> None:
         """Send payload (n, dim) to all neighbours; where it is False a null of one bit goes out.
 
-        where: as in `release`. bits of a message, one number or (n,), default to 64 per number. It
-        carries the releases since the last one. What was computed and not released since is charged
-        as a release without noise. turn: the round whose graph the neighbours are of, by default
-        this one. to (agents,): the one neighbour that each of all agents sends to, -1 for nobody;
-        the next gather waits for the messages that are addressed to the agent.
+        where: as in `release`. bits of a message, one number or (n,), default to 64 per number, and
+        with a codec to those of what `coded` gave. It carries the releases since the last one. What
+        was computed and not released since is charged as a release without noise. turn: the round
+        whose graph the neighbours are of, by default this one. to (agents,): the one neighbour that
+        each of all agents sends to, -1 for nobody; the next gather waits for the messages that are
+        addressed to the agent.
         """
         self._begin("us.send")
         some = to is not None or where is not None
@@ -215,23 +216,20 @@ class Cohort(Releasing):
         silent = np.zeros(len(self.who), bool) if where is None else ~np.asarray(where, bool)
         if self._exposed or self._read is not False:
             payload = self._bare(payload, speaks & ~silent)
-        leaving = self.leaving
+        leaving, waiting = self.leaving, list[Int]()
         farewell = self.parting and np.count_nonzero(leaving) > 0
         if farewell:
             silent = silent | leaving
             self._set(_release=np.where(leaving, -1, self._release))
         if self._ahead:
-            for ids in self._ahead:
-                self._world.ledger.sent(ids, self.clock, self.live)
-                self._log_releases(ids, self.live & (ids >= 0), past=True)
-                if self._world.transcript is not None:
-                    self._world.transcript.keep(ids, False)
-            self._set(_ahead=[])
+            waiting = self._tell_kept(speaks & ~leaving)
         if self._world.transcript is not None:
             spoken = np.where((silent | self.gone | ~speaks)[:, None], 0.0, payload)
             place, traffic = (self.who, self.round, self._release), (self.clock, size, silent)
             payload = self._world.transcript.send(*place, spoken, traffic)
         self._carrier.send(self, payload, size, silent, used)
+        if waiting:
+            self._set(_ahead=waiting, _unsent=[*self._unsent, *waiting])
         if farewell:
             self.depart(leaving)
             self._set(leaving=np.zeros_like(leaving))

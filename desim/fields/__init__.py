@@ -9,7 +9,16 @@ from desim.fields.draws import (
     SizeDist,
     SpeedDist,
 )
-from desim.fields.methods import AutoStep, Counts, Init, Local, Momentum, Step
+from desim.fields.methods import (
+    AutoShare,
+    AutoStep,
+    Counts,
+    Init,
+    Local,
+    Momentum,
+    Step,
+    StepOrNone,
+)
 from desim.fields.numbers import (
     Bandwidth,
     Count,
@@ -32,8 +41,9 @@ from desim.fields.numbers import (
 from desim.fields.strict import Strict
 
 __all__ = [
-    "AutoStep", "Bandwidth", "BandwidthDist", "Count", "Counts", "Duration", "DurationDist",
+    "AutoShare", "AutoStep", "Bandwidth", "BandwidthDist", "Count", "Counts", "Duration",
+    "DurationDist",
     "FactorDist", "File", "Flag", "Folder", "Form", "Fraction", "Init", "Local", "Momentum",
     "NonNegative", "Number", "Positive", "Rate", "ScaleDist", "Seconds", "Several", "Share",
-    "SizeDist", "Speed", "SpeedDist", "Step", "Strict", "Text", "Whole",
+    "SizeDist", "Speed", "SpeedDist", "Step", "StepOrNone", "Strict", "Text", "Whole",
 ]  # fmt: skip

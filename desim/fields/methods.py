@@ -18,7 +18,17 @@ from pydantic_core import CoreSchema
 
 from desim.errors import refusal, spelling
 from desim.fields.choices import Form
-from desim.fields.numbers import Count, File, NonNegative, Positive, number, positive, whole, within
+from desim.fields.numbers import (
+    Count,
+    File,
+    NonNegative,
+    Positive,
+    number,
+    positive,
+    share,
+    whole,
+    within,
+)
 from desim.fields.strict import Strict
 
 T = TypeVar("T")
@@ -89,6 +99,13 @@ class Step(Strict):
 
 AutoStep = Annotated[
     Literal["auto"] | Step, BeforeValidator(lambda x: x if x == "auto" else Step.model_validate(x))
+]
+
+AutoShare = Annotated[
+    Literal["auto"] | float, BeforeValidator(lambda x: x if x == "auto" else share(x))
+]
+StepOrNone = Annotated[
+    Literal[0] | Step, BeforeValidator(lambda x: 0 if x == 0 else Step.model_validate(x))
 ]
 
 

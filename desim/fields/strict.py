@@ -40,6 +40,8 @@ class Strict(BaseModel):
         json_schema_extra=lambda schema, owner: _describe(schema, owner),
     )
     examples: ClassVar[Mapping[str, Any]] = {}
+    #: keys as a file spells them, by their names in Python, where these differ
+    spellings: ClassVar[Mapping[str, str]] = {}
 
     @classmethod
     def keys(cls) -> tuple[str, ...]:
@@ -125,7 +127,8 @@ def explain(error: ErrorDetails, owner: type[Strict] | None = None) -> str:
 def _final(error: ErrorDetails, owner: type[Strict]) -> InitErrorDetails:
     kind = UNKNOWN_KEY if error["type"] == UNKNOWN_KEY else EXPLAINED
     text = explain(error, owner)
-    return {"type": PydanticCustomError(kind, text), "loc": error["loc"], "input": error["input"]}
+    place = tuple(owner.spellings.get(str(part), part) for part in error["loc"])
+    return {"type": PydanticCustomError(kind, text), "loc": place, "input": error["input"]}
 
 
 def _describe(schema: dict[str, Any], owner: type[Strict]) -> None:

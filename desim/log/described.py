@@ -6,6 +6,8 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from desim.log import studied
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -24,21 +26,9 @@ ROWS = {  # what one row of a table is
     "clock_messages": "one message of a real run and of one that simulates it",
     "clock_computations": "one computation of both runs",
     "clock_rounds": "one round of both runs",
-    "runs": "one run of a study; its other columns are the case's own keys and its measures",
-    "comparison": "one measure of one run, or of runs that differ in their seeds only",
-    "summary": "one measure of one case of a study, over its seeds",
-    "comparisons": "one measure of one case against its counterpart, seed by seed",
+    **studied.ROWS,
 }
 
-ESTIMATE = {  # over seeds
-    "value": (
-        "see unit",
-        "the estimate; inf where half of the runs never met the target, or no epsilon is",
-    ),
-    "low": ("see unit", "lower end of the interval; nan where the seeds are too few for one"),
-    "high": ("see unit", "upper end of the interval; nan where the seeds are too few for one"),
-    "level": ("", "coverage of the interval"),
-}
 LAID = {  # of what is in a real and in a simulated run
     "real": ("s", "how long it took in reality"),
     "simulated": ("s", "how long it was simulated to take"),
@@ -173,61 +163,7 @@ COLUMNS: Mapping[str, Mapping[str, tuple[str, str]]] = {  # table -> column -> u
         **LAID,
         **_sides({**LASTED, "closing": ("", "who ended it; -1 is the coordinator")}),
     },
-    "runs": {
-        "case": ("", "number of the case"),
-        "label": ("", "the case in words"),
-        "seed": ("", "seed of the run"),
-        "run": ("", "name of its directory: a hash of the resolved scenario"),
-        "status": ("", "done, failed or stopped"),
-        "reason": ("", "why it ended"),
-    },
-    "comparison": {
-        "run": ("", "name of the run, or of the group of seeds"),
-        "measure": ("", "what is estimated"),
-        "unit": ("", "unit of value, low and high"),
-        "statistic": ("", "value of one run; median of what is spent, mean of final values"),
-        **ESTIMATE,
-        "seeds": ("", "runs behind the estimate"),
-        "never": ("", "of these never met the target"),
-        "diverged": ("", "of these have no finite value at the end, and are not in the mean"),
-    },
-    "summary": {
-        "case": ("", "number of the case"),
-        "label": ("", "the case in words"),
-        "measure": ("", "what is estimated"),
-        "unit": ("", "unit of value, low and high"),
-        "statistic": ("", "median of what is spent, mean of final values"),
-        **ESTIMATE,
-        "runs": ("", "runs of the case"),
-        "failed": ("", "of these failed; they count until targets, as never where not met before"),
-        "done": ("", "runs that are done, and behind the estimate"),
-        "never": ("", "runs that never met the target, be it that they failed before"),
-        "diverged": ("", "of these have no finite value at the end, and are not in the mean"),
-        "settled": ("", "whether longer runs could not change the estimate"),
-    },
-    "comparisons": {
-        "case": ("", "number of the case"),
-        "label": ("", "the case in words"),
-        "against": ("", "the case that it is held against"),
-        "measure": ("", "what is compared"),
-        "unit": ("", "unit of value, low and high; none for ratios"),
-        "statistic": ("", "median ratio, or mean difference of final values"),
-        "value": ("see unit", "the estimate over pairs of runs with one seed"),
-        "low": ("see unit", "lower end of the interval; nan where the pairs are too few for one"),
-        "high": ("see unit", "upper end of the interval; nan where the pairs are too few for one"),
-        "level": ("", "coverage of the interval"),
-        "pairs": (
-            "",
-            "seeds in which both runs count; a failed one does until targets, not at the end",
-        ),
-        "counted": ("", "pairs behind the estimate: one number is finite, and one is not 0"),
-        "neither": ("", "pairs in which neither met the target"),
-        "dropped": ("", "seeds in which one of them does not"),
-        "wins": ("", "seeds in which the case is better"),
-        "losses": ("", "seeds in which it is worse"),
-        "ties": ("", "seeds in which neither is"),
-        "p": ("", "two-sided sign test of this comparison alone"),
-    },
+    **studied.COLUMNS,
 }
 
 KINDS = {  # kind of event -> what happens, and what its seconds and value are

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from desim.method import (
+    DUALS,
     Array,
     Count,
     Counts,
@@ -62,6 +63,7 @@ class DZOA(ZerothOrder):
     paper = "Gratton, Venkategowda, Arablouei, Werner 2021"
     Parameters = Parameters
     policies = ("all", "deadline", "each")
+    uncoded = DUALS
     cures = ("algorithm.step", "algorithm.samples", "algorithm.rho")
     view = View.NEIGHBOURS
 

@@ -10,8 +10,10 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from desim.method import (
+    DRIFTS,
     Array,
     Averages,
+    Count,
     Ingredients,
     Init,
     Int,
@@ -25,6 +27,17 @@ from desim.method import (
     batch_gradient,
     terms,
 )
+
+
+class Stepping(Strict):
+    """alpha: gradient step; batch: rows of a gradient; init: x0."""
+
+    alpha: Step
+    """gradient step in iteration k = 1, 2, ..."""
+    batch: Count | None = None
+    """fresh rows of every gradient; default: all that an agent has"""
+    init: Init = Init.of("zeros")
+    """x0, a public start"""
 
 
 class Averaging(Strict):
@@ -53,12 +66,14 @@ class DecentralisedSGD(Method):
     policies: ClassVar[tuple[str, ...]] = ("all", "deadline")
     noises: ClassVar[tuple[str, ...]] = ("gaussian", "laplace", "discrete-gaussian")
     cures: ClassVar[tuple[str, ...]] = ("algorithm.alpha",)
+    uncoded: ClassVar[str] = DRIFTS
 
     def __init__(self, ingredients: Ingredients) -> None:
         super().__init__(ingredients)
         given = self.parameters
-        self.averages = Averages(ingredients.settings, given.weights, given.kappa)
-        self.warnings += self.averages.warnings
+        if isinstance(given, Averaging):
+            self.averages = Averages(ingredients.settings, given.weights, given.kappa)
+            self.warnings += self.averages.warnings
         self.alpha, self.x0 = given.alpha, ingredients.settings.initial("x0")
 
     def batch_gradient(self, us: Us, x: Array, samples: Int) -> Array:

@@ -10,6 +10,8 @@ afresh in every round; public code draws the same one again and again.
 import numpy as np
 
 from desim.method import (
+    KEEPS,
+    ROUNDED,
     Array,
     Clients,
     Hub,
@@ -46,6 +48,8 @@ class DPADMM(Method):
     kind = "coordinator"
     summary = "linearised consensus ADMM with noise on every local model, smooth and nonsmooth"
     paper = "Huang, Hu, Guo, Chan-Tin, Gong 2019"
+    codecs = ROUNDED
+    uncoded = KEEPS
     Parameters = Parameters
     models = "any"
     smooth_only = False

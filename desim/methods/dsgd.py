@@ -10,7 +10,19 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from desim.method import Array, Count, Int, Noise, Problem, Program, Strict, Terms, Us, oversized
+from desim.method import (
+    DRIFTS,
+    Count,
+    Int,
+    Noise,
+    Problem,
+    Program,
+    Strict,
+    Terms,
+    Us,
+    oversized,
+    rounded,
+)
 from desim.methods.decentralised_sgd import Averaging, DecentralisedSGD
 
 NUMBERS = {"float64": 64, "float32": 32, "float16": 16}  # bits of one number
@@ -33,6 +45,7 @@ class DSGD(DecentralisedSGD):
     paper = "Yuan, Ling, Yin 2016; Lian, Zhang, Zhang, Hsieh, Zhang, Liu 2017"
     restarts: ClassVar[tuple[str, ...]] = ("all", "deadline")
     Parameters: ClassVar[type[Strict]] = Batches
+    uncoded: ClassVar[str] = f"it rounds by itself, algorithm.numbers; {DRIFTS}"
 
     @classmethod
     def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:
@@ -63,9 +76,3 @@ class DSGD(DecentralisedSGD):
         """Terms (agents,) of round k."""
         everybody = np.arange(self.problem.agents)
         return self.terms(everybody, k, self.samples(everybody))
-
-
-def rounded(x: Array, number: str) -> Array:
-    """What x (n, dim) is once it was written in the format `number`: post-processing."""
-    with np.errstate(over="ignore"):
-        return x.astype(number).astype(float)

@@ -9,6 +9,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from desim.method import (
+    LOSSY,
+    ROUNDED,
     Array,
     Clients,
     Compilable,
@@ -94,6 +96,8 @@ class FedPLT(Federated):
     unweighable = "every agent's latest z_i counts alike in the splitting"
     restarts = policies
     unproved = ()
+    messages = "models"
+    codecs = (*ROUNDED, *LOSSY)
 
     def __init__(self, ingredients: Ingredients) -> None:
         super().__init__(ingredients, q=1.0 / ingredients.parameters.rho)
@@ -107,6 +111,9 @@ class FedPLT(Federated):
         if churn is not None and churn.forgets and self.increments:
             reason = "with send: increments the coordinator keeps the sum of what agents forget"
             raise InputError(f"churn.memory: found lost; {reason}; allowed: kept, or send: z")
+        if settings.codecs.up.lossy and self.increments:
+            text = "found increments with a codec, which codes differences of z itself"
+            raise InputError(f"algorithm.send: {text}; allowed: z")
         if settings.policy.late == "carry" and settings.policy.kind != "all":
             self.warnings.append("policy: fed-plt is proved for replies to the present y, not late")
 

@@ -14,6 +14,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from desim.method import (
+    LOSSY,
+    ROUNDED,
     Array,
     Clients,
     Compilable,
@@ -82,6 +84,8 @@ class FedAvg(Federated):
     unweighable = ""
     proved_late: ClassVar[bool] = False  # with replies to older models
     no_exact = "the minimiser of f_i does not depend on the model that an agent receives"
+    messages = "changes"
+    codecs = (*ROUNDED, *LOSSY)
 
     def __init__(self, ingredients: Ingredients, q: float = 0.0) -> None:
         super().__init__(ingredients, q)

@@ -51,6 +51,7 @@ class FunctionalMechanism(Method):
     wants: ClassVar[tuple[str, ...]] = (LOGISTIC,)
     Parameters: ClassVar[type[Strict]] = Parameters
     once = True
+    uncoded = "its one message is of coefficients, from which noise and rounding cannot be told"
     policies = ("all", "deadline", "quorum")
     noises: ClassVar[tuple[str, ...]] = ("laplace", "gaussian", "allotted")
     grouped: ClassVar[bool] = False  # whether a special attribute has an epsilon of its own

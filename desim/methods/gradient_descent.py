@@ -54,6 +54,7 @@ class GradientDescent(Method):
     kind = "central"
     summary = "all data at one agent: plain or accelerated steps, composite h, noisy models"
     paper = "Nesterov 2018"
+    uncoded = "there is nobody to whom it sends"
     Parameters = Parameters
     models = "any"
     has_prox = True

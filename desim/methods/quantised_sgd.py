@@ -26,6 +26,7 @@ class QuantisedSGD(DecentralisedSGD):
 
     Parameters: ClassVar[type[Strict]] = Quantised
     timed = True
+    uncoded = "it has a codec of its own, algorithm.bits"
     cures = ("algorithm.alpha", "algorithm.mixing")
 
     def __init__(self, ingredients: Ingredients) -> None:

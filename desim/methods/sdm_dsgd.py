@@ -11,8 +11,8 @@ from typing import Literal
 
 import numpy as np
 
-from desim.method import Ingredients, Int, Program, Share, Us, beyond, sparsify
-from desim.methods.dsgd import DSGD, NUMBERS, Batches, rounded
+from desim.method import Ingredients, Int, Program, Share, Us, beyond, rounded, sparsify
+from desim.methods.dsgd import DSGD, NUMBERS, Batches
 
 BOUND = "2 c / (1 - least eigenvalue of W + alpha smoothness)"  # their Theorem 2
 
@@ -37,6 +37,7 @@ class SDMDSGD(DSGD):
     Parameters = Sparse
     policies = ("all",)  # a lost differential would part the copies
     restarts = ()
+    uncoded = "it has a codec of its own, algorithm.c"
     directed = changing = False
     keeping = "copies of the neighbours' models, which differentials no longer fit"
     forgetting = "its neighbours go on with copies that differentials no longer fit"

@@ -61,6 +61,8 @@ class Tamuna(Federated):
     Parameters = Parameters
     cures = ("algorithm.local.step", "algorithm.chi")
     policies = ("all", "deadline", "quorum")
+    codecs = ()
+    uncoded = "it has a codec of its own, algorithm.s"
     no_exact = "local steps are counted"
     no_carry = "another round has another number of local steps"
     cohorts = "uniform"

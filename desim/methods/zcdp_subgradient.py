@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from desim.method import (
+    DRIFTS,
     Array,
     Averages,
     Ingredients,
@@ -59,6 +60,7 @@ class ZcdpSubgradient(Method):
     kind = "graph"
     summary = "distributed subgradient method with dynamic zCDP noise, smooth and nonsmooth losses"
     paper = "Nedic, Ozdaglar 2009; Gauthier, Gratton, Venkategowda, Werner 2023"
+    uncoded = DRIFTS
     Parameters = Parameters
     models = "any"
     smooth_only = False

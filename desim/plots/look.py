@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TypedDict, Unpack, cast
 
 from matplotlib.axes import Axes
+from matplotlib.axis import XAxis, YAxis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
@@ -70,20 +71,20 @@ def scaled(out: str | Path | None, **look: Unpack[Look]) -> Iterator[Axes]:
         if ylim is not None:
             axes.set_ylim(*ylim)
         if axes.get_yscale() == "log":
-            _mark_decades(axes, formatter if isinstance(formatter, FuncFormatter) else None)
+            mark_decades(axes.yaxis, formatter if isinstance(formatter, FuncFormatter) else None)
 
 
-def _mark_decades(axes: Axes, formatter: FuncFormatter | None) -> None:
-    """Marks of a logarithmic ordinate: of few decades more of each, and as plain numbers."""
-    low, high = axes.get_ylim()
+def mark_decades(axis: XAxis | YAxis, formatter: FuncFormatter | None) -> None:
+    """Marks of a logarithmic axis: of few decades more of each, and as plain numbers."""
+    low, high = axis.get_view_interval()
     if high < WIDE * low:
         few = high < 5.0 * low
         steps = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0) if few else (1.0, 2.0, 5.0)
         formatter = formatter or FuncFormatter(lambda value, _: f"{value:g}")
-        axes.yaxis.set_major_locator(LogLocator(subs=steps))
-        axes.yaxis.set_minor_locator(NullLocator())
+        axis.set_major_locator(LogLocator(subs=steps))
+        axis.set_minor_locator(NullLocator())
     if formatter is not None:
-        axes.yaxis.set_major_formatter(formatter)
+        axis.set_major_formatter(formatter)
 
 
 def _check_limits(ylim: Limits | None, log: bool | None) -> None:

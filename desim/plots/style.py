@@ -28,6 +28,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#0
 DASHES = ("-", "--", "-.", ":")
 INK = "#444444"
 SPARE = 4  # lines of a legend that a figure has room for
+LEFT = 0.6  # inches of a figure to the left of its axes, nearly always
 LINE = 0.19  # inches that each further one takes
 STATES = {  # what somebody does, and its colour
     "computes": COLOURS[0],
@@ -143,6 +144,11 @@ def legend(axes: Axes, title: str | None = None) -> None:
     labels = [wrapped(label, int(10.5 * wide)) for label in labels]
     longest = max(width(line) for label in labels for line in label.split("\n")) + 5
     columns = int(np.clip(14.5 * wide // longest, 1, min(len(labels), 4)))
+    while columns > 1:
+        tried = axes.legend(handles, labels, ncols=columns)
+        if tried.get_window_extent().width <= (wide - LEFT) * figure.dpi:
+            break
+        columns -= 1
     lines = sum(label.count("\n") + 1 for label in labels) / columns
     figure.set_figheight(figure.get_figheight() + LINE * max(lines - SPARE, 0.0))
     made = axes.legend(

@@ -58,7 +58,7 @@ def _apart(
     pairs = itertools.combinations(places, 2)
     for chosen in itertools.chain(((place,) for place in places), pairs):
         found = [
-            f"{run.name}: {', '.join(_setting(tree, place) for place in chosen)}"
+            f"{run.name}: {', '.join(setting(tree, place) for place in chosen)}"
             for run, tree in zip(runs, trees, strict=True)
         ]
         if len(set(found)) == len(found) and max(map(len, found)) <= LONGEST:
@@ -105,7 +105,7 @@ def setting_text(value: Any) -> Any:
     return f"{value:.6g}" if isinstance(value, float) else value
 
 
-def _setting(tree: Any, place: Place) -> str:
+def setting(tree: Any, place: Place) -> str:
     """A setting as labels show it, with the unit that reads best: latency 3 ms."""
     value = _at(tree, place)
     unit = UNITS.get(place[0], {}).get(place[-1], "")

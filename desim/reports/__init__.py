@@ -15,7 +15,7 @@ from desim.reports.settings import differences, manifests, scenario_text
 from desim.reports.studies import study_part
 from desim.reports.timing import occupation, traffic, waiting
 from desim.runs.run import Run
-from desim.studies.folder import StoredStudy
+from desim.studies.stored import StoredStudy
 
 DETAILS = (
     "Told about one by one: {} of {} runs, the first of each series of runs that differ in their "

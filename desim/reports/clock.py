@@ -1,19 +1,16 @@
 """A deployed run beside those that simulate it: errors of the clock, and both timelines."""
 
-from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from desim.fidelity.alike import deployed
 from desim.fidelity.errors import ClockErrors, errors_of_clocks
+from desim.reports.drawn import drawn
 from desim.reports.readable import Reading
 from desim.reports.results import Target
 from desim.tabulated import Table
 
 MOST = 4  # simulations that are held against the real run
-KIND = "data:image/svg+xml;base64,"
 
 
 @dataclass(frozen=True)
@@ -66,17 +63,9 @@ def _part(one: Reading, errors: ClockErrors) -> ClockPart:
         f"Timelines of each agent: above as it was, below as {one.label} simulates it; lines join "
         "the same instants of both."
     )
-    return ClockPart(one.label, tables, one.tried("both timelines", lambda: _drawn(errors)) or "",
-                     about)  # fmt: skip
+    figure = one.tried("both timelines", lambda: drawn(errors.plot)) or ""
+    return ClockPart(one.label, tables, figure, about)
 
 
 def _sentence(text: str, end: str = ".") -> str:
     return text[:1].upper() + text[1:] + end
-
-
-def _drawn(errors: ClockErrors) -> str:
-    """The figure of `desim compare` as a data URL."""
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / "clocks.svg"
-        errors.plot(path)
-        return KIND + b64encode(path.read_bytes()).decode()

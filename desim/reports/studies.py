@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from desim.studies.folder import StoredStudy
+from desim.reports.first import FirstPart, first_part
 from desim.studies.shown import shown
+from desim.studies.stored import StoredStudy
 from desim.tabulated import Table
 
 REASONS = 5  # that are listed of runs that failed
@@ -17,11 +18,12 @@ OLD = "Its tables are of another version of desim: play the study again, which k
 
 @dataclass(frozen=True)
 class StudyPart:
-    """A study's name, sentences about its runs, and its tables."""
+    """A study's name, sentences about its runs, its tables, and which method is first."""
 
     name: str
     said: Sequence[str]
     tables: Sequence[Table]
+    first: FirstPart | None = None
 
 
 def study_part(study: StoredStudy) -> StudyPart:
@@ -29,7 +31,7 @@ def study_part(study: StoredStudy) -> StudyPart:
     if "measure" not in study.summary or "status" not in study.runs:
         return StudyPart(study.name, [UNWRITTEN], [])
     try:
-        return StudyPart(study.name, _said(study.runs), list(shown(study)))
+        return StudyPart(study.name, _said(study.runs), list(shown(study)), first_part(study))
     except KeyError:  # a column that today's tables have
         return StudyPart(study.name, [*_said(study.runs), OLD], [])
 

@@ -57,7 +57,7 @@ def premises(scenario: "Scenario", simulation: "Simulation") -> dict[str, Any]:
 
 def _claim(method: "Method") -> Any:
     """The inputs of the paper's claim, which JSON can hold."""
-    given: object = method.claim_inputs()
+    given: object = method.claimed()
     if given is None:
         return None
     where = f"algorithm {method.name}: claim_inputs"

@@ -25,6 +25,7 @@ from desim.scenario import choosing
 from desim.scenario.blame import explained
 from desim.scenario.calibration import calibrated, noise_of, try_accountant, warnings
 from desim.scenario.check import located, unfit_for
+from desim.scenario.checks.codec import biased, codecs
 from desim.scenario.checks.endless import endless, refuse_endless
 from desim.scenario.checks.links import meddling
 from desim.scenario.conditions import Conditions
@@ -64,7 +65,12 @@ def _build(scenario: Scenario, known: Problem | None) -> Simulation:
     scenario = settled(scenario, problem)
     settings = _settings(scenario, problem, layout)
     made = _made(scenario, scenario.algorithm.method, settings, noise)
-    made.warnings += [*warnings(scenario, problem.rows), *merged, *_identical(scenario, problem)]
+    made.warnings += [
+        *warnings(scenario, problem.rows),
+        *merged,
+        *_identical(scenario, problem),
+        *biased(settings.codecs),
+    ]
     made.warnings += [*endless(settings), *uncertain(scenario), *choosing.warnings(scenario)]
     settings = _planned(made, settings)
     try_accountant(scenario, made.planned(1), problem.rows)
@@ -86,6 +92,7 @@ def _settings(scenario: Scenario, problem: Problem, layout: Layout | None) -> Se
         **_wires(scenario, problem.agents, layout, conditions),
         speeds=conditions.speeds(),
         intake=conditions.intake(),
+        codecs=codecs(scenario),
         participation=conditions.participation(),
         policy=policy_of(scenario),
         rounds=np.inf if stop.rounds is None else stop.rounds,
@@ -226,6 +233,8 @@ def _uncompiled(scenario: Scenario, made: Any) -> str:
     settings = made.settings
     if isinstance(settings.participation, Chooser):
         return "whom participation.choose invites is decided in Python, by what came before"
+    if not settings.codecs.plain:
+        return "messages of a codec are coded in Python"
     if settings.budget is not None:
         return "who may go on within privacy.budget is decided in Python"
     if settings.churn is not None and settings.horizon == np.inf and settings.policy.kind != "all":

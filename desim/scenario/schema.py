@@ -10,6 +10,7 @@ from desim.errors import refusal
 from desim.fields import File, Several, Strict, Text
 from desim.fields.numbers import wholes
 from desim.methods.shared.method import Kind
+from desim.scenario.sections.codec import Codec
 from desim.scenario.sections.devices import Compute, MaybeChurn
 from desim.scenario.sections.method import AlgorithmSection, Policy
 from desim.scenario.sections.network import Network
@@ -59,6 +60,8 @@ class Scenario(Strict):
     """whom a coordinator waits for"""
     network: Network = Network()
     """graph and links; or the name of a file in networks/, or {include: name, ...}"""
+    codec: Codec = Codec.of("none")
+    """how messages are coded before they are sent: fewer bits for what receivers can do without"""
     compute: Compute = Compute()
     """how fast agents compute"""
     churn: MaybeChurn = None

@@ -17,6 +17,7 @@ from desim.scenario.load import load, resolved_yaml, seeded
 from desim.scenario.pace import require_measured
 from desim.scenario.schema import Scenario
 from desim.studies.file import Search, StudyFile
+from desim.studies.sides import sided
 from desim.studies.varied import MOST
 
 DIGITS = 16  # of the hash that names a run's directory
@@ -158,6 +159,17 @@ def drawn(search: Search, trial: int) -> dict[str, Any]:
 def short(key: str) -> str:
     """The end of a dotted key, which is what people call it."""
     return key.rpartition(".")[2]
+
+
+def check_methods(study: StudyFile, cases: Sequence[Case]) -> None:
+    """Raise InputError for keys of the method, in compare.profile, that no case differs in."""
+    if study.compare.profile.methods:
+        listed = frozenset(key for entry in study.list for key in entry) - {"label"}
+        known = [{**({"label": case.name} if case.name else {}), **case.values} for case in cases]
+        try:
+            sided(known, listed, study.compare.profile.methods)
+        except InputError as error:
+            raise InputError(f"compare.profile.{error}") from None
 
 
 def opponents(cases: Sequence[Case], against: Mapping[str, Any]) -> list[tuple[Case, Case]]:

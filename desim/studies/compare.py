@@ -20,10 +20,15 @@ from desim.log.described import described
 from desim.reading.facts import bare
 from desim.reading.series import Series, series_of
 from desim.runs.run import Run
+from desim.studies.answered import answer_tables
+from desim.studies.answers import ert
+from desim.studies.answers import profile as profiled
 from desim.studies.folder import opened
 from desim.studies.measures import Asked, measured, unit
 from desim.studies.notes import notes, shared, terms
 from desim.studies.statistics import Estimate, lacking, mean_estimate, median_estimate, skewed
+from desim.studies.stored import source
+from desim.studies.tried import trials
 from desim.studies.words import awaited, estimate, is_final, one_epsilon
 from desim.tabulated import Table, card
 
@@ -40,12 +45,15 @@ class Comparison:
     statistic, value, low, high, level, seeds, never (met the target), diverged; inf is never, of
     an epsilon also that there is none. tables: the same as people read it. notes: what is to be
     known of all. clocks: of each run that simulates a deployed one, the errors of its seconds.
+    ert, profile: as those of a study, where a profile was asked for.
     """
 
     frame: pd.DataFrame
     tables: tuple[Table, ...]
     notes: tuple[str, ...]
     clocks: tuple[ClockErrors, ...] = ()
+    ert: pd.DataFrame | None = None
+    profile: pd.DataFrame | None = None
 
     def written(self, form: str = "text") -> str:
         """All tables as text, markdown or latex, the notes below the last."""
@@ -73,6 +81,9 @@ def compare(
     level: float = 0.95,
     stays: bool = False,
     clock: bool = False,
+    profile: bool = False,
+    spent: str = "time",
+    methods: Sequence[str] = (),
 ) -> Comparison:
     """Hold runs against each other: until each target, and at the end.
 
@@ -82,7 +93,10 @@ def compare(
     values}, default what the runs themselves stop at; delta, view, relation: the terms of epsilon,
     default each scenario's; level: coverage of intervals; stays: a target is met when it is met for
     good, to the end of the run, and not at the first touch; clock: the first run stands for a
-    deployed one. InputError for no run, a target that no run has recorded or terms without meaning.
+    deployed one; profile: also expected running times and performance profiles, of what is `spent`
+    (time, rounds, bytes or epsilon) by `methods`, keys that are the method's and not the problem's.
+    InputError for no run, a target that no run has recorded or terms without meaning; for a profile
+    also without a target, or of one method.
     """
     if isinstance(runs, Mapping):
         given, rows = [run for some in runs.values() for run in some], series_of(runs)
@@ -113,7 +127,19 @@ def compare(
     about = [*notes(rows, bool(asked.targets)), *terms(rows, asked.epsilon or {}), *shared(rows)]
     clocks, troubles = errors_of_clocks(given, targets, clock)
     found = (*about, *_over_seeds(frame, level), *troubles)
-    return Comparison(frame, tuple(tables), found, clocks)
+    if not profile:
+        return Comparison(frame, tuple(tables), found, clocks)
+    tried = trials(source(runs), _lists(targets), methods, told, stays, level)
+    taken, shares = ert(tried, spent), profiled(tried, spent)
+    tables += answer_tables(tried, taken, shares, spent)
+    return Comparison(frame, tuple(tables), found, clocks, taken, shares)
+
+
+def _lists(targets: Targets | None) -> dict[str, list[float]] | None:
+    """The values of each metric, as a list."""
+    if targets is None:
+        return None
+    return {name: [*one] if isinstance(one, Sequence) else [one] for name, one in targets.items()}
 
 
 def _lost(row: Series[Run], asked: Asked) -> Sequence[Run]:
@@ -149,11 +175,7 @@ def _targets(rows: Sequence[Series[Run]], targets: Targets | None) -> tuple[tupl
         if name not in recorded:
             allowed = ", ".join(recorded) or "none, as these runs have measured nothing"
             raise InputError(f"target: {refusal(name, allowed, recorded)}")
-    pairs = [
-        (name, one)
-        for name, given in targets.items()
-        for one in (given if isinstance(given, Sequence) else [given])
-    ]
+    pairs = [(name, one) for name, given in (_lists(targets) or {}).items() for one in given]
     return tuple((name, finite(f"target: {name}", one)) for name, one in pairs)
 
 

@@ -17,6 +17,7 @@ from desim.scenario.sections.privacy import Delta, View
 from desim.scenario.shipped import named_file, scenarios
 from desim.scenario.tree import from_python, require_mapping
 from desim.studies import varied
+from desim.studies.tuner import Tune
 
 
 def _level(value: object) -> float:
@@ -69,6 +70,18 @@ class Terms(Strict):
         return self.model_dump(exclude_none=True, exclude={"off"})
 
 
+class Profile(Strict):
+    """What of a case is the method and what the problem, in expected times and profiles."""
+
+    examples = {"methods": ["policy"]}
+
+    methods: Annotated[
+        tuple[str, ...], PlainValidator(varied.methods), PlainSerializer(lambda one: list(one))
+    ] = ()
+    """keys, sections or label that are the method's; default: algorithm, policy, participation,
+    codec, or the label of an entry of the list that changes them; the others are the problem's"""
+
+
 class Compare(Strict):
     """What is compared between cases, over the seeds that they have in common."""
 
@@ -89,6 +102,10 @@ class Compare(Strict):
     """false, or the terms of epsilons; default: those of the scenario's privacy"""
     level: Annotated[float, PlainValidator(_level)] = 0.95
     """of the confidence intervals"""
+    profile: Annotated[
+        Profile, PlainSerializer(lambda one: {"methods": list(one.methods)} if one.methods else {})
+    ] = Profile()
+    """what is a method in expected running times and performance profiles"""
 
 
 class Search(Strict):
@@ -135,6 +152,8 @@ class StudyFile(Strict):
     """a random search over dotted keys"""
     compare: Compare = Compare()
     """what is compared"""
+    tune: Tune | None = None
+    """of a file for `desim tune`, which has no grid, list and random: what is looked for"""
 
     @together(mode="after")
     def _each_key_once(self) -> "StudyFile":
@@ -144,6 +163,21 @@ class StudyFile(Strict):
             raise ValueError(f"found {key} in two of grid, list and random; allowed: in one")
         for key in self.set.keys() & (set(self.grid) | listed | drawn):
             raise ValueError(f"found {key} in set, though it varies; allowed: one of both")
+        return self
+
+    @together(mode="after")
+    def _one_or_the_other(self) -> "StudyFile":
+        if self.tune is None:
+            return self
+        compared = {"targets": "tune.until", "against": "none, as candidates race each other"}
+        found = {f"compare.{key}": other for key, other in compared.items()
+                 if getattr(self.compare, key)}  # fmt: skip
+        others = {"grid": bool(self.grid), "list": self.list != ({},), "random": bool(self.random)}
+        found |= {key: "tune.vary" for key, there in others.items() if there}
+        for key, other in found.items():
+            raise ValueError(f"found {key} beside tune; allowed: {other}")
+        for key in self.set.keys() & self.tune.vary.keys():
+            raise ValueError(f"found {key} in set, though tune varies it; allowed: one of both")
         return self
 
 

@@ -4,7 +4,7 @@ import contextlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,6 +19,7 @@ from desim.runs.run import Run
 
 Found = TypeVar("Found")
 RUNS = "runs"
+OPTIONAL = frozenset({"ert"})  # tables that not every study has
 TOKEN = "study.token"  # a file by which a process far away knows the study's folder
 BUSY = "another process is at work on this study; wait until it ends, or end it"
 
@@ -93,7 +94,7 @@ def stored_runs(path: Path) -> dict[str, list[Run]]:
 
     InputError where `path` holds no study, or none of its runs.
     """
-    pairs = _from_file(
+    pairs = from_file(
         path, lambda file: [(int(one["case"]), str(one["run"])) for one in file["runs"]]
     )
     labels = _labels(path)
@@ -121,10 +122,11 @@ def opened(folders: Iterable[str | Path | Run]) -> list[Run]:
 
 
 @dataclass(eq=False, repr=False)
-class StoredStudy:
+class StudyTables:
     """A study that was played: tables `runs`, `summary` and `comparisons`, empty until it ends.
 
-    directory: None where no run is stored; targets: (metric, value) pairs that it compares at.
+    directory: None where no run is stored; targets: (metric, value) pairs that it compares at;
+    written: the study file.
     """
 
     name: str
@@ -133,6 +135,7 @@ class StoredStudy:
     runs: "pd.DataFrame"
     summary: "pd.DataFrame"
     comparisons: "pd.DataFrame"
+    written: Mapping[str, Any] = field(default_factory=dict)
 
     def by_case(self) -> dict[str, list[Run]]:
         """The stored runs by the labels of their cases, as `desim.plot` takes them."""
@@ -141,22 +144,7 @@ class StoredStudy:
         return stored_runs(self.directory)
 
 
-def open_study(path: str | Path) -> StoredStudy:
-    """The study in a directory; InputError where there is none, or it cannot be read."""
-    folder = Path(path)
-    name, targets = _from_file(folder, lambda file: _named_and_asked(file["study"]))
-    tables = (_table(folder / f"{one}.parquet") for one in ("runs", "summary", "comparisons"))
-    return StoredStudy(name, folder, targets, *tables)
-
-
-def _named_and_asked(study: Any) -> tuple[str, tuple[tuple[str, float], ...]]:
-    asked = (study.get("compare") or {}).get("targets") or {}
-    several = {name: one if isinstance(one, list) else [one] for name, one in asked.items()}
-    pairs = ((str(name), float(one)) for name, values in several.items() for one in values)
-    return str(study["name"]), tuple(pairs)
-
-
-def _from_file(path: Path, read: Callable[[Any], Found]) -> Found:
+def from_file(path: Path, read: Callable[[Any], Found]) -> Found:
     """What `read` takes from the file that makes a folder a study's; InputError if it cannot."""
     try:
         return read(json.loads(text_of(path / STUDY)))
@@ -166,7 +154,7 @@ def _from_file(path: Path, read: Callable[[Any], Found]) -> Found:
         raise InputError(f"{path / STUDY}: not a study of desim, or damaged") from None
 
 
-def _table(path: Path) -> "pd.DataFrame":
+def stored_table(path: Path) -> "pd.DataFrame":
     """The table, empty where the study has not written it."""
     try:
         return pd.read_parquet(path)
@@ -195,6 +183,8 @@ def write_tables(path: Path, tables: "Mapping[str, pd.DataFrame]") -> None:
                 partial.replace(path / f"{name}.parquet")
             finally:
                 partial.unlink(missing_ok=True)
+        for name in OPTIONAL - set(tables):  # of an earlier study file
+            (path / f"{name}.parquet").unlink(missing_ok=True)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
         raise RunError(f"{path}: tables cannot be written ({reason}); runs are stored") from None

@@ -1,5 +1,6 @@
 """Runs of a study on local processes, which may be killed or grow without the study ending."""
 
+import contextlib
 import multiprocessing
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -52,33 +53,41 @@ def memory_share(workers: int) -> int:
     return int(SHARE * psutil.virtual_memory().available / workers)
 
 
-def carried_out(jobs: Iterable[Job], workers: int, memory: int) -> Iterator[Result]:
-    """Results of all jobs in the order in which they are done.
-
-    A job whose process is killed is tried once more; one whose process holds more than `memory`
-    bytes fails. Processes end when this iterator is closed. RunError where none can begin.
-    """
-    crew = _Crew(Turns(jobs), workers, memory)
+@contextlib.contextmanager
+def crew() -> Iterator["Crew"]:
+    """Processes for any number of batches of jobs, which begin with the first and end here."""
+    made = Crew()
     try:
-        while crew.waiting or crew.busy:
-            crew.hand_out()
-            ready = wait([worker.pipe for worker in crew.workers], timeout=LOOK)
-            for worker in [one for one in crew.workers if one.pipe in ready]:
-                yield from crew.hear(worker)
-            for worker in [one for one in crew.busy if one.memory() > memory]:
-                yield crew.stop(worker)
+        yield made
     finally:
-        for worker in crew.workers:
+        for worker in made.workers:
             worker.end()
 
 
-class _Crew:
-    def __init__(self, waiting: Turns, size: int, memory: int) -> None:
-        self.waiting = waiting
-        self.size = size
-        self.memory = memory
+class Crew:
+    """Processes that carry out jobs; as many as there is work for, `size` at most."""
+
+    def __init__(self) -> None:
+        self.waiting = Turns(())
+        self.size = 0
+        self.memory = 0
         self.workers: list[Worker] = []
         self.stillborn = 0
+
+    def carried_out(self, jobs: Iterable[Job], size: int, memory: int) -> Iterator[Result]:
+        """Results of all jobs in the order in which they are done.
+
+        A job whose process is killed is tried once more; one whose process holds more than
+        `memory` bytes fails. RunError where none can begin.
+        """
+        self.waiting, self.size, self.memory = Turns(jobs), size, memory
+        while self.waiting or self.busy:
+            self.hand_out()
+            ready = wait([worker.pipe for worker in self.workers], timeout=LOOK)
+            for worker in [one for one in self.workers if one.pipe in ready]:
+                yield from self.hear(worker)
+            for worker in [one for one in self.busy if one.memory() > memory]:
+                yield self.stop(worker)
 
     @property
     def busy(self) -> list[Worker]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from desim.amounts import amount
 from desim.runs.digests import UNLISTED
 from desim.runs.likeness import ALIKE
-from desim.studies.folder import StoredStudy
+from desim.studies.folder import StudyTables
 from desim.studies.statistics import lacking, skewed
 from desim.studies.words import awaited, estimate, is_final, ratio
 from desim.tabulated import Table
@@ -19,7 +19,7 @@ SHOWN = 40  # cases of a table; all are in the Parquet files
 LONGEST = 60  # letters of a case's label
 
 
-def shown(study: StoredStudy) -> Iterator[Table]:
+def shown(study: StudyTables) -> Iterator[Table]:
     """Tables of what it takes until targets, or else of the values at the end."""
     known = list(dict.fromkeys(study.summary["measure"]))
     chosen = [name for name in known if " to " in name and not name.startswith("rounds")]
@@ -27,7 +27,7 @@ def shown(study: StoredStudy) -> Iterator[Table]:
         yield _table(study, name)
 
 
-def _table(study: StoredStudy, name: str) -> Table:
+def _table(study: StudyTables, name: str) -> Table:
     all_rows = study.summary[study.summary["measure"] == name]
     rows, more = all_rows.head(SHOWN), len(all_rows) - SHOWN
     level, unit = float(rows["level"].iloc[0]), rows["unit"].iloc[0]
@@ -71,7 +71,7 @@ def _row(row: "pd.Series[Any]", ratios: "pd.DataFrame", unit: str) -> list[str]:
     ]
 
 
-def _doubts(study: StoredStudy, name: str) -> Iterator[str]:
+def _doubts(study: StudyTables, name: str) -> Iterator[str]:
     """That some epsilons are of runs whose files cannot be checked."""
     if name.startswith("epsilon"):
         unlisted = study.runs["reason"].astype(str).str.endswith(UNLISTED).sum()

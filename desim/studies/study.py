@@ -1,7 +1,6 @@
 """`desim.study`: many runs of one scenario, kept under the hashes of their resolved scenarios."""
 
 import contextlib
-import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,25 +9,23 @@ from typing import Any
 
 import pandas as pd
 
-from desim.compiling.cores import cores
-from desim.compiling.environment import environment
 from desim.errors import InputError, RunError, refusal
 from desim.log.described import described
 from desim.runs.opened import open_run
 from desim.runs.run import Run
 from desim.runs.sharing import training_of
-from desim.studies import cluster, family, processes
-from desim.studies.cases import Case, cases, key_of, opponents
+from desim.studies.cases import Case, cases, check_methods, key_of, opponents
 from desim.studies.file import StudyFile, read_study
-from desim.studies.folder import RUNS, StoredStudy, claimed, finished, store_run, write_tables
+from desim.studies.folder import RUNS, claimed, finished, store_run, write_tables
+from desim.studies.hands import check, hands
 from desim.studies.job import Job, families
 from desim.studies.measures import Asked
+from desim.studies.stored import StoredStudy
 from desim.studies.tables import comparisons_table, runs_table, summary_table
 from desim.studies.work import Result, carry_out
 
 Tell = Callable[[int, int, int], None]
 Keys = dict[tuple[int, int], str]
-FEW = 100  # runs that are measured in this process
 
 
 @dataclass(frozen=True)
@@ -58,7 +55,8 @@ class Study(StoredStudy):
         runs = described(runs_table(plan.cases, plan.keys, results, asked), "runs")
         summary = described(summary_table(plan.cases, runs, asked, level), "summary")
         pairs = described(comparisons_table(plan.pairs, runs, asked, level), "comparisons")
-        super().__init__(plan.study.name, directory, asked.targets, runs, summary, pairs)
+        written = plan.study.written()
+        super().__init__(plan.study.name, directory, asked.targets, runs, summary, pairs, written)
         self.plan, self.results = plan, dict(results)
 
     def __repr__(self) -> str:
@@ -96,8 +94,11 @@ class Study(StoredStudy):
 
     @property
     def tables(self) -> dict[str, pd.DataFrame]:
-        """The tables by name."""
-        return {"runs": self.runs, "summary": self.summary, "comparisons": self.comparisons}
+        """The tables by name; expected running times where there are any."""
+        found = {"runs": self.runs, "summary": self.summary, "comparisons": self.comparisons}
+        with contextlib.suppress(InputError):  # no target, or nothing was played
+            found["ert"] = self.ert()
+        return found
 
     def run(self, key: str) -> Run:
         """The run whose hash begins so; InputError where none is stored."""
@@ -119,12 +120,15 @@ def plan(
     overrides: dotted keys of the base scenario, for all cases; share: see `study`.
     """
     study, folder = read_study(source)
+    if study.tune is not None:
+        raise InputError("tune: found a tuner's file; allowed: a study (desim tune plays this one)")
     varied = {*study.grid, *(key for entry in study.list for key in entry)}
     varied |= set(study.random.draw) if study.random else set()
     for key in set(overrides or {}) & varied:
         raise InputError(f"override {key}: the study varies it; allowed: other keys")
     study = study.model_copy(update={"set": {**study.set, **(overrides or {})}})
     made = tuple(cases(study, folder))
+    check_methods(study, made)
     asked = _asked(study, made)
     against = study.compare.against
     pairs = opponents(made, against) if against or study.random is None else []
@@ -191,7 +195,7 @@ def study(
     """
     path = None if out is None else Path(out)
     planned = plan(source, path, overrides, share)
-    _check(workers, dask, memory)
+    check(workers, dask, memory)
     results: dict[str, Result] = {}
     error: RunError | None = None
     with contextlib.ExitStack() as stack:
@@ -215,46 +219,11 @@ def study(
     return made
 
 
-def _check(workers: int | None, dask: str | None, memory: float | None) -> None:
-    environment()
-    if workers is not None and workers < 0:
-        raise InputError(f"workers: {refusal(workers, 'a whole number, at least 0')}")
-    if dask is not None and (workers is not None or memory is not None):
-        raise InputError("dask: found workers or memory too; allowed: the cluster has its own")
-    if memory is not None and not 1e8 <= memory < math.inf:
-        allowed = "a finite number, at least 1e8 bytes, 100 MB"
-        raise InputError(f"memory: {refusal(memory, allowed)}")
-
-
-def _one_by_one(jobs: list[Job]) -> Iterator[Result]:
-    """Jobs in this process; a run that Ctrl-C has stopped ends the study."""
-    try:
-        for job in jobs:
-            result = carry_out(job)
-            yield result
-            if result.status == "stopped":
-                raise KeyboardInterrupt
-    finally:
-        family.forget()
-
-
 def _carried_out(
     jobs: list[Job], workers: int | None, dask: str | None, memory: float | None
 ) -> Iterator[Result]:
-    stored = [job for job in jobs if finished(job.place)] if workers != 0 else []
-    if len(stored) <= FEW:  # to read them here takes less than to start a process
-        yield from map(carry_out, stored)
-        jobs = [job for job in jobs if job not in stored]
-    if not jobs:
-        return
-    if dask is not None:
-        yield from cluster.carried_out(jobs, dask)
-    elif workers == 0:
-        yield from _one_by_one(jobs)
-    else:
-        number = min(workers or cores(), len(jobs))
-        bound = processes.memory_share(number) if memory is None else int(memory)
-        yield from processes.carried_out(jobs, number, bound)
+    with hands(workers, dask, memory) as carry:
+        yield from carry(jobs)
 
 
 def _unheard(jobs: list[Job], results: Mapping[str, Result]) -> dict[str, Result]:

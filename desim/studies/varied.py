@@ -58,6 +58,17 @@ def against(value: object) -> dict[str, Any]:
     return settings(value)
 
 
+def methods(value: object) -> tuple[str, ...]:
+    """Dotted keys or sections that are the method's, or label; one or several."""
+    several = value if isinstance(value, list | tuple) else [value]
+    for one in several:
+        known = isinstance(one, str) and one.partition(".")[0] in (*SECTIONS, "label")
+        if not known or not all(part.strip() for part in str(one).split(".")):
+            allowed = "keys of the method such as algorithm.name, policy, or label"
+            raise ValueError(refusal(one, allowed, [*SECTIONS, "label"]))
+    return tuple(map(str, several))
+
+
 def grid(value: object) -> dict[str, tuple[Any, ...]]:
     """The values of each dotted key."""
     found: dict[str, tuple[Any, ...]] = {}
@@ -94,13 +105,14 @@ def laws(value: object) -> dict[str, dict[str, Any]]:
             raise ValueError(f"{key}: {refusal(law, allowed)}")
         name, terms = next(iter(law.items()))
         try:
-            found[key] = {name: list(expanded(terms)) if name == "choice" else _ends(name, terms)}
+            found[key] = {name: list(expanded(terms)) if name == "choice" else ends(name, terms)}
         except ValueError as error:
             raise ValueError(f"{key}.{name}: {error}") from None
     return found
 
 
-def _ends(name: str, value: object) -> list[float]:
+def ends(name: str, value: object) -> list[float]:
+    """The two ends of a law; ValueError for a range that is none, or upside down."""
     least = 0.0 if name == "log_uniform" else -math.inf
     wanted = "[a, b] with a < b" + (", both > 0" if name == "log_uniform" else "")
     if not isinstance(value, list | tuple) or len(value) != 2:

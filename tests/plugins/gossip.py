@@ -35,7 +35,7 @@ class Parameters(Strict):
 class Gossip(Method):
     """x_i <- mean of x_i and what is heard, minus a gradient step."""
 
-    name = "gossip"
+    name = "hearsay"
     kind = "graph"
     summary = "averaging with a gradient step"
     paper = "none"

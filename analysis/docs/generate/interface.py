@@ -28,6 +28,7 @@ VERBS = (
 RETURNED = (  # what functions of desim return, beside runs and studies
     "desim.runs.marked.Checkpoint",
     "desim.studies.compare.Comparison",
+    "desim.studies.stored.StoredStudy",
     "desim.fidelity.errors.ClockErrors",
     "desim.measuring.calibration.Calibrated",
     "desim.ranking.robust.Robust",
@@ -57,7 +58,7 @@ def interface() -> str:
         _directive("autofunction", "desim.measuring.calibration.calibrate_here"),
         "## Classes",
         *(_noun(name) for name in nouns),
-        "## What comparisons, calibrations and rankings are",
+        "## What comparisons, stored studies, calibrations and rankings are",
         *(_directive("autoclass", name, ":members:") for name in RETURNED),
         "## Constants",
         *(_constant(name) for name in constants),

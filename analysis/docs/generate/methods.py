@@ -28,7 +28,9 @@ def needs(method: type[Method]) -> Iterator[tuple[str, str]]:
     yield "losses", f"{smooth}; {MODELS[method.models]}"
     yield "regulariser", _regulariser(method)
     if method.kind != "central":
-        yield "waiting", ", ".join(map(code, method.waits(method.kind)))
+        yield "waiting", ", ".join(map(code, method.admitted(method.kind)))
+    if method.kind != "central":
+        yield "codecs", _codecs(method)
     if method.kind == "coordinator":
         yield "participation", _participation(method)
     yield "noise", _noises(method)
@@ -63,6 +65,11 @@ def _regulariser(method: type[Method]) -> str:
     return "the smooth part at the agents; " + (
         "no l1, no box" if method.smooth_only else "l1 by its subgradient there, no box"
     )
+
+
+def _codecs(method: type[Method]) -> str:
+    allowed = ", ".join(map(code, ("none", *method.codecs)))
+    return allowed if len(method.codecs) == 5 else f"{allowed}: {escaped(method.uncoded)}"
 
 
 def _participation(method: type[Method]) -> str:

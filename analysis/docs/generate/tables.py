@@ -17,6 +17,9 @@ CALLS = {
     "runs": "`study.runs`",
     "summary": "`study.summary`",
     "comparisons": "`study.comparisons`",
+    "ert": "`study.ert(spent)`",
+    "ecdf": "`study.ecdf(spent)`",
+    "profile": "`study.profile(spent)`",
 }
 
 

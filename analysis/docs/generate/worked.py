@@ -29,6 +29,9 @@ def scenario_of(name: str, changes: dict[str, Any]) -> dict[str, Any]:
     method = registry.get(name)
     made = _framed(method)
     for section, keys in copy.deepcopy(changes).items():
+        if not isinstance(keys, dict):
+            made[section] = keys
+            continue
         own = made.setdefault(section, {})
         data = keys.pop("data", {}) if section == "problem" else {}
         own |= keys

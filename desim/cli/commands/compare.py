@@ -7,7 +7,7 @@ import typer
 
 from desim.cli.options import RunFolders, option, output_option, switch
 from desim.cli.options import target as parsed
-from desim.errors import chosen
+from desim.errors import InputError, chosen
 
 FORMS = ("text", "markdown", "latex")
 ENDINGS = (".txt", ".md", ".tex")
@@ -24,6 +24,15 @@ def compare(
     clock: Annotated[
         bool, switch("clock", "Hold seconds against the first RUN's, deployed or not.")
     ] = False,
+    profile: Annotated[
+        bool, switch("profile", "Expected running times and performance profiles, too.")
+    ] = False,
+    spent: Annotated[
+        str | None, option("spent", "time|rounds|bytes|epsilon", "Of profiles; default: time.")
+    ] = None,
+    methods: Annotated[
+        list[str] | None, option("methods", "KEY", "Of profiles: keys of the method; repeatable.")
+    ] = None,
     form: Annotated[str, option("format", "|".join(FORMS), "How it is written.")] = "text",
     delta: Annotated[float | None, option("delta", "D", "Default: each scenario's.")] = None,
     view: Annotated[str | None, option("view", "VIEW", "Default: each scenario's.")] = None,
@@ -39,9 +48,13 @@ def compare(
 
     chosen("--format", form, FORMS)
     asked = targets(target) if target else None
+    given = {"spent": spent, "methods": methods}
+    for name in [name for name, one in given.items() if one and not profile]:
+        raise InputError(f"--{name}: found without --profile; allowed: with it")
     made = desim.compare(
-        list(runs), asked, delta=delta, view=view, relation=relation, stays=stays, clock=clock
-    )
+        list(runs), asked, delta=delta, view=view, relation=relation, stays=stays, clock=clock,
+        profile=profile, spent=spent or "time", methods=methods or (),
+    )  # fmt: skip
     text = made.written(form)
     if out is None:
         typer.echo(text)

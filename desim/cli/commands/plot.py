@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from desim.cli.commands.compare import targets
 from desim.cli.options import (
     RunFolders,
     first_and_last,
@@ -15,7 +16,7 @@ from desim.cli.options import (
     option,
     output_option,
 )
-from desim.errors import InputError, chosen
+from desim.errors import InputError, chosen, refusal
 
 if TYPE_CHECKING:
     from desim.runs.run import Run
@@ -30,6 +31,8 @@ KINDS = (
     "staleness",
     "epsilon",
     "clocks",
+    "ecdf",
+    "profile",
 )
 ABSCISSAE = ("time", "round", "bytes", "epsilon")
 BANDS = ("range", "middle", "quartiles", "interval", "seeds", "none")
@@ -42,7 +45,10 @@ OPTIONS = {  # what each kind takes, beside title and size
     "clocks": ("rounds",),
     "staleness": ("label",),
     "epsilon": SCALE,
+    "ecdf": ("x", "target", "label", "methods"),
+    "profile": ("x", "target", "label", "methods"),
 }
+ANSWERS = ("ecdf", "profile")
 OF_ONE = ("timeline", "utilisation", "network", "epsilon")
 
 
@@ -53,7 +59,13 @@ Abscissa = Annotated[
 ]
 Metric = Annotated[str | None, option("metric", None, "Default: accuracy, or the first in common.")]
 Target = Annotated[
-    float | None, option("target", None, "Of bars: the value that the metric must meet.")
+    list[str] | None,
+    option(
+        "target", "VALUE", "Of bars: that the metric must meet; of ecdf, profile: METRIC=VALUE."
+    ),
+]
+Methods = Annotated[
+    list[str] | None, option("methods", "KEY", "Of ecdf, profile: keys of the method; repeatable.")
 ]
 Rounds = Annotated[
     str | None, option("rounds", "FIRST-LAST", "Of timeline, clocks; default: as fit.")
@@ -83,6 +95,7 @@ def plot(
     rounds: Rounds = None,
     band: Band = None,
     label: Label = None,
+    methods: Methods = None,
     ylim: Limits = None,
     log: Log = None,
     title: Title = None,
@@ -92,17 +105,20 @@ def plot(
     """Draw runs: curves, time to a target, privacy against accuracy, timelines, networks.
 
     Runs that differ in their seeds only are one curve with a band. clocks: a deployed run, or the
-    first, over one that simulates it.
+    first, over one that simulates it. profile, ecdf: which method is first over many problems.
     """
     chosen("--kind", kind, KINDS)
     chosen("--x", "time" if x is None else x, ABSCISSAE)
     chosen("--band", "none" if band is None else band, BANDS)
     options = _options(
-        kind, x=x, metric=metric, target=target, rounds=rounds, band=band, label=label or None,
-        ylim=ylim, log=log,
+        kind, x=x, metric=metric, target=target or None, rounds=rounds, band=band,
+        label=label or None, methods=methods or None, ylim=ylim, log=log,
     )  # fmt: skip
     options |= {} if title is None else {"title": title}
     options |= {} if size is None else {"size": inches(size)}
+    if kind in ANSWERS:
+        typer.echo(_answered(runs, kind, options, out))
+        return
     opened = opened_runs(runs)
     if kind in OF_ONE and (isinstance(opened, Mapping) or len(opened) != 1):
         raise InputError(f"--kind {kind}: found {len(opened)} runs or cases; allowed: one run")
@@ -122,7 +138,38 @@ def _options(kind: str, **options: Any) -> dict[str, Any]:
     found = {name: read[name](one) if name in read else one for name, one in given.items()}
     if "label" in found:
         found["labels"] = found.pop("label")
+    if "target" in found:
+        del found["target"]
+        found |= _targets(kind, options["target"])
     return found
+
+
+def _targets(kind: str, texts: list[str]) -> dict[str, Any]:
+    """The target of bars, a number, or those of profiles by metric."""
+    if kind in ANSWERS:
+        return {"targets": targets(texts)}
+    try:
+        (value,) = map(float, texts)
+    except ValueError:
+        found = refusal(", ".join(texts), "one number, as in 0.93")
+        raise InputError(f"--target: {found}") from None
+    return {"target": value}
+
+
+def _answered(
+    folders: Sequence[Path], kind: str, options: dict[str, Any], out: Path | None
+) -> Path:
+    """Draw a profile or distribution functions and say where."""
+    from desim import plots
+    from desim.studies.folder import STUDY
+    from desim.studies.stored import open_study
+
+    one = len({os.path.realpath(folder) for folder in folders}) == 1
+    study = open_study(folders[0]) if one and (folders[0] / STUDY).is_file() else None
+    x = options.setdefault("x", "time")
+    path = out or folders[0] / f"{kind}-{x}.png"
+    getattr(plots, kind)(opened_runs(folders) if study is None else study, out=path, **options)
+    return path
 
 
 def _drawn(

@@ -23,7 +23,7 @@ def report(
     import desim
     from desim.cli.commands.plot import opened_runs
     from desim.runs.directory import STUDY
-    from desim.studies.folder import open_study
+    from desim.studies.stored import open_study
 
     targets = dict(map(parsed, target)) if target else None
     folders = {os.path.realpath(one): one for one in runs if (one / STUDY).is_file()}

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from desim.arrays import Array, Int
+from desim.conditions.codec import DUALS
 from desim.methods.shared.edge_duals import EdgeDuals, apart
 from desim.methods.shared.method import Ingredients, Method
 from desim.privacy.ledger.ledger import Terms, View
@@ -25,6 +26,7 @@ class ConsensusADMM(Method):
     restarts: ClassVar[tuple[str, ...]] = ("all", "each")
     forgetting: ClassVar[str] = FORGETTING
     noises: ClassVar[tuple[str, ...]] = NOISES
+    uncoded: ClassVar[str] = DUALS
     needs_clip = True
     #: what the paper calls the penalty
     letter: ClassVar[str] = "rho"

@@ -2,6 +2,7 @@
 
 from typing import Any, ClassVar, Literal
 
+from desim.conditions.codec import KEEPS, ROUNDED
 from desim.errors import InputError
 from desim.methods.shared.local_limits import misfits
 from desim.methods.shared.local_training import LocalTraining
@@ -24,6 +25,8 @@ class Federated(Method):
     kind = "coordinator"
     models: ClassVar[Literal["linear", "convex", "any"]] = "any"
     noises: ClassVar[tuple[str, ...]] = ("gaussian",)
+    codecs: ClassVar[tuple[str, ...]] = ROUNDED
+    uncoded: ClassVar[str] = KEEPS
     #: why local training has to be made of steps, where it has
     no_exact: str = ""
     #: why a reply that is late is of no use, where it is of none

@@ -77,6 +77,13 @@ class Method:
     changing: ClassVar[bool] = False
     #: why they may not, where `changing` is false
     keeping: ClassVar[str] = "duals, or weights, that belong to neighbours who stay"
+    #: what its messages hold: changes that are added up, models that are used as they are, or more
+    #: than one of them, or else; where they are models, lossy codecs code differences to the latest
+    messages: ClassVar[Literal["changes", "models", "other"]] = "other"
+    #: codecs that its messages may have, of ROUNDED and LOSSY
+    codecs: ClassVar[tuple[str, ...]] = ()
+    #: why not the others
+    uncoded: ClassVar[str] = "its class does not say with which codecs it works"
     #: whether the speed decides what an agent computes
     timed: ClassVar[bool] = False
     #: a protocol of one round, after which the run is over
@@ -120,7 +127,7 @@ class Method:
         return "graph" if cls.peers and topology != "star" else cls.kind
 
     @classmethod
-    def waits(cls, kind: Kind) -> tuple[str, ...]:
+    def admitted(cls, kind: Kind) -> tuple[str, ...]:
         """Return its policies, on a star or a graph, with those that a deadline stands for.
 
         Who goes on when a deadline is over also does when a limit follows what was seen, or, on a
@@ -185,3 +192,7 @@ class Method:
         says nothing: no noise, or noise of another kind.
         """
         return None
+
+    def claimed(self) -> Inputs | None:
+        """What `claim_inputs` gives; None with a codec, of which no theorem speaks."""
+        return self.claim_inputs() if self.settings.codecs.plain else None

@@ -34,6 +34,7 @@ class ZerothOrder(Method):
 
     smooth_only = False
     values_only = True
+    uncoded = "there is nobody to whom it sends"
     wants = ("values of the loss only",)
     noises = ("gaussian", "schedule", "classical")
     needs_clip = True

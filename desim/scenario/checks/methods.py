@@ -10,6 +10,7 @@ from typing import Any
 
 from desim.fields import Local
 from desim.methods.shared.method import Kind
+from desim.scenario.checks import codec as codec_consistency
 from desim.scenario.checks import invitations
 from desim.scenario.checks import links as link_consistency
 from desim.scenario.checks import model as model_consistency
@@ -29,7 +30,7 @@ Check = Callable[..., Any]
 def policy_fits(algorithm: Algorithm, policy: Policy, kind: Kind) -> Found:
     """A method goes on without some replies, or messages, only where its mathematics bears it."""
     method, name, found = algorithm.method, algorithm.name, policy.kind
-    graph, known = kind == "graph", method.waits(kind)
+    graph, known = kind == "graph", method.admitted(kind)
     if found != "all" and found not in known:
         buffered = f"; {found} is a coordinator's" if graph and found == "buffer" else ""
         once = "" if method.calls == 1 else f", as {name} calls agents for more than one thing"
@@ -197,5 +198,6 @@ OTHERS = (
     model_consistency,
     privacy_consistency,
     transport_consistency,
+    codec_consistency,
 )
 CHECKS = tuple(one for module in (globals(), *map(vars, OTHERS)) for one in _checks(module))

@@ -27,7 +27,8 @@ def topology_fits(algorithm: Algorithm, network: Network, kind: Kind) -> Found:
         yield ("network", "topology", key), f"{text}; allowed with it: {allowed}"
     if topology.directed and not algorithm.method.directed:
         text = f"found directed, but the agents of {name} need answers from those they tell"
-        yield ("network", "topology", "directed"), f"{text}; allowed: undirected, or dsgd, q-dpsgd"
+        allowed = "undirected, or push-sum, dsgd, q-dpsgd"
+        yield ("network", "topology", "directed"), f"{text}; allowed: {allowed}"
     if kind == "graph" and "topology" not in network.model_fields_set:
         text = f"missing; {name} runs on a graph of agents and has no default"
         yield ("network", "topology"), f"{text}; allowed: {GRAPHS}"

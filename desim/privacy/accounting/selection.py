@@ -1,0 +1,98 @@
+"""What it costs to release the best of a random number of private runs.
+
+Each run draws a candidate, trains with fresh noise, and is scored by what it releases; K runs are
+made, and the best one alone is released (Liu and Talwar 2019, arXiv 1811.07971; Papernot and
+Steinke 2022, arXiv 2110.03620). How many there are is drawn from a law that looks at no data:
+a fixed K has no such bound, and costs K runs. K >= 1 of the truncated negative binomial law of
+shape eta and gamma (Papernot and Steinke, Definition 1): eta 1 is geometric, eta 0 logarithmic.
+"""
+
+import math
+
+import numpy as np
+
+from desim.arrays import Array
+from desim.compiling.later import optimize
+from desim.errors import chosen
+from desim.privacy.accounting.gaussian import check_delta
+from desim.privacy.accounting.renyi import ORDERS
+
+SHAPES = {"geometric": 1.0, "logarithmic": 0.0}
+LAWS = (*SHAPES, "poisson")
+TINY = 1e-300  # the least gamma that is looked at
+
+
+def mean_of(gamma: float, law: str) -> float:
+    """The mean number of runs of a geometric or logarithmic law (ibid., Definition 1)."""
+    if SHAPES[law] == 1.0:
+        return 1.0 / gamma
+    return (1.0 / gamma - 1.0) / math.log(1.0 / gamma)
+
+
+def gamma_of(mean: float, law: str) -> float:
+    """The gamma at which a geometric or logarithmic law has this mean > 1."""
+    if SHAPES[law] == 1.0:
+        return 1.0 / mean
+    near = math.log1p(1.0 / mean)
+
+    def missing(log_gamma: float) -> float:
+        return mean_of(math.exp(log_gamma), law) - mean
+
+    return float(math.exp(optimize.brentq(missing, math.log(TINY), -1e-9 * near)))
+
+
+def drawn(law: str, mean: float, rng: np.random.Generator) -> int:
+    """A number of runs; of the law poisson it may be 0, and then nothing is released."""
+    chosen("law", law, LAWS)
+    if law == "poisson":
+        return int(rng.poisson(mean))
+    gamma = gamma_of(mean, law)
+    return int(rng.geometric(gamma) if law == "geometric" else rng.logseries(1.0 - gamma))
+
+
+def best_of(divergences: Array, law: str, mean: float) -> Array:
+    """Renyi divergences (orders,) of releasing the best run, each of `divergences` (orders,).
+
+    On the grid ORDERS; inf where a theorem says nothing.
+    """
+    chosen("law", law, LAWS)
+    spent = np.asarray(divergences, float)
+    if law == "poisson":
+        found = _poisson(spent, mean)
+    else:
+        eta, gamma = SHAPES[law], gamma_of(mean, law)
+        other = (1.0 - 1.0 / ORDERS) * spent + math.log(1.0 / gamma) / ORDERS
+        found = spent + (1.0 + eta) * other.min() + math.log(mean) / (ORDERS - 1.0)  # Theorem 2
+    return np.asarray(np.minimum.accumulate(found[::-1])[::-1])
+
+
+def _poisson(spent: Array, mean: float) -> Array:
+    """Theorem 6, with e^epsilon^ = 1 + 1 / (lambda - 1) and the least delta^ of the divergences."""
+    epsilon = np.log1p(1.0 / (ORDERS - 1.0))
+    delta = np.array([delta_of_divergences(spent, one) for one in epsilon])
+    return np.asarray(spent + mean * delta + math.log(mean) / (ORDERS - 1.0))  # Theorem 6
+
+
+def delta_of_divergences(total: Array, epsilon: float) -> float:
+    """Least delta at an epsilon from divergences (orders,).
+
+    Canonne, Kamath and Steinke (2020, Proposition 12), the inverse of `epsilon_of_divergences`.
+    """
+    log = (ORDERS - 1.0) * (total - epsilon + np.log1p(-1.0 / ORDERS)) - np.log(ORDERS)
+    return float(min(1.0, np.exp(min(0.0, float(log.min())))))
+
+
+def pure_best_of(epsilon: float, law: str) -> float:
+    """Epsilon of releasing the best of runs that are (epsilon, 0)-DP each; inf for poisson.
+
+    (2 + eta) epsilon: of the geometric law 3 epsilon (Liu and Talwar 2019, Theorem 3.2), of the
+    logarithmic one 2 epsilon (Papernot and Steinke 2022, Theorem 2 with both orders infinite).
+    """
+    chosen("law", law, LAWS)
+    return (2.0 + SHAPES[law]) * epsilon if law in SHAPES else math.inf
+
+
+def check(law: str, mean: float, delta: float) -> None:
+    """Raise InputError for a law, mean or delta that has no meaning."""
+    chosen("law", law, LAWS)
+    check_delta(delta)

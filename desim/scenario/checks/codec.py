@@ -1,0 +1,84 @@
+"""What the section `codec` and the other sections owe each other, and what engines make of it."""
+
+from typing import TYPE_CHECKING
+
+from desim.conditions.codec import LOSSY, Codecs
+from desim.methods.shared.method import Kind
+from desim.scenario.sections.codec import Codec, spelled
+from desim.scenario.sections.devices import Churn
+from desim.scenario.sections.method import Algorithm, Policy
+from desim.scenario.tree import Found
+
+if TYPE_CHECKING:
+    from desim.scenario.schema import Scenario
+
+DISCARDING = ("deadline", "quorum")
+
+
+def codec_fits(algorithm: Algorithm, codec: Codec, kind: Kind) -> Found:
+    """A method says with which codecs it works, and why not with others."""
+    method, written = algorithm.method, spelled(codec.up.kind)
+    if written != "none" and kind != method.kind:
+        text = f"found {written} with {algorithm.name} on a graph, where its duals need the whole"
+        yield ("codec",), f"{text}; allowed there: none"
+    elif written != "none" and written not in method.codecs:
+        yield ("codec",), _refused(algorithm, written)
+
+
+def downlink_fits(
+    algorithm: Algorithm, codec: Codec, kind: Kind, policy: Policy, churn: Churn | None
+) -> Found:
+    """A coordinator's models may be rounded; more where both ends know what was sent before."""
+    method, down, place = algorithm.method, spelled(codec.down.kind), ("codec", "downlink")
+    if codec.word or down == "none":
+        return
+    if kind != "coordinator":
+        text = f"found {down}, but {algorithm.name} has no coordinator here; allowed: none"
+        yield place, text
+    elif down not in method.codecs:
+        yield place, _refused(algorithm, down)
+    elif down in LOSSY and method.messages != "changes":
+        reason = "differences of what it sends are of use only where replies are changes of it"
+        yield (
+            place,
+            f"found {down}, but {reason}; allowed with {algorithm.name}: none, float32, float16",
+        )
+    elif down in LOSSY and policy.kind in DISCARDING and (policy.late or "discard") == "discard":
+        reason = f"with policy {policy.kind} a call may be void, and both ends know it differently"
+        yield place, f"found {down}, but {reason}; allowed: none, float32, float16"
+    elif down in LOSSY and churn is not None and churn.memory == "lost":
+        reason = "an agent that has lost its memory has lost what differences are added to"
+        yield place, f"found {down}, but {reason}; allowed: none, float32, float16"
+
+
+def memory_fits(algorithm: Algorithm, codec: Codec, churn: Churn | None) -> Found:
+    """Differences to what a receiver knows mean nothing to an agent that has forgotten it."""
+    known = algorithm.method.messages == "models"
+    if churn and churn.memory == "lost" and codec.up.codec(known).memory == "known":
+        reason = "an agent that has lost its memory does not know what the receiver has"
+        yield (
+            ("codec",),
+            f"found {spelled(codec.up.kind)}, but {reason}; allowed: churn.memory: kept",
+        )
+
+
+def _refused(algorithm: Algorithm, kind: str) -> str:
+    """Why a method's messages are not coded so, and how they may be."""
+    method = algorithm.method
+    allowed = ", ".join(["none", *method.codecs])
+    return f"found {kind}, but {method.uncoded}; allowed with {algorithm.name}: {allowed}"
+
+
+def codecs(scenario: "Scenario") -> Codecs:
+    """As engines use them."""
+    section, method = scenario.codec, scenario.algorithm.method
+    up = section.up.codec(known=method.messages == "models")
+    return Codecs(up, section.down.codec(known=True))
+
+
+def biased(codecs: Codecs) -> list[str]:
+    """A warning where what top-k leaves out is lost for good."""
+    if codecs.up.kind != "top-k" or codecs.up.memory != "none":
+        return []
+    lost = "what top-k leaves out is lost for good, and a limit may be far from the optimum"
+    return [f"codec.error_feedback: {lost} without it"]

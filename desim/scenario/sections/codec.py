@@ -1,0 +1,219 @@
+"""The section `codec`: how messages are coded before they are sent."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import (
+    GetJsonSchemaHandler,
+    PlainValidator,
+    SerializerFunctionWrapHandler,
+    WithJsonSchema,
+    model_serializer,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError
+
+from desim import units
+from desim.conditions import codec
+from desim.errors import refusal
+from desim.fields import Form, Strict
+from desim.fields.numbers import quantity, wholes
+from desim.fields.strict import UNKNOWN_KEY
+
+HYPHENS = {"top_k": "top-k", "random_k": "random-k"}  # keys of files, by names in Python
+ALLOWED = "a share of the coordinates, such as 10 %, or a whole number of them"
+SPARSE = ("top_k", "random_k")
+
+
+def _amount(value: object) -> float | int:
+    """A share as a float, a number of coordinates as an int."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        if value < 1:
+            raise ValueError(refusal(value, ALLOWED))
+        return value
+    try:
+        share = units.fraction(value)
+    except ValueError:
+        raise ValueError(refusal(value, ALLOWED)) from None
+    if share == 0.0:
+        raise ValueError(refusal(value, ALLOWED))
+    return share
+
+
+def _flag(value: object) -> bool:
+    """Whether it is true or false; ValueError for anything else."""
+    if isinstance(value, bool):
+        return value
+    raise ValueError(refusal(value, "true, false or ef21"))
+
+
+Amount = Annotated[
+    float | int,
+    PlainValidator(_amount),
+    WithJsonSchema({**quantity(units.SHARE), "description": ALLOWED, "examples": ["10 %"]}),
+]
+Levels = Annotated[int, *wholes(2, 32)]
+
+Feedback = Annotated[
+    bool | Literal["ef21"],
+    PlainValidator(lambda value: value if value == "ef21" else _flag(value)),
+    WithJsonSchema({"enum": [True, False, "ef21"]}),
+]
+
+
+class Quantise(Strict):
+    """QSGD: signed multiples of norm / s with s = 2^(bits - 1) - 1, rounded at random."""
+
+    examples: ClassVar[Mapping[str, Any]] = {"bits": 4}
+
+    bits: Levels
+    """bits of one number, its sign among them; the norm takes 32 more"""
+
+
+class OneWay(Form):
+    """How messages of one direction are coded: none, float32 and float16 write all numbers."""
+
+    words: ClassVar[tuple[str, ...]] = ("none", "float32", "float16")
+    modifiers: ClassVar[tuple[str, ...]] = ("error_feedback", "numbers", "indices")
+    spellings: ClassVar[Mapping[str, str]] = HYPHENS
+    examples: ClassVar[Mapping[str, Any]] = {"quantise": {"bits": 4}}
+
+    top_k: Amount | None = None
+    """the largest coordinates alone, the first of equal ones: a share or a number of them"""
+    random_k: Amount | None = None
+    """coordinates drawn anew for every message: a share or a number of them"""
+    quantise: Quantise | None = None
+    """levels between minus and plus the norm, rounded at random (QSGD)"""
+    error_feedback: Feedback | None = None
+    """whether what a message lost is added to the next; ef21: differences to what the receiver
+    has are coded instead, as it is always where methods send models; default: true with top-k"""
+    numbers: Literal["float64", "float32", "float16"] | None = None
+    """top-k, random-k: how values are written; default: float32"""
+    indices: Literal["sent", "seeded"] | None = None
+    """random-k: sent (default), or both ends draw them from a seed that they share"""
+
+    @classmethod
+    def mapping(cls, data: object) -> Mapping[str, Any]:
+        """What was written, keys as in Python, every default explicit."""
+        names = {hyphened: name for name, hyphened in HYPHENS.items()}
+        if isinstance(data, Mapping):
+            data = {names.get(key, key): value for key, value in data.items()}
+        try:
+            written = super().mapping(names.get(data, data) if isinstance(data, str) else data)
+        except ValueError as error:
+            raise ValueError(_hyphened(str(error))) from None
+        return written if "(word)" in written else {**_defaults(written), **written}
+
+    @classmethod
+    def allowed(cls) -> str:
+        """Words and alternatives as messages list them, in a file's spelling."""
+        return _hyphened(super().allowed())
+
+    @classmethod
+    def _unknown(cls, key: str) -> InitErrorDetails:
+        found = super()._unknown(key)
+        return {**found, "type": PydanticCustomError(UNKNOWN_KEY, _hyphened(str(found["type"])))}
+
+    @model_serializer(mode="wrap")
+    def _spelled(self, handler: SerializerFunctionWrapHandler) -> Any:
+        if self.word:
+            return self.word
+        return {
+            HYPHENS.get(key, key): value for key, value in handler(self).items() if key != "word"
+        }
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """As that of Form, in a file's spelling."""
+        schema = super().__get_pydantic_json_schema__(core, handler)
+        for option in schema["anyOf"]:
+            if "properties" in option:
+                own = option["properties"]
+                option["properties"] = {HYPHENS.get(key, key): own[key] for key in own}
+                option["required"] = [HYPHENS.get(key, key) for key in option["required"]]
+        return schema
+
+    def codec(self, known: bool) -> codec.Codec:
+        """As engines use it; known: differences to what the receiver has are coded."""
+        kind: Any = HYPHENS.get(self.kind, self.kind)
+        amount = self.quantise.bits if self.quantise else self.value or 0
+        memory: Any = "none"
+        if kind in codec.LOSSY:
+            known = known or self.error_feedback == "ef21"
+            memory = "known" if known else "error" if self.error_feedback else "none"
+        return codec.Codec(
+            kind, amount, self.numbers or "float32", self.indices == "seeded", memory
+        )
+
+
+class Codec(OneWay):
+    """How messages are coded before they are sent.
+
+    A word is for both directions, a mapping for what agents send: what a coordinator sends goes
+    out whole unless `downlink` says more.
+    """
+
+    modifiers = (*OneWay.modifiers, "downlink")
+    examples: ClassVar[Mapping[str, Any]] = {
+        **OneWay.examples, "uplink": {"top-k": "10 %"}, "downlink": "float32",
+    }  # fmt: skip
+
+    uplink: OneWay | None = None
+    """what agents send to a coordinator"""
+    downlink: OneWay | None = None
+    """what a coordinator sends to agents; default: none"""
+
+    @classmethod
+    def mapping(cls, data: object) -> Mapping[str, Any]:
+        """What was written, with both directions where they are named."""
+        if isinstance(data, Mapping) and data and set(data) <= {"downlink"}:
+            data = {"uplink": "none", **data}
+        written = super().mapping(data)
+        beside = [key for key in OneWay.modifiers if "uplink" in written and key in written]
+        if beside:
+            raise ValueError(f"found {beside[0]} beside uplink; allowed: inside it")
+        return written if "(word)" in written else {"downlink": "none", **written}
+
+    @property
+    def up(self) -> OneWay:
+        """What agents send, to a coordinator or to each other."""
+        return self.uplink or self
+
+    @property
+    def down(self) -> OneWay:
+        """What a coordinator sends."""
+        return self if self.word else self.downlink or OneWay.of("none")
+
+    @property
+    def plain(self) -> bool:
+        """Whether messages go out as they are."""
+        return self.up.kind == self.down.kind == "none"
+
+
+def _defaults(written: Mapping[str, Any]) -> dict[str, Any]:
+    """The defaults of the keys that go with what was chosen; ValueError for others."""
+    sparse, found = any(one in written for one in SPARSE), dict[str, Any]()
+    if sparse or "quantise" in written:
+        found["error_feedback"] = "top_k" in written
+    if sparse:
+        found["numbers"] = "float32"
+    elif "numbers" in written and "uplink" not in written:
+        raise ValueError("found numbers; allowed: with top-k and random-k")
+    if "random_k" in written:
+        found["indices"] = "sent"
+    elif "indices" in written and "uplink" not in written:
+        raise ValueError("found indices; allowed: with random-k")
+    return found
+
+
+def spelled(kind: str) -> str:
+    """The kind of a codec as a file has it."""
+    return HYPHENS.get(kind, kind)
+
+
+def _hyphened(text: str) -> str:
+    for name, hyphened in HYPHENS.items():
+        text = text.replace(name, hyphened)
+    return text

@@ -1,0 +1,1 @@
+"""`desim tune`: which values of keys reach a target with least, by races on common seeds."""

@@ -1,0 +1,92 @@
+"""Candidates of a tuner: values of its keys, and the scenario that has them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from desim.errors import InputError
+from desim.reading.labels import setting_text
+from desim.scenario.load import load
+from desim.scenario.pace import require_measured
+from desim.scenario.schema import Scenario
+from desim.studies.cases import Case, short
+from desim.studies.file import StudyFile
+from desim.studies.ranges import Vary
+
+RACING, DROPPED, MISSED, INVALID, BEST, FRONT, LEVEL, OPEN = (
+    "racing", "dropped", "infeasible", "invalid", "best", "front", "within noise", "not decided",
+)  # fmt: skip
+
+
+@dataclass
+class Candidate:
+    """Values by dotted key, how they fare, and why; `at` so many seeds it was decided.
+
+    scenario: None where the values make none.
+    """
+
+    number: int
+    values: Mapping[str, Any]
+    scenario: Scenario | None
+    status: str = RACING
+    reason: str = ""
+    at: int = 0
+
+    @property
+    def label(self) -> str:
+        """The values by the ends of their keys."""
+        return ", ".join(f"{short(key)} {setting_text(one)}" for key, one in self.values.items())
+
+    def case(self, seeds: tuple[int, ...]) -> Case:
+        """The candidate as a case of a study that was played with these seeds."""
+        assert self.scenario is not None
+        return Case(self.number, self.label or "base", self.values, seeds, self.scenario)
+
+
+def scenario_of(study: StudyFile, folder: Path, values: Mapping[str, Any]) -> Scenario:
+    """The scenario of a candidate; InputError with all that is wrong with it."""
+    base = study.base
+    if isinstance(base, Mapping):
+        base = {"name": study.name, **base}
+    found = load(base, {**study.set, **values}, folder)
+    require_measured(found, "a tuner")
+    return found
+
+
+def first_values(vary: Vary) -> dict[str, Any]:
+    """The first value of each key, of a range its lower end."""
+    return {key: _some(one)[0] for key, one in vary.items()}
+
+
+def checked(study: StudyFile, folder: Path, vary: Vary) -> dict[str, Scenario]:
+    """Scenarios by label in which each value of each key occurs once, beside the others' first.
+
+    InputError with what is wrong with any of them, so that nothing is played before. Values that
+    fit alone and not together are found when they are proposed.
+    """
+    first = first_values(vary)
+    tried: dict[str, dict[str, Any]] = {}
+    for key, one in vary.items():
+        for value in _some(one):
+            tried.setdefault(repr({**first, key: value}), {**first, key: value})
+    found: dict[str, Scenario] = {}
+    problems: dict[str, list[str]] = {}
+    for values in tried.values():
+        label = Candidate(0, values, None).label
+        try:
+            found[label] = scenario_of(study, folder, values)
+        except InputError as error:
+            for text in error.problems:
+                problems.setdefault(text, []).append(label)
+    if problems:
+        raise InputError(
+            text if len(labels) == len(tried) else f"candidate {labels[0]}: {text}"
+            for text, labels in problems.items()
+        )
+    return found
+
+
+def _some(one: Any) -> tuple[Any, ...]:
+    """Every value of a list; both ends of a range."""
+    return one if isinstance(one, tuple) else one.ends

@@ -1,0 +1,106 @@
+"""A tuner's file before anything is played: read, and everything checked that can be."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from desim.errors import InputError, refusal, require
+from desim.log.rows import levels_with
+from desim.scenario.schema import Scenario
+from desim.studies.file import StudyFile, read_study
+from desim.studies.measures import Asked
+from desim.studies.tuner import LEARNING, Tune
+from desim.tuning.candidates import Candidate, checked, scenario_of
+from desim.tuning.charged import unchargeable
+from desim.tuning.sampling import Grid, Random, Sampler, size
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A tuner that can begin: base is the scenario that its keys change."""
+
+    study: StudyFile
+    folder: Path
+    asked: Asked
+    sampler: Sampler
+    base: Candidate
+
+    @property
+    def tune(self) -> Tune:
+        """The section tune."""
+        assert self.study.tune is not None
+        return self.study.tune
+
+    @property
+    def size(self) -> float:
+        """How many candidates there are; inf for a range without steps."""
+        return size(self.tune.vary)
+
+
+def planned(
+    source: str | Path | Mapping[str, Any], overrides: Mapping[str, Any] | None = None
+) -> Planned:
+    """Read and check a tuner's file; InputError with all that is wrong, if anything."""
+    study, folder = read_study(source)
+    tune = study.tune
+    if tune is None:
+        raise InputError("tune: missing; allowed: a study file whose section tune says what is "
+                         "looked for (desim study plays one without)")  # fmt: skip
+    for key in set(overrides or {}) & set(tune.vary):
+        raise InputError(f"override {key}: the tuner varies it; allowed: other keys")
+    study = study.model_copy(update={"set": {**study.set, **(overrides or {})}})
+    some = checked(study, folder, tune.vary)
+    base = Candidate(-1, {}, scenario_of(study, folder, {}))
+    epsilon = "epsilon" in {*tune.least, *tune.limits}
+    terms = study.compare.epsilon.given if epsilon and not study.compare.epsilon.off else None
+    asked = Asked((tune.target,), terms, study.compare.stays)
+    problems = [*_unmeasured(some, tune, asked, epsilon)]
+    if tune.charge is not None:
+        for text in dict.fromkeys(
+            text for one in some.values() for text in unchargeable(one, tune.target[0])
+        ):
+            problems.append(text)
+    if problems:
+        raise InputError(problems)
+    return Planned(study, folder, asked, sampler_of(tune), base)
+
+
+def _unmeasured(
+    some: Mapping[str, Scenario], tune: Tune, asked: Asked, epsilon: bool
+) -> Iterator[str]:
+    """What is asked for and cannot be measured."""
+    metric = tune.target[0]
+    lacking = [label for label, one in some.items() if metric not in one.observe.metrics]
+    if lacking:
+        observed = some[lacking[0]].observe.metrics
+        allowed = ", ".join(observed) or "none, as observe.metrics says"
+        where = "" if len(lacking) == len(some) else f"candidate {lacking[0]}: "
+        yield f"{where}tune.until: {refusal(metric, allowed, observed)}"
+    if epsilon and asked.epsilon is None:
+        yield "tune: found epsilon in least or limits, and compare.epsilon: false; allowed: one"
+    elif epsilon and not asked.epsilon and all(one.privacy is None for one in some.values()):
+        yield (
+            "tune: found epsilon in least or limits, and no privacy; allowed: a scenario with the "
+            "section privacy, or terms in compare.epsilon"
+        )
+    counted = {*levels_with(["deliver"])}
+    if "bytes" in {*tune.least, *tune.limits}:
+        levels = sorted({one.log for one in some.values()} - counted)
+        if levels:
+            allowed = ", ".join(sorted(counted))
+            yield f"log: found {levels[0]}, and bytes in tune; allowed: {allowed}"
+
+
+def sampler_of(tune: Tune) -> Sampler:
+    """The sampler that the file asks for; InputError where its package is not installed."""
+    if tune.sampler == "grid":
+        return Grid(tune.vary)
+    if tune.sampler in LEARNING:
+        require("tune.sampler", "optuna", "tune")
+        if tune.sampler == "cmaes":
+            require("tune.sampler", "cmaes", "tune")
+        from desim.tuning.learning import Learning
+
+        return Learning(tune)
+    return Random(tune.vary, tune.seed, again=tune.charge is not None)

@@ -1,0 +1,102 @@
+"""`desim tune`: what it prints and writes, and its exit codes."""
+
+import json
+
+import pandas as pd
+import pytest
+from tuner_scenes import TUNER, tuner
+
+import desim
+from desim.cli import main
+from desim.errors import InputError
+from desim.plots import front
+
+
+@pytest.fixture
+def call(tmp_path, monkeypatch, capsys):
+    """call(tuner, argument, ...): exit code, standard output and error of `desim tune`."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(written, *arguments):
+        (tmp_path / "t.yaml").write_text(json.dumps(written))
+        with pytest.raises(SystemExit) as end:
+            main(["tune", "t.yaml", *arguments])
+        captured = capsys.readouterr()
+        return end.value.code, captured.out, captured.err
+
+    return call
+
+
+SMALL = tuner(vary={"algorithm.local.epochs": [1, 5]}, seeds="0..2", fresh=1, sampler="grid")
+
+
+def test_a_tuner_prints_its_best_and_leaves_a_scenario_and_a_figure(call, tmp_path):
+    code, out, _ = call(SMALL, "--workers", "0", "--figure", "f.svg", "--set", "stop.rounds=13")
+    lines = out.splitlines()
+    assert code == 0
+    assert lines[0].startswith("small: 2 candidates of 2: 1 best")
+    assert "  least time to error 0.1" in lines
+    assert lines[-2:] == ["  desim run tuned/small/best.yaml", "f.svg"]
+    assert desim.load("tuned/small/best.yaml").stop.rounds == 13
+    assert (tmp_path / "f.svg").read_text().startswith("<?xml")
+    table = pd.read_parquet("tuned/small/candidates.parquet")
+    assert set(table["status"]) <= {"best", "within noise", "dropped"}
+    code, again, _ = call(SMALL, "--workers", "0", "--set", "stop.rounds=13")
+    assert code == 0
+    assert "played" not in again
+    for command in (["report", "tuned/small", "-o", "r.html"], ["compare", "tuned/small"]):
+        with pytest.raises(SystemExit) as end:
+            main(command)
+        assert end.value.code == 0
+
+
+def test_a_dry_run_plays_nothing(call, tmp_path):
+    code, out, _ = call(TUNER, "--dry-run")
+    assert code == 0
+    assert out.splitlines() == [
+        "small: least time to error 0.1",
+        "  algorithm.rho: [1, 3]",
+        "  algorithm.local.epochs: [1, 2, 5]",
+        "  6 candidates, 4 seeds, sampler random, at most 30 runs",
+        "  goes to tuned/small",
+    ]
+    assert not (tmp_path / "tuned").exists()
+
+
+def test_that_nothing_meets_the_target_is_no_success(call, tmp_path):
+    never = tuner(until={"error": 1e-30}, vary={"algorithm.rho": [1.0]}, seeds="0..1")
+    code, out, err = call(never, "--workers", "0")
+    assert code == 1
+    assert err.endswith("no candidate met the target\n")
+    assert "error 1e-30 not met on 1 of 1 seeds" in out
+    assert not (tmp_path / "tuned" / "small" / "best.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--set", "algorithm.rho=3"], "override algorithm.rho: the tuner varies it"),
+        (["--figure", "f.bmp"], "--figure f.bmp: found '.bmp'; allowed: .png, .svg, .pdf"),
+        (["--workers", "-1"], "workers: found -1"),
+        (["--size", "3"], "--size: found"),
+        (["-o", "t.yaml"], "t.yaml: is a file"),
+    ],
+)
+def test_mistakes_are_told(call, tmp_path, arguments, message):
+    code, out, err = call(TUNER, *arguments)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert [one.name for one in tmp_path.iterdir()] == ["t.yaml"]
+
+
+def test_a_front_is_drawn_wide_and_narrow(tmp_path):
+    several = tuner(
+        least=["time", "bytes"], vary={"policy": ["all", "each"]}, seeds="0..2", fresh=0
+    )
+    made = desim.tune(several, workers=0)
+    for size in ((8.0, 3.0), (2.6, 2.6)):
+        axes = front(made, tmp_path / "f.png", size=size)
+        assert axes.get_xlabel().startswith("virtual time")
+        assert axes.get_ylabel().startswith("data delivered")
+    with pytest.raises(InputError, match="no candidate met the target"):
+        front(desim.tune(tuner(until={"error": 1e-30}, seeds=[0], runs=2, fresh=0), workers=0))
