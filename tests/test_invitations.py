@@ -549,3 +549,27 @@ def test_what_replies_say_is_the_mean_of_their_losses(loss):
         for one in each:  # the worst that one row can do
             low, high = (np.clip(np.r_[end, one[1:]], 0.0, 0.7) ** power for end in (0.0, 9.0))
             assert abs(high.mean() - low.mean()) <= 0.7**power / len(one) * (1 + 1e-9)
+
+
+def test_processes_send_no_losses(tmp_path):
+    with pytest.raises(
+        InputError, match=r"participation\.choose: found one by losses; real agents"
+    ):
+        desim.deploy(scenario(OORT), out=tmp_path / "a", loopback=True)
+    assert not (tmp_path / "a").exists()
+
+
+def test_a_whole_agents_price_and_a_rows_add_up():
+    """FedBuff's noise is for whole agents, whatever their rows; that on losses is for each row."""
+    choice = {"choose": "power-of-choice", "invite": 5, "candidates": 7, "losses": NOISE}
+    private = {"noise": {"kind": "gaussian", "sigma": 2.0}, "relation": "agent", "budget": 90.0}
+    given = scenario(choice, policy={"buffer": 2}, privacy=private, stop={"rounds": 20})
+    given["algorithm"] = {"name": "fedbuff", "clip": 0.5, "local": {"step": 0.5, "epochs": 2}}
+    run = desim.run(given)
+    found = run.epsilon(view="coordinator").groupby("agent").last().epsilon
+    for agent in range(AGENTS):
+        mine = run.releases[run.releases.agent == agent]
+        factor = np.where(is_beside(mine.release), ROWS[agent], 1.0)
+        square = np.sum((factor * mine.sensitivity / mine.scale) ** 2)
+        assert found[agent] == pytest.approx(float(epsilon_of(np.sqrt(square), 1e-5)), rel=1e-12)
+    assert found.max() <= 90.0

@@ -27,6 +27,7 @@ class FedProx(fedavg.FedAvg):
     Parameters = Parameters
     cures = (*fedavg.FedAvg.cures, "algorithm.mu")
     no_exact = ""
+    sent_model = True
 
     def __init__(self, ingredients: Ingredients) -> None:
         super().__init__(ingredients, q=ingredients.parameters.mu)

@@ -59,16 +59,13 @@ def doubts(run: Played) -> Iterator[str]:
 
 def chosen_by_losses(run: Played) -> Iterator[str]:
     """That how often an agent releases follows from what was released, which no budget bounds."""
-    known = run.known
-    if known is None or not known.participation.power:
-        return
-    if known.privacy is not None and known.privacy.budget is not None:
-        return
-    text = f"{known.participation.choose} invites by losses that were released"
-    yield (
-        f"{text}: epsilon is that of the releases that were made; beforehand nothing bounds it but "
-        "an invitation in every round, or privacy.budget"
-    )
+    chosen = run.manifest.get("privacy", {}).get("chosen")
+    if chosen is not None and not chosen["budget"]:
+        text = f"{chosen['by']} invites by losses that were released"
+        yield (
+            f"{text}: epsilon is that of the releases that were made; beforehand nothing bounds "
+            "it but an invitation in every round, or privacy.budget"
+        )
 
 
 def with_coordinator(run: Played) -> bool:

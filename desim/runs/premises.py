@@ -32,7 +32,9 @@ def premises(scenario: "Scenario", simulation: "Simulation") -> dict[str, Any]:
 
     terms: `Stated`, None without a section privacy; claim: inputs of the paper's claim, see
     `Method.claim_inputs`; basis: what sensitivities rest on; tuned: what is computed from data
-    without being charged. InputError for a claim that cannot be stored, or names no theorem.
+    without being charged; chosen, where agents are invited by losses: by which choice, and whether
+    a budget bounds what that costs. InputError for a claim that cannot be stored, or names no
+    theorem.
     """
     from desim.scenario.blame import explained
 
@@ -41,7 +43,16 @@ def premises(scenario: "Scenario", simulation: "Simulation") -> dict[str, Any]:
         claim = None if scenario.participation.power else _claim(method)  # losses are beside it
         basis = getattr(method.planned(1), "basis", "")
     terms = None if scenario.privacy is None else terms_of(scenario)._asdict()
-    return {"terms": terms, "claim": claim, "basis": basis, "tuned": [*tuned(scenario, bounded)]}
+    own: dict[str, Any] = {
+        "terms": terms,
+        "claim": claim,
+        "basis": basis,
+        "tuned": [*tuned(scenario, bounded)],
+    }
+    if scenario.participation.power:
+        budget = scenario.privacy is not None and scenario.privacy.budget is not None
+        own["chosen"] = {"by": scenario.participation.choose, "budget": budget}
+    return own
 
 
 def _claim(method: "Method") -> Any:

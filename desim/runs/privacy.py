@@ -139,7 +139,7 @@ def _claim(run: Run, delta: float) -> tuple[Claim | None, str]:
         return None, f"no claim of differential privacy by a paper is on record for {algorithm}"
     if "privacy" not in run.manifest:
         return None, f"{known}: {UNTOLD}"
-    if run.known is not None and run.known.participation.power:
+    if "chosen" in run.manifest["privacy"]:
         return None, f"{known}: nothing is claimed for a run whose replies say losses, too"
     return None, f"{known}: nothing is claimed for a run without the paper's noise"
 

@@ -90,7 +90,8 @@ class Method:
     once: ClassVar[bool] = False
     #: with a coordinator: whether rounds may go on without some agents
     partial: ClassVar[bool] = True
-    #: with a coordinator: whether an agent's model x, once it has replied, is what it was sent
+    #: with a coordinator: whether an agent's model x, once it has replied, is what it was sent;
+    #: not inherited, as another job may train it
     sent_model: ClassVar[bool] = False
     #: noise that it can add: gaussian, laplace, l2-laplace, discrete-gaussian, and the forms
     #: schedule {phi, growth}, classical and allotted; () for none

@@ -1,5 +1,6 @@
 """What choices that remember owe the other sections; see consistency."""
 
+from desim.methods.shared.method import Method
 from desim.scenario import registry
 from desim.scenario.sections.devices import Churn
 from desim.scenario.sections.method import Algorithm
@@ -90,8 +91,13 @@ def losses_priced(
     if privacy is not None and privacy.target is not None:
         text = f"found {said.choose} with privacy.target, which does not plan what losses cost"
         yield choice, f"{text}; allowed: privacy.noise, or a choice that reads no losses"
-    if said.losses is not None and not method.sent_model:
+    if said.losses is not None and not _sent(method):
         text = f"found noise with {algorithm.name}, whose agents train the model at which losses "
         text += "are taken: what one row moves there is not known"
-        known = ", ".join(name for name in registry.names() if registry.get(name).sent_model)
+        known = ", ".join(name for name in registry.names() if _sent(registry.get(name)))
         yield ("participation", "losses"), f"{text}; allowed: no losses, or with {known}"
+
+
+def _sent(method: type[Method]) -> bool:
+    """Whether the class itself says that agents keep the model they were sent: none inherits it."""
+    return bool(vars(method).get("sent_model", False))
