@@ -22,7 +22,7 @@ TUNING = range(1001, 1004)
 CONCURRENCY = (50, 100, 200)  # agents that are at work at any time
 MOST = CONCURRENCY[-1]
 OVER = 1.3  # invited for each reply that a synchronous round takes
-LOCAL = (0.3, 1.0)  # steps of local training
+LOCAL = (0.1, 0.3, 1.0)  # steps of local training
 POLYNOMIAL = {"staleness": {"polynomial": 0.5}}
 SYNCHRONOUS, ASYNCHRONOUS = 3.3, 2.5  # the abstract's factors
 BUFFERED = "FedBuff"
@@ -56,9 +56,9 @@ CONTESTANTS = {
         CONCURRENCY,
     ),
     "FedAvgM, over-selected": Contestant(
-        MOMENTUM, "global_step", (1.0, 2.0, 4.0, 8.0), "over", CONCURRENCY
+        MOMENTUM, "global_step", (2.0, 4.0, 8.0, 16.0), "over", CONCURRENCY
     ),
-    "FedAvgM, all": Contestant(MOMENTUM, "global_step", (1.0, 2.0, 4.0, 8.0), "all"),
+    "FedAvgM, all": Contestant(MOMENTUM, "global_step", (2.0, 4.0, 8.0, 16.0), "all"),
     "FedAvg, over-selected": Contestant(
         AVERAGING, "global_step", (2.0, 4.0, 8.0, 16.0), "over"
     ),
