@@ -26,6 +26,7 @@ LOCAL = (0.1, 0.3, 1.0)  # steps of local training
 POLYNOMIAL = {"staleness": {"polynomial": 0.5}}
 SYNCHRONOUS, ASYNCHRONOUS = 3.3, 2.5  # the abstract's factors
 BUFFERED = "FedBuff"
+TICKS = (30, 50, 100, 200)  # s, of the figure
 Row = dict[str, Any]
 
 
@@ -184,8 +185,9 @@ def draw(rows: Sequence[Row]) -> Axes:
         x, y = ([row[key] for row in mine] for key in ("agents", "seconds"))
         axes.loglog(x, y, "o-", color=COLOURS[place % len(COLOURS)], label=name, markersize=4.0)
     axes.set_xticks(CONCURRENCY, [f"{n}" for n in CONCURRENCY])
+    axes.set_yticks(TICKS, [f"{s}" for s in TICKS])
     axes.minorticks_off()
     axes.set_xlabel("agents at work at any time")
-    axes.set_ylabel("seconds until 93 % of test rows are right")
-    axes.legend(loc="center left", fontsize=7.0)
+    axes.set_ylabel("seconds to 93 % accuracy")
+    axes.legend(loc="upper left")
     return axes
