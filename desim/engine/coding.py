@@ -78,8 +78,8 @@ def told(hub: Any, who: Int, payload: Array) -> Array:
     if not codec.lossy:
         rows = codec.coded(settings.seed, np.atleast_2d(payload), False)
         return rows if payload.ndim == 2 else rows[0]
-    dim = settings.problem.dim
-    rows_given("hub.call: a payload that is coded", np.atleast_2d(payload), *_shape(payload, dim))
+    if payload.shape[-1] != (dim := settings.problem.dim):
+        refuse("hub.call: payload", payload, f"{dim} numbers with a lossy codec of the downlink")
     address = hub.round + (hub.exchange << 24)
     place = {"peer": who, "round": address, "step": OWN}
     change = payload - hub.reference[who]
@@ -95,16 +95,13 @@ def news(hub: Any, payload: Array) -> Array:
     return told(hub, NOBODY, payload)
 
 
-def _shape(payload: Array, dim: int) -> tuple[int, int]:
-    return (1 if payload.ndim == 1 else len(payload)), dim
-
-
 class Coding:
     """The verb of a graph's agents that codes what they send."""
 
     who: Int
     round: Int
     _world: Any
+    _codings: tuple[int, int] = (0, 0)  # the round of the latest one, and its number there
 
     def coded(self, value: Array) -> Array:
         """Return Q(value) (n, dim), the scenario's codec as a contraction: what `send` takes.
@@ -115,9 +112,11 @@ class Coding:
         self._world.outside("us.coded")
         settings = self._world.settings
         value = rows_given("us.coded: value", value, len(self.who))
-        place = {"agent": self.who, "round": self.round, "step": OWN}
+        now, (before, number) = int(self.round[0]), self._codings
+        number = number + 1 if now == before else 0
+        place = {"agent": self.who, "round": self.round, "step": OWN + number}
         coded = settings.codecs.up.coded(settings.seed, value, False, **place)
-        self.__dict__["_coded"] = coded
+        self.__dict__.update(_coded=coded, _codings=(now, number))
         return np.asarray(coded)
 
 
