@@ -5,10 +5,10 @@ A coordinator hears of what an agent codes (m is the reply, C the contraction, Q
     memory error   C(m + e) with e <- m + e - C(m + e), e at the agent: Stich, Cordonnier, Jaggi
                    2018 (arXiv 1809.07599), Algorithm 1; Karimireddy et al. 2019 (arXiv 1901.09847)
     memory known   h <- h + C(m - h), h at both ends: Richtarik, Sokolov, Fatkhullin 2021 (arXiv
-                   2106.05203), eq. 8, there of gradients
+                   2106.05203), EF21's update of g_i, there of gradients
 What agents are sent is w <- w + C(x - w), w at both ends, an own one for each agent: Gruntkowska,
-Tyurin, Richtarik 2022 (arXiv 2209.15218), Algorithm 1. All memories begin at 0. A call whose reply
-is not used changes no memory, as it changes nothing else of an agent's state.
+Tyurin, Richtarik 2022 (arXiv 2209.15218), EF21-P's update of w. All memories begin at 0. A call
+whose reply is not used changes no memory, as it changes nothing else of an agent's state.
 """
 
 from typing import Any
