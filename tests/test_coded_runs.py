@@ -1,6 +1,7 @@
 """Runs with a codec: naive twins of both ends, engines, bytes, what is kept, what is refused."""
 
 from functools import partial
+from types import SimpleNamespace
 
 import naive.choco_sgd
 import naive.codecs
@@ -14,8 +15,10 @@ from test_against_naive import EDGES, SEED, TOLERANCE, Rows, gap
 from test_checkpoints import eager, goes_on  # noqa: F401 (a fixture)
 
 import desim
+from desim.conditions.codec import Codec, Codecs
 from desim.draws import keys
 from desim.draws.keys import Stream
+from desim.engine.coding import Coding
 from desim.errors import InputError, RunError
 from desim.methods.choco_sgd import theorem_2
 from desim.scenario.build import build
@@ -353,3 +356,20 @@ def test_a_message_that_is_not_coded_is_refused(tmp_path):
     del case["privacy"]
     with pytest.raises(RunError, match=r"not coded; allowed: us\.coded\(value\)"):
         desim.run(case)
+
+
+def test_two_values_of_a_round_have_dithers_of_their_own():
+    class Us(Coding):
+        who, round = np.array([0, 1]), np.array([3, 3])
+
+    us, value = Us(), np.linspace(-1.0, 1.0, 14).reshape(2, 7)
+    codecs = Codecs(Codec("quantise", 3))
+    us._world = SimpleNamespace(
+        outside=lambda _: None, settings=SimpleNamespace(codecs=codecs, seed=SEED)
+    )
+    first, second = us.coded(value), us.coded(value)
+    assert not np.array_equal(first, second)
+    us.round = us.round + 1
+    us.coded(value)
+    us.round = np.array([3, 3])
+    assert np.array_equal(us.coded(value), first)

@@ -17,6 +17,7 @@ from analysis.reproductions.choco_gossip import AVERAGED, SCHEMES, averaged
 from analysis.reproductions.choco_sgd_words import verdicts
 from analysis.reproductions.monte_carlo import Case, MonteCarlo, mean_and_error, reported
 from desim.arrays import Array
+from desim.compiling.cache import cache_home
 from desim.engine.play import Simulation
 from desim.engine.world import Discard
 from desim.plots import COLOURS, Axes
@@ -63,7 +64,7 @@ def bits_to(target: float, made: Simulation) -> tuple[float, float]:
     if made.play(kept).status != "done":
         return np.inf, np.inf
     rounds, values = (np.concatenate(one) for one in zip(*kept.rows, strict=True))
-    least = problem.objective(centralised_optimum(problem).x)
+    least = problem.objective(centralised_optimum(problem, cache_home() / "optima").x)
     first = problem.objective(np.zeros(problem.dim)) - least
     there = np.flatnonzero(values - least <= target * first)
     if not len(there):

@@ -5,10 +5,10 @@ A coordinator hears of what an agent codes (m is the reply, C the contraction, Q
     memory error   C(m + e) with e <- m + e - C(m + e), e at the agent: Stich, Cordonnier, Jaggi
                    2018 (arXiv 1809.07599), Algorithm 1; Karimireddy et al. 2019 (arXiv 1901.09847)
     memory known   h <- h + C(m - h), h at both ends: Richtarik, Sokolov, Fatkhullin 2021 (arXiv
-                   2106.05203), eq. 8, there of gradients
+                   2106.05203), EF21's update of g_i, there of gradients
 What agents are sent is w <- w + C(x - w), w at both ends, an own one for each agent: Gruntkowska,
-Tyurin, Richtarik 2022 (arXiv 2209.15218), Algorithm 1. All memories begin at 0. A call whose reply
-is not used changes no memory, as it changes nothing else of an agent's state.
+Tyurin, Richtarik 2022 (arXiv 2209.15218), EF21-P's update of w. All memories begin at 0. A call
+whose reply is not used changes no memory, as it changes nothing else of an agent's state.
 """
 
 from typing import Any
@@ -78,8 +78,8 @@ def told(hub: Any, who: Int, payload: Array) -> Array:
     if not codec.lossy:
         rows = codec.coded(settings.seed, np.atleast_2d(payload), False)
         return rows if payload.ndim == 2 else rows[0]
-    dim = settings.problem.dim
-    rows_given("hub.call: a payload that is coded", np.atleast_2d(payload), *_shape(payload, dim))
+    if payload.shape[-1] != (dim := settings.problem.dim):
+        refuse("hub.call: payload", payload, f"{dim} numbers with a lossy codec of the downlink")
     address = hub.round + (hub.exchange << 24)
     place = {"peer": who, "round": address, "step": OWN}
     change = payload - hub.reference[who]
@@ -95,16 +95,13 @@ def news(hub: Any, payload: Array) -> Array:
     return told(hub, NOBODY, payload)
 
 
-def _shape(payload: Array, dim: int) -> tuple[int, int]:
-    return (1 if payload.ndim == 1 else len(payload)), dim
-
-
 class Coding:
     """The verb of a graph's agents that codes what they send."""
 
     who: Int
     round: Int
     _world: Any
+    _codings: tuple[int, int] = (0, 0)  # the round of the latest one, and its number there
 
     def coded(self, value: Array) -> Array:
         """Return Q(value) (n, dim), the scenario's codec as a contraction: what `send` takes.
@@ -115,9 +112,11 @@ class Coding:
         self._world.outside("us.coded")
         settings = self._world.settings
         value = rows_given("us.coded: value", value, len(self.who))
-        place = {"agent": self.who, "round": self.round, "step": OWN}
+        now, (before, number) = int(self.round[0]), self._codings
+        number = number + 1 if now == before else 0
+        place = {"agent": self.who, "round": self.round, "step": OWN + number}
         coded = settings.codecs.up.coded(settings.seed, value, False, **place)
-        self.__dict__["_coded"] = coded
+        self.__dict__.update(_coded=coded, _codings=(now, number))
         return np.asarray(coded)
 
 

@@ -42,7 +42,7 @@ def levels(seed, x, most, **place):
     """QSGD: x (n, dim) rounded to multiples of the norm of its row over `most`.
 
     Q(x)_j = (|x| / s) floor(s x_j / |x| + U), one of 2 s + 1 levels and unbiased: the law of
-    Alistarh, Grubic, Li, Tomioka, Vojnovic 2017 (arXiv 1610.02132), eq. 3, where s is `most`. The
+    Alistarh, Grubic, Li, Tomioka, Vojnovic 2017 (arXiv 1610.02132), Section 3.1; s is `most`. The
     norm is a float32, rounded upwards. U has the address (seed, CODEC, *place (n,)).
     """
     norm = np.sqrt(np.add.reduce(x * x, axis=1))
