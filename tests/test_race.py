@@ -6,7 +6,7 @@ from mutant import mutant
 from naive.racing import friedman_worse, signed_rank_p
 
 from desim.tuning import race as module
-from desim.tuning.race import FIRST, beaten, looks, lost, worse
+from desim.tuning.race import FIRST, beaten, lost, part, worse
 
 ERRORS = (0.05, 0.01)
 
@@ -79,10 +79,17 @@ def test_who_never_meets_a_target_is_worse_and_never_better():
 def raced(values, error):
     """Who is left of candidates (k, seeds) after a whole race."""
     left = np.arange(len(values))
-    part = error / looks(values.shape[1])
-    for n in range(FIRST, values.shape[1] + 1):
-        left = left[~worse(values[left, :n], part).any(axis=1)]
+    seeds = values.shape[1]
+    for n in range(FIRST, seeds + 1):
+        left = left[~worse(values[left, :n], part(error, n, seeds)).any(axis=1)]
     return left
+
+
+def test_looks_share_the_error_of_a_race():
+    for seeds in (3, 4, 10, 300):
+        parts = [part(0.05, n, seeds) for n in range(FIRST, seeds + 1)]
+        assert sum(parts) == pytest.approx(0.05)
+        assert parts == sorted(parts, reverse=True)
 
 
 def losses(k, n, number, error):

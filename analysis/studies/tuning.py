@@ -25,13 +25,13 @@ from desim.studies.job import Job
 from desim.studies.work import Result
 from desim.tuning.book import Book, Wanted
 from desim.tuning.plan import Planned, planned
-from desim.tuning.race import FIRST, looks, worse
+from desim.tuning.race import FIRST, part, worse
 from desim.tuning.search import Search, medians
 
 RESULTS = Path(__file__).parent / "results"
 SAMPLERS = ("random", "tpe")
 SHARE = 0.2  # of the runs of the whole grid
-REPEATS, RACES, LONGEST = 20, 200, 300
+REPEATS, RACES, LONGEST = 10, 100, 150
 LEVEL = 0.95
 RIVALS, CLOSE = 10, 1.35  # candidates of a race, evenly from cells within so much of the least
 WORSE = 0.1
@@ -131,10 +131,11 @@ def raced(values: Array, must: Any, best: int, test: Any) -> float:
     Who is out plays no more.
     """
     left = np.arange(len(values))
-    runs, error = 0, (1.0 - LEVEL) / looks(values.shape[1])
-    for n in range(1, values.shape[1] + 1):
+    runs, seeds = 0, values.shape[1]
+    for n in range(1, seeds + 1):
         runs += len(left)
         if n >= FIRST and len(left) > 1:
+            error = part(1.0 - LEVEL, n, seeds)
             left = left[~test(values[left, :n], error).any(axis=1)]
         if best not in left:
             return np.inf

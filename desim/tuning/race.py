@@ -4,7 +4,9 @@ F-Race (Birattari, Stuetzle, Paquete and Varrentrapp 2002; Birattari, Yuan, Bala
 2010): Friedman's test on ranks within seeds, then Conover's comparisons of pairs; of two candidates
 Wilcoxon's signed ranks of the logarithms of their ratios, exact. Ranks need no scale: what was
 never reached is larger than all, and equal to what was never reached either. A race looks after
-each seed from FIRST on, and each look has its part of the race's error (Bonferroni).
+each seed from FIRST on, and each look has its part of the race's error (Bonferroni's inequality):
+half of it is shared equally, half falls like 1 / (j (j + 1)) at the j-th look, so that what is
+plain is seen early.
 
 All candidates meet the same data, speeds, losses and noise of a seed, which the ranks compare
 within: what makes a seed hard for all of them is no noise here.
@@ -22,9 +24,10 @@ FIRST = 3  # seeds before the first look
 Flags = NDArray[np.bool_]
 
 
-def looks(seeds: int) -> int:
-    """How often a race over so many seeds looks."""
-    return max(seeds - FIRST + 1, 1)
+def part(error: float, met: int, seeds: int) -> float:
+    """The error of the look after `met` of so many seeds; those of all looks sum to `error`."""
+    look, last = met - FIRST + 1, max(seeds - FIRST + 1, 1)
+    return 0.5 * error * ((1.0 + 1.0 / last) / (look * (look + 1.0)) + 1.0 / last)
 
 
 def ranks(values: Array) -> Array:

@@ -28,7 +28,7 @@ from desim.tuning.candidates import (
     Candidate,
     scenario_of,
 )  # fmt: skip
-from desim.tuning.race import FIRST, beaten, looks, lost
+from desim.tuning.race import FIRST, beaten, lost, part
 from desim.tuning.sampling import Sampler, Values
 
 
@@ -104,7 +104,7 @@ class Search:
             rivals = [*left, *(one for one in self.elites if one not in left)]
             if len(rivals) > 1:
                 table = self.book.table(rivals, seen)
-                over = beaten(table, self.error / looks(len(self.seeds)))
+                over = beaten(table, part(self.error, number, len(self.seeds)))
                 for one, out in zip(rivals, over, strict=True):
                     if out and one in left:
                         one.status, one.at = DROPPED, number
