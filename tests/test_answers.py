@@ -1,6 +1,7 @@
 """Expected times, distribution functions and profiles of studies: the tables, and from runs."""
 
 import json
+import shutil
 import sys
 
 import numpy as np
@@ -173,6 +174,18 @@ def test_what_is_refused(stored, asked, message):
         stored[1].profile(**asked)
 
 
+def test_a_failed_run_that_left_nothing_is_not_forgotten(stored, tmp_path):
+    again = open_study(shutil.copytree(stored[0], tmp_path / "s"))
+    lost = again.runs["run"].iloc[0]
+    shutil.rmtree(again.directory / "runs" / lost)
+    with pytest.raises(InputError, match=lost):
+        trials(again, TARGETS)
+    again.runs.loc[again.runs["run"] == lost, "status"] = "failed"
+    found = answers.ert(trials(again, TARGETS))
+    assert found["runs"].tolist() == [4] * 8
+    assert found["value"].isna().tolist() == [True, False] * 2 + [False] * 4
+
+
 def test_one_method_no_target_and_no_success_are_refused(stored):
     folder, made = stored
     one = {"few": made.by_case()["epochs 1, latency 10 ms"]}
@@ -295,6 +308,11 @@ def test_epsilons_are_spent_too_and_say_what_they_are(tmp_path):
     assert "restarts add up, as in basic composition, and so do their deltas" in text
     assert "never" in text
     assert "infinite" in text
+    other = desim.compare([tmp_path / "s"], profile=True, spent="epsilon", delta=1e-2)
+    assert "delta 0.01" in str(other)
+    assert other.ert["value"].iloc[0] < 0.8 * spent
+    good = desim.compare([tmp_path / "s"], profile=True, stays=True)
+    assert set(good.ert["target"]) == {"loss 2.3 for good"}
 
 
 def test_epsilons_in_different_terms_are_not_compared():

@@ -1,6 +1,7 @@
 """The trials of a study, from its table or its runs, or of any runs: who met which target when."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -8,6 +9,7 @@ import pandas as pd
 from desim.errors import InputError, refusal
 from desim.reading.labels import differing, setting
 from desim.reading.series import Series, series_of
+from desim.runs.opened import open_run
 from desim.runs.run import Run
 from desim.studies.folder import RUNS, StudyTables
 from desim.studies.measures import SPENT, Asked, measured
@@ -33,10 +35,10 @@ def trials(
     as `desim.studies.sides` says. Runs that were not played or stopped have no row; those that
     failed count. InputError for a metric that no run has recorded.
     """
-    if isinstance(source, StudyTables):
-        return _of_study(source, targets, methods, level)
-    rows = series_of(source)
     given = dict(terms_of or {})
+    if isinstance(source, StudyTables):
+        return _of_study(source, _again(source, targets, given, stays), methods, level, given)
+    rows = series_of(source)
     wanted = asked_of(rows, targets, given, stays)
     sides = sided(_differing(rows), chosen=methods)
     if len({side.problem for side in sides}) == 1 and not methods:
@@ -97,12 +99,12 @@ def _differing(rows: Sequence[Series[Run]]) -> list[dict[str, Any]]:
 
 def _of_study(
     study: StudyTables,
-    targets: Mapping[str, Sequence[float]] | None,
+    runs: pd.DataFrame,
     methods: Sequence[str],
     level: float | None,
+    given: Mapping[str, Any],
 ) -> Trials:
-    if "status" not in study.runs:
-        raise InputError(f"{study.name}: has no tables yet; allowed: a study that was played")
+    """The runs of a study's table, or one like it, with their sides; given: terms of epsilons."""
     file = study.written
     listed = frozenset(key for entry in file.get("list") or [{}] for key in entry) - {LABEL}
     varied = {*(file.get("grid") or {}), *listed, *((file.get("random") or {}).get("draw") or {})}
@@ -113,7 +115,6 @@ def _of_study(
     firsts = study.runs.drop_duplicates("case")
     cases = [_values(row, keys, names) for row in firsts.to_dict("records")]
     sides = dict(zip(firsts["case"], sided(cases, listed, chosen), strict=True))
-    runs = study.runs if targets is None else _measured_again(study, targets)
     runs = runs[runs["status"] != "stopped"]
     head = pd.DataFrame({
         "method": [sides[case].method for case in runs["case"]],
@@ -121,13 +122,20 @@ def _of_study(
     }, index=runs.index)  # fmt: skip
     rest = runs.drop(columns=[key for key in keys if key in runs])
     level = float(compare.get("level") or LEVEL) if level is None else level
-    return _checked(Trials(pd.concat([head, rest], axis=1), level, *_terms(study, keys)))
+    return _checked(Trials(pd.concat([head, rest], axis=1), level, *_terms(study, keys, given)))
 
 
-def _terms(study: StudyTables, keys: Sequence[str]) -> tuple[tuple[str, ...], str]:
+def _fixed(study: StudyTables, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The terms of epsilons that are those of all cases: the given ones, then the study file's."""
+    own = (study.written.get("compare") or {}).get("epsilon")
+    return {**(own if isinstance(own, Mapping) else {}), **given}
+
+
+def _terms(
+    study: StudyTables, keys: Sequence[str], given: Mapping[str, Any]
+) -> tuple[tuple[str, ...], str]:
     """The terms of the study's epsilons, and how they differ between its cases, if they do."""
-    given = (study.written.get("compare") or {}).get("epsilon")
-    fixed = given if isinstance(given, Mapping) else {}
+    fixed = _fixed(study, given)
     varied = [f"privacy.{one}" for one in TERMS if one not in fixed and f"privacy.{one}" in keys]
     about = ["epsilon: of the agent that spends most"]
     if study.directory is not None and "epsilon" in study.runs and not varied:
@@ -143,30 +151,53 @@ def _values(row: Mapping[Any, Any], keys: Sequence[str], names: Sequence[str]) -
     return {**found, **{key: row[key] for key in keys if not pd.isna(row[key])}}
 
 
-def _measured_again(study: StudyTables, targets: Mapping[str, Sequence[float]]) -> pd.DataFrame:
-    """The table of runs with measures until other targets, from the runs that are stored."""
-    from desim.runs.opened import open_run
-
+def _again(
+    study: StudyTables,
+    targets: Mapping[str, Sequence[float]] | None,
+    given: Mapping[str, Any],
+    stays: bool,
+) -> pd.DataFrame:
+    """The table of runs; measured again from those stored where other things are asked for."""
+    if "status" not in study.runs:
+        raise InputError(f"{study.name}: has no tables yet; allowed: a study that was played")
+    stayed = bool((study.written.get("compare") or {}).get("stays"))
+    if targets is None and not given and (stayed or not stays):
+        return study.runs
     if study.directory is None:
-        raise InputError("targets: the study keeps no runs; allowed: those of the study file")
-    compare = study.written.get("compare") or {}
-    given = compare.get("epsilon")
+        raise InputError("targets, terms: the study keeps no runs; allowed: those of its file")
+    table = study.runs[study.runs["status"] != "stopped"]
     known = {
-        key: open_run(study.directory / RUNS / key)
-        for key in study.runs.loc[study.runs["status"] != "stopped", "run"].unique()
-        if (study.directory / RUNS / key).is_dir()
+        key: run
+        for key, status in zip(table["run"], table["status"], strict=True)
+        if (run := _opened(study.directory / RUNS / key, status == "failed")) is not None
     }
-    asked = asked_of(
-        series_of(list(known.values())), targets, given if isinstance(given, dict) else {},
-        bool(compare.get("stays")),
-    )  # fmt: skip
-    head = [name for name in study.runs if " to " not in str(name) and str(name) not in SPENT]
+    wanted = targets if targets is not None or not study.targets else _listed(study.targets)
+    fixed = _fixed(study, given)
+    asked = asked_of(series_of(list(known.values())), wanted, fixed, stays or stayed)
+    head = [name for name in table if " to " not in str(name) and str(name) not in SPENT]
     rows = [
-        {**{name: row[name] for name in head}, **measured(known[row["run"]], asked)}
-        for row in study.runs.to_dict("records")
-        if row["run"] in known
-    ]
+        {**{name: row[name] for name in head},
+         **(measured(known[row["run"]], asked) if row["run"] in known else {})}
+        for row in table.to_dict("records")
+    ]  # fmt: skip
     return pd.DataFrame(rows)
+
+
+def _opened(place: Path, failed: bool) -> Run | None:
+    """The run; None for one that failed and left nothing that can be read."""
+    try:
+        return open_run(place)
+    except InputError:
+        if failed:
+            return None
+        raise
+
+
+def _listed(pairs: Sequence[tuple[str, float]]) -> dict[str, list[float]]:
+    found: dict[str, list[float]] = {}
+    for name, value in pairs:
+        found.setdefault(name, []).append(value)
+    return found
 
 
 def _checked(found: Trials) -> Trials:
