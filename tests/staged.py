@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from desim.conditions.compute import speed_model
+from desim.conditions.policy import Policy
 from desim.draws.distributions import Distribution
 from desim.engine.world import Progress
 from desim.errors import Diverged
@@ -109,7 +110,7 @@ class Staged:
         horizon=np.inf,
         churn=None,
         log="all",
-        policy=SimpleNamespace(kind="all"),
+        policy=Policy(),
         participation=SimpleNamespace(least=AGENTS),
         links=None,
         uplinks=None,
