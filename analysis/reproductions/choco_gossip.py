@@ -17,6 +17,7 @@ from desim.compiling.plain import at_once
 from desim.conditions.codec import Codec
 
 AGENTS, DIM, AVERAGED = 25, 500, 3000
+ROUNDED = 1e-20  # of the start: below it numbers are rounded
 QSGD, RANDOM = Codec("quantise", 9), Codec("random-k", 0.01)
 SCHEMES: Mapping[str, tuple[str, Any, float]] = {  # kind, codec, gamma
     "exact": ("choco", "none", 1.0),
@@ -99,6 +100,6 @@ def rate_of(e: Array) -> float:
     """The factor of a round over the last quarter above rounding, 1 where nothing more is won."""
     if not np.isfinite(e).all():
         return float("inf")
-    e = e[: max(int(np.count_nonzero(e > 1e-25)), 8)]
+    e = e[: max(int(np.count_nonzero(e > ROUNDED)), 8)]
     late = np.log(e[-max(len(e) // 4, 2) :])
     return float(np.exp((late[-1] - late[0]) / (50 * (len(late) - 1))))

@@ -158,7 +158,8 @@ def draw(rows: Sequence[dict[str, Any]]) -> Axes:
     left.set_ylabel("bits on a link")
     left.legend()
     mine = page.chosen(rows, part="gossip")
-    right.bar(range(len(mine)), [row["end"] for row in mine], color=COLOURS[2])
+    ends = [row["end"] if np.isfinite(row["end"]) else np.nan for row in mine]
+    right.bar(range(len(mine)), ends, color=COLOURS[2])
     right.set_yscale("log")
     right.set_xticks(range(len(mine)), list(SCHEMES), rotation=30, ha="right", fontsize=6)
     right.set_ylabel(f"consensus error at {AVERAGED}")
