@@ -29,6 +29,7 @@ from desim.tuning.race import FIRST, part, worse
 from desim.tuning.search import Search, medians
 
 RESULTS = Path(__file__).parent / "results"
+PAGE = RESULTS.parent / "tuning.md"
 SAMPLERS = ("random", "tpe")
 SHARE = 0.2  # of the runs of the whole grid
 REPEATS, RACES, LONGEST = 10, 100, 150
@@ -120,9 +121,22 @@ def races(name: str, whole: Search, plan: Planned, number: int) -> list[dict[str
         rows.append({
             "scenario": name, "repeat": repeat, "candidates": len(some), "out": int(must.sum()),
             "common": raced(common, must, best, worse),
-            "own": raced(own, must, best, unpaired_worse),
+            "own": raced(own, must, best, unpaired_worse), "noise": noise(values, best),
         })  # fmt: skip
     return rows
+
+
+def noise(values: Array, best: int) -> float:
+    """Median over rivals of the variance of log(rival / best) on common seeds over that on own.
+
+    Of seeds on which both met the target: so many times as few seeds a mean would need.
+    """
+    found = []
+    for row in np.delete(values, best, axis=0):
+        both = np.isfinite(row) & np.isfinite(values[best])
+        one, other = np.log(row[both]), np.log(values[best][both])
+        found.append(np.var(one - other) / (np.var(one) + np.var(other)))
+    return float(np.median(found))
 
 
 def raced(values: Array, must: Any, best: int, test: Any) -> float:
@@ -164,6 +178,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         page.write_csv(asked.out or RESULTS, "tuning", rows)
         page.write_csv(asked.out or RESULTS, "tuning_races", seconds)
         print(written(rows, seconds), flush=True)
+    if asked.out is None and (asked.repeats, asked.races) == (REPEATS, RACES):
+        tell(rows, seconds)
+
+
+def tell(rows: Sequence[Mapping[str, Any]], raced: Sequence[Mapping[str, Any]]) -> None:
+    """Put both tables into the page."""
+    page.update("found", found_table(rows), PAGE)
+    page.update("races", race_table(raced), PAGE)
 
 
 def written(rows: Sequence[Mapping[str, Any]], raced: Sequence[Mapping[str, Any]]) -> str:
@@ -194,15 +216,21 @@ def race_table(rows: Sequence[Mapping[str, Any]]) -> str:
     for name in dict.fromkeys(row["scenario"] for row in rows):
         mine = page.chosen(rows, scenario=name)
         common, own = (np.array([row[key] for row in mine]) for key in ("common", "own"))
+        both = common / own if np.isfinite([common, own]).all() else np.full(1, np.nan)
         lines.append((
-            name, f"{mine[0]['out']} of {mine[0]['candidates']}", f"{np.median(common):g}",
-            f"{np.median(own):g}" if np.isfinite(np.median(own)) else "never",
-            f"{np.median(common / own):.2f}", f"{int(np.isfinite(common).sum())} of {len(common)}",
-            f"{int(np.isfinite(own).sum())} of {len(own)}",
+            name, f"{mine[0]['out']} of {mine[0]['candidates']}", _runs(common), _runs(own),
+            f"{np.median(both):.2f}" if np.isfinite(both).all() else "",
+            f"{int(np.isfinite(common).sum())} of {len(common)}",
+            f"{int(np.isfinite(own).sum())} of {len(own)}", f"{mine[0]['noise']:.2f}",
         ))  # fmt: skip
     head = ("scenario", "worse by 10 %", "runs, common seeds", "runs, own seeds", "ratio, median",
-            "decided, common", "decided, own")  # fmt: skip
+            "decided, common", "decided, own", "noise, common / own")  # fmt: skip
     return page.table(head, lines)
+
+
+def _runs(found: Array) -> str:
+    middle = float(np.median(found))
+    return f"{middle:g}" if np.isfinite(middle) else "not decided"
 
 
 if __name__ == "__main__":
