@@ -8,48 +8,42 @@ as a contraction, E|Q(x) - x|^2 <= (1 - delta)|x|^2; without one it is the ident
 start at 0. What is proved of SGD is proved of a weighted mean of the models shown here.
 """
 
-from typing import Any, ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 
 from desim.method import (
     LOSSY,
     ROUNDED,
-    Array,
     AutoShare,
     Count,
     Ingredients,
-    Init,
     InputError,
-    Positive,
     Program,
     StepOrNone,
-    Strict,
     Terms,
     Us,
     View,
     plain,
 )
+from desim.methods.decentralised_sgd import Averaging
 from desim.methods.dsgd import DSGD
+from desim.methods.shared.averages import consensus_step
 
 
-class Choco(Strict):
-    """gamma: how far agents go to meet; alpha may be 0; init: x0."""
+class Choco(Averaging):
+    """gamma: how far agents go to meet; alpha may be 0."""
 
-    examples: ClassVar[dict[str, Any]] = {"alpha": 0.1, "gamma": 0.3, "kappa": 8.0}
+    examples = {"alpha": 0.1, "gamma": 0.3, "kappa": 8.0}
 
-    alpha: StepOrNone
+    alpha: StepOrNone  # type: ignore[assignment]
     """gradient step in iteration k = 1, 2, ...; 0: none, the models find their mean"""
+    weights: Literal["laplacian", "metropolis"] = "metropolis"
+    """laplacian: W = I - L / kappa; metropolis: w_ij = 1 / (1 + larger degree)"""
     gamma: AutoShare = "auto"
     """step of the averaging; auto: that of Theorem 2, which is safe and slow"""
     batch: Count | None = None
     """fresh rows of every gradient; default: all that an agent has"""
-    weights: Literal["laplacian", "metropolis"] = "metropolis"
-    """laplacian: W = I - L / kappa; metropolis: w_ij = 1 / (1 + larger degree)"""
-    kappa: Positive | None = None
-    """with laplacian; default: the largest eigenvalue of the Laplacian L"""
-    init: Init = Init.of("zeros")
-    """x0, a public start"""
 
 
 class ChocoSGD(DSGD):
@@ -69,13 +63,11 @@ class ChocoSGD(DSGD):
 
     def __init__(self, ingredients: Ingredients) -> None:
         super().__init__(ingredients)
-        codec, gamma = self.settings.codecs.up, self.parameters.gamma
-        delta = codec.delta(self.problem.dim)
-        budget = self.settings.budget
-        if budget is not None and budget.on_exhausted == "retire":
+        gamma, delta = self.parameters.gamma, self.settings.codecs.up.delta(self.problem.dim)
+        if (budget := self.settings.budget) is not None and budget.on_exhausted == "retire":
             reason = "the others go on with what an agent that leaves has sent last"
             raise InputError(f"privacy.on_exhausted: found retire, but {reason}; allowed: stop")
-        self.gamma = theorem_2(self.averages.W, delta) if gamma == "auto" else gamma
+        self.gamma = consensus_step(self.averages.W, delta) if gamma == "auto" else gamma
 
     def agents(self, us: Us) -> Program:
         """Algorithm 2 for agents `us`; xhat of one's own, and s of all that are heard."""
@@ -102,16 +94,3 @@ class ChocoSGD(DSGD):
         if self.parameters.alpha:
             return super().planned(k)
         return plain(self.problem.agents, View.NEIGHBOURS, 0.0)
-
-
-def theorem_2(W: Array, delta: float) -> float:
-    """Theorem 2's gamma for a mixing matrix W and a codec of this delta.
-
-    rho^2 delta / (16 rho + rho^2 + 4 beta^2 + 2 rho beta^2 - 8 rho delta), rho: 1 minus the second
-    largest size of W's eigenvalues, beta: the largest size of those of I - W.
-    """
-    values = np.linalg.eigvalsh(W)
-    rho = 1.0 - float(np.sort(np.abs(values))[-2])
-    beta = float(np.max(np.abs(1.0 - values)))
-    below = 16.0 * rho + rho**2 + 4.0 * beta**2 + 2.0 * rho * beta**2 - 8.0 * rho * delta
-    return rho**2 * delta / below

@@ -107,13 +107,11 @@ class FedPLT(Federated):
         self.z0 = settings.initial("z0")
         if self.parameters.init.kind == "langevin":
             self.x0 = self.z0 = supposed_start(self.local)[:, None] * self.x0
-        churn = settings.churn
-        if churn is not None and churn.forgets and self.increments:
+        if (churn := settings.churn) is not None and churn.forgets and self.increments:
             reason = "with send: increments the coordinator keeps the sum of what agents forget"
             raise InputError(f"churn.memory: found lost; {reason}; allowed: kept, or send: z")
         if settings.codecs.up.lossy and self.increments:
-            text = "found increments with a codec, which codes differences of z itself"
-            raise InputError(f"algorithm.send: {text}; allowed: z")
+            raise InputError("algorithm.send: found increments with a lossy codec; allowed: z")
         if settings.policy.late == "carry" and settings.policy.kind != "all":
             self.warnings.append("policy: fed-plt is proved for replies to the present y, not late")
 

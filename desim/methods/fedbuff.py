@@ -51,8 +51,7 @@ class FedBuff(fedavg.FedAvg):
     paper = "Nguyen, Malik, Zhan, Yousefpour, Rabbat, Malek, Huba 2022"
     Parameters = Parameters
     waiting: ClassVar[Mapping[str, Any]] = {"buffer": 10, "staleness": {"polynomial": 0.5}}
-    proved_late = True
-    sent_model = True
+    proved_late = sent_model = True
 
     @classmethod
     def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:
@@ -72,8 +71,8 @@ class FedBuff(fedavg.FedAvg):
         if self.noise is None:
             return self.local.terms
         reach = np.full(self.problem.agents, 2.0 * self.parameters.clip)
-        one = terms(self.noise, View.COORDINATOR, k, reach, self.problem.dim)
-        return replace(one, mechanism=Mechanism.CLIPPED_GAUSSIAN)
+        plain = terms(self.noise, View.COORDINATOR, k, reach, self.problem.dim)
+        return replace(plain, mechanism=Mechanism.CLIPPED_GAUSSIAN)
 
     def compiled(self) -> Compilable | None:
         """FedAvg's rounds, where nothing is clipped."""

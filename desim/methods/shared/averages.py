@@ -53,3 +53,17 @@ class Averages:
             return np.diagonal(W)[us.who][:, None], us.link_weights(W, changing.at(k)[0])
 
         return weights
+
+
+def consensus_step(W: Array, delta: float) -> float:
+    """CHOCO's step of the averaging, for a mixing matrix W and a codec of this delta.
+
+    Koloskova, Stich, Jaggi 2019, Theorem 2: rho^2 delta / (16 rho + rho^2 + 4 beta^2 + 2 rho beta^2
+    - 8 rho delta), rho: 1 minus the second largest size of W's eigenvalues, beta: the largest size
+    of those of I - W.
+    """
+    values = np.linalg.eigvalsh(W)
+    rho = 1.0 - float(np.sort(np.abs(values))[-2])
+    beta = float(np.max(np.abs(1.0 - values)))
+    below = 16.0 * rho + rho**2 + 4.0 * beta**2 + 2.0 * rho * beta**2 - 8.0 * rho * delta
+    return rho**2 * delta / below
