@@ -11,6 +11,7 @@ from test_against_naive import PLAYS, SEED, SLOW, TOLERANCE, Rows, gap, issued_i
 from test_averaging_methods import training_of
 
 import desim
+from analysis.reproductions import fedbuff_seconds
 from desim.conditions import policy
 from desim.engine.requests import Replies
 from desim.errors import InputError
@@ -366,3 +367,20 @@ def test_what_has_no_guarantee_is_a_warning():
     assert "proved for uniform cohorts" in warned(FEDDYN, policy="each")
     assert build(desim.load(star(algorithm=FEDPROX))).method.warnings == []
     assert server_steps.ServerSteps(server_steps.Server.of("none"), 3).memory() == {}
+
+
+# The reproduction --------------------------------------------------------------------------------
+
+
+def far_from_verdicts(module):
+    """How many words on made-up factors are wrong."""
+    told = [module.beyond(over, 0.1, 10) for over in (0.2, 0.3, -0.3)]
+    wanted = ["not told apart", "differs: smaller here (3.0", "differs: larger here (3.0"]
+    wrong = sum(not one.startswith(two) for one, two in zip(told, wanted, strict=True))
+    return wrong + (module.interval(np.log(2.0), 0.1, 10) != "2.00 (1.60 to 2.51)")
+
+
+def test_a_factor_is_told_from_the_printed_one_beyond_its_error():
+    assert far_from_verdicts(fedbuff_seconds) == 0
+    for right, wrong in (("over > 0.0 else", "over < 0.0 else"), ("gap - reach", "gap - error")):
+        assert far_from_verdicts(mutant(fedbuff_seconds, right, wrong)) > 0

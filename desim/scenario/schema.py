@@ -57,7 +57,7 @@ class Scenario(Strict):
     participation: Participation = Participation.of("all")
     """which agents a coordinator invites"""
     policy: Policy = Policy.of("all")
-    """whom a coordinator waits for"""
+    """whom a coordinator waits for; default: all, but the paper's for fedasync and fedbuff"""
     network: Network = Network()
     """graph and links; or the name of a file in networks/, or {include: name, ...}"""
     codec: Codec = Codec.of("none")
