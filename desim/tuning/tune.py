@@ -10,6 +10,7 @@ from typing import Any
 from desim.errors import RunError
 from desim.runs.directory import STUDY, versions, write_text
 from desim.runs.output import output
+from desim.runs.run import Run
 from desim.studies.folder import RUNS, claimed, finished, write_tables
 from desim.studies.hands import check, hands
 from desim.tuning.book import Book, Tell, Wanted
@@ -108,7 +109,10 @@ def _charged(plan: Planned, search: Search) -> Price | None:
 
 
 def price_of(plan: Planned, book: Book, able: list[Candidate]) -> Price | None:
-    """The price, from the stored runs or, of a tuner that stores none, from runs played anew."""
+    """The price, from the stored runs or, of a tuner that stores none, from runs played anew.
+
+    None without a run, or where one failed of which nothing is stored.
+    """
     from desim.runs.play import played
 
     charge, first = plan.tune.charge, plan.tune.seeds[0]
@@ -119,7 +123,12 @@ def price_of(plan: Planned, book: Book, able: list[Candidate]) -> Price | None:
         assert scenario is not None
         key = book.keys[one.number, seed]
         stored = None if book.path is None else finished(book.path.resolve() / RUNS / key)
-        runs.append(stored or played(scenario.model_copy(update={"seed": seed})))
+        try:
+            runs.append(stored or played(scenario.model_copy(update={"seed": seed})))
+        except RunError as failed:
+            if not isinstance(failed.run, Run):
+                return None
+            runs.append(failed.run)
     if not runs:
         return None
     return replace(price(runs, charge, plan.study.compare.epsilon.given), runs=len(able))
