@@ -130,6 +130,7 @@ def test_several_goals_have_a_front():
     table = found.candidates
     first = table[table["status"] == "front"]
     assert list(first["label"]) == ["rho 3, epochs 1", "rho 3, epochs 2"]
+    assert [one.label for one in found.best] == list(first["label"])
     points = table[["time", "rounds"]].to_numpy()
     for row in first[["time", "rounds"]].to_numpy():
         beats = (points <= row).all(axis=1) & (points < row).any(axis=1)

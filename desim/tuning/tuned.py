@@ -9,7 +9,7 @@ from desim.arrays import Array
 from desim.compiling.later import pd
 from desim.reading.labels import setting_text
 from desim.scenario.load import resolved_yaml
-from desim.studies.statistics import median_estimate, paired
+from desim.studies.statistics import median, median_estimate, paired
 from desim.studies.tables import runs_table
 from desim.studies.work import Result
 from desim.tuning.book import Book
@@ -69,7 +69,7 @@ def tuned(
     seeds = {one.number: seeds_of(planned, one) for one in [*candidates, planned.base]}
     best = [one for one in candidates if one.status in (BEST, FRONT)]
     if len(tune.least) > 1:
-        best.sort(key=lambda one: float(np.median(book.needed(one, seeds[one.number][0])[0])))
+        best.sort(key=lambda one: float(median(book.table([one], tune.seeds)[0, 0])))
     table = candidates_table(book, candidates, seeds, best[0] if best else None, level)
     goals = tune.least
     return Tuned(
