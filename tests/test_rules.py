@@ -207,7 +207,7 @@ def test_the_message_that_decides_a_limit_is_heard_whatever_is_rounded():
         rule = Policy("adaptive", law=(collection.QUANTILE, 1.0, 1.0)).rule
         seen, room = collection.nothing_seen(1), np.empty(1)
         found = collection.until(tuple(rule), opened, seen, np.array([arrival]), room)
-        assert found == arrival
+        assert arrival <= found < arrival + 1e-12
         missed += opened + (arrival - opened) < arrival
     assert missed > 10
 
