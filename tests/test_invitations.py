@@ -9,6 +9,7 @@ from test_engines import differences
 from test_resume import killed, unlike
 
 import desim
+from desim.conditions.tiers import ranks_of
 from desim.draws import keys
 from desim.draws.keys import Stream
 from desim.errors import InputError
@@ -236,6 +237,13 @@ def test_another_choice_is_noticed(name, right, wrong, runs):
         assert unexpected(runs(name), other, make, **said)
     except KeyError:  # it looks for replies that never came
         assert name == "oldest"
+
+
+def test_tiers_that_tie_share_their_ranks():
+    start = np.log(2.0)
+    assert ranks_of(np.array([0.4, start, start * (1.0 + 1e-15), 0.8])).tolist() == [1, 2.5, 2.5, 4]
+    assert ranks_of(np.array([-np.inf, 0.3, -np.inf, -0.1])).tolist() == [1.5, 4, 1.5, 3]
+    assert ranks_of(np.array([0.3, 0.3001])).tolist() == [1, 2]
 
 
 LOSSY_LINKS = {"link": {**LOSSY["link"], "on_loss": "drop"}}
