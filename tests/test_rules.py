@@ -209,7 +209,7 @@ def test_the_message_that_decides_a_limit_is_heard_whatever_is_rounded():
         found = collection.until(tuple(rule), opened, seen, np.array([arrival]), room)
         assert arrival <= found < arrival + 1e-12
         missed += opened + (arrival - opened) < arrival
-    assert missed > 10
+    assert missed > 2
 
 
 def test_a_wrong_rule_is_noticed_on_the_other_engine(monkeypatch):
