@@ -19,9 +19,9 @@ from desim.timeline.collection import (
     counts,
     heard,
     least,
-    limit_now,
     limited,
     needed,
+    over_now,
 )
 from desim.timeline.staleness import UNWEIGHED, Staleness
 
@@ -133,7 +133,7 @@ def until(rule: Rule, opened: float, seen: Array, times: Array) -> float:
     room = np.empty(len(seen))
     known = heard(seen, room)
     found = room[:known] if known else times.copy()
-    return float(opened + limit_now(tuple(rule), found, not known))
+    return float(over_now(tuple(rule), opened, found, not known))
 
 
 def _nth(times: NDArray[np.float64], n: int) -> float:

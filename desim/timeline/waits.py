@@ -9,8 +9,8 @@ from desim.timeline.collection import (
     heard,
     learn,
     least,
-    limit,
     needed,
+    over_at,
     ranked,
 )
 
@@ -44,7 +44,7 @@ def close_by(rule, incoming, arrival, seen, room, clock):
                 if arrival[e] > -np.inf:
                     times[known] = max(opened, arrival[e]) - opened
                     known += 1
-            until = opened + limit(rule, times[:known], live)
+            until = over_at(rule, opened, times[:known], live)
         for e in range(low, high):
             times[e - low] = max(opened, arrival[e])
         some, few = needed(rule, high - low), least(rule, high - low)

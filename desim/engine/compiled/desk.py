@@ -28,10 +28,10 @@ from desim.timeline.collection import (
     counts,
     heard,
     least,
-    limit,
     limited,
     lost,
     needed,
+    over_at,
 )
 from desim.timeline.due import ascending, pop, push
 from desim.timeline.intake import AT_WORK, Intake, taken_in, takes
@@ -122,15 +122,15 @@ def expected(n, rule, calls_, desk_):
 
 
 @lean_inline
-def limit_by(calls, rule, times):
-    """How long, s, a wait may take that opens now; times (agents,) is scratch; see `Policy`."""
+def limit_by(calls, rule, opened, times):
+    """When, s, the limit of a wait is over; times (agents,) is scratch; see `Policy`."""
     known = heard(calls.seen, times)
     live, due, sent = known == 0, calls.real[:, DUE], calls.real[:, SENT]
     for i in range(due.shape[0] if live else 0):
         if calls.whole[i, PENDING]:
             times[known] = due[i] - sent[i]
             known += 1
-    return limit(rule, times[:known], live)
+    return over_at(rule, opened, times[:known], live)
 
 
 @lean_inline
@@ -156,7 +156,7 @@ def closing(n, rule, calls_, desk_):
         return max(opened, now)
     until = opened + rule[2]
     if rule[4] != FIXED:
-        until = opened + limit_by(calls, rule, desk.times)
+        until = limit_by(calls, rule, opened, desk.times)
     for i in range(due.shape[0]):
         fresh = calls.whole[i, CALLED] == desk.counts[NOW_ROUND]
         if calls.whole[i, PENDING] and counts(rule, fresh):
