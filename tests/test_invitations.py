@@ -536,6 +536,21 @@ def test_a_stored_choice_is_played_again(tmp_path, choice):
     assert differences(run, again) == []
 
 
+@pytest.mark.parametrize("engine", ["cohort", "agents"])
+def test_whose_reply_is_lost_for_good_is_not_the_fastest(engine):
+    """It has taken as long as it was waited for: the limit, which no reply reaches."""
+    play = scenario(
+        {"choose": "fastest", "invite": 3}, policy={"deadline": "0.3 s"}, engine=engine,
+        stop={"rounds": 4},
+    )  # fmt: skip
+    play["network"]["uplink"] = {"loss": "40 %", "on_loss": "drop"}
+    log = log_of(desim.run(play))
+    heard = [set(entry["came"]) for entry in log]
+    silent = set().union(*(set(entry["sent"]) for entry in log[:3])) - set().union(*heard[:3])
+    assert silent
+    assert not silent & set(log[3]["sent"])
+
+
 LOSSES = ({"loss": "logistic"}, {"loss": "softmax"}, {"loss": {"mlp": {"hidden": 3}}})
 
 

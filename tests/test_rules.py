@@ -110,7 +110,7 @@ def test_messages_dropped_for_good_leave_a_limit(tmp_path):
     link = {**LOSSY["link"], "on_loss": "drop"}
     setting = {"network": {"link": link}, "compute": {"speed": SPEED}}
     for engine in ENGINES:
-        for name in ("quorum-at-most", "quorum-at-most-carry", "buffer-at-most"):
+        for name in ("quorum-at-most", "quorum-at-most-carry", "buffer-at-most", "mad-carry"):
             found, issued = star_gap(tmp_path, RULES[name], setting, engine)
             assert found < TOLERANCE
             assert (issued < 0).any()

@@ -204,6 +204,8 @@ def collected(n, rule, close, calls_, rows_, desk_):
             n += 1
     missing = needed(rule, awaited) - enough
     if limited(rule) and missing > 0:
+        if rule[4] != FIXED:  # of those that are given up now, too
+            learned(desk.who[:0], close, calls_)
         for i in range(due.shape[0]):
             finish = calls.real[i, FINISH]
             if pending[i] and lost(due[i], whole[i, ROUND], whole[i, CALLED], finish, close):
