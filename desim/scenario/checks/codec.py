@@ -7,12 +7,11 @@ from desim.methods.shared.method import Kind
 from desim.scenario.sections.codec import Codec, spelled
 from desim.scenario.sections.devices import Churn
 from desim.scenario.sections.method import Algorithm, Policy
+from desim.scenario.sections.network import Network
 from desim.scenario.tree import Found
 
 if TYPE_CHECKING:
     from desim.scenario.schema import Scenario
-
-DISCARDING = ("deadline", "quorum")
 
 
 def codec_fits(algorithm: Algorithm, codec: Codec, kind: Kind) -> Found:
@@ -43,12 +42,28 @@ def downlink_fits(
             place,
             f"found {down}, but {reason}; allowed with {algorithm.name}: none, float32, float16",
         )
-    elif down in LOSSY and policy.kind in DISCARDING and (policy.late or "discard") == "discard":
+    elif down in LOSSY and policy.kind != "all" and (policy.late or "discard") == "discard":
         reason = f"with policy {policy.kind} a call may be void, and both ends know it differently"
         yield place, f"found {down}, but {reason}; allowed: none, float32, float16"
     elif down in LOSSY and churn is not None and churn.memory == "lost":
         reason = "an agent that has lost its memory has lost what differences are added to"
         yield place, f"found {down}, but {reason}; allowed: none, float32, float16"
+
+
+def calls_arrive(codec: Codec, kind: Kind, network: Network, churn: Churn | None) -> Found:
+    """What a coordinator has sent is what its agents have heard only where calls arrive."""
+    down = spelled(codec.down.kind)
+    if codec.word or kind != "coordinator" or down not in LOSSY:
+        return
+    losing = max(network.along("downlink").losses) > 0 and not network.by_tcp("downlink")
+    losing = losing or (churn is not None and churn.messages == "lost")
+    if losing and network.along("downlink").on_loss == "drop":
+        reason = "an agent that a call does not reach has not heard what the next one is added to"
+        yield (
+            ("codec", "downlink"),
+            f"found {down} with on_loss drop, but {reason}; allowed: none, float32, float16, "
+            "or on_loss: resend",
+        )
 
 
 def memory_fits(algorithm: Algorithm, codec: Codec, churn: Churn | None) -> Found:

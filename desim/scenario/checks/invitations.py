@@ -48,7 +48,7 @@ def exploration_falls(participation: Participation) -> Found:
 
 def availability_known(participation: Participation, churn: Churn | None) -> Found:
     """Without churn everybody is up."""
-    if participation.available and churn is None:
+    if participation.of_those_up and churn is None:
         key = "choose" if participation.choose == "available" else "available"
         found = "available" if key == "choose" else "true"
         text = f"found {found} without churn, so that everybody is up all the time"

@@ -166,11 +166,16 @@ class Participation(Form):
             raise ValueError("available: found with choose: available, which is that already")
         if name == "power-of-choice" and "candidates" not in written:
             raise ValueError("found power-of-choice without candidates; allowed: d of them")
-        found = {"available": name == "available", **own, **written}
+        found = {"available": None if name == "available" else False, **own, **written}
         if name == "tiers" and found.get("losses") is not None and not found.get("interval"):
             raise ValueError("losses: found without interval, so that nobody reads them")
         _tiers(found)
         return {key: value for key, value in found.items() if value is not None}
+
+    @property
+    def of_those_up(self) -> bool:
+        """Whether only agents that are up are invited."""
+        return bool(self.available) or self.choose == "available"
 
     @property
     def power(self) -> Literal[0, 1, 2]:
