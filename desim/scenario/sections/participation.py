@@ -19,6 +19,7 @@ from desim.fields import (
     Positive,
     Several,
     Share,
+    Squared,
     Strict,
     Whole,
 )
@@ -59,7 +60,7 @@ MODIFIERS = tuple(dict.fromkeys([*COMMON, *(key for own in DEFAULTS.values() for
 class LossNoise(Strict):
     """Noise on what replies say of losses: what bounds one row, and how large it is."""
 
-    clip: Positive
+    clip: Squared
     """C: the loss of each row is cut to [0, C] before the mean, for oort before squares of it"""
     sigma: Positive
     """standard deviation of Gaussian noise on that mean"""
