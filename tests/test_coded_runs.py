@@ -20,7 +20,7 @@ from desim.draws import keys
 from desim.draws.keys import Stream
 from desim.engine.coding import Coding
 from desim.errors import InputError, RunError
-from desim.methods.choco_sgd import theorem_2
+from desim.methods.shared.averages import consensus_step
 from desim.scenario.build import build
 from desim.scenario.load import load
 
@@ -158,11 +158,11 @@ def test_another_choco_is_noticed(tmp_path, right, wrong):
 def test_gamma_of_the_theorem():
     """Three agents in a ring have rho = beta = 1: delta / (16 + 1 + 4 + 2 - 8 delta)."""
     W = np.full((3, 3), 1.0 / 3.0)
-    assert np.isclose(theorem_2(W, 1.0), 1.0 / 15.0)
-    assert np.isclose(theorem_2(W, 0.5), 0.5 / 19.0)
+    assert np.isclose(consensus_step(W, 1.0), 1.0 / 15.0)
+    assert np.isclose(consensus_step(W, 0.5), 0.5 / 19.0)
     ring = graph(algorithm={"name": "choco-sgd", "alpha": 0}, network={"topology": "ring"})
     made = build(load({**ring, "codec": {"top-k": 1}}))
-    assert made.method.gamma == theorem_2(made.method.averages.W, 0.25)
+    assert made.method.gamma == consensus_step(made.method.averages.W, 0.25)
 
 
 def test_models_are_coded_as_differences_and_the_limit_is_exact():

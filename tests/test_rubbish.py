@@ -1,7 +1,7 @@
 """Nonsense in the keys of waiting, inviting, coding and tuning: told in words, nothing played."""
 
 import pytest
-from cases import star
+from cases import graph, star
 from tuner_scenes import TUNER, tuner
 
 import desim
@@ -118,3 +118,44 @@ def test_who_waits_for_ever_is_told_what_helps(policy, told, engine):
 
 def test_a_policy_that_waits_for_all_is_told_of_deadlines():
     assert cure(Policy("all")) == "a policy with a deadline"
+
+
+TIERS = {"choose": "tiers", "invite": 2, "tiers": 2}
+CODED = {"top-k": 1, "downlink": {"top-k": 1}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"codec": CODED, "policy": {"adaptive": {"mad": 1}}}, "with policy adaptive a call may"),
+        ({"codec": CODED, "policy": {"buffer": 2, "late": "discard"}}, "with policy buffer a call"),
+        (
+            {"codec": CODED, "network": LOSSY, "policy": {"deadline": "1 s", "late": "carry"}},
+            "an agent may miss a call for good",
+        ),
+        (
+            {"participation": {"schedule": [[0, 1], [2]]}, "policy": {"quorum": 3}},
+            "policy.quorum: found 3 replies from 2 invited agents",
+        ),
+        (
+            {"participation": {**TIERS, "invite": 3, "tiers": 3}},
+            "participation.invite: found 3 of a tier, which has 2 of 6 agents",
+        ),
+        ({"participation": {**TIERS, "profile": 13}}, "profile: found 13 rounds of a run of 12"),
+        (
+            {"participation": {**TIERS, "probabilities": [0.5, 0.6]}},
+            "probabilities: found a sum of 1.1; allowed: 1",
+        ),
+    ],
+)
+def test_combinations_that_meant_nothing_are_refused(changes, told):
+    with pytest.raises(InputError, match=told):
+        desim.load({**star(), "algorithm": AVERAGED, **changes})
+
+
+def test_a_quorum_of_neighbours_is_of_neighbours():
+    scenario = {**graph(), "algorithm": {"name": "dsgd", "alpha": 0.1}}
+    agents = scenario["problem"]["agents"]
+    told = f"found {agents} messages from {agents - 1} neighbours at most"
+    with pytest.raises(InputError, match=told):
+        desim.load({**scenario, "policy": {"quorum": agents}})

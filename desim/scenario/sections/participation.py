@@ -225,3 +225,7 @@ def _tiers(found: Mapping[str, Any]) -> None:
             raise ValueError(f"{key}: {text}; allowed: one for each tier")
         if isinstance(given, list | tuple) and given and not any(given):
             raise ValueError(f"{key}: found only 0; allowed: more for some tier")
+    shares = found.get("probabilities")
+    if isinstance(shares, list | tuple) and all(type(one) in (int, float) for one in shares):
+        if abs(sum(shares) - 1.0) > 0.01:
+            raise ValueError(f"probabilities: found a sum of {sum(shares):g}; allowed: 1")
