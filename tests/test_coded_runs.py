@@ -313,7 +313,7 @@ REFUSED = [
     (
         star(algorithm={"name": "fed-plt", "rho": 0.5, "send": "increments"}),
         {"top-k": 1},
-        "found increments with a codec",
+        "found increments with a lossy codec",
     ),
     (
         graph(algorithm={"name": "choco-sgd", "alpha": 0.1}, privacy={"budget": 9}),

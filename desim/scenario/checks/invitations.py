@@ -29,10 +29,10 @@ def choice_leaves_out(participation: Participation, agents: int | None) -> Found
         text = f"found {said.tiers} tiers of {agents} agents"
         yield (place, "tiers"), f"{text}; allowed: 2 to {agents}"
     elif said.tiers is not None and said.invite is not None:
-        most = -(-agents // said.tiers)
-        if said.invite > most:
-            text = f"found {said.invite} of a tier, which has {most} of {agents} agents"
-            yield (place, "invite"), f"{text}; allowed: 1 to {most}"
+        size = -(-agents // said.tiers)
+        if said.invite > size:
+            text = f"found {said.invite} of a tier, which has {size} of {agents} agents"
+            yield (place, "invite"), f"{text}; allowed: 1 to {size}"
 
 
 def candidates_suffice(participation: Participation) -> Found:
