@@ -22,6 +22,7 @@ from desim.studies.job import Job, families
 from desim.studies.measures import Asked
 from desim.studies.stored import StoredStudy
 from desim.studies.tables import comparisons_table, runs_table, summary_table
+from desim.studies.varied import inside
 from desim.studies.work import Result, carry_out
 
 Tell = Callable[[int, int, int], None]
@@ -126,6 +127,8 @@ def plan(
     varied |= set(study.random.draw) if study.random else set()
     for key in set(overrides or {}) & varied:
         raise InputError(f"override {key}: the study varies it; allowed: other keys")
+    if inner := inside(overrides or {}, varied):
+        raise InputError("override {}: the study varies {}; allowed: other keys".format(*inner))
     study = study.model_copy(update={"set": {**study.set, **(overrides or {})}})
     made = tuple(cases(study, folder))
     check_methods(study, made)

@@ -8,6 +8,7 @@ from typing import Any
 from desim.errors import InputError, refusal, require
 from desim.log.rows import levels_with
 from desim.scenario.schema import Scenario
+from desim.studies import varied
 from desim.studies.file import StudyFile, read_study
 from desim.studies.measures import Asked
 from desim.studies.tuner import LEARNING, Tune
@@ -49,6 +50,8 @@ def planned(
                          "looked for (desim study plays one without)")  # fmt: skip
     for key in set(overrides or {}) & set(tune.vary):
         raise InputError(f"override {key}: the tuner varies it; allowed: other keys")
+    if inner := varied.inside(overrides or {}, tune.vary):
+        raise InputError("override {}: the tuner varies {}; allowed: other keys".format(*inner))
     study = study.model_copy(update={"set": {**study.set, **(overrides or {})}})
     some = checked(study, folder, tune.vary)
     base = Candidate(-1, {}, scenario_of(study, folder, {}))

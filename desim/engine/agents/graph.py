@@ -43,7 +43,7 @@ class Post:
             self.boxes = [Meetings(i, self.changing) for i in range(graph.agents)]
         self.sent = np.zeros(graph.agents, np.int64)
         self.forgets = bool(world.settings.churn and world.settings.churn.forgets)
-        self.waits = Waits()
+        self.waits = Waits(world.settings.policy)
         self.ports: Ports | None = None  # one at each agent, where messages share bandwidth
         if links.contention:
             self.ports = Ports(world, clock, links, graph.source.tolist(), UPLINK, self._gone)

@@ -19,6 +19,7 @@ from desim.fields import (
     Positive,
     Several,
     Share,
+    Squared,
     Strict,
     Whole,
 )
@@ -59,7 +60,7 @@ MODIFIERS = tuple(dict.fromkeys([*COMMON, *(key for own in DEFAULTS.values() for
 class LossNoise(Strict):
     """Noise on what replies say of losses: what bounds one row, and how large it is."""
 
-    clip: Positive
+    clip: Squared
     """C: the loss of each row is cut to [0, C] before the mean, for oort before squares of it"""
     sigma: Positive
     """standard deviation of Gaussian noise on that mean"""
@@ -229,3 +230,7 @@ def _tiers(found: Mapping[str, Any]) -> None:
             raise ValueError(f"{key}: {text}; allowed: one for each tier")
         if isinstance(given, list | tuple) and given and not any(given):
             raise ValueError(f"{key}: found only 0; allowed: more for some tier")
+    shares = found.get("probabilities")
+    if isinstance(shares, list | tuple) and all(type(one) in (int, float) for one in shares):
+        if abs(sum(shares) - 1.0) > 0.01:
+            raise ValueError(f"probabilities: found a sum of {sum(shares):g}; allowed: 1")
