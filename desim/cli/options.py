@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from desim.errors import InputError, refusal
+from desim.units import fraction
 
 if TYPE_CHECKING:
     from desim.scenario.schema import Scenario
@@ -52,13 +53,20 @@ def settings(texts: list[str] | None) -> dict[str, str]:
     return overrides
 
 
+def goal(text: str) -> float:
+    """The value of a target, 0.93 or 93 %; ValueError for what is none."""
+    return fraction(text) if text.strip().endswith("%") else float(text)
+
+
 def target(text: str) -> tuple[str, float]:
     """Metric and value of `accuracy=0.93`."""
     metric, _, value = text.partition("=")
     try:
-        return metric.strip(), float(value)
+        return metric.strip(), goal(value)
     except ValueError:
-        raise InputError(f"--target: {refusal(text, 'METRIC=VALUE, as in error=1e-3')}") from None
+        raise InputError(
+            f"--target: {refusal(text, 'METRIC=VALUE, as in error=1e-3 or accuracy=90%')}"
+        ) from None
 
 
 def first_and_last(text: str) -> tuple[int, int]:

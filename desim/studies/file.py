@@ -1,6 +1,6 @@
 """Study files: a base scenario, which of its keys vary over which varied, and what to compare."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -12,7 +12,7 @@ from desim.fields import Count, Flag, Strict, Text, Whole
 from desim.fields.numbers import existing, finite
 from desim.fields.strict import explain
 from desim.scenario.load import read
-from desim.scenario.schema import directory_name
+from desim.scenario.schema import SECTIONS, directory_name
 from desim.scenario.sections.privacy import Delta, View
 from desim.scenario.shipped import named_file, scenarios
 from desim.scenario.tree import from_python, require_mapping
@@ -179,6 +179,17 @@ class StudyFile(Strict):
         for key in self.set.keys() & self.tune.vary.keys():
             raise ValueError(f"found {key} in set, though tune varies it; allowed: one of both")
         return self
+
+
+def check_overrides(keys: Iterable[str], varied: Collection[str], whose: str) -> None:
+    """InputError for keys that the study or tuner varies, or that are its file's own."""
+    own = set(StudyFile.model_fields) - set(SECTIONS)
+    for key in keys:
+        if key in varied:
+            raise InputError(f"override {key}: {whose} varies it; allowed: other keys")
+        if key.partition(".")[0] in own:
+            allowed = "keys of the scenario, as in algorithm.rho; change this one in the file"
+            raise InputError(f"override {key}: is a key of {whose}'s file; allowed: {allowed}")
 
 
 def read_study(source: str | Path | Mapping[str, Any]) -> tuple[StudyFile, Path]:

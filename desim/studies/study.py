@@ -15,7 +15,7 @@ from desim.runs.opened import open_run
 from desim.runs.run import Run
 from desim.runs.sharing import training_of
 from desim.studies.cases import Case, cases, check_methods, key_of, opponents
-from desim.studies.file import StudyFile, read_study
+from desim.studies.file import StudyFile, check_overrides, read_study
 from desim.studies.folder import RUNS, claimed, finished, store_run, write_tables
 from desim.studies.hands import check, hands
 from desim.studies.job import Job, families
@@ -124,8 +124,7 @@ def plan(
         raise InputError("tune: found a tuner's file; allowed: a study (desim tune plays this one)")
     varied = {*study.grid, *(key for entry in study.list for key in entry)}
     varied |= set(study.random.draw) if study.random else set()
-    for key in set(overrides or {}) & varied:
-        raise InputError(f"override {key}: the study varies it; allowed: other keys")
+    check_overrides(overrides or {}, varied, "the study")
     study = study.model_copy(update={"set": {**study.set, **(overrides or {})}})
     made = tuple(cases(study, folder))
     check_methods(study, made)
