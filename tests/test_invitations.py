@@ -9,6 +9,7 @@ from test_engines import differences
 from test_resume import killed, unlike
 
 import desim
+from desim.conditions.tiers import ranks_of
 from desim.draws import keys
 from desim.draws.keys import Stream
 from desim.errors import InputError
@@ -157,6 +158,21 @@ CASES = {
         {"choose": "tiers", "invite": 2, "tiers": 3, "interval": 2}, {"algorithm": {"local":
          {"step": 6.0}}}, lambda naive: With(naive.Tiers(3, interval=2), 2, coin), {},
     ),
+    "tiers that nobody has trained": (
+        {"choose": "tiers", "invite": 1, "tiers": 4, "interval": 3}, {"algorithm": {"local":
+         {"step": 10.0}}}, lambda naive: With(naive.Tiers(4, interval=3), 1, coin), {},
+    ),
+    "tiers that run out": (
+        {"choose": "tiers", "invite": 2, "tiers": 3, "probabilities": [0.0, 1.0, 0.0],
+         "credits": [3, 4, 6]}, {},
+        lambda naive: With(naive.Tiers(3, [0.0, 1.0, 0.0], [3, 4, 6]), 2, coin), {},
+    ),
+    "oort that explores less": (
+        {"choose": "oort", "invite": 4, "exploration_decay": 0.7, "exploration_least": 0.45,
+         "quantile": 0.5, "cutoff": 0.8, "window": 3, "alpha": 1.0}, QUORUM,
+        lambda naive: With(naive.Oort(ROWS, speed(), alpha=1.0, decay=0.7, least=0.45, c=0.8,
+                                      clip=0.5, W=3), 4), {"power": 2},
+    ),
 }  # fmt: skip
 
 
@@ -183,28 +199,51 @@ def test_invitations_are_those_of_the_naive_twin(name, runs):
     assert len(set(map(frozenset, invited))) > 2  # the choice is one
 
 
-WRONG = {
-    "fastest": ("else -1.0", "else 1e9"),
-    "fastest of a quorum": ("max(waited, self.took.get(i, waited))", "1e9"),
-    "oldest": ("self.heard[i] = k\n", "self.heard[i] = -k\n"),
-    "round-robin": ("(k - 1) * n", "(k - 1) * (n + 1)"),
-    "power-of-choice": ("-past.said.get(i, math.inf)", "past.said.get(i, math.inf)"),
-    "oort": ("util[i] *= (T / past.took[i])", "util[i] *= (past.took[i] / T)"),
-    "oort of a quorum": ("past.picks[i] > self.most", "past.picks[i] > self.most + 1"),
-    "oort with noise": ("(max(said[i], 0.0))", "(abs(said[i]) + 0.5)"),
-    "tiers": ("key=lambda i: past.took[i]", "key=lambda i: -past.took[i]"),
-    "adaptive tiers": ("key=lambda t: -now[t]", "key=lambda t: now[t]"),
-}
+WRONG = [
+    ("fastest", "else -1.0", "else 1e9"),
+    ("fastest of a quorum", "max(waited, self.took.get(i, waited))", "1e9"),
+    ("oldest", "self.heard[i] = k\n", "self.heard[i] = -k\n"),
+    ("round-robin", "(k - 1) * n", "(k - 1) * (n + 1)"),
+    ("power-of-choice", "-past.said.get(i, math.inf)", "past.said.get(i, math.inf)"),
+    ("power-of-choice", "draw[i] / share[i]", "draw[i]"),
+    ("oort", "util[i] *= (T / past.took[i])", "util[i] *= (past.took[i] / T)"),
+    ("oort", "self.steps += 1", "self.steps += 0"),
+    ("oort", "lot[i] / self.speed[i]", "lot[i]"),
+    ("oort", "lot[i] / util[i]", "lot[i]"),
+    ("oort of a quorum", "past.picks[i] > self.most", "past.picks[i] > self.most + 1"),
+    ("oort of a quorum", "self.steps * W * n", "W * n"),
+    ("oort with noise", "(max(said[i], 0.0))", "(abs(said[i]) + 0.5)"),
+    ("oort that explores less", "for i in known], self.clip)", "for i in known], 1.0)"),
+    ("oort that explores less", "past.heard[i])\n", "past.picks[i])\n"),
+    ("oort that explores less", "k > 1 and self.eps > self.least", "k > 1"),
+    ("oort that explores less", "self.eps *= self.decay", "self.eps *= 0.98"),
+    ("oort that explores less", "math.sqrt(0.1 * math.log(k)", "math.sqrt(0.0 * math.log(k)"),
+    ("oort that explores less", "self.c * sorted", "0.95 * sorted"),
+    ("tiers", "key=lambda i: past.took[i]", "key=lambda i: -past.took[i]"),
+    ("tiers", "self.credits[self.current] -= 1", "pass"),
+    ("tiers that run out", "1.0 if left > 0 else 0.0 for", "1.0 for"),
+    ("adaptive tiers", "key=lambda t: -now[t]", "key=lambda t: now[t]"),
+    ("adaptive tiers", "now[self.current] >= self.before[self.current]", "True"),
+    ("tiers that nobody has trained", "now[one], now[t]", "one, t"),
+    ("tiers that nobody has trained", "r % self.interval == 0", "r % self.interval == 1"),
+]
 
 
-@pytest.mark.parametrize("name", WRONG)
-def test_another_choice_is_noticed(name, runs):
+@pytest.mark.parametrize(("name", "right", "wrong"), WRONG)
+def test_another_choice_is_noticed(name, right, wrong, runs):
     *_, make, said = CASES[name]
-    other = mutant(naive.choices, *WRONG[name])
+    other = mutant(naive.choices, right, wrong)
     try:
         assert unexpected(runs(name), other, make, **said)
     except KeyError:  # it looks for replies that never came
         assert name == "oldest"
+
+
+def test_tiers_that_tie_share_their_ranks():
+    start = np.log(2.0)
+    assert ranks_of(np.array([0.4, start, start * (1.0 + 1e-15), 0.8])).tolist() == [1, 2.5, 2.5, 4]
+    assert ranks_of(np.array([-np.inf, 0.3, -np.inf, -0.1])).tolist() == [1.5, 4, 1.5, 3]
+    assert ranks_of(np.array([0.3, 0.3001])).tolist() == [1, 2]
 
 
 LOSSY_LINKS = {"link": {**LOSSY["link"], "on_loss": "drop"}}

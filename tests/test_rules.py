@@ -11,6 +11,7 @@ from test_engines import differences
 from test_times import DRAWN, LOSSY, SPEED, TOLERANCE, star_gap, tiny
 
 import desim
+from desim.conditions.policy import Policy
 from desim.engine import play
 from desim.engine.cohort import star as star_cohort
 from desim.errors import InputError, RunError
@@ -196,6 +197,19 @@ def test_engines_agree_on_graphs_to_the_last_bit(policy):
         for engine in ("agents", "cohort")
     ]
     assert differences(*runs) == []
+
+
+def test_the_message_that_decides_a_limit_is_heard_whatever_is_rounded():
+    """Its arrival less the opening, and that added again, may be one bit below its arrival."""
+    missed = 0
+    for seed in range(400):
+        opened, arrival = np.sort(np.random.default_rng(seed).uniform(0.0, 3.0, 2))
+        rule = Policy("adaptive", law=(collection.QUANTILE, 1.0, 1.0)).rule
+        seen, room = collection.nothing_seen(1), np.empty(1)
+        found = collection.until(tuple(rule), opened, seen, np.array([arrival]), room)
+        assert arrival <= found < arrival + 1e-12
+        missed += opened + (arrival - opened) < arrival
+    assert missed > 2
 
 
 def test_a_wrong_rule_is_noticed_on_the_other_engine(monkeypatch):

@@ -94,7 +94,7 @@ def test_numbers_of_runs_follow_the_law():
 
 
 def test_pure_epsilons_cost_two_or_three_times():
-    assert pure_best_of(0.5, "geometric") == 1.5  # Liu and Talwar 2019, Theorem 3.2
+    assert pure_best_of(0.5, "geometric") == 1.5  # Papernot and Steinke, Corollary 3
     assert pure_best_of(0.5, "logarithmic") == 1.0
     assert pure_best_of(0.5, "poisson") == math.inf
     # and the divergences come to the same at the largest orders, but for log(mean) / (order - 1)

@@ -30,17 +30,17 @@ CODECS: Mapping[str, Any] = {
     "exact": "none",
     "top 1 %": {"top-k": "1 %"},
     "random 1 %": {"random-k": "1 %"},
-    "qsgd 4 bits": {"quantise": {"bits": 4}},
+    "qsgd 5 bits": {"quantise": {"bits": 5}},
 }
 TUNED = {  # alpha's initial value, gamma, rounds: the best of a few on seed 1
     ("shuffled", "exact"): (100.0, 1.0, 200),
     ("shuffled", "top 1 %"): (100.0, 0.06, 300),
     ("shuffled", "random 1 %"): (100.0, 0.01, 300),
-    ("shuffled", "qsgd 4 bits"): (100.0, 0.6, 300),
+    ("shuffled", "qsgd 5 bits"): (100.0, 0.6, 300),
     ("sorted", "exact"): (50.0, 1.0, 100),
     ("sorted", "top 1 %"): (50.0, 0.06, 1200),
     ("sorted", "random 1 %"): (50.0, 0.016, 4000),
-    ("sorted", "qsgd 4 bits"): (50.0, 0.6, 200),
+    ("sorted", "qsgd 5 bits"): (50.0, 0.6, 200),
 }
 
 

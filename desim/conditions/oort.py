@@ -2,9 +2,12 @@
 
 Lai, Zhu, Madhyastha, Chowdhury 2021, "Oort: efficient federated learning via guided participant
 selection" (OSDI, arXiv 2010.06081), Algorithm 1 and Section 4. Printed there, the pacer looks back
-in every round; here, as in the authors' program, once in a window: losses fall as a model learns,
-and looking each round would slacken the pace each round. The temporal uncertainty is added to the
-utility as it is, though one grows with the rows and the other does not.
+in every round; here, as in the authors' program (github.com/SymbioticLab/Oort), once in a window:
+losses fall as a model learns, and looking each round would slacken the pace each round. All else is
+the paper's, where the program has other rules: it slackens the pace where two windows differ by a
+tenth at most, tightens it where by five times, has T as a percentile of durations, and scales
+utilities to [0, 1] before it adds the temporal uncertainty, which is added here as it is, though
+one grows with the rows and the other does not.
 """
 
 from dataclasses import dataclass

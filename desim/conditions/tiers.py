@@ -18,6 +18,7 @@ from desim.conditions.choosing import TIER, Chooser, Seen
 from desim.draws import keys
 from desim.draws.keys import Stream
 
+SAME = 1e-9  # of a loss: a smaller difference is one of rounding
 
 @dataclass(frozen=True)
 class Tiers(Chooser):
@@ -60,11 +61,15 @@ class Tiers(Chooser):
         return self.first(round_, free[own["tier"][free] == current])
 
     def _drawn(self, round_: int, free: Int, own: dict[str, NDArray[Any]]) -> int:
-        """A tier by its probability, of those with credits and free agents; it pays a credit."""
-        there = np.isin(np.arange(self.tiers), own["tier"][free]) & (own["credits"] != 0)
-        weight = np.where(there, own["probabilities"], 0.0)
-        if not weight.sum():  # of what is there, nothing was to be drawn
-            weight = np.isin(np.arange(self.tiers), own["tier"][free]).astype(float)
+        """A tier by its probability, of those with credits and free agents; it pays a credit.
+
+        Where none of these is to be drawn, all of them are alike; where none has credits, all with
+        free agents.
+        """
+        there = np.isin(np.arange(self.tiers), own["tier"][free])
+        rich = there & (own["credits"] != 0)
+        weights = (np.where(rich, own["probabilities"], 0.0), rich * 1.0, there * 1.0)
+        weight = next(one for one in weights if one.any())
         u = float(keys.uniforms(self.seed, Stream.PARTICIPATION, round=round_, step=TIER)[0])
         sums = np.cumsum(weight)
         current = int(np.searchsorted(sums, u * sums[-1], side="right"))
@@ -79,8 +84,7 @@ class Tiers(Chooser):
             return
         losses, current = self.losses_of_tiers(seen), own["current"][0]
         if losses[current] >= own["before"][current]:
-            rank = np.empty(self.tiers)
-            rank[np.lexsort((np.arange(self.tiers), losses))] = np.arange(1, self.tiers + 1)
+            rank = ranks_of(losses)
             own["probabilities"][:] = rank / rank.sum()  # the greatest loss has the most
         own["before"][:] = losses
 
@@ -91,3 +95,14 @@ class Tiers(Chooser):
         number = np.bincount(tier, minlength=self.tiers)
         total = np.bincount(tier, seen.loss[known], minlength=self.tiers)
         return np.where(number > 0, total / np.maximum(number, 1), -np.inf)
+
+
+def ranks_of(losses: Array) -> Array:
+    """Ranks (n,) of losses (n,), 1 for the least; those equal but for rounding share their mean.
+
+    So tiers that nobody has trained yet, whose losses are those of the start, are drawn alike.
+    """
+    near = SAME * np.where(np.isfinite(losses), np.abs(losses), 0.0)
+    above = (losses[:, None] > losses + near).sum(axis=1)
+    below = (losses[:, None] < losses - near).sum(axis=1)
+    return np.asarray(0.5 * (1.0 + above + len(losses) - below))

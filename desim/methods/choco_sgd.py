@@ -4,8 +4,9 @@ Koloskova, Stich, Jaggi 2019, "Decentralized stochastic optimization and gossip 
 compressed communication" (arXiv 1902.00340), Algorithm 2; without gradients, alpha 0, Algorithm 1,
 CHOCO-Gossip. As in their efficient form an agent has three vectors: x_i, xhat_i, and s_i = sum_j
 w_ij xhat_j, j = i included, which W's rows of sum 1 make line 9's sum. Q is the scenario's `codec`
-as a contraction, E|Q(x) - x|^2 <= (1 - delta)|x|^2; without one it is the identity. All xhat_i
-start at 0. What is proved of SGD is proved of a weighted mean of the models shown here.
+as a contraction, E|Q(x) - x|^2 <= (1 - delta)|x|^2; without one it is the identity. Letters are
+those of ICML's print: arXiv's has omega for delta, and delta for rho. All xhat_i start at 0. What
+is proved of SGD is proved of a weighted mean of the models shown here.
 """
 
 from typing import Literal

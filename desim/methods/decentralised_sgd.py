@@ -71,7 +71,7 @@ class DecentralisedSGD(Method):
     def __init__(self, ingredients: Ingredients) -> None:
         super().__init__(ingredients)
         given = self.parameters
-        if isinstance(given, Averaging):
+        if hasattr(given, "weights"):  # push-sum and means of two have none
             self.averages = Averages(ingredients.settings, given.weights, given.kappa)
             self.warnings += self.averages.warnings
         self.alpha, self.x0 = given.alpha, ingredients.settings.initial("x0")

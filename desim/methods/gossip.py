@@ -4,8 +4,8 @@ Numbers are this file's: `steps` gradient steps x_i -= alpha g_i(x_i) (1), then 
 With a barrier the pairs of a round are a random matching, and both become (x_i + x_j) / 2: the
 pairwise gossip of Boyd, Ghosh, Prabhakar, Shah 2006 (doi 10.1109/TIT.2006.874516), many pairs at a
 time, which keeps the mean of all. With steps: 0 that is all; else it is decentralised SGD on random
-matchings (Koloskova, Loizou, Boreiri, Jaggi, Stich 2020, arXiv 2003.10422, Algorithm 1, which names
-them). Who is left over in a round steps and sends nothing.
+matchings (Koloskova, Loizou, Boreiri, Jaggi, Stich 2020, arXiv 2003.10422, Algorithm 1, which has
+pairwise gossip among its cases). Who is left over in a round steps and sends nothing.
 With policy: each an agent pushes its model to a random neighbour, waits for nothing, and takes the
 mean of its own and of what has come in since: gossip learning (Ormandi, Hegedus, Jelasity 2013,
 doi 10.1002/cpe.2858; merged with its own model and then updated as Hegedus, Danner, Jelasity 2021,

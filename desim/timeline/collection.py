@@ -138,10 +138,64 @@ def limit(rule: Any, times: Any, live: bool) -> Any:
     return min(most, max(found, known) if live else found)
 
 
+@register_jitable(**LEAN)
+def taken_by(arrival: Any, opened: float, instant: float, times: Any) -> Any:
+    """How many messages are awaited; times (n,) begins with what they took if it is `instant` s."""
+    n = 0
+    for e in range(arrival.shape[0]):
+        if arrival[e] > -np.inf:
+            times[n] = max(opened, arrival[e]) - opened if arrival[e] <= instant else np.inf
+            n += 1
+    return n
+
+
+@register_jitable(**LEAN)
+def live_until(rule: Any, opened: float, arrival: Any, times: Any) -> Any:
+    """When, s, the limit of a wait is that was opened at `opened` s, by its own messages.
+
+    arrival (n,) s, inf where one is not in yet, -inf where none is awaited; times (n,) is scratch.
+    It is no sooner than the message that decided it: a difference to `opened` may lose a bit.
+    """
+    found = limit(rule, times[: taken_by(arrival, opened, np.inf, times)], True)
+    if not found < rule[2]:
+        return opened + rule[2]
+    low, high, inside = -np.inf, np.inf, 1
+    while inside > 0:
+        inside = 0
+        for e in range(arrival.shape[0]):
+            inside += low < arrival[e] < high
+        place, pivot = inside // 2, high
+        for e in range(arrival.shape[0]):
+            if low < arrival[e] < high:
+                pivot = arrival[e] if place == 0 else pivot
+                place -= 1
+        known = taken_by(arrival, opened, pivot, times)
+        if limit(rule, times[:known], True) == found:
+            high = pivot
+        else:
+            low = pivot
+    return max(opened + found, high)
+
+
+@register_jitable(**LEAN)
+def until(rule: Any, opened: float, seen: Any, arrival: Any, times: Any) -> Any:
+    """When, s, the limit of a wait is that was opened at `opened` s; times (n,) is scratch.
+
+    seen (n, 2): what is known of senders, see `heard`; while that is nothing, arrival (n,) counts,
+    as in `live_until`.
+    """
+    if rule[4] == FIXED:
+        return opened + rule[2]
+    known = heard(seen, times)
+    if known:
+        return opened + limit(rule, times[:known], False)
+    return live_until(rule, opened, arrival, times)
+
+
 @lean_kernel
-def limit_now(rule, times, live):
-    """As `limit`, from Python; the rule comes as a plain tuple."""
-    return limit(rule, times, live)
+def until_now(rule, opened, seen, arrival, times):
+    """As `until`, from Python; the rule comes as a plain tuple."""
+    return until(rule, opened, seen, arrival, times)
 
 
 @register_jitable(**LEAN)

@@ -6,12 +6,11 @@ from desim.compiling.jit import lean_kernel
 from desim.timeline.collection import (
     FIXED,
     closed_at,
-    heard,
     learn,
     least,
-    limit,
     needed,
     ranked,
+    until,
 )
 
 
@@ -36,21 +35,14 @@ def close_by(rule, incoming, arrival, seen, room, clock):
         low, high, opened = incoming[i], incoming[i + 1], clock[i]
         if not opened < np.inf:
             continue
-        times, until = room[low:high], opened + rule[2]
-        if rule[4] != FIXED:
-            known = heard(seen[low:high], times)
-            live = known == 0
-            for e in range(low, high if live else low):
-                if arrival[e] > -np.inf:
-                    times[known] = max(opened, arrival[e]) - opened
-                    known += 1
-            until = opened + limit(rule, times[:known], live)
+        times = room[low:high]
+        end = until(rule, opened, seen[low:high], arrival[low:high], times)
         for e in range(low, high):
             times[e - low] = max(opened, arrival[e])
         some, few = needed(rule, high - low), least(rule, high - low)
         enough = ranked(times, some - 1) if some > 0 else opened
         at_least = ranked(times, few - 1) if few > 0 else opened
-        clock[i] = closed_at(opened, enough, until, at_least)
+        clock[i] = closed_at(opened, enough, end, at_least)
         for e in range(low, high):
             if rule[4] != FIXED and arrival[e] > -np.inf:
                 came = arrival[e] <= clock[i]

@@ -144,10 +144,14 @@ class Tiers:
             if self.before and now[self.current] >= self.before[self.current]:
                 worst_first = sorted(range(self.m), key=lambda t: -now[t])
                 total = self.m * (self.m + 1) / 2
-                for place, t in enumerate(worst_first):
-                    self.p[t] = (self.m - place) / total
+                for t in range(self.m):  # tiers that tie share their places
+                    alike = [k for k, one in enumerate(worst_first)
+                             if math.isclose(now[one], now[t], rel_tol=1e-10)]  # fmt: skip
+                    self.p[t] = sum(self.m - place for place in alike) / len(alike) / total
             self.before = now
         weight = [p if left > 0 else 0.0 for p, left in zip(self.p, self.credits, strict=True)]
+        if not any(weight):
+            weight = [1.0 if left > 0 else 0.0 for left in self.credits]
         u, self.current = coin(k) * sum(weight), 0
         while u >= weight[self.current]:
             u -= weight[self.current]

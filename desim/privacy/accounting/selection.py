@@ -85,8 +85,8 @@ def delta_of_divergences(total: Array, epsilon: float) -> float:
 def pure_best_of(epsilon: float, law: str) -> float:
     """Epsilon of releasing the best of runs that are (epsilon, 0)-DP each; inf for poisson.
 
-    (2 + eta) epsilon: of the geometric law 3 epsilon (Liu and Talwar 2019, Theorem 3.2), of the
-    logarithmic one 2 epsilon (Papernot and Steinke 2022, Theorem 2 with both orders infinite).
+    (2 + eta) epsilon (Papernot and Steinke 2022, Corollary 3: Theorem 2 with both orders infinite):
+    of the geometric law 3 epsilon, as Liu and Talwar 2019 have it, of the logarithmic one 2.
     """
     chosen("law", law, LAWS)
     return (2.0 + SHAPES[law]) * epsilon if law in SHAPES else math.inf
