@@ -89,6 +89,7 @@ class Staged:
         once=True,
         timed=False,
         claim_inputs=lambda: None,
+        claimed=lambda: None,
         planned=lambda k: None,
     )
     observation = SimpleNamespace(iterates=False)

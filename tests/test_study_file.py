@@ -192,8 +192,8 @@ def test_a_target_may_be_a_percentage():
     study = {**STUDY, "compare": {"targets": {"accuracy": ["90 %", 0.95]}}}
     made, _ = read_study(study)
     assert made.compare.targets == {"accuracy": (0.9, 0.95)}
-    ends = desim.load(BASE, {"stop": {"metric": {"accuracy": "90 %", "error": 1e-3}}}).stop
-    assert ends.targets == {"accuracy": 0.9, "error": 1e-3}
+    ends = desim.load(BASE, {"stop": {"metric": {"error": "2.5 %", "loss": 1e-3}}}).stop
+    assert ends.targets == {"error": 0.025, "loss": 1e-3}
     assert parsed("accuracy=90%") == ("accuracy", 0.9)
 
 
