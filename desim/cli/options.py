@@ -27,6 +27,7 @@ def output_option(metavar: str, text: str) -> Any:
     return typer.Option("-o", "--out", metavar=metavar, help=text)
 
 
+RELATIONS = "replace-one, add-or-remove-one, agent"
 SCENARIO = "Scenario file (YAML), or the name of one that comes with desim (desim list scenarios)."
 ScenarioFile = Annotated[Path, typer.Argument(help=SCENARIO, metavar="SCENARIO")]
 RunFolder = Annotated[Path, typer.Argument(help="Directory of a run.", metavar="RUN")]
