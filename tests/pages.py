@@ -198,7 +198,7 @@ def in_shell(command):
 
 def lasting(lines):
     """What is printed on any machine: not compiling, conditions, or progress of a slow one."""
-    passing = re.compile(r"[^:]+: (run|round|trained|worlds|smallest change) .*\(\d+%\)$")
+    passing = re.compile(r"[^:]+: .* \(\d+%\)$")
     kept = [line for line in lines if not line.startswith((*COMPILING, *CONDITIONS))]
     return "".join(line for line in kept if not passing.match(line))
 

@@ -316,7 +316,7 @@ REFUSED = [
     (
         star(algorithm=FEDAVG, policy={"deadline": "1 s", "late": "carry"}, network=DROP),
         {"downlink": {"quantise": {"bits": 4}}},
-        "found quantise with on_loss drop, but an agent that a call does not reach",
+        "found quantise, but with on_loss: drop an agent may miss a call for good",
     ),
     (star(churn=CHURN, policy={"deadline": "1 s"}), {"top-k": 1}, "has lost its memory"),
     (star(algorithm=FEDAVG, engine="compiled"), "float16", "messages of a codec"),

@@ -82,8 +82,10 @@ def test_graphs_that_do_not_fit_are_refused(change, told):
 def test_methods_that_need_answers_refuse_directed_graphs():
     made = graph()
     made["network"] = {**made["network"], "topology": {"edges": EDGES, "directed": True}}
-    with pytest.raises(InputError, match="need answers from those they tell"):
+    with pytest.raises(InputError, match="need answers from those they tell") as refused:
         desim.load(made)
+    named = str(refused.value).rpartition("undirected, or ")[2].split(", ")
+    assert set(named) == {"dsgd", "q-dpsgd-1", "q-dpsgd-2", "gradient-tracking", "push-sum"}
     made["network"]["topology"] = {"regular": 3, "directed": True}
     with pytest.raises(InputError, match="allowed: with edges, graph, switching"):
         desim.load(made)

@@ -91,3 +91,8 @@ def test_a_right_page_passes(desk):
     ] == "yaml console yaml console python python".split()
     assert pages.mistake(page, desk) == ""
     assert (desk / "runs" / "s" / "events.parquet").is_file()
+
+
+def test_progress_of_a_slow_machine_is_no_output():
+    said = ["audit: reference for canary 2/20 (10%)\n", "tuner: 3 candidates: 1 best\n"]
+    assert pages.lasting([*said, "candidates 1 to 10: run 3/10 (30%)\n"]) == said[1]

@@ -55,3 +55,10 @@ def test_long_names_many_runs_and_other_scripts_are_drawn_quietly(tmp_path):
         bars(runs[:3], target=1.0, out=tmp_path / "b.pdf")
     assert [str(one.message) for one in noise] == []
     assert min(heights) > 1.2
+
+
+def test_a_number_and_its_percent_sign_stay_together():
+    for columns in range(6, 40):
+        lines = wrapped("band: 95 % over seeds", columns).splitlines()
+        assert " ".join(lines) == "band: 95 % over seeds"
+        assert not [line for line in lines if line.startswith("%")]

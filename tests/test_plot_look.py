@@ -172,6 +172,7 @@ def test_policies_are_not_joined_by_one_line(tmp_path):
 
 def test_fresh_replies_are_one_bar_of_one_round(tmp_path):
     axes = staleness([Logged(staleness=[0, 0, 0])], out=tmp_path / "a.png")
+    assert not [one for one in axes.get_yticklabels() if "." in one.get_text()]
     assert [patch.get_width() for patch in axes.patches] == [0.8]
     ticks = [tick for tick in axes.get_xticks() if axes.get_xlim()[0] <= tick <= axes.get_xlim()[1]]
     assert ticks == [0, 1, 2, 3, 4]

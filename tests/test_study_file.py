@@ -12,6 +12,7 @@ from mutant import mutant
 from study_scenes import BASE, STUDY, changed
 
 import desim
+from desim.cli.options import target as parsed
 from desim.errors import InputError
 from desim.scenario.load import resolved_yaml
 from desim.studies import cases as module
@@ -127,6 +128,8 @@ WRONG = [
     ({"compare": {"targets": {"consensus": 1.0}}}, "compare.targets: found 'consensus'"),
     ({"compare": {"against": {"policy": "each"}}}, "compare.against: found"),
     ({"compare": {"against": {"label": "x"}}}, "compare.against: found"),
+    ({"compare": {"against": "x"}}, "{label: ...} of a list"),
+    ({"compare": {"targets": {"accuracy": "900 %"}}}, "a percentage such as 1 %"),
     ({"compare": {"level": 95}}, "compare.level: found 95"),
     ({"compare": {"epsilon": {"delta": 2.0}}}, "compare.epsilon.delta: found 2.0"),
     ({"compare": {"epsilon": 3}}, "compare.epsilon: found 3"),
@@ -183,3 +186,17 @@ def test_shipped_studies_are_right(shared, monkeypatch):
     assert studies
     for file in studies:
         assert len(plan(file).cases) > 1
+
+
+def test_a_target_may_be_a_percentage():
+    study = {**STUDY, "compare": {"targets": {"accuracy": ["90 %", 0.95]}}}
+    made, _ = read_study(study)
+    assert made.compare.targets == {"accuracy": (0.9, 0.95)}
+    ends = desim.load(BASE, {"stop": {"metric": {"error": "2.5 %", "loss": 1e-3}}}).stop
+    assert ends.targets == {"error": 0.025, "loss": 1e-3}
+    assert parsed("accuracy=90%") == ("accuracy", 0.9)
+
+
+def test_keys_of_the_file_are_no_overrides():
+    with pytest.raises(InputError, match=r"compare\.level: is a key of the study's file"):
+        plan(STUDY, overrides={"compare.level": 0.9})

@@ -4,7 +4,7 @@ import json
 
 import pandas as pd
 import pytest
-from tuner_scenes import TUNER, tuner
+from tuner_scenes import TUNER, private, tuner
 
 import desim
 from desim.cli import main
@@ -76,6 +76,7 @@ def test_that_nothing_meets_the_target_is_no_success(call, tmp_path):
     ("arguments", "message"),
     [
         (["--set", "algorithm.rho=3"], "override algorithm.rho: the tuner varies it"),
+        (["--set", "tune.runs=3"], "override tune.runs: is a key of the tuner's file"),
         (["--figure", "f.bmp"], "--figure f.bmp: found '.bmp'; allowed: .png, .svg, .pdf"),
         (["--workers", "-1"], "workers: found -1"),
         (["--size", "3"], "--size: found"),
@@ -100,3 +101,38 @@ def test_a_front_is_drawn_wide_and_narrow(tmp_path):
         assert axes.get_ylabel().startswith("data delivered")
     with pytest.raises(InputError, match="no candidate met the target"):
         front(desim.tune(tuner(until={"error": 1e-30}, seeds=[0], runs=2, fresh=0), workers=0))
+
+
+TERMS = "epsilon: of the agent that spends most; view coordinator, replace-one, delta 1e-05, exact"
+
+
+def test_epsilons_come_with_their_terms_in_the_text_and_in_the_figure(tmp_path):
+    several = private(least=["time", "epsilon"], seeds="0..2", fresh=1, runs=9)
+    made = desim.tune(several, tmp_path / "t", workers=0)
+    assert TERMS in made.text()
+    axes = front(made, size=(6.0, 4.0))
+    assert "epsilon: of the agent" in " ".join(axes.get_legend().get_title().get_text().split())
+    assert "epsilon" not in desim.tune(SMALL, workers=0).text().partition("privacy:")[0]
+
+
+def test_a_figure_has_plain_numbers_and_speaks_of_intervals_that_there_are(tmp_path):
+    several = tuner(
+        least=["time", "bytes"], vary={"policy": ["all", "each"],
+                                       "algorithm.local.epochs": [1, 20]}, seeds="0..2", fresh=0
+    )  # fmt: skip
+    axes = front(desim.tune(several, workers=0), tmp_path / "f.png")
+    assert "interval" not in axes.get_legend().get_title().get_text()  # three seeds have none
+    axes.figure.canvas.draw()
+    scales = {axes.xaxis: axes.get_xscale(), axes.yaxis: axes.get_yscale()}
+    assert "log" in scales.values()
+    marks = [one.get_text() for axis in scales for one in axis.get_ticklabels()]
+    assert not [text for text in marks if "mathdefault" in text]
+
+
+def test_a_stopped_tuner_does_not_say_that_nothing_met_the_target():
+    def stop(done, total, what):
+        raise KeyboardInterrupt
+
+    text = desim.tune(SMALL, workers=0, progress=stop).text()
+    assert "nothing is decided" in text
+    assert "no candidate met" not in text

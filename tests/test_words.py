@@ -76,7 +76,9 @@ def told(module, known, asked=ASKED, reasons=("60 rounds",) * 6):
     """Text of each table, by its title."""
     summary, pairs = summed(module, known, asked)
     runs = pd.DataFrame({"reason": reasons})
-    study = SimpleNamespace(runs=runs, summary=summary, comparisons=pairs)
+    study = SimpleNamespace(
+        runs=runs, summary=summary, comparisons=pairs, directory=None, written={}
+    )
     return {one.title: one.text() for one in shown.shown(study)}
 
 
@@ -147,6 +149,7 @@ def test_a_study_names_the_runs_that_cannot_be_checked():
     assert f"epsilon of 1 of 6 runs: {UNLISTED}" in texts["epsilon to error 0.1"]
     assert UNLISTED not in texts["time to error 0.1"]
     assert UNLISTED not in told(tables, MET)["epsilon to error 0.1"]
+    assert "in the terms of each scenario's section privacy" in texts["epsilon to error 0.1"]
 
 
 def test_runs_that_died_stand_behind_a_median():

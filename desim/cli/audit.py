@@ -38,7 +38,9 @@ def audit(
     one_run: Annotated[bool, switch("one-run", ONE_RUN)] = False,
     canaries: Annotated[int | None, option("canaries", "M", CANARIES)] = None,
     claim: Annotated[list[str] | None, option("claim", "CLAIM", CLAIM)] = None,
-    view: Annotated[str | None, option("view", "VIEW", "Default: the scenario's.")] = None,
+    view: Annotated[
+        str | None, option("view", "VIEW", "E.g. neighbour:3; default: its own.")
+    ] = None,
     delta: Annotated[float | None, option("delta", "D", "Default: the scenario's.")] = None,
     level: Annotated[float, option("level", "P", "Probability of a false alarm.")] = 0.01,
     agent: Annotated[

@@ -8,6 +8,7 @@ from pathlib import Path
 from desim.fields import Form
 from desim.scenario import registry, shipped
 from desim.scenario.choosing import CHOOSERS
+from desim.scenario.sections.codec import HYPHENS, OneWay
 from desim.scenario.sections.data import SOURCES
 from desim.scenario.sections.method import Policy
 from desim.scenario.sections.problem import Loss
@@ -17,6 +18,11 @@ from desim.scenario.sections.topology import Topology
 Entries = list[tuple[str, str]]
 SENTENCE = re.compile(r"(?<=[.?]) +(?=[A-Z])")  # between sentences
 
+CODES = {
+    "none": "every number as it is, 64 bits",
+    "float32": "every number rounded to 32 bits",
+    "float16": "every number rounded to 16 bits",
+}
 WORDS = {
     "star": "every agent talks to the coordinator only",
     "ring": "agent i talks to i - 1 and i + 1",
@@ -67,6 +73,15 @@ def choices() -> Entries:
     return [(name, _sentence(one.__doc__ or "")) for name, one in CHOOSERS.items()]
 
 
+def codecs() -> Entries:
+    """How messages are coded: codec: NAME, or {NAME: ...}."""
+    keys = [(HYPHENS.get(key, key), OneWay.about(key)) for key in OneWay.alternatives()]
+    return [
+        *((word, CODES[word]) for word in OneWay.words),
+        *((f"{{{key}: ...}}", _sentence(about)) for key, about in keys),
+    ]
+
+
 def _brought(files: Callable[[], dict[str, Path]]) -> Callable[[], Entries]:
     """What comes with desim, by name, with the first sentence of each file."""
     return lambda: [(name, _heading(path)) for name, path in files().items()]
@@ -81,6 +96,7 @@ SECTIONS: dict[str, Callable[[], Entries]] = {
     "topologies": lambda: _alternatives(Topology),
     "policies": lambda: _alternatives(Policy),
     "choices": choices,
+    "codecs": codecs,
     "sources": sources,
     "networks": _brought(shipped.networks),
     "scenarios": scenarios,

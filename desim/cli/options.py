@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from desim.errors import InputError, refusal
+from desim.units import fraction
 
 if TYPE_CHECKING:
     from desim.scenario.schema import Scenario
@@ -26,6 +27,7 @@ def output_option(metavar: str, text: str) -> Any:
     return typer.Option("-o", "--out", metavar=metavar, help=text)
 
 
+RELATIONS = "replace-one, add-or-remove-one, agent"
 SCENARIO = "Scenario file (YAML), or the name of one that comes with desim (desim list scenarios)."
 ScenarioFile = Annotated[Path, typer.Argument(help=SCENARIO, metavar="SCENARIO")]
 RunFolder = Annotated[Path, typer.Argument(help="Directory of a run.", metavar="RUN")]
@@ -52,13 +54,20 @@ def settings(texts: list[str] | None) -> dict[str, str]:
     return overrides
 
 
+def goal(text: str) -> float:
+    """The value of a target, 0.93 or 93 %; ValueError for what is none."""
+    return fraction(text) if text.strip().endswith("%") else float(text)
+
+
 def target(text: str) -> tuple[str, float]:
     """Metric and value of `accuracy=0.93`."""
     metric, _, value = text.partition("=")
     try:
-        return metric.strip(), float(value)
+        return metric.strip(), goal(value)
     except ValueError:
-        raise InputError(f"--target: {refusal(text, 'METRIC=VALUE, as in error=1e-3')}") from None
+        raise InputError(
+            f"--target: {refusal(text, 'METRIC=VALUE, as in error=1e-3 or accuracy=90%')}"
+        ) from None
 
 
 def first_and_last(text: str) -> tuple[int, int]:

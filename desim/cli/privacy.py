@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from desim.amounts import epsilon
-from desim.cli.options import option, switch
+from desim.cli.options import RELATIONS, option, switch
 from desim.errors import InputError
 from desim.tabulated import aligned
 
@@ -33,7 +33,7 @@ TOGETHER = ("view", "relation", "delta", "epsilon", "advantage", "method")
 
 
 VIEW = "E.g. neighbour:3; default: all that apply."
-RELATION = "replace-one, add-or-remove-one, agent."
+RELATION = f"{RELATIONS}."
 ACCOUNTANT = "A plug-in's, beside desim's own."
 PLUGIN = "Python file with an accountant or theorem."
 

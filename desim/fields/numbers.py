@@ -77,6 +77,18 @@ def finite(value: object) -> float:
     return number(value, "a finite number", lambda x: True)
 
 
+TARGET: dict[str, Any] = {
+    "anyOf": [{"type": "number"}, {"type": "string", "pattern": r"^\s*(\d+\.?\d*|\.\d+)\s*%\s*$"}]
+}
+
+
+def target(value: object) -> float:
+    """A finite number that a metric is to meet, or a percentage: "90 %" is 0.9."""
+    if isinstance(value, str) and value.strip().endswith("%"):
+        return units.fraction(value)
+    return number(value, "a finite number, or a percentage such as 90 %", lambda x: True)
+
+
 def duration(value: object) -> float:
     """A duration > 0 in seconds."""
     result = units.seconds(value)

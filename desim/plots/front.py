@@ -11,9 +11,10 @@ from matplotlib.ticker import MaxNLocator
 from desim.arrays import Array
 from desim.errors import InputError
 from desim.plots.lettering import plain, wrapped
-from desim.plots.look import Framed, framed
+from desim.plots.look import Framed, framed, mark_decades
 from desim.plots.style import COLOURS, legend, shown, unit_of
 from desim.tuning.candidates import BEST, DROPPED, FRONT, LEVEL, OPEN
+from desim.tuning.words import terms
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,8 +51,13 @@ def front(found: "Tuned", out: str | Path | None = None, **asked: Unpack[Framed]
             _two(axes, known, found)
         else:
             _one(axes, known, found)
+        _marked(axes)
         wide = axes.figure.get_size_inches()[0]  # type: ignore[union-attr]
-        text = f"median over seeds until {shown(*found.target)}, {100 * found.level:g} % interval"
+        text = f"median over seeds until {shown(*found.target)}"
+        if any(known[f"{kind} low"].notna().any() for kind in goals):
+            text += f", {100 * found.level:g} % interval"
+        if "epsilon" in goals:
+            text = "; ".join([text, *terms(found)])
         legend(axes, wrapped(text, int(10.5 * wide)))
     return axes
 
@@ -121,3 +127,10 @@ def _log(axes: Axes, x: Array, y: Array) -> None:
         axes.set_xscale("log")
     if y.max() > 5.0 * y.min() > 0.0:
         axes.set_yscale("log")
+
+
+def _marked(axes: Axes) -> None:
+    """Plain numbers on logarithmic axes, once all is drawn."""
+    for axis, kind in ((axes.xaxis, axes.get_xscale()), (axes.yaxis, axes.get_yscale())):
+        if kind == "log":
+            mark_decades(axis, None)

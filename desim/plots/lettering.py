@@ -30,8 +30,9 @@ def plain(name: str) -> str:
 
 def wrapped(text: str, columns: int) -> str:
     """The text in lines at most so many letters wide."""
-    spaced = "".join(one + "\0" * (width(one) - 1) for one in text)  # as long as it is wide
-    return textwrap.fill(spaced, max(columns, 1)).replace("\0", "")
+    whole = text.replace(" %", "\1%")  # a number and its percent sign stay on one line
+    spaced = "".join(one + "\0" * (width(one) - 1) for one in whole)  # as long as it is wide
+    return textwrap.fill(spaced, max(columns, 1)).replace("\0", "").replace("\1", " ")
 
 
 def fitted(labels: Sequence[str]) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Any, Unpack
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import MaxNLocator, PercentFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
 
 from desim.errors import InputError
@@ -113,7 +113,7 @@ def staleness(
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
         axes.set_xlabel("staleness: rounds between what was used and now")
         axes.set_ylim(0.0, None if len(ages) == 1 and last > first else 104.0)
-        axes.yaxis.set_major_formatter(PercentFormatter(decimals=None, symbol=" %"))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{share:.6g} %"))
         axes.grid(visible=False, axis="x")
         legend(axes)
     return axes

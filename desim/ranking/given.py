@@ -18,7 +18,7 @@ from desim.scenario.pace import require_measured
 from desim.scenario.schema import Scenario
 from desim.scenario.shipped import named_file
 from desim.studies.cases import cases
-from desim.studies.file import read_study
+from desim.studies.file import check_overrides, read_study
 from desim.studies.folder import stored_runs
 
 Source = Scenario | Run | str | Path | Mapping[str, Any]
@@ -77,6 +77,7 @@ def _read(source: Source, overrides: Mapping[str, Any] | None) -> Iterator[tuple
         yield "", open_run(path).scenario
     elif _is_study(path):
         study, folder = read_study(path)
+        check_overrides(overrides or {}, (), "the study")
         study = study.model_copy(update={"set": {**study.set, **(overrides or {})}})
         for case in cases(study, folder):
             yield case.label, case.scenario.model_copy(update={"seed": case.seeds[0]})

@@ -1,6 +1,6 @@
 """Study files: a base scenario, which of its keys vary over which varied, and what to compare."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -12,7 +12,7 @@ from desim.fields import Count, Flag, Strict, Text, Whole
 from desim.fields.numbers import existing, finite
 from desim.fields.strict import explain
 from desim.scenario.load import read
-from desim.scenario.schema import directory_name
+from desim.scenario.schema import SECTIONS, directory_name
 from desim.scenario.sections.privacy import Delta, View
 from desim.scenario.shipped import named_file, scenarios
 from desim.scenario.tree import from_python, require_mapping, unfit
@@ -202,6 +202,20 @@ def _null(data: Any, place: tuple[Any, ...]) -> bool:
     for key in place:
         data = data[key]
     return data is None
+
+
+def check_overrides(keys: Iterable[str], others: Collection[str], whose: str) -> None:
+    """InputError for keys that the study or tuner varies, or that are its file's own."""
+    own = set(StudyFile.model_fields) - set(SECTIONS)
+    for key in keys:
+        if key in others:
+            raise InputError(f"override {key}: {whose} varies it; allowed: other keys")
+        if key.partition(".")[0] in own:
+            allowed = "keys of the scenario, as in algorithm.rho; change this one in the file"
+            raise InputError(f"override {key}: is a key of {whose}'s file; allowed: {allowed}")
+    if inner := varied.inside(keys, others):
+        key, outer = inner
+        raise InputError(f"override {key}: {whose} varies {outer}; allowed: other keys")
 
 
 def read_study(source: str | Path | Mapping[str, Any]) -> tuple[StudyFile, Path]:

@@ -1,7 +1,8 @@
 """What must be known of series of runs before one is held against another."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from desim.errors import DesimError
 from desim.reading.labels import differing, other_problems
@@ -9,7 +10,14 @@ from desim.reading.series import Series
 from desim.runs.declared import shortly
 from desim.runs.likeness import other_problem, sharing
 from desim.runs.run import Run
+from desim.studies.folder import RUNS, finished
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+MOST = 40  # cases of which the terms are looked at
+FEW = 3  # cases that are named before the rest is counted
+WORST = "epsilon: of the agent that spends most"
 SHOWN = 8  # keys that runs differ in, named before the rest is counted
 
 
@@ -54,7 +62,6 @@ def terms(rows: Sequence[Series[Run]], given: Mapping[str, Any]) -> list[str]:
     """In which terms the epsilons are told: once where all share them, else row by row."""
     found = {row.title: _terms(row.runs[0], given) for row in rows}
     known = {label: text for label, text in found.items() if text}
-    head = "epsilon: of the agent that spends most"
     doubts = [
         f"epsilon of {row.title}: {text}"
         for row in rows
@@ -62,8 +69,29 @@ def terms(rows: Sequence[Series[Run]], given: Mapping[str, Any]) -> list[str]:
         if text and row.title in known
     ]
     if len(set(known.values())) == 1:
-        return [f"{head}; {next(iter(known.values()))}", *doubts]
-    return [*(f"{head} of {label}; {text}" for label, text in known.items()), *doubts]
+        return [f"{WORST}; {next(iter(known.values()))}", *doubts]
+    return [*(f"{WORST} of {label}; {text}" for label, text in known.items()), *doubts]
+
+
+def stated(directory: Path | None, runs: "pd.DataFrame", given: Mapping[str, Any]) -> Iterator[str]:
+    """In which terms the epsilons of a table of runs are told, each with the cases that share it.
+
+    directory: of the study or tuner; without stored runs nobody can say by which method, and the
+    terms are those that were asked for; given: these terms.
+    """
+    if directory is None:
+        asked = "".join(f"; {key} {value}" for key, value in given.items())
+        yield f"{WORST}; in the terms of each scenario's section privacy{asked}"
+        return
+    cases: dict[str, list[str]] = {}
+    for row in runs.drop_duplicates("case").head(MOST).to_dict("records"):
+        run = finished(directory / RUNS / str(row["run"]))
+        if run is not None and (text := _terms(run, given)):
+            cases.setdefault(text, []).append(str(row["label"]) or "base")
+    for text, labels in cases.items():
+        more = f" and {len(labels) - FEW} more" if len(labels) > FEW else ""
+        of = f" of {'; '.join(labels[:FEW])}{more}" if len(cases) > 1 else ""
+        yield f"{WORST}{of}; {text}"
 
 
 def _terms(run: Run, given: Mapping[str, Any]) -> str:

@@ -1,13 +1,14 @@
 """A study's tables as people read them: one for each measure that was asked for."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from desim.amounts import amount
 from desim.runs.digests import UNLISTED
 from desim.runs.likeness import ALIKE
 from desim.studies.folder import StudyTables
+from desim.studies.notes import stated
 from desim.studies.statistics import lacking, skewed
 from desim.studies.words import awaited, estimate, is_final, ratio
 from desim.tabulated import Table
@@ -74,6 +75,9 @@ def _row(row: "pd.Series[Any]", ratios: "pd.DataFrame", unit: str) -> list[str]:
 def _doubts(study: StudyTables, name: str) -> Iterator[str]:
     """That some epsilons are of runs whose files cannot be checked."""
     if name.startswith("epsilon"):
+        compare = study.written.get("compare")
+        own = compare.get("epsilon") if isinstance(compare, Mapping) else None
+        yield from stated(study.directory, study.runs, own if isinstance(own, Mapping) else {})
         unlisted = study.runs["reason"].astype(str).str.endswith(UNLISTED).sum()
         if unlisted:
             yield f"epsilon of {unlisted} of {len(study.runs)} runs: {UNLISTED}"

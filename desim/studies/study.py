@@ -15,14 +15,13 @@ from desim.runs.opened import open_run
 from desim.runs.run import Run
 from desim.runs.sharing import training_of
 from desim.studies.cases import Case, cases, check_methods, key_of, opponents
-from desim.studies.file import StudyFile, read_study
+from desim.studies.file import StudyFile, check_overrides, read_study
 from desim.studies.folder import RUNS, claimed, finished, store_run, write_tables
 from desim.studies.hands import check, hands
 from desim.studies.job import Job, families
 from desim.studies.measures import Asked
 from desim.studies.stored import StoredStudy
 from desim.studies.tables import comparisons_table, runs_table, summary_table
-from desim.studies.varied import inside
 from desim.studies.work import Result, carry_out
 
 Tell = Callable[[int, int, int], None]
@@ -125,10 +124,7 @@ def plan(
         raise InputError("tune: found a tuner's file; allowed: a study (desim tune plays this one)")
     varied = {*study.grid, *(key for entry in study.list for key in entry)}
     varied |= set(study.random.draw) if study.random else set()
-    for key in set(overrides or {}) & varied:
-        raise InputError(f"override {key}: the study varies it; allowed: other keys")
-    if inner := inside(overrides or {}, varied):
-        raise InputError("override {}: the study varies {}; allowed: other keys".format(*inner))
+    check_overrides(overrides or {}, varied, "the study")
     study = study.model_copy(update={"set": {**study.set, **(overrides or {})}})
     made = tuple(cases(study, folder))
     check_methods(study, made)

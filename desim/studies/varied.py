@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from desim.errors import refusal, show, spelling
-from desim.fields.numbers import finite
+from desim.fields.numbers import finite, target
 from desim.scenario.schema import SECTIONS
 from desim.scenario.sections.observe import METRICS
 from desim.scenario.tree import native
@@ -61,6 +61,9 @@ def against(value: object) -> dict[str, Any]:
     """Values of dotted keys, or the label of an entry of the list."""
     if isinstance(value, Mapping) and set(value) == {"label"} and isinstance(value["label"], str):
         return dict(value)
+    if not isinstance(value, Mapping):
+        allowed = "a mapping of dotted keys, as in {algorithm.rho: 0.1}, or {label: ...} of a list"
+        raise ValueError(refusal(value, allowed))
     return settings(value)
 
 
@@ -141,4 +144,4 @@ def targets(value: object) -> dict[str, tuple[float, ...]]:
         if name not in METRICS:
             raise ValueError(refusal(name, ", ".join(METRICS), METRICS))
     several = {name: one if isinstance(one, list | tuple) else [one] for name, one in value.items()}
-    return {name: tuple(map(finite, ones)) for name, ones in several.items()}
+    return {name: tuple(map(target, ones)) for name, ones in several.items()}

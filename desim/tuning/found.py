@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from desim.compiling.later import pd
 from desim.tuning.candidates import Candidate
@@ -18,7 +19,8 @@ class Found:
     with its interval, ratio to the best over the same seeds with its interval, reason; runs: as of
     a study; fresh: the best, or the front, and the base on seeds that nothing was chosen by;
     sensitivity: of each key the share of the differences that it explains; counts: runs played,
-    told after another training, and stored before.
+    told after another training, and stored before; terms: those that were asked for of epsilons,
+    None where none is looked at.
     """
 
     name: str
@@ -37,3 +39,4 @@ class Found:
     seeds: tuple[int, ...]
     best: tuple[Candidate, ...]
     price: Price | None = None
+    terms: Mapping[str, Any] | None = None

@@ -8,8 +8,7 @@ from typing import Any
 from desim.errors import InputError, refusal, require
 from desim.log.rows import levels_with
 from desim.scenario.schema import Scenario
-from desim.studies import varied
-from desim.studies.file import StudyFile, read_study
+from desim.studies.file import StudyFile, check_overrides, read_study
 from desim.studies.measures import Asked
 from desim.studies.tuner import LEARNING, Tune
 from desim.tuning.candidates import Candidate, checked, scenario_of
@@ -48,10 +47,7 @@ def planned(
     if tune is None:
         raise InputError("tune: missing; allowed: a study file whose section tune says what is "
                          "looked for (desim study plays one without)")  # fmt: skip
-    for key in set(overrides or {}) & set(tune.vary):
-        raise InputError(f"override {key}: the tuner varies it; allowed: other keys")
-    if inner := varied.inside(overrides or {}, tune.vary):
-        raise InputError("override {}: the tuner varies {}; allowed: other keys".format(*inner))
+    check_overrides(overrides or {}, tune.vary, "the tuner")
     study = study.model_copy(update={"set": {**study.set, **(overrides or {})}})
     some = checked(study, folder, tune.vary)
     base = Candidate(-1, {}, scenario_of(study, folder, {}))

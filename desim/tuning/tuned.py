@@ -76,7 +76,7 @@ def tuned(
         planned.study.name, book.path, complete, tune.target, goals, level, table,
         _runs(planned, book, candidates, seeds), _fresh(planned, book, best, level),
         importance(tune.vary, table, goals[0]), book.counts, book.asked, planned.size, tune.seeds,
-        tuple(best), price,
+        tuple(best), price, planned.asked.epsilon,
     )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from desim.amounts import amount
 from desim.studies.measures import UNITS
+from desim.studies.notes import stated
 from desim.studies.shown import interval
 from desim.studies.statistics import lacking
 from desim.tabulated import Table
@@ -34,7 +35,9 @@ def _head(found: Found) -> Iterator[str]:
     ends = ", ".join(f"{counted[one]} {one}" for one in ORDER if one in counted)
     yield f"{found.name}: {len(found.candidates)} candidates{of}: {ends or 'none'}"
     kinds = ", ".join(f"{n} {how}" for how, n in sorted(found.counts.items()))
-    yield f"  {found.asked} runs asked for: {kinds or 'none'}"
+    many = found.fresh.groupby("candidate")["seeds"].first().sum() if len(found.fresh) else 0
+    aside = f", {many} of them on fresh seeds" if many else ""
+    yield f"  {found.asked} runs asked for{aside}: {kinds or 'none'}"
     yield f"  least {' and '.join(found.least)} to {metric} {value:g}"
     if found.directory is not None:
         yield f"  stored in {found.directory}"
@@ -44,7 +47,8 @@ def _head(found: Found) -> Iterator[str]:
 
 def _best(found: Found) -> Iterator[str]:
     if not found.best:
-        yield "no candidate met the target within the limits on more than half of the seeds"
+        if found.complete:
+            yield "no candidate met the target within the limits on more than half of the seeds"
         return
     for one in found.best:
         yield ""
@@ -119,11 +123,19 @@ def table(found: Found) -> Table:
     return Table("candidates", [*head, "why"], rows, notes)
 
 
+def terms(found: Found) -> Iterator[str]:
+    """In which terms the epsilons of the best are told, where any are asked for."""
+    if found.terms is not None and found.best:
+        mine = found.runs["case"].isin([one.number for one in found.best])
+        yield from stated(found.directory, found.runs[mine], found.terms)
+
+
 def _foot(found: Found) -> Iterator[str]:
     known = found.sensitivity.dropna()
     if len(known):
         pairs = zip(known["key"].tolist(), known["share"].tolist(), strict=True)
         shares = ", ".join(f"{key} {100 * share:.0f} %" for key, share in pairs)
         yield f"  what each key alone explains of the order of candidates: {shares}"
+    yield from (f"  {text}" for text in terms(found))
     if found.price is None:
         yield f"  {UNCHARGED}"

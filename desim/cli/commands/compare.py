@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from desim.cli.options import RunFolders, option, output_option, switch
+from desim.cli.options import RELATIONS, RunFolders, option, output_option, switch
 from desim.cli.options import target as parsed
 from desim.errors import InputError, chosen
 
@@ -35,8 +35,12 @@ def compare(
     ] = None,
     form: Annotated[str, option("format", "|".join(FORMS), "How it is written.")] = "text",
     delta: Annotated[float | None, option("delta", "D", "Default: each scenario's.")] = None,
-    view: Annotated[str | None, option("view", "VIEW", "Default: each scenario's.")] = None,
-    relation: Annotated[str | None, option("relation", "R", "Default: each scenario's.")] = None,
+    view: Annotated[
+        str | None, option("view", "VIEW", "E.g. neighbour:3; default: each scenario's.")
+    ] = None,
+    relation: Annotated[
+        str | None, option("relation", "R", f"{RELATIONS}; default: each scenario's.")
+    ] = None,
     out: Annotated[Path | None, output_option("FILE", "Default: standard output.")] = None,
 ) -> None:
     """Hold runs against each other: time, bytes and epsilon until targets, and at the end.

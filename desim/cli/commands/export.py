@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from desim.cli.options import RunFolder, first_and_last, option, output_option, switch
+from desim.cli.options import RELATIONS, RunFolder, first_and_last, option, output_option, switch
 from desim.cli.outcome import complain
 from desim.cli.progress import counting_bar
 from desim.errors import InputError, chosen
@@ -21,12 +21,12 @@ def export(
     rounds: Annotated[str | None, option("rounds", "FIRST-LAST", "Of the timeline.")] = None,
     agents: Annotated[int | None, option("agents", "N", "The first N only.", min=1)] = None,
     view: Annotated[
-        str | None, option("view", "VIEW", "Of public; default: the scenario's.")
+        str | None, option("view", "VIEW", "Of public, e.g. neighbour:3; default: the scenario's.")
     ] = None,
     delta: Annotated[
         float | None, option("delta", "D", "Of public; default: the scenario's.")
     ] = None,
-    relation: Annotated[str | None, option("relation", "R", "Of public, the same.")] = None,
+    relation: Annotated[str | None, option("relation", "R", f"Of public: {RELATIONS}.")] = None,
     anyway: Annotated[bool, switch("anyway", "Public, where its epsilon is infinite too.")] = False,
 ) -> None:
     """Write a run for another program: a timeline for Perfetto, or csv; or what may be public.

@@ -11,6 +11,7 @@ from desim.cli.commands.compare import targets
 from desim.cli.options import (
     RunFolders,
     first_and_last,
+    goal,
     inches,
     limits,
     option,
@@ -149,9 +150,9 @@ def _targets(kind: str, texts: list[str]) -> dict[str, Any]:
     if kind in ANSWERS:
         return {"targets": targets(texts)}
     try:
-        (value,) = map(float, texts)
+        (value,) = map(goal, texts)
     except ValueError:
-        found = refusal(", ".join(texts), "one number, as in 0.93")
+        found = refusal(", ".join(texts), "one number, as in 0.93 or 93%")
         raise InputError(f"--target: {found}") from None
     return {"target": value}
 

@@ -1,6 +1,7 @@
 """What the graph owes the other sections: a method that runs on it, and as many agents."""
 
 from desim.methods.shared.method import Kind
+from desim.scenario import registry
 from desim.scenario.sections.data import Npz
 from desim.scenario.sections.method import Algorithm
 from desim.scenario.sections.network import Network
@@ -27,7 +28,8 @@ def topology_fits(algorithm: Algorithm, network: Network, kind: Kind) -> Found:
         yield ("network", "topology", key), f"{text}; allowed with it: {allowed}"
     if topology.directed and not algorithm.method.directed:
         text = f"found directed, but the agents of {name} need answers from those they tell"
-        allowed = "undirected, or push-sum, dsgd, q-dpsgd"
+        bear = [name for name in registry.names() if registry.get(name).directed]
+        allowed = f"undirected, or {', '.join(bear)}"
         yield ("network", "topology", "directed"), f"{text}; allowed: {allowed}"
     if kind == "graph" and "topology" not in network.model_fields_set:
         text = f"missing; {name} runs on a graph of agents and has no default"

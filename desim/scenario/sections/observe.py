@@ -14,7 +14,7 @@ from pydantic import (
 
 from desim.errors import refusal
 from desim.fields import Count, Duration, Flag, Several, Strict
-from desim.fields.numbers import duration, finite
+from desim.fields.numbers import TARGET, duration, target
 
 Metric = Literal[
     "error", "loss", "accuracy", "consensus", "gradient", "positive_rate", "risk_difference",
@@ -39,7 +39,7 @@ def _targets(value: object) -> tuple[tuple[str, float], ...]:
     for name in value:
         if name not in METRICS:
             raise ValueError(refusal(name, ", ".join(METRICS), METRICS))
-    return tuple((str(name), finite(target)) for name, target in value.items())
+    return tuple((str(name), target(one)) for name, one in value.items())
 
 
 def _checkpoints(value: object) -> tuple[tuple[str, float], ...]:
@@ -53,7 +53,7 @@ def _checkpoints(value: object) -> tuple[tuple[str, float], ...]:
         if name not in METRICS:
             raise ValueError(refusal(name, ", ".join(METRICS), METRICS))
         several = targets if isinstance(targets, list | tuple) else [targets]
-        found += [(str(name), finite(one)) for one in several]
+        found += [(str(name), target(one)) for one in several]
         if not several or len(set(several)) < len(several):
             raise ValueError(f"{name}: {refusal(targets, 'one or more targets, each once')}")
     return tuple(found)
@@ -62,8 +62,8 @@ def _checkpoints(value: object) -> tuple[tuple[str, float], ...]:
 def _listed(pairs: tuple[tuple[str, float], ...]) -> dict[str, list[float]]:
     """Pairs as a file writes them."""
     found: dict[str, list[float]] = {}
-    for name, target in pairs:
-        found.setdefault(name, []).append(target)
+    for name, value in pairs:
+        found.setdefault(name, []).append(value)
     return found
 
 
@@ -77,12 +77,12 @@ Targets = Annotated[
     WithJsonSchema(
         {
             "type": "object",
-            "properties": {name: {"type": "number"} for name in METRICS},
+            "properties": dict.fromkeys(METRICS, TARGET),
             "additionalProperties": False,
         }
     ),
 ]
-NUMBERS = {"anyOf": [{"type": "number"}, {"type": "array", "items": {"type": "number"}}]}
+NUMBERS = {"anyOf": [*TARGET["anyOf"], {"type": "array", "items": TARGET}]}
 Checkpoints = Annotated[
     tuple[tuple[str, float], ...],
     PlainValidator(_checkpoints),
