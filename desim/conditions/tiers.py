@@ -20,6 +20,7 @@ from desim.draws.keys import Stream
 
 SAME = 1e-9  # of a loss: a smaller difference is one of rounding
 
+
 @dataclass(frozen=True)
 class Tiers(Chooser):
     """Some agents of one tier, drawn each round; tiers are told apart by reply times: TiFL.
