@@ -18,10 +18,11 @@ STATISTICS = {  # keys of problem.data whose values take something from all agen
 def tuned(scenario: Any, public: bool = False) -> Iterator[str]:
     """Settings of a scenario that are computed from private data and that nobody charges.
 
-    public: whether moduli that hold for every data set give noisy training its steps.
+    public: whether moduli that hold for every data set give training its steps, where noise is.
     """
-    local = getattr(scenario.algorithm.parameters, "local", None)
-    known = public and local is not None and "noisy" in local.solvers
+    local, terms = getattr(scenario.algorithm.parameters, "local", None), scenario.privacy
+    noise = terms is not None and (terms.noise is not None or terms.target is not None)
+    known = public and local is not None and ("noisy" in local.solvers or noise)
     stepped = local is not None and isinstance(local.step, str) and not known
     if local is not None and stepped and "exact" not in local.solvers:
         yield f"algorithm.local.step: {local.step} is computed from the data's smoothness"

@@ -46,6 +46,7 @@ class LocalTraining:
         self.warnings: list[str] = []
         solvers = np.broadcast_to(local.solver, n)
         self.exact, noisy = "exact" in local.solvers, solvers == "noisy"
+        self.private = bool(noisy.any()) or sigma is not None
         self.gamma, beta = self._steps(solvers == "accelerated")
         tau = local.tau if sigma is None else sigma / np.sqrt(2.0 * self.gamma)
         self.tau = np.where(noisy, tau, 0.0)
@@ -70,12 +71,12 @@ class LocalTraining:
     def _steps(self, accelerated: Any) -> tuple[Array, Array]:
         """Steps and momenta (agents,) from the moduli of d, for all agents or each.
 
-        Steps of noisy training come from moduli that hold for every data set, where these do.
+        With noise they come from moduli that hold for every data set, where these do.
         """
         lo, hi = self.problem.moduli
         step, public = self.local.step, self.problem.public_moduli
         auto = isinstance(step, str)
-        if auto and "noisy" in self.local.solvers and np.isfinite(public[1]).all():
+        if auto and self.private and np.isfinite(public[1]).all():
             lo, hi = public
         if step != "per-agent":
             lo, hi = np.full_like(lo, lo.min()), np.full_like(hi, hi.max())
