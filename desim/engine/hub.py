@@ -66,10 +66,9 @@ class Hub:
         settings = world.settings
         self.learns = settings.policy.adaptive or settings.participation.remembers
         self.reference = reference(settings, agents)  # what agents have been sent
-        filter_ = world.filter
         self.inviting = Inviting(world)
         self.reports = self.inviting.reports  # what replies say of losses, if anything
-        self.spending = None if filter_ is None else Spending(world, filter_, self.reports)
+        self.spending = Spending(world, world.filter, self.reports) if world.filter else None
         self.moved: list[Int] | None = None  # agents that ran jobs since a model was shown; or all
         self.own: Variables | None = None
         self.before: Tree | None = None  # what an earlier process remembered, until it is taken up
@@ -276,8 +275,8 @@ class Hub:
         return self.world.settings.policy.until(opened, self.calls)
 
     def missed(self, opened: float, missing: int) -> None:
-        """Log that a limit closed the collection with replies missing, perhaps lost for good."""
-        if self.learns:  # of those that are given up then, too
+        """Log that a limit closed the collection with replies missing; note how long they took."""
+        if self.learns:
             learned(NOBODY, self.now, self.flat)
         place, waited = (DISTANT, -1, self.round, self.now), self.now - opened
         self.world.log.add(Kind.DEADLINE, *place, seconds=waited, value=missing)

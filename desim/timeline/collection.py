@@ -5,7 +5,6 @@ before the least number is in. `all`, `deadline`, `quorum`, `buffer` and `adapti
 it. Functions of numbers; `counts` and `lost` of arrays, too.
 """
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,8 +15,7 @@ from desim.compiling.jit import LEAN, lean_kernel
 ALL, DEADLINE, QUORUM, BUFFER = range(4)
 FIXED, MEDIAN, QUANTILE = range(3)  # how a limit is found
 UNSEEN, KNOWN, WAITED = -1.0, 0.0, 1.0  # of what a sender's latest message took
-EPS = float(np.finfo(float).eps)
-GRID = 2.0**40  # bits of the instants at which limits are over
+SLACK = 1.0 + 2.0**-44  # 256 units in the last place
 BACKOFF = 2.0  # how much longer than it was waited for a message counts that did not come in time
 
 
@@ -145,17 +143,13 @@ def limit(rule: Any, times: Any, live: bool) -> Any:
 def over_at(rule: Any, opened: float, times: Any, live: bool) -> Any:
     """When, s, the limit is over of a wait that was opened at `opened` s; times, live: see `limit`.
 
-    A limit that was learnt ends at a number of 40 bits, not before what is computed: sums round,
-    and a message that takes as long as it did before is in time.
+    A limit that was learnt ends a little later than is computed, by some units in the last place:
+    sums round, and a message that takes as long as it did before is in time.
     """
     until = opened + limit(rule, times, live)
-    if rule[4] == FIXED or not until < np.inf:
+    if rule[4] == FIXED:
         return until
-    fraction, power = math.frexp(until)
-    whole = np.ceil(fraction * GRID)
-    if whole != fraction * GRID:  # what is as short is exact
-        whole = np.ceil(fraction * (1.0 + 16.0 * EPS) * GRID)
-    return min(math.ldexp(whole / GRID, power), opened + rule[2])
+    return min(until * SLACK, opened + rule[2])
 
 
 @lean_kernel
