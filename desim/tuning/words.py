@@ -44,7 +44,8 @@ def _head(found: Found) -> Iterator[str]:
 
 def _best(found: Found) -> Iterator[str]:
     if not found.best:
-        yield "no candidate met the target within the limits on more than half of the seeds"
+        none = "no candidate met the target within the limits on more than half of the seeds"
+        yield none if len(found.candidates) else "no run was drawn, so that nothing is released"
         return
     for one in found.best:
         yield ""
