@@ -13,6 +13,7 @@ from desim.tuning import search
 EPOCHS = "algorithm.local.epochs"
 NULL = r"found nothing \(null\); allowed: a value"
 AVERAGED = {"name": "fedavg", "local": {"epochs": 1}}
+CHARGE = {"law": "poisson", "mean": 3}
 RATED = {"rate": 0.1, "tau": 1e200}
 
 
@@ -51,6 +52,14 @@ def test_values_that_ended_in_a_traceback_are_refused(changes, told):
         (tuner(sampler="tpe", seed=2**32), "seed: found 4294967296; allowed: at most 4294967295"),
         (tuner(seeds=[2**63 - 1], fresh=1), "allowed: smaller ones, or fresh: 0"),
         (tuner(charge={"law": "poisson", "mean": 1e308}, runs=None), "above 1, at most 1000000"),
+        (
+            tuner(charge=CHARGE, runs=None, seeds=1, fresh=0, cap=3),
+            "cap: found 3.0; allowed: with charge false",
+        ),
+        (
+            tuner(charge=CHARGE, runs=None, seeds=1, fresh=0, race=True),
+            "race: found true; allowed: with charge false",
+        ),
         (
             {**TUNER, "tune": {**TUNER["tune"], "charge": None}},
             "tune.charge: found nothing (null); allowed: a value, or leave the key out",

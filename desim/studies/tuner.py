@@ -161,12 +161,15 @@ class Tune(Strict):
 
     def _check_charge(self) -> None:
         """ValueError where the theorems about the best of a random number of runs say nothing."""
+        written = self.model_fields_set.__contains__
         wrong = {
             "sampler": (self.sampler != "random", self.sampler, "random: candidates drawn alike"),
             "runs": (self.runs is not None, self.runs, "none: the law draws how many"),
             "least": (len(self.least) > 1, list(self.least), "one: one candidate is released"),
             "seeds": (len(self.seeds) > 1, f"{len(self.seeds)} seeds", "one: the first run's"),
             "fresh": (bool(self.fresh), self.fresh, "0: more runs are more releases"),
+            "race": (self.race and written("race"), True, "false: no run looks at another"),
+            "cap": (self.cap and written("cap"), self.cap, "false: no run looks at another"),
         }
         for key, (found, value, allowed) in wrong.items():
             if found:

@@ -47,8 +47,10 @@ def _head(found: Found) -> Iterator[str]:
 
 def _best(found: Found) -> Iterator[str]:
     if not found.best:
-        if found.complete:
-            yield "no candidate met the target within the limits on more than half of the seeds"
+        if not found.complete:
+            return
+        none = "no candidate met the target within the limits on more than half of the seeds"
+        yield none if len(found.candidates) else "no run was drawn, so that nothing is released"
         return
     for one in found.best:
         yield ""
