@@ -39,15 +39,30 @@ NASTY: list[Any] = [
     {"normal": 1e200}, {"dirichlet": 1e-300}, {"regular": 10**9}, {"erdos_renyi": 1e-12},
     {"edges": [[0, 0]]}, {"edges": [[0, 10**18]]}, {"grid": [10**6, 10**6]}, {"quorum": 10**9},
     {"schedule": [[10**18]]}, {"deadline": "1e300 s"}, {"power": 1e6}, {"mlp": {"hidden": 10**12}},
+    {"deadline": "1 ns", "at_least": 10**9}, {"quorum": 3, "at_most": "0 s"}, "each", 1e-9,
+    {"adaptive": {"mad": 0, "times": 1e-300}}, {"adaptive": {"quantile": 1e-12}, "late": "carry"},
+    {"adaptive": {"mad": 1e300}, "at_least": 1}, {"adaptive": {"mad": 3}, "at_most": "1e-300 s"},
+    {"buffer": 1, "staleness": {"hinge": {"a": 1e308, "b": 1e308}}}, {"polynomial": 1e308},
+    {"quorum": 1, "late": "carry", "staleness": {"polynomial": 1e-300}}, {"hinge": {}},
+    {"choose": "fastest", "invite": 1}, {"choose": "oldest", "invite": 10**9},
+    {"choose": "oort", "invite": 2, "alpha": 1e308, "pace": "1 ns", "window": 1, "most": 1},
+    {"choose": "oort", "invite": 1, "exploration": 1, "exploration_least": 1, "quantile": 1e-300},
+    {"choose": "power-of-choice", "invite": 1, "candidates": 2,
+     "losses": {"clip": 1e-300, "sigma": 1e300}},
+    {"choose": "tiers", "invite": 1, "tiers": 2, "credits": [0, 10**18], "probabilities": [1, 0]},
+    {"choose": "available", "invite": 2}, {"choose": "round-robin", "invite": 1, "available": True},
+    "float16", {"top-k": 1}, {"top-k": 1e-12}, {"random-k": 10**30}, {"quantise": {"bits": 2}},
+    {"random-k": "50 %", "indices": "seeded", "error_feedback": "ef21"}, {"uplink": "float16"},
+    {"top-k": "1 %", "downlink": {"quantise": {"bits": 32}}}, {"momentum": 1e308},
+    {"adam": {"tau": 0}}, {"yogi": {"rate": -1}}, "fedasync", "fedbuff", "push-sum", "choco-sgd",
 ]  # fmt: skip
 MARKS = ["!!python/object:os.system x", "&a [*a, *a]", "*b", "\t", "- ", "{", "'", "<<: *c", "\x00"]
 
 
 def seeds() -> list[dict[str, Any]]:
-    """Scenarios to begin with: those that are shipped."""
-    files = sorted((ROOT / "scenarios").glob("*.yaml")) + sorted(
-        ROOT.glob("scenarios/papers/*.yaml")
-    )
+    """Scenarios to begin with: those that are shipped, and those of tests."""
+    folders = ("scenarios", "scenarios/papers", "tests/scenarios/valid")
+    files = [file for folder in folders for file in sorted((ROOT / folder).glob("*.yaml"))]
     found: list[dict[str, Any]] = []
     for file in files:
         data = YAML(typ="safe", pure=True).load(file)

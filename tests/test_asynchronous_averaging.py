@@ -29,6 +29,7 @@ ADAM = {"rate": 0.05, "beta1": 0.8, "beta2": 0.9, "tau": 0.01}
 ADAGRAD = {"rate": 0.05, "beta1": 0.3, "tau": 0.1}
 POLY = {"staleness": {"polynomial": 0.7}}
 HINGED = {"staleness": {"hinge": {"a": 2.0, "b": 1.0}}}
+EARLY = {"staleness": {"hinge": {"a": 2.0, "b": 0.5}}}
 HALF = {"participation": {"bernoulli": 0.5}}
 SGD = {"solver": "sgd", "epochs": 3, "batch": 2}
 CLIPPED = {"loss": "squared", "clip": 0.8}
@@ -38,14 +39,15 @@ AGAINST = {
     "fedprox-late": {"mu": 0.3, "policy": {"quorum": 2, "late": "carry", **POLY}, "local": SGD},
     "fedbuff": {"policy": {"buffer": 2, **POLY}, "global_step": 0.7, "local": SGD},
     "fedbuff-hinge": {"policy": {"buffer": 1, **HINGED}, "global_step": 0.3, "rounds": 30},
-    "fedbuff-clipped": {"policy": {"buffer": 2, **POLY}, "clip": 0.1, "sigma": 0.2, "local": SGD},
+    "fedbuff-clipped": {"policy": {"buffer": 2, **POLY}, "clip": 0.4, "sigma": 0.2, "local": SGD},
     "fedavg-momentum": {"server": {"momentum": 0.6}, "global_step": 0.5, "init": True},
     "fedavg-adam": {"server": {"adam": ADAM}, "init": True, **HALF},
     "fedavg-yogi": {"server": {"yogi": ADAM}, "policy": {"deadline": "60 ms"}, "local": SGD},
     "fedavg-adagrad": {"server": {"adagrad": ADAGRAD}, "participation": {"schedule": [[0, 3], []]}},
     "fedasync": {"alpha": 0.4, "rho": 0.2, "policy": "each", "rounds": 30, "local": {"epochs": 3}},
     "fedasync-poly": {"alpha": 0.6, "rho": 0.0, "policy": {"buffer": 1, **POLY}, "local": SGD},
-    "fedasync-some": {"alpha": 0.9, "rho": 0.5, "policy": {"buffer": 3, **HINGED}, "init": True},
+    "fedasync-some": {"alpha": 0.9, "rho": 0.5, "policy": {"buffer": 2, **POLY}, "init": True},
+    "fedasync-hinge": {"alpha": 0.9, "rho": 0.5, "policy": {"buffer": 2, **EARLY}, "rounds": 20},
     "fedasync-all": {"alpha": 0.9, "rho": 0.5, "policy": "all", **HALF},
     "feddyn": {"alpha": 0.8, "local": {"epochs": 3}, "init": True},
     "feddyn-two": {"alpha": 0.8, "participation": {"uniform": 2}, "local": SGD},
@@ -138,6 +140,8 @@ MUTANTS = [
     ("fedbuff-hinge", "if t <= b", "if t <= b + 1"),
     ("fedbuff-hinge", "(a * (t - b) + 1.0)", "(a * t + 1.0)"),
     ("fedbuff-clipped", "x * (C / norm)", "x * (2 * C / norm)"),
+    ("fedbuff-clipped", "if norm <= C", "if norm <= 2 * C"),
+    ("fedbuff-clipped", "if norm <= C", "if False"),
     ("fedbuff-clipped", "sigma * noise[call]", "sigma * noise[k]"),
     ("fedavg-momentum", "m = own * m + delta", "m = own * m + (1 - own) * delta"),
     ("fedavg-adam", 'own["beta2"] * v + (1', 'own["beta2"] * v + (2'),
@@ -148,6 +152,8 @@ MUTANTS = [
     ("fedasync", "(1 - alpha_t) * model[k]", "(1 - alpha_t) * model[tau]"),
     ("fedasync-poly", "s_of(k - tau", "s_of(0 * k"),
     ("fedasync-some", "np.mean(results, axis=0)", "results[-1]"),
+    ("fedasync-some", "alpha * s_of(k - tau, *staleness)", "alpha"),
+    ("fedasync-hinge", "alpha * s_of(k - tau, *staleness)", "alpha"),
     ("fedasync", "q=rho", "q=0.0"),
     ("feddyn", "- h / alpha)", "+ h / alpha)"),
     ("feddyn-two", "alpha / m * sum", "alpha / len(active) * sum"),

@@ -20,7 +20,7 @@ from desim.draws import keys
 from desim.draws.keys import Stream
 from desim.engine.coding import Coding
 from desim.errors import InputError, RunError
-from desim.methods.choco_sgd import theorem_2
+from desim.methods.shared.averages import consensus_step
 from desim.scenario.build import build
 from desim.scenario.load import load
 
@@ -158,11 +158,11 @@ def test_another_choco_is_noticed(tmp_path, right, wrong):
 def test_gamma_of_the_theorem():
     """Three agents in a ring have rho = beta = 1: delta / (16 + 1 + 4 + 2 - 8 delta)."""
     W = np.full((3, 3), 1.0 / 3.0)
-    assert np.isclose(theorem_2(W, 1.0), 1.0 / 15.0)
-    assert np.isclose(theorem_2(W, 0.5), 0.5 / 19.0)
+    assert np.isclose(consensus_step(W, 1.0), 1.0 / 15.0)
+    assert np.isclose(consensus_step(W, 0.5), 0.5 / 19.0)
     ring = graph(algorithm={"name": "choco-sgd", "alpha": 0}, network={"topology": "ring"})
     made = build(load({**ring, "codec": {"top-k": 1}}))
-    assert made.method.gamma == theorem_2(made.method.averages.W, 0.25)
+    assert made.method.gamma == consensus_step(made.method.averages.W, 0.25)
 
 
 def test_models_are_coded_as_differences_and_the_limit_is_exact():
@@ -303,6 +303,21 @@ REFUSED = [
     (graph(algorithm={"name": "dsgd", "alpha": 0.1}), {"top-k": 1}, "choco-sgd keeps"),
     (star(), {"top-k": 1, "downlink": {"top-k": 1}}, "found top-k, but differences of what it"),
     (star(algorithm=FEDAVG, policy={"deadline": "1 s"}), {"downlink": {"top-k": 1}}, "may be void"),
+    (
+        star(algorithm=FEDAVG, policy={"adaptive": {"mad": 1}}),
+        {"downlink": {"top-k": 1}},
+        "with policy adaptive a call may be void",
+    ),
+    (
+        star(algorithm=FEDAVG, policy={"buffer": 2, "late": "discard"}),
+        {"downlink": {"random-k": 1}},
+        "with policy buffer a call may be void",
+    ),
+    (
+        star(algorithm=FEDAVG, policy={"deadline": "1 s", "late": "carry"}, network=DROP),
+        {"downlink": {"quantise": {"bits": 4}}},
+        "found quantise, but with on_loss: drop an agent may miss a call for good",
+    ),
     (star(churn=CHURN, policy={"deadline": "1 s"}), {"top-k": 1}, "has lost its memory"),
     (star(algorithm=FEDAVG, engine="compiled"), "float16", "messages of a codec"),
     (
@@ -313,7 +328,7 @@ REFUSED = [
     (
         star(algorithm={"name": "fed-plt", "rho": 0.5, "send": "increments"}),
         {"top-k": 1},
-        "found increments with a codec",
+        "found increments with a lossy codec",
     ),
     (
         graph(algorithm={"name": "choco-sgd", "alpha": 0.1}, privacy={"budget": 9}),

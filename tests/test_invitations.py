@@ -17,6 +17,7 @@ from desim.privacy.accounting.gaussian import epsilon_of
 from desim.problem.row_losses import mean_losses, row_losses
 from desim.scenario.build import build
 from desim.scenario.load import load
+from desim.scenario.sections.participation import DEFAULTS
 from desim.timeline.record import is_beside
 
 SEED, AGENTS, ROWS = 11, 9, [3, 9, 6, 10, 4, 7, 7, 6, 11]
@@ -561,6 +562,32 @@ def test_agents_that_are_up_are_invited():
         if len(up) >= 3:
             assert len(entry["sent"]) == 3
     assert any(len(entry["sent"]) < 3 for entry in log_of(run))
+
+
+@pytest.mark.parametrize("choice", DEFAULTS)
+def test_a_stored_choice_is_played_again(tmp_path, choice):
+    """What a run stores of its scenario has all defaults, and says the same."""
+    more = {"candidates": 4} if choice == "power-of-choice" else {}
+    churn = {"up": {"exponential": "0.3 s"}, "down": {"exponential": "0.1 s"}}
+    play = scenario({"choose": choice, "invite": 3, **more}, churn=churn, stop={"rounds": 4})
+    run = desim.run(play, out=tmp_path / "run")
+    again = desim.run(desim.load(tmp_path / "run" / "scenario.yaml"))
+    assert differences(run, again) == []
+
+
+@pytest.mark.parametrize("engine", ["cohort", "agents"])
+def test_whose_reply_is_lost_for_good_is_not_the_fastest(engine):
+    """It has taken as long as it was waited for: the limit, which no reply reaches."""
+    play = scenario(
+        {"choose": "fastest", "invite": 3}, policy={"deadline": "0.3 s"}, engine=engine,
+        stop={"rounds": 4},
+    )  # fmt: skip
+    play["network"]["uplink"] = {"loss": "40 %", "on_loss": "drop"}
+    log = log_of(desim.run(play))
+    heard = [set(entry["came"]) for entry in log]
+    silent = set().union(*(set(entry["sent"]) for entry in log[:3])) - set().union(*heard[:3])
+    assert silent
+    assert not silent & set(log[3]["sent"])
 
 
 LOSSES = ({"loss": "logistic"}, {"loss": "softmax"}, {"loss": {"mlp": {"hidden": 3}}})

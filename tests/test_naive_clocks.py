@@ -107,7 +107,7 @@ def test_a_buffer_keeps_the_slow_reply():
     for right, wrong in [
         ("times[min(need", "times[-min(need"),
         ("if i not in due:", "if True:"),
-        ("due[i] <= close[k]", "True"),
+        ("in due if due[i] <= close[k]]", "in due]"),
         ("issued[k, i] = called[i]", "issued[k, i] = k"),
     ]:
         wrong_close, wrong_issued = mutant(clocks, right, wrong).coordinator_clocks(

@@ -111,7 +111,7 @@ def test_messages_dropped_for_good_leave_a_limit(tmp_path):
     link = {**LOSSY["link"], "on_loss": "drop"}
     setting = {"network": {"link": link}, "compute": {"speed": SPEED}}
     for engine in ENGINES:
-        for name in ("quorum-at-most", "quorum-at-most-carry", "buffer-at-most"):
+        for name in ("quorum-at-most", "quorum-at-most-carry", "buffer-at-most", "mad-carry"):
             found, issued = star_gap(tmp_path, RULES[name], setting, engine)
             assert found < TOLERANCE
             assert (issued < 0).any()
@@ -182,6 +182,34 @@ def test_an_adaptive_wait_on_a_graph_by_hand(tmp_path, share, expected, engine):
     assert closed.seconds.tolist() == expected
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_message_that_takes_as_long_as_before_is_in_time(engine):
+    """Constant times, whose sums round: the limit is what the slowest, or the third, always takes.
+
+    Rounding moves the end of a limit to either side of the reply that it was learnt from.
+    """
+    link = {"latency": {"uniform": ["5 ms", "40 ms"]}, "bandwidth": "1 Mbit/s"}
+    for level, seed in ((1.0, 1), (0.5, 0)):
+        policy = {"adaptive": {"quantile": level}}
+        steady = star(seed=seed, policy=policy, compute={"redraw": "run"}, stop={"rounds": 25})
+        steady["network"] = {"link": link}
+        events = desim.run(steady, overrides={"engine": engine}).events
+        closed = events[events.kind == "aggregate"]
+        assert (closed.value == level * 6).all()
+
+
+def test_a_wait_that_its_first_message_ends_has_it_on_every_engine():
+    """The limit is learnt from the messages of this very wait, whose last one it is not to miss."""
+    link = {"latency": "10 ms", "bandwidth": "1 Mbit/s", "loss": "10 %", "timeout": "60 ms"}
+    for seed in range(3):
+        case = graph(
+            seed=seed, policy={"adaptive": {"mad": 0}}, stop={"rounds": 3},
+            network={"topology": {"regular": 3}, "link": link},
+        )  # fmt: skip
+        runs = [desim.run(case, overrides={"engine": engine}) for engine in ("agents", "cohort")]
+        assert differences(*runs) == []
+
+
 GRAPHS = [
     {"quorum": 2},
     {"quorum": 2, "at_most": "20 ms", "at_least": 1},
@@ -205,9 +233,9 @@ def test_the_message_that_decides_a_limit_is_heard_whatever_is_rounded():
     for seed in range(400):
         opened, arrival = np.sort(np.random.default_rng(seed).uniform(0.0, 3.0, 2))
         rule = Policy("adaptive", law=(collection.QUANTILE, 1.0, 1.0)).rule
-        seen, room = collection.nothing_seen(1), np.empty(1)
-        found = collection.until(tuple(rule), opened, seen, np.array([arrival]), room)
-        assert arrival <= found < arrival + 1e-12
+        for live in (True, False):
+            found = collection.over_now(tuple(rule), opened, np.array([arrival - opened]), live)
+            assert arrival <= found < arrival + 1e-11
         missed += opened + (arrival - opened) < arrival
     assert missed > 2
 

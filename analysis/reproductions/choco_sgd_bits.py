@@ -40,7 +40,7 @@ TUNED = {  # alpha's initial value, gamma, rounds: the best of a few on seed 1
     ("sorted", "exact"): (50.0, 1.0, 100),
     ("sorted", "top 1 %"): (50.0, 0.06, 1200),
     ("sorted", "random 1 %"): (50.0, 0.016, 4000),
-    ("sorted", "qsgd 5 bits"): (50.0, 0.6, 200),
+    ("sorted", "qsgd 5 bits"): (50.0, 1.0, 200),
 }
 
 

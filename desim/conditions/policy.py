@@ -6,6 +6,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from desim.arrays import Array
 from desim.timeline.calls import Calls
 from desim.timeline.collection import (
     ALL,
@@ -16,10 +17,11 @@ from desim.timeline.collection import (
     Rule,
     closed_at,
     counts,
+    heard,
     least,
     limited,
     needed,
-    until_now,
+    over_now,
 )
 from desim.timeline.staleness import UNWEIGHED, Staleness
 
@@ -74,9 +76,8 @@ class Policy:
 
     def until(self, opened: float, calls: Calls) -> float:
         """When, s, the limit of a collection of replies to calls is, opened at `opened` s."""
-        arrival = np.where(calls.pending > 0, calls.due, -np.inf) if self.adaptive else calls.due
-        room = np.empty(len(arrival))
-        return float(until_now(tuple(self.rule), opened, calls.seen, arrival, room))
+        pending = calls.pending > 0 if self.adaptive else slice(0)
+        return until(self.rule, opened, calls.seen, calls.due[pending] - calls.sent[pending])
 
     def close(
         self, now: float, until: float, due: NDArray[np.float64], fresh: NDArray[np.bool_]
@@ -119,6 +120,20 @@ class Policy:
     def interrupts(self) -> bool:
         """Whether a new call may meet an agent that still computes for an older one."""
         return self.kind != "all" and self.late == "discard"
+
+
+def until(rule: Rule, opened: float, seen: Array, times: Array) -> float:
+    """When, s, the limit of a wait is that was opened at `opened` s.
+
+    seen (n, 2): what is known of senders, see `heard`; times (m,): how many s each message of this
+    wait took, inf where it is not in yet: what counts while no sender is known.
+    """
+    if rule.law == FIXED:
+        return opened + rule.limit
+    room = np.empty(len(seen))
+    known = heard(seen, room)
+    found = room[:known] if known else times.copy()
+    return float(over_now(tuple(rule), opened, found, not known))
 
 
 def _nth(times: NDArray[np.float64], n: int) -> float:

@@ -276,7 +276,9 @@ class Hub:
         return self.world.settings.policy.until(opened, self.calls)
 
     def missed(self, opened: float, missing: int) -> None:
-        """Log that a limit closed the collection with replies missing."""
+        """Log that a limit closed the collection with replies missing, perhaps lost for good."""
+        if self.learns:  # of those that are given up then, too
+            learned(NOBODY, self.now, self.flat)
         place, waited = (DISTANT, -1, self.round, self.now), self.now - opened
         self.world.log.add(Kind.DEADLINE, *place, seconds=waited, value=missing)
 

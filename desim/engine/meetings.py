@@ -1,11 +1,14 @@
 """What has arrived at one agent whose neighbours change from round to round (agent engine)."""
 
+from collections.abc import Callable
+
 import numpy as np
 import simpy
 from numpy.typing import NDArray
 
 from desim.arrays import Array
 from desim.conditions.changing import Changing
+from desim.timeline.collection import WAITING
 
 
 class Meetings:
@@ -18,7 +21,9 @@ class Meetings:
         self.agent, self.changing = agent, changing
         self.letters: dict[int, dict[int, Array]] = {}
         self.last: Array = np.empty((0, 0))  # (neighbours, dim), as heard in the latest turn
+        self.rule, self.over = WAITING, False  # no wait closes before all are here
         self.wanted = 0
+        self.limit: Callable[[], None] | None = None
         self.complete: simpy.Event | None = None
 
     def widen(self, dim: int) -> None:
@@ -40,6 +45,10 @@ class Meetings:
     def has(self, turn: int) -> bool:
         """Whether every neighbour's message of `turn` is here."""
         return len(self.letters.get(turn, ())) == len(self._neighbours(turn))
+
+    def until(self, _turn: int, _opened: float) -> float:
+        """When the limit of a wait is: never."""
+        return np.inf
 
     def read(self, turn: int) -> NDArray[np.bool_]:
         """Hear the messages of `turn`, in the order of the neighbours; all are of that turn."""

@@ -13,7 +13,7 @@ STANDSTILL = 50_000  # rounds between two looks at a clock, which has to move me
 ROUNDS = 1e10  # more than any machine plays until stop.time
 SILENCE = 100_000  # collections, or waits of an agent, in a row without a message
 ABSENCES = 10  # times as many where agents may be away for long
-GIVE = "give stop.rounds, or longer durations (network.link, compute, policy.deadline)"
+GIVE = "give stop.rounds, or longer durations (network.link, compute, policy)"
 
 
 class Patience:

@@ -4,17 +4,19 @@ from typing import Any
 
 import numpy as np
 
+from desim.conditions.policy import Policy
 from desim.engine.requests import Compute
 from desim.errors import Deadlock
 
-CURE = "use on_loss: resend with a higher limit, or a policy with a deadline"
+RESENT = "use on_loss: resend with a higher limit"
 
 
 class Waits:
     """Collects causes with the time at which they strike; the earliest is the root."""
 
-    def __init__(self) -> None:
+    def __init__(self, policy: Policy) -> None:
         self.roots: list[tuple[float, str]] = []
+        self.cure = cure(policy)
 
     def lost(self, time: float, sender: int, receiver: int, round_: int) -> None:
         """A message that is waited for was lost for good."""
@@ -22,7 +24,7 @@ class Waits:
             (
                 time,
                 f"{_name(receiver)} waits for the message of round {round_} from "
-                f"{_name(sender)}, which was lost after {time:.6g} s; {CURE}",
+                f"{_name(sender)}, which was lost after {time:.6g} s; {RESENT}, or {self.cure}",
             )
         )
 
@@ -42,7 +44,7 @@ class Waits:
             (
                 time,
                 f"agent {agent} is needed at {time:.6g} s, but has left and never comes back; "
-                "churn.trace ends so: use end: loop, or a policy with a deadline",
+                f"churn.trace ends so: use end: loop, or {self.cure}",
             )
         )
 
@@ -66,6 +68,16 @@ class Waits:
         error = Deadlock(f"nobody can go on: {root}{others}")
         error.time = time
         return error
+
+
+def cure(policy: Policy) -> str:
+    """What of a policy that waits for ever makes it go on."""
+    if policy.at_least:
+        lower = f"policy.at_least below {policy.at_least}, or none"
+        return lower if policy.at_least > 1 else "no policy.at_least"
+    if policy.kind in ("quorum", "buffer"):
+        return f"policy: {{{policy.kind}: {policy.value:g}, at_most: ...}}"
+    return "policy.at_most" if policy.adaptive else "a policy with a deadline"
 
 
 def _name(agent: int) -> str:

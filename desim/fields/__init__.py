@@ -35,6 +35,7 @@ from desim.fields.numbers import (
     Several,
     Share,
     Speed,
+    Squared,
     Text,
     Whole,
 )
@@ -45,5 +46,5 @@ __all__ = [
     "DurationDist",
     "FactorDist", "File", "Flag", "Folder", "Form", "Fraction", "Init", "Local", "Momentum",
     "NonNegative", "Number", "Positive", "Rate", "ScaleDist", "Seconds", "Several", "Share",
-    "SizeDist", "Speed", "SpeedDist", "Step", "StepOrNone", "Strict", "Text", "Whole",
+    "SizeDist", "Speed", "SpeedDist", "Squared", "Step", "StepOrNone", "Strict", "Text", "Whole",
 ]  # fmt: skip

@@ -172,6 +172,9 @@ class Form(Strict):
             raise ValueError(f"found {' and '.join(chosen)}; allowed: only one of them")
         if not chosen and all(key in cls.modifiers for key in data):
             raise ValueError(refusal(dict(data), cls.allowed()))
+        for key in chosen:
+            if data[key] is None:  # subclasses go by the alternative that there is
+                raise ValueError(f"{key}: {refusal(None, 'a value')}")
         return data
 
     @classmethod

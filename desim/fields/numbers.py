@@ -233,6 +233,11 @@ _bits_per_second = _quantity(
 
 Number = Annotated[float, *_number(finite, "a finite number")]
 Positive = Annotated[float, *_number(positive, "a number > 0", exclusiveMinimum=0)]
+Squared = Annotated[  # whose square is a number, too
+    float,
+    *within("a number > 0, at most 1e150", lambda x: 0 < x <= 1e150,
+            exclusiveMinimum=0, maximum=1e150),
+]  # fmt: skip
 NonNegative = Annotated[float, *_number(nonnegative, "a number >= 0", minimum=0)]
 Count = Annotated[
     int, *_read(lambda value: whole(value, 1), type="integer", minimum=1, examples=[10])

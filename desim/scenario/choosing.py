@@ -36,7 +36,7 @@ CHOOSERS: dict[str, type[Chooser]] = {
 def chooser(scenario: Scenario, agents: int, speeds: Callable[[], Speeds]) -> Chooser:
     """The chooser of a scenario whose participation has one."""
     said: Any = scenario.participation  # of which a choice has all that it needs
-    common = said.invite, scenario.seed, bool(said.available), losses_of(said)
+    common = said.invite, scenario.seed, said.of_those_up, losses_of(said)
     if said.choose == "power-of-choice":
         return PowerOfChoice(agents, *common, said.candidates)
     if said.choose == "tiers":

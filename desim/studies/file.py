@@ -15,7 +15,7 @@ from desim.scenario.load import read
 from desim.scenario.schema import SECTIONS, directory_name
 from desim.scenario.sections.privacy import Delta, View
 from desim.scenario.shipped import named_file, scenarios
-from desim.scenario.tree import from_python, require_mapping
+from desim.scenario.tree import from_python, require_mapping, unfit
 from desim.studies import varied
 from desim.studies.tuner import Tune
 
@@ -161,8 +161,13 @@ class StudyFile(Strict):
         drawn = set(self.random.draw) if self.random else set()
         for key in (set(self.grid) & (listed | drawn)) | (listed & drawn):
             raise ValueError(f"found {key} in two of grid, list and random; allowed: in one")
-        for key in self.set.keys() & (set(self.grid) | listed | drawn):
+        varies = {*self.grid, *listed, *drawn}
+        for key in self.set.keys() & varies:
             raise ValueError(f"found {key} in set, though it varies; allowed: one of both")
+        if inner := varied.inside(self.set, varies):
+            raise ValueError(
+                "found {} in set, though {} varies; allowed: in its values".format(*inner)
+            )
         return self
 
     @together(mode="after")
@@ -178,18 +183,39 @@ class StudyFile(Strict):
             raise ValueError(f"found {key} beside tune; allowed: {other}")
         for key in self.set.keys() & self.tune.vary.keys():
             raise ValueError(f"found {key} in set, though tune varies it; allowed: one of both")
+        if inner := varied.inside(self.set, self.tune.vary):
+            raise ValueError(
+                "found {} in set, though tune varies {}; allowed: in its values".format(*inner)
+            )
         return self
 
 
-def check_overrides(keys: Iterable[str], varied: Collection[str], whose: str) -> None:
+def _null(data: Any, place: tuple[Any, ...]) -> bool:
+    """Whether null is there and says nothing: a value of a scenario's key leaves that key out."""
+    if place[0] not in ("name", "tune", "compare", "random") or place[1:2] in (
+        ("vary",),
+        ("draw",),
+    ):
+        return False
+    if place[:2] == ("compare", "against"):
+        return False
+    for key in place:
+        data = data[key]
+    return data is None
+
+
+def check_overrides(keys: Iterable[str], others: Collection[str], whose: str) -> None:
     """InputError for keys that the study or tuner varies, or that are its file's own."""
     own = set(StudyFile.model_fields) - set(SECTIONS)
     for key in keys:
-        if key in varied:
+        if key in others:
             raise InputError(f"override {key}: {whose} varies it; allowed: other keys")
         if key.partition(".")[0] in own:
             allowed = "keys of the scenario, as in algorithm.rho; change this one in the file"
             raise InputError(f"override {key}: is a key of {whose}'s file; allowed: {allowed}")
+    if inner := varied.inside(keys, others):
+        key, outer = inner
+        raise InputError(f"override {key}: {whose} varies {outer}; allowed: other keys")
 
 
 def read_study(source: str | Path | Mapping[str, Any]) -> tuple[StudyFile, Path]:
@@ -205,12 +231,14 @@ def read_study(source: str | Path | Mapping[str, Any]) -> tuple[StudyFile, Path]
             f"{tree.source}: is a scenario; allowed: a study, whose key base names one"
         )
     tree.data.setdefault("name", name)
-    problems = [tree.line(place, text) for place, text in tree.problems]
+    null = {place: text for place, text in unfit(tree.data) if _null(tree.data, place)}
+    problems = [tree.line(place, text) for place, text in [*tree.problems, *null.items()]]
     try:
         study = StudyFile.model_validate(tree.data, context={"folder": folder.resolve()})
     except ValidationError as error:
         for details in error.errors(include_url=False):
-            problems.append(tree.line(details["loc"], explain(details, StudyFile)))
+            if details["loc"] not in null:
+                problems.append(tree.line(details["loc"], explain(details, StudyFile)))
         raise InputError(problems) from None
     if problems:
         raise InputError(problems)

@@ -7,11 +7,12 @@ from fractions import Fraction
 from typing import Any
 
 from desim import units
-from desim.errors import refusal
+from desim.errors import refusal, spelling
 from desim.studies import varied
 
 KINDS = ("uniform", "log_uniform", "integer")
 ALLOWED = "a list of values, {uniform: [a, b]}, {log_uniform: [a, b]} or {integer: [a, b]}"
+BETWEEN = 0.381966  # a share of a range whose value is no whole number by chance
 DIGITS = 4  # of a number that is drawn from a range
 _ENDED = re.compile(rf"\s*({units.NUMBER})\s*(\S+)\s*")
 _UNITS = (units.TIME, units.BANDWIDTH, units.SPEED, units.SIZE, units.SHARE)
@@ -49,6 +50,11 @@ class Range:
         """The least and the largest value, as a scenario has them."""
         return self._end(self.low), self._end(self.high)
 
+    @property
+    def some(self) -> tuple[Any, ...]:
+        """Both ends and a value between, which has to be one of the key's, too."""
+        return (*self.ends, self.at(BETWEEN)) if self.kind != "integer" else self.ends
+
     def _end(self, number: float) -> Any:
         return f"{number!r} {self.unit}" if self.unit else number
 
@@ -74,9 +80,10 @@ def vary(value: object) -> Vary:
     if not found:
         raise ValueError("found nothing to vary; allowed: dotted keys with their values or ranges")
     for key in found:
-        inner = next((other for other in found if other.startswith(f"{key}.")), None)
-        if inner is not None:
-            raise ValueError(f"found {key} and {inner}, one inside the other; allowed: one of them")
+        if pair := varied.inside(found, [key]):
+            raise ValueError(
+                f"found {key} and {pair[0]}, one inside the other; allowed: one of them"
+            )
     return found
 
 
@@ -86,7 +93,8 @@ def _dimension(value: object) -> Range | Options:
             raise ValueError(refusal(value, ALLOWED))
         return varied.expanded(value)
     if len(value) != 1 or next(iter(value)) not in KINDS:
-        raise ValueError(refusal(dict(value), ALLOWED, KINDS))
+        kind = next(iter(value), None)
+        raise ValueError(refusal(dict(value), ALLOWED) + spelling(kind, KINDS))
     kind, ends = next(iter(value.items()))
     try:
         return _range(kind, ends)

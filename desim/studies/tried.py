@@ -106,6 +106,9 @@ def _of_study(
 ) -> Trials:
     """The runs of a study's table, or one like it, with their sides; given: terms of epsilons."""
     file = study.written
+    if file.get("tune"):
+        text = "found the directory of a tuner, whose candidates did not meet the same seeds"
+        raise InputError(f"{study.name}: {text}; allowed: a study's, or runs")
     listed = frozenset(key for entry in file.get("list") or [{}] for key in entry) - {LABEL}
     varied = {*(file.get("grid") or {}), *listed, *((file.get("random") or {}).get("draw") or {})}
     keys = [str(key) for key in study.runs if key in varied and key != "seed"]

@@ -9,12 +9,13 @@ from pydantic import model_validator as together
 from desim import units
 from desim.errors import refusal
 from desim.fields import Count, Flag, Strict, Whole
-from desim.fields.numbers import positive, whole
+from desim.fields.numbers import LARGEST, number, positive, whole
 from desim.studies import ranges, varied
 from desim.studies.ranges import Range, Vary
 
 SAMPLERS = ("random", "grid", "tpe", "cmaes", "nsga2")
 LEARNING = ("tpe", "cmaes", "nsga2")  # samplers of Optuna
+LARGEST_SEED = 2**32 - 1  # of their random numbers
 SPENT = ("time", "bytes", "rounds", "epsilon")
 LAWS = ("geometric", "logarithmic", "poisson")
 READ = {"time": units.seconds, "bytes": units.size, "rounds": positive, "epsilon": positive}
@@ -60,17 +61,11 @@ def _seeds(value: object) -> tuple[int, ...]:
 def _cap(value: object) -> float | Literal[False]:
     if value is False:
         return False
-    factor = positive(value)
-    if factor < 1.0:
-        raise ValueError(refusal(value, "false, or a number >= 1"))
-    return factor
+    return number(value, "false, or a number >= 1", lambda x: x >= 1.0)
 
 
 def _mean(value: object) -> float:
-    mean = positive(value)
-    if mean <= 1.0:
-        raise ValueError(refusal(value, "a number above 1"))
-    return mean
+    return number(value, f"a number above 1, at most {varied.MOST}", lambda x: 1 < x <= varied.MOST)
 
 
 class Charge(Strict):
@@ -143,6 +138,17 @@ class Tune(Strict):
                     raise ValueError(
                         f"sampler: found grid with a range, vary.{key}; allowed: lists of values"
                     )
+                if isinstance(one, Range) and one.high - one.low >= varied.MOST:
+                    most = f"ranges of at most {varied.MOST} numbers"
+                    raise ValueError(
+                        f"sampler: found grid, and more in vary.{key}; allowed: {most}"
+                    )
+        if self.sampler in LEARNING and self.seed > LARGEST_SEED:
+            allowed = f"at most {LARGEST_SEED} with {self.sampler}"
+            raise ValueError(f"seed: {refusal(self.seed, allowed)}")
+        if self.fresh_seeds and max(self.fresh_seeds) > LARGEST:
+            raise ValueError(f"seeds: found {max(self.seeds)}, beyond which no seeds are left for "
+                             "fresh runs; allowed: smaller ones, or fresh: 0")  # fmt: skip
         if self.sampler == "cmaes" and len(self.least) > 1:
             raise ValueError("sampler: found cmaes, which looks for one; allowed with several: "
                              "random, grid, tpe, nsga2")  # fmt: skip

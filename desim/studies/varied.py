@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from desim.errors import refusal, show, spelling
@@ -49,6 +49,12 @@ def settings(value: object) -> dict[str, Any]:
             allowed = f"keys of a scenario: {', '.join(SECTIONS)}"
             raise ValueError(refusal(key, allowed) + spelling(parts[0], SECTIONS))
     return {key: native(one) for key, one in value.items()}
+
+
+def inside(keys: Iterable[str], others: Iterable[str]) -> tuple[str, str] | None:
+    """The first of dotted keys that is inside one of the others, and that one: it would be lost."""
+    pairs = ((key, one) for key in keys for one in others if key.startswith(f"{one}."))
+    return next(pairs, None)
 
 
 def against(value: object) -> dict[str, Any]:
@@ -124,6 +130,9 @@ def ends(name: str, value: object) -> list[float]:
     whole = name != "integer" or (low.is_integer() and high.is_integer())
     if not least < low < high or not whole:
         raise ValueError(refusal(list(value), wanted + (" whole" if name == "integer" else "")))
+    if not math.isfinite(high / low if name == "log_uniform" else high - low):
+        within = "of a ratio" if name == "log_uniform" else "of a difference"
+        raise ValueError(refusal(list(value), f"{wanted}, {within} within floating point"))
     return [int(low), int(high)] if name == "integer" else [low, high]
 
 

@@ -5,6 +5,7 @@ before the least number is in. `all`, `deadline`, `quorum`, `buffer` and `adapti
 it. Functions of numbers; `counts` and `lost` of arrays, too.
 """
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,8 @@ from desim.compiling.jit import LEAN, lean_kernel
 ALL, DEADLINE, QUORUM, BUFFER = range(4)
 FIXED, MEDIAN, QUANTILE = range(3)  # how a limit is found
 UNSEEN, KNOWN, WAITED = -1.0, 0.0, 1.0  # of what a sender's latest message took
+EPS = float(np.finfo(float).eps)
+GRID = 2.0**40  # bits of the instants at which limits are over
 BACKOFF = 2.0  # how much longer than it was waited for a message counts that did not come in time
 
 
@@ -139,63 +142,26 @@ def limit(rule: Any, times: Any, live: bool) -> Any:
 
 
 @register_jitable(**LEAN)
-def taken_by(arrival: Any, opened: float, instant: float, times: Any) -> Any:
-    """How many messages are awaited; times (n,) begins with what they took if it is `instant` s."""
-    n = 0
-    for e in range(arrival.shape[0]):
-        if arrival[e] > -np.inf:
-            times[n] = max(opened, arrival[e]) - opened if arrival[e] <= instant else np.inf
-            n += 1
-    return n
+def over_at(rule: Any, opened: float, times: Any, live: bool) -> Any:
+    """When, s, the limit is over of a wait that was opened at `opened` s; times, live: see `limit`.
 
-
-@register_jitable(**LEAN)
-def live_until(rule: Any, opened: float, arrival: Any, times: Any) -> Any:
-    """When, s, the limit of a wait is that was opened at `opened` s, by its own messages.
-
-    arrival (n,) s, inf where one is not in yet, -inf where none is awaited; times (n,) is scratch.
-    It is no sooner than the message that decided it: a difference to `opened` may lose a bit.
+    A limit that was learnt ends at a number of 40 bits, not before what is computed: sums round,
+    and a message that takes as long as it did before is in time.
     """
-    found = limit(rule, times[: taken_by(arrival, opened, np.inf, times)], True)
-    if not found < rule[2]:
-        return opened + rule[2]
-    low, high, inside = -np.inf, np.inf, 1
-    while inside > 0:
-        inside = 0
-        for e in range(arrival.shape[0]):
-            inside += low < arrival[e] < high
-        place, pivot = inside // 2, high
-        for e in range(arrival.shape[0]):
-            if low < arrival[e] < high:
-                pivot = arrival[e] if place == 0 else pivot
-                place -= 1
-        known = taken_by(arrival, opened, pivot, times)
-        if limit(rule, times[:known], True) == found:
-            high = pivot
-        else:
-            low = pivot
-    return max(opened + found, high)
-
-
-@register_jitable(**LEAN)
-def until(rule: Any, opened: float, seen: Any, arrival: Any, times: Any) -> Any:
-    """When, s, the limit of a wait is that was opened at `opened` s; times (n,) is scratch.
-
-    seen (n, 2): what is known of senders, see `heard`; while that is nothing, arrival (n,) counts,
-    as in `live_until`.
-    """
-    if rule[4] == FIXED:
-        return opened + rule[2]
-    known = heard(seen, times)
-    if known:
-        return opened + limit(rule, times[:known], False)
-    return live_until(rule, opened, arrival, times)
+    until = opened + limit(rule, times, live)
+    if rule[4] == FIXED or not until < np.inf:
+        return until
+    fraction, power = math.frexp(until)
+    whole = np.ceil(fraction * GRID)
+    if whole != fraction * GRID:  # what is as short is exact
+        whole = np.ceil(fraction * (1.0 + 16.0 * EPS) * GRID)
+    return min(math.ldexp(whole / GRID, power), opened + rule[2])
 
 
 @lean_kernel
-def until_now(rule, opened, seen, arrival, times):
-    """As `until`, from Python; the rule comes as a plain tuple."""
-    return until(rule, opened, seen, arrival, times)
+def over_now(rule, opened, times, live):
+    """As `over_at`, from Python; the rule comes as a plain tuple."""
+    return over_at(rule, opened, times, live)
 
 
 @register_jitable(**LEAN)

@@ -6,11 +6,12 @@ from desim.compiling.jit import lean_kernel
 from desim.timeline.collection import (
     FIXED,
     closed_at,
+    heard,
     learn,
     least,
     needed,
+    over_at,
     ranked,
-    until,
 )
 
 
@@ -35,14 +36,21 @@ def close_by(rule, incoming, arrival, seen, room, clock):
         low, high, opened = incoming[i], incoming[i + 1], clock[i]
         if not opened < np.inf:
             continue
-        times = room[low:high]
-        end = until(rule, opened, seen[low:high], arrival[low:high], times)
+        times, until = room[low:high], opened + rule[2]
+        if rule[4] != FIXED:
+            known = heard(seen[low:high], times)
+            live = known == 0
+            for e in range(low, high if live else low):
+                if arrival[e] > -np.inf:
+                    times[known] = max(opened, arrival[e]) - opened
+                    known += 1
+            until = over_at(rule, opened, times[:known], live)
         for e in range(low, high):
             times[e - low] = max(opened, arrival[e])
         some, few = needed(rule, high - low), least(rule, high - low)
         enough = ranked(times, some - 1) if some > 0 else opened
         at_least = ranked(times, few - 1) if few > 0 else opened
-        clock[i] = closed_at(opened, enough, end, at_least)
+        clock[i] = closed_at(opened, enough, until, at_least)
         for e in range(low, high):
             if rule[4] != FIXED and arrival[e] > -np.inf:
                 came = arrival[e] <= clock[i]

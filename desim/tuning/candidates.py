@@ -88,5 +88,5 @@ def checked(study: StudyFile, folder: Path, vary: Vary) -> dict[str, Scenario]:
 
 
 def _some(one: Any) -> tuple[Any, ...]:
-    """Every value of a list; both ends of a range."""
-    return one if isinstance(one, tuple) else one.ends
+    """Every value of a list; some of a range, its lower end first."""
+    return one if isinstance(one, tuple) else one.some

@@ -31,6 +31,8 @@ from desim.tuning.candidates import (
 from desim.tuning.race import FIRST, beaten, lost, part
 from desim.tuning.sampling import Sampler, Values
 
+BARREN = 1000  # so many candidates in a row that are none end a search
+
 
 class Search:
     """Candidates by the batch until the budget is spent or there are no more."""
@@ -46,9 +48,13 @@ class Search:
 
     def run(self) -> None:
         """Propose, race, tell."""
+        barren = 0  # candidates in a row that are none: they cost no runs, which end the search
         while (number := self._affordable()) and (proposed := self.sampler.ask(number)):
             batch = [self.made(values) for values in proposed]
             able = [one for one in batch if one.scenario is not None]
+            barren = 0 if able else barren + len(batch)
+            if barren >= BARREN:
+                break
             self._race(able)
             self.sampler.tell([self._score(one) for one in batch])
         self._decide()

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+SLACK = 1.0 + 1e-12  # sums round: what takes as long as it did before comes before a learnt limit
+
 
 def graph_clocks(compute, delay, neighbours, order="compute-send-gather"):
     """Barrier over the neighbourhood in every round. Returns computed, ready (rounds, agents) in s.
@@ -76,9 +78,10 @@ def coordinator_clocks(
         times = sorted(t for i, t in due.items() if policy != "quorum" or called[i] == k)
         most = now + (value if policy == "deadline" else at_most)
         if policy == "adaptive" and took:
-            most = min(most, now + law([t * (2 if waits else 1) for t, waits in took.values()]))
+            learnt = law([t * (2 if waits else 1) for t, waits in took.values()])
+            most = min(most, (now + learnt) * SLACK)
         elif policy == "adaptive" and times:
-            most = min(most, now + first([t - now for t in times], law))
+            most = min(most, (now + first([t - now for t in times], law)) * SLACK)
         if at_least and times:
             most = max(most, times[min(at_least, len(times)) - 1])
         need = {"each": 1, "quorum": value, "buffer": value}.get(policy, len(times))

@@ -22,7 +22,7 @@ from desim.engine.requests import Compute, Gather, Heard
 from desim.engine.us import Cohort
 from desim.engine.waits import Waits
 from desim.engine.world import World
-from desim.timeline.collection import FIXED
+from desim.timeline.collection import ALL, FIXED
 from desim.timeline.messages import Links, broadcast
 from desim.timeline.record import DISTANT, UPLINK, Kind
 
@@ -43,7 +43,7 @@ class Post:
             self.boxes = [Meetings(i, self.changing) for i in range(graph.agents)]
         self.sent = np.zeros(graph.agents, np.int64)
         self.forgets = bool(world.settings.churn and world.settings.churn.forgets)
-        self.waits = Waits()
+        self.waits = Waits(world.settings.policy)
         self.ports: Ports | None = None  # one at each agent, where messages share bandwidth
         if links.contention:
             self.ports = Ports(world, clock, links, graph.source.tolist(), UPLINK, self._gone)
@@ -235,7 +235,8 @@ class Agent:
                 box.over = True
                 box.check()
 
-        limit()
+        if box.rule.kind != ALL:
+            limit()
         box.limit = limit if box.rule.law != FIXED else None
         try:
             yield closing

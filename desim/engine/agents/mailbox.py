@@ -7,16 +7,9 @@ import simpy
 from numpy.typing import NDArray
 
 from desim.arrays import Array, Mask
+from desim.conditions.policy import until
 from desim.engine.requests import Heard
-from desim.timeline.collection import (
-    FIXED,
-    WAITING,
-    learn,
-    least,
-    needed,
-    nothing_seen,
-    until_now,
-)
+from desim.timeline.collection import FIXED, WAITING, learn, least, needed, nothing_seen
 
 
 class Mailbox:
@@ -78,24 +71,22 @@ class Mailbox:
 
     def until(self, number: int, opened: float) -> float:
         """When the limit is of a wait for messages `number` that was opened at `opened` s."""
-        arrival = self._arrivals(number, opened) if self.rule.law != FIXED else self.seen[:, 0]
-        room = np.empty(len(arrival))
-        return float(until_now(tuple(self.rule), opened, self.seen, arrival, room))
+        times = [] if self.rule.law == FIXED else self._times(number, opened, np.inf)
+        return until(self.rule, opened, self.seen, np.array([took for _, took, _ in times]))
 
     def learn(self, number: int, opened: float, closed: float) -> None:
         """Note how long the messages `number` were waited for, from `opened` to `closed` s."""
-        for place, time in enumerate(self._arrivals(number, opened)):
-            if time > -np.inf:
-                here = bool(time < np.inf)
-                learn(self.seen, place, (max(opened, time) if here else closed) - opened, here)
+        for place, took, here in self._times(number, opened, closed):
+            learn(self.seen, place, took, here)
 
-    def _arrivals(self, number: int, opened: float) -> Array:
-        """When (neighbours,) s each message came: inf not yet, -inf where none is awaited."""
-        found = np.full(len(self.letters), -np.inf)
+    def _times(self, number: int, opened: float, else_: float) -> list[tuple[int, float, bool]]:
+        """Of each awaited message its place, how many s it took, and whether it is here."""
+        found = []
         for place, here in enumerate(self.here(number)):
             if self.awaited is None or self.awaited[place]:
                 last = min(number, int(self.farewell[place]))
-                found[place] = self.came[place].get(last, opened) if here else np.inf
+                came = self.came[place].get(last, opened) if here else else_
+                found.append((place, max(opened, came) - opened, here))
         return found
 
     def read(self, number: int) -> NDArray[np.bool_]:

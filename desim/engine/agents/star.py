@@ -32,7 +32,9 @@ class AgentStation:
     def __init__(self, world: World, clock: Clock) -> None:
         self.world, self.clock = world, clock
         agents = world.settings.problem.agents
-        self.waits = [Waits() for _ in range(agents)]  # causes in the latest call of each agent
+        self.waits = [
+            Waits(world.settings.policy) for _ in range(agents)
+        ]  # causes in the latest call of each agent
         self.arrived: set[int] = set()  # agents whose latest reply is in, not collected yet
         self.letters: dict[int, Letter] = {}  # which it answers
         self.lost: set[int] = set()  # agents whose latest call or its reply is lost for good
@@ -70,7 +72,7 @@ class AgentStation:
             hub.calls.sent[i], hub.calls.due[i] = self.now, np.inf
             self.arrived.discard(i)
             self.lost.discard(i)
-            self.waits[i] = Waits()
+            self.waits[i] = Waits(world.settings.policy)
             terms = mechanism, view, *amounts[:, i].tolist()
             price = np.zeros(3) if hub.spending is None else hub.spending.prices[:, i].copy()
             letter = Letter(
@@ -184,7 +186,7 @@ class AgentStation:
     def deadlock(self) -> Deadlock:
         """The error for a collection that never closes; its root is in a call that still counts."""
         assert self.hub is not None
-        waits = Waits()
+        waits = Waits(self.world.settings.policy)
         for i in np.flatnonzero(self.hub.calls.pending):
             waits.roots += self.waits[i].roots
         return waits.deadlock(1)

@@ -189,7 +189,7 @@ def play(program: Any, world: World) -> float:
     us = Cohort(world, np.arange(settings.problem.agents), wires := Wires(world))
     generator = program(us)
     cut = np.zeros(len(us.who), bool)  # agents that the end of the run interrupts
-    waits = Waits()
+    waits = Waits(settings.policy)
     end, after = settings.horizon, np.nextafter(settings.horizon, np.inf)
     answer: Any = None
     while not world.reached:

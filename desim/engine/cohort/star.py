@@ -195,7 +195,7 @@ def under_way(hub: Hub, horizon: float) -> bool:
 
 def explained(hub: Hub, station: CohortStation, silent: Int) -> Exception:
     """The error that says why the replies of agents silent (n,) will never come."""
-    waits, calls, presences = Waits(), hub.calls, hub.world.presences
+    waits, calls, presences = Waits(hub.world.settings.policy), hub.calls, hub.world.presences
     station.settle(hub, np.inf)
     if presences is not None:
         tell(hub.world, np.inf)

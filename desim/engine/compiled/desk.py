@@ -16,6 +16,7 @@ from desim.timeline.calls import (
     FINISH,
     PENDING,
     ROUND,
+    SENT,
     Calls,
     learned,
 )
@@ -25,11 +26,12 @@ from desim.timeline.collection import (
     FIXED,
     closed_at,
     counts,
+    heard,
     least,
     limited,
     lost,
     needed,
-    until,
+    over_at,
 )
 from desim.timeline.due import ascending, pop, push
 from desim.timeline.intake import AT_WORK, Intake, taken_in, takes
@@ -47,8 +49,8 @@ class Desk(NamedTuple):
     counts (5,): the present round, replies awaited, entries of the heap, agents in idle, latest
     collections in a row without a reply; now (1,) s; who, idle (agents,): agents called or heard,
     and those that owe nothing; times s and agents (agents,): heap of due replies; heard (agents,
-    dim): the model that each agent was last sent, or its reply; arrival (agents,) s: scratch; model
-    (dim,); trained (WAVE, dim): what agents of several rounds have trained to.
+    dim): the model that each agent was last sent, or its reply; model (dim,); trained (WAVE, dim):
+    what agents of several rounds have trained to.
     """
 
     counts: np.ndarray
@@ -58,7 +60,6 @@ class Desk(NamedTuple):
     times: np.ndarray
     agents: np.ndarray
     heard: np.ndarray
-    arrival: np.ndarray
     model: np.ndarray
     trained: np.ndarray
 
@@ -68,7 +69,7 @@ def desk_for(agents, model):
     counts, dim = np.array([1, 0, 0, agents, 0]), len(model)
     return Desk(
         counts, np.zeros(1), np.empty(agents, np.int64), np.arange(agents), np.empty(agents),
-        np.empty(agents, np.int64), np.empty((agents, dim)), np.empty(agents), model.copy(),
+        np.empty(agents, np.int64), np.empty((agents, dim)), model.copy(),
         np.empty((min(WAVE, agents), dim)),
     )  # fmt: skip
 
@@ -121,6 +122,18 @@ def expected(n, rule, calls_, desk_):
 
 
 @lean_inline
+def limit_by(calls, rule, opened, times):
+    """When, s, the limit of a wait is over; times (agents,) is scratch; see `Policy`."""
+    known = heard(calls.seen, times)
+    live, due, sent = known == 0, calls.real[:, DUE], calls.real[:, SENT]
+    for i in range(due.shape[0] if live else 0):
+        if calls.whole[i, PENDING]:
+            times[known] = due[i] - sent[i]
+            known += 1
+    return over_at(rule, opened, times[:known], live)
+
+
+@lean_inline
 def closing(n, rule, calls_, desk_):
     """When the collection closes, s, after agents desk.who[:n] were called; see `Policy`.
 
@@ -141,9 +154,9 @@ def closing(n, rule, calls_, desk_):
             desk.who[r] = pop(desk.times, desk.agents, desk.counts[HEAPED])
             desk.counts[HEAPED] -= 1
         return max(opened, now)
-    for i in range(due.shape[0] if rule[4] != FIXED else 0):
-        desk.arrival[i] = due[i] if calls.whole[i, PENDING] else -np.inf
-    limit = until(rule, opened, calls.seen, desk.arrival, desk.times)
+    until = opened + rule[2]
+    if rule[4] != FIXED:
+        until = limit_by(calls, rule, opened, desk.times)
     for i in range(due.shape[0]):
         fresh = calls.whole[i, CALLED] == desk.counts[NOW_ROUND]
         if calls.whole[i, PENDING] and counts(rule, fresh):
@@ -159,7 +172,7 @@ def closing(n, rule, calls_, desk_):
             at_least = now
         if r + 1 == some:
             enough = now
-    return closed_at(opened, enough, limit, at_least)
+    return closed_at(opened, enough, until, at_least)
 
 
 @lean_inline
@@ -191,6 +204,8 @@ def collected(n, rule, close, calls_, rows_, desk_):
             n += 1
     missing = needed(rule, awaited) - enough
     if limited(rule) and missing > 0:
+        if rule[4] != FIXED:  # of those that are given up now, too
+            learned(desk.who[:0], close, calls_)
         for i in range(due.shape[0]):
             finish = calls.real[i, FINISH]
             if pending[i] and lost(due[i], whole[i, ROUND], whole[i, CALLED], finish, close):

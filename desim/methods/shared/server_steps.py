@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from desim.arrays import Array
-from desim.fields import Form, Positive, Strict
+from desim.fields import Form, Positive, Squared, Strict
 from desim.fields.numbers import within
 
 _BELOW_ONE = within(
@@ -28,7 +28,7 @@ class Adagrad(Strict):
     """the paper's eta: step of the coordinator, in place of global_step"""
     beta1: BelowOne = 0.0
     """weight of the earlier changes in m"""
-    tau: Positive = 1e-3
+    tau: Squared = 1e-3
     """what is added to the root of v, which starts at tau^2"""
 
 

@@ -7,12 +7,11 @@ from desim.methods.shared.method import Kind
 from desim.scenario.sections.codec import Codec, spelled
 from desim.scenario.sections.devices import Churn
 from desim.scenario.sections.method import Algorithm, Policy
+from desim.scenario.sections.network import Network
 from desim.scenario.tree import Found
 
 if TYPE_CHECKING:
     from desim.scenario.schema import Scenario
-
-DISCARDING = ("deadline", "quorum")
 
 
 def codec_fits(algorithm: Algorithm, codec: Codec, kind: Kind) -> Found:
@@ -26,8 +25,9 @@ def codec_fits(algorithm: Algorithm, codec: Codec, kind: Kind) -> Found:
 
 
 def downlink_fits(
-    algorithm: Algorithm, codec: Codec, kind: Kind, policy: Policy, churn: Churn | None
-) -> Found:
+    algorithm: Algorithm, codec: Codec, kind: Kind, policy: Policy, network: Network,
+    churn: Churn | None,
+) -> Found:  # fmt: skip
     """A coordinator's models may be rounded; more where both ends know what was sent before."""
     method, down, place = algorithm.method, spelled(codec.down.kind), ("codec", "downlink")
     if codec.word or down == "none":
@@ -43,12 +43,26 @@ def downlink_fits(
             place,
             f"found {down}, but {reason}; allowed with {algorithm.name}: none, float32, float16",
         )
-    elif down in LOSSY and policy.kind in DISCARDING and (policy.late or "discard") == "discard":
+    elif down in LOSSY and policy.kind != "all" and (policy.late or "discard") == "discard":
         reason = f"with policy {policy.kind} a call may be void, and both ends know it differently"
         yield place, f"found {down}, but {reason}; allowed: none, float32, float16"
+    elif down in LOSSY and _dropped(network, kind, churn):
+        reason = "an agent may miss a call for good, and both ends know it differently"
+        yield place, f"found {down}, but with on_loss: drop {reason}; allowed: on_loss: resend"
     elif down in LOSSY and churn is not None and churn.memory == "lost":
         reason = "an agent that has lost its memory has lost what differences are added to"
         yield place, f"found {down}, but {reason}; allowed: none, float32, float16"
+
+
+def _dropped(network: Network, kind: Kind, churn: Churn | None) -> bool:
+    """Whether calls may be lost that nobody sends again."""
+    absent = churn is not None and churn.messages == "lost"
+    for which in network.sides(kind):
+        link = network.along(which)
+        lossy = absent or (max(link.losses) > 0 and not network.by_tcp(which))
+        if which != "uplink" and lossy and link.on_loss == "drop":
+            return True
+    return False
 
 
 def memory_fits(algorithm: Algorithm, codec: Codec, churn: Churn | None) -> Found:

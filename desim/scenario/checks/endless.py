@@ -15,6 +15,7 @@ from desim.engine.opening import opening
 from desim.engine.play import Simulation
 from desim.engine.presences import ROUNDING, never
 from desim.engine.settings import Settings
+from desim.engine.waits import cure
 from desim.errors import InputError
 from desim.scenario import registry
 from desim.scenario.blame import explained
@@ -35,7 +36,7 @@ def refuse_endless(scenario: Scenario, simulation: Simulation) -> None:
     method, settings = simulation.method, simulation.settings
     stuck = _stuck(scenario, simulation)
     if stuck and settings.horizon == np.inf and needed(settings, len(stuck)):
-        found.append(f"churn: {stuck[0]}, or a policy with a deadline")
+        found.append(f"churn: {stuck[0]}, or {cure(settings.policy)}")
     elif stuck:
         method.warnings += [f"churn: {stuck[0]}"]
     method.warnings += _flat(scenario, simulation)

@@ -28,6 +28,11 @@ def choice_leaves_out(participation: Participation, agents: int | None) -> Found
     if said.tiers is not None and not 2 <= said.tiers <= agents:
         text = f"found {said.tiers} tiers of {agents} agents"
         yield (place, "tiers"), f"{text}; allowed: 2 to {agents}"
+    elif said.tiers is not None and said.invite is not None:
+        size = -(-agents // said.tiers)
+        if said.invite > size:
+            text = f"found {said.invite} of a tier, which has {size} of {agents} agents"
+            yield (place, "invite"), f"{text}; allowed: 1 to {size}"
 
 
 def candidates_suffice(participation: Participation) -> Found:
@@ -48,11 +53,19 @@ def exploration_falls(participation: Participation) -> Found:
 
 def availability_known(participation: Participation, churn: Churn | None) -> Found:
     """Without churn everybody is up."""
-    if participation.available and churn is None:
+    if participation.of_those_up and churn is None:
         key = "choose" if participation.choose == "available" else "available"
         found = "available" if key == "choose" else "true"
         text = f"found {found} without churn, so that everybody is up all the time"
         yield ("participation", key), f"{text}; allowed: with a section churn"
+
+
+def profiling_ends(participation: Participation, stop: Stop) -> Found:
+    """Who is profiled in all rounds is never chosen."""
+    profile = participation.profile
+    if profile is not None and stop.rounds is not None and profile > stop.rounds:
+        text = f"found {profile} rounds of a run of {stop.rounds}"
+        yield ("participation", "profile"), f"{text}; allowed: 1 to {stop.rounds}"
 
 
 def credits_suffice(participation: Participation, stop: Stop) -> Found:

@@ -82,14 +82,21 @@ def invitations_fit(participation: Participation, agents: int | None) -> Found:
             yield (*place, index), text
 
 
-def replies_suffice(participation: Participation, policy: Policy, agents: int | None) -> Found:
-    """A collection cannot wait for more replies than there are invitations."""
-    invited = participation.uniform or participation.invite or agents
+def replies_suffice(
+    participation: Participation, policy: Policy, kind: Kind, agents: int | None
+) -> Found:
+    """No wait is for more than may come: replies to invitations, or messages of neighbours."""
+    rounds = participation.schedule
+    most = max(map(len, rounds)) if rounds else None
+    invited = participation.uniform or participation.invite or most or agents
+    what, from_whom = "replies", "invited agents"
+    if kind == "graph" and agents is not None:
+        invited, what, from_whom = agents - 1, "messages", "neighbours at most"
     wanted = {policy.kind: policy.value} if policy.kind in ("quorum", "buffer") else {}
     wanted |= {} if policy.at_least is None else {"at_least": policy.at_least}
     for key, number in wanted.items():
         if invited is not None and number > invited:
-            text = f"found {number} replies from {invited} invited agents"
+            text = f"found {number} {what} from {invited} {from_whom}"
             yield ("policy", key), f"{text}; allowed: 1 to {invited}"
 
 

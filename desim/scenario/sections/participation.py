@@ -19,6 +19,7 @@ from desim.fields import (
     Positive,
     Several,
     Share,
+    Squared,
     Strict,
     Whole,
 )
@@ -59,7 +60,7 @@ MODIFIERS = tuple(dict.fromkeys([*COMMON, *(key for own in DEFAULTS.values() for
 class LossNoise(Strict):
     """Noise on what replies say of losses: what bounds one row, and how large it is."""
 
-    clip: Positive
+    clip: Squared
     """C: the loss of each row is cut to [0, C] before the mean, for oort before squares of it"""
     sigma: Positive
     """standard deviation of Gaussian noise on that mean"""
@@ -166,11 +167,16 @@ class Participation(Form):
             raise ValueError("available: found with choose: available, which is that already")
         if name == "power-of-choice" and "candidates" not in written:
             raise ValueError("found power-of-choice without candidates; allowed: d of them")
-        found = {"available": name == "available", **own, **written}
+        found = {"available": None if name == "available" else False, **own, **written}
         if name == "tiers" and found.get("losses") is not None and not found.get("interval"):
             raise ValueError("losses: found without interval, so that nobody reads them")
         _tiers(found)
         return {key: value for key, value in found.items() if value is not None}
+
+    @property
+    def of_those_up(self) -> bool:
+        """Whether only agents that are up are invited."""
+        return bool(self.available) or self.choose == "available"
 
     @property
     def power(self) -> Literal[0, 1, 2]:
@@ -224,3 +230,7 @@ def _tiers(found: Mapping[str, Any]) -> None:
             raise ValueError(f"{key}: {text}; allowed: one for each tier")
         if isinstance(given, list | tuple) and given and not any(given):
             raise ValueError(f"{key}: found only 0; allowed: more for some tier")
+    shares = found.get("probabilities")
+    if isinstance(shares, list | tuple) and all(type(one) in (int, float) for one in shares):
+        if abs(sum(shares) - 1.0) > 0.01:
+            raise ValueError(f"probabilities: found a sum of {sum(shares):g}; allowed: 1")
