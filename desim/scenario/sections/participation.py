@@ -60,6 +60,8 @@ MODIFIERS = tuple(dict.fromkeys([*COMMON, *(key for own in DEFAULTS.values() for
 class LossNoise(Strict):
     """Noise on what replies say of losses: what bounds one row, and how large it is."""
 
+    examples = {"clip": 2.0, "sigma": 0.1}
+
     clip: Squared
     """C: the loss of each row is cut to [0, C] before the mean, for oort before squares of it"""
     sigma: Positive
