@@ -7,7 +7,9 @@ from cases import NETWORK, SUBGRADIENT, graph, merged, star
 from mutant import mutant
 
 import desim
+from desim.engine.agents import graph as agents_graph
 from desim.engine.agents import mailbox
+from desim.engine.agents.clock import Clock
 from desim.reading import traffic
 
 WILD = {"link": {**NETWORK["link"], "jitter": {"lognormal": 0.9}}}
@@ -98,13 +100,19 @@ def test_a_wrong_age_is_noticed(runs, right, wrong):
 @pytest.mark.parametrize("name", [name for name in RUNS if name != "lists"])
 def test_what_the_agents_heard_is_what_is_told(name, monkeypatch):
     """In all of these runs a message's number is that of its round."""
-    heard = []
+    heard, clocks = [], []
+
+    def clock():
+        clocks.append(Clock())
+        return clocks[-1]
+
+    monkeypatch.setattr(agents_graph, "Clock", clock)
     for reading in ("newest", "read"):
         whole = getattr(mailbox.Mailbox, reading)
 
         def spied(box, *which, whole=whole):
             fresh = whole(box, *which)
-            heard.append((float(box.clock.now), box.agent, box.number[box.number > 0].tolist()))
+            heard.append((float(clocks[-1].now), box.agent, box.number[box.number > 0].tolist()))
             return fresh
 
         monkeypatch.setattr(mailbox.Mailbox, reading, spied)
