@@ -567,7 +567,7 @@ def test_agents_that_are_up_are_invited():
 @pytest.mark.parametrize("choice", DEFAULTS)
 def test_a_stored_choice_is_played_again(tmp_path, choice):
     """What a run stores of its scenario has all defaults, and says the same."""
-    more = {"candidates": 4} if choice == "power-of-choice" else {}
+    more = {"power-of-choice": {"candidates": 4}, "tiers": {"tiers": 3}}.get(choice, {})
     churn = {"up": {"exponential": "0.3 s"}, "down": {"exponential": "0.1 s"}}
     play = scenario({"choose": choice, "invite": 3, **more}, churn=churn, stop={"rounds": 4})
     run = desim.run(play, out=tmp_path / "run")

@@ -43,7 +43,8 @@ UNDECLARED |= {name for name in CASES if name.startswith(("tamuna", "led", "5gcs
 UNDECLARED -= {"tamuna-noisy", "led-noisy", "led-graph-noisy", "led-graph-budget"}
 UNDECLARED |= {name for name in CASES if name.startswith(("fed", "scaffold"))}
 UNDECLARED -= {"fed-pd-noisy", "fedlin-noisy", "fedavg-noisy", "fedavg-buffer"}
-UNDECLARED -= {"scaffold-noisy", "scaffold-budget"}
+UNDECLARED -= {"scaffold-noisy", "scaffold-budget", "fedprox-noisy", "feddyn-noisy"}
+UNDECLARED -= {"fedasync-weights", "fedbuff-private", "fedbuff-budget"}
 ZEROTH = ("d-zoa", "or-zo", "zoo-admm")  # sensitivities of differences, not of models
 UNDECLARED |= {name for name in CASES if name.startswith((*ZEROTH, "dvp", "m-admm", "r-admm"))}
 UNDECLARED |= {"pp-admm-plain", "ipp-admm-plain"}
@@ -52,6 +53,9 @@ LOOSE = {  # beta is left unused, and rows of the norm that is allowed do not re
     **{name: 0.65 for name in CASES if name.startswith(("pp-", "ipp-"))},
     "fedavg-noisy": 0.9,  # from a shared start no row has full slope along the whole way
     "fedavg-buffer": 0.9,
+    **dict.fromkeys(("fedprox-noisy", "feddyn-noisy"), 0.9),
+    "fedasync-weights": 0.7,
+    **dict.fromkeys(("fedbuff-private", "fedbuff-budget"), 0.3),  # no row turns a change round
     **dict.fromkeys(("fm-laplace", "fm-gaussian", "fm-calibrated", "pflr-star"), 0.9),
     **dict.fromkeys(("fm-box", "pdfc-printed"), 0.8),  # no pair is the worst in a and M at once
     **dict.fromkeys(("pflr", "pflr-rows", "adfc", "adfc-printed"), 0.4),  # nor in c or zbar
