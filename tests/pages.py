@@ -1,11 +1,12 @@
 """Plays a page of the documentation as a reader would: in an empty folder, block after block.
 
 `console` blocks hold commands after `$ ` and what they print; `python` blocks are doctests where
-they have `>>>`, else they are executed; one session of Python goes through a page. A block with a
-caption is a file of that name. `yaml` with a caption is checked if it is a scenario or a study;
+they have `>>>`, else they are executed; one session of Python goes through a page. A block below a
+line **`name`** is a file of that name. `yaml` with a name is checked if it is a scenario or a study;
 without one it holds keys of a scenario, which are set in the scenario named by `onto`. `text`
-blocks are not played. A line `% test: ...` above a block says: `in FILE` (the text stands in that
-file of the project, whose own test plays it), `onto FILE` (keys of that scenario), `exit N`.
+blocks are not played, nor what is written between `begin` and `end` from the code. A comment
+`test: ...` above a block says: `in FILE` (the text stands in that file of the project, whose own
+test plays it), `onto FILE` (keys of that scenario), `exit N`.
 """
 
 import contextlib
@@ -27,13 +28,13 @@ from desim.tuning.plan import planned
 
 ROOT = Path(__file__).resolve().parents[1]
 QUICKSTART = ROOT / "scenarios" / "quickstart.yaml"
-FENCE = re.compile(r"^(?P<fence>`{3,}|:{3,})(?:\{(?P<directive>[\w-]+)\}[ ]*)?(?P<words>.*)$")
-OPTION = re.compile(r"^:(\w+):\s*(.*)$")
-NOTE = re.compile(r"^% test: (\w+) (.*)$")
+FENCE = re.compile(r"^(?P<fence>`{3,})(?P<language>.*)$")
+FILE = re.compile(r"^\*\*`([\w./-]+)`\*\*$")
+NOTE = re.compile(r"^<!-- test: (\w+) (.*) -->$")
+WRITTEN = re.compile(r"<!-- begin ([\w-]+) -->.*?<!-- end \1 -->", re.DOTALL)
 COMPARE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 COMPILING = ("compiling for this machine", "compiled ")
 CONDITIONS = ("links:", "uplinks:", "downlinks:", "devices:", "first ")  # on stderr, of a run
-CODE_DIRECTIVES = {"code-block", "code", "sourcecode"}
 
 
 class Wrong(AssertionError):
@@ -42,40 +43,33 @@ class Wrong(AssertionError):
 
 @dataclass(frozen=True)
 class Block:
-    """A block of code: `line` is the first of its text; `note` what stands in `% test:`."""
+    """A block of code: `line` is the first of its text; `name` the file it is; `note` of a comment."""
 
     language: str
     text: str
     line: int
-    caption: str = ""
+    name: str = ""
     note: tuple[str, str] = ("", "")
 
 
 def blocks(text):
     """The blocks of code of a page, in order."""
-    lines, found, note, at = text.splitlines(), [], ("", ""), 0
+    lines = WRITTEN.sub(lambda part: "\n" * part[0].count("\n"), text).splitlines()
+    found, note, name, at = [], ("", ""), "", 0
     while at < len(lines):
-        if told := NOTE.match(lines[at]):
-            note = told.groups()
-        elif (fence := FENCE.match(lines[at])) and (language := spoken(fence)):
+        if comment := NOTE.match(lines[at]):
+            note = comment.groups()
+        elif file := FILE.match(lines[at]):
+            name = file[1]
+        elif (fence := FENCE.match(lines[at])) and fence["language"]:
             end = lines.index(fence["fence"], at + 1)
-            body, first = lines[at + 1 : end], at + 2
-            options = {}
-            while fence["directive"] and body and (option := OPTION.match(body[0])):
-                options[option[1]] = option[2]
-                body, first = body[1:], first + 1
-            inner = "\n".join(body).strip("\n") + "\n"
-            found.append(Block(language, inner, first, options.get("caption", ""), note))
-            at, note = end, ("", "")
+            inner = "\n".join(lines[at + 1 : end]).strip("\n") + "\n"
+            found.append(Block(fence["language"].strip(), inner, at + 2, name, note))
+            at, note, name = end, ("", ""), ""
+        elif lines[at].strip():
+            name = ""
         at += 1
     return found
-
-
-def spoken(fence):
-    """The language of a fence; empty where it is no code."""
-    if fence["directive"]:
-        return fence["words"].strip() if fence["directive"] in CODE_DIRECTIVES else ""
-    return fence["words"].strip() if fence["fence"][0] == "`" else ""
 
 
 def mistake(text, folder):
@@ -87,8 +81,8 @@ def mistake(text, folder):
             if word == "in":
                 if block.text.strip() not in (ROOT / rest).read_text("utf-8"):
                     raise Wrong(f"{rest} does not have this text")
-            elif block.caption:
-                keep(block, folder / block.caption)
+            elif block.name:
+                keep(block, folder / block.name)
             elif block.language in PLAYERS:
                 PLAYERS[block.language](block, session)
             else:
@@ -103,9 +97,9 @@ def keep(block, path):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(block.text, "utf-8")
     if block.language == "python":
-        compile(block.text, block.caption, "exec")
+        compile(block.text, block.name, "exec")
     elif block.language == "yaml":
-        keys = parse(block.text, block.caption).data
+        keys = parse(block.text, block.name).data
         if "problem" in keys:
             load(path)
         elif "tune" in keys:

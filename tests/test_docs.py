@@ -60,15 +60,15 @@ WRONG = {
     "a command that prints something else": "```console\n$ desim --version\ndesim 9.9\n```\n",
     "a command that prints what is not shown": "```console\n$ echo words\n```\n",
     "a command that fails": "```console\n$ false\n```\n",
-    "a command that should fail": "% test: exit 2\n```console\n$ true\n```\n",
+    "a command that should fail": "<!-- test: exit 2 -->\n```console\n$ true\n```\n",
     "a session with another result": "```python\n>>> 1 + 1\n3\n```\n",
     "python that raises": "```python\n1 / 0\n```\n",
     "a key that is not there": "```yaml\nstop: {round: 3}\n```\n",
     "a scenario that is not valid": (
-        "```{code-block} yaml\n:caption: s.yaml\n" + SCENARIO.replace("fedavg", "fedavq") + "```\n"
+        "**`s.yaml`**\n\n```yaml\n" + SCENARIO.replace("fedavg", "fedavq") + "```\n"
     ),
     "a language that nobody plays": "```perl\nprint 1\n```\n",
-    "a text that is not in the file": "% test: in README.md\n```sh\nrm -rf /\n```\n",
+    "a text that is not in the file": "<!-- test: in README.md -->\n```sh\nrm -rf /\n```\n",
 }
 
 
@@ -79,10 +79,10 @@ def test_a_wrong_page_is_found_out(page, desk):
 
 def test_a_right_page_passes(desk):
     page = (
-        "# Page\n\n```{code-block} yaml\n:caption: s.yaml\n" + SCENARIO + "```\n\n"
+        "# Page\n\n**`s.yaml`**\n\n```yaml\n" + SCENARIO + "```\n\n"
         "```console\n$ desim run s.yaml\ns: done\n...\n```\n\n"
-        "% test: onto s.yaml\n```yaml\nnetwork: {link: {latency: 20 ms}}\n```\n\n"
-        "% test: exit 2\n```console\n$ desim check none.yaml\nnone.yaml: ...\n```\n\n"
+        "<!-- test: onto s.yaml -->\n```yaml\nnetwork: {link: {latency: 20 ms}}\n```\n\n"
+        "<!-- test: exit 2 -->\n```console\n$ desim check none.yaml\nnone.yaml: ...\n```\n\n"
         "```python\nimport desim\nrun = desim.open('runs/s')\n```\n\n"
         "```python\n>>> run.status\n'done'\n```\n"
     )

@@ -15,20 +15,16 @@ version = release = desim.__version__
 
 extensions = [
     "myst_parser",
-    "sphinx.ext.autodoc",
-    "sphinx.ext.napoleon",
     "sphinx_copybutton",
-    "sphinx_design",
     "analysis.docs.mathml",
     "analysis.docs.generate",
 ]
 exclude_patterns = ["_build", "README.md"]
 nitpicky = False
-myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "attrs_inline"]
+myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
+myst_links_external_new_tab = False
 smartquotes_action = "qe"  # -- begins an option, and is no dash
-autodoc_member_order = "bysource"
-autodoc_typehints = "description"
 html_math_renderer = "mathml"
 
 html_theme = "furo"

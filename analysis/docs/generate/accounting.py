@@ -42,7 +42,7 @@ def _table(bounds: tuple[Bound, ...], algorithms: bool) -> str:
     head = ("theorem", "verdict", "it speaks about", "what is wrong, or needed", "what holds")
     rows = []
     for one in bounds:
-        names = "\n" + ", ".join(f"[{a}](#algorithm-{a})" for a in one.algorithms)
+        names = "\n" + ", ".join(f"[{a}](algorithms/{a}.md)" for a in one.algorithms)
         who = f"{escaped(one.theorem)}\n{escaped(one.paper)}" + names * algorithms
         rest = (escaped(text) for text in (one.view, one.wrong, one.rigorous))
         rows.append((who, f"**{one.verdict}**", *rest))

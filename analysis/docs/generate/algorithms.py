@@ -2,7 +2,7 @@
 
 import importlib
 import inspect
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -33,38 +33,36 @@ PROGRAMS = (
 
 
 @cache
-def front(name: str) -> dict[str, Any]:
-    """What a page says above its first line: twin, tests, reproductions, scenario."""
-    return dict(YAML(typ="safe").load(_parts(name)[0]))
+def front() -> dict[str, dict[str, Any]]:
+    """Of each method its twin, tests, reproductions, and what its scenario has of its own."""
+    return dict(YAML(typ="safe").load((FOLDER / "methods.yaml").read_text("utf-8")))
 
 
-def page(name: str, text: str) -> str:
-    """A whole page from what is written of it."""
-    _, body = text.removeprefix("---\n").split("---\n", 1)
-    title, rest = body.split("\n", 1)
+def summary(name: str) -> str:
+    """What stands above the equations."""
     method = registry.get(name)
     return paragraphs(
-        f"(algorithm-{name})=\n{title}",
-        f"{escaped(_sentence(method.summary))} *{escaped(method.paper)}*.",
-        _source(method),
-        rest.strip(),
+        f"{escaped(_sentence(method.summary))} *{escaped(method.paper)}*.", _source(method)
+    )
+
+
+def details(name: str) -> str:
+    """What stands below what is released."""
+    method = registry.get(name)
+    return paragraphs(
         _theorems(name),
         "## Parameters\n\nBeside `name`, under `algorithm`:",
-        key_table(method.Parameters, link),
+        key_table(method.Parameters, partial(link, page="../scenario.md")),
         "## What it needs and admits",
         table(("", ""), needs(method)),
         "## A scenario\n\nEvery key that is left out has a "
         "[default](../scenario.md). A test plays it.",
-        f"```yaml\n{scenario_text(name, front(name)['scenario'])}```",
+        f"```yaml\n{scenario_text(name, front()[name]['scenario'])}```",
         "## Checked by",
         _checks(name),
         "## The code",
         _program(method),
     )
-
-
-def _parts(name: str) -> list[str]:
-    return (FOLDER / f"{name}.md").read_text("utf-8").removeprefix("---\n").split("---\n", 1)
 
 
 def _sentence(text: str) -> str:
@@ -77,8 +75,8 @@ def _source(method: type[Method]) -> str:
     file = Path(inspect.getfile(method)).relative_to(ROOT)
     about = inspect.cleandoc(method.__doc__ or "")
     about = about if "\n\n" in about else inspect.getdoc(module) or ""
-    told = "\n\n".join(escaped(flowing(part)) for part in about.split("\n\n")[1:])
-    return f"{told}\n\n{{octicon}}`file-code` {code(file)}"
+    cited = "\n\n".join(escaped(flowing(part)) for part in about.split("\n\n")[1:])
+    return paragraphs(cited, f"The code: [{code(file)}]({REPOSITORY}/{file}).")
 
 
 def _theorems(name: str) -> str:
@@ -89,7 +87,7 @@ def _theorems(name: str) -> str:
 
 def _checks(name: str) -> str:
     """Twins, tests and reproductions."""
-    said = front(name)
+    said = front()[name]
     twin = f"the plain NumPy loop {code('tests/naive/' + said['twin'] + '.py')}"
     tests = ", ".join(code(f"tests/{one}.py") for one in said["tests"])
     lines = [f"- {twin}, held equal in {tests}", f"- {promises(registry.get(name))}"]
@@ -108,18 +106,13 @@ def _program(method: type[Method]) -> str:
     own = [one for one in PROGRAMS if callable(getattr(method, one, None))]
     blocks = []
     for one in own:
-        function = getattr(method, one)
-        module = importlib.import_module(function.__module__)
-        file = Path(inspect.getfile(module)).relative_to(ROOT)
-        blocks.append(
-            f"```{{literalinclude}} {REPOSITORY}/{file}\n:pyobject: {function.__qualname__}\n"
-            ":language: python\n:dedent:\n```"
-        )
+        source = inspect.cleandoc("\n" + inspect.getsource(getattr(method, one)))
+        blocks.append(f"```python\n{source}\n```")
     return paragraphs(*blocks)
 
 
 def index() -> str:
-    """All algorithms in a table, and the pages for the side bar."""
+    """All algorithms in a table."""
     rows = []
     for name in registry.names():
         method = registry.get(name)
@@ -127,13 +120,11 @@ def index() -> str:
         noise = "yes" if method.noises else "no"
         rows.append(
             (
-                f"[{name}](#algorithm-{name})",
+                f"[{name}]({name}.md)",
                 escaped(method.summary),
                 kind,
                 noise,
                 escaped(method.paper),
             )
         )
-    pages = "\n".join(registry.names())
-    tree = f"```{{toctree}}\n:hidden:\n\n{pages}\n```"
-    return paragraphs(table(("name", "what it does", "kind", "noise", "paper"), rows), tree)
+    return table(("name", "what it does", "kind", "noise", "paper"), rows)

@@ -20,7 +20,7 @@ def _command(name: str, command: Any) -> str:
     usage = " ".join(["desim", name, *map(_usage, own)])
     rows = ((code(_names(one)), _said(one), _default(one)) for one in own)
     return paragraphs(
-        f"(command-{name})=\n## desim {name}",
+        f"## desim {name}",
         escaped(flowing(command.help or "")),
         f"```text\n{usage}\n```",
         "For example: " + "; ".join(map(code, EXAMPLES[name])) + ".",

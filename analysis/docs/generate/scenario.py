@@ -1,5 +1,6 @@
 """The reference of scenarios: every section with its keys, in the order of a file."""
 
+import re
 from functools import cache
 
 from analysis.docs.generate.keys import key_table
@@ -51,21 +52,21 @@ def _descend(path: str, section: type[Strict], found: Places) -> None:
 
 
 def target(path: str) -> str:
-    """The anchor of a section."""
-    return "key-" + "-".join(path.replace(",", " ").replace(".", " ").replace(":", " ").split())
+    """The anchor of the heading of a section: its words in small letters, joined by hyphens."""
+    return re.sub(r"[^\w\- ]", "", path.lower()).replace(" ", "-")
 
 
-def link(section: type[Strict]) -> str:
-    """A link to a section, "" where there is none."""
+def link(section: type[Strict], page: str = "") -> str:
+    """A link to a section from the page of scenarios, or by its path; "" where there is none."""
     where = places()
     known = next((where[one] for one in section.__mro__ if one in where), "")
-    return f"[{known}](#{target(known)})" if known else ""
+    return f"[{known}]({page}#{target(known)})" if known else ""
 
 
 def scenario() -> str:
     """The whole reference."""
     top = paragraphs(
-        "(key-top)=\n## The whole file",
+        "## The whole file",
         escaped("A mapping with these keys; algorithm, problem and stop are required."),
         key_table(Scenario, link),
     )
@@ -78,17 +79,20 @@ def study() -> str:
     _descend("study", StudyFile, found)
     names = {one: path.removeprefix("study.") for one, path in found.items()}
 
+    def title(section: type[Strict]) -> str:
+        return "The whole file" if section is StudyFile else names[section]
+
     def link(section: type[Strict]) -> str:
-        return f"[{names[section]}](#{target(found[section])})" if section in names else ""
+        return f"[{names[section]}](#{target(title(section))})" if section in names else ""
 
     return paragraphs(
         *(
             paragraphs(
-                f"({target(path)})=\n## {names[one] if one is not StudyFile else 'The whole file'}",
+                f"## {title(one)}",
                 escaped(flowing(one.__doc__ or "")),
                 key_table(one, link),
             )
-            for one, path in found.items()
+            for one in found
         )
     )
 
@@ -97,7 +101,7 @@ def _section(path: str, section: type[Strict]) -> str:
     depth = "##" if "." not in path and "," not in path and section not in SHARED else "###"
     about = escaped(flowing(section.__doc__ or ""))
     return paragraphs(
-        f"({target(path)})=\n{depth} {path}", about, _forms(section), key_table(section, link)
+        f"{depth} {path}", about, _forms(section), key_table(section, link)
     )
 
 
