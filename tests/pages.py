@@ -1,9 +1,9 @@
 """Plays a page of the documentation as a reader would: in an empty folder, block after block.
 
 `console` blocks hold commands after `$ ` and what they print; `python` blocks are doctests where
-they have `>>>`, else they are executed; one session of Python goes through a page. A block below a
-line **`name`** is a file of that name. `yaml` with a name is checked if it is a scenario or a study;
-without one it holds keys of a scenario, which are set in the scenario named by `onto`. `text`
+they have `>>>`, else they are executed; one session of Python goes through a page. A block below
+a line **`name`** is a file of that name. `yaml` with a name is checked if it is a scenario or a
+study; without one it holds keys of a scenario, which are set in that named by `onto`. `text`
 blocks are not played, nor what is written between `begin` and `end` from the code. A comment
 `test: ...` above a block says: `in FILE` (the text stands in that file of the project, whose own
 test plays it), `onto FILE` (keys of that scenario), `exit N`.
@@ -43,7 +43,7 @@ class Wrong(AssertionError):
 
 @dataclass(frozen=True)
 class Block:
-    """A block of code: `line` is the first of its text; `name` the file it is; `note` of a comment."""
+    """A block of code: `line` is the first of its text; `name`: its file; `note` of a comment."""
 
     language: str
     text: str

@@ -205,3 +205,19 @@ def test_words_in_a_column_of_a_trace_are_named(tmp_path):
     with pytest.raises(InputError, match=r"compute\.speed: found 'fast' in row 1 of column two"):
         rate_traces(file, (), 1.0, **terms)
     assert rate_traces(file, ("one",), 1.0, **terms).samples.shape == (3, 3)  # the other may be
+
+
+def test_a_list_has_a_speed_for_each_agent():
+    speeds = ["100 /s", 200, "1 /ms", 50.0, 70, 80]
+    taken = []
+    for law in (speeds, 100):
+        events = desim.run(star(compute={"speed": law}, stop={"rounds": 1})).events
+        taken.append(events[events["kind"] == "compute"].groupby("agent")["seconds"].first())
+    assert (taken[1] / taken[0]).to_numpy() == pytest.approx([1.0, 2.0, 10.0, 0.5, 0.7, 0.8])
+    for wrong, words in (
+        ([1.0, 2.0], "found 2; allowed: 6, one for each agent"),
+        ([1.0, 2.0, 0.0, 1.0, 1.0, 1.0], "more than 0"),
+        ([{"uniform": [1, 2]}] * 4, "a speed > 0"),
+    ):
+        with pytest.raises(desim.InputError, match=words):
+            desim.run(star(compute={"speed": wrong}))

@@ -88,12 +88,15 @@ def test_where_a_table_is_cut_makes_no_difference(logs, name, most):
         pd.testing.assert_frame_equal(act(events), act(pieces), check_exact=True)
     one, other = glance.Glance(pieces_of(events)), glance.Glance(pieces)
     assert vars(one).keys() == vars(other).keys()
-    for told in ("last", "bytes", "agents", "counts", "closers", "hub", "waited"):
+    for told in ("last", "bytes", "counts", "closers", "hub", "waited"):
         assert getattr(one, told) == getattr(other, told)
-    np.testing.assert_array_equal(one.computing, other.computing)
-    computed = events[events["kind"] == "compute"]
-    plain = np.bincount(computed["agent"], computed["seconds"], one.agents)
-    np.testing.assert_array_equal(one.computing, plain)
+    ours, theirs = one.occupied, other.occupied
+    for kind, seconds in ours.seconds.items():
+        np.testing.assert_array_equal(seconds.at(ours.agents), theirs.seconds[kind].at(ours.agents))
+        rows = events[(events["kind"] == kind) & (events["agent"] >= 0)]
+        plain = np.bincount(rows["agent"], rows["seconds"], len(ours.agents))
+        np.testing.assert_array_equal(seconds.at(ours.agents), plain)
+    np.testing.assert_array_equal(ours.begun, theirs.begun)
     whole = waits.closers(columns_of(events))
     assert one.closers == dict(zip(*np.unique(whole, return_counts=True), strict=True))
 

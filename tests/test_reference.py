@@ -27,14 +27,26 @@ DOCS = ROOT / "analysis" / "docs"
 REFERENCE = DOCS / "reference"
 PAGES = sorted(path for path in DOCS.rglob("*.md") if "_build" not in path.parts)
 NAMES = registry.OWN
+ALGORITHMS = "reference/algorithms/index"
 SECTIONS = {**scenario.places(), Scenario: "top"}
 SECTIONS |= {registry.get(name).Parameters: name for name in NAMES}
 KEYS = [(one, key) for one in SECTIONS for key in one.keys() if key != "parameters"]
 
 
 def expanded(path):
-    name = path.relative_to(DOCS).with_suffix("").as_posix()
-    return generate.expanded(name, path.read_text("utf-8"))
+    return path.read_text("utf-8")
+
+
+def stale(path, text):
+    """Whether parts of a page differ from what the code says of itself."""
+    return generate.completed(path.relative_to(DOCS).with_suffix("").as_posix(), text) != text
+
+
+def test_the_parts_of_pages_are_what_the_code_says():
+    """`python -m analysis.docs.generate` writes them anew."""
+    assert [path.name for path in PAGES if stale(path, path.read_text("utf-8"))] == []
+    page = REFERENCE / "scenario.md"
+    assert stale(page, page.read_text("utf-8").replace("**`seed`**", "**`sead`**"))
 
 
 def lacking(page, words):
@@ -118,14 +130,14 @@ def test_every_algorithm_has_a_page_with_its_equations():
         assert lacking(page, given) == []
         for heading in ("Equations", "What is released", "Parameters", "A scenario", "The code"):
             assert f"\n## {heading}\n" in page
-        assert page.count("literalinclude") >= 1
+        assert page.count("```python\n") >= 1
     index = expanded(REFERENCE / "algorithms" / "index.md")
-    assert [name for name in NAMES if f"(#algorithm-{name})" not in index] == []
+    assert [name for name in NAMES if f"]({name}.md)" not in index] == []
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_page_names_what_there_is(name):
-    said = algorithms.front(name)
+    said = algorithms.front()[name]
     assert (ROOT / "tests" / "naive" / f"{said['twin']}.py").is_file()
     tests = [ROOT / "tests" / f"{one}.py" for one in said["tests"]]
     assert any(f"naive.{said['twin']}" in one.read_text() for one in tests)
@@ -135,7 +147,7 @@ def test_a_page_names_what_there_is(name):
 @pytest.mark.thin(3)
 @pytest.mark.parametrize("name", NAMES)
 def test_the_scenario_of_a_page_runs(name, tmp_path):
-    if "people.csv" in (text := worked.scenario_text(name, algorithms.front(name)["scenario"])):
+    if "people.csv" in (text := worked.scenario_text(name, algorithms.front()[name]["scenario"])):
         people(tmp_path / "people.csv")
     (tmp_path / "small.yaml").write_text(text)
     run = desim.run(tmp_path / "small.yaml")
@@ -158,7 +170,7 @@ def people(path):
 def test_what_a_page_says_of_needs_is_what_the_scenario_admits():
     for name in NAMES:
         said = dict(methods.needs(registry.get(name)))
-        base = worked.scenario_of(name, algorithms.front(name)["scenario"])
+        base = worked.scenario_of(name, algorithms.front()[name]["scenario"])
         if base["problem"]["data"]["source"] == "csv":
             continue
         rough = {**base["problem"], "loss": "hinge"}
@@ -185,7 +197,9 @@ def test_every_column_kind_command_and_source_is_there():
     names = expanded(REFERENCE / "names.md")
     assert lacking(names, SOURCES) == []
     python = expanded(REFERENCE / "python.md")
-    assert [one for one in desim.__all__ if one[0] != "_" and f"desim.{one}\n" not in python] == []
+    assert [
+        one for one in desim.__all__ if one[0] != "_" and f"### desim.{one}\n" not in python
+    ] == []
 
 
 def test_what_pages_name_exists():
@@ -228,11 +242,25 @@ def test_every_formula_is_drawn():
         formulas("$a\n+ b$")
 
 
-def test_every_part_is_on_a_page_and_every_page_is_expanded():
-    used = {one for path in PAGES for one in generate.LINE.findall(path.read_text("utf-8"))}
-    assert used == set(generate.PARTS)
-    for path in PAGES:
-        assert "% generated:" not in expanded(path)
+MYST = re.compile(r"^```\{|^:{3,}|^% |^\([\w-]+\)=$|(?:^|[ (])\{[a-z]+\}`\w|\{\{", re.MULTILINE)
+
+
+def test_every_part_is_on_a_page_and_pages_read_without_sphinx():
+    texts = [path.read_text("utf-8") for path in PAGES]
+    used = {one for text in texts for one, _ in generate.PART.findall(text)}
+    assert used == {*generate.PARTS, *generate.OF_ALGORITHMS}
+    outside_code = [re.sub(r"^```\w.*?^```$", "", text, flags=re.DOTALL | re.M) for text in texts]
+    assert [MYST.findall(text) for text in outside_code if MYST.search(text)] == []
+    for wrong in ("```{figure} x\n", ":::{card}\n", "% test: exit 2\n", "(key-top)=\n", "{{n}}"):
+        assert MYST.search(wrong)
+
+
+def test_every_page_is_in_the_side_bar():
+    tree = generate.side_bar((DOCS / "index.md").read_text("utf-8"))
+    pages = {path.relative_to(DOCS).with_suffix("").as_posix() for path in PAGES} - {"index"}
+    listed = set(re.findall(r"<([\w/-]+)>", tree))
+    assert listed == {one for one in pages if "/algorithms/" not in one} | {ALGORITHMS}
+    assert set(re.findall(r"<([\w/-]+)>", tree.replace("tutorial", ""))) != listed
 
 
 def test_values_are_written_as_yaml_reads_them():
@@ -241,13 +269,14 @@ def test_values_are_written_as_yaml_reads_them():
     for value in ({"a": [1, 2.5, True]}, ";", {"uniform": ["10 ms", "30 ms"]}, 1e-5, "50 %"):
         assert YAML(typ="safe").load(keys.flow(value)) == value
     assert issubclass(SOURCES["csv"], Strict)
-    assert int(written.counts()["algorithms"]) == len(NAMES)
+    assert int(written.algorithms()) == len(NAMES)
 
 
 def test_of_us_the_verbs_of_a_program_are_listed_and_no_others():
     """What engines ask of it is public to them alone."""
     page = expanded(REFERENCE / "python.md")
-    told = re.search(r"autoclass:: desim.engine.us.Cohort\n +:members: (.*)\n", page)[1].split(", ")
+    about = re.search(r"### desim.engine.us.Cohort\n(.*?)\n### ", page, re.DOTALL)[1]
+    told = re.findall(r"^#### (\w+)$", about, re.MULTILINE)
     assert {"arrived", "send", "gather", "release", "above", "report", "noise_seed"} <= {*told}
     engines = {name for name in told if name in "begin_anew served depart yielded computed".split()}
     assert (engines, {*told} <= {*OWNED, "noise_seed"}) == (set(), True)

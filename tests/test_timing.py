@@ -8,8 +8,10 @@ from mutant import mutant
 
 import desim
 from desim.columns import pieces_of
-from desim.reading import critical, occupation, traffic
+from desim.plots import spans
+from desim.reading import critical, occupation, traffic, unanswered
 from desim.reading import waits as waiting
+from desim.reading.facts import facts
 
 CHURN = {"up": {"exponential": "200 ms"}, "down": {"exponential": "60 ms"}}
 NAMES = "plt-all plt-lossy plt-each-half plt-deadline fedlin-half nfl-lossy qsgd p-admm".split()
@@ -235,3 +237,83 @@ def test_a_deadline_lets_old_messages_count():
 def test_agents_that_never_wait_hear_of_later_rounds():
     free = desim.run(graph(policy="each", stop={"rounds": 30})).staleness()["staleness"]
     assert free.min() < 0 < free.max()
+
+
+def answered_by_hand(events, carried):
+    """{agent: (calls, replies used)} and the missing of each collection, row by row."""
+    calls, used, open_, missing = {}, {}, {}, []
+    for row in events.itertuples():
+        if row.kind == "activate":
+            calls[row.agent] = calls.get(row.agent, 0) + 1
+            open_[row.agent] = row.round
+        elif row.kind == "deliver" and row.agent < 0 and open_.get(row.peer) == row.round:
+            used[row.peer] = used.get(row.peer, 0) + 1
+            del open_[row.peer]
+        elif row.kind == "aggregate" and row.agent < 0:
+            missing.append(sorted(open_))
+            open_ = open_ if carried else {}
+    return {i: (n, used.get(i, 0)) for i, n in calls.items()}, missing
+
+
+SLOW = {"speed": [2e4, 20.0, 1.5e4, 2e4, 2e4, 1.8e4]}
+LIMITED = {
+    "discard": star(policy={"deadline": "60 ms"}, stop={"rounds": 12}, compute=SLOW),
+    "carry": star(policy={"deadline": "60 ms", "late": "carry"}, stop={"rounds": 12}, compute=SLOW),
+    "quorum": star(policy={"quorum": 2}, stop={"rounds": 12}, compute=SLOW),
+}
+
+
+def check_unanswered(module, runs):
+    for name, run in runs.items():
+        events, carried = run.events, name == "carry"
+        wanted, missing = answered_by_hand(events, carried)
+        for pieces in (pieces_of(events), pieces_of(events.iloc[:30]), pieces_of(events)):
+            counting = module.Unanswered(carried)
+            found = [who.tolist() for log in pieces for who in counting.at_collections(log)]
+        assert found == missing
+        assert {
+            i: (counting.calls[i], counting.answers[i]) for i in np.flatnonzero(counting.calls)
+        } == wanted
+        assert any(missing)
+
+
+@pytest.fixture(scope="module")
+def limited():
+    return {name: desim.run(scenario) for name, scenario in LIMITED.items()}
+
+
+def test_calls_without_an_answer_are_counted_as_by_hand(limited):
+    check_unanswered(unanswered, limited)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [("if not self._carried", "if self._carried"), ("(self._round[who] == of)", "True")],
+)
+def test_wrong_counts_of_answers_are_noticed(limited, right, wrong):
+    with pytest.raises((AssertionError, KeyError, ValueError, TypeError)):
+        check_unanswered(mutant(unanswered, right, wrong), limited)
+
+
+def test_an_agent_that_is_never_heard_is_named(limited, tmp_path, capsys):
+    run = limited["discard"]
+    assert "agent 1: none of 12 calls" in dict(facts(run))["unheard"]
+    assert {one[:1] for one in run.waits()["missing"]} == {"1"}
+    path = run.critical_path()
+    assert {one[:1] for one in path.loc[path["what"] == "deadline", "missing"]} == {"1"}
+    heard = desim.run(star(stop={"rounds": 3}))
+    assert "unheard" not in dict(facts(heard))
+    assert set(heard.waits()["missing"]) == {""}
+
+
+def test_what_the_end_cuts_is_computing(limited):
+    """Agent 1 computes all the time, and no computation of it ends."""
+    run = limited["discard"]
+    row = run.utilisation().set_index("agent").loc[1]
+    assert row["computing"] > 0.0
+    assert row["idle"] < 0.1 * run.manifest["time"]
+    assert not ((run.events["kind"] == "compute") & (run.events["agent"] == 1)).any()
+    end = run.manifest["time"]
+    assert row["computing"] == pytest.approx(
+        spans.spans(run.events, end)["computes"].of(1)[-1] @ [-1, 1]
+    )

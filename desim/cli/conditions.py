@@ -5,15 +5,17 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from desim.amounts import between, size
-from desim.arrays import Array
+from desim.arrays import Array, Int
 from desim.cli.transport import carriers
 from desim.conditions.compute import overheads_of, speeds_of
+from desim.conditions.policy import Policy
 from desim.conditions.transports import CONGESTION, rates, seconds_after
 from desim.engine.opening import Opening, opening
 from desim.engine.play import Simulation
 from desim.engine.settings import Settings
 from desim.reading.measured import measured_text
 from desim.reading.sites import listed
+from desim.reading.unanswered import agents
 from desim.scenario.schema import Scenario
 from desim.timeline.intake import takes
 from desim.timeline.messages import Links
@@ -129,12 +131,27 @@ def _first(first: Opening, settings: Settings) -> Iterator[str]:
         whole = down[first.who] + first.seconds + up[first.who]
         parts = f"{size(first.down / 8)} down, {work}, {size(first.up / 8)} up"
         yield f"first exchange: {parts}; in all {_span(whole)}"
+        yield from _too_late(first.who, whole, settings.policy)
         return
     bits = 64 * settings.problem.dim
     sent = "" if settings.links is None or not settings.links.ends.size else (
         f"; {size(bits / 8)} to a neighbour in {_span(_messages(settings.links, bits))}"
     )  # fmt: skip
     yield f"first computation: {work}{sent}"
+
+
+def _too_late(who: Int, whole: Array, policy: Policy) -> Iterator[str]:
+    """A warning of the agents whose first exchange takes longer than anybody waits for."""
+    limit = policy.rule.limit
+    late = whole > limit
+    if not late.any():
+        return
+    become = "come late" if policy.late == "carry" else "are not heard"
+    least = f", or until {policy.at_least} replies are there" if policy.at_least else ""
+    yield (
+        f"warning: the first exchange of {agents(who[late])} takes {_span(whole[late])}, and the "
+        f"coordinator waits for {limit:g} s at most{least}: at this pace their replies {become}"
+    )
 
 
 def _span(seconds: Array) -> str:

@@ -105,6 +105,7 @@ COLUMNS: Mapping[str, Mapping[str, tuple[str, str]]] = {  # table -> column -> u
         "what": ("", "compute, message, resend, deadline or away"),
         "source": ("", "who sends, or does it; -1 is the coordinator"),
         "target": ("", "who receives, or does it; -1 is the coordinator"),
+        "missing": ("", "of a deadline, the agents whose replies it did not wait for"),
     },
     "waits": {
         "time": ("s", "virtual time at which the wait ends"),
@@ -112,10 +113,11 @@ COLUMNS: Mapping[str, Mapping[str, tuple[str, str]]] = {  # table -> column -> u
         "agent": ("", "who waits; -1 is the coordinator"),
         "waited": ("s", "how long"),
         "closer": ("", "whose message ended it; -1 the coordinator, -2 a deadline, -3 nobody"),
+        "missing": ("", "of a coordinator's, the agents whose replies were not there"),
     },
     "utilisation": {
         "agent": ("", "the agent"),
-        "computing": ("s", "computations that were finished"),
+        "computing": ("s", "computations that were finished, or under way at the end"),
         "aborted": ("s", "computations that were interrupted"),
         "away": ("s", "time down"),
         "idle": ("s", "the rest"),

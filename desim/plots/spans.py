@@ -8,6 +8,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from desim.arrays import Array
+from desim.columns import columns_of
+from desim.reading.occupation import Occupation
 
 COLUMNS = ("time", "kind", "agent", "peer", "round", "seconds")
 KINDS = {"computes": "compute", "interrupted": "abort", "message on its way": "deliver"}
@@ -44,8 +46,19 @@ def spans(events: pd.DataFrame, end: float) -> dict[str, Spans]:
         who = rows["peer" if kind == "deliver" else "agent"].to_numpy(np.int64)
         time = rows["time"].to_numpy(float)
         found[state] = Spans(who, time - rows["seconds"].to_numpy(float), time)
+    found["computes"] = _with_cut(found["computes"], events, end)
     found["away"] = _away(events, end)
     return found
+
+
+def _with_cut(done: Spans, events: pd.DataFrame, end: float) -> Spans:
+    """Computations that were done, and those under way when the run ended."""
+    seen = Occupation()
+    seen.add(columns_of(events))
+    on = np.flatnonzero(np.isfinite(seen.begun))
+    begin, until = seen.begun[on], np.full(len(on), end)
+    parts = zip((done.agent, done.begin, done.end), (on, begin, until), strict=True)
+    return Spans(*(np.concatenate(pair) for pair in parts))
 
 
 def _away(events: pd.DataFrame, end: float) -> Spans:

@@ -171,6 +171,8 @@ def _compute(compute: Compute, factor: float) -> Compute:
         return compute.model_copy(update={"time": law_times(_known(compute.time), 1.0 / factor)})
     if isinstance(law, Distribution):
         return compute.model_copy(update={"speed": law_times(law, factor)})
+    if isinstance(law, tuple):
+        return compute.model_copy(update={"speed": tuple(one * factor for one in law)})
     if isinstance(law, MeasuredSpeed):
         timing = law.measured
         rate = None if timing.rate is None else timing.rate * factor

@@ -16,6 +16,7 @@ from desim.reading.clocks import clock
 from desim.reading.glance import GLANCED, SHORT, Glance
 from desim.reading.measured import measured_text
 from desim.reading.sites import agent_named, listed, sites
+from desim.reading.unanswered import listening
 from desim.reading.waits import DEADLINE
 from desim.runs.declared import shortly
 from desim.runs.digests import UNLISTED
@@ -42,7 +43,7 @@ def facts(run: Played, quick: bool = False) -> Facts:
     deep = not quick or counted < MANY
     columns = GLANCED if deep else SHORT
     read = deep or not manifest.get("counts")
-    seen = Glance(run.store.pieces("events", columns), deep) if read else None
+    seen = Glance(run.store.pieces("events", columns), deep, listening(run)) if read else None
     pairs = [("stored in", str(run.directory))] if run.directory else []
     pairs += [("version", text)] if (text := written_by(manifest)) else []
     pairs += [("unchecked", text)] if (text := run.store.unchecked) == UNLISTED else []
@@ -57,7 +58,7 @@ def facts(run: Played, quick: bool = False) -> Facts:
     if level == "rounds":
         pairs += [("not kept", "messages, work, and all but the first release without noise")]
     elif deep and seen is not None:
-        pairs += [*_waits(run, seen), *_busy(run, seen)]
+        pairs += [*_waits(run, seen), *_unheard(seen), *_busy(run, seen)]
     pairs += [("", f"more than {MANY:,} events: desim show says which agents were slowest")] * (
         not deep
     )
@@ -181,13 +182,23 @@ def _closed(run: Played, who: int, share: str, unit: str) -> str:
     return f"{ended} in {share} of {unit}"
 
 
+def _unheard(seen: Glance) -> Iterator[tuple[str, str]]:
+    """Agents whose replies never, or rarely, came in time."""
+    if seen.unanswered is not None and (text := seen.unanswered.sentence):
+        yield "unheard", text
+
+
 def _busy(run: Played, seen: Glance) -> Iterator[tuple[str, str]]:
-    """Which share of the run agents computed: on average, and who least and most."""
+    """Which share of the run agents computed, done or in vain: on average, who least and most."""
     end = float(run.manifest.get("time", seen.last))
     if not seen.counts["compute"] or end <= 0.0:
         return
-    share = np.round(seen.computing / end, 9)  # sums of equal times differ in their last bits
+    did = seen.occupied
+    done, vain = (did.seconds[kind].at(did.agents) for kind in ("compute", "abort"))
+    share = (done + vain + did.cut(end)) / end
+    share = np.round(share, 9)  # sums of equal times differ in their last bits
     text = f"{share.mean():.0%} of the time"
+    text += f" ({vain.sum() / share.sum() / end:.0%} of it interrupted)" if vain.any() else ""
     if len(share) > 1 and share.min() == share.max():
         text += f", {ALIKE}"
     elif len(share) > 1:

@@ -1,12 +1,13 @@
 """What a summary tells of a log, gathered in one reading of it, piece by piece."""
 
-from collections import Counter
+from collections import Counter, deque
 
 import numpy as np
-from numpy.typing import NDArray
 
 from desim.columns import Columns, Pieces, Words
+from desim.reading.occupation import Occupation
 from desim.reading.sums import Keys, Sums
+from desim.reading.unanswered import Unanswered
 from desim.reading.waits import closed, closers, instants
 
 GLANCED = ["time", "kind", "agent", "peer", "round", "bytes", "seconds"]
@@ -16,16 +17,20 @@ SHORT = ["time", "kind", "bytes"]  # without who waited and computed
 class Glance:
     """last: time s of the last event; counts: events by kind; bytes: delivered; agents: 1 + last.
 
-    computing (agents,) s; closers: how often each closed a wait; hub: whether the coordinator
-    waited; waited: (agent, for whom, s) of the pair with the longest waits in all, or None.
+    occupied: what agents did; closers: how often each closed a wait; hub: whether the coordinator
+    waited; waited: (agent, for whom, s) of the pair with the longest waits in all, or None;
+    unanswered: counts calls that were not answered in time, where that may be.
     """
 
-    def __init__(self, pieces: Pieces, deep: bool = True) -> None:
-        self.last, self.bytes, self.agents = 0.0, 0.0, 0
+    def __init__(
+        self, pieces: Pieces, deep: bool = True, unanswered: Unanswered | None = None
+    ) -> None:
+        self.last, self.bytes = 0.0, 0.0
+        self.occupied, self.unanswered = Occupation(), unanswered
         self.counts: Counter[str] = Counter()
         self.closers: Counter[int] = Counter()
         self.hub = False
-        self._computing, self._pairs, self._waited = Sums(), Keys(), Sums()
+        self._pairs, self._waited = Keys(), Sums()
         self._arrived, self._last = Counter[bool](), Counter[bool]()  # by: whether at coordinator
         if deep:
             for log in instants(_counted(pieces, self)):
@@ -41,9 +46,9 @@ class Glance:
         self.counts.update({kind.words[k]: int(n) for k, n in zip(codes, counts, strict=True)})
         self.bytes += float(log["bytes"][kind.equal("deliver")].sum())
         if "agent" in log:
-            self.agents = max(self.agents, 1 + int(log["agent"].max(initial=-1)))
-            computed = kind.equal("compute") & (log["agent"] >= 0)
-            self._computing.add(log["agent"][computed], log["seconds"][computed])
+            self.occupied.add(log)
+            if self.unanswered is not None:
+                deque(self.unanswered.at_collections(log), maxlen=0)
 
     def _wait(self, log: Columns) -> None:
         rows, closer = closed(log), closers(log)
@@ -60,11 +65,6 @@ class Glance:
         between = (agent >= 0) & (closer >= 0)
         pair = agent[between].astype(np.int64) << 32 | closer[between]
         self._waited.add(self._pairs.of(pair), waited[between])
-
-    @property
-    def computing(self) -> NDArray[np.float64]:
-        """Seconds (agents,) that each agent computed."""
-        return np.asarray(self._computing.at(np.arange(self.agents)), float)
 
     @property
     def alike(self) -> bool:

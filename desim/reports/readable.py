@@ -1,6 +1,6 @@
 """A run as a report reads it: whatever cannot be read is left out, and the reason kept."""
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,6 +16,7 @@ from desim.reading.meter import Meter
 from desim.reading.metrics import LARGEST, on_axis
 from desim.reading.series import series_of
 from desim.reading.traffic import ARRIVED, delivered_by
+from desim.reading.unanswered import CALLED, listening
 from desim.runs.run import NETWORK, Run
 
 Part = TypeVar("Part")
@@ -53,6 +54,16 @@ class Reading:
         except DesimError as error:
             self.troubles.setdefault(str(error), []).append(what)
             return None
+
+    @cached_property
+    def unheard(self) -> str:
+        """The agents whose replies never, or rarely, came in time; "" where all were heard."""
+        counting = listening(self.run)
+        if counting is None or self.run.level == "rounds":
+            return ""
+        for log in self.run.store.pieces("events", CALLED):
+            deque(counting.at_collections(log), maxlen=0)
+        return counting.sentence
 
     def stored(self, name: str, kind: type[Part]) -> Part | None:
         """A value of the manifest; None where it is not there, or not of this kind."""

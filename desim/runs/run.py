@@ -259,18 +259,28 @@ class Run:
     def critical_path(self, round: int | None = None) -> "pd.DataFrame":
         """What the run, or a round, could not have been faster than: see `desim.reading.critical`.
 
-        Columns round, begin s, end s, seconds, what, source, target.
+        Columns round, begin s, end s, seconds, what, source, target, missing.
         """
         from desim.reading.critical import NEEDED, critical_path
+        from desim.reading.unanswered import missing
 
         log = self._log("critical path", NEEDED, "compute", "deliver", "aggregate")
-        return described(critical_path(log, round), "critical_path")
+        table, absent = critical_path(log, round), dict(missing(self, log))
+        deadline = (table["what"] == "deadline") & (table["target"] == NETWORK)
+        table["missing"] = table["end"].map(lambda end: absent.get(end, "")).where(deadline, "")
+        return described(table, "critical_path")
 
     def waits(self) -> "pd.DataFrame":
-        """Columns time s, round, agent, waited s, closer: whom everybody waited for."""
+        """Columns time s, round, agent, waited s, closer, missing: whom everybody waited for."""
+        from desim.reading.unanswered import missing
         from desim.reading.waits import COLUMNS, waits
 
-        return described(waits(self._log("waits", COLUMNS, "deliver", "aggregate")), "waits")
+        log = self._log("waits", COLUMNS, "deliver", "aggregate")
+        table, absent = waits(log), missing(self, log)
+        table["missing"] = ""
+        if absent:
+            table.loc[table["agent"] == NETWORK, "missing"] = [names for _, names in absent]
+        return described(table, "waits")
 
     def utilisation(self) -> "pd.DataFrame":
         """Columns agent, computing, aborted, away, idle, sending in s, utilisation."""

@@ -23,7 +23,7 @@ from desim.conditions.traces import Traces, rate_traces
 from desim.conditions.transports import OF_IDEAL, connected, law
 from desim.draws.distributions import Distribution
 from desim.draws.keys import seed_word
-from desim.errors import InputError
+from desim.errors import InputError, refusal
 from desim.scenario.choosing import chooser
 from desim.scenario.schema import Scenario
 from desim.scenario.sections.behind import AccessLine, Behind
@@ -55,6 +55,8 @@ class Conditions:
         found: Distribution | Traces = NOTHING
         if isinstance(law, Distribution):
             found = law_times(law, 1.0 / self._each) if self._each != 1.0 else law
+        elif isinstance(law, tuple):
+            found = self._listed(law)
         elif isinstance(law, MeasuredSpeed):
             found = self._scaled(law.measured)
         elif isinstance(law, SpeedTrace):
@@ -87,6 +89,14 @@ class Conditions:
     def _each(self) -> float:
         """What a speed counts of the gradient of one row: one, or so many operations."""
         return self.scenario.compute.work.flops or 1.0
+
+    def _listed(self, speeds: tuple[float, ...]) -> Traces:
+        """A speed for each agent in turn."""
+        if len(speeds) != self.agents:
+            allowed = f"{self.agents}, one for each agent"
+            raise InputError(f"compute.speed: {refusal(len(speeds), allowed)}")
+        whole = np.array([speeds]) / self._each
+        return Traces(whole, np.arange(len(speeds) + 1), loops=True, shuffled=False)
 
     def _scaled(self, timing: Timing) -> Distribution | Traces:
         """This machine's speed, which `scenario.pace` has measured, for devices."""

@@ -3,7 +3,7 @@
 Between `<!-- begin NAME -->` and `<!-- end NAME -->` a page has what PARTS[NAME] says; each page of
 an algorithm has `summary` and `details` around the equations. `python -m analysis.docs.generate`
 writes them anew, and a test holds them to the code. Sphinx reads the pages as they are; only lists
-of pages get their place in the side bar, and the reproductions are taken in whole.
+of pages get their place in the side bar, and the report of reproductions is taken in whole.
 """
 
 import re
@@ -36,7 +36,6 @@ PARTS: dict[str, Callable[[], str]] = {
     "named": named.everything,
     "peers": written.peers,
     "python": interface.interface,
-    "number-of-tests": written.tests,
     "number-of-algorithms": written.algorithms,
 }
 OF_ALGORITHMS: dict[str, Callable[[str], str]] = {
@@ -83,7 +82,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
         elif page == f"{FOLDER}index":
             source[0] += "\n```{toctree}\n:hidden:\n:glob:\n\n*\n```\n"
         elif page == "reproductions":
-            source[0] = f"{source[0]}\n{written.reproductions()}"
+            source[0] = f"# {written.REPORT}\n{written.reproductions()}"
 
     app.connect("source-read", read)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -123,7 +123,7 @@ def _member(owner: type, name: str) -> str:
     if isinstance(one, property) or hasattr(one, "func"):
         result = _definition(function).returns
         kind = f": {ast.unparse(result).strip(chr(39))}" if result else ""
-        return paragraphs(f"#### {name}", f"```python\n{name}{kind}\n```", _about(one))
+        return paragraphs(f"#### {name}", code(f"{name}{kind}"), _about(one))
     return paragraphs(f"#### {name}", _signature(function, name), _about(function))
 
 

@@ -100,9 +100,7 @@ def study() -> str:
 def _section(path: str, section: type[Strict]) -> str:
     depth = "##" if "." not in path and "," not in path and section not in SHARED else "###"
     about = escaped(flowing(section.__doc__ or ""))
-    return paragraphs(
-        f"{depth} {path}", about, _forms(section), key_table(section, link)
-    )
+    return paragraphs(f"{depth} {path}", about, _forms(section), key_table(section, link))
 
 
 def _forms(section: type[Strict]) -> str:

@@ -9,6 +9,7 @@ from desim.scenario import registry
 
 ROOT = Path(__file__).resolve().parents[3]
 REPRODUCTIONS = ROOT / "analysis" / "reproductions"
+REPORT = "Papers, computed again"
 IMAGE = re.compile(r"(!\[[^\]]*\]\()(results/[^)]+\))")
 LINK = re.compile(r"(?<!!)\[([^\]]+)\]\((?!https?:)([^)#]+)\)")
 HEADING = re.compile(r"^(#+ )", re.MULTILINE)
@@ -40,15 +41,6 @@ def peers() -> str:
             )
     head = ("agents", "", "least", "median", "least of processor", "difference")
     return table(head, rows)
-
-
-def tests() -> str:
-    """How many test functions there are."""
-    count = sum(
-        len(re.findall(r"^ *def test_", path.read_text("utf-8"), re.MULTILINE))
-        for path in (ROOT / "tests").glob("test_*.py")
-    )
-    return str(count)
 
 
 def algorithms() -> str:

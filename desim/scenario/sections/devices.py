@@ -81,7 +81,8 @@ class Compute(Strict):
 
     speed: SpeedLaw | None = "1000 /s"  # type: ignore[assignment]
     """gradients of one row in a second, or with work: flops operations (10 GFLOP/s); inf: computing
-    takes no time; measured: this machine's own, {measured: {factor: ...}}; {trace: file, ...}"""
+    takes no time; a list: one for each agent; measured: this machine's own, {measured: {factor:
+    ...}}; {trace: file, ...}"""
     work: Work = Work.of("rows")
     """what speed counts: rows; flops: operations of the gradient, counted; {flops: of one row}"""
     time: DurationDist | None = None

@@ -1,6 +1,7 @@
 """How fast an agent computes, as a scenario says it: laws, traces, or this machine's own speed."""
 
 from collections.abc import Mapping
+from math import inf
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import PlainSerializer, PlainValidator, TypeAdapter, WithJsonSchema
@@ -88,17 +89,38 @@ class MeasuredSpeed(Strict):
 
 _speed: TypeAdapter[Distribution] = TypeAdapter(SpeedDist)
 
+
+def _speeds(value: object) -> Distribution | tuple[float, ...]:
+    """A speed, a law of speeds, or a list with one for each agent."""
+    if isinstance(value, Distribution) or not isinstance(value, list | tuple):
+        return _speed.validate_python(value)
+    found = [_speed.validate_python(one) for one in value]
+    if not found or any(one.kind != CONSTANT or not 0.0 < one.a < inf for one in found):
+        raise ValueError(refusal(value, "a speed > 0, such as 50 /s, for each agent"))
+    return tuple(one.a for one in found)
+
+
+def _listed(value: Distribution | tuple[float, ...]) -> Any:
+    return written(value) if isinstance(value, Distribution) else list(value)
+
+
+def _speed_schema() -> dict[str, Any]:
+    """Of a speed, a law, or a list of speeds."""
+    form = _speed.json_schema()
+    return {**form, "anyOf": [*form["anyOf"], {"type": "array", "items": form["anyOf"][0]}]}
+
+
 if TYPE_CHECKING:
-    SpeedLaw = Distribution | SpeedTrace | MeasuredSpeed
+    SpeedLaw = Distribution | tuple[float, ...] | SpeedTrace | MeasuredSpeed
 else:
     SpeedLaw = Annotated[
         SpeedTrace | MeasuredSpeed,
         OneOf(
             (("trace", SpeedTrace), ("measured", MeasuredSpeed)),
             ("measured",),
-            _speed.validate_python,
-            written,
-            _speed.json_schema,
+            _speeds,
+            _listed,
+            _speed_schema,
         ),
     ]
 
@@ -118,7 +140,7 @@ SIZE: TypeAdapter[float] = TypeAdapter(Annotated[float, *sized("2 GB")])
 Memory = Annotated[
     Distribution | tuple[float, ...],
     PlainValidator(_memory),
-    PlainSerializer(lambda law: written(law) if isinstance(law, Distribution) else list(law)),
+    PlainSerializer(_listed),
     WithJsonSchema(
         {
             **(form := _size.json_schema()),
