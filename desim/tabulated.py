@@ -23,14 +23,17 @@ CELL = "padding:.15em .9em .15em 0;text-align:left;vertical-align:top"
 class Table:
     """A table: title, head and rows of one length, and notes that belong below it.
 
-    Of a report: rows `marked` stand out; bars: of each row pairs (class, share of the whole), drawn
-    beside its cells under `bar_head`; more: what stands folded below it.
+    terms: what a caption says of its numbers (seeds, the terms of an epsilon); only LaTeX has one,
+    and leaves these out of the notes. Of a report: rows `marked` stand out; bars: of each row pairs
+    (class, share of the whole), drawn beside its cells under `bar_head`; more: what stands folded
+    below it.
     """
 
     title: str
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
     notes: Sequence[str] = ()
+    terms: Sequence[str] = ()
     marked: frozenset[int] = frozenset()
     bars: Sequence[Sequence[tuple[str, float]]] = ()
     bar_head: str = ""
@@ -61,15 +64,19 @@ class Table:
         return "\n".join([f"**{_markdown(self.title)}**", "", *lines, *notes])
 
     def latex(self) -> str:
-        """A table environment; needs the package booktabs."""
+        """A table environment with caption and label; needs the package booktabs."""
+        caption = "; ".join([self.title, *self.terms])
+        name = re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
         head, *rows = [" & ".join(map(_tex, row)) + r" \\" for row in (self.head, *self.rows)]
-        notes = [rf"\par\footnotesize {_tex(note)}" for note in self.notes]
+        below = [note for note in self.notes if note not in self.terms]
+        notes = [rf"\par\footnotesize {_tex(note)}" for note in below]
         columns = "l" * len(self.head)
         return "\n".join(
             [
                 r"\begin{table}",
                 r"\centering",
-                rf"\caption{{{_tex(self.title)}}}",
+                rf"\caption{{{_tex(caption)}}}",
+                rf"\label{{tab:{name}}}",
                 rf"\begin{{tabular}}{{{columns}}}",
                 r"\toprule",
                 head,

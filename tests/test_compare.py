@@ -296,3 +296,22 @@ def test_a_study_is_all_of_its_runs(tmp_path, call):
 def test_nothing_to_compare():
     with pytest.raises(InputError, match="no run"):
         desim.compare([])
+
+
+def test_labels_of_a_study_and_given_ones_are_those_of_the_tables(tmp_path, capsys):
+    base = {**BASE, "stop": {"rounds": 2}}
+    cases = [{"label": "patient", "policy": "all"}, {"label": "hasty", "policy": {"quorum": 1}}]
+    study = {"name": "wards", "base": base, "list": cases, "grid": {"seed": [1, 2]}}
+    desim.study(study, out=tmp_path / "s", workers=0)
+    made = desim.compare([tmp_path / "s"], {"loss": 1e-9})
+    assert list(dict.fromkeys(made.frame["run"])) == ["patient", "hasty"]
+    text = made.written("latex")
+    assert r"\label{tab:at-the-end}" in text
+    assert "seeds 1 to 2" in text.split(r"\caption")[1]
+    assert "never, at best" in made.written()
+    runs = sorted((tmp_path / "s" / "runs").iterdir())[:2]
+    main(["compare", *map(str, runs), "--label", "a", "--label", "b"])
+    assert "\n  a " in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main(["compare", *map(str, runs), "--label", "a"])
+    assert "found 1; allowed: 2, one for each RUN" in capsys.readouterr().err

@@ -254,7 +254,7 @@ def test_the_medians_stand_first_and_never_is_a_time(runs):
     assert strict.rows[0] == ["small: median of 2 seeds", *["never"] * 4]
     assert [row[0] for row in strict.rows[1:]] == ["slow"]
     assert [row[0] for row in strict.more[0].rows] == ["small, seed 3", "small, seed 4"]
-    assert [row[1] for row in strict.more[0].rows] == ["never"] * 2
+    assert [row[1][:14] for row in strict.more[0].rows] == ["never, at best"] * 2
     assert lax.rows[0][1:] == ["0 s", "0", "0 B", "0"]
     assert all(strict.numeric[1:])
 

@@ -189,7 +189,7 @@ KINDS = {  # kind of event -> what happens, and what its seconds and value are
 
 METRICS = {  # metric -> of the whole network
     "error": "sum over agents of ||x_i - x*||^2 / ||x*||^2, x* the optimum of all data",
-    "loss": "the objective at the coordinator's model, or at the mean of the agents' models",
+    "loss": "the objective, a sum over agents: at the coordinator's model, or the mean of theirs",
     "accuracy": "share of test rows whose label is right",
     "consensus": "mean over agents of ||x_i - mean of x||^2",
     "gradient": "norm of the gradient of the objective's smooth part",

@@ -146,13 +146,17 @@ def _metrics(run: Played) -> Facts:
         codes, first = np.unique(metric, return_index=True)
         for code in codes[np.argsort(first)]:
             last = int(of_all[metric == code][-1])
-            found[rows["metric"].words[code]] = _metric(rows, last)
+            name = rows["metric"].words[code]
+            found[name] = _metric(rows, last, len(run.manifest.get("rows", ())), name)
     return list(found.items())
 
 
-def _metric(rows: Columns, last: int) -> str:
+def _metric(rows: Columns, last: int, agents: int, name: str) -> str:
+    """A value, when it was measured, and of a loss what it is by agent."""
     value, time = float(rows["value"][last]), float(rows["time"][last])
     text = f"{value:.6g}" if np.isfinite(value) else "not finite"
+    if name == "loss" and agents > 1 and np.isfinite(value):
+        text += f", {value / agents:.4g} an agent"
     return f"{text} (measured at {time:.6g} s, round {rows['round'][last]})"
 
 

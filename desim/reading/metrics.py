@@ -13,6 +13,7 @@ LOGARITHMIC = frozenset({"error", "consensus", "gradient"})  # fall towards zero
 LARGEST = 1e100  # values that an axis holds are less
 WORDS = {  # metrics whose names are no words
     "accuracy": "test accuracy",
+    "loss": "loss, summed over agents",
     "risk_difference": "risk difference",
     "positive_rate": "positive decisions",
     "positive_rate_protected": "positive decisions, protected group",
@@ -43,12 +44,20 @@ def is_share(metric: str) -> bool:
 
 
 def improved(value: NDArray[np.float64], rising: bool) -> float | None:
-    """The best of a metric's values (n,), if the run ended better than it began, else None.
+    """What a metric's values (n,) came to, if the run ended better than it began, else None.
 
-    rising: whether larger is better. A curve that gets worse is no ground for a target, though a
-    moment of it may have been better than its beginning; nor is one without a finite end.
+    rising: whether larger is better. It is no better moment on the way, which noise may have made
+    and the run did not hold; nor is one without a finite end a ground for a target.
     """
     sign = -1.0 if rising else 1.0
     if len(value) < 2 or not sign * value[-1] < sign * value[0]:
         return None
-    return float(sign * np.nanmin(sign * value))
+    return float(value[-1])
+
+
+def best(value: NDArray[np.float64], rising: bool) -> float:
+    """The best of a metric's values (n,): how near a run came to a target that it never met."""
+    finite = value[np.isfinite(value)]
+    if not len(finite):
+        return np.nan
+    return float(finite.max() if rising else finite.min())

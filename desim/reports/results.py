@@ -9,7 +9,7 @@ import numpy as np
 from desim.amounts import epsilon
 from desim.problem.fairness import RISING
 from desim.problem.targets import first_met
-from desim.reading.metrics import improved
+from desim.reading.metrics import best, improved
 from desim.reports.charts import metrics, terms
 from desim.reports.readable import Curve, Reading
 from desim.reports.seeds import together
@@ -54,6 +54,7 @@ def headline(found: Sequence[Reading]) -> Table:
         for one in found
     ]  # fmt: skip
     note = "Metrics are the last that were measured. Delivered: bytes of messages that arrived. "
+    note += "Loss is a sum over agents. " if "loss" in names else ""
     stated = [(one.label, terms(one)) for one in found if one.account is not None]
     about = [
         what if len(runs) == len(found) else f"{', '.join(runs)}: {what}"
@@ -113,10 +114,10 @@ def _met(found: Sequence[Reading], name: str) -> list[Target]:
     rising = name in RISING
     sign = -1.0 if rising else 1.0
     curves = [one.curves[name].value for one in found if name in one.curves]
-    best = [sign * goal for value in curves if (goal := improved(value, rising)) is not None]
-    if not best or 2 * len(best) < len(curves):
+    ends = [sign * goal for value in curves if (goal := improved(value, rising)) is not None]
+    if not ends or 2 * len(ends) < len(curves):
         return []
-    ranks = sorted([*best, *[np.inf] * (len(curves) - len(best))])
+    ranks = sorted([*ends, *[np.inf] * (len(curves) - len(ends))])
     chosen = [_laxer(one) for one in (ranks[(len(curves) - 1) // 2], ranks[-1]) if one < np.inf]
     begun = min((sign * value[0] for value in curves if np.isfinite(value[0])), default=np.inf)
     return list(dict.fromkeys((name, sign * one) for one in chosen if one < begun))
@@ -160,7 +161,7 @@ def _time_to(found: Sequence[Reading], target: Target) -> Table:
     seeds = list(_over_seeds(found, spent, longest))
     many = Counter(one.series for one in found)
     each = [
-        (one, ([one.label, *_cells(one, row)], _bar(row["time"], longest)))
+        (one, ([one.label, *_cells(one, row, name)], _bar(row["time"], longest)))
         for one, row in zip(found, spent, strict=True)
     ]
     rows = [*seeds, *(row for one, row in each if many[one.series] == 1)]
@@ -187,9 +188,11 @@ def _bar(time: float, longest: float, latest: float = 0.0) -> Bar:
     return [("busy", share), ("reach", max(0.0, min(1.0, latest / longest) - share))]
 
 
-def _cells(one: Reading, row: Mapping[str, float]) -> list[str]:
+def _cells(one: Reading, row: Mapping[str, float], name: str) -> list[str]:
     if np.isinf(row["time"]):
-        return ["never"] * 4
+        near = best(one.curves[name].value, name in RISING) if name in one.curves else np.nan
+        how = "never" if np.isnan(near) else f"never, at best {metric_value(name, near)}"
+        return [how, *["never"] * 3]
     if np.isnan(row["time"]):
         return ["not recorded", NOTHING, NOTHING, NOTHING]
     cells = [seconds(row["time"]), count(row["round"]), size(row["bytes"])]

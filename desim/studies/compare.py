@@ -6,7 +6,7 @@ them, and nowhere else beside runs that are done. No epsilon stands there withou
 """
 
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +17,21 @@ from desim.amounts import NO_NOISE, amount
 from desim.errors import InputError, finite, refusal
 from desim.fidelity.errors import ClockErrors, errors_of_clocks
 from desim.log.described import described
+from desim.problem.fairness import RISING
 from desim.reading.facts import bare
+from desim.reading.metrics import best
 from desim.reading.series import Series, series_of
 from desim.runs.run import Run
 from desim.studies.answered import answer_tables
 from desim.studies.answers import ert
 from desim.studies.answers import profile as profiled
-from desim.studies.folder import opened
-from desim.studies.measures import Asked, measured, unit
+from desim.studies.folder import by_label
+from desim.studies.measures import Asked, curves_of, measured, unit
 from desim.studies.notes import notes, shared, terms
 from desim.studies.statistics import Estimate, lacking, mean_estimate, median_estimate, skewed
 from desim.studies.stored import source
 from desim.studies.tried import trials
-from desim.studies.words import awaited, estimate, is_final, one_epsilon
+from desim.studies.words import awaited, estimate, is_final, one_epsilon, seeds_played
 from desim.tabulated import Table, card
 
 SPENT = ("time", "rounds", "bytes", "epsilon")
@@ -44,8 +46,8 @@ class Comparison:
     frame: a row for each run, or group of seeds, and measure: columns run, measure, unit,
     statistic, value, low, high, level, seeds, never (met the target), diverged; inf is never, of
     an epsilon also that there is none. tables: the same as people read it. notes: what is to be
-    known of all. clocks: of each run that simulates a deployed one, the errors of its seconds.
-    ert, profile: as those of a study, where a profile was asked for.
+    known of all; terms: what its numbers mean. clocks: of each run that simulates a deployed one,
+    the errors of its seconds. ert, profile: as those of a study, where a profile was asked for.
     """
 
     frame: pd.DataFrame
@@ -54,12 +56,16 @@ class Comparison:
     clocks: tuple[ClockErrors, ...] = ()
     ert: pd.DataFrame | None = None
     profile: pd.DataFrame | None = None
+    terms: tuple[str, ...] = ()
 
     def written(self, form: str = "text") -> str:
-        """All tables as text, markdown or latex, the notes below the last."""
+        """All tables as text, markdown or latex, the notes below the last.
+
+        terms of epsilons and seeds are in every caption of latex.
+        """
         *before, last = self.tables
-        last = Table(last.title, last.head, last.rows, (*last.notes, *self.notes))
-        found = [table.written(form) for table in (*before, last)]
+        tables = (*before, replace(last, notes=(*last.notes, *self.notes)))
+        found = [replace(one, terms=(*one.terms, *self.terms)).written(form) for one in tables]
         return "\n\n".join([*found, *(one.written(form) for one in self.clocks)])
 
     def __str__(self) -> str:
@@ -98,10 +104,9 @@ def compare(
     InputError for no run, a target that no run has recorded or terms without meaning; for a profile
     also without a target, or of one method.
     """
-    if isinstance(runs, Mapping):
-        given, rows = [run for some in runs.values() for run in some], series_of(runs)
-    else:
-        rows = series_of(given := opened(runs))
+    groups = runs if isinstance(runs, Mapping) else by_label(runs)
+    listed = groups.values() if isinstance(groups, Mapping) else [groups]
+    given, rows = [run for some in listed for run in some], series_of(groups)
     if not rows:
         raise InputError("no run to compare")
     terms_of = {"delta": delta, "view": view, "relation": relation}
@@ -119,20 +124,30 @@ def compare(
             asked.until("until", *target).replace(" to ", " ", 1),
             {kind: asked.until(kind, *target) for kind in SPENT},
             noiseless,
+            {row.title: _nearest(row, target[0]) for row in rows},
         )
         for target in asked.targets
     ]
     finals = [name for name in dict.fromkeys(frame["measure"]) if is_final(name)]
     tables += [_table(frame, "at the end", {kind: kind for kind in (*finals, *SPENT)}, noiseless)]
-    about = [*notes(rows, bool(asked.targets)), *terms(rows, asked.epsilon or {}), *shared(rows)]
+    means = terms(rows, asked.epsilon or {})
+    about = [*notes(rows, bool(asked.targets)), *means, *shared(rows)]
+    means = (*means, *_seeds_of(rows))
     clocks, troubles = errors_of_clocks(given, targets, clock)
     found = (*about, *_over_seeds(frame, level), *troubles)
     if not profile:
-        return Comparison(frame, tuple(tables), found, clocks)
+        return Comparison(frame, tuple(tables), found, clocks, terms=means)
     tried = trials(source(runs), _lists(targets), methods, told, stays, level)
     taken, shares = ert(tried, spent), profiled(tried, spent)
     tables += answer_tables(tried, taken, shares, spent)
-    return Comparison(frame, tuple(tables), found, clocks, taken, shares)
+    return Comparison(frame, tuple(tables), found, clocks, taken, shares, means)
+
+
+def _seeds_of(rows: Sequence[Series[Run]]) -> Iterator[str]:
+    """Which seeds were played, where all rows have the same ones."""
+    played = {frozenset(run.manifest.get("seed") for run in row.runs) for row in rows}
+    if len(played) == 1 and None not in (seeds := next(iter(played))):
+        yield seeds_played(seeds)
 
 
 def _lists(targets: Targets | None) -> dict[str, list[float]] | None:
@@ -210,10 +225,12 @@ def _table(
     title: str,
     names: Mapping[str, str],
     noiseless: Container[str],
+    nearest: Mapping[str, str] | None = None,
 ) -> Table:
     """One line for each run: what was spent until a target, or all measures at the end.
 
-    names: of measures, by their kinds; noiseless: the runs that release without noise.
+    names: of measures, by their kinds; noiseless: the runs that release without noise; nearest: how
+    near runs came to a target that they never met.
     """
     known = {kind: name for kind, name in names.items() if (frame["measure"] == name).any()}
     cells = {(row.run, row.measure): row for row in frame.itertuples()}
@@ -223,7 +240,7 @@ def _table(
     body = [
         [label, *([str(seeds.get(label, 0))] if several else [])]
         + [
-            _cell(cells.get((label, name)), kind, label in noiseless)
+            _cell(cells.get((label, name)), kind, label in noiseless, nearest)
             for kind, name in known.items()
         ]
         for label in labels
@@ -232,11 +249,21 @@ def _table(
     return Table(title, ["run", *(["seeds"] if several else []), *heads], body)
 
 
-def _cell(row: Any, kind: str, bare: bool) -> str:
+def _nearest(row: Series[Run], metric: str) -> str:
+    """The best value of a metric in the runs of a row, their median; "" where it has none."""
+    curves = [of[metric][2] for run in row.runs if metric in (of := curves_of(run))]
+    ends = [best(values, metric in RISING) for values in curves]
+    known = [one for one in ends if np.isfinite(one)]
+    return amount(float(np.median(known))) if known else ""
+
+
+def _cell(row: Any, kind: str, bare: bool, nearest: Mapping[str, str] | None = None) -> str:
     """A value with its interval; runs that never met the target are counted."""
     if row is None:
         return NO_NOISE if kind == "epsilon" and bare else "-"
     text = estimate(row, row.seeds, bare)
+    if text == "never" and kind == "time" and (near := (nearest or {}).get(row.run)):
+        return f"never, at best {near}"
     if row.low < row.high:
         endless = kind == "epsilon" and not row.never
         both = (row.low, row.high)

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any, TypeVar
 from desim.compiling.later import pd
 from desim.errors import InputError, RunError
 from desim.readers import text_of
+from desim.reading.series import series_of
 from desim.runs.directory import MANIFEST, write_text
 from desim.runs.directory import STUDY as STUDY
 from desim.runs.lock import write_lock
@@ -119,6 +121,28 @@ def opened(folders: Iterable[str | Path | Run]) -> list[Run]:
         else:
             found.append(open_run(one))
     return found
+
+
+def by_label(folders: Iterable[str | Path | Run]) -> dict[str, list[Run]] | list[Run]:
+    """The runs of folders by the labels of their studies' cases; a list where none is a study's.
+
+    Cases of two studies that share a label have their study's name before it; runs of no study are
+    called as `series_of` calls them.
+    """
+    given = list(folders)
+    studies = [one for one in given if not isinstance(one, Run) and (Path(one) / STUDY).is_file()]
+    others = opened(one for one in given if one not in studies)
+    if not studies:
+        return others
+    found: list[tuple[str, str, list[Run]]] = []
+    for path in dict.fromkeys(map(Path, studies)):
+        found += [(_named(path), label, runs) for label, runs in stored_runs(path).items()]
+    found += [("", one.label, [*one.runs, *one.left_out]) for one in series_of(others)]
+    count = Counter(label for _, label, _ in found)
+    return {
+        f"{study}: {label}" if study and count[label] > 1 else label: runs
+        for study, label, runs in found
+    }
 
 
 @dataclass(eq=False, repr=False)

@@ -55,7 +55,7 @@ def measured(run: Run, asked: Asked) -> dict[str, float]:
     found = _ended(run)
     compiling = float(manifest.get("compile_seconds", 0.0))
     found["wall"] = float(manifest.get("wall_seconds", np.nan)) - compiling
-    curves = _curves(run)
+    curves = curves_of(run)
     found |= {f"final {name}": float(rows[2, -1]) for name, rows in curves.items()}
     counted = manifest.get("counts", {}).get("deliver_bytes")
     sent = _sent(run) if asked.targets or counted is None else None
@@ -84,7 +84,7 @@ def _ended(run: Run) -> dict[str, float]:
     return {"time": float(times.max() if len(times) else 0.0), "rounds": float(rounds.max())}
 
 
-def _curves(run: Run) -> dict[str, Array]:
+def curves_of(run: Run) -> dict[str, Array]:
     """(3, n) times s, rounds and values of each metric of the whole network, in order of time."""
     rows = run.store.columns("metrics", ["time", "round", "metric", "agent", "value"])
     of_all = rows["agent"] == NETWORK

@@ -8,9 +8,9 @@ from desim.amounts import amount
 from desim.runs.digests import UNLISTED
 from desim.runs.likeness import ALIKE
 from desim.studies.folder import StudyTables
-from desim.studies.notes import stated
+from desim.studies.notes import WORST, stated
 from desim.studies.statistics import lacking, skewed
-from desim.studies.words import awaited, estimate, is_final, ratio
+from desim.studies.words import awaited, estimate, is_final, ratio, seeds_played
 from desim.tabulated import Table
 
 if TYPE_CHECKING:
@@ -47,9 +47,18 @@ def _table(study: StudyTables, name: str) -> Table:
         *(map(int, ratios["counted"]) if len(ratios) else ()),
     }
     few = [text for n in sorted(sizes) if (text := lacking(statistic, n, level))]
+    doubts = list(_doubts(study, name))
     return Table(
-        name, head, body, [*rest, *few, *skewed(statistic, sizes, level), *_doubts(study, name)]
-    )
+        name, head, body, [*rest, *few, *skewed(statistic, sizes, level), *doubts],
+        terms=[*(text for text in doubts if text.startswith(WORST)), *_seeds(study)],
+    )  # fmt: skip
+
+
+def _seeds(study: StudyTables) -> Iterator[str]:
+    """Which seeds were played, where all cases have the same ones."""
+    played = {frozenset(map(int, rows)) for _, rows in study.runs.groupby("case")["seed"]}
+    if len(played) == 1:
+        yield seeds_played(next(iter(played)))
 
 
 def _row(row: "pd.Series[Any]", ratios: "pd.DataFrame", unit: str) -> list[str]:

@@ -1,6 +1,7 @@
 """Estimates as people read them: never, infinite and diverged are three things."""
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 from desim.amounts import NO_NOISE, amount, epsilon
@@ -37,6 +38,16 @@ def one_epsilon(value: float, bare: bool = False) -> str:
     if math.isinf(value) and bare:
         return NO_NOISE
     return amount(value) if math.isnan(value) else epsilon(value)
+
+
+def seeds_played(seeds: Iterable[int]) -> str:
+    """Seeds as a caption says them: seeds 0 to 9; seeds 1, 4, 7."""
+    found = sorted(seeds)
+    if len(found) == 1:
+        return f"seed {found[0]}"
+    if found == list(range(found[0], found[-1] + 1)):
+        return f"seeds {found[0]} to {found[-1]}"
+    return f"seeds {', '.join(map(str, found))}" if len(found) <= 8 else f"{len(found)} seeds"
 
 
 def ratio(row: Any) -> str:

@@ -1,13 +1,17 @@
 """`desim compare`: runs side by side."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from desim.cli.options import RELATIONS, RunFolders, option, output_option, switch
 from desim.cli.options import target as parsed
-from desim.errors import InputError, chosen
+from desim.errors import InputError, chosen, refusal
+
+if TYPE_CHECKING:
+    from desim.runs.run import Run
 
 FORMS = ("text", "markdown", "latex")
 ENDINGS = (".txt", ".md", ".tex")
@@ -33,6 +37,9 @@ def compare(
     methods: Annotated[
         list[str] | None, option("methods", "KEY", "Of profiles: keys of the method; repeatable.")
     ] = None,
+    label: Annotated[
+        list[str] | None, option("label", "TEXT", "What each RUN is called, in order; repeatable.")
+    ] = None,
     form: Annotated[str, option("format", "|".join(FORMS), "How it is written.")] = "text",
     delta: Annotated[float | None, option("delta", "D", "Default: each scenario's.")] = None,
     view: Annotated[
@@ -56,8 +63,8 @@ def compare(
     for name in [name for name, one in given.items() if one and not profile]:
         raise InputError(f"--{name}: found without --profile; allowed: with it")
     made = desim.compare(
-        list(runs), asked, delta=delta, view=view, relation=relation, stays=stays, clock=clock,
-        profile=profile, spent=spent or "time", methods=methods or (),
+        labelled(runs, label) if label else list(runs), asked, delta=delta, view=view,
+        relation=relation, stays=stays, clock=clock, profile=profile, spent=spent or "time", methods=methods or (),
     )  # fmt: skip
     text = made.written(form)
     if out is None:
@@ -66,6 +73,18 @@ def compare(
     with output(out, ENDINGS) as partial:
         partial.write_text(text + "\n", "utf-8")
     typer.echo(out)
+
+
+def labelled(folders: Sequence[Path], labels: Sequence[str]) -> dict[str, list["Run"]]:
+    """The runs of each folder by the label that it is given."""
+    from desim.studies.folder import opened
+
+    if len(labels) != len(folders):
+        raise InputError(f"--label: {refusal(len(labels), f'{len(folders)}, one for each RUN')}")
+    found: dict[str, list[Run]] = {}
+    for text, folder in zip(labels, folders, strict=True):
+        found.setdefault(text, []).extend(opened([folder]))
+    return found
 
 
 def targets(texts: list[str]) -> dict[str, list[float]]:

@@ -9,7 +9,9 @@ import typer
 from desim import units
 from desim.cli.options import Overrides, option, output_option, settings, switch
 from desim.cli.outcome import complain
-from desim.errors import InputError
+from desim.errors import InputError, chosen
+
+FORMS = ("text", "markdown", "latex")
 
 if TYPE_CHECKING:
     from desim.studies.study import Plan, Study
@@ -36,6 +38,7 @@ def study(
     override: Overrides = None,
     no_sharing: NoSharing = False,
     dry_run: DryRun = False,
+    form: Annotated[str, option("format", "|".join(FORMS), "How its tables are written.")] = "text",
 ) -> None:
     """Simulate the runs of a study that are not stored yet, and compare its cases.
 
@@ -44,6 +47,7 @@ def study(
     from desim.cli.progress import counting_bar
     from desim.studies import study as studies
 
+    chosen("--format", form, FORMS)
     bound = None if memory is None else memory_size(memory)
     path, changes = out or Path("studies") / studies.name_of(study), settings(override)
     if dry_run:
@@ -54,7 +58,7 @@ def study(
             study, path, overrides=changes, workers=workers, dask=dask, memory=bound,
             share=not no_sharing, progress=lambda done, total, failed: show(done, total),
         )  # fmt: skip
-    typer.echo("\n".join(report(made)))
+    typer.echo("\n".join(report(made)) if form == "text" else tables(made, form))
     failed = int((made.runs["status"] == "failed").sum())
     if not made.complete:
         complain("not all runs could be simulated; the same command goes on")
@@ -103,6 +107,13 @@ def report(study: "Study") -> list[str]:
     for table in shown(study):
         lines += ["", *table.text().splitlines()]
     return lines
+
+
+def tables(study: "Study", form: str) -> str:
+    """The tables alone, in Markdown or LaTeX."""
+    from desim.studies.shown import shown
+
+    return "\n\n".join(table.written(form) for table in shown(study))
 
 
 def _shared(study: "Study") -> list[str]:
