@@ -310,7 +310,8 @@ def test_labels_of_a_study_and_given_ones_are_those_of_the_tables(tmp_path, caps
     assert "seeds 1 to 2" in text.split(r"\caption")[1]
     assert "never, at best" in made.written()
     runs = sorted((tmp_path / "s" / "runs").iterdir())[:2]
-    main(["compare", *map(str, runs), "--label", "a", "--label", "b"])
+    with pytest.raises(SystemExit):
+        main(["compare", *map(str, runs), "--label", "a", "--label", "b"])
     assert "\n  a " in capsys.readouterr().out
     with pytest.raises(SystemExit):
         main(["compare", *map(str, runs), "--label", "a"])

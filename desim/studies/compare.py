@@ -262,7 +262,7 @@ def _cell(row: Any, kind: str, bare: bool, nearest: Mapping[str, str] | None = N
     if row is None:
         return NO_NOISE if kind == "epsilon" and bare else "-"
     text = estimate(row, row.seeds, bare)
-    if text == "never" and kind == "time" and (near := (nearest or {}).get(row.run)):
+    if nearest and text == "never" and kind == "time" and (near := nearest.get(row.run)):
         return f"never, at best {near}"
     if row.low < row.high:
         endless = kind == "epsilon" and not row.never

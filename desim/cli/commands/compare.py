@@ -64,7 +64,8 @@ def compare(
         raise InputError(f"--{name}: found without --profile; allowed: with it")
     made = desim.compare(
         labelled(runs, label) if label else list(runs), asked, delta=delta, view=view,
-        relation=relation, stays=stays, clock=clock, profile=profile, spent=spent or "time", methods=methods or (),
+        relation=relation, stays=stays, clock=clock, profile=profile, spent=spent or "time",
+        methods=methods or (),
     )  # fmt: skip
     text = made.written(form)
     if out is None:
