@@ -187,7 +187,7 @@ def test_list_begins_with_five_and_has_a_line_for_each_section(call):
     code, out, _ = call("list")
     assert code == 0
     lines = out.splitlines()
-    assert len(lines) <= 20
+    assert len(lines) <= 22
     assert max(map(len, lines)) <= catalogue.WIDTH
     assert sum("desim run " in line or "desim study " in line for line in lines) == 5
     heads = [line.split()[0] for line in lines[8:]]
@@ -513,3 +513,18 @@ def test_a_full_output_is_one_line(command):
 def test_a_place_that_cannot_be_written_is_bad_input():
     with pytest.raises(InputError, match="not a writable directory"):
         desim.runs.directory.check_free(Path("/dev/null/a"))
+
+
+def test_quiet_says_nothing_and_verbose_says_where(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as end:
+        main(["run", "quickstart", "--set", "stop.rounds=1", "-q", "-o", "a"])
+    assert end.value.code == 0
+    assert capsys.readouterr() == ("", "")
+    for option, traced in (("-v", True), ("-q", False)):
+        with pytest.raises(SystemExit) as end:
+            main(["show", "nothing", option])
+        assert end.value.code == 2
+        told = capsys.readouterr().err
+        assert ("Traceback" in told) is traced
+        assert told.endswith("not a run directory (it has no manifest.json)\n")

@@ -4,6 +4,7 @@ import copy
 import json
 import math
 import re
+from collections import UserDict, UserList
 from functools import cache
 from pathlib import Path
 
@@ -449,3 +450,19 @@ def test_a_network_is_measured_by_its_loss_unless_told_otherwise():
     assert told.observe.metrics == ("consensus",)
     linear = {**scenario, "problem": {**problem, "loss": "logistic"}}
     assert load(linear).observe.metrics == ("error",)
+
+
+class Lines(UserList):
+    """A list of another library, as OmegaConf has them."""
+
+
+def test_mappings_and_lists_of_other_libraries_are_read():
+    tree = load(SMALL).written()
+    other = UserDict(
+        {key: UserDict(part) if isinstance(part, dict) else part for key, part in tree.items()}
+    )
+    other["participation"] = UserDict({"schedule": Lines([Lines([0]), Lines([1])])})
+    assert (
+        load(other).participation
+        == load({**tree, "participation": {"schedule": [[0], [1]]}}).participation
+    )

@@ -3,12 +3,15 @@
 import json
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 import desim
 from desim.scenario import registry
+from desim.scenario.load import read
 from desim.scenario.schema import json_schema
 from desim.scenario.shipped import networks
+from desim.studies.file import study_schema
 
 FOLDER = Path(__file__).resolve().parents[1] / "scenarios"
 SHIPPED = sorted(FOLDER.glob("*.yaml"))
@@ -43,3 +46,17 @@ def test_the_schema_file_is_the_schema(monkeypatch):
     monkeypatch.setattr(registry, "_plugged", registry.Known(*({} for _ in registry.Known._fields)))
     kept = json.loads((FOLDER / "scenario.schema.json").read_text())
     assert kept == json.loads(json.dumps(json_schema()))
+
+
+def test_studies_keep_to_their_schema():
+    kept = json.loads((FOLDER / "study.schema.json").read_text())
+    assert kept == json.loads(json.dumps(study_schema()))
+    check = jsonschema.Draft202012Validator(kept)
+    files = [path for path in (FOLDER / "studies").glob("*.yaml") if "base" in read(path).data]
+    assert len(files) > 4
+    for path in files:
+        assert path.read_text().startswith("# yaml-language-server: $schema=../study.schema.json\n")
+        tree = read(path).data
+        check.validate(tree)
+        for wrong in ({"grids": {}}, {"compare": {"level": 0.9, "epsilon": {"sight": "x"}}}):
+            assert not check.is_valid({**tree, **wrong})

@@ -9,6 +9,7 @@ import atexit
 import gc
 import os
 import sys
+import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Annotated
@@ -37,11 +38,14 @@ from desim.cli.commands.tune import tune
 from desim.cli.commands.warmup import warmup
 from desim.cli.examples import below
 from desim.cli.options import switch
-from desim.cli.outcome import complain
+from desim.cli.outcome import complain, silence
 from desim.cli.privacy import privacy
 from desim.errors import DesimError
 
 INTERRUPTED = 130
+ANYWHERE = ("-q", "--quiet", "-v", "--verbose")  # before a command or after it
+QUIET = "Say nothing but what goes wrong and what was asked for; also after a command."
+VERBOSE = "With an error, show where in desim it was raised; also after a command."
 GARBAGE = 200_000  # objects between collections: a start makes so many, and they stay
 
 app = typer.Typer(
@@ -82,8 +86,10 @@ for name, command in COMMANDS.items():
 @app.callback(invoke_without_command=True)
 def options(
     version: Annotated[bool, switch("version", "Show the version and exit.")] = False,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help=QUIET)] = False,
+    verbose: Annotated[bool, typer.Option("-v", "--verbose", help=VERBOSE)] = False,
 ) -> None:
-    """Answer the options that come before a command."""
+    """Answer the options that come before a command; those of ANYWHERE are taken out before."""
     if version:
         import desim
 
@@ -103,9 +109,16 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _command(arguments: list[str] | None) -> None:
+    given = sys.argv[1:] if arguments is None else arguments
+    end = given.index("--") if "--" in given else len(given)  # what follows is no option
+    said = {one for one in given[:end] if one in ANYWHERE}
+    left = [one for one in given[:end] if one not in ANYWHERE] + given[end:]
     try:
-        app(arguments, prog_name="desim")
+        with silence(bool(said & {"-q", "--quiet"})):
+            app(left, prog_name="desim")
     except DesimError as error:
+        if said & {"-v", "--verbose"}:
+            traceback.print_exc()
         complain(str(error))
         sys.exit(error.exit_code)
     except SystemExit as end:

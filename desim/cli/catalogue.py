@@ -6,6 +6,7 @@ from itertools import takewhile
 from pathlib import Path
 
 from desim.fields import Form
+from desim.log.described import METRICS
 from desim.scenario import registry, shipped
 from desim.scenario.choosing import CHOOSERS
 from desim.scenario.sections.codec import HYPHENS, OneWay
@@ -98,6 +99,7 @@ SECTIONS: dict[str, Callable[[], Entries]] = {
     "choices": choices,
     "codecs": codecs,
     "sources": sources,
+    "metrics": lambda: list(METRICS.items()),
     "networks": _brought(shipped.networks),
     "scenarios": scenarios,
     "studies": studies,

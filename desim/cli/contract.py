@@ -1,6 +1,8 @@
 """`desim check --contract`: whose contract is meant, and what came of it, line by line."""
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import typer
@@ -24,7 +26,7 @@ def keep(target: Path, overrides: Mapping[str, str]) -> None:
     broken = 0
     for name, kind, findings in _asked(target, overrides):
         outcomes = {"kept": 0, "broken": 0, "skipped": 0}
-        typer.echo(f"{name}: {kind}")
+        typer.echo(f"{name}: {kind}{_place(name)}")
         for finding in findings:
             outcomes[finding.outcome] += 1
             typer.echo(f"  {finding}")
@@ -60,6 +62,17 @@ def _asked(
             yield one, "model", _tried(contract.model, one, scenario, overrides)
         else:
             yield one, "algorithm", _tried(contract.algorithm, one, scenario, overrides)
+
+
+def _place(name: str) -> str:
+    """File and line of what a plug-in defines; "" for desim's own."""
+    own = registry.plugged()
+    found = own.losses.get(name) or own.models.get(name) or own.methods.get(name)
+    with suppress(OSError, TypeError):
+        if found is not None:
+            file, line = inspect.getsourcefile(found), inspect.getsourcelines(found)[1]
+            return f" ({Path(file or '').name}, line {line})"
+    return ""
 
 
 def _known() -> tuple[str, ...]:

@@ -1,5 +1,8 @@
 """What a command says of the run that came of it, and how it leaves."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 import typer
@@ -8,9 +11,13 @@ if TYPE_CHECKING:
     from desim.runs.run import Run
 
 
+_silent: ContextVar[bool] = ContextVar("_silent", default=False)
+
+
 def tell(played: "Run") -> None:
     """Summarise a run that has just been played; leave with exit code 1 unless it is done."""
-    tell_all(played)
+    if not silent():
+        tell_all(played)
     if played.status != "done":
         complain(f"{played.status}: {played.manifest['reason']}")
         raise typer.Exit(1)
@@ -29,3 +36,24 @@ def tell_all(run: "Run") -> None:
 def complain(text: str) -> None:
     """Say what went wrong, on standard error."""
     typer.echo(text, err=True)
+
+
+def remark(text: str) -> None:
+    """Say on standard error what is good to know, unless nobody wants to (-q)."""
+    if not _silent.get():
+        complain(text)
+
+
+def silent() -> bool:
+    """Whether commands say nothing but what goes wrong, and what was asked for (-q)."""
+    return _silent.get()
+
+
+@contextmanager
+def silence(wanted: bool) -> Iterator[None]:
+    """Within it commands are silent, or as they were."""
+    token = _silent.set(wanted or _silent.get())
+    try:
+        yield
+    finally:
+        _silent.reset(token)

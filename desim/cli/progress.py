@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from desim.amounts import duration
+from desim.cli.outcome import silent
 
 if TYPE_CHECKING:
     from desim.engine.world import Progress
@@ -60,6 +61,9 @@ def counting_bar(before: str, name: str) -> Iterator[Callable[[int, int], None]]
 @contextmanager
 def moving_bar(text: str) -> Iterator[Show]:
     """Yield what shows how far a command is; a bar begins with `text`."""
+    if silent():
+        yield lambda text, done: None
+        return
     if not sys.stderr.isatty():
         yield Lines().show
         return

@@ -146,7 +146,7 @@ def json_schema() -> dict[str, Any]:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "desim scenario",
-        **_without_null(schema),
+        **without_null(schema),
     }
 
 
@@ -159,13 +159,13 @@ def _include(properties: dict[str, Any], definitions: dict[str, Any]) -> None:
     properties["network"] = network
 
 
-def _without_null(schema: Any) -> Any:
+def without_null(schema: Any) -> Any:
     """`schema` without the null that stands for a key that is left out: a file may not write it."""
     if isinstance(schema, list):
-        return [_without_null(item) for item in schema]
+        return [without_null(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    clean = {key: _without_null(item) for key, item in schema.items()}
+    clean = {key: without_null(item) for key, item in schema.items()}
     if "default" in clean and clean["default"] is None:
         del clean["default"]
     options = [option for option in clean.get("anyOf", []) if option != {"type": "null"}]

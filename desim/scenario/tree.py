@@ -1,7 +1,7 @@
 """What was written, as plain dicts and lists, together with where each key was written."""
 
 import math
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
@@ -118,7 +118,7 @@ def native(value: Any) -> Any:
         return {key: native(item) for key, item in value.items()}
     if isinstance(value, np.ndarray | np.generic):
         return native(value.tolist())
-    if isinstance(value, list | tuple | range):
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
         return [native(item) for item in value]
     return str(value) if isinstance(value, PurePath) else value
 

@@ -20,6 +20,8 @@ from desim.studies.file import Search, StudyFile
 from desim.studies.sides import sided
 from desim.studies.varied import MOST
 
+FEW = 8  # values or labels that an error names
+
 DIGITS = 16  # of the hash that names a run's directory
 
 
@@ -185,12 +187,29 @@ def opponents(cases: Sequence[Case], against: Mapping[str, Any]) -> list[tuple[C
     found = [(case, other) for case, other in pairs if case.number != other.number]
     if found:
         return found
-    known = sorted({case.name for case in cases if case.name})
-    near = spelling(against["label"], known) if "label" in against else ""
+    near = spelling(against["label"], _named(cases)) if "label" in against else ""
     raise InputError(
         f"compare.against: found {show(dict(against))}, from which no case differs in these keys "
-        f"alone; allowed: values or labels that the study's cases have{near}"
+        f"alone; allowed: {_allowed(cases, against)}{near}"
     )
+
+
+def _named(cases: Sequence[Case]) -> list[str]:
+    return list(dict.fromkeys(case.name for case in cases if case.name))
+
+
+def _allowed(cases: Sequence[Case], against: Mapping[str, Any]) -> str:
+    """The labels that cases have, or the values that they have of the keys that are asked for."""
+    if "label" in against:
+        names = _named(cases)
+        return f"label: {' or '.join(names[:FEW])}" if names else "no label, as no case has one"
+    parts = []
+    for key in against:
+        values = list(dict.fromkeys(setting_text(case.values[key]) for case in cases
+                                    if key in case.values))  # fmt: skip
+        some = " or ".join(map(str, values[:FEW])) + (" or ..." if len(values) > FEW else "")
+        parts.append(f"{key}: {some}" if values else f"no {key}, which no case changes")
+    return ", ".join(parts)
 
 
 def _by_label(cases: Sequence[Case], label: str) -> Iterator[tuple[Case, Case]]:

@@ -12,7 +12,7 @@ from desim.fields import Count, Flag, Strict, Text, Whole
 from desim.fields.numbers import existing, finite
 from desim.fields.strict import explain
 from desim.scenario.load import read
-from desim.scenario.schema import SECTIONS, directory_name
+from desim.scenario.schema import SECTIONS, directory_name, without_null
 from desim.scenario.sections.privacy import Delta, View
 from desim.scenario.shipped import named_file, scenarios
 from desim.scenario.tree import from_python, require_mapping, unfit
@@ -188,6 +188,17 @@ class StudyFile(Strict):
                 "found {} in set, though tune varies {}; allowed: in its values".format(*inner)
             )
         return self
+
+
+def study_schema() -> dict[str, Any]:
+    """JSON Schema of a study file, for editors."""
+    schema = StudyFile.model_json_schema(by_alias=False)
+    schema["required"].remove("name")
+    epsilon = schema["$defs"]["Compare"]["properties"]["epsilon"]
+    terms = {"$ref": epsilon.pop("$ref")}
+    epsilon |= {"anyOf": [{"type": "boolean"}, terms], "default": True}
+    title = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "desim study"}
+    return {**without_null(schema), **title}
 
 
 def _null(data: Any, place: tuple[Any, ...]) -> bool:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from desim.cli.options import Force, Overrides, ScenarioFile, load_scenario, output_option
-from desim.cli.outcome import complain, tell
+from desim.cli.outcome import complain, remark, tell
 from desim.errors import InputError, gathering
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def run(
             prepared = prepare(loaded)
             progress.engine = prepared.simulation.engine
             for line in circumstances(prepared.simulation):
-                complain(line)
+                remark(line)
             played = record(prepared, path, progress, force)
     except KeyboardInterrupt:
         complain("stopped before the run began; nothing was written")

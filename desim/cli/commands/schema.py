@@ -5,19 +5,21 @@ from typing import Annotated
 
 import typer
 
-from desim.cli.options import output_option
+from desim.cli.options import output_option, switch
 
 
 def schema(
     out: Annotated[Path | None, output_option("FILE", "Default: standard output.")] = None,
+    study: Annotated[bool, switch("study", "Of study files, and those of desim tune.")] = False,
 ) -> None:
-    """Write the JSON Schema of scenario files, for editors."""
+    """Write the JSON Schema of scenario files, or of study files, for editors."""
     import json
 
     from desim.runs.output import output
     from desim.scenario.schema import json_schema
+    from desim.studies.file import study_schema
 
-    text = json.dumps(json_schema(), indent=2, ensure_ascii=False)
+    text = json.dumps(study_schema() if study else json_schema(), indent=2, ensure_ascii=False)
     if out is None:
         typer.echo(text)
         return

@@ -257,7 +257,10 @@ def _numbers(column: "pd.Series[Any]", where: str) -> NDArray[np.float64]:
         found, row = column.to_numpy(object)[place], column.index[place] + 1
         if pd.isna(found):
             _whole(column, where)
-        words = "" if not isinstance(found, str) else ", or problem.data.encode for words"
+        words = "" if not isinstance(found, str) else (
+            f"; if {show(found)} stands for a missing value: problem.data.marks: [{show(found)}]; "
+            "if the column is one of words: problem.data.encode"
+        )  # fmt: skip
         raise InputError(
             f"problem.data: {where}, data row {row}, column {str(column.name)!r}: found "
             f"{show(found)}; allowed: a finite number{words}"
