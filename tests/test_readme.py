@@ -1,5 +1,6 @@
 """The README does what it says: its commands print what it shows, its method is FedAvg's text."""
 
+import dataclasses
 import inspect
 import re
 import textwrap
@@ -25,8 +26,19 @@ def test_its_commands_print_what_it_shows(tmp_path, monkeypatch):
         pages.console(block, {})
 
 
+def test_its_session_of_python_gives_what_it_shows(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pages.python(blocks("python")[0], {})
+    assert (tmp_path / "accuracy.png").is_file()
+    wrong = dataclasses.replace(
+        block := blocks("python")[0], text=block.text.replace("6.731", "6.7")
+    )
+    with pytest.raises(pages.Wrong):
+        pages.python(wrong, {})
+
+
 def test_its_method_is_the_text_of_fedavg():
-    (block,) = blocks("python")
+    _, block = blocks("python")
     written = textwrap.dedent(inspect.getsource(FedAvg.coordinator))
     assert block.text.strip() == written.strip()
 
@@ -39,7 +51,7 @@ def test_its_two_commands_are_those_that_ci_runs():
 
 
 def test_it_is_short_and_its_links_lead_somewhere():
-    assert len(README.split()) <= 950
+    assert len(README.split()) <= 1000
     home = Path(__file__).resolve().parents[1]
     links = re.findall(r"\]\(([^)#]+)[^)]*\)", README)
     assert [link for link in links if "://" not in link and not (home / link).exists()] == []
