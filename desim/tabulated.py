@@ -1,7 +1,8 @@
 """Tables of words, written as text, Markdown, LaTeX or HTML; nothing in a cell is taken as code."""
 
+import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Literal
@@ -45,15 +46,40 @@ class Table:
         columns = range(len(self.head))
         return [n > 0 and all(NUMBER.match(row[n]) for row in self.rows) for n in columns]
 
-    def written(self, form: str) -> str:
-        """The table as text, markdown or latex; InputError for another format."""
-        forms = {"text": self.text, "markdown": self.markdown, "latex": self.latex}
+    def written(self, form: str, width: float = math.inf) -> str:
+        """The table as text (see there), markdown or latex; InputError for another format."""
+        forms = {"text": lambda: self.text(width), "markdown": self.markdown, "latex": self.latex}
         return forms[chosen("format", form, forms)]()
 
-    def text(self) -> str:
-        """Aligned columns under their title."""
-        lines = [f"  {line}".rstrip() for line in aligned([self.head, *self.rows])]
-        return "\n".join([self.title, *lines, *(f"  {note}" for note in self.notes)])
+    def text(self, width: float = math.inf) -> str:
+        """Aligned columns under their title; what is wider than so many letters goes below.
+
+        Every part of a table that is cut between columns begins with the first column.
+        """
+        parts = list(self._parts(width - 2))
+        blocks = [
+            "\n".join(
+                f"  {line}".rstrip()
+                for line in aligned([[row[n] for n in part] for row in (self.head, *self.rows)])
+            )
+            for part in parts
+        ]
+        notes = [f"  {note}" for note in self.notes]
+        return "\n".join([self.title, "\n\n".join(blocks), *notes])
+
+    def _parts(self, width: float) -> Iterator[list[int]]:
+        """The columns of each part: as many as fit, at least one beside the first."""
+        wide = [
+            max(_width(row[n]) for row in (self.head, *self.rows)) for n in range(len(self.head))
+        ]
+        part, used = [0], wide[0]
+        for column in range(1, len(wide)):
+            if len(part) > 1 and used + 2 + wide[column] > width:
+                yield part
+                part, used = [0], wide[0]
+            part.append(column)
+            used += 2 + wide[column]
+        yield part
 
     def markdown(self) -> str:
         """A pipe table, as GitHub and Pandoc read it."""

@@ -316,3 +316,14 @@ def test_labels_of_a_study_and_given_ones_are_those_of_the_tables(tmp_path, caps
     with pytest.raises(SystemExit):
         main(["compare", *map(str, runs), "--label", "a"])
     assert "found 1; allowed: 2, one for each RUN" in capsys.readouterr().err
+
+
+def test_a_table_too_wide_goes_on_below():
+    head, rows = ["run", "a" * 30, "b" * 30, "c" * 30], [["x", "1", "2", "3"]]
+    table = tabulated.Table("wide", head, rows)
+    cut = table.text(70).splitlines()
+    assert max(map(len, cut)) <= 70
+    assert [line.split() for line in cut[1:]] == [
+        ["run", "a" * 30, "b" * 30], ["x", "1", "2"], [], ["run", "c" * 30], ["x", "3"]
+    ]  # fmt: skip
+    assert len(table.text().splitlines()) == 3

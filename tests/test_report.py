@@ -58,7 +58,7 @@ def test_every_epsilon_has_its_terms(text):
 
 def test_what_differs_is_told_once(text):
     said = section(text, "scenario")
-    assert "network.link.latency 0.01 0.01 0.04 0.01" in re.sub(r" +", " ", said)
+    assert "network.link.latency 10 ms 10 ms 40 ms 10 ms" in re.sub(r" +", " ", said)
     assert "algorithm.alpha 0.1" not in re.sub(r" +", " ", said)
 
 

@@ -1,5 +1,8 @@
 """What a command says of the run that came of it, and how it leaves."""
 
+import math
+import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -36,6 +39,11 @@ def tell_all(run: "Run") -> None:
 def complain(text: str) -> None:
     """Say what went wrong, on standard error."""
     typer.echo(text, err=True)
+
+
+def columns() -> float:
+    """The letters of a line on the terminal that is written to; inf where it is none."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else math.inf
 
 
 def remark(text: str) -> None:

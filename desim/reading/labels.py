@@ -107,13 +107,17 @@ def setting_text(value: Any) -> Any:
 
 def setting(tree: Any, place: Place) -> str:
     """A setting as labels show it, with the unit that reads best: latency 3 ms."""
-    value = _at(tree, place)
+    return f"{place[-1]} {setting_text(with_unit(_at(tree, place), place))}"
+
+
+def with_unit(value: Any, place: Place) -> Any:
+    """The value of a setting: with the unit that reads best, if it has one, as in 3 ms."""
     unit = UNITS.get(place[0], {}).get(place[-1], "")
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not (unit and number and math.isfinite(value)):
-        return f"{place[-1]} {setting_text(value)}"
+        return value
     name, factor = best_unit(value, unit) if unit in BELOW else (unit, 1.0)
-    return f"{place[-1]} {value * factor:.6g} {name}"
+    return f"{value * factor:.6g} {name}"
 
 
 def _unlike(trees: Sequence[Mapping[str, Any]]) -> list[Place]:

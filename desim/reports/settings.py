@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from desim.reading.labels import with_unit
 from desim.reports.readable import Reading
 from desim.reports.wording import NOTHING
 from desim.runs.directory import SCENARIO
@@ -33,7 +34,7 @@ def flattened(tree: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, s
         if isinstance(value, Mapping) and value:
             yield from flattened(value, f"{place}.")
         else:
-            yield place, _text(value)
+            yield place, _text(with_unit(value, tuple(place.split("."))))
 
 
 def scenario_text(one: Reading) -> str:

@@ -108,6 +108,10 @@ def traffic(one: Reading) -> Table | None:
     rows.append(["all", "all", *totals, size(float(made["bytes"].sum())), seconds(float(mean))])
     heads, rows, never = _without_zeros(heads, rows, ("resent", "lost"))
     none = f" None was {' or '.join(never)}." if never else ""
-    more = f" The {ROWS} busiest of {len(made)} links." if len(made) > ROWS else ""
+    more = ""
+    if len(made) > ROWS:
+        cut = made["bytes"].iloc[ROWS - 1] == made["bytes"].iloc[ROWS]
+        others = ", of which others carried as much as the last" if cut else ""
+        more = f" {ROWS} of {len(made)} links, the busiest first{others}."
     note = f"On the way: from leaving to arriving, of what arrived.{none}{more}"
     return Table("What the links carried", heads, rows, [note], marked=frozenset({len(rows) - 1}))

@@ -58,14 +58,15 @@ class Comparison:
     profile: pd.DataFrame | None = None
     terms: tuple[str, ...] = ()
 
-    def written(self, form: str = "text") -> str:
+    def written(self, form: str = "text", width: float = np.inf) -> str:
         """All tables as text, markdown or latex, the notes below the last.
 
-        terms of epsilons and seeds are in every caption of latex.
+        Terms of epsilons and seeds are in every caption of latex. width: of text, in letters.
         """
         *before, last = self.tables
         tables = (*before, replace(last, notes=(*last.notes, *self.notes)))
-        found = [replace(one, terms=(*one.terms, *self.terms)).written(form) for one in tables]
+        tables = tuple(replace(one, terms=(*one.terms, *self.terms)) for one in tables)
+        found = [one.written(form, width) for one in tables]
         return "\n\n".join([*found, *(one.written(form) for one in self.clocks)])
 
     def __str__(self) -> str:

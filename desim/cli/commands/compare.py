@@ -1,5 +1,6 @@
 """`desim compare`: runs side by side."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -8,6 +9,7 @@ import typer
 
 from desim.cli.options import RELATIONS, RunFolders, option, output_option, switch
 from desim.cli.options import target as parsed
+from desim.cli.outcome import columns
 from desim.errors import InputError, chosen, refusal
 
 if TYPE_CHECKING:
@@ -67,7 +69,7 @@ def compare(
         relation=relation, stays=stays, clock=clock, profile=profile, spent=spent or "time",
         methods=methods or (),
     )  # fmt: skip
-    text = made.written(form)
+    text = made.written(form, math.inf if out else columns())
     if out is None:
         typer.echo(text)
         return

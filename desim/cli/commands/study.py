@@ -8,7 +8,7 @@ import typer
 
 from desim import units
 from desim.cli.options import Overrides, option, output_option, settings, switch
-from desim.cli.outcome import complain
+from desim.cli.outcome import columns, complain
 from desim.errors import InputError, chosen
 
 FORMS = ("text", "markdown", "latex")
@@ -105,7 +105,7 @@ def report(study: "Study") -> list[str]:
     lines += _shared(study)
     lines += _failures(study)
     for table in shown(study):
-        lines += ["", *table.text().splitlines()]
+        lines += ["", *table.text(columns()).splitlines()]
     return lines
 
 
