@@ -7,6 +7,7 @@ import pytest
 from mutant import mutant
 from report_runs import SCENARIO, played
 from test_report import section
+from tuner_scenes import TUNER
 
 import desim
 from desim.cli import main
@@ -169,3 +170,23 @@ def test_the_first_metric_is_that_of_the_figures(tmp_path):
     assert metrics(found)[0] == shared_metric([run]) == "accuracy"
     text = desim.report(run, tmp_path / "r.html").read_text("utf-8")
     assert re.search(r'name="metric"><option value="(\w+)">', text).group(1) == "accuracy"
+
+
+def test_a_tuner_has_a_page_of_its_candidates_and_of_fresh_seeds(tmp_path):
+    made = desim.tune(TUNER, out=tmp_path / "t", workers=0)
+    with pytest.raises(SystemExit):
+        main(["report", str(tmp_path / "t"), "-o", str(tmp_path / "t.html")])
+    page = (tmp_path / "t.html").read_text("utf-8")
+    part = studies.study_part(found := open_study(tmp_path / "t"))
+    candidates, fresh = part.tables
+    assert next(row[2] for row in candidates.rows) == "best"
+    assert len(candidates.rows) == len(made.candidates)
+    assert [row[0] for row in fresh.rows] == made.fresh["label"].tolist()
+    assert found.targets == (("error", 0.1),)
+    assert "has not written its tables" not in page
+    chosen = studies.of_the_best(found, found.by_case())
+    seen = {label: sorted(run.manifest["seed"] for run in runs) for label, runs in chosen.items()}
+    assert set(seen) == {made.best[0].label, "base"}
+    assert len(set(map(tuple, seen.values()))) == 1
+    other = mutant(studies, 'if run.manifest.get("seed") in shared', "if True")
+    assert len({len(runs) for runs in other.of_the_best(found, found.by_case()).values()}) == 2

@@ -12,7 +12,7 @@ from desim.reports.privacy import epsilon_terms, privacy
 from desim.reports.readable import Reading, readings
 from desim.reports.results import RULE, default_targets, headline, time_to_targets
 from desim.reports.settings import differences, manifests, scenario_text
-from desim.reports.studies import study_part
+from desim.reports.studies import of_the_best, study_part
 from desim.reports.timing import occupation, traffic, waiting
 from desim.runs.run import Run
 from desim.studies.stored import StoredStudy
@@ -46,13 +46,15 @@ def report(
     What cannot be read of a run is left out, and the reason stands first in the report. InputError
     for no run or too many, a metric that no run has, or a place that cannot be written.
     """
+    if len(studies) == 1 and studies[0].written.get("tune") and isinstance(runs, Mapping):
+        runs = of_the_best(studies[0], runs)
     if isinstance(runs, Sequence | Mapping):
         found = readings(runs)
     elif isinstance(runs, Run):
         found = readings([runs])
     else:
-        studies = [*studies, runs]
-        found = readings(runs.by_case())
+        studies, cases = [*studies, runs], runs.by_case()
+        found = readings(of_the_best(runs, cases) if runs.written.get("tune") else cases)
     if not 0 < len(found) <= MOST_RUNS:
         raise InputError(f"report: found {len(found)} runs; allowed: 1 to {MOST_RUNS}")
     first = {one.series: one for one in reversed(found)}

@@ -72,7 +72,9 @@ def open_study(path: str | Path) -> StoredStudy:
 
 
 def _named_and_asked(study: Any) -> tuple[str, tuple[tuple[str, float], ...], dict[str, Any]]:
-    asked = (study.get("compare") or {}).get("targets") or {}
+    asked = (
+        (study.get("compare") or {}).get("targets") or (study.get("tune") or {}).get("until") or {}
+    )
     several = {name: one if isinstance(one, list) else [one] for name, one in asked.items()}
     pairs = ((str(name), float(one)) for name, values in several.items() for one in values)
     return str(study["name"]), tuple(pairs), dict(study)

@@ -211,18 +211,7 @@ def _real_first(runs: "Sequence[Run] | Mapping[str, Sequence[Run]]") -> "Sequenc
 
 def opened_runs(folders: Sequence[Path]) -> "Sequence[Run] | Mapping[str, Sequence[Run]]":
     """Runs, each directory once; by label where one of the directories is a study's."""
-    import desim
-    from desim.studies.folder import STUDY, stored_runs
+    from desim.studies.folder import by_label
 
     places = {os.path.realpath(folder): folder for folder in reversed(folders)}
-    folders = list(places.values())[::-1]
-    studies = [folder for folder in folders if (folder / STUDY).is_file()]
-    if not studies:
-        return [desim.open(folder) for folder in folders]
-    labelled: dict[str, list[Run]] = {}
-    for folder in folders:
-        found = stored_runs(folder) if folder in studies else {str(folder): [desim.open(folder)]}
-        for label, runs in found.items():
-            name = f"{folder.name}: {label}" if len(folders) > 1 and folder in studies else label
-            labelled.setdefault(name, []).extend(runs)
-    return labelled
+    return by_label(list(places.values())[::-1])
