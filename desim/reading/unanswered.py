@@ -117,7 +117,7 @@ def missing(run: Played, pieces: Pieces) -> list[tuple[float, str]]:
     counting = listening(run)
     if counting is None:
         return []
-    found = []
+    found: list[tuple[float, str]] = []
     for log in pieces:
         times = log["time"][log["kind"].equal("aggregate") & (log["agent"] < 0)].tolist()
         found += zip(times, map(numbers, counting.at_collections(log)), strict=True)

@@ -131,7 +131,7 @@ def compare(
     ]
     finals = [name for name in dict.fromkeys(frame["measure"]) if is_final(name)]
     tables += [_table(frame, "at the end", {kind: kind for kind in (*finals, *SPENT)}, noiseless)]
-    means = terms(rows, asked.epsilon or {})
+    means = tuple(terms(rows, asked.epsilon or {}))
     about = [*notes(rows, bool(asked.targets)), *means, *shared(rows)]
     means = (*means, *_seeds_of(rows))
     clocks, troubles = errors_of_clocks(given, targets, clock)
@@ -146,8 +146,8 @@ def compare(
 
 def _seeds_of(rows: Sequence[Series[Run]]) -> Iterator[str]:
     """Which seeds were played, where all rows have the same ones."""
-    played = {frozenset(run.manifest.get("seed") for run in row.runs) for row in rows}
-    if len(played) == 1 and None not in (seeds := next(iter(played))):
+    played = {frozenset(run.manifest.get("seed", -1) for run in row.runs) for row in rows}
+    if len(played) == 1 and -1 not in (seeds := next(iter(played))):
         yield seeds_played(seeds)
 
 
