@@ -13,6 +13,7 @@ from desim.runs.declared import coarse, declared, names
 from desim.runs.digests import own_scenario
 from desim.runs.played import Played
 from desim.runs.premises import Stated, stated
+from desim.runs.real import exposed
 from desim.scenario import own
 
 RELEASED = "time agent release mechanism sensitivity scale sampling seen_by delivered".split()
@@ -29,6 +30,7 @@ def spent(
     """See `Run.account`.
 
     That the files cannot be checked, or sensitivities are a plug-in's, is said among the flags.
+    It is infinite for a deployment whose agents' states have travelled.
     """
     if run.directory is not None:
         own_scenario(run.directory, run.manifest)
@@ -45,7 +47,8 @@ def spent(
         events=arrivals(run, seen),
         amplification=amplification,
     )
-    return replace(found, flags=(*found.flags, *doubts(run)))
+    found = replace(found, flags=(*found.flags, *doubts(run)))
+    return found.voided(why) if (why := exposed(run.manifest)) else found
 
 
 def doubts(run: Played) -> Iterator[str]:
