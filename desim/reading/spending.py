@@ -9,11 +9,10 @@ from desim.errors import InputError, refusal
 from desim.privacy.accounting.accountants import Account, account
 from desim.privacy.accounting.prices import RELATIONS
 from desim.privacy.accounting.views import read_view
-from desim.runs.declared import coarse, declared, names
+from desim.runs.declared import declared, names, void
 from desim.runs.digests import own_scenario
 from desim.runs.played import Played
 from desim.runs.premises import Stated, stated
-from desim.runs.real import exposed
 from desim.scenario import own
 
 RELEASED = "time agent release mechanism sensitivity scale sampling seen_by delivered".split()
@@ -30,7 +29,7 @@ def spent(
     """See `Run.account`.
 
     That the files cannot be checked, or sensitivities are a plug-in's, is said among the flags.
-    It is infinite for a deployment whose agents' states have travelled.
+    It is infinite where more was seen than releases, or these are not what is charged.
     """
     if run.directory is not None:
         own_scenario(run.directory, run.manifest)
@@ -48,13 +47,12 @@ def spent(
         amplification=amplification,
     )
     found = replace(found, flags=(*found.flags, *doubts(run)))
-    return found.voided(why) if (why := exposed(run.manifest)) else found
+    return found.voided(why) if (why := void(run)) else found
 
 
 def doubts(run: Played) -> Iterator[str]:
     """On whose word the run's epsilon rests, and that its files cannot be checked."""
     yield from declared(run)
-    yield from coarse(run)
     yield from chosen_by_losses(run)
     if doubt := run.store.unchecked:
         yield doubt

@@ -31,10 +31,9 @@ from desim.reading.spending import (
     require_known,
     with_coordinator,
 )
-from desim.runs.declared import plugged
+from desim.runs.declared import plugged, void
 from desim.runs.likeness import same_data, same_noise, same_run, same_seed, unrelated
 from desim.runs.premises import Stated, stated, stored
-from desim.runs.real import exposed
 from desim.runs.run import Run
 
 FIXED = "which runs are made, and with which settings, was fixed before the first of them"
@@ -119,7 +118,7 @@ def _once(runs: Sequence[Run]) -> tuple[list[tuple[str, Run]], list[str]]:
     repeated = []
     length = [int(run.store.pieces("releases", ["time"]).first[-1]) for run in runs]
     named = list(zip(labels(runs), runs, strict=True))
-    most = lambda k: (not exposed(runs[k].manifest), -length[k])  # noqa: E731
+    most = lambda k: (not void(runs[k]), -length[k])  # noqa: E731
     for place in sorted(range(len(runs)), key=most):
         label, run = named[place]
         twin = next((name for name, other in found if same_run(other, run)), None)
@@ -178,7 +177,7 @@ def _block(
     anybody = reduce(Tally.plus, every, NOTHING) if relation == "agent" else dearest(every)
     signs = Signs.of(block.seen, block.priced)
     said = (*reservations(who, star), *flags([signs], delta, owned), *doubts(run), *_tuned(run))
-    if why := exposed(run.manifest):
+    if why := void(run):
         own, anybody, said = dict.fromkeys(range(agents), LOST), LOST, (why, *said)
     return Charged(label, run, own, anybody, _noise(block.seen, agent, list(own)), signs, said)
 
