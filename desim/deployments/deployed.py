@@ -17,6 +17,7 @@ from desim.deployments.holding import held
 from desim.deployments.hosts import Hosts, read_hosts
 from desim.deployments.linked import Linked
 from desim.deployments.local import Local
+from desim.deployments.parted import common, refuse_common
 from desim.deployments.plan import plan_of, remarks
 from desim.engine.play import Observation, Simulation
 from desim.engine.world import Progress
@@ -93,6 +94,8 @@ def begin(
         return deployed(prepared, path, progress, force, fleet)
     known = read_hosts(hosts, agents)
     refuse_afar(scenario)
+    if known.data == "own":
+        refuse_common(prepared)
     fleet = Remote(agents, known, hosts, order_of(prepared, known), tell)
     return deployed(prepared, path, progress, force, fleet)
 
@@ -109,7 +112,8 @@ def order_of(prepared: Prepared, hosts: Hosts) -> dict[str, Any]:
     return {
         "scenario": prepared.text,
         "plugins": {file.name: file.read_text() for file in prepared.scenario.plugins},
-        "problem": prepared.head["problem_sha256"],
+        "data": hosts.data,
+        "problem": common(prepared, hosts.data),
         "fixed": prepared.head.get("model", {}).get("fixed_sha256"),
         "agents": {name: list(own) for name, own in hosts.agents.items()},
         "secret_noise": secret(prepared.scenario),
