@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -75,7 +75,7 @@ def read_problem(
     return problem, merged
 
 
-def arithmetic(scenario: Scenario) -> str:
+def arithmetic(scenario: Scenario) -> Literal["float64", "float32"]:
     """The type in which gradients are computed: with noise IEEE doubles, whatever is asked for.
 
     A parameter of size 1 is rounded by 6e-8 in singles, which decides by the data whether it goes
@@ -85,7 +85,7 @@ def arithmetic(scenario: Scenario) -> str:
     noise = terms is not None and (terms.noise is not None or terms.target is not None)
     noise |= scenario.participation.losses is not None
     noise |= local is not None and "noisy" in local.solvers
-    return "float64" if noise else str(scenario.problem.precision)
+    return "float64" if noise else scenario.problem.precision
 
 
 def _loss(section: Any) -> Loss:

@@ -55,10 +55,10 @@ class Account:
 
     def voided(self, why: str) -> "Account":
         """The account of who has seen more than the releases: infinite from the start, and why."""
-        agents = np.arange(self.agents)
-        lost = {"time": np.zeros(len(agents)), "agent": agents, "epsilon": agents + np.inf}
+        agents, final = np.arange(self.agents), np.full(self.agents, np.inf)
+        lost = {"time": np.zeros(self.agents), "agent": agents, "epsilon": final}
         return replace(
-            self, flags=(why, *self.flags), final=agents + np.inf,
+            self, flags=(why, *self.flags), final=final,
             growth=(np.zeros(1), np.full(1, np.inf)), columns=lambda: lost, void=True,
         )  # fmt: skip
 
