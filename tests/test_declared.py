@@ -120,12 +120,15 @@ def test_beside_a_model_of_a_plug_in_its_method_is_named_too(tmp_path):
         assert "on record for dsgd" in statement(one).silence
 
 
-def test_noise_of_local_steps_in_singles_is_named():
+def test_runs_of_versions_that_stepped_in_singles_with_noise_have_no_epsilon():
     local = {"solver": "noisy", "epochs": 1, "step": 0.1}
     tree = of_model(algorithm={"name": "fedavg", "local": local}, network="lan")
     for precision, said in (({}, True), ({"precision": "float64"}, False)):
         run = desim.run({**tree, "problem": tree["problem"] | precision})
-        assert (declared.COARSE in run.account().flags) == said
+        assert run.manifest["privacy"].pop("arithmetic") == "float64"
+        account = run.account()
+        assert (declared.COARSE in account.flags) == said
+        assert (account.worst == np.inf) == said
     assert declared.COARSE not in desim.run(of_model()).account().flags
 
 

@@ -17,7 +17,12 @@ from desim.deployments.carrier import refusal
 from desim.deployments.holding import ended_by_others
 from desim.deployments.processes import ended
 from desim.errors import InputError, RunError
+from desim.reading.facts import facts
+from desim.runs.joint import joint
+from desim.runs.play import prepare
 from desim.runs.privacy import SEEDED, UNSEEDED, statement
+from desim.runs.real import TEST, exposed
+from desim.scenario.load import load
 
 PROBLEM = {
     "agents": 4,
@@ -110,8 +115,30 @@ def test_a_star_has_the_bits_of_the_simulation(name):
     simulated, real = same(STARS[name])
     assert simulated.metrics["value"].equals(real.metrics["value"])
     if "privacy" in STARS[name]:
-        last = [run.epsilon().groupby("agent")["epsilon"].max() for run in (simulated, real)]
-        assert last[0].equals(last[1])
+        voided(simulated, real)
+
+
+def voided(simulated, real):
+    """Of a deployment whose agents' states travelled no epsilon is finite, wherever one stands."""
+    assert simulated.account().worst < np.inf
+    assert (real.account().final == np.inf).all()
+    assert (real.epsilon()["epsilon"] == np.inf).all()
+    assert real.epsilon().attrs["risk"].advantage == 1.0
+    said = statement(real)
+    assert set(said.table["view"]) == {"eavesdropper", "coordinator", "final-model"}
+    assert (said.table["rigorous epsilon"] == np.inf).all()
+    assert all(TEST in flags for flags in said.table["flags"])
+    assert (said.claim, said.silence) == (
+        None,
+        "nothing is claimed for a deployment that is a test",
+    )
+    assert TEST in dict(facts(real))["privacy"]
+    for one in joint([simulated, real]):
+        assert (one.epsilon, one.risk.advantage) == (np.inf, 1.0)
+        assert any(TEST in flag for flag in one.flags)
+    old = {**real.manifest, "privacy": {"noise": "os"}}
+    assert exposed(old).startswith("infinite: in this deployment, of an older version")
+    assert exposed(simulated.manifest) == ""
 
 
 GRAPHS = {
@@ -181,8 +208,14 @@ def test_noise_is_the_operating_systems_unless_the_scenario_says_otherwise():
     local = {"local": NOISY}
     given = scenario("fed-plt", algorithm=local, privacy={}, problem={"clip": 1.0})
     simulated, real = desim.run(given), deploy(given)
-    assert not np.array_equal(simulated.iterates[1:], real.iterates[1:])
+    assert not np.array_equal(simulated.model[1:], real.model[1:])
+    assert real.iterates is None
+    loss = real.metrics.loc[real.metrics["metric"] == "loss", "value"]
+    problem = prepare(load(given)).simulation.problem
+    assert loss.tolist() == [problem.objective(x) for x in real.model]
     assert real.manifest["privacy"]["noise"] == "os"
+    assert real.account().worst == simulated.account().worst
+    assert "metrics of" in dict(facts(real))
     assert released(simulated).equals(released(real))
     told = " ".join(statement(real).caveats)
     assert UNSEEDED in told

@@ -29,10 +29,11 @@ def plain(monkeypatch):
     assert set(psutil.Process().children(recursive=True)) <= before
 
 
-def file_of(folder, wait="60 s", **named):
+def file_of(folder, wait="60 s", data="same", **named):
     named = named or {"alpha": [0, 1], "beta": [2, 3]}
     path = folder / "hosts.yaml"
-    path.write_text(json.dumps({"address": "127.0.0.1", "wait": wait, "hosts": named}))
+    said = {"address": "127.0.0.1", "wait": wait, "hosts": named, "data": data}
+    path.write_text(json.dumps(said))
     return path
 
 
@@ -125,6 +126,69 @@ def test_two_hosts_play_the_bits_of_the_simulation(tmp_path, method):
     assert (clock["hosts"], clock["kind"]) == (3, "real")
     assert 0.0 < clock["error"] < 1.0
     assert not file.exists()
+
+
+OWN = {
+    "privacy": {"noise": {"kind": "gaussian", "sigma": 1e-12}},
+    "observe": {"metrics": [], "iterates": False},
+}
+
+
+def test_hosts_need_the_rows_of_their_own_agents_alone(tmp_path, monkeypatch):
+    """The coordinator has zeros; what is learnt is what the rows of all would have given."""
+    from desim.deployments import join
+    from desim.scenario.load import load
+
+    random = np.random.default_rng(7)
+    A, b = random.normal(size=(4, 5, 3)), random.choice([-1.0, 1.0], size=(4, 5))
+    held = {"all": range(4), "nothing": (), "alpha": (0, 1), "beta": (2, 3)}
+    for name, agents in held.items():
+        own = np.isin(np.arange(4), agents)
+        labels = np.where(own[:, None], b, 1.0)
+        np.savez(tmp_path / f"{name}.npz", A=own[:, None, None] * A, b=labels)
+
+    def written(name):
+        found = scenario("dp-admm", algorithm={"rho": 1.0, "eta": 0.5}, **OWN)
+        data = {"source": "npz", "file": str(tmp_path / f"{name}.npz")}
+        return found | {"problem": {"data": data, "loss": "logistic", "clip": 1.0}}
+
+    waiting = Waiting(written("nothing"), tmp_path, data="own")
+    pids = []
+    for host in ("alpha", "beta"):
+        file = {"problem.data.file": str(tmp_path / f"{host}.npz")}
+        monkeypatch.setattr(join, "load", lambda path, more, file=file: load(path, more | file))
+        pids.append(joining(waiting, host))
+    assert [os.waitpid(pid, 0)[1] for pid in pids] == [0, 0]
+    assert waiting.ended().endswith("done\n")
+    real, simulated = desim.open(tmp_path / "run"), desim.run(written("all"))
+    np.testing.assert_allclose(real.model, simulated.model, rtol=0, atol=1e-9)
+    assert np.abs(real.model - desim.run(written("nothing")).model).max() > 1e-2  # the mutant
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"privacy": None}, "found no section privacy, with which agents' states go"),
+        ({"privacy": {"noise_seed": "scenario"}}, "found privacy.noise_seed: scenario"),
+        ({"observe": {"metrics": ["loss"]}}, "observe.metrics: found loss, of rows that"),
+        (
+            {"stop": {"metric": {"loss": 0.1}}, "observe": {"metrics": ["loss"]}},
+            "stop.metric: the end of the run depends on the data over loss; allowed: what no rows",
+        ),
+    ],
+)
+def test_what_needs_all_rows_is_refused_where_hosts_have_their_own(changes, why):
+    from desim.deployments.parted import refuse_common
+    from desim.runs.play import prepare
+    from desim.scenario.load import load
+
+    given = scenario("dp-admm", **OWN, problem={"clip": 1.0}) | {
+        "algorithm": {"name": "dp-admm", "rho": 1.0, "eta": 0.5}
+    }
+    refuse_common(prepare(load(given)))
+    given = {key: one for key, one in (given | changes).items() if one is not None}
+    with pytest.raises(InputError, match=why):
+        refuse_common(prepare(load(given)))
 
 
 def test_a_host_that_never_joins_is_named(tmp_path):
@@ -275,6 +339,7 @@ FILES = {
     "port: true\nhosts: {a: [0, 1, 2, 3]}": "port: found true",
     "hosts: {a: [0, 1, 2, true]}": "found true; allowed: agents 0 to 3",
     "hosts: {Coordinator.Desim: [0, 1, 2, 3]}": "certificates of the run itself",
+    "data: mine\nhosts: {a: [0, 1, 2, 3]}": "data: found 'mine'; allowed: same, own",
     "hots: {a: [0, 1, 2, 3]}": "hots: unknown key",
     "[]": "allowed: the keys",
 }

@@ -106,7 +106,9 @@ class Accounts:
             self.late.append((float(told["late"]), i, round_))
 
     def take_over(self, number: int, agent: int, report: Message) -> None:
-        """Have the state of an agent as it was after that call."""
+        """Have the state of an agent as it was after that call, where agents tell it."""
+        if self.world.reserved:
+            return
         agents, state = len(self.latest), self.world.state
         for name, row in report.arrays.items():
             if name.startswith(STATE):

@@ -44,10 +44,13 @@ class Letter:
 
 
 class Client:
-    """Agent `place.agent` of a coordinator method on its part of `world`."""
+    """Agent `place.agent` of a coordinator method on its part of `world`.
 
-    def __init__(self, place: Place, world: World, method: Any) -> None:
-        self.place, self.world, self.method = place, world, method
+    reserved: it tells nothing but its replies, not what its state has become.
+    """
+
+    def __init__(self, place: Place, world: World, method: Any, reserved: bool = False) -> None:
+        self.place, self.world, self.method, self.reserved = place, world, method, reserved
         self.who = np.array([place.agent])
         self.line: Stream | None = None
         self.port = 0  # of the coordinator, where every message has a connection of its own
@@ -185,7 +188,8 @@ class Client:
         stream.closing = self.line is None
         stream.push(frame.header(place.secret, size), body)
         fields = {"number": letter.number, "got": letter.got, "begin": begin, "end": end}
-        arrays = {f"state {name}": row for name, row in state.items()}
+        told = {} if self.reserved else state
+        arrays = {f"state {name}": row for name, row in told.items()}
         if not inside:
             arrays["reply"] = reply
         place.report("done", fields | {"sent": sent, "late": late}, arrays)

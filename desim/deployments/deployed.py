@@ -17,13 +17,15 @@ from desim.deployments.holding import held
 from desim.deployments.hosts import Hosts, read_hosts
 from desim.deployments.linked import Linked
 from desim.deployments.local import Local
+from desim.deployments.parted import common, refuse_common
 from desim.deployments.plan import plan_of, remarks
-from desim.engine.play import Simulation
+from desim.engine.play import Observation, Simulation
 from desim.engine.world import Progress
 from desim.errors import InputError
 from desim.runs import directory as place
 from desim.runs.play import Prepared, prepare, record
 from desim.runs.preparing import preparing
+from desim.runs.real import KEPT
 from desim.runs.run import Run
 from desim.scenario.blame import blame
 from desim.scenario.load import loaded
@@ -33,6 +35,10 @@ BATCHES = (
     "privacy: releases count on batches that nobody knows, but these are drawn from the scenario's "
     "seed, which every process has: for an adversary that has it, sampling lowers nothing"
 )
+MEASURED = (
+    "models as agents have released them",
+    "the coordinator's model, as if every agent had it: agents keep theirs",
+)  # of whom metrics are where agents keep what they do not release: on a graph, on a star
 WHY = "a process for each agent, TCP, the machine's own clock"
 
 
@@ -88,6 +94,8 @@ def begin(
         return deployed(prepared, path, progress, force, fleet)
     known = read_hosts(hosts, agents)
     refuse_afar(scenario)
+    if known.data == "own":
+        refuse_common(prepared)
     fleet = Remote(agents, known, hosts, order_of(prepared, known), tell)
     return deployed(prepared, path, progress, force, fleet)
 
@@ -104,7 +112,8 @@ def order_of(prepared: Prepared, hosts: Hosts) -> dict[str, Any]:
     return {
         "scenario": prepared.text,
         "plugins": {file.name: file.read_text() for file in prepared.scenario.plugins},
-        "problem": prepared.head["problem_sha256"],
+        "data": hosts.data,
+        "problem": common(prepared, hosts.data),
         "fixed": prepared.head.get("model", {}).get("fixed_sha256"),
         "agents": {name: list(own) for name, own in hosts.agents.items()},
         "secret_noise": secret(prepared.scenario),
@@ -146,6 +155,8 @@ def deployed(
     ground = fleet.ground
     try:
         refuse(simulation)
+        reserved = secret(scenario)
+        seen = released(simulation, fleet) if reserved else simulation.observation
         with preparing():
             warm(simulation)
         with held():
@@ -153,7 +164,8 @@ def deployed(
         fleet.launch(server(simulation, lambda error: blame(error, scenario), secret(scenario)))
         ground.ready()
         (overseer if simulation.method.kind == "graph" else star).assemble(fleet)
-        return record(_real(prepared, simulation, fleet), path, progress, force)
+        observed = replace(simulation, observation=seen)
+        return record(_real(prepared, observed, fleet, reserved), path, progress, force)
     finally:
         with held():
             fleet.close()
@@ -165,12 +177,31 @@ def secret(scenario: Scenario) -> bool:
     return scenario.privacy is not None and scenario.privacy.noise_seed == "os"
 
 
-def _real(prepared: Prepared, simulation: Simulation, fleet: Fleet) -> Prepared:
+def released(simulation: Simulation, fleet: Fleet) -> Observation:
+    """What is observed of agents that keep their models: of a coordinator method, its own model."""
+    seen = simulation.observation
+    if simulation.method.kind != "coordinator":
+        return seen
+    left = [name for name in ("consensus",) if name in seen.metrics]
+    left += ["iterates"] if seen.iterates else []
+    if "consensus" in dict(simulation.settings.targets):
+        text = "found consensus, of models that agents with noise keep"
+        raise InputError(f"stop.metric: {text}; allowed: metrics of the coordinator's model")
+    if left:
+        fleet.caution(f"observe: {' and '.join(left)} are of models that agents keep: not measured")
+    metrics = tuple(name for name in seen.metrics if name != "consensus")
+    marks = tuple(one for one in seen.marks if one[0] in metrics)
+    return replace(seen, metrics=metrics, marks=marks, iterates=False)
+
+
+def _real(prepared: Prepared, simulation: Simulation, fleet: Fleet, reserved: bool) -> Prepared:
     """The same, to be played by the fleet; its manifest says so."""
     own = {one.name: getattr(simulation, one.name) for one in fields(simulation)}
     clock = {"kind": "real", "hosts": fleet.hosts_number, "header": HEADER.size}
-    real = Deployment(**(own | {"engine": "deployed", "why": WHY}), fleet=fleet, clock=clock)
-    drawn = {"noise": "os"} if secret(prepared.scenario) else {}
+    own |= {"engine": "deployed", "why": WHY}
+    real = Deployment(**own, fleet=fleet, clock=clock, reserved=reserved)
+    measured = MEASURED[simulation.method.kind == "coordinator"]
+    drawn = {"noise": "os", "states": KEPT, "measured": measured} if reserved else {}
     terms = simulation.method.planned(1) if drawn else None
     if terms is not None and (terms.sampling < 1.0).any():
         fleet.caution(BATCHES)

@@ -14,7 +14,7 @@ from desim.conditions.participation import Everybody
 from desim.conditions.policy import Policy
 from desim.deployments import overseer, star
 from desim.deployments.fleet import Fleet
-from desim.deployments.peer import Witness
+from desim.deployments.peer import Reserved, Witness
 from desim.deployments.place import Ended, Place
 from desim.deployments.real import Deferred, RealWorld
 from desim.deployments.rows import raw_rows, take_in
@@ -37,10 +37,14 @@ WARM = 2  # rounds that are simulated to have all code loaded before any process
 
 @dataclass(frozen=True)
 class Deployment(Simulation):
-    """A simulation whose requests the processes of `fleet` carry out."""
+    """A simulation whose requests the processes of `fleet` carry out.
+
+    reserved: what agents do not release does not leave their processes.
+    """
 
     fleet: Fleet = field(kw_only=True, repr=False)
     clock: dict[str, Any] = field(kw_only=True)
+    reserved: bool = field(kw_only=True)
 
     def play(self, *given: Any, **more: Any) -> Outcome:
         """As Simulation.play; the outcome tells of the clock and the links."""
@@ -53,12 +57,14 @@ class Deployment(Simulation):
         made = super()._world(settings, sink, progress)
         observer: Any = made.observer
         if self.method.kind == "coordinator":
-            observer = Deferred(observer)
-        return RealWorld(made.settings, observer, made.patience, sink, progress)
+            observer = Deferred(observer, self.reserved)
+        common = made.settings, observer, made.patience, sink, progress
+        return RealWorld(*common, reserved=self.reserved)
 
     def _outcome(self, world: World, *about: Any) -> Outcome:
         """As Simulation's; of agents on a graph that were stopped, what all had done by then."""
-        made = super()._outcome(world, *about)
+        assert isinstance(world, RealWorld)
+        made = replace(super()._outcome(world, *about), state=world.shared)
         if self.method.kind == "coordinator":
             return made
         rounds = world.observer.rounds_by(made.time)
@@ -163,7 +169,10 @@ class Blind:
 def server(
     simulation: Simulation, explained: Callable[[BaseException], str | None], secret: bool
 ) -> Any:
-    """What each agent's process does: serve(place); secret: with noise that no seed has."""
+    """What each agent's process does: serve(place).
+
+    secret: with noise that no seed has, so that nothing leaves it but what it releases.
+    """
 
     def serve(place: Place) -> None:
         settings = replace(simulation.settings, log="all")
@@ -171,11 +180,11 @@ def server(
             settings = replace(settings, noise_seed=secrets.randbits(64))
         patience = Patience(settings.problem.agents, settings.rounds, settings.horizon)
         graph = simulation.method.kind == "graph"
-        observer: Any = Witness() if graph else Blind()
+        observer: Any = (Reserved() if secret else Witness()) if graph else Blind()
         world = World(settings, observer, patience, Discard())
         try:
             with at_once(), np.errstate(all="ignore"):
-                (overseer if graph else star).serve(place, world, simulation.method)
+                (overseer if graph else star).serve(place, world, simulation.method, secret)
         except Ended:
             raise
         except BaseException as error:

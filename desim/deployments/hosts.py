@@ -2,6 +2,7 @@
 
 port: 7077                # address: 0.0.0.0 and wait: 120 s unless others are given
 hosts: {alpha: [0, 1, 2], beta: [3, 4]}
+data: own                 # every host has its own agents' rows alone; same: all have all
 """
 
 import json
@@ -20,7 +21,8 @@ from desim.deployments.wire import PROTOCOL
 from desim.errors import InputError, show
 from desim.readers import text_of
 
-KEYS = ("address", "port", "wait", "hosts")
+KEYS = ("address", "port", "wait", "hosts", "data")
+DATA = ("same", "own")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 OURS = ".desim"  # how names in certificates of the run itself end
 LARGEST = 1 << 20  # bytes of an invitation
@@ -28,12 +30,16 @@ LARGEST = 1 << 20  # bytes of an invitation
 
 @dataclass(frozen=True)
 class Hosts:
-    """Where the coordinator waits (port 0: any), for `wait` s at most; agents by host."""
+    """Where the coordinator waits (port 0: any), for `wait` s at most; agents by host.
+
+    data: own where a host has the rows of its own agents alone, same where all have all.
+    """
 
     address: str
     port: int
     wait: float
     agents: Mapping[str, tuple[int, ...]]
+    data: str = "same"
 
     def host_of(self, agent: int) -> str:
         """Who plays an agent."""
@@ -64,6 +70,8 @@ def read_hosts(path: Path, agents: int) -> Hosts:
     port, named = data.get("port", 0), data.get("hosts")
     if type(port) is not int or not 0 <= port < 1 << 16:
         found.append(f"{path}: port: found {show(port)}; allowed: 0 to 65535")
+    if (rows := data.get("data", "same")) not in DATA:
+        found.append(f"{path}: data: found {show(rows)}; allowed: {', '.join(DATA)}")
     if not isinstance(named, Mapping) or not named:
         found.append(f"{path}: hosts: allowed: {{NAME: [agents, ...], ...}}, at least one")
         raise InputError(found)
@@ -76,7 +84,7 @@ def read_hosts(path: Path, agents: int) -> Hosts:
     if found:
         raise InputError(found)
     own = {str(name): tuple(numbers) for name, numbers in named.items()}
-    return Hosts(str(data.get("address", "0.0.0.0")), port, wait, own)
+    return Hosts(str(data.get("address", "0.0.0.0")), port, wait, own, rows)
 
 
 def _wrong(path: Path, named: Mapping[str, Any], agents: int) -> list[str]:

@@ -18,6 +18,7 @@ from desim.deployments.fleet import Serve
 from desim.deployments.ground import Loopback, Transport
 from desim.deployments.holding import deaf, held
 from desim.deployments.hosts import read_invitation
+from desim.deployments.parted import common
 from desim.deployments.place import Ended, Place
 from desim.deployments.processes import ending
 from desim.deployments.streams import Closed, Poll, Stream
@@ -97,9 +98,11 @@ def _built(said: dict[str, Any], folder: Path, trust: bool) -> Prepared:
         paths[-1].write_text(text)
     changes = {"plugins": [str(path) for path in paths]} if paths else {}
     prepared = prepare(load(file, changes))
-    if prepared.head["problem_sha256"] != said["problem"]:
+    if common(prepared, said.get("data", "same")) != said["problem"]:
+        own = said.get("data") == "own"
         text = "the data here are not those of the coordinator"
-        raise InputError(f"problem: {text}; allowed: the same files on all hosts")
+        allowed = "as many rows of each agent, the same test rows" if own else "the same files"
+        raise InputError(f"problem: {text}; allowed: {allowed} on all hosts")
     if prepared.head.get("model", {}).get("fixed_sha256") != said["fixed"]:
         text = "the numbers of the model that no training changes are not those of the coordinator"
         raise InputError(f"problem.model: {text}; allowed: the same files on all hosts")

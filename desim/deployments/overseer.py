@@ -15,11 +15,15 @@ from desim.engine.patience import at
 from desim.engine.world import World
 
 STEP = 0.1  # s after which the user is told how far the run is, and heard
+KEPT = (
+    "deploy: agents release no model as it is, nor with noise, and keep it: no metrics and no "
+    "iterates are here; desim run has them"
+)
 
 
-def serve(place: Place, world: World, method: Any) -> None:
-    """What an agent's process does."""
-    peer = Peer(place, world)
+def serve(place: Place, world: World, method: Any, reserved: bool) -> None:
+    """What an agent's process does; reserved: it tells nothing but what it releases."""
+    peer = Peer(place, world, reserved)
     post = peer.post
     place.parting = peer.part
     met: set[int] = set()
@@ -74,6 +78,7 @@ class Overseer:
         self.finished: dict[int, float] = {}
         self.slow = self.computed = 0
         self.late: tuple[float, int, int] = (0.0, 0, 0)
+        self.models = np.array(world.settings.initial("x0"), float)  # as agents have shown them
         fleet.told, fleet.buried = self._told, self._bury
 
     def watch(self) -> float:
@@ -102,10 +107,13 @@ class Overseer:
             take_in(world.log, arrays["ints"], arrays["floats"])
             take_in(world.ledger, arrays["whole"], arrays["real"])
             observer: Any = world.observer
-            who = np.array([agent])
-            for place, (time, round_) in enumerate(fields["seen"]):
-                model = arrays["models"][place : place + 1]
-                observer.report(np.array([time]), who, int(round_), model)
+            who, models = np.array([agent]), iter(arrays.get("models", ()))
+            for time, round_, shown in fields["seen"]:
+                if shown:
+                    self.models[agent] = next(models)
+                else:
+                    self._measure_nothing()
+                observer.report(np.array([time]), who, int(round_), self.models[who])
             for time in fields["left"]:
                 observer.leave(agent, float(time))
             self.settled[agent] = float(fields["before"])
@@ -120,10 +128,22 @@ class Overseer:
         elif message.kind == "failed" and not self.fleet.dismissing:
             raise at(float(fields["time"]), f"agent {agent}: {fields['why']}")
 
+    def _measure_nothing(self) -> None:
+        """Agents keep the models that the method reports: nothing is known of them."""
+        observer: Any = self.world.observer
+        if observer.rows.metrics.names or observer.rows.targets or observer.kept is not None:
+            self.world.sink.append("metrics", observer.rows.take(np.inf))
+            observer.rows.metrics.names = observer.rows.targets = ()
+            observer.kept = None
+            self.world.caution(KEPT)
+
     def _end_of(self, agent: int, message: Message) -> None:
         agents, state = self.fleet.agents, self.world.state
         for name, row in message.arrays.items():
-            state.setdefault(name, np.zeros((agents, *row.shape)))[agent] = row
+            if self.world.reserved:
+                self.world.released[agent] = row
+            else:
+                state.setdefault(name, np.zeros((agents, *row.shape)))[agent] = row
         spent = self.world.filter
         if spent is not None and message.fields["retired"]:
             spent.retired[agent] = True

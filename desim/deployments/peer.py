@@ -22,6 +22,7 @@ from desim.engine.at_work import Rows
 from desim.engine.requests import Compute, Gather, Heard
 from desim.engine.us import Cohort
 from desim.engine.world import World
+from desim.privacy.ledger.ledger import Terms
 from desim.timeline.collection import FIXED, Rule
 from desim.timeline.messages import log_message
 from desim.timeline.record import DISTANT, UPLINK, Kind
@@ -38,8 +39,9 @@ class Witness:
 
     def __init__(self) -> None:
         self.failed: Any = None
-        self.seen: list[tuple[float, int, Array]] = []
+        self.seen: list[tuple[float, int, Array | None]] = []
         self.left: list[float] = []
+        self.message: Array | None = None  # the latest that was sent
 
     def report(self, time: Array, who: Int, round_: int, x: Array) -> None:
         """The agent shows its model x (1, dim) of a round, true from time (1,) s."""
@@ -48,6 +50,70 @@ class Witness:
     def leave(self, agent: int, time: float) -> None:
         """The agent retires."""
         self.left.append(time)
+
+    def released(self, value: Array, told: Array) -> None:
+        """A value (n,) leaves the agent as `told` (n,), with noise or as it is."""
+
+    def known(self, until: float) -> float:
+        """Until when, s, all that was seen may be told, if nothing else is to come by `until`."""
+        return until
+
+    def end(self) -> None:
+        """Nothing more is to come."""
+
+
+class Reserved(Witness):
+    """A witness that keeps a model to itself: what it tells is what became of it in a release.
+
+    Of a model that is released neither as it is nor with noise it tells the round alone.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._own: tuple[float, int, Array] | None = None  # reported, not yet released
+        self._shows = False
+
+    def report(self, time: Array, who: Int, round_: int, x: Array) -> None:
+        """See Witness."""
+        self._keep()
+        self._own = float(time[0]), round_, x[0].copy()
+
+    def released(self, value: Array, told: Array) -> None:
+        """See Witness."""
+        if self._own is not None and np.array_equal(self._own[2], value):
+            time, round_, _ = self._own
+            self.seen.append((time, round_, told.copy()))
+            self._own, self._shows = None, True
+
+    def known(self, until: float) -> float:
+        """See Witness."""
+        return until if self._own is None else min(until, self._own[0])
+
+    def end(self) -> None:
+        """See Witness; a round that was cut before its release is none."""
+        if not self._shows:
+            self._keep()
+
+    def _keep(self) -> None:
+        if self._own is not None:
+            time, round_, _ = self._own
+            self.seen.append((time, round_, None))
+        self._own = None
+
+
+class Watched(Cohort):
+    """`us` of an agent whose witness sees what it releases."""
+
+    def release(
+        self, value: Array, terms: Terms, where: Any = None, draw: int | None = None,
+        kept: bool = False,
+    ) -> Array:  # fmt: skip
+        """As Cohort.release."""
+        noisy = super().release(value, terms, where, draw, kept)
+        if not kept and self._unsent[-1][0] >= 0:
+            witness: Any = self._world.observer
+            witness.released(np.asarray(value, float)[0], noisy[0])
+        return noisy
 
 
 class PeerPost:
@@ -101,6 +167,11 @@ class PeerPost:
         if not inside:
             self.place.report("values", {"to": targets, "number": self.sent}, {"row": payload[0]})
         release, round_ = int(us._release[0]), int(us.round[0])
+        if targets and not silent[0]:
+            witness: Any = self.world.observer
+            witness.message = message = payload[0].copy()
+            own = message[: self.world.settings.problem.dim]
+            witness.released(own, own)
         for j in targets:
             frame = Frame(kind, i, self.sent, round_, release=release, inside=inside)
             self._post(j, frame, body)
@@ -158,12 +229,15 @@ class PeerPost:
 
 
 class Peer:
-    """Drives the program of one agent of a graph."""
+    """Drives the program of one agent of a graph.
 
-    def __init__(self, place: Place, world: World) -> None:
-        self.place, self.world = place, world
+    reserved: it tells nothing but what it releases; the world's observer is a Witness of that kind.
+    """
+
+    def __init__(self, place: Place, world: World, reserved: bool = False) -> None:
+        self.place, self.world, self.reserved = place, world, reserved
         self.post = PeerPost(place, world)
-        self.us = Cohort(world, np.array([place.agent]), self.post)
+        self.us = Watched(world, np.array([place.agent]), self.post)
         self.gathered = 0
         self.late = (0.0, 0)
         self.slow = self.computed = 0
@@ -245,25 +319,30 @@ class Peer:
         self._told = wall.monotonic()
         world, now = self.world, self.place.now
         witness: Any = world.observer
-        until = np.inf if final else now
+        if final:
+            witness.end()
+        until = np.inf if final else witness.known(now)
         charged = until if final else world.ledger.settled(until)
         ints, floats = raw_rows(world.log, until)
         whole, real = raw_rows(world.ledger, charged)
         arrays = {"ints": ints, "floats": floats, "whole": whole, "real": real}
-        if witness.seen:
-            arrays["models"] = np.array([x for _, _, x in witness.seen])
+        if models := [x for _, _, x in witness.seen if x is not None]:
+            arrays["models"] = np.array(models)
         fields = {
             "before": min(until, charged, 1e300),
-            "seen": [(time, round_) for time, round_, _ in witness.seen],
+            "seen": [(time, round_, x is not None) for time, round_, x in witness.seen],
             "left": witness.left,
         }
         witness.seen, witness.left = [], []
         self.place.report("rows", fields, arrays)
 
     def part(self) -> None:
-        """The run is over: tell the rest, and what the state has become."""
+        """The run is over: tell the rest, and what the state, or the latest message, has become."""
         self.tell(final=True)
+        witness: Any = self.world.observer
         state = {name: rows[self.place.agent] for name, rows in self.world.state.items()}
+        if self.reserved:
+            state = {} if witness.message is None else {"released": witness.message}
         fields: dict[str, Any] = {
             "slow": self.slow,
             "computed": self.computed,

@@ -10,6 +10,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from desim.arrays import Array, Int
 from desim.engine.world import FLUSH_SECONDS, World
 
@@ -33,10 +35,13 @@ class Shown:
 
 
 class Deferred:
-    """Stands for a RoundObserver; what it is shown it sees later, in the same order."""
+    """Stands for a RoundObserver; what it is shown it sees later, in the same order.
 
-    def __init__(self, inner: Any) -> None:
-        self.inner = inner
+    reserved: agents keep their models; in their place it sees the coordinator's.
+    """
+
+    def __init__(self, inner: Any, reserved: bool = False) -> None:
+        self.inner, self.reserved = inner, reserved
         self.shown: deque[Shown] = deque()
         self.owed: list[tuple[int, int]] = []
         self.told: dict[int, Array] = {}
@@ -106,7 +111,10 @@ class Deferred:
                 x[agent] = self.models.pop(number)
         for agent, row in one.told.items():
             x[agent] = row
-        self.inner.publish(one.time, one.round_, x, one.model, one.moved)
+        if self.reserved:
+            x[:] = one.model
+        moved = None if self.reserved else one.moved
+        self.inner.publish(one.time, one.round_, x, one.model, moved)
 
     def catch_up(self) -> None:
         """See all."""
@@ -127,9 +135,25 @@ class Deferred:
 
 @dataclass
 class RealWorld(World):
-    """One deployment: rows are handed over while nothing else is to be done."""
+    """One deployment: rows are handed over while nothing else is to be done.
 
+    reserved: what agents do not release does not leave their processes.
+    """
+
+    reserved: bool = False
     settled: float = field(default=0.0, init=False)  # s before which all rows are here
+    released: dict[int, Array] = field(default_factory=dict, init=False)  # each agent's latest
+
+    @property
+    def shared(self) -> dict[str, Array]:
+        """The agents' final state as far as it is here: what they have released last, or all."""
+        if not self.reserved:
+            return dict(self.state)
+        width = max((len(row) for row in self.released.values()), default=0)
+        rows = np.full((self.settings.problem.agents, width), np.nan)
+        for agent, row in self.released.items():
+            rows[agent, : len(row)] = row
+        return {"released": rows}
 
     def tick(self, frontier: float) -> None:
         """Tell how far the run is; flushing waits for spare time."""

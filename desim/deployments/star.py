@@ -45,7 +45,8 @@ class RealHub(Hub):
         exchange = np.array([self.assignments.exchange(i) for i in who.tolist()], np.int64)
         observer: Any = self.world.observer
         for i in who.tolist():
-            observer.owed.append((i, station.latest[i]))
+            if not observer.reserved:
+                observer.owed.append((i, station.latest[i]))
             station.use(i)
         width = self.payloads.width if not rows else len(rows[0])
         return np.array(rows).reshape(len(who), width), exchange
@@ -54,20 +55,27 @@ class RealHub(Hub):
         """As Hub.tell; agents run the job, too, once the news is there."""
         station: Any = self.station
         payload = news(self, np.asarray(payload, float))
-        station.need(who)
-        super().tell(who, job, payload)
         observer: Any = self.world.observer
+        if not observer.reserved:
+            station.need(who)
+        super().tell(who, _nothing if observer.reserved else job, payload)
         for i in who.tolist():
             prefix = f"told {len(station.told[i])} "
             fields, arrays = named(job, self.method, prefix)
             order = {"job": fields, "round": self.round}
             station.told[i].append((order, np.array(payload, float), arrays))
-            observer.told[i] = self.world.state["x"][i]
+            if not observer.reserved:
+                observer.told[i] = self.world.state["x"][i]
 
 
-def serve(place: Place, world: World, method: Any) -> None:
-    """What an agent's process does."""
-    client = Client(place, world, method)
+def _nothing(us: Any, payload: Array) -> Array:
+    """Stands for a job that changes the state of agents, where these keep it to themselves."""
+    return payload
+
+
+def serve(place: Place, world: World, method: Any, reserved: bool) -> None:
+    """What an agent's process does; reserved: it tells nothing but what it releases."""
+    client = Client(place, world, method, reserved)
     place.handlers["line"] = lambda message: _meet(client, int(message.fields["port"]))
     kept = place.ground.transport.connection == "kept"
     place.report("ready", {"port": -1 if kept else place.listen()})

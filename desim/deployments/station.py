@@ -260,6 +260,10 @@ class Station(Accounts):
 
     def reply(self, i: int) -> Array:
         """Reply (dim,) of agent i to its latest call, which is here."""
+        reply = self.world.released[i] = self._values(i)
+        return reply
+
+    def _values(self, i: int) -> Array:
         sent = self.sent[self.latest[i]]
         if sent.inside:
             return values_of(sent.body)

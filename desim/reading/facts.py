@@ -125,6 +125,8 @@ def _privacy(run: Played) -> Facts:
     text = f"epsilon {epsilon(account.worst)} of the agent that spends most ({terms})"
     why = next((one for one in account.flags if one.startswith("infinite")), "")
     drawn = [("noise", OS_NOISE)] if unrepeatable(run.manifest) else []
+    if of := run.manifest.get("privacy", {}).get("measured"):
+        drawn.append(("metrics of", of))
     return [("privacy", f"{text}; {why}" if why and np.isinf(account.worst) else text), *drawn]
 
 

@@ -9,7 +9,7 @@ from desim.errors import InputError, refusal
 from desim.privacy.accounting.accountants import Account, account
 from desim.privacy.accounting.prices import RELATIONS
 from desim.privacy.accounting.views import read_view
-from desim.runs.declared import coarse, declared, names
+from desim.runs.declared import declared, names, void
 from desim.runs.digests import own_scenario
 from desim.runs.played import Played
 from desim.runs.premises import Stated, stated
@@ -29,6 +29,7 @@ def spent(
     """See `Run.account`.
 
     That the files cannot be checked, or sensitivities are a plug-in's, is said among the flags.
+    It is infinite where more was seen than releases, or these are not what is charged.
     """
     if run.directory is not None:
         own_scenario(run.directory, run.manifest)
@@ -45,13 +46,13 @@ def spent(
         events=arrivals(run, seen),
         amplification=amplification,
     )
-    return replace(found, flags=(*found.flags, *doubts(run)))
+    found = replace(found, flags=(*found.flags, *doubts(run)))
+    return found.voided(why) if (why := void(run)) else found
 
 
 def doubts(run: Played) -> Iterator[str]:
     """On whose word the run's epsilon rests, and that its files cannot be checked."""
     yield from declared(run)
-    yield from coarse(run)
     yield from chosen_by_losses(run)
     if doubt := run.store.unchecked:
         yield doubt

@@ -4,12 +4,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from desim.runs.played import Played
+from desim.runs.real import exposed
 from desim.scenario.own import LOSSES, METHODS
 
 TESTED = "untested by this run; desim check --contract {name} tests them"
 COARSE = (
-    "local steps and their noise are computed in IEEE singles, which round a parameter by 6e-8 of "
-    "its size: noise that is not far above that hides no record"
+    "infinite: local steps and their noise were computed in IEEE singles, by an older version, "
+    "which round a parameter by 6e-8 of its size: nothing bounds what that tells of a record"
 )
 SHORT = "sensitivities as plug-in {name} declares them, untested"
 
@@ -28,16 +29,22 @@ def declared(run: Played) -> Iterator[str]:
         yield f"the start and clipped gradients of rows are computed by plug-in {model}, {tested}"
 
 
-def coarse(run: Played) -> Iterator[str]:
-    """A line where noise is added within local training to models of 32 bits."""
+def void(run: Played) -> str:
+    """Why no epsilon of a run is finite, whatever its releases cost; empty where nothing is so."""
+    return exposed(run.manifest) or coarse(run)
+
+
+def coarse(run: Played) -> str:
+    """COARSE where an older version has added noise to models of 32 bits within local training."""
+    if "arithmetic" in (run.manifest.get("privacy") or {}):
+        return ""
     try:
         problem, local = run.written["problem"], run.written["algorithm"]["local"]
         solver, usual = local["solver"], "float32" if "model" in problem else "float64"
     except (KeyError, TypeError):
-        return
+        return ""
     noisy = "noisy" in ([solver] if isinstance(solver, str) else solver)
-    if noisy and problem.get("precision", usual) == "float32":
-        yield COARSE
+    return COARSE if noisy and problem.get("precision", usual) == "float32" else ""
 
 
 def shortly(run: Played) -> str:

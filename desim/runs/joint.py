@@ -31,7 +31,7 @@ from desim.reading.spending import (
     require_known,
     with_coordinator,
 )
-from desim.runs.declared import plugged
+from desim.runs.declared import plugged, void
 from desim.runs.likeness import same_data, same_noise, same_run, same_seed, unrelated
 from desim.runs.premises import Stated, stated, stored
 from desim.runs.run import Run
@@ -113,12 +113,13 @@ def _agreed(name: str, given: Any, stated: Sequence[Any]) -> Any:
 
 
 def _once(runs: Sequence[Run]) -> tuple[list[tuple[str, Run]], list[str]]:
-    """Each run once with its label, the longest of those that are one; and that they are."""
+    """Each run once with its label, that of which most is known of those that are one; and that."""
     found: list[tuple[str, Run]] = []
     repeated = []
     length = [int(run.store.pieces("releases", ["time"]).first[-1]) for run in runs]
     named = list(zip(labels(runs), runs, strict=True))
-    for place in sorted(range(len(runs)), key=lambda k: -length[k]):
+    most = lambda k: (not void(runs[k]), -length[k])  # noqa: E731
+    for place in sorted(range(len(runs)), key=most):
         label, run = named[place]
         twin = next((name for name, other in found if same_run(other, run)), None)
         if twin is None:
@@ -176,6 +177,8 @@ def _block(
     anybody = reduce(Tally.plus, every, NOTHING) if relation == "agent" else dearest(every)
     signs = Signs.of(block.seen, block.priced)
     said = (*reservations(who, star), *flags([signs], delta, owned), *doubts(run), *_tuned(run))
+    if why := void(run):
+        own, anybody, said = dict.fromkeys(range(agents), LOST), LOST, (why, *said)
     return Charged(label, run, own, anybody, _noise(block.seen, agent, list(own)), signs, said)
 
 

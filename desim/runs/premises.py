@@ -30,11 +30,11 @@ class Stated(NamedTuple):
 def premises(scenario: "Scenario", simulation: "Simulation") -> dict[str, Any]:
     """What the manifest has under `privacy`, as JSON holds it.
 
-    terms: `Stated`, None without a section privacy; claim: inputs of the paper's claim, see
-    `Method.claim_inputs`; basis: what sensitivities rest on; tuned: what is computed from data
-    without being charged; chosen, where agents are invited by losses: by which choice, and whether
-    a budget bounds what that costs. InputError for a claim that cannot be stored, or names no
-    theorem.
+    arithmetic: of gradients; terms: `Stated`, None without a section privacy; claim: inputs of the
+    paper's claim, see `Method.claim_inputs`; basis: what sensitivities rest on; tuned: what is
+    computed from data without being charged; chosen, where agents are invited by losses: by which
+    choice, and whether a budget bounds what that costs. InputError for a claim that cannot be
+    stored, or names no theorem.
     """
     from desim.scenario.blame import explained
 
@@ -44,6 +44,7 @@ def premises(scenario: "Scenario", simulation: "Simulation") -> dict[str, Any]:
         basis = getattr(method.planned(1), "basis", "")
     terms = None if scenario.privacy is None else terms_of(scenario)._asdict()
     own: dict[str, Any] = {
+        "arithmetic": simulation.problem.precision,
         "terms": terms,
         "claim": claim,
         "basis": basis,

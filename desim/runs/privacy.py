@@ -25,6 +25,7 @@ from desim.reading.spending import spent, with_coordinator
 from desim.runs.decided_by_rows import ended_by_rows
 from desim.runs.declared import names, shortly
 from desim.runs.premises import Stated, stored
+from desim.runs.real import exposed
 from desim.runs.run import Run
 from desim.scenario import registry
 
@@ -128,6 +129,8 @@ def _stored_terms(run: Run) -> tuple[dict[str, Any], list[str]]:
 
 def _claim(run: Run, delta: float) -> tuple[Claim | None, str]:
     """What the paper claims, or why nothing is claimed."""
+    if exposed(run.manifest):
+        return None, "nothing is claimed for a deployment that is a test"
     algorithm, inputs = names(run)[0], run.manifest.get("privacy", {}).get("claim")
     if inputs is not None and not _noiseless(run):
         releases = gathered(run.store.pieces("releases", RELEASED))

@@ -6,6 +6,15 @@ from typing import Any
 from desim.errors import InputError
 
 SIMULATE = "desim run with its scenario.yaml simulates it"
+KEPT = "kept by the agents"  # what the manifest says of states that never left their processes
+TEST = (
+    "infinite: this deployment is a test: agents' states before noise went to the coordinator and "
+    "are in the run; with a section privacy and its noise_seed: os they stay with the agents"
+)
+TOLD = (
+    "infinite: in this deployment, of an older version, agents' states before noise went to the "
+    "coordinator and are in the run"
+)
 
 
 def real(manifest: Mapping[str, Any]) -> bool:
@@ -16,6 +25,13 @@ def real(manifest: Mapping[str, Any]) -> bool:
 def unrepeatable(manifest: Mapping[str, Any]) -> bool:
     """Whether a run's noise came from the operating system."""
     return (manifest.get("privacy") or {}).get("noise") == "os"
+
+
+def exposed(manifest: Mapping[str, Any]) -> str:
+    """Why no epsilon of a deployed run is finite; empty where agents kept what has no noise."""
+    if not real(manifest) or (manifest.get("privacy") or {}).get("states") == KEPT:
+        return ""
+    return TOLD if unrepeatable(manifest) else TEST
 
 
 def require_virtual(manifest: Mapping[str, Any], what: str) -> None:

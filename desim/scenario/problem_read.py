@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -35,7 +35,7 @@ def read_problem(
     nodes: agents of the topology, if it says so; change: as `desim.problem.data.read` has it.
     """
     section, method = scenario.problem, scenario.algorithm.method
-    agents = section.agents
+    agents, precision = section.agents, arithmetic(scenario)
     if nodes is not None and agents is not None and agents != nodes:
         raise InputError(
             f"problem.agents: found {agents}; allowed: {nodes}, the agents of network.topology"
@@ -58,14 +58,14 @@ def read_problem(
         shards, merged = _merged(shards, section.average)
     shards, row_norm = _bounded(section, shards)
     if section.model is not None:
-        kind = np.dtype(section.precision)
+        kind = np.dtype(precision)
         shards = shards._replace(A=_typed(shards.A, kind), test_A=_typed(shards.test_A, kind))
-    loss = _told(loss, section, shards, scenario.seed)
+    loss = _told(loss, section, shards, scenario.seed, precision)
     clip = np.inf if section.clip is None else section.clip
     problem = Problem(
         shards.A, shards.b, shards.start, loss, section.average, here, there, clip,
         shards.test_A, shards.test_b, shards.names, shards.protected, shards.test_protected,
-        section.precision, shards.sites, row_norm, _changes(section, shards),
+        precision, shards.sites, row_norm, _changes(section, shards),
     )  # fmt: skip
     if nodes is not None and problem.agents != nodes:
         raise InputError(
@@ -73,6 +73,19 @@ def read_problem(
             "network.topology"
         )
     return problem, merged
+
+
+def arithmetic(scenario: Scenario) -> Literal["float64", "float32"]:
+    """The type in which gradients are computed: with noise IEEE doubles, whatever is asked for.
+
+    A parameter of size 1 is rounded by 6e-8 in singles, which decides by the data whether it goes
+    up or down: the sensitivity of what noise is added to would be that of these steps, and of sums.
+    """
+    terms, local = scenario.privacy, getattr(scenario.algorithm.parameters, "local", None)
+    noise = terms is not None and (terms.noise is not None or terms.target is not None)
+    noise |= scenario.participation.losses is not None
+    noise |= local is not None and "noisy" in local.solvers
+    return "float64" if noise else scenario.problem.precision
 
 
 def _loss(section: Any) -> Loss:
@@ -83,7 +96,7 @@ def _loss(section: Any) -> Loss:
     return made(section.model.of, section.model.parameters)
 
 
-def _told(loss: Loss, section: Any, shards: Shards, seed: int) -> Loss:
+def _told(loss: Loss, section: Any, shards: Shards, seed: int, precision: Any) -> Loss:
     """The loss once the data have told what they can: classes, and the shape of a row."""
     if not isinstance(loss, ModelLoss):
         return loss.told(shards.b, shards.test_b)
@@ -91,7 +104,7 @@ def _told(loss: Loss, section: Any, shards: Shards, seed: int) -> Loss:
     if shards.b.dtype.kind in "iu" and shards.b.size:
         tested = () if shards.test_b is None else (shards.test_b,)
         classes = shards.classes or 1 + int(max(largest(one) for one in (shards.b, *tested)))
-    facts = Facts(shards.A.shape[1:], classes, section.precision, section.device, seed)
+    facts = Facts(shards.A.shape[1:], classes, precision, section.device, seed)
     rows = Rows(shards.A[:8], shards.b[:8], np.uint64(seed))
     return loss.of_data(facts, rows, np.inf if section.clip is None else section.clip)
 

@@ -7,7 +7,7 @@ by its privacy loss distribution: both are upper bounds, and the second one is m
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +38,7 @@ class Account:
     method, of the worst agent: exact GDP (mu^2 adds up); PLD or RDP, upper bounds, never above
     exact GDP of known batches or the sum of pure epsilons; final: epsilon (agents,) of all that
     the view has seen; growth: times s at which the largest of the agents' epsilons grows, and what
-    it is from then on.
+    it is from then on; void: whether more was seen than the releases.
     """
 
     view: str
@@ -51,6 +51,16 @@ class Account:
     growth: tuple[Array, Array] = field(repr=False)
     columns: Callable[[], Columns] = field(repr=False)  # of the curve, as arrays
     prices: Callable[[int], Prices] = field(repr=False)  # of an agent's releases, in their order
+    void: bool = False
+
+    def voided(self, why: str) -> "Account":
+        """The account of who has seen more than the releases: infinite from the start, and why."""
+        agents, final = np.arange(self.agents), np.full(self.agents, np.inf)
+        lost = {"time": np.zeros(self.agents), "agent": agents, "epsilon": final}
+        return replace(
+            self, flags=(why, *self.flags), final=final,
+            growth=(np.zeros(1), np.full(1, np.inf)), columns=lambda: lost, void=True,
+        )  # fmt: skip
 
     @cached_property
     def curve(self) -> "pd.DataFrame":

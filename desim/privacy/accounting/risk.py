@@ -60,6 +60,8 @@ def risk(account: Account, agent: int | None = None) -> Risk:
 
     agent: default, the one whose epsilon is the largest.
     """
+    if account.void:
+        return NO_PRIVACY
     if not account.agents:
         return gaussian(0.0)
     chosen = int(np.argmax(account.final)) if agent is None else agent

@@ -226,7 +226,8 @@ class Problem(Strict):
     Default: what `normalize`, `scale` and `intercept` guarantee"""
     precision: Literal["float64", "float32"] = "float64"
     """softmax, mlp and models: type of rows and of a gradient's arithmetic; parameters between two
-    calls are float64. Default for a model: float32"""
+    calls are float64. Default for a model: float32. With noise all is float64, whatever is said
+    here: singles are rounded by the data, which noise that is not far above that does not hide"""
 
     @classmethod
     def mapping(cls, data: object) -> Mapping[str, Any]:
