@@ -12,6 +12,7 @@ from desim.problem.problem import Problem
 Record = tuple[Array, Any] | tuple[Array, float, float]  # features, label, protected or not
 Pair = tuple[Record, Record]
 SHORT = 0.01  # of the longer record, where one is to curve the loss and the other is not
+SIZES = (1e4, 1e30, 1e100)  # of numbers without measure; too large ones for a type are refused
 
 
 def longest_row(problem: Problem, parameters: object) -> float:
@@ -51,6 +52,32 @@ def candidates_for(
         a = max(lengths) * direction
         pairs.append(((SHORT * a, label), (a, other)))
     return pairs if problem.protected is None else _grouped(pairs)
+
+
+def extremes(a: Any, b: Any, labels: str, most: float = np.inf) -> list[tuple[Any, Any]]:
+    """Records like (a, b) of numbers without measure, none longer than `most`, in their types.
+
+    a (*shape), b (...); labels: as a model says it, or of a loss "numbers" where they are such.
+    """
+    a, b, found = np.asarray(a), np.asarray(b), list[tuple[Any, Any]]()
+    if a.dtype.kind == "f":
+        numbers = np.arange(a.size).reshape(a.shape)
+        for size in SIZES:
+            length = min(size, most / np.sqrt(a.size), 0.1 * float(np.finfo(a.dtype).max))
+            for far in (np.where(numbers % 2, -length, length), np.where(numbers, 0.0, length)):
+                found.append((far.astype(a.dtype), b))
+    if b.dtype.kind == "f" and labels == "numbers":
+        lengths = (min(size, 0.1 * float(np.finfo(b.dtype).max)) for size in SIZES)
+        found += [(a, np.full_like(b, length)) for length in lengths]
+    return found
+
+
+def extreme_pairs(problem: Problem, most: float = np.inf) -> list[Pair]:
+    """Pairs of a row as it is and one of `extremes`, none longer than `most`."""
+    a, b = np.array(problem.A[0]), np.array(problem.b[0])
+    rest = () if problem.protected is None else (float(problem.protected[0]),)
+    labels = "classes" if problem.loss.classifies else "numbers"
+    return [((a, b, *rest), (*one, *rest)) for one in extremes(a, b, labels, most)]
 
 
 def _grouped(pairs: list[Pair]) -> list[Pair]:

@@ -13,7 +13,7 @@ import pandas as pd
 from desim.arrays import Array
 from desim.audit.apart import rounding
 from desim.audit.neighbours import Neighbours, worst_pair
-from desim.audit.pairs import completed, unobserved
+from desim.audit.pairs import completed, ended, unobserved
 from desim.engine.play import Simulation
 from desim.errors import RunError
 from desim.log.parquet import Tables
@@ -78,7 +78,10 @@ def transcript_check(
     one, tables = Transcript(), Tables()
     completed(unobserved(pair.first, rounds).play(tables, transcript=one))
     replay, other = Transcript(one), Tables()
-    completed(unobserved(pair.second, rounds).play(other, transcript=replay))
+    outcome = ended(unobserved(pair.second, rounds), replay, other)
+    if replay.failed:
+        text = f"with record {pair.row} of agent {pair.agent} replaced the run fails"
+        raise RunError(f"{text}: {outcome.reason}") from outcome.error
     bounded = _bounded(tables.read("releases"), pair.agent)
     rows = [*_releases(one, replay, pair.agent), *_messages(one, replay, pair.agent, bounded)]
     apart = _different(tables, other) + (replay.apart or len(one.releases) != len(replay.releases))
