@@ -4,6 +4,7 @@ Each side is what a run of its own data would be: steps from the curvature of th
 that a target asks for and the scaling of features are those of its own records.
 """
 
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from desim.arrays import Array
-from desim.audit.candidates import Pair, Record, candidates_for, extreme_pairs, longest_row
+from desim.audit.candidates import Pair, Record, candidates_for, extreme_pairs, longest_row, turning
 from desim.audit.likelihood import divergence
 from desim.audit.of_models import opposite_labels
 from desim.audit.pairs import completed, play_pair, recorded, unobserved
@@ -152,6 +153,16 @@ def worst_pair(
         )
         return extreme if certain else worst
     return worst
+
+
+def turned(simulation: Simulation, agent: int, row: int) -> Iterator[Neighbours]:
+    """Pairs whose gradients turn from step to step, as `candidates.turning` has them."""
+    models, _ = _trajectory(simulation)
+    most = longest_row(simulation.problem, simulation.method.parameters)
+    for one, other in turning(simulation.problem, models[:, agent], most):
+        with suppress(RunError, InputError):
+            sides = (altered(simulation, agent, row, record) for record in (one, other))
+            yield Neighbours(*sides, agent, row)
 
 
 def _try(
