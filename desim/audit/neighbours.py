@@ -46,10 +46,8 @@ def replaced(problem: Problem, agent: int, row: int, record: Record) -> Problem:
     """
     A, b, place = np.array(problem.A), np.array(problem.b), _place(problem, agent, row)
     A[place], b[place] = record[:2]
-    most, found = (
-        float(getattr(problem, "row_norm", np.inf)),
-        float(np.linalg.norm(np.ravel(A[place]))),
-    )
+    most = float(getattr(problem, "row_norm", np.inf))
+    found = float(np.linalg.norm(np.ravel(A[place]))) if most < np.inf else 0.0
     if found > most * (1.0 + ROUNDING):
         raise InputError(f"record: norm: {refusal(found, f'at most {most:g}, problem.row_norm')}")
     z = None if problem.protected is None else problem.protected.copy()
