@@ -159,8 +159,8 @@ def turned(simulation: Simulation, agent: int, row: int) -> Iterator[Neighbours]
     most = longest_row(simulation.problem, simulation.method.parameters)
     for one, other in turning(simulation.problem, models[:, agent], most):
         with suppress(RunError, InputError):
-            sides = (altered(simulation, agent, row, record) for record in (one, other))
-            yield Neighbours(*sides, agent, row)
+            first, second = (altered(simulation, agent, row, record) for record in (one, other))
+            yield Neighbours(first, second, agent, row)
 
 
 def _try(

@@ -126,7 +126,8 @@ class Problem:
             unit = self.A[small] / np.where(size > 0.0, size, 1.0)[:, None]
             norms[small] = size * np.sqrt(np.einsum("hj,hj->h", unit, unit))
         free = np.full(len(norms), np.inf)
-        return np.asarray(np.divide(self.clip, norms, out=free, where=norms > 0.0))
+        with np.errstate(over="ignore"):
+            return np.asarray(np.divide(self.clip, norms, out=free, where=norms > 0.0))
 
     @cached_property
     def transposed(self) -> Array:
