@@ -85,8 +85,9 @@ def _unresolved(problem: Problem, key: str, tolerance: float) -> list[str]:
     agent = int(np.searchsorted(problem.start, place, side="right")) - 1
     row = place - int(problem.start[agent])
     text = f"found {tolerance:g} with noise and clip, but row {row} of agent {agent}"
-    cures = f"rows up to {longest[place]:.4g} (problem.row_norm: {{clip: ...}}), or a larger number"
-    return [f"{key}: {text} has norm {norms[place]:.6g}; allowed: {cures}"]
+    cures = "scale the features (problem.data.scale, or problem.row_norm: {clip: ...})"
+    allowed = f"rows up to {longest[place]:.4g}, or a larger number; {cures}"
+    return [f"{key}: {text} has norm {norms[place]:.6g}; allowed: {allowed}"]
 
 
 def minimisers(us: "Cohort", solution: Array, tolerance: float, private: bool, keys: str) -> Array:
