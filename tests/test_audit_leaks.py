@@ -10,7 +10,7 @@ from mutant import mutant
 
 import desim
 from desim import contract
-from desim.audit import apart
+from desim.audit import apart, check
 from desim.audit.apart import beyond
 from desim.audit.of_method import audit
 from desim.audit.verdict import judge
@@ -20,6 +20,8 @@ from desim.contract.stage import Stage
 from desim.masks import Mask, is_public, public
 from desim.privacy.ledger.transcript import Sent
 from desim.scenario import registry
+from desim.scenario.build import build
+from desim.scenario.load import load
 
 BESIDES = Path(__file__).parent / "plugins" / "besides.py"
 LAWS = {
@@ -110,6 +112,22 @@ def test_the_right_method_keeps_the_contract():
     for way in ("nothing", "asked"):
         laws = {one.law: one for one in contract.algorithm("besides", None, {"algorithm.way": way})}
         assert all(str(laws[name]).startswith("kept") for name in LAWS)
+
+
+def test_agents_that_go_on_with_what_they_do_not_release_are_found(monkeypatch):
+    """A record whose gradient turns adds to what models remember of it; constant ones take away."""
+
+    def checked(way):
+        problem = {"agents": 4, "regularizer": "none", "clip": 4.0}
+        algorithm = {"name": "besides", "way": way, "step": 0.1}
+        return check.transcript_check(build(load(told(way, problem=problem, algorithm=algorithm))))
+
+    found = checked("hidden")
+    assert 1.0 + 1e-3 < found.largest < 1.0 + 0.1 * 2.0  # 1 + step times curvature, at most
+    assert len(found.violations)
+    assert not len(checked("nothing").violations)
+    monkeypatch.setattr(check, "turned", lambda *pair: ())
+    assert not len(checked("hidden").violations)  # which shows that such pairs are needed
 
 
 def check_public(module):

@@ -87,7 +87,7 @@ def test_unscaled_data_need_no_tolerance_where_no_epsilon_is_at_stake(tmp_path):
     assert desim.run(scenario).status == "done"
     scenario["problem"] |= {"clip": 1e9}
     scenario |= {"algorithm": {"name": "p-admm", "rho": 0.4}, "privacy": {"noise": {"sigma": 1.0}}}
-    with pytest.raises(desim.RunError, match=r"rounding leaves a gradient .* scale the features"):
+    with pytest.raises(InputError, match=r"row 0 of agent 0 has norm .* scale the features"):
         desim.run(scenario)
 
 

@@ -18,11 +18,19 @@ TOGETHER = 64  # batches of messages that are compared at once
 RELEASES = "releases or messages that are made with one and not with the other data"
 TRAFFIC = "times, sizes or silences that depend on data"
 MESSAGES = "messages that are no function of what was released"
-KINDS = (RELEASES, TRAFFIC, MESSAGES)
+ENDS = "runs that fail, or tell what is no number, with one and not with the other data"
+KINDS = (RELEASES, TRAFFIC, MESSAGES, ENDS)
 
 
 def apart(first: Transcript, second: Transcript, agents: Bool) -> str:
-    """What of `agents` (agents,) tells a play from its replay on other data; empty if nothing."""
+    """What of `agents` (agents,) tells a play from its replay on other data; empty if nothing.
+
+    Who sees a run sees whether it fails, whatever the view.
+    """
+    if first.failed != second.failed or any(
+        _unlike(*one, agents) for one in aligned(first, second)
+    ):
+        return ENDS
     if len(first.releases) != len(second.releases) or second.apart:
         return RELEASES
     if len(first.messages) != len(second.messages):
@@ -58,6 +66,13 @@ def _moved(mine: Sent, theirs: Sent, agents: Bool) -> bool:
         return True
     seen = zip(mine.traffic, theirs.traffic, strict=True)
     return any(bool(((a != b) & agents[mine.who]).any()) for a, b in seen)
+
+
+def _unlike(mine: Released, theirs: Released, agents: Bool) -> bool:
+    """Whether values of `agents` that noise is added to are numbers in one play only."""
+    one, other = (np.isfinite(batch.value).all(axis=1) for batch in (mine, theirs))
+    out = (mine.release >= 0) & (theirs.release >= 0) & agents[mine.who]
+    return bool(((one != other) & out).any())
 
 
 def beyond(mine: Sent, theirs: Sent) -> Bool:

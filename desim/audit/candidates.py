@@ -12,6 +12,8 @@ from desim.problem.problem import Problem
 Record = tuple[Array, Any] | tuple[Array, float, float]  # features, label, protected or not
 Pair = tuple[Record, Record]
 SHORT = 0.01  # of the longer record, where one is to curve the loss and the other is not
+TURNING = 10.0  # times the longest row: how long one is whose gradient is to turn
+SIZES = (1e4, 1e30, 1e100)  # of numbers without measure; too large ones for a type are refused
 
 
 def longest_row(problem: Problem, parameters: object) -> float:
@@ -50,6 +52,52 @@ def candidates_for(
     for direction in (directions[0], directions[-1]) if curved else ():
         a = max(lengths) * direction
         pairs.append(((SHORT * a, label), (a, other)))
+    pairs = pairs if problem.protected is None else _grouped(pairs)
+    return pairs + turning(problem, models, most)
+
+
+def extremes(a: Any, b: Any, labels: str, most: float = np.inf) -> list[tuple[Any, Any]]:
+    """Records like (a, b) of numbers without measure, none longer than `most`, in their types.
+
+    a (*shape), b (...); labels: as a model says it, or of a loss "numbers" where they are such.
+    """
+    a, b, found = np.asarray(a), np.asarray(b), list[tuple[Any, Any]]()
+    if a.dtype.kind == "f":
+        numbers = np.arange(a.size).reshape(a.shape)
+        for size in SIZES:
+            length = min(size, most / np.sqrt(a.size), 0.1 * float(np.finfo(a.dtype).max))
+            for far in (np.where(numbers % 2, -length, length), np.where(numbers, 0.0, length)):
+                found.append((far.astype(a.dtype), b))
+    if b.dtype.kind == "f" and labels == "numbers":
+        lengths = (min(size, 0.1 * float(np.finfo(b.dtype).max)) for size in SIZES)
+        found += [(a, np.full_like(b, length)) for length in lengths]
+    return found
+
+
+def extreme_pairs(problem: Problem, most: float = np.inf) -> list[Pair]:
+    """Pairs of a row as it is and one of `extremes`, none longer than `most`."""
+    a, b = np.array(problem.A[0]), np.array(problem.b[0])
+    rest = () if problem.protected is None else (float(problem.protected[0]),)
+    labels = "classes" if problem.loss.classifies else "numbers"
+    return [((a, b, *rest), (*one, *rest)) for one in extremes(a, b, labels, most)]
+
+
+def turning(problem: Problem, models: Array, most: float = np.inf) -> list[Pair]:
+    """Pairs of one row with labels on both sides of a model, none longer than `most`.
+
+    Its own row pulls a model past the label, so that the row's gradient turns from step to step.
+    Agents that go on with what they do not release then release more than one record's change: the
+    record's, and in the same direction what the model remembers of it. None where labels are signs:
+    such gradients do not turn.
+    """
+    if isinstance(problem.loss, ModelLoss) or not problem.loss.linear or problem.loss.classifies:
+        return []
+    direction = np.linalg.svd(models, full_matrices=True)[2][-1]
+    longest = float(np.linalg.norm(problem.A, axis=1).max()) or 1.0
+    size = min(TURNING * longest, most)
+    a, side = size * direction, (problem.clip if problem.clipped else 1.0) / size
+    ends = (float(a @ models[k]) for k in (0, len(models) // 2, -1))
+    pairs: list[Pair] = [((a, u + side), (a, u - side)) for u in dict.fromkeys(ends)]
     return pairs if problem.protected is None else _grouped(pairs)
 
 

@@ -5,6 +5,7 @@ what it declared; its messages must be functions of its releases; nobody else ma
 may times, sizes and silences. This finds a sensitivity that is wrong, not noise that is too small.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,8 +13,8 @@ import pandas as pd
 
 from desim.arrays import Array
 from desim.audit.apart import rounding
-from desim.audit.neighbours import Neighbours, worst_pair
-from desim.audit.pairs import completed, unobserved
+from desim.audit.neighbours import Neighbours, turned, worst_pair
+from desim.audit.pairs import completed, ended, unobserved
 from desim.engine.play import Simulation
 from desim.errors import RunError
 from desim.log.parquet import Tables
@@ -68,17 +69,31 @@ def transcript_check(
 ) -> TranscriptCheck:
     """Record a play on the first problem of a pair, replay it on the second, compare.
 
-    of: the pair, or a simulation whose worst pair is searched, `pinned` as in `worst_pair`; rounds:
-    play at most so many. Targets of metrics do not stop the plays: they depend on data. RunError
-    where a play fails.
+    of: the pair, or a simulation whose worst pair is searched, `pinned` as in `worst_pair`, and
+    then one whose gradients turn, if that shows more than is declared; rounds: play at most so
+    many. Targets of metrics do not stop the plays: they depend on data. RunError where one fails.
     """
-    if isinstance(of, Simulation):
-        of = worst_pair(unobserved(of, rounds), pinned=pinned)
-    pair = of
+    if isinstance(of, Neighbours):
+        return _of_pair(of, rounds)
+    simulation = unobserved(of, rounds)
+    found = _of_pair(worst_pair(simulation, pinned=pinned), rounds)
+    if len(found.violations):
+        return found
+    with suppress(RunError):  # diverges: said of the worst pair, where a clip excludes it
+        for pair in turned(simulation, found.agent, found.row):
+            if len((other := _of_pair(pair, rounds)).violations):
+                return other
+    return found
+
+
+def _of_pair(pair: Neighbours, rounds: int | None) -> TranscriptCheck:
     one, tables = Transcript(), Tables()
     completed(unobserved(pair.first, rounds).play(tables, transcript=one))
     replay, other = Transcript(one), Tables()
-    completed(unobserved(pair.second, rounds).play(other, transcript=replay))
+    outcome = ended(unobserved(pair.second, rounds), replay, other)
+    if replay.failed:
+        text = f"with record {pair.row} of agent {pair.agent} replaced the run fails"
+        raise RunError(f"{text}: {outcome.reason}") from outcome.error
     bounded = _bounded(tables.read("releases"), pair.agent)
     rows = [*_releases(one, replay, pair.agent), *_messages(one, replay, pair.agent, bounded)]
     apart = _different(tables, other) + (replay.apart or len(one.releases) != len(replay.releases))

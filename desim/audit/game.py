@@ -19,9 +19,9 @@ from desim.arrays import Array
 from desim.audit.apart import KINDS
 from desim.audit.evidence import rounded
 from desim.audit.likelihood import likelihood_ratio, noise_drawn
-from desim.audit.pairs import noised, play_pair, unobserved
+from desim.audit.pairs import ended, noised, play_pair, unobserved
 from desim.engine.play import Simulation
-from desim.engine.world import Discard
+from desim.log.outcome import Outcome
 from desim.privacy.ledger.transcript import Transcript
 
 Reading = Literal["likelihood", "releases", "model"]
@@ -176,9 +176,12 @@ def _ratio(stage: Stage, side: int, seed: int) -> Array:
 
 
 def _outputs(stage: Stage, side: int, seed: int) -> Array:
-    """All that the agent released and sent, and when and how large, as far as the view shows it."""
+    """All that the agent released and sent, and when and how large, as far as the view shows it.
+
+    First whether the run failed, which every view shows.
+    """
     transcript = Transcript()
-    _silent(stage, side, seed).play(Discard(), transcript=transcript)
+    outcome = ended(_silent(stage, side, seed), transcript)
     shown = [
         batch.output[r]
         for batch in transcript.releases
@@ -191,22 +194,29 @@ def _outputs(stage: Stage, side: int, seed: int) -> Array:
         for r in np.flatnonzero(one.who == stage.agent)
         if stage.heard is None or (int(one.round_[r]), int(one.release[r])) in stage.heard
     ]
-    return np.concatenate([*shown, *sent, np.zeros(0)])
+    return _ended(outcome, np.concatenate([*shown, *sent, np.zeros(0)]))
+
+
+def _ended(outcome: Outcome, numbers: Array) -> Array:
+    """Whether the run failed or shows what is no number, and the numbers (n,), 0 for such."""
+    sound = np.isfinite(numbers)
+    failed = outcome.status == "failed" or not sound.all()
+    return np.concatenate([[float(failed)], np.where(sound, numbers, 0.0)])
 
 
 def _model(stage: Stage, side: int, seed: int) -> Array:
     """The final model: the coordinator's, or on a graph what every agent released and sent last."""
     transcript = Transcript()
-    outcome = _silent(stage, side, seed).play(Discard(), transcript=transcript)
+    outcome = ended(_silent(stage, side, seed), transcript)
     if outcome.model is not None and len(outcome.model):
-        return np.asarray(outcome.model[-1], float)
+        return _ended(outcome, np.asarray(outcome.model[-1], float))
     last: dict[tuple[int, int], Array] = {}
     for batch in transcript.releases:
         visible = [int(one) not in transcript.kept for one in batch.release]
         last.update({(0, int(i)): batch.output[r] for r, i in enumerate(batch.who) if visible[r]})
     for sent in transcript.messages:
         last.update({(1, int(i)): sent.payload[r] for r, i in enumerate(sent.who)})
-    return np.concatenate([last[one] for one in sorted(last)])
+    return _ended(outcome, np.concatenate([*(last[one] for one in sorted(last)), np.zeros(0)]))
 
 
 def _silent(stage: Stage, side: int, seed: int) -> Simulation:

@@ -4,6 +4,7 @@ Each side is what a run of its own data would be: steps from the curvature of th
 that a target asks for and the scaling of features are those of its own records.
 """
 
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from desim.arrays import Array
-from desim.audit.candidates import Pair, Record, candidates_for, longest_row
+from desim.audit.candidates import Pair, Record, candidates_for, extreme_pairs, longest_row, turning
 from desim.audit.likelihood import divergence
 from desim.audit.of_models import opposite_labels
 from desim.audit.pairs import completed, play_pair, recorded, unobserved
@@ -45,10 +46,8 @@ def replaced(problem: Problem, agent: int, row: int, record: Record) -> Problem:
     """
     A, b, place = np.array(problem.A), np.array(problem.b), _place(problem, agent, row)
     A[place], b[place] = record[:2]
-    most, found = (
-        float(getattr(problem, "row_norm", np.inf)),
-        float(np.linalg.norm(np.ravel(A[place]))),
-    )
+    most = float(getattr(problem, "row_norm", np.inf))
+    found = float(np.linalg.norm(np.ravel(A[place]))) if most < np.inf else 0.0
     if found > most * (1.0 + ROUNDING):
         raise InputError(f"record: norm: {refusal(found, f'at most {most:g}, problem.row_norm')}")
     z = None if problem.protected is None else problem.protected.copy()
@@ -130,18 +129,38 @@ def worst_pair(
     matters where rows are sampled. Candidates point where the models move least (so that opposite
     gradients stay opposite) and most, with norms that saturate the clip; or one is very short, so
     that curvatures differ. The one with the largest sum of (difference / scale)^2 wins, or of
-    (difference / sensitivity)^2 without noise; or one that tells the two apart for certain.
+    (difference / sensitivity)^2 without noise; or one that tells the two apart for certain. So
+    may, where the row is searched, records of numbers without measure, which a clip has to bear.
     pinned: the second has the moduli of the first, as if steps that follow from them were public.
     """
     models, transcript = _trajectory(simulation)
     who = _costliest(simulation, transcript) if agent is None else agent
     most = longest_row(simulation.problem, simulation.method.parameters)
     candidates = candidates_for(simulation.problem, models[:, who], most, curved=not pinned)
+    searched = row is None
     if row is None:
         first = _admitted(simulation, who, candidates)
         rows = range(min(ROWS, int(simulation.problem.rows[who])))
         row = max((_try(simulation, who, r, first, pinned)[0], -r) for r in rows)[1] * -1
-    return _try(simulation, who, row, candidates, pinned)[1]
+    (certain, _), worst = _try(simulation, who, row, candidates, pinned)
+    if not searched or certain or not simulation.problem.clipped:
+        return worst
+    with suppress(RunError):  # all of them refused
+        (certain, _), extreme = _try(
+            simulation, who, row, extreme_pairs(simulation.problem, most), pinned
+        )
+        return extreme if certain else worst
+    return worst
+
+
+def turned(simulation: Simulation, agent: int, row: int) -> Iterator[Neighbours]:
+    """Pairs whose gradients turn from step to step, as `candidates.turning` has them."""
+    models, _ = _trajectory(simulation)
+    most = longest_row(simulation.problem, simulation.method.parameters)
+    for one, other in turning(simulation.problem, models[:, agent], most):
+        with suppress(RunError, InputError):
+            first, second = (altered(simulation, agent, row, record) for record in (one, other))
+            yield Neighbours(first, second, agent, row)
 
 
 def _try(
@@ -159,7 +178,8 @@ def _try(
             moduli = first.problem.moduli if pinned else None
             second = altered(simulation, agent, row, other, moduli)
             apart = divergence(play_pair(first, second, seed, agent, first=transcript))
-            found.append((apart, Neighbours(first, second, agent, row)))
+            sides = (second, first) if transcript.failed else (first, second)  # one that ends
+            found.append((apart, Neighbours(*sides, agent, row)))
     if not found:
         text = "the run diverges, or is refused, with every record tried"
         raise RunError(f"{text} as row {row} of agent {agent}")

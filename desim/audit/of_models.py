@@ -81,5 +81,7 @@ def _cut(problem: Problem, inputs: Array, labels: Array) -> Array:
             for h in range(len(labels))
         ]
     found = np.array(each, float)
-    norms = np.linalg.norm(found, axis=1, keepdims=True)
+    with np.errstate(over="ignore", invalid="ignore"):
+        norms = np.linalg.norm(found, axis=1, keepdims=True)
+    found, norms = (np.where(np.isfinite(norms), one, 0.0) for one in (found, norms))
     return np.asarray(found * np.minimum(1.0, problem.clip / np.maximum(norms, 1e-300)))

@@ -12,7 +12,7 @@ import numpy as np
 from desim.arrays import Array, Int
 from desim.audit.apart import aligned, apart
 from desim.engine.play import Observation, Simulation
-from desim.engine.world import Discard
+from desim.engine.world import Discard, Sink
 from desim.errors import InputError, RunError
 from desim.log.outcome import Outcome
 from desim.privacy.ledger.transcript import Released, Transcript
@@ -73,16 +73,26 @@ def completed(outcome: Outcome) -> Outcome:
     return outcome
 
 
+def ended(simulation: Simulation, transcript: Transcript, sink: Sink | None = None) -> Outcome:
+    """What a play comes to; one in which a user's code raises has failed like any other."""
+    try:
+        outcome = simulation.play(Discard() if sink is None else sink, transcript=transcript)
+    except Exception as error:
+        outcome = Outcome("failed", str(error), error=error)
+    transcript.failed = outcome.status == "failed"
+    return outcome
+
+
 def recorded(simulation: Simulation, noise_seed: int) -> Transcript:
-    """What one play with noise of `noise_seed` reveals; RunError where it fails."""
+    """What one play with noise of `noise_seed` reveals, which may have failed."""
     transcript = Transcript()
-    completed(_played(simulation, noise_seed, transcript))
+    _played(simulation, noise_seed, transcript)
     return transcript
 
 
 def _played(simulation: Simulation, noise_seed: int, transcript: Transcript) -> Outcome:
     bare = noised(unobserved(simulation, log="rounds"), noise_seed)
-    return bare.play(Discard(), transcript=transcript)
+    return ended(bare, transcript)
 
 
 def play_pair(
@@ -99,7 +109,7 @@ def play_pair(
     first: what `recorded` has of the simulation with that noise, which is then not played again.
     Participation, links, speeds and batches stay those of the scenario's seed: both plays and all
     noise seeds share them, as an adversary does who knows everything but the noise. RunError where
-    a play fails, but not for a replay that already differs beyond doubt.
+    both plays fail and nothing else tells them apart: that one fails alone tells them apart.
     """
     first = recorded(simulation, noise_seed) if first is None else first
     second = Transcript(first)

@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 
 from desim.arrays import Array
+from desim.audit.candidates import SIZES
 from desim.contract.bits import demand_same
 from desim.contract.finding import BrokenError, Finding, SkippedError, findings
 from desim.contract.stage import DATA, LINK
 from desim.errors import InputError, refusal
+from desim.kernels.gradients import gradient
 from desim.losses.plugged import PluggedLoss, ScalarLoss, plugged
 from desim.losses.regularizers import Regularizer
 from desim.losses.scalar import bends_into, slopes_into, values_into
@@ -131,7 +133,27 @@ def clips(bench: Bench) -> str:
             if (np.abs(slopes) > cut).any() or odd.any():
                 at = u[int(np.argmax(odd))]
                 raise BrokenError(f"clipped to {cut:g} its value and slope part at u = {at:.4g}")
-    return "clipped slopes are those of the clipped value"
+    return f"clipped slopes are those of the clipped value{_bounded(bench)}"
+
+
+def _bounded(bench: Bench) -> str:
+    """How many rows without measure were tried; BrokenError where one adds more than the clip."""
+    rng = np.random.default_rng(8)
+    A, labels, none, tried = rng.normal(size=(5, 3)), rng.choice(bench.labels, 5), Regularizer(), 0
+    for size in (0.0, *FAR, *SIZES):
+        for a, b in ((size * np.ones(3), labels[0]), (A[0], size)):
+            if b not in bench.labels and bench.of.labels == "signs":
+                continue
+            rows, start = np.vstack([A, a]), np.array([0, 5, 6])
+            all_ = np.append(labels, b)
+            problem = Problem(rows, all_, start, bench.loss, "mean", none, none, CUTS[0])
+            with np.errstate(all="ignore"):
+                found = gradient(np.array([1]), rng.normal(size=(1, 3)), problem.data)
+            if not np.linalg.norm(found) <= CUTS[0] * (1.0 + NEAR):
+                text = f"a row {a[0]:g} ... with label {b:g}, cut to {CUTS[0]:g}, has a gradient of"
+                raise BrokenError(f"{text} norm {np.linalg.norm(found):.4g}")
+            tried += 1
+    return f"; no cut gradient of {tried} rows without measure is longer"
 
 
 def gradients(bench: Bench) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from desim.arrays import Array
+from desim.audit.candidates import extremes
 from desim.contract.bits import demand_same
 from desim.contract.finding import BrokenError, Finding, SkippedError, findings
 from desim.contract.model_stage import Bench
@@ -134,7 +135,30 @@ def clips(bench: Bench) -> str:
             alone = np.asarray(bench.model.clipped(x, rows.part(h, h + 1), cut), float)
             if (length := float(np.linalg.norm(alone))) > cut:
                 raise BrokenError(f"a row cut to {cut:.9g} has a gradient of norm {length:.9g}")
-    return f"as row by row, to {apart:.1e} of the clip; no row is above it"
+    tried = _bounded(bench, x, clip)
+    return f"as row by row, to {apart:.1e} of the clip; no row is above it{tried}"
+
+
+def _bounded(bench: Bench, x: Array, clip: float) -> str:
+    """How many rows without measure were tried; BrokenError where one adds more than the clip."""
+    rows, tried = bench.rows(key=None), 0
+    with np.errstate(all="ignore"):
+        usual = np.asarray(bench.model.clipped(x, rows, clip), float)
+        for inputs, labels in extremes(rows.inputs[0], rows.labels[0], bench.of.labels):
+            odd = Rows(np.concatenate([rows.inputs, inputs[None]]),
+                       np.concatenate([rows.labels, labels[None]]))  # fmt: skip
+            beside = np.asarray(bench.model.clipped(x, odd, clip), float) - usual
+            alone = bench.model.clipped(x, odd.part(len(rows.labels), len(odd.labels)), clip)
+            for added in (beside, np.asarray(alone, float)):
+                if not (size := float(np.linalg.norm(added))) <= clip * (
+                    1.0 + len(odd.labels) * CUT
+                ):
+                    text = f"a row of inputs up to {np.abs(inputs).max():.3g}, label "
+                    text += f"{np.ravel(labels)[0]:.3g}, adds a gradient of norm {size:.3g}"
+                    allowed = f"{clip:.3g}, the clip; what is not finite counts as 0"
+                    raise BrokenError(f"{text}; allowed: {allowed}")
+            tried += 1
+    return f", nor {tried} rows without measure" if tried else ""
 
 
 def rows(bench: Bench) -> str:

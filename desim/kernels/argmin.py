@@ -72,6 +72,8 @@ def _bends(block, scale, data, u, bend):
     """Scaled second derivatives bend (m,) of the losses at u (m,)."""
     for h in range(block.b.size):
         bend[h] = scale * clipped_bend(data.code, u[h], block.b[h], data.knee, block.limit[h])
+        if data.clipped and not bend[h] < np.inf:
+            bend[h] = 0.0  # as the slope of such a row
 
 
 @inline

@@ -25,7 +25,8 @@ class Data(NamedTuple):
     A (total_rows, dim), b (total_rows,) float64; start (agents + 1,) int64: agent i holds rows
     start[i]:start[i+1]; transposed (total_rows dim,): blocks (dim, m_i), one from start[i] dim on.
     f_i(x) = scale[i] sum_h loss(a_h.x, b_h) + ridge[i]/2 ||x||^2 + lasso[i] ||x||_1; code and knee
-    choose the loss; if clipped, |slope| of row h is cut to limit[h] (total_rows,).
+    choose the loss; if clipped, |slope| of row h is cut to limit[h] (total_rows,), and one that is
+    not a number then counts as 0.
     """
 
     A: np.ndarray
@@ -136,8 +137,10 @@ def _slopes(lanes, h, parts):
     if clipped:
         c = load(lanes, block.limit, h)
         s = pick(s < -c, -c, s)
-        s = pick(s > c, c, s)
-    store(u, h, scale * s)
+        s = scale * pick(s > c, c, s)
+        store(u, h, pick(s - s < 1.0, s, 0.0))  # of what is no number nothing counts
+    else:
+        store(u, h, scale * s)
 
 
 @lean_inline

@@ -21,7 +21,8 @@ class Layered(NamedTuple):
 
     A (total_rows, features) float64 or float32; label (total_rows,) int64, the class; start
     (agents + 1,) int64; square (total_rows,): ||a_h||^2; scale, ridge, lasso (agents,) as in
-    gradients.Data; clip: largest norm of one example's gradient, over all parameters. Parameters:
+    gradients.Data; clip: largest norm of one example's gradient, over all parameters, of which one
+    that is not finite counts as 0. Parameters:
     W (features, classes) row-major without hidden units, else W1 (features, hidden), b1, W2
     (hidden, classes), b2; relu: the activation, else the sigmoid.
     """
@@ -184,17 +185,36 @@ def _square(v):
 
 
 @inline
+def _forget(h, inner, back, out):
+    """Set all of example h to 0, so that products add nothing of it."""
+    for k in range(out.shape[1]):
+        out[h, k] = 0.0
+    for k in range(back.shape[1]):
+        inner[h, k] = back[h, k] = 0.0
+
+
+@inline
 def _weigh(square, clip, scale, inner, back, out):
-    """Scale the deltas of every example, cut so that its gradient's norm is at most `clip`."""
+    """Scale the deltas of every example, cut so that its gradient's norm is at most `clip`.
+
+    Nothing is added of one whose norm is not finite, or that is so long that cut deltas have too
+    few digits in their type.
+    """
     short = 1.0 - 4.0 * np.finfo(out.dtype).eps  # rounding lifts no norm above the clip
+    reach = clip * scale * np.float64(np.finfo(out.dtype).eps / np.finfo(out.dtype).tiny)
     for h in range(out.shape[0]):
         factor = scale
         if clip < np.inf:
-            norm = square[h] * _square(out[h])
+            norm, longest = square[h] * _square(out[h]), square[h]
             if inner.shape[1]:
-                norm = (_square(inner[h]) + 1.0) * _square(out[h])
+                within = _square(inner[h])
+                norm = (within + 1.0) * _square(out[h])
                 norm += (square[h] + 1.0) * _square(back[h])
+                longest = max(longest, within)
             norm = np.sqrt(norm)
+            if not (norm < np.inf and longest <= reach * reach):
+                _forget(h, inner, back, out)
+                continue
             if norm > clip * short:
                 factor = scale * (clip * short / norm)
         for k in range(out.shape[1]):

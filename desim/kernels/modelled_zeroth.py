@@ -1,7 +1,7 @@
 """Estimates from values for models of users: the equations of desim.kernels.zeroth, row by row.
 
 A row's difference is cut to the clip times ||v2||, which is what it could be at most were its
-gradients cut. Values are told apart only in float64: u2 is tiny.
+gradients cut; one that is no number counts as 0. Values are told apart only in float64: u2 is tiny.
 """
 
 import numpy as np
@@ -32,7 +32,7 @@ def _slope(i, x, u1, u2, v1, v2, q, c, data):
     each = (losses(A, b, near + u2 * v2) - losses(A, b, near)) / u2
     if data.clip < np.inf:
         most = data.clip * float(np.sqrt(np.sum(v2 * v2)))
-        each = np.clip(each, -most, most)
+        each = np.where(np.isnan(each), 0.0, np.clip(each, -most, most))
     return slope + data.scale[i] * float(np.sum(each))
 
 

@@ -57,14 +57,15 @@ def _capped(who, x, cap, where, flat_data, out):
         total, size = 0.0, 0.0
         for h in range(block.b.size):
             loss = clipped_value(data.code, u[h], block.b[h], data.knee, block.limit[h])
-            total += min(cap, loss)
+            if loss > 0.0:  # what is no number counts as 0
+                total += min(cap, loss)
         for j in range(x.shape[1]):
             size += x[r, j] * x[r, j]
         out[r] = data.scale[i] * total + min(cap, 0.5 * data.ridge[i] * size)
 
 
 def capped_losses(who, x, cap, where, data):
-    """Values (n,) of f_i at x (n, dim), i = who[r], each row's loss and the ridge cut to cap.
+    """Values (n,) of f_i at x (n, dim), i = who[r], each row's loss and the ridge cut to [0, cap].
 
     0 where not where[r] (n,), whose rows are not read. data: of a linear model.
     """

@@ -142,12 +142,24 @@ def clipped_value(code: int, u: float, b: float, knee: float, c: float) -> float
 
 @inline
 def clipped_change(code: int, u: float, d: float, b: float, knee: float, c: float) -> float:
-    """`clipped_value` at u + d less that at u; (2 r + d) d where it is r^2, which cancels less."""
+    """`clipped_value` at u + d less that at u; (2 r + d) d where it is r^2, which cancels less.
+
+    No slope is above c, so that no change is above c |d|, however large the values are that cancel;
+    one that is no number is 0.
+    """
+    if d == 0.0:
+        return 0.0
     r = u - b
     bend = 0.5 * c if code == SQUARED else min(knee, 0.5 * c)
     if (code == SQUARED or code == HUBER) and abs(r) <= bend and abs(r + d) <= bend:
-        return (2.0 * r + d) * d
-    return clipped_value(code, u + d, b, knee, c) - clipped_value(code, u, b, knee, c)
+        change = (2.0 * r + d) * d
+    else:
+        change = clipped_value(code, u + d, b, knee, c) - clipped_value(code, u, b, knee, c)
+    if c == np.inf:
+        return change
+    if not abs(change) > c * abs(d):
+        return change if change == change else 0.0
+    return c * abs(d) if change > 0.0 else -c * abs(d)
 
 
 @inline

@@ -43,14 +43,24 @@ def padded(rows: Array, axis: int, size: int) -> Array:
 
 
 def clipped(each: Any, live: Any, clip: Any) -> Any:
-    """The sum (dim,) of the gradients (m, dim) of rows that are live (m,), cut to norm `clip`."""
+    """The sum (dim,) of the gradients (m, dim) of rows that are live (m,), cut to norm `clip`.
+
+    A row counts as 0 whose norm is not finite or has no factor in the type.
+    """
     most = jnp.max(jnp.abs(each), axis=1, keepdims=True)
     unit = jnp.where(most > 0.0, most, 1.0)
     norms = (most * jnp.sqrt(_added((each / unit) ** 2)))[:, 0]
     slack = (8 + each.shape[1].bit_length()) * jnp.finfo(each.dtype).eps
     short = clip * (1.0 - slack)  # no norm is rounded above the clip
     factors = jnp.where(norms > short, short / jnp.where(norms > 0.0, norms, 1.0), 1.0)
-    return jnp.matmul(jnp.where(live, factors, 0.0), each, precision="highest")
+    sound = norms * jnp.finfo(each.dtype).tiny <= short
+    factors = jnp.where(live & sound, factors, 0.0)
+    total = jnp.matmul(factors, each, precision="highest")
+
+    def of_sound() -> Any:
+        return jnp.matmul(factors, jnp.where(sound[:, None], each, 0.0), precision="highest")
+
+    return jax.lax.cond(jnp.isfinite(total).all(), lambda: total, of_sound)  # 0 times inf is nan
 
 
 def _added(squares: Any) -> Any:

@@ -112,7 +112,7 @@ class Model(ABC):
         raise LacksError(f"{type(self).__name__} has no predict")
 
     def clipped(self, x: Array, rows: Rows, clip: float) -> Array:
-        """The sum (dim,) of the rows' gradients, each cut to the norm `clip`."""
+        """The sum (dim,) of the rows' gradients, each cut to the norm `clip`; not finite: 0."""
         return self._sum(x, rows, clip)
 
     def gradients(self, x: Array, rows: Rows, clip: float) -> Array:
@@ -187,8 +187,13 @@ class Model(ABC):
 
 
 def clipped_sum(each: Array, clip: float) -> Array:
-    """The sum (dim,) of gradients (m, dim), each cut to the norm `clip`."""
+    """The sum (dim,) of gradients (m, dim), each cut to the norm `clip`.
+
+    One whose norm is not finite, as float64 has it, counts as 0.
+    """
     norms = np.sqrt(np.einsum("hj,hj->h", each, each, dtype=float))
     short = clip * (1.0 - 4.0 * np.finfo(each.dtype).eps)  # rounding lifts no norm above the clip
     factors = np.where(norms > short, short / np.where(norms > 0.0, norms, 1.0), 1.0)
+    if not (sound := np.isfinite(norms)).all():
+        each, factors = np.where(sound[:, None], each, 0.0), np.where(sound, factors, 0.0)
     return np.asarray(factors @ each.astype(float, copy=False))

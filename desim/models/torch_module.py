@@ -227,15 +227,21 @@ class TorchModel(Model):
         self, each: Callable[..., Parts], w: Tensor, inputs: Tensor, labels: Tensor, m: int,
         clip: float,
     ) -> Tensor:  # fmt: skip
-        """Sums over m of what `each` gives, parts (..., m, some) of rows cut to the norm `clip`."""
+        """Sums over m of what `each` gives, parts (..., m, some) of rows cut to the norm `clip`.
+
+        A row counts as 0 whose norm is not finite or has no factor in the type.
+        """
         axis, total = w.dim() - 1, torch.zeros_like(w)
         for low in range(0, m, self._some):
             size = min(self._some, labels.shape[axis] - low)
             found = each(w, inputs.narrow(axis, low, size), labels.narrow(axis, low, size))
-            norms, kind = parts_of.lengths(found), w.dtype
-            short = clip * (1.0 - 64.0 * torch.finfo(kind).eps)  # no norm is rounded above
-            factors = torch.where(norms > short, short / norms, 1.0).to(kind)
+            norms, kind = parts_of.lengths(found), torch.finfo(w.dtype)
+            short = clip * (1.0 - 64.0 * kind.eps)  # no norm is rounded above
+            sound = norms * kind.tiny <= short  # nor is a factor without digits
+            factors = torch.where(norms > short, short / norms, 1.0).to(w.dtype)
             factors[..., m - low :] = 0.0
+            if not bool(sound.all()):
+                factors, found = parts_of.only(sound, factors, found)
             total = total + parts_of.weighted(factors, found)
         return total
 

@@ -100,6 +100,12 @@ def lengths(rows: Parts) -> Tensor:
     return torch.linalg.vector_norm(torch.stack(norms).double(), dim=0)
 
 
+def only(sound: Tensor, factors: Tensor, rows: Parts) -> tuple[Tensor, Parts]:
+    """Factors (..., m) and parts (..., m, some) of rows, 0 where they are not sound (..., m)."""
+    parts = tuple(torch.where(sound.unsqueeze(-1), one, 0.0) for one in rows)
+    return torch.where(sound, factors, 0.0), parts
+
+
 def weighted(factors: Tensor, rows: Parts) -> Tensor:
     """Sums (..., dim) over m of rows whose parts are (..., m, some), times factors (..., m).
 

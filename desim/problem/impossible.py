@@ -21,7 +21,9 @@ def impossible(problem: Any) -> list[str]:
         f"problem.data: agent {agent} has no rows; use fewer agents or another partition"
         for agent in np.flatnonzero(np.diff(start) < 1)
     ]
-    found += [*_not_finite("A", A), *_not_finite("b", b)]
+    facts = getattr(problem.loss, "facts", None)
+    kind = problem.precision if facts is None else facts.precision
+    found += [*_not_finite("A", A, kind), *_not_finite("b", b, kind)]
     found += problem.loss.problems(b)
     if problem.average not in ("mean", "sum"):
         found.append(f"problem.average: {problem.average!r}; allowed: mean, sum")
@@ -40,12 +42,15 @@ def impossible(problem: Any) -> list[str]:
     return found
 
 
-def _not_finite(name: str, array: Array) -> list[str]:
-    """One line if a number of the rows (rows, ...) is none."""
+def _not_finite(name: str, array: Array, kind: str) -> list[str]:
+    """One line if a number of the rows (rows, ...) is none, or none in the type of arithmetic."""
+    most = float(np.finfo(kind).max)
+    narrow = f" in {kind}; allowed: up to {most:.4g}, or problem.precision: float64"
     for low, part in chunks(array) if stored(array).kind == "f" else ():
-        for row, *column in np.argwhere(~np.isfinite(part))[:1]:
+        for row, *column in np.argwhere(~(np.abs(part) <= most))[:1]:
             place = ", ".join(map(str, column or [0]))
-            return [f"problem.data: {name} is not finite in row {low + row}, column {place}"]
+            text = f"problem.data: {name} is not finite in row {low + row}, column {place}"
+            return [text + (narrow if kind != "float64" else "")]
     return []
 
 

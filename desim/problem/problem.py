@@ -33,6 +33,7 @@ from desim.problem.impossible import impossible
 Rows = NDArray[np.int64]
 TOGETHER = 4096  # agents whose Gram matrices are in memory at a time
 SOME = 256  # agents whose gradients of large models are
+TINY = 1e-280  # squares of norms below which norms are taken in units of their largest number
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,9 +119,15 @@ class Problem:
     @cached_property
     def limit(self) -> Array:
         """Largest |slope| of each row (total_rows,): clip / ||a_h||, infinite where none."""
-        norms = np.sqrt(np.einsum("hj,hj->h", self.A, self.A))
+        squares = np.einsum("hj,hj->h", self.A, self.A)
+        norms = np.sqrt(squares)
+        if (small := squares < TINY).any():  # squares of such numbers lose their digits
+            size = np.abs(self.A[small]).max(axis=1, initial=0.0)
+            unit = self.A[small] / np.where(size > 0.0, size, 1.0)[:, None]
+            norms[small] = size * np.sqrt(np.einsum("hj,hj->h", unit, unit))
         free = np.full(len(norms), np.inf)
-        return np.asarray(np.divide(self.clip, norms, out=free, where=norms > 0.0))
+        with np.errstate(over="ignore"):
+            return np.asarray(np.divide(self.clip, norms, out=free, where=norms > 0.0))
 
     @cached_property
     def transposed(self) -> Array:

@@ -39,14 +39,14 @@ def mean_losses(
 ) -> Array:
     """Means (n,) over the rows of agents who (n,) of their losses at x (n, dim), to a power.
 
-    clip: each loss is cut to [0, clip] before. One row replaced moves the mean by at most
-    clip^power / rows.
+    clip: each loss is cut to [0, clip] before, and is 0 where it is no number. One row replaced
+    moves the mean by at most clip^power / rows.
     """
     out = np.empty(len(who))
     with one_blas_thread():
         for r, i in enumerate(who.tolist()):
             losses = row_losses(problem, i, x[r])
             if clip is not None:
-                losses = np.clip(losses, 0.0, clip)
+                losses = np.where(np.isnan(losses), 0.0, np.clip(losses, 0.0, clip))
             out[r] = np.mean(losses**power)
     return out

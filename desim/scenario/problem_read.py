@@ -118,7 +118,8 @@ def _changes(section: Any, shards: Shards) -> tuple[Augmentation, ...]:
 
 def _typed(A: Any, kind: Any) -> Any:
     """Inputs in the type of the model's arithmetic, but for whole numbers, such as tokens."""
-    return A if A is None or A.dtype.kind != "f" else A.astype(kind, copy=False)
+    with np.errstate(over="ignore"):  # what becomes infinite is refused where all rows are
+        return A if A is None or A.dtype.kind != "f" else A.astype(kind, copy=False)
 
 
 def _merged(shards: Shards, average: str) -> tuple[Shards, list[str]]:

@@ -9,6 +9,7 @@ from desim.method import (
     Ingredients,
     Init,
     Method,
+    Positive,
     Program,
     Strict,
     Terms,
@@ -22,9 +23,14 @@ from desim.method import (
 class Parameters(Strict):
     """way: what is told besides."""
 
-    way: Literal["nothing", "bare", "halved", "silent", "denied", "ulp", "asked"] = "nothing"
+    way: Literal["nothing", "bare", "halved", "silent", "denied", "ulp", "asked", "hidden"] = (
+        "nothing"
+    )
     """bare: the gradient; halved: less noise than was released; silent: who speaks, by values;
-    denied: the same, said to be public; ulp: the last bit; asked: who speaks, by no values"""
+    denied: the same, said to be public; ulp: the last bit; asked: who speaks, by no values;
+    hidden: nothing, but agents go on with their gradients without noise"""
+    step: Positive = 0.1
+    """of the model"""
     init: Init = Init.of("zeros")
     """start"""
 
@@ -57,7 +63,8 @@ class Besides(Method):
             sent = {"halved": 0.5 * (z + g), "ulp": np.nextafter(z, g), "bare": g}.get(way, z)
             us.send(np.hstack([z, sent]) if way == "bare" else sent, where=speaks)
             heard = yield us.gather()
-            us.x = us.x - 0.1 * us.sum(heard)[:, :dim] / us.degree[:, None]
+            along = us.sum(heard)[:, :dim] / us.degree[:, None]
+            us.x = us.x - self.parameters.step * (g if way == "hidden" else along)
             us.report(us.x)
 
     def gradient(self, us: Us, x: Array) -> Array:

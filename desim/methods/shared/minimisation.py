@@ -11,9 +11,14 @@ from desim.fields import Count, Init, Positive, Strict
 from desim.methods.shared.consensus import ConsensusADMM
 from desim.methods.shared.method import Ingredients
 from desim.methods.shared.numerics import minimise
+from desim.privacy.ledger.mechanisms import Noise
+from desim.problem.problem import Problem
 
 if TYPE_CHECKING:
     from desim.engine.us import Cohort
+
+
+DIGITS = 0.1 * 2.0**-52  # share of a unit in the last place that minimisers mostly are off by
 
 
 class Minimisation(Strict):
@@ -44,6 +49,15 @@ class ExactADMM(ConsensusADMM):
         self.tolerance = float(getattr(self.parameters, self.accuracy))
         self.goal = 0.01 * self.tolerance  # what the last step of Newton's method mostly reaches
 
+    @classmethod
+    def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:
+        """Return what is wrong with this combination, one line each."""
+        found, accuracy = super().problems(parameters, problem, noise), cls.accuracy
+        if noise is None or not problem.clipped or not problem.loss.curvature < np.inf:
+            return found
+        tolerance = float(getattr(parameters, accuracy))
+        return found + _unresolved(problem, f"algorithm.{accuracy}", tolerance)
+
     def argmin(self, us: "Cohort", w: Array, v: Array, c: Array) -> Array:
         """Argmin of f_i + (c/2) ||.||^2 - <v, .> from w, gradient norm, rounding: (n, dim + 2)."""
         return np.hstack(minimise(us.who, w, c[:, 0], v, self.goal, self.problem.data))
@@ -53,6 +67,27 @@ class ExactADMM(ConsensusADMM):
         private = self.noise is not None and self.problem.clipped
         keys = f"algorithm.{self.accuracy}, {self.cures[0]}"
         return minimisers(us, solution, self.tolerance, private, keys)
+
+
+def _unresolved(problem: Problem, key: str, tolerance: float) -> list[str]:
+    """One line for a row so long that no minimisation ends within the tolerance.
+
+    The last digit of a parameter moves its gradient by rounding ||a||^2. With noise that would end
+    the run of whoever has such a row, and of nobody else.
+    """
+    bend = DIGITS * problem.loss.curvature * np.repeat(problem.scale, problem.rows)
+    longest = np.sqrt(tolerance / bend)
+    norms = np.linalg.norm(problem.A, axis=1)
+    over = np.flatnonzero(norms > longest)
+    if not len(over):
+        return []
+    place = int(over[0])
+    agent = int(np.searchsorted(problem.start, place, side="right")) - 1
+    row = place - int(problem.start[agent])
+    text = f"found {tolerance:g} with noise and clip, but row {row} of agent {agent}"
+    cures = "scale the features (problem.data.scale, or problem.row_norm: {clip: ...})"
+    allowed = f"rows up to {longest[place]:.4g}, or a larger number; {cures}"
+    return [f"{key}: {text} has norm {norms[place]:.6g}; allowed: {allowed}"]
 
 
 def minimisers(us: "Cohort", solution: Array, tolerance: float, private: bool, keys: str) -> Array:

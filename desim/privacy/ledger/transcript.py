@@ -57,14 +57,14 @@ class Transcript:
     """Releases and messages of one play in their order; with `recorded`, a replay of that one.
 
     apart: releases or messages came in another order or number than recorded; kept: ids of the
-    releases that no message has told of.
+    releases that no message has told of; failed: whether the play ended before its time.
     """
 
     def __init__(self, recorded: "Transcript | None" = None) -> None:
         self.releases: list[Released] = []
         self.messages: list[Sent] = []
         self.recorded = recorded
-        self.apart = False
+        self.apart = self.failed = False
         self.kept: set[int] = set()
 
     def release(
