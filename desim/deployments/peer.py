@@ -12,7 +12,7 @@ import numpy as np
 from desim.arrays import Array, Int, Mask
 from desim.deployments.frames import LAST, LETTER, NULL, Frame, body_of, size_of, stamped, values_of
 from desim.deployments.place import Place
-from desim.deployments.rows import raw_rows
+from desim.deployments.rows import raw_rows, released_by
 from desim.deployments.streams import Stream
 from desim.deployments.wire import Message, Torn
 from desim.engine.addressees import outgoing_part
@@ -25,7 +25,7 @@ from desim.engine.us import Cohort
 from desim.engine.world import World
 from desim.timeline.collection import FIXED, Rule
 from desim.timeline.messages import log_message
-from desim.timeline.record import DISTANT, UPLINK, Kind, released_by
+from desim.timeline.record import DISTANT, UPLINK, Kind
 
 OFTEN = 0.25  # s after which rows go to the process that observes, if there is time
 

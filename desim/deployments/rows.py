@@ -9,7 +9,7 @@ from desim.deployments.wire import Torn
 from desim.log.rows import EventLog
 from desim.privacy.ledger.ledger import Ledger
 from desim.timeline.appended import Appended
-from desim.timeline.record import EVENT, RELEASED, Kind, part, released_by
+from desim.timeline.record import EVENT, RELEASED, Kind, part
 
 
 def raw_rows(appended: Appended, frontier: float) -> tuple[Int, Array]:
@@ -21,6 +21,11 @@ def raw_rows(appended: Appended, frontier: float) -> tuple[Int, Array]:
     early = int(part(tuple(gone), fate, tuple(rest)))
     appended.rows = rest
     return gone.ints[:early].copy(), gone.floats[:early].copy()
+
+
+def released_by(agents: int, release: Any) -> Any:
+    """The agent whose release has that id, see `timeline.record.release_id`."""
+    return (release & ((1 << 48) - 1)) % agents
 
 
 def require_own(agent: int, agents: int, ints: Int, floats: Array, whole: Int, real: Array) -> None:

@@ -92,11 +92,6 @@ def round_of(agents: int, release: Any) -> Any:
     return (release & ((1 << 48) - 1)) // agents
 
 
-def released_by(agents: int, release: Any) -> Any:
-    """The agent whose release has that id."""
-    return (release & ((1 << 48) - 1)) % agents
-
-
 @lean_inline
 def write(rows, kind, side, agent, peer, round_, size, release, time, seconds, value):
     """Append an event, or what is counted of it; the caller has reserved the room."""
