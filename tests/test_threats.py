@@ -2,11 +2,13 @@
 
 import json
 import os
+import re
 import socket
 import ssl
 import threading
 import time
 from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -20,6 +22,7 @@ from desim.deployments import (
     certificates,
     client,
     doors,
+    fleet,
     ground,
     hosts,
     jobs,
@@ -220,6 +223,25 @@ def test_silent_connections_make_room_for_those_who_speak():
         assert "a stranger at 127.0.0.1 was refused (said nothing)" in one.refused
         for each in crowd:
             each.close()
+
+
+def test_the_coordinator_lets_silent_connections_go_and_names_them_where_somebody_is_missing(
+    monkeypatch,
+):
+    made = fleet.Fleet(4, ground.Loopback())
+    port, most = made.listen(), strangers.EACH + made.agents
+    crowd = [dialled(port) for _ in range(most + 1)]
+    until = time.monotonic() + 30.0
+    while not made.turned_away and time.monotonic() < until:
+        made.wait(time.monotonic() + 0.1)
+    assert (made.turned_away, len(made.strangers)) == (1, most)
+    monkeypatch.setattr(fleet, "PATIENCE", 0.0)
+    words = r"after 0 s not all are here; 1 connection refused: a stranger at 127\.0\.0\.1 was "
+    with pytest.raises(InputError, match=words):
+        made.wait_for("not all are here", lambda: False)
+    made.close()
+    for each in crowd:
+        each.close()
 
 
 def test_who_is_silent_for_long_must_go(monkeypatch):
@@ -526,3 +548,16 @@ def test_a_neighbours_odd_letter_ends_a_graphs_run_in_words(wrong, words, monkey
     monkeypatch.setattr(peer.PeerPost, "_post", post)
     with pytest.raises(RunError, match=words):
         desim.deploy(scenario("dsgd", network={"topology": "ring"}), loopback=True)
+
+
+def test_the_page_of_threats_names_tests_that_there_are():
+    """And each test of this file, but those of what they are made of, stands on the page."""
+    here = Path(__file__).parent
+    page = (here.parent / "analysis" / "docs" / "reference" / "threats.md").read_text("utf-8")
+    named = re.findall(r"`(test_\w+\.py)::(test_\w+)`", page)
+    assert len(named) > 25
+    for file, test in named:
+        assert f"def {test}(" in (here / file).read_text("utf-8"), test
+    own = set(re.findall(r"^def (test_\w+)", Path(__file__).read_text("utf-8"), re.M))
+    beside = {test for test in own if "_is_noticed" in test or "_page_" in test}
+    assert own - beside == {test for file, test in named if file == Path(__file__).name}

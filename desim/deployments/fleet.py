@@ -248,7 +248,8 @@ class Fleet:
         """How many were refused, to be said where somebody is missing."""
         if not self.turned_away:
             return ""
-        return f"; {self.turned_away} connections were refused: {'; '.join(self.refusals)}"
+        number = f"{self.turned_away} connection{'s' * (self.turned_away != 1)} refused"
+        return f"; {number}: {'; '.join(self.refusals)}"
 
     def caution(self, text: str) -> None:
         """Note what the run's manifest is to say."""
