@@ -485,6 +485,21 @@ def test_numbers_of_others_are_finite_and_words_do_not_steer_a_terminal():
     assert list(wire.Unpacking().feed(wire.packed("a", {"n": float("inf")}, {})))
 
 
+def test_no_frame_is_larger_than_what_was_asked_for():
+    made = fleet.Fleet(4, ground.Loopback())
+    ours, theirs = socket.socketpair()
+    made.take_up(Stream(theirs, 1))
+    made.allow(16)
+    (framing,) = made._framings.values()
+    key = made.keys.between(-1, 1)
+    (one,) = framing.feed(Frame(REPLY, 1, 7, body=bytes(16)).header(key) + bytes(16))
+    assert len(one.body) == 16
+    with pytest.raises(wire.Torn, match="found a frame of 17 bytes; allowed: 16 at most"):
+        list(framing.feed(Frame(REPLY, 1, 8).header(key, 17)))
+    made.close()
+    ours.close()
+
+
 @pytest.mark.parametrize(
     "message",
     [

@@ -11,7 +11,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from importlib.metadata import version
 from typing import Any, NamedTuple
@@ -34,9 +34,6 @@ class Guest(NamedTuple):
     host: str
     role: str
     agent: int
-
-
-Verdict = Callable[[Guest], str]  # why a guest is refused, empty if it is not
 
 
 class Visitor:

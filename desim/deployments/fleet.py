@@ -33,6 +33,7 @@ class Fleet:
         self.keys = Keys()
         self._known = by_source(self.keys.table(-1, agents), -1)
         self.strangers: Strangers[Stream] = Strangers(EACH + agents)
+        self.largest = 0  # bytes in the body of a frame
         self.turned_away = 0  # connections that were refused
         self.refusals: list[str] = []  # words on the first few
         self.poll = Poll()
@@ -78,8 +79,15 @@ class Fleet:
     def take_up(self, stream: Stream) -> None:
         """Listen to a connection on which frames come, from its owner alone where it has one."""
         known, owner = self._known, stream.owner
-        self._framings[stream] = Framing(known if owner is None else {owner: known[owner]})
+        keys = known if owner is None else {owner: known[owner]}
+        self._framings[stream] = Framing(keys, self.largest)
         self.poll.add(stream)
+
+    def allow(self, size: int) -> None:
+        """Let frames have bodies of so many bytes: no reply is larger than what was asked for."""
+        self.largest = max(self.largest, size)
+        for framing in self._framings.values():
+            framing.largest = self.largest
 
     def tell(
         self, agent: int, kind: str, fields: Mapping[str, Any],

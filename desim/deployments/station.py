@@ -70,6 +70,7 @@ class Station(Accounts):
         mechanism, view, amounts = hub.terms.compiled
         given = hub.assignments.given[hub.assignments.number]
         job, bound = named(given.job, hub.method, "bound ")
+        self.fleet.allow(size_of(reply_bits))
         for i in who.tolist():
             world.log.add(Kind.ACTIVATE, 0, i, hub.round, now)
             hub.calls.pending[i], hub.calls.round_[i] = 1, hub.round
