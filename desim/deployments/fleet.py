@@ -20,7 +20,7 @@ from desim.errors import InputError, shortened
 PATIENCE = 30.0  # s in which all agents have to be ready
 PARTING = 2.0  # s in which they have to leave once the run is over
 TOLD = 8  # refusals that the manifest has
-ODD = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError)
+ODD = (LookupError, TypeError, ValueError, AttributeError, OverflowError, StopIteration)
 AHEAD = 0.05  # s from the order to start until the clock starts
 Serve = Callable[[Place], None]
 

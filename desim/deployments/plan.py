@@ -110,8 +110,8 @@ def _sites(simulation: Simulation) -> tuple[Site, ...]:
     for number in np.unique(up.lines[0]):
         hosts = np.flatnonzero(up.lines[0] == number)
         if len(hosts) > 1:
-            own = (Line(rate=float(links.lines[1, hosts[0]])) for links in (up, down))
-            found.append(Site(tuple(hosts.tolist()), *own, fair=up.contention == FAIR))
+            there, back = (Line(rate=float(one.lines[1, hosts[0]])) for one in (up, down))
+            found.append(Site(tuple(hosts.tolist()), there, back, up.contention == FAIR))
     return tuple(found)
 
 
