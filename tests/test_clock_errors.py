@@ -329,3 +329,41 @@ def test_of_many_agents_the_farthest_apart_are_drawn(tmp_path):
     assert len(names) == 13
     assert "7" in names
     assert "12 farthest apart of 15" in axes.get_ylabel()
+
+
+def looped(run, noise="scenario"):
+    """The same run as if processes had played it without links, with noise from there."""
+    links = {"kind": "loopback, without links"}
+    run.manifest["clock"] = {**CLOCK, "links": links}
+    run.manifest["privacy"] = {**run.manifest["privacy"], "noise": noise}
+    return run
+
+
+@pytest.mark.parametrize("noise", ["os", "scenario"])
+def test_a_run_without_links_is_not_held_against_a_network(noise):
+    """Not one number of messages or rounds, but why there is none; computations are compared."""
+    real, other = looped(played(network=OTHER, real=True), noise), played()
+    found = desim.clock_errors(real, other)
+    text = found.written()
+    assert "was played over loopback, without links" in text
+    assert ("drew its noise from the operating system" in text) == (noise == "os")
+    firsts = [row[0] for table in found.tables for row in table.rows]
+    assert "computations" in firsts
+    assert not {"messages", "rounds", "message", "round", "in all"} & set(firsts)
+    linked = desim.clock_errors(played(network=OTHER, real=True), other)
+    cells = [row[0] for table in linked.tables for row in table.rows]
+    assert {"messages", "computations", "rounds", "in all"} <= set(cells)
+    assert "loopback" not in linked.written()
+
+
+def test_a_report_of_a_run_without_links_says_so_first():
+    from desim.reports.cautions import cautions
+    from desim.reports.readable import readings
+
+    real, other = looped(played(network=OTHER, real=True), "os"), played()
+    found = readings([real, other])
+    told = " ".join(text for text, _ in cautions(found))
+    assert "without links" in told
+    assert "drew its noise from the operating system" in told
+    plain = " ".join(text for text, _ in cautions(readings([played(), played(network=OTHER)])))
+    assert "without links" not in plain

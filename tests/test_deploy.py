@@ -405,7 +405,7 @@ def test_strangers_are_refused_and_the_run_goes_on(monkeypatch):
         port = listen(self)
         for text in (
             b"GET / HTTP/1.0\r\n\r\n" * 10,
-            b"ds\x01\x00" + bytes(60),
+            b"ds\x02\x00" + bytes(60),
             b"ds\x63" + bytes(60),
         ):
             visitor = socket.create_connection(("127.0.0.1", port))

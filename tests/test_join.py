@@ -258,9 +258,10 @@ def test_what_the_manifest_has_of_strangers_is_little(tmp_path):
     both = [joining(waiting, name) for name in ("alpha", "beta")]
     for pid in both:
         os.waitpid(pid, 0)
-    assert waiting.ended().count("a stranger") == afar.TOLD + 3
-    warnings = desim.open(tmp_path / "run").manifest["warnings"]
-    assert "3 more connections were refused" in warnings
+    assert waiting.ended().count("a stranger") == afar.TOLD
+    manifest = desim.open(tmp_path / "run").manifest
+    assert f"{afar.TOLD + 3} connections were refused in all" in manifest["warnings"]
+    assert manifest["clock"]["refused"] == afar.TOLD + 3
 
 
 def test_a_host_is_told_why_the_run_did_not_begin(tmp_path):
@@ -287,7 +288,7 @@ def test_invitations_of_a_later_deployment_stay(tmp_path):
 def test_another_version_is_refused(tmp_path, monkeypatch):
     waiting = Waiting(scenario(), tmp_path, wait="3 s")
     monkeypatch.setattr(doors, "version", lambda name: "9.9")
-    with pytest.raises(InputError, match=r"found desim 9\.9, protocol 1; allowed"):
+    with pytest.raises(InputError, match=r"found desim 9\.9, protocol 2; allowed"):
         take_part(waiting.address, waiting.invitation("alpha"), False, print)
     waiting.ended()
 

@@ -1,5 +1,6 @@
 """Links between networks on one machine keep their laws, say what they did, and leave nothing."""
 
+import json
 import os
 import random
 import signal
@@ -12,10 +13,11 @@ from math import inf, sqrt
 from pathlib import Path
 
 import pytest
+from test_deploy import scenario
 
 from desim.deployments import namespaces
 from desim.deployments.carrier import Carrier, refusal
-from desim.deployments.forwarding import Stage
+from desim.deployments.forwarding import STAMP, Entry, Stage, Turns, Weather, waited
 from desim.deployments.lines import Line, Link, Plan, Site
 from desim.errors import InputError
 
@@ -90,6 +92,142 @@ def test_losses_are_drawn_by_seed_and_line():
     assert abs(done.lost / 4000 - 0.05) < 5 * sqrt(0.05 * 0.95 / 4000)  # five standard deviations
 
 
+def in_turn(rate, packets):
+    """When each packet (time, flow, bytes) leaves a line that serves the smallest tag of all here.
+
+    Golestani (1994), eq. (2): F = max(F of the flow's last packet, v) + size, v the tag in service.
+    """
+    tags, left, last, v, now = {}, {}, {}, 0.0, 0.0
+    while len(left) < len(packets):
+        arrive = [k for k, (time, *_) in enumerate(packets) if k not in tags and time <= now]
+        if not arrive and not set(tags) - set(left):
+            v, last, now = 0.0, {}, min(t for k, (t, *_) in enumerate(packets) if k not in tags)
+            continue
+        for k in arrive:
+            _, flow, size = packets[k]
+            tags[k] = last[flow] = max(last.get(flow, 0.0), v) + size
+        k = min((tag, k) for k, tag in tags.items() if k not in left)[1]
+        ends = now + 8 * packets[k][2] / rate
+        for j in [j for j, (t, *_) in enumerate(packets) if j not in tags and now < t < ends]:
+            tags[j] = last[packets[j][1]] = max(last.get(packets[j][1], 0.0), tags[k])
+            tags[j] += packets[j][2]
+            last[packets[j][1]] = tags[j]
+        v, now = tags[k], ends
+        left[k] = ends
+    return [left[k] for k in range(len(packets))]
+
+
+def taken_in_turn(rate, packets):
+    """The same by a line at work, which is told of packets and of the times at which some leave."""
+    line, left, leaving = Turns(">site 0", Line(0.0, rate)), {}, None
+    waiting = list(enumerate(packets))
+    while waiting or leaving:
+        if leaving and (not waiting or leaving[0] <= waiting[0][1][0]):
+            left[leaving[1].target] = leaving[0]
+            leaving = line.leave(leaving[0])
+        else:
+            k, (now, flow, size) = waiting.pop(0)
+            leaving = line.enter(now, flow, Entry(bytes(size), [line], 1, k, 0.0)) or leaving
+    return [left[k] for k in range(len(packets))]
+
+
+def shared(number=300, seed=2):
+    draw = random.Random(seed)
+    times = sorted(draw.uniform(0, number * 0.008) for _ in range(number))
+    return [(now, draw.choice("abc"), draw.choice([40, 700, 1500])) for now in times]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_hosts_of_a_fair_site_take_turns(seed):
+    assert taken_in_turn(1e6, shared(seed=seed)) == pytest.approx(in_turn(1e6, shared(seed=seed)))
+
+
+def test_a_small_message_does_not_wait_for_all_of_a_large_one():
+    """A hundred packets of one host, then one of another: it leaves third, and not last."""
+    packets = [(0.0, "a", 1500)] * 100 + [(1e-6, "b", 1500)]
+    assert taken_in_turn(1.2e6, packets)[-1] == pytest.approx(0.03)
+    one_flow = [(now, "a", size) for now, _, size in packets]  # the mutant: as they come
+    assert taken_in_turn(1.2e6, one_flow)[-1] == pytest.approx(1.01)
+
+
+def test_a_fair_line_has_no_latency_of_its_own():
+    slow = Line(0.001, 1e6)
+    with pytest.raises(InputError, match="take turns have no latency"):
+        Plan(star(2).links, (Site((0, 1), slow, slow, fair=True),))
+
+
+def test_losses_come_in_bursts_that_both_directions_share():
+    law = Line(0.0, 1e9, loss=0.01, bursts=(2.0, 0.25, 0.9))
+    there, back = Stage("0>1", law, 5, 10.0), Stage("1>0", law, 5, 10.0)
+    times = [10.0 + 0.002 * k for k in range(200_000)]
+    bad = [Weather(2.0, 0.25, "0>1", 5, 10.0), Weather(2.0, 0.25, "1>0", 5, 10.0)]
+    states = [[one.at(now) for now in times] for one in bad]
+    assert states[0] == states[1]
+    assert abs(sum(states[0]) / len(times) - 0.25) < 0.07  # 800 points: five standard deviations
+    lost = [[stage.take(now, 100) < 0 for now in times] for stage in (there, back)]
+    for one in lost:
+        for state, share in ((True, 0.9), (False, 0.01)):
+            here = [gone for gone, now in zip(one, states[0], strict=True) if now == state]
+            assert abs(sum(here) / len(here) - share) < 0.02
+    other = Weather(2.0, 0.25, "0>2", 5, 10.0)
+    assert [other.at(now) for now in times] != states[0]
+
+
+def test_how_long_a_packet_waited_is_in_its_stamp():
+    packet = bytes(40) + STAMP + (4_000_000).to_bytes(4) + bytes(8)
+    assert waited(packet, 4000.7) == pytest.approx(0.699)
+    assert waited(packet, 4000.0009) == waited(packet, 3999.0) == waited(bytes(80), 4000.7) == 0.0
+    assert waited(packet, 4000.7 + (1 << 32) / 1e3) == pytest.approx(0.699)  # it wraps
+
+
+def planned(**network):
+    """The plan of a star, or of a ring where `topology` is given."""
+    from desim.deployments.deployed import transport_of
+    from desim.deployments.plan import plan_of
+    from desim.runs.play import prepare
+    from desim.scenario.load import load
+
+    method = "dsgd" if "topology" in network else "fedavg"
+    prepared = prepare(load(scenario(method, network=network)))
+    return plan_of(prepared.simulation, transport_of(prepared.scenario))
+
+
+def test_lines_have_the_queue_and_the_bursts_of_the_scenario():
+    assert {line.queue for link in planned().links for line in (link.there, link.back)} == {inf}
+    burst = {"good": "9 s", "bad": "1 s", "loss_good": "1 %", "loss_bad": "40 %"}
+    link = {"transport": {"tcp": {"queue": 7}}, "loss": {"gilbert_elliott": burst}}
+    plan = planned(link={"latency": "1 ms", **link})
+    (line,) = {one.there for one in plan.links}
+    assert line.queue == 8  # beside the one on the wire
+    assert (line.loss, line.bursts) == (0.01, pytest.approx((1 + 1 / 9, 0.1, 0.4)))
+    assert Plan.from_json(json.loads(json.dumps(plan.as_json()))) == plan
+    for how in ("fair", "fifo"):
+        behind = {"sites": 2, "uplink": {"bandwidth": "1 Mbit/s"}, "contention": how}
+        assert {site.fair for site in planned(behind=behind).sites} == {how == "fair"}
+    assert planned(link={"transport": {"tcp": {"idle_restart": False}}}).restarts is False
+
+
+NOT_PLAYED = {
+    "buffer": ("128 kB", r"found 88 segments under way at most; the system's .* have 2071"),
+    "initial_window": (4, "found 4 segments; the system's own connections have 10; allowed: leave"),
+    "segment": (1400, "found 1400 bytes; the system's own connections have 1448"),
+    "header": (40, "found 40 bytes; the system's own connections have 52"),
+}
+
+
+@pytest.mark.parametrize("key", NOT_PLAYED)
+def test_what_lines_do_not_play_is_refused_in_words(key):
+    given, words = NOT_PLAYED[key]
+    with pytest.raises(InputError, match=rf"transport\.tcp\.{key}: {words}"):
+        planned(topology="ring", link={"transport": {"tcp": {key: given}}})
+
+
+def test_links_of_unlike_transport_are_refused_in_words():
+    some = [{"sender": 0, "transport": {"tcp": {"congestion": "reno"}}}]
+    with pytest.raises(InputError, match=r"tcp\.congestion: found links that differ"):
+        planned(topology="ring", link={"transport": "tcp"}, links=some)
+
+
 def test_jitter_keeps_the_order_and_its_bounds():
     packets = [(0.001 * k, 100) for k in range(500)]
     due, _ = carried(Line(0.01, inf, jitter=0.004), packets)
@@ -121,7 +259,7 @@ def test_hosts_of_a_site_share_its_line():
     ("make", "words"),
     [
         (lambda: Line(latency=-1.0), "latency: found -1; allowed: seconds, at least 0"),
-        (lambda: Line(rate=0.0, loss=1.0), "rate: found 0; .*\n.*loss: found 1"),
+        (lambda: Line(rate=0.0, loss=1.5), "rate: found 0; .*\n.*loss: found 1.5"),
         (lambda: Line(queue=0), "queue: found 0"),
         (lambda: Line(latency=float("nan")), "latency: found nan"),
         (lambda: Plan((Link(0, 0, FAST, FAST),)), "each joins two hosts"),
@@ -226,6 +364,19 @@ def test_what_is_lost_or_dropped_comes_again(line):
         assert done["-1>0"].lost == done["-1>0"].dropped == 0
         assert done["0>-1"].packets > 100_000 / 1448
         assert done["0>-1"].bytes > 100_000
+
+
+@pytest.mark.usefixtures("possible")
+def test_packets_that_nobody_read_for_a_while_are_late():
+    """The process that carries them stands still: what is sent meanwhile was there all the time."""
+    with joined(star(1)) as (links, other, end):
+        os.kill(links.process.pid, signal.SIGSTOP)
+        end.send(b"a")
+        time.sleep(0.3)
+        os.kill(links.process.pid, signal.SIGCONT)
+        other.recv(1)
+        assert links.report().late > 0.29  # stamps tell milliseconds
+        assert links.report().longest > 0.29
 
 
 @pytest.mark.usefixtures("possible")

@@ -12,15 +12,15 @@ import numpy as np
 from desim.deployments.alignment import EXCHANGES, Offset, best, drift, exchanged
 from desim.deployments.certificates import COORDINATOR, Authority
 from desim.deployments.doors import Door, Guest
-from desim.deployments.fleet import AHEAD, Fleet, Serve
+from desim.deployments.fleet import AHEAD, ODD, TOLD, Fleet, Serve
 from desim.deployments.ground import Loopback, Transport
-from desim.deployments.hosts import Hosts, invite, withdraw
+from desim.deployments.hosts import MINUTE, Hosts, invite, withdraw
 from desim.deployments.streams import Closed, Stream
 from desim.deployments.wire import Message, Torn, Unpacking, packed
-from desim.errors import InputError
+from desim.errors import InputError, shortened
 
 BUILDING = 600.0  # s that hosts have to read the data and compile
-TOLD = 8  # refusals that the manifest has
+SPARE = 3600.0  # s that invitations hold beyond all that is waited for: clocks of hosts differ
 APART = 0.2  # s more until the clock starts, for hosts are some way off
 
 
@@ -48,17 +48,19 @@ class Remote(Fleet):
     ) -> None:  # fmt: skip
         super().__init__(agents, Afar())
         self.hosts, self.order, self.say = hosts, order, tell
-        authority = Authority()
+        authority = Authority(hosts.wait + 2 * BUILDING + SPARE)
+        self.until = authority.until.strftime(MINUTE)
         self.invited = invite(file, hosts, authority)
         tokens = {name: token for name, (token, _) in self.invited.items()}
         identity = authority.identity(COORDINATOR)
         try:
-            self.door = Door(hosts.address, hosts.port, identity, tokens)
+            crowd = 2 * agents + len(tokens)
+            self.door = Door(hosts.address, hosts.port, identity, tokens, crowd)
         except InputError:
             withdraw(self.invited)
             raise
         self.why = ""  # the run has not begun
-        self.turned_away = 0
+        self.lined: set[int] = set()  # agents whose connection for frames has been
         self.joined: dict[str, Stream] = {}
         self.addresses: dict[str, str] = {}
         self.built: set[str] = set()
@@ -77,8 +79,8 @@ class Remote(Fleet):
         for name, (_, file) in self.invited.items():
             own = ", ".join(map(str, self.hosts.agents[name]))
             self.say(
-                f"agents {own}: take {file} to {name}, and there: "
-                f"desim join {where}:{self.door.port} --with {file.name}"
+                f"agents {own}: take {file}, a key that holds until {self.until}, to {name}, "
+                f"and there: desim join {where}:{self.door.port} --with {file.name}"
             )
         self._until(self.hosts.wait, self.joined, "joined")
         self._until(BUILDING, self.built, "built the scenario")
@@ -96,7 +98,7 @@ class Remote(Fleet):
         until = time.monotonic() + seconds
         while missing := [name for name in self.hosts.agents if name not in known]:
             if time.monotonic() > until:
-                self.why = f"{missing[0]} has not {what} within {seconds:g} s"
+                self.why = f"{missing[0]} has not {what} within {seconds:g} s{self.visited()}"
                 raise InputError(f"--hosts: {self.why}")
             if self.dead:
                 agent, how = next(iter(self.dead.items()))
@@ -128,8 +130,7 @@ class Remote(Fleet):
             with suppress(OSError):
                 stream.recv(4096)
             while not self.door.refused.empty():
-                text = self.door.refused.get()
-                self._turn_away(text)
+                self.turn_away(self.door.refused.get())
             while not self.door.guests.empty():
                 self._let_in(self.door.guests.get())
             return True
@@ -138,12 +139,11 @@ class Remote(Fleet):
             return True
         return False
 
-    def _turn_away(self, text: str) -> None:
-        """Somebody was refused: say so, and keep the first few for the manifest."""
-        self.say(text)
-        self.turned_away += 1
-        if self.turned_away <= TOLD:
-            self.caution(text)
+    def turn_away(self, text: str, number: int = 1) -> None:
+        """As Fleet's; the user is told at once of the first few."""
+        if len(self.refusals) < TOLD:
+            self.say(text)
+        super().turn_away(text, number)
 
     def _let_in(self, guest: Guest) -> None:
         """Somebody known has come: give it its place, or say why not."""
@@ -157,29 +157,36 @@ class Remote(Fleet):
             why = f"host {guest.host} does not play agent {agent}"
         elif guest.role == "agent" and agent in self.controls:
             why = f"agent {agent} has joined already"
+        elif guest.role == "line" and agent in self.lined:
+            why = f"agent {agent} has a connection already"
         elif guest.role not in ("host", "agent", "line"):
-            why = f"found the role {guest.role}"
-        with suppress(OSError):
-            if why:
+            why = f"found the role {shortened(guest.role)}"
+        if why:
+            with suppress(OSError):
+                guest.sock.settimeout(1.0)
                 guest.sock.sendall(packed("refused", {"why": why}, {}))
                 guest.sock.close()
-                self._turn_away(f"refused: {why}")
-                return
-            said = self.order if guest.role == "host" else {}
-            guest.sock.sendall(packed("welcome", said | {"secret": self.secret.hex()}, {}))
+            return self.turn_away(f"refused {guest.host}: {why}")
         self._place(guest)
 
     def _place(self, guest: Guest) -> None:
+        """A connection is that of the host or of the agent that its certificate is for."""
+        stream = Stream(guest.sock, guest.agent)
         if guest.role == "line":
-            self.take_up(Stream(guest.sock))
+            stream.push(packed("welcome", {}, {}))
+            self.lined.add(guest.agent)
+            self.take_up(stream)
             return
-        stream = Stream(guest.sock)
         if guest.role == "host":
+            stream.push(packed("welcome", self.order, {}))
             stream.owner = ("host", guest.host)
-            self.joined[guest.host], self._reading[guest.host] = stream, Unpacking()
+            self.joined[guest.host] = stream
+            self._reading[guest.host] = Unpacking(foreign=True)
             self.addresses[guest.host] = guest.sock.getpeername()[0]
             self.say(f"{guest.host} has joined")
         else:
+            keys = self.keys.table(guest.agent, self.agents)
+            stream.push(packed("welcome", {}, {"keys": keys}))
             stream.owner = ("control", guest.agent)
             self.controls[guest.agent] = stream
         self.poll.add(stream)
@@ -189,7 +196,10 @@ class Remote(Fleet):
         try:
             for data in stream.pull():
                 for message in self._reading[host].feed(data):
-                    self._hear_host(host, message)
+                    try:
+                        self._hear_host(host, message)
+                    except ODD as error:
+                        raise Torn(f"what it said is of no use: {type(error).__name__}") from error
         except (Closed, Torn) as error:
             stream.close()
             for i in self.hosts.agents[host]:
@@ -203,9 +213,9 @@ class Remote(Fleet):
         elif message.kind == "clock":
             found = exchanged(float(fields["sent"]), float(fields["there"]), time.monotonic())
             self._clocks.setdefault(host, []).append(found)
-        elif message.kind == "died":
-            self.died[int(fields["agent"])] = str(fields["how"])
-        elif message.kind == "failed":
+        elif message.kind == "died" and fields["agent"] in self.hosts.agents[host]:
+            self.died[int(fields["agent"])] = shortened(str(fields["how"]))
+        elif message.kind == "failed" and self.origin == np.inf:
             self.why = f"{host}: {fields['why']}"
             raise InputError(f"--hosts: {self.why}")
 
@@ -252,8 +262,6 @@ class Remote(Fleet):
 
     def dismiss(self) -> None:
         """As Fleet.dismiss; clocks are looked at once more."""
-        if self.turned_away > TOLD:
-            self.caution(f"{self.turned_away - TOLD} more connections were refused")
         self.dismissing = True
         self._align()
         for name, moved in self.drifts.items():

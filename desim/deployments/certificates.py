@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from desim.errors import InputError
 
 COORDINATOR = "coordinator.desim"  # the name in its certificate
-DAYS = 30  # that certificates hold; a day before counts, too: clocks of hosts differ
+HOLD = 3600.0  # s that certificates hold; a day before counts, too: clocks of hosts differ
 NEEDED = "needs the package cryptography: pip install 'desim[deploy]'"
 
 
@@ -28,13 +28,19 @@ class Identity(NamedTuple):
 
 
 class Authority:
-    """Signs certificates of one deployment; its own key never leaves the process."""
+    """Signs certificates of one deployment; its own key never leaves the process.
 
-    def __init__(self) -> None:
+    until: when all of them end, `seconds` s from now, as time that knows its zone.
+    """
+
+    def __init__(self, seconds: float = HOLD) -> None:
         try:
             from cryptography.hazmat.primitives.asymmetric import ec
         except ImportError:
             raise InputError(f"--hosts: {NEEDED}") from None
+        now = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
+        self.since = now - datetime.timedelta(days=1)
+        self.until = now + datetime.timedelta(seconds=seconds)
         self._key: Any = ec.generate_private_key(ec.SECP256R1())
         self._name = _name("authority.desim")
         builder = self._builder("authority.desim", self._key).add_extension(
@@ -61,15 +67,14 @@ class Authority:
     def _builder(self, name: str, key: Any) -> Any:
         from cryptography import x509
 
-        now, day = datetime.datetime.now(datetime.UTC), datetime.timedelta(days=1)
         return (
             x509.CertificateBuilder()
             .subject_name(_name(name))
             .issuer_name(self._name)
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
-            .not_valid_before(now - day)
-            .not_valid_after(now + DAYS * day)
+            .not_valid_before(self.since)
+            .not_valid_after(self.until)
         )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from desim.arrays import Array
 from desim.conditions.compute import lasting
-from desim.deployments.frames import CALL, POST, REPLY, Frame, body_of, values_of
+from desim.deployments.frames import CALL, COORDINATOR, POST, REPLY, Frame, body_of, values_of
 from desim.deployments.jobs import found, terms_of
 from desim.deployments.place import Place
 from desim.deployments.streams import Stream
@@ -186,7 +186,7 @@ class Client:
         stream = self.line or place.connect(-1, self.port)
         sent = place.now if self.line else end
         stream.closing = self.line is None
-        stream.push(frame.header(place.secret, size), body)
+        stream.push(frame.header(place.keys[COORDINATOR], size), body)
         fields = {"number": letter.number, "got": letter.got, "begin": begin, "end": end}
         told = {} if self.reserved else state
         arrays = {f"state {name}": row for name, row in told.items()}

@@ -24,7 +24,7 @@ from desim.engine.patience import Patience
 from desim.engine.play import Explained, Simulation
 from desim.engine.settings import Settings
 from desim.engine.world import Discard, World
-from desim.errors import InputError
+from desim.errors import DesimError, InputError
 from desim.log.outcome import Outcome
 from desim.log.rows import EventLog
 from desim.timeline.intake import takes
@@ -51,6 +51,7 @@ class Deployment(Simulation):
         ended = super().play(*given, **more)
         links = self.fleet.ground.told()
         clock = {**self.clock, "error": self.fleet.error, "links": links}
+        clock["refused"] = self.fleet.turned_away
         return replace(ended, notes={"clock": clock})
 
     def _world(self, settings: Settings, sink: Any, progress: Any, *_: Any) -> World:
@@ -188,7 +189,8 @@ def server(
         except Ended:
             raise
         except BaseException as error:
-            text = explained(error) or f"error in desim: {type(error).__name__}: {error}"
+            own = f"error in desim: {type(error).__name__}: {error}"
+            text = explained(error) or (str(error) if isinstance(error, DesimError) else own)
             place.report("failed", {"why": text, "time": max(place.now, 0.0)})
             while True:
                 place.wait()

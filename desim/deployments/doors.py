@@ -1,27 +1,28 @@
 """Encrypted connections of a deployment on many hosts: who may come in, and how one goes out.
 
-Whoever connects has 10 s to show a certificate of the run's authority and to say who it is; a
-thread for each waits for that, so that a stranger holds nobody up.
+Whoever connects has 10 s to show a certificate of the run's authority and to say who it is; nobody
+waits for that, and who says nothing keeps nobody out.
 """
 
 import hmac
 import queue
+import select
 import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
 from desim.deployments.certificates import COORDINATOR, Identity, context, name_of
-from desim.deployments.wire import PROTOCOL, Message, Torn, Unpacking, packed
+from desim.deployments.strangers import CROWD, EACH, HASTE, SILENT, Strangers, refused
+from desim.deployments.streams import LATER
+from desim.deployments.wire import PROTOCOL, Message, Torn, Unpacking, packed, printable
 from desim.errors import InputError, shortened, show
 
-HASTE = 10.0  # s in which who connects has to say who it is
 GONE = 60.0  # s without an answer after which a host is lost
-CROWD = 64  # connections that may be at it at once
 HELLO = {"desim": str, "protocol": int, "host": str, "token": str, "role": str, "agent": int}
 SMALL = 1 << 24  # bytes of arrays in a message of somebody who is not known yet
 
@@ -35,14 +36,29 @@ class Guest(NamedTuple):
     agent: int
 
 
-Verdict = Callable[[Guest], str]  # why a guest is refused, empty if it is not
+class Visitor:
+    """A connection whose other end has not said yet who it is."""
+
+    def __init__(self, sock: ssl.SSLSocket, address: str) -> None:
+        self.sock, self.address = sock, address
+        self.reader = Unpacking(0)
+
+    def hear(self) -> Message | None:
+        """Its first message, once it is here; the handshake is done by reading."""
+        try:
+            while data := self.sock.recv(1 << 16):
+                for message in self.reader.feed(data):
+                    return message
+        except LATER:
+            return None
+        raise ConnectionError("the connection was closed")
 
 
 class Door:
-    """A port at which the hosts of one run come in, until `close`."""
+    """A port at which the hosts of one run come in, until `close`; crowd: how many at once."""
 
     def __init__(
-        self, address: str, port: int, identity: Identity, tokens: Mapping[str, str]
+        self, address: str, port: int, identity: Identity, tokens: Mapping[str, str], crowd: int = 0
     ) -> None:
         self._context, self._tokens = context(identity, server=True), tokens
         self.guests: queue.Queue[Guest] = queue.Queue()
@@ -53,10 +69,18 @@ class Door:
         except OSError as error:
             where, why = f"{address}:{port}", str(error.strerror).partition(" (while ")[0]
             raise InputError(f"--hosts: {where}: cannot wait there ({why})") from None
+        self.listener.setblocking(False)
         self.bell, self._ring = socket.socketpair()  # readable when a queue has something new
         self.bell.setblocking(False)
-        self._room = threading.Semaphore(CROWD)
-        threading.Thread(target=self._welcome, daemon=True).start()
+        self._ring.setblocking(False)
+        self._stop, self._stopped = socket.socketpair()
+        self._visitors: dict[int, Visitor] = {}
+        self._strangers: Strangers[int] = Strangers(EACH + crowd)
+        self._poll = select.epoll()
+        for one in (self.listener, self._stopped):
+            self._poll.register(one.fileno(), select.EPOLLIN)
+        self._thread = threading.Thread(target=self._welcome, daemon=True)
+        self._thread.start()
 
     @property
     def port(self) -> int:
@@ -65,54 +89,85 @@ class Door:
 
     def close(self) -> None:
         """Let nobody in any more."""
+        if self.closed:
+            return
         self.closed = True
         with suppress(OSError):
-            self.listener.shutdown(socket.SHUT_RDWR)
-        self.listener.close()
-        self._ring.close()
-        self.bell.close()
+            self._stop.send(b"!")
+        self._thread.join(HASTE)
+        for one in (self.listener, self._ring, self.bell, self._stop, self._stopped, self._poll):
+            one.close()
 
     def _welcome(self) -> None:
-        while True:
-            try:
-                sock, address = self.listener.accept()
-            except OSError:
-                if self.listener.fileno() < 0 or self.closed:
-                    return
-                time.sleep(0.1)  # no descriptors are left, say: there will be
-                continue
-            if not self._room.acquire(blocking=False):
-                sock.close()
-                continue
-            threading.Thread(target=self._receive, args=(sock, address), daemon=True).start()
+        while not self.closed:
+            due = min(self._strangers.due - time.monotonic(), 60.0)
+            for number, _ in self._poll.poll(max(due, 0.0)):
+                if number == self.listener.fileno():
+                    self._accept()
+                elif visitor := self._visitors.get(number):
+                    self._receive(number, visitor)
+            for number, _ in self._strangers.overdue():
+                self._show_out(number, SILENT)
+        for visitor in self._visitors.values():
+            visitor.sock.close()
 
-    def _receive(self, sock: socket.socket, address: Any) -> None:
+    def _accept(self) -> None:
         try:
-            sock.settimeout(HASTE)
-            self._ask(sock)
+            sock, address = self.listener.accept()
+        except BlockingIOError:
+            return
+        except OSError:  # no descriptors are left, say
+            time.sleep(0.1)
+            return
+        try:
+            sock.setblocking(False)
+            lasting(sock)
+            safe = self._context.wrap_socket(
+                sock, server_side=True, do_handshake_on_connect=False
+            )  # fmt: skip
+        except OSError as error:
+            sock.close()
+            return self._tell(address[0], error)
+        number = safe.fileno()
+        self._visitors[number] = Visitor(safe, address[0])
+        self._poll.register(number, select.EPOLLIN)
+        for other, _ in self._strangers.enter(number, address[0]):
+            self._show_out(other, SILENT)
+
+    def _receive(self, number: int, visitor: Visitor) -> None:
+        try:
+            if (said := visitor.hear()) is None:
+                return
+            guest = self._known(visitor.sock, said.fields)
         except Exception as error:  # whatever a stranger sends
-            reason = getattr(error, "reason", None) or str(error) or type(error).__name__
-            self.refused.put(f"a stranger at {address[0]} was refused ({shortened(reason)})")
-            with suppress(OSError):
-                sock.close()
-        finally:
-            self._room.release()
-            with suppress(OSError):
-                self._ring.send(b"!")
+            return self._show_out(number, error)
+        self._forget(number)
+        self.guests.put(guest)
+        self._call()
 
-    def _ask(self, sock: socket.socket) -> None:
-        """Hear who it is; the certificate has to say the same."""
-        lasting(sock)
-        safe = self._context.wrap_socket(sock, server_side=True)
-        try:
-            self.guests.put(self._known(safe))
-        except BaseException:
-            safe.close()
-            raise
+    def _forget(self, number: int) -> None:
+        self._strangers.leave(number)
+        self._poll.unregister(number)
+        del self._visitors[number]
 
-    def _known(self, safe: ssl.SSLSocket) -> Guest:
+    def _show_out(self, number: int, why: Exception | str) -> None:
+        visitor = self._visitors[number]
+        self._forget(number)
+        with suppress(OSError):
+            visitor.sock.close()
+        self._tell(visitor.address, why)
+
+    def _tell(self, address: str, why: Exception | str) -> None:
+        reason = getattr(why, "reason", None) or str(why) or type(why).__name__
+        self.refused.put(refused(address, printable(shortened(reason))))
+        self._call()
+
+    def _call(self) -> None:
+        with suppress(OSError):
+            self._ring.send(b"!")
+
+    def _known(self, safe: ssl.SSLSocket, said: dict[str, Any]) -> Guest:
         """Who somebody with a certificate is, once all that it says fits."""
-        said = hear(safe).fields
         for name, kind in HELLO.items():
             if type(said.get(name)) is not kind:
                 raise Torn(f"found {show(said.get(name))} for {name} where it says who it is")
@@ -129,7 +184,6 @@ class Door:
             with suppress(OSError):
                 safe.sendall(packed("refused", {"why": why}, {}))
             raise ValueError(why)
-        safe.settimeout(None)
         return Guest(safe, host, role, agent)
 
 
@@ -167,7 +221,7 @@ class Caller:
         self.address, self.host, self.token = address, host, token
         self.context = context(identity, server=False)
         self.peers = context(identity, server=False)  # to agents of other hosts
-        self.peers.check_hostname = False  # they are known by the authority and the run's secret
+        self.peers.check_hostname = False  # `Outside.connect` looks at the name
         self.among = context(identity, server=True)  # for those that connect
 
     def call(self, role: str, agent: int = -1) -> tuple[ssl.SSLSocket, Message]:
@@ -193,6 +247,7 @@ class Caller:
             raise InputError(f"{host}:{port}: {text} ({reason})") from None
         if answer.kind == "refused":
             sock.close()
-            raise InputError(f"{host}:{port}: refused: {answer.fields.get('why', '')}")
+            why = printable(str(answer.fields.get("why", "")))
+            raise InputError(f"{host}:{port}: refused: {why}")
         sock.settimeout(None)
         return sock, answer

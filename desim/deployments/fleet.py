@@ -1,6 +1,5 @@
 """The processes of a deployment as the coordinator's sees them: messages and deaths."""
 
-import secrets
 import socket
 import time
 from collections.abc import Callable, Mapping
@@ -11,13 +10,17 @@ from numpy.typing import NDArray
 
 from desim.deployments.frames import HELLO, Frame, Framing
 from desim.deployments.ground import Ground
+from desim.deployments.keys import Keys, by_source
 from desim.deployments.place import Place
+from desim.deployments.strangers import EACH, SILENT, Strangers, refused
 from desim.deployments.streams import Closed, Poll, Stream
 from desim.deployments.wire import Message, Torn, Unpacking, packed
-from desim.errors import InputError
+from desim.errors import InputError, shortened
 
 PATIENCE = 30.0  # s in which all agents have to be ready
 PARTING = 2.0  # s in which they have to leave once the run is over
+TOLD = 8  # refusals that the manifest has
+ODD = (LookupError, TypeError, ValueError, AttributeError, OverflowError, StopIteration)
 AHEAD = 0.05  # s from the order to start until the clock starts
 Serve = Callable[[Place], None]
 
@@ -27,7 +30,12 @@ class Fleet:
 
     def __init__(self, agents: int, ground: Ground) -> None:
         self.agents, self.ground = agents, ground
-        self.secret = secrets.token_bytes(8)
+        self.keys = Keys()
+        self._known = by_source(self.keys.table(-1, agents), -1)
+        self.strangers: Strangers[Stream] = Strangers(EACH + agents)
+        self.largest = 0  # bytes in the body of a frame
+        self.turned_away = 0  # connections that were refused
+        self.refusals: list[str] = []  # words on the first few
         self.poll = Poll()
         self.controls: dict[int, Stream] = {}
         self.lines: dict[int, Stream] = {}  # kept connections to agents, where these are called
@@ -41,7 +49,7 @@ class Fleet:
         self.told: Callable[[int, Message], None] = lambda agent, message: None
         self.heard: Callable[[Frame, float], None] = lambda frame, time: None
         self.buried: Callable[[int], None] = lambda agent: None
-        self._unpacking = {i: Unpacking() for i in range(agents)}
+        self._unpacking = {i: Unpacking(foreign=True) for i in range(agents)}
         self._framings: dict[Stream, Framing] = {}
         self.listener: socket.socket | None = None
 
@@ -69,9 +77,17 @@ class Fleet:
         return stream
 
     def take_up(self, stream: Stream) -> None:
-        """Listen to a connection on which frames come."""
-        self._framings[stream] = Framing(self.secret)
+        """Listen to a connection on which frames come, from its owner alone where it has one."""
+        known, owner = self._known, stream.owner
+        keys = known if owner is None else {owner: known[owner]}
+        self._framings[stream] = Framing(keys, self.largest)
         self.poll.add(stream)
+
+    def allow(self, size: int) -> None:
+        """Let frames have bodies of so many bytes: no reply is larger than what was asked for."""
+        self.largest = max(self.largest, size)
+        for framing in self._framings.values():
+            framing.largest = self.largest
 
     def tell(
         self, agent: int, kind: str, fields: Mapping[str, Any],
@@ -103,14 +119,16 @@ class Fleet:
                 agent, how = next(iter(self.dead.items()))
                 raise InputError(f"deploy: agent {agent} {how} before the run began")
             if time.monotonic() > until:
-                raise InputError(f"deploy: after {PATIENCE:g} s {what}")
+                raise InputError(f"deploy: after {PATIENCE:g} s {what}{self.visited()}")
 
     def wait(self, until: float) -> bool:
         """Read what comes, until something has, or `until` s of time.monotonic; whether any did.
 
         Messages of the links first: what is said beside them can wait until these have been used.
         """
-        ready = self.poll.wait(until)
+        ready = self.poll.wait(min(until, self.strangers.due))
+        for stream, address in self.strangers.overdue():
+            self._refuse(stream, refused(address, SILENT))
         if links := [stream for stream in ready if stream in self._framings]:
             for stream in links:
                 self._hear(stream)
@@ -147,22 +165,32 @@ class Fleet:
         try:
             for data in stream.pull():
                 for message in self._unpacking[agent].feed(data):
-                    if message.kind == "bye":
-                        self.ended.add(agent)
-                    elif message.kind == "ready":
-                        self.ports[agent] = int(message.fields["port"])
-                    elif message.kind == "connected":
-                        self.connected.add(agent)
-                    elif message.kind == "failed" and message.fields.get("where") == "desim":
-                        self.dead[agent] = f"failed ({message.fields['why']})"
-                    elif message.kind == "refused":
-                        self.caution(f"agent {agent} refused a connection: {message.fields['why']}")
-                    else:
-                        self.told(agent, message)
+                    self._note(agent, message)
         except Torn as torn:
             self._lose(agent, f"sent what cannot be read ({torn})")
         except Closed:
             self._lose(agent, "")
+
+    def _note(self, agent: int, message: Message) -> None:
+        """Take what an agent says of itself; Torn where it cannot be used."""
+        fields = message.fields
+        try:
+            if message.kind == "bye":
+                self.ended.add(agent)
+            elif message.kind == "ready":
+                self.ports[agent] = int(fields["port"])
+            elif message.kind == "connected":
+                self.connected.add(agent)
+            elif message.kind == "failed" and fields.get("where") == "desim":
+                self.dead[agent] = f"failed ({fields['why']})"
+            else:
+                if message.kind == "refused":
+                    text = f"agent {agent} refused a connection: {shortened(fields['why'])}"
+                    self.turn_away(text, max(int(fields["number"]), 1))
+                self.told(agent, message)
+        except ODD as error:
+            text = f"a message {shortened(message.kind)} that is of no use"
+            raise Torn(f"{text}: {type(error).__name__}: {shortened(str(error))}") from error
 
     def _lose(self, agent: int, how: str) -> None:
         self.controls[agent].close()
@@ -178,10 +206,13 @@ class Fleet:
     def _accept(self) -> None:
         assert self.listener is not None
         try:
-            sock, _ = self.listener.accept()
+            sock, address = self.listener.accept()
         except OSError:
             return
-        self.take_up(Stream(self.ground.prepared(sock)))
+        stream = Stream(self.ground.prepared(sock))
+        self.take_up(stream)
+        for other, where in self.strangers.enter(stream, address[0]):
+            self._refuse(other, refused(where, SILENT))
 
     def _hear(self, stream: Stream) -> None:
         if (framing := self._framings.get(stream)) is None:  # its agent was buried just now
@@ -192,19 +223,41 @@ class Fleet:
                 for frame in framing.feed(data):
                     if stream.owner is None:
                         stream.owner = frame.source
-                    if frame.kind == HELLO:
-                        self.lines[frame.source] = stream
-                    elif frame.source == stream.owner:
+                        self.strangers.leave(stream)
+                        framing.keys = {frame.source: self._known[frame.source]}
+                    if frame.kind != HELLO:
                         self.heard(frame, moment)
+                    elif self.lines.setdefault(frame.source, stream) is not stream:
+                        raise Torn(f"agent {frame.source} has a connection already")
         except Torn as torn:
-            self.caution(f"refused a connection to the coordinator: {torn}")
-            self._drop(stream)
+            self._refuse(stream, f"refused a connection to the coordinator: {torn}")
+            if stream.owner is not None and self.lines.get(stream.owner) is stream:
+                self._lose(stream.owner, f"sent what was refused ({torn})")
         except Closed:
             self._drop(stream)
 
+    def _refuse(self, stream: Stream, text: str) -> None:
+        self.turn_away(text)
+        self._drop(stream)
+
     def _drop(self, stream: Stream) -> None:
+        self.strangers.leave(stream)
         self._framings.pop(stream, None)
         stream.close()
+
+    def turn_away(self, text: str, number: int = 1) -> None:
+        """Count refused connections, and keep the words on the first few for the manifest."""
+        self.turned_away += number
+        if len(self.refusals) < TOLD:
+            self.refusals.append(text)
+            self.caution(text)
+
+    def visited(self) -> str:
+        """How many were refused, to be said where somebody is missing."""
+        if not self.turned_away:
+            return ""
+        number = f"{self.turned_away} connection{'s' * (self.turned_away != 1)} refused"
+        return f"; {number}: {'; '.join(self.refusals)}"
 
     def caution(self, text: str) -> None:
         """Note what the run's manifest is to say."""
@@ -222,6 +275,8 @@ class Fleet:
         until = time.monotonic() + PARTING
         while not self.ended.issuperset(self.alive) and time.monotonic() < until:
             self.wait(until)
+        if self.turned_away > 1:
+            self.caution(f"{self.turned_away} connections were refused in all")
 
     def close(self) -> None:
         """Close all connections."""

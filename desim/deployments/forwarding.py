@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from math import inf
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from desim.deployments.lines import Line, Plan
 from desim.deployments.namespaces import Network, leave
@@ -29,6 +29,8 @@ BATCH = 16  # packets read from a device before the others, and those that are d
 LEAD = 4e-5  # s that a timer takes to wake a process on an idle core; waited for awake instead
 LAPSE = 5e-4  # s; what is later is listed with its time
 MOST_LAPSES = 100_000
+STAMP = b"\x01\x01\x08\x0a"  # options of a segment of Linux after two headers of 20 bytes
+LONGEST = 600_000  # ms: a stamp of longer ago is not of this clock
 MONOTONIC, NONBLOCK, ABSOLUTE = 1, 0o4000, 1  # linux/timerfd.h
 
 
@@ -44,16 +46,38 @@ class Carried:
     late: float = 0.0
 
 
+class Weather:
+    """A link's state in time, drawn anew at points of a Poisson process: both ends see the same."""
+
+    def __init__(self, rate: float, share: float, name: str, seed: int, began: float):
+        draws = Random(f"{seed} {' '.join(sorted(name.split('>')))} bursts")
+        self.gap, self.mark = draws.expovariate, draws.random
+        self.rate, self.share = rate, share
+        self.bad, self.next = self.mark() < share, began + self.gap(rate)
+
+    def at(self, now: float) -> bool:
+        """Whether it is bad at `now` s, which never goes back."""
+        while self.next <= now:
+            self.bad = self.mark() < self.share
+            self.next += self.gap(self.rate)
+        return self.bad
+
+
 class Stage:
     """A line at work: when it is free, and what waits for it."""
 
-    def __init__(self, name: str, law: Line, seed: int):
+    fair = False
+
+    def __init__(self, name: str, law: Line, seed: int, began: float = 0.0):
         self.law, self.done = law, Carried(name)
         self.per_byte = 8 / law.rate
         self.free = self.last = 0.0
         self.leaving: deque[float] = deque()  # when each that waits will have left
         self.draw = Random(f"{seed} {name}").random
-        self.plain = law.loss == law.jitter == 0.0 and law.buffer == inf
+        self.weather = None
+        if law.bursts is not None:
+            self.weather = Weather(*law.bursts[:2], name, seed, began)
+        self.plain = law.loss == law.jitter == 0.0 and law.buffer == inf and not self.weather
 
     def take(self, now: float, size: int) -> float:
         """When a packet that comes now will be at the other end; negative if it will not."""
@@ -77,13 +101,72 @@ class Stage:
             return -1.0
         self.free = free = free + size * self.per_byte
         self.leaving.append(free)
-        if self.law.loss and self.draw() < self.law.loss:
+        loss = self.law.loss
+        if self.weather is not None and self.law.bursts is not None and self.weather.at(free):
+            loss = self.law.bursts[2]
+        if loss and self.draw() < loss:
             self.done.lost += 1
             return -1.0
         due = free + self.law.latency
         if self.law.jitter:
             due = self.last = max(self.last, due + self.draw() * self.law.jitter)
         return due
+
+
+class Turns:
+    """A line that many share, from which packets of each flow leave in turn: see `Site`.
+
+    What waits here is served by its tag: the sum of a flow's sizes, which begins at the tag of what
+    is served. So when a packet leaves is known only once those that come meanwhile are known.
+    """
+
+    fair = True
+
+    def __init__(self, name: str, law: Line) -> None:
+        self.law, self.done = law, Carried(name)
+        self.per_byte = 8 / law.rate
+        self.tags: dict[str, float] = {}
+        self.virtual, self.busy, self.number = 0.0, False, 0
+        self.waiting: list[tuple[float, int, float, Entry]] = []
+
+    def enter(self, now: float, flow: str, entry: "Entry") -> tuple[float, "Entry"] | None:
+        """A packet comes at `now` s; when it will have left, if nothing is before it."""
+        self.tags[flow] = tag = max(self.tags.get(flow, 0.0), self.virtual) + len(entry.packet)
+        self.number += 1
+        heapq.heappush(self.waiting, (tag, self.number, now, entry))
+        return None if self.busy else self.leave(now)
+
+    def leave(self, now: float) -> tuple[float, "Entry"] | None:
+        """The line is free at `now` s; what leaves next, and when it will have."""
+        if not self.waiting:
+            self.busy, self.virtual = False, 0.0
+            self.tags.clear()
+            return None
+        self.busy = True
+        self.virtual, _, came, entry = heapq.heappop(self.waiting)
+        due = max(now, came) + len(entry.packet) * self.per_byte
+        return due + self.law.latency, entry
+
+
+class Entry(NamedTuple):
+    """A packet on its way over lines, of which it is on number `passed`, to a device `target`.
+
+    waited: how long s it had been there when it was read.
+    """
+
+    packet: bytes
+    stages: "list[Stage | Turns]"
+    passed: int
+    target: int
+    waited: float
+
+
+def waited(packet: bytes, now: float) -> float:
+    """How long s ago TCP made a packet, beyond the millisecond that its stamp tells; 0 without."""
+    if packet[40:44] != STAMP:
+        return 0.0
+    ago = (int(1e3 * now) - int.from_bytes(packet[44:48])) % (1 << 32)
+    return 1e-3 * (ago - 1) if 1 < ago < LONGEST else 0.0
 
 
 class Timer:
@@ -111,14 +194,16 @@ class Forwarding:
         self.orders = orders
         self.doors = {door.fileno(): (host, door) for host, door in doors.items()}
         self.networks = {host: Network(plan, host) for host in plan.hosts}
-        self.stages: dict[str, Stage] = {}
+        self.stages: dict[str, Stage | Turns] = {}
+        self.began = time.monotonic()
+        self.stamped = all(network.stamped for network in self.networks.values())
         self.routes = {
             end: self.route(plan, host, peer, number)
             for host in plan.hosts
             for number, peer in plan.ends(host)
             for end in [self.networks[host].devices[number]]
         }
-        self.due: list[tuple[float, int, bytes, list[Stage], int, int]] = []
+        self.due: list[tuple[float, int, Entry]] = []
         self.lapses: list[tuple[float, float]] = []
         self.longest = 0.0
         self.count = 0
@@ -127,11 +212,17 @@ class Forwarding:
         for one in (self.timer.descriptor, orders.fileno(), *self.doors, *self.routes):
             self.poll.register(one, select.EPOLLIN)
 
-    def route(self, plan: Plan, host: int, peer: int, number: int) -> tuple[list[Stage], int]:
+    def route(
+        self, plan: Plan, host: int, peer: int, number: int
+    ) -> "tuple[list[Stage | Turns], int]":
         """The lines from a host to a peer, and the device where they end."""
         path = plan.path(host, peer)
-        stages = [self.stages.setdefault(name, Stage(name, law, plan.seed)) for name, law in path]
-        return stages, self.networks[peer].devices[number]
+        for name, law in path:
+            if name not in self.stages:
+                fair = "site" in name and plan.sites[int(name.strip("site >"))].fair
+                made = Turns(name, law) if fair else Stage(name, law, plan.seed, self.began)
+                self.stages[name] = made
+        return [self.stages[name] for name, _ in path], self.networks[peer].devices[number]
 
     def run(self) -> None:
         """Carry packets until the starter says so, or is gone."""
@@ -157,19 +248,34 @@ class Forwarding:
     def read(self, descriptor: int) -> None:
         """Take what a host has sent, up to a batch."""
         stages, target = self.routes[descriptor]
-        first, now = stages[0], time.monotonic()
+        now = time.monotonic()
         try:
             for _ in range(BATCH):
                 packet = os.read(descriptor, 2048)
-                due = first.take(now, len(packet))
-                if due >= 0.0:
-                    self.count += 1
-                    heapq.heappush(self.due, (due, self.count, packet, stages, 1, target))
+                before = waited(packet, now) if self.stamped else 0.0
+                self.enter(now, Entry(packet, stages, 1, target, before))
         except BlockingIOError:
             pass
         except OSError:  # its network is gone
             self.poll.unregister(descriptor)
             del self.routes[descriptor]
+
+    def enter(self, now: float, entry: Entry) -> None:
+        """A packet comes to a line at `now` s."""
+        stage = entry.stages[entry.passed - 1]
+        if isinstance(stage, Turns):
+            flow = f"{entry.stages[0].done.line} {entry.target}"
+            self.expect(stage.enter(now, flow, entry))
+            return
+        due = stage.take(now, len(entry.packet))
+        if due >= 0.0:
+            self.expect((due, entry))
+
+    def expect(self, leaving: tuple[float, Entry] | None) -> None:
+        """Look at a packet again when it has passed its line."""
+        if leaving is not None:
+            self.count += 1
+            heapq.heappush(self.due, (leaving[0], self.count, leaving[1]))
 
     def deliver(self) -> None:
         """Write what is due, or hand it to the next line on its way."""
@@ -177,18 +283,19 @@ class Forwarding:
         while due and due[0][0] <= clock() + LEAD:
             while due[0][0] > clock():
                 pass
-            at, number, packet, stages, passed, target = heapq.heappop(due)
-            done = stages[passed - 1].done
+            at, _, entry = heapq.heappop(due)
+            packet, stages, passed, target, before = entry
+            stage, done = stages[passed - 1], stages[passed - 1].done
             done.packets += 1
             done.bytes += len(packet)
+            if isinstance(stage, Turns):
+                self.expect(stage.leave(at))
             if passed < len(stages):
-                next_ = stages[passed].take(at, len(packet))
-                if next_ >= 0.0:
-                    heapq.heappush(due, (next_, number, packet, stages, passed + 1, target))
+                self.enter(at, entry._replace(passed=passed + 1))
                 continue
             with suppress(OSError):  # a network that is gone or a device that is full
                 os.write(target, packet)
-            late = clock() - at
+            late = clock() - at + before
             if late > done.late:
                 done.late = late
             if late > LAPSE:

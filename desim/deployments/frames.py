@@ -6,8 +6,9 @@ filled up to its size with zeros; its values go over the control connection, exa
 carries, header apart, the bytes of the log, and models have the bits of the simulation.
 """
 
+import hmac
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 from desim.arrays import Array
 from desim.deployments.wire import PROTOCOL, Torn
 
-HEADER = struct.Struct("!2sBBIIIIIIq8s")  # mark, protocol, Frame, with the body's size, secret
+HEADER = struct.Struct("!2sBBIIIIIIq8s")  # mark, protocol, Frame, with the body's size, key
 MARK = b"ds"
 HELLO, CALL, POST, REPLY, LETTER, NULL, LAST = range(7)
 ELSEWHERE = 0x80  # added to a kind: the values come over the control connection
@@ -46,13 +47,13 @@ class Frame(NamedTuple):
         """When s a letter between agents was sent, which the numbers of order and use tell."""
         return (self.order << 32 | self.used) * 1e-9
 
-    def header(self, secret: bytes, size: int | None = None) -> bytes:
-        """What goes before the body, of `size` bytes; secret: 8 bytes that only this run knows."""
+    def header(self, key: bytes, size: int | None = None) -> bytes:
+        """What goes before the body, of `size` bytes; key: of sender and receiver, see `keys`."""
         kind = self.kind if self.inside else self.kind | ELSEWHERE
         size = len(self.body) if size is None else size
         source = self.source & COORDINATOR
         numbers = source, self.number, self.round_, self.order, self.used, self.release
-        return HEADER.pack(MARK, PROTOCOL, kind, size, *numbers, secret)
+        return HEADER.pack(MARK, PROTOCOL, kind, size, *numbers, key)
 
 
 COORDINATOR = 0xFFFFFFFF
@@ -82,23 +83,34 @@ def values_of(body: bytes) -> Array:
 
 
 class Framing:
-    """Bytes as they come, which become frames; Torn for what is no frame of this run."""
+    """Bytes as they come, which become frames; Torn for what is no frame of this run.
 
-    def __init__(self, secret: bytes, largest: int = LARGEST) -> None:
-        self.secret, self.largest = secret, largest
+    keys: by source those of the nodes that may speak here.
+    """
+
+    def __init__(self, keys: Mapping[int, bytes], largest: int = LARGEST) -> None:
+        self.keys, self.largest = keys, largest
         self._bytes = bytearray()
+
+    @property
+    def _allowed(self) -> str:
+        """Who may speak here."""
+        some = ", ".join(named(source) for source in [*self.keys][:1])
+        return some if len(self.keys) == 1 else "those that are expected here"
 
     def feed(self, data: bytes | memoryview) -> Iterator[Frame]:
         """The frames that are whole with these bytes."""
         self._bytes += data
         while len(self._bytes) >= HEADER.size:
-            mark, protocol, kind, size, *numbers, secret = HEADER.unpack_from(self._bytes)
+            mark, protocol, kind, size, *numbers, key = HEADER.unpack_from(self._bytes)
             if mark != MARK:
                 raise Torn(f"found {mark!r} where a frame begins; allowed: {MARK!r}")
             if protocol != PROTOCOL:
                 raise Torn(f"found protocol {protocol}; allowed: {PROTOCOL}")
-            if secret != self.secret:
-                raise Torn("found a wrong token; allowed: that of this run")
+            if numbers[0] not in self.keys:
+                raise Torn(f"found a frame of {named(numbers[0])}; allowed: {self._allowed}")
+            if not hmac.compare_digest(key, self.keys[numbers[0]]):
+                raise Torn(f"found a wrong token of {named(numbers[0])}; allowed: its own")
             if size > self.largest:
                 raise Torn(f"found a frame of {size} bytes; allowed: {self.largest} at most")
             end = HEADER.size + size
@@ -108,3 +120,8 @@ class Framing:
             del self._bytes[:end]
             about: tuple[Any, ...] = (*numbers, kind < ELSEWHERE, body)
             yield Frame(kind & ~ELSEWHERE, *about)
+
+
+def named(source: int) -> str:
+    """A node as messages call it."""
+    return "the coordinator" if source == COORDINATOR else f"agent {source}"

@@ -51,6 +51,9 @@ class Ground(Protocol):
     def prepared(self, sock: socket.socket) -> socket.socket:
         """An accepted connection, ready for frames."""
 
+    def shows(self, sock: socket.socket, source: int) -> bool:
+        """Whether the certificate at the other end, if any is asked for, is that of a node."""
+
 
 class Loopback:
     """Connections within this machine, without links of their own: rate and delay are its own."""
@@ -119,6 +122,10 @@ class Loopback:
         stamping(sock)
         self._tune(sock)
         return sock
+
+    def shows(self, sock: socket.socket, source: int) -> bool:
+        """See Ground; here the key alone tells."""
+        return True
 
     def unsettled(self) -> str:
         """Do without a congestion control that this system refuses; why, or nothing."""

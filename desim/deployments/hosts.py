@@ -9,6 +9,7 @@ import json
 import os
 import re
 import secrets
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ DATA = ("same", "own")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 OURS = ".desim"  # how names in certificates of the run itself end
 LARGEST = 1 << 20  # bytes of an invitation
+MINUTE = "%Y-%m-%d %H:%M UTC"
 
 
 @dataclass(frozen=True)
@@ -119,13 +121,14 @@ def _wrong(path: Path, named: Mapping[str, Any], agents: int) -> list[str]:
 def invite(path: Path, hosts: Hosts, authority: Authority) -> dict[str, tuple[str, Path]]:
     """Write an invitation for each host beside the file of hosts; its token and place by host.
 
-    Only their owner can read the files; they serve once.
+    Only their owner can read the files; they serve once, and until the authority's time is over.
     """
     made: dict[str, tuple[str, Path]] = {}
     for name in hosts.agents:
         file, token = path.parent / f"{name}.invitation", secrets.token_hex(16)
         identity = authority.identity(name)._asdict()
-        text = json.dumps({"desim": PROTOCOL, "host": name, "token": token, **identity}, indent=1)
+        about = {"desim": PROTOCOL, "host": name, "until": authority.until.timestamp()}
+        text = json.dumps({**about, "token": token, **identity}, indent=1)
         partial = path.parent / f".{name}.invitation.{secrets.token_hex(4)}"
         try:
             handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -160,8 +163,11 @@ def read_invitation(path: Path) -> Invitation:
                 f"{path}: an invitation {text}; allowed: the same version on all hosts"
             )
         identity = Identity(*(str(data[name]) for name in Identity._fields))
+        if time.time() > (until := float(data["until"])):
+            text = f"an invitation that ended at {time.strftime(MINUTE, time.gmtime(until))}"
+            raise InputError(f"{path}: {text}; allowed: one of a run that waits now")
         return Invitation(str(data["host"]), str(data["token"]), identity)
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from None
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError, RecursionError, OverflowError):
         raise InputError(f"{path}: not an invitation of desim deploy, or damaged") from None

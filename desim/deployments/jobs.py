@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.arrays import Array
-from desim.errors import InputError
+from desim.errors import InputError, show
 from desim.privacy.ledger.ledger import Mechanism, Terms, View
 
 Arrays = dict[str, NDArray[Any]]
@@ -54,7 +54,11 @@ def found(fields: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], method:
         for key, value in fields["bound"].items()
     }
     given = [bound.pop(str(place)) for place in range(fields["given"])]
-    job: Callable[..., Array] = getattr(method, fields["name"])
+    name = str(fields["name"])
+    job: Callable[..., Array] | None = getattr(method, name, None)
+    if name.startswith("__") or getattr(job, "__self__", None) is not method:
+        raise InputError(f"algorithm: found no job {show(name)}; allowed: a function of the method")
+    assert job is not None
     return partial(job, *given, **bound) if given or bound else job
 
 

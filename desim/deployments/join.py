@@ -6,37 +6,45 @@ import socket
 import ssl
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from desim.compiling.jit import set_threads
+from desim.deployments.abroad import Declined, abroad
+from desim.deployments.certificates import name_of
 from desim.deployments.deployment import server, warm
-from desim.deployments.doors import HASTE, Caller, lasting
+from desim.deployments.doors import Caller, lasting
 from desim.deployments.fleet import Serve
 from desim.deployments.ground import Loopback, Transport
 from desim.deployments.holding import deaf, held
 from desim.deployments.hosts import read_invitation
+from desim.deployments.keys import by_source
 from desim.deployments.parted import common
 from desim.deployments.place import Ended, Place
 from desim.deployments.processes import ending
+from desim.deployments.strangers import HASTE
 from desim.deployments.streams import Closed, Poll, Stream
-from desim.deployments.wire import Torn, Unpacking, packed
+from desim.deployments.wire import Torn, Unpacking, packed, printable
 from desim.errors import DesimError, InputError
 from desim.runs.play import Prepared, prepare
 from desim.scenario.blame import blame
-from desim.scenario.load import load
+from desim.scenario.load import load, read
 
 Tell = Callable[[str], None]
 
 
 class Outside(Loopback):
-    """Connections of an agent on a host: to the coordinator and to agents on other hosts, TLS."""
+    """Connections of an agent on a host: to the coordinator and to agents on other hosts, TLS.
 
-    def __init__(self, caller: Caller, host_context: ssl.SSLContext) -> None:
+    agents: of each host, by its name, which its certificate has.
+    """
+
+    def __init__(self, caller: Caller, agents: Mapping[str, Sequence[int]]) -> None:
         super().__init__(Transport())
-        self.caller, self.context = caller, host_context
+        self.caller = caller
+        self.host_of = {i: name for name, own in agents.items() for i in own}
         self.peers: list[str] = []
 
     def listen(self, node: int) -> socket.socket:
@@ -51,15 +59,21 @@ class Outside(Loopback):
         lasting(plain)
         made = self.caller.peers.wrap_socket(plain)
         made.settimeout(None)
+        if not self.shows(made, to):
+            whose = name_of(made)
+            made.close()
+            raise OSError(f"who answers for agent {to} has a certificate of {whose!r}")
         return made
 
     def prepared(self, sock: socket.socket) -> socket.socket:
-        """See Ground; OSError for who has no certificate of this run."""
+        """See Ground; the handshake is done by reading, so that who is silent holds nobody up."""
+        sock.setblocking(False)
         lasting(sock)
-        sock.settimeout(HASTE)
-        made = self.context.wrap_socket(sock, server_side=True)
-        made.settimeout(None)
-        return made
+        return self.caller.among.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+
+    def shows(self, sock: socket.socket, source: int) -> bool:
+        """See Ground: the name in the certificate is that of the host that plays the agent."""
+        return isinstance(sock, ssl.SSLSocket) and name_of(sock) == self.host_of.get(source)
 
 
 def take_part(address: str, invitation: Path, trust: bool, tell: Tell) -> None:
@@ -79,7 +93,9 @@ def take_part(address: str, invitation: Path, trust: bool, tell: Tell) -> None:
             prepared = _built(welcome.fields, Path(folder), trust)
         except DesimError as error:
             with suppress(OSError):
-                sock.sendall(packed("failed", {"why": str(error)}, {}))
+                why = abroad(error, sent(welcome.fields))
+                sock.sendall(packed("failed", {"why": why}, {}))
+            sock.close()
             raise
         Host(sock, caller, known.identity, welcome.fields, prepared, tell).play()
 
@@ -89,7 +105,7 @@ def _built(said: dict[str, Any], folder: Path, trust: bool) -> Prepared:
     plugins: dict[str, str] = said["plugins"]
     if plugins and not trust:
         names = ", ".join(plugins)
-        raise InputError(f"the scenario has plug-ins ({names}), code that would run here: --trust")
+        raise Declined(f"the scenario has plug-ins ({names}), code that would run here: --trust")
     file = folder / "scenario.yaml"
     file.write_text(said["scenario"])
     paths = []
@@ -102,12 +118,27 @@ def _built(said: dict[str, Any], folder: Path, trust: bool) -> Prepared:
         own = said.get("data") == "own"
         text = "the data here are not those of the coordinator"
         allowed = "as many rows of each agent, the same test rows" if own else "the same files"
-        raise InputError(f"problem: {text}; allowed: {allowed} on all hosts")
+        raise Declined(f"problem: {text}; allowed: {allowed} on all hosts")
     if prepared.head.get("model", {}).get("fixed_sha256") != said["fixed"]:
         text = "the numbers of the model that no training changes are not those of the coordinator"
-        raise InputError(f"problem.model: {text}; allowed: the same files on all hosts")
+        raise Declined(f"problem.model: {text}; allowed: the same files on all hosts")
     warm(prepared.simulation)
     return prepared
+
+
+def sent(said: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The scenario that the coordinator has sent, as it is written; nothing where it is none."""
+    with suppress(Exception), tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "scenario.yaml")
+        file.write_text(said["scenario"])
+        found = read(file).data
+        return found if isinstance(found, Mapping) else {}
+    return {}
+
+
+def _complain(text: str) -> None:
+    with suppress(Exception):
+        os.write(2, f"{text}\n".encode())
 
 
 class Host:
@@ -128,7 +159,13 @@ class Host:
         """Begin the agents, and wait until the run is over; InputError if one was lost."""
         self.control.push(packed("built", {}, {}))
         scenario = self.prepared.scenario
-        explained = lambda error: blame(error, scenario)  # noqa: E731
+        known = sent(self.said)
+
+        def explained(error: BaseException) -> str:
+            """Say on this host's own screen what the coordinator does not hear."""
+            _complain(blame(error, scenario) or f"{type(error).__name__}: {error}")
+            return abroad(error, known)
+
         serve = server(self.prepared.simulation, explained, bool(self.said["secret_noise"]))
         lost: list[str] = []
         try:
@@ -156,9 +193,10 @@ class Host:
             deaf()
             set_threads(1)
             self.poll.close()
-            sock, _ = self.caller.call("agent", agent)
-            ground = Outside(self.caller, self.caller.among)
-            place = Place(agent, Stream(sock), bytes.fromhex(self.said["secret"]), ground)
+            sock, welcome = self.caller.call("agent", agent)
+            ground = Outside(self.caller, self.said["agents"])
+            keys = by_source(welcome.arrays["keys"], agent)
+            place = Place(agent, Stream(sock), keys, ground)
             with suppress(Ended):
                 serve(place)
             with suppress(OSError):
@@ -168,8 +206,7 @@ class Host:
                 sock.sendall(packed("bye", {}, {}))
             status = 0
         except BaseException as error:
-            with suppress(Exception):
-                os.write(2, f"agent {agent}: {type(error).__name__}: {error}\n".encode())
+            _complain(f"agent {agent}: {type(error).__name__}: {error}")
         finally:
             os._exit(status)
 
@@ -181,7 +218,7 @@ class Host:
                     for message in self._reading.feed(data):
                         if message.kind == "end":
                             if not message.fields["begun"]:
-                                why = message.fields["why"]
+                                why = printable(str(message.fields["why"]))
                                 text = "the run, which ended before it began"
                                 lost.append(f"{text} ({why})" if why else text)
                             return False

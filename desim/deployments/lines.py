@@ -14,7 +14,6 @@ from typing import Any
 from desim.errors import InputError
 
 COORDINATOR = -1
-QUEUE = 1000  # packets, about 1.5 MB: the queue that Linux gives a device
 FIRST = int(IPv4Address("10.0.0.0"))
 MOST_LINKS = 1 << 22  # networks of four addresses in 10.0.0.0/8
 
@@ -26,18 +25,22 @@ class Line:
     Args:
         latency: s from the last bit sent to the last bit received.
         rate: bit/s on the wire, IP and TCP headers included.
-        queue: packets that may wait or be under way onto the wire; a packet more is dropped.
+        queue: packets that may wait or be under way onto the wire; a packet more is dropped. inf:
+            as many as come.
         buffer: bytes that may, as well.
-        loss: probability that a packet is lost after it was sent.
+        loss: probability that a packet is lost after it was sent, outside bursts.
+        bursts: rate 1/s at which the link's state is drawn anew, the same one for both directions,
+            the share of time in bursts, and the probability of a loss in them.
         jitter: largest extra delay in s, drawn uniformly for each packet; packets stay in order.
     """
 
     latency: float = 0.0
     rate: float = inf
-    queue: int = QUEUE
+    queue: float = inf
     buffer: float = inf
     loss: float = 0.0
     jitter: float = 0.0
+    bursts: tuple[float, float, float] | None = None
 
     def __post_init__(self) -> None:
         wrong = [
@@ -47,7 +50,7 @@ class Line:
                 ("rate", self.rate, self.rate > 0, "bit/s, more than 0"),
                 ("queue", self.queue, self.queue >= 1, "packets, at least 1"),
                 ("buffer", self.buffer, self.buffer >= 1500, "bytes, at least 1500"),
-                ("loss", self.loss, 0 <= self.loss < 1, "a probability below 1"),
+                ("loss", self.loss, 0 <= self.loss <= 1, "a probability"),
                 ("jitter", self.jitter, 0 <= self.jitter < inf, "seconds, at least 0"),
             ]
             if not fits
@@ -72,11 +75,16 @@ class Link:
 
 @dataclass(frozen=True)
 class Site:
-    """Hosts behind one access line, which all that they send and receive shares."""
+    """Hosts behind one access line, which all that they send and receive shares.
+
+    fair: packets of different hosts leave in turn (self-clocked fair queueing, Golestani 1994);
+    otherwise as they come.
+    """
 
     hosts: tuple[int, ...]
     up: Line
     down: Line
+    fair: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,6 +95,7 @@ class Plan:
         links: pairs of hosts and their lines.
         sites: access lines; a host is behind one at most.
         congestion: cubic, reno or bbr, for all connections.
+        restarts: whether a window that was idle for longer than a timeout begins anew.
         seed: of what packets are lost and of jitter; each line draws by its own name.
     """
 
@@ -94,6 +103,7 @@ class Plan:
     sites: tuple[Site, ...] = ()
     congestion: str = "reno"
     seed: int = 0
+    restarts: bool = True
 
     def __post_init__(self) -> None:
         pairs = [frozenset((link.one, link.other)) for link in self.links]
@@ -104,6 +114,8 @@ class Plan:
             raise InputError(f"links: found {len(pairs)}; allowed: at most {MOST_LINKS}")
         if len(set(behind)) < len(behind):
             raise InputError("sites: a host is behind one at most")
+        if any(site.fair and site.up.latency + site.down.latency > 0.0 for site in self.sites):
+            raise InputError("sites: whose hosts take turns have no latency; allowed: on links")
 
     @cached_property
     def hosts(self) -> tuple[int, ...]:
@@ -153,11 +165,17 @@ class Plan:
     def from_json(cls, stored: dict[str, Any]) -> "Plan":
         """What `as_json` gave."""
         links = tuple(
-            Link(one["one"], one["other"], Line(**one["there"]), Line(**one["back"]))
+            Link(one["one"], one["other"], _line(one["there"]), _line(one["back"]))
             for one in stored["links"]
         )
         sites = tuple(
-            Site(tuple(one["hosts"]), Line(**one["up"]), Line(**one["down"]))
+            Site(tuple(one["hosts"]), _line(one["up"]), _line(one["down"]), one["fair"])
             for one in stored["sites"]
         )
-        return cls(links, sites, stored["congestion"], stored["seed"])
+        return cls(links, sites, stored["congestion"], stored["seed"], stored["restarts"])
+
+
+def _line(stored: dict[str, Any]) -> Line:
+    """What a Line was before it was stored, as JSON has no tuples."""
+    bursts = stored["bursts"]
+    return Line(**{**stored, "bursts": None if bursts is None else tuple(bursts)})

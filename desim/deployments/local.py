@@ -19,6 +19,7 @@ from desim.compiling.jit import set_threads
 from desim.deployments.fleet import PARTING, Fleet, Serve
 from desim.deployments.ground import Ground
 from desim.deployments.holding import deaf, held
+from desim.deployments.keys import by_source
 from desim.deployments.place import Ended, Place
 from desim.deployments.processes import ending
 from desim.deployments.streams import Stream
@@ -84,7 +85,9 @@ class Local(Fleet):
             set_threads(1)
             hurry(HURRY)
             self.ground.enter(agent)
-            place = Place(agent, Stream(control), self.secret, self.ground)
+            keys = by_source(self.keys.table(agent, self.agents), agent)
+            del self.keys, self._known  # those of others are not its own
+            place = Place(agent, Stream(control), keys, self.ground)
             with suppress(Ended):
                 serve(place)
             with suppress(OSError):

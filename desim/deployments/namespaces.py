@@ -23,6 +23,7 @@ SET_FLAGS, SET_ADDRESS, SET_PEER, SET_MASK = 0x8914, 0x8916, 0x8918, 0x891C
 NEW_LINK, REQUEST_ACK, LENGTH_ATTRIBUTE = 16, 0x5, 13  # linux/rtnetlink.h
 DEVICES = "/dev/net/tun"
 LENGTH = 10000  # packets between a device and the process that forwards: it drops, not the device
+STAMPED = "2"  # segments bear the ms of the monotonic clock at which they were made
 INSTEAD = "links need Linux with network namespaces and /dev/net/tun; --loopback does without"
 
 
@@ -42,6 +43,9 @@ class Network:
         self._descriptor = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         _set("ipv6/conf/default/disable_ipv6", "1", needed=False)
         _set("ipv4/tcp_no_metrics_save", "1")
+        self.stamped = _set("ipv4/tcp_timestamps", STAMPED, needed=False)
+        if not plan.restarts:
+            _set("ipv4/tcp_slow_start_after_idle", "0")
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as inet:
             _ioctl(inet.fileno(), SET_FLAGS, struct.pack("16sh22x", b"lo", UP), "lo")
         self.devices = {
@@ -132,8 +136,8 @@ def _ioctl(descriptor: int, request: int, argument: bytes, name: str) -> None:
         raise InputError(f"device {name}: {error.strerror}: {INSTEAD}") from None
 
 
-def _set(key: str, value: str, needed: bool = True) -> None:
-    """Set net.KEY of this network; one that has the value already need not be writable."""
+def _set(key: str, value: str, needed: bool = True) -> bool:
+    """Set net.KEY of this network, unless it has the value; whether it has it now."""
     path = Path("/proc/sys/net", key)
     try:
         if path.read_text().strip() != value:
@@ -142,3 +146,5 @@ def _set(key: str, value: str, needed: bool = True) -> None:
         if needed:
             found = f"net.{key.replace('/', '.')} cannot be set to {value}"
             raise InputError(f"{found} ({error.strerror}): {INSTEAD}") from None
+        return False
+    return True

@@ -8,11 +8,12 @@ from desim.deployments.fleet import Fleet
 from desim.deployments.peer import Peer
 from desim.deployments.place import Place
 from desim.deployments.real import RealWorld, slower
-from desim.deployments.rows import take_in
+from desim.deployments.rows import require_own, take_in
 from desim.deployments.wire import Message
 from desim.engine.agents.programs import checked_requests
 from desim.engine.patience import at
 from desim.engine.world import World
+from desim.errors import shortened
 
 STEP = 0.1  # s after which the user is told how far the run is, and heard
 KEPT = (
@@ -28,10 +29,12 @@ def serve(place: Place, world: World, method: Any, reserved: bool) -> None:
     place.parting = peer.part
     met: set[int] = set()
     place.handlers["ports"] = lambda message: _meet(peer, message, met)
-    place.report("ready", {"port": place.listen()})
+    kept = place.ground.transport.connection == "kept"
+    calling = [j for j in post.near if j < place.agent or not kept]  # the others are called
+    place.report("ready", {"port": place.listen(calling)})
     place.wait_for(lambda: bool(post.ports))
-    if place.ground.transport.connection == "kept":
-        place.wait_for(lambda: len(post.lines) + len(place.greeted) >= len(post.near))
+    if kept:
+        place.wait_for(lambda: len(place.greeted) == len(calling))
         post.lines |= place.greeted
         place.close_port()
     place.report("connected", {})
@@ -104,8 +107,10 @@ class Overseer:
     def _told(self, agent: int, message: Message) -> None:
         fields, arrays, world = message.fields, message.arrays, self.world
         if message.kind == "rows":
-            take_in(world.log, arrays["ints"], arrays["floats"])
-            take_in(world.ledger, arrays["whole"], arrays["real"])
+            ints, floats, whole, real = (arrays[one] for one in ("ints", "floats", "whole", "real"))
+            require_own(agent, self.fleet.agents, ints, floats, whole, real)
+            take_in(world.log, ints, floats)
+            take_in(world.ledger, whole, real)
             observer: Any = world.observer
             who, models = np.array([agent]), iter(arrays.get("models", ()))
             for time, round_, shown in fields["seen"]:
@@ -117,6 +122,8 @@ class Overseer:
             for time in fields["left"]:
                 observer.leave(agent, float(time))
             self.settled[agent] = float(fields["before"])
+        elif message.kind == "refused":
+            self._deaf(agent, int(fields["agent"]), str(fields["why"]))
         elif message.kind == "values":
             for j in fields["to"]:
                 more = {"source": agent, "number": fields["number"]}
@@ -154,13 +161,24 @@ class Overseer:
         late, round_ = message.fields["late"]
         self.late = max(self.late, (float(late), agent, int(round_)))
 
+    @property
+    def _alone(self) -> bool:
+        """Whether agents go on without somebody who is silent."""
+        policy = self.world.settings.policy
+        return policy.kind == "each" or (policy.limited and not policy.at_least)
+
+    def _deaf(self, agent: int, source: int, why: str) -> None:
+        """An agent hears a neighbour no more, whose words were refused."""
+        if source >= 0 and not self._alone and not self.fleet.dismissing:
+            kind, who = self.world.settings.policy.kind, f"agent {source}, whom agent {agent}"
+            text = f"{who} hears no more ({shortened(why)}), and policy {kind} waits for it"
+            raise at(self.fleet.now, f"nobody can go on: {text}")
+
     def _bury(self, agent: int) -> None:
         how, now = self.fleet.dead[agent], self.fleet.now
         self.settled[agent] = np.inf
         self.world.caution(f"agent {agent} {how} at {now:.3g} s")
-        policy = self.world.settings.policy
-        alone = policy.kind == "each" or (policy.limited and not policy.at_least)
-        if not alone and agent not in self.finished:
+        if not self._alone and agent not in self.finished:
             raise at(now, self._died())
         self.world.observer.leave(agent, now)
 

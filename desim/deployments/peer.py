@@ -12,13 +12,14 @@ import numpy as np
 from desim.arrays import Array, Int, Mask
 from desim.deployments.frames import LAST, LETTER, NULL, Frame, body_of, size_of, stamped, values_of
 from desim.deployments.place import Place
-from desim.deployments.rows import raw_rows
+from desim.deployments.rows import raw_rows, released_by
 from desim.deployments.streams import Stream
-from desim.deployments.wire import Message
+from desim.deployments.wire import Message, Torn
 from desim.engine.addressees import outgoing_part
 from desim.engine.agents.mailbox import Mailbox, heard_by
 from desim.engine.arguments import result_given
 from desim.engine.at_work import Rows
+from desim.engine.patience import at
 from desim.engine.requests import Compute, Gather, Heard
 from desim.engine.us import Cohort
 from desim.engine.world import World
@@ -125,12 +126,14 @@ class PeerPost:
         graph = world.settings.graph
         assert graph is not None
         self.place, self.world, self.graph, self.i = place, world, graph, place.agent
+        self.agents = world.settings.problem.agents
         incoming = slice(graph.incoming[self.i], graph.incoming[self.i + 1])
         self.sources: list[int] = graph.source[incoming].tolist()
         self.box: Any = Mailbox(self.i, len(self.sources))
         self.lines: dict[int, Stream] = {}
         self.ports: dict[int, int] = {}
         self.sent = 0
+        self.widths: list[int] = []  # numbers in each message that was sent
         self.latest = 0.0  # when s the latest message came
         self.came: dict[tuple[int, int], tuple[Frame, float]] = {}  # whose values are to come
         self.values: dict[tuple[int, int], Array] = {}
@@ -159,6 +162,7 @@ class PeerPost:
             outgoing, links = outgoing_part(graph, part)
         edges = links[outgoing[i] : outgoing[i + 1]]
         self.sent += 1
+        self.widths.append(payload.shape[1])
         self.box.widen(payload.shape[1])
         kind = (LAST if us.leaving[0] else NULL) if silent[0] else LETTER
         size = size_of(1 if silent[0] else int(bits[0]))
@@ -182,7 +186,7 @@ class PeerPost:
         line = self.lines.get(j)
         stream = line or self.place.connect(j, self.ports[j])
         stream.closing = line is None
-        stream.push(stamped(frame, now).header(self.place.secret, len(body)), body)
+        stream.push(stamped(frame, now).header(self.place.keys[j], len(body)), body)
         self._row(Kind.SEND, self.i, j, frame.round_, len(body), frame.release, now, 0.0)
 
     def _row(
@@ -197,7 +201,11 @@ class PeerPost:
 
     def _hear(self, frame: Frame, time: float) -> None:
         if frame.source not in self.sources or frame.kind not in (LETTER, NULL, LAST):
-            return
+            raise Torn(f"found kind {frame.kind} of agent {frame.source}, which sends none")
+        if frame.release != -1 and released_by(self.agents, frame.release) != frame.source:
+            raise Torn(f"found somebody else's release in a letter of agent {frame.source}")
+        if frame.kind == LETTER and frame.inside and len(frame.body) % 8:
+            raise Torn(f"found a letter of {len(frame.body)} bytes, which are no numbers")
         sent, self.latest = frame.time, time
         place = self.i, frame.source, frame.round_, len(frame.body), frame.release
         self._row(Kind.DELIVER, *place, time, time - sent)
@@ -221,6 +229,16 @@ class PeerPost:
         self.values[key] = message.arrays["row"]
         if came := self.came.pop(key, None):
             self._put(*came)
+
+    def require_alike(self) -> None:
+        """RunError for a letter of another width than this agent's own letter of its number."""
+        own = self.widths
+        for source, letters in zip(self.sources, self.box.letters, strict=True):
+            for number, letter in letters.items():
+                allowed = own[number - 1 : number] or own
+                if letter is not None and own and len(letter) not in allowed:
+                    text = f"agent {source} sent {len(letter)} numbers to agent {self.i}"
+                    raise at(self.place.now, f"{text}; allowed: {allowed[-1]}")
 
     def known(self, us: Cohort, values: Array) -> Heard:
         """The agent's neighbours have announced their rows of values (agents, dim)."""
@@ -284,6 +302,7 @@ class Peer:
         closed = self.place.now
         if not request.newest:
             closed = self._wait(box, request.rule, begin)
+        self.post.require_alike()
         fresh = box.newest() if request.newest else box.read(self.gathered)
         now, news = min(closed, self.place.now), float(fresh.sum())
         self.world.log.add(Kind.AGGREGATE, DISTANT, i, round_, now, seconds=now - begin, value=news)

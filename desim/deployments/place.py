@@ -2,19 +2,22 @@
 
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from desim.deployments.frames import COORDINATOR, HELLO, Frame, Framing
+from desim.deployments.frames import COORDINATOR, HELLO, Frame, Framing, named
 from desim.deployments.ground import Ground
+from desim.deployments.strangers import EACH, SILENT, Strangers, refused
 from desim.deployments.streams import Closed, Poll, Stream
 from desim.deployments.wire import Message, Torn, Unpacking, packed
 
 FAR = 1e18  # s: never
+TOLD = 8  # refusals that the coordinator is told of at once
+PAUSE = 1.0  # s between words on others
 
 
 class Ended(Exception):
@@ -25,13 +28,14 @@ class Ended(Exception):
 class Place:
     """Agent `agent` of a deployment, in a process of its own.
 
-    control: its connection to the coordinator that is not measured; secret: of the run; ground:
-    where addresses are; handlers by kind of message; heard(frame, time s): what came on the links.
+    control: its connection to the coordinator that is not measured; keys: by node as frames name
+    it, see `keys`; ground: where addresses are; handlers by kind of message; heard(frame, time s):
+    what came on the links.
     """
 
     agent: int
     control: Stream
-    secret: bytes
+    keys: Mapping[int, bytes]
     ground: Ground
     poll: Poll = field(default_factory=Poll)
     origin: float = np.inf  # time.monotonic() of the run's beginning
@@ -44,6 +48,9 @@ class Place:
         """Listen to the coordinator."""
         self._unpacking = Unpacking()
         self._framings: dict[Stream, Framing] = {}
+        self._expected: dict[int, bytes] = {}  # keys of those that may connect
+        self.strangers: Strangers[Stream] = Strangers()
+        self._refused, self._told, self._said, self._why = 0, 0, 0.0, ""
         self.poll.add(self.control)
         self.listener: socket.socket | None = None
         self.handlers |= {"start": self._start, "sync": self._sync, "end": self._end}
@@ -59,8 +66,10 @@ class Place:
         """Tell the coordinator something over the control connection."""
         self.control.push(packed(kind, fields, arrays or {}))
 
-    def listen(self) -> int:
-        """Open this agent's port for what others connect; return its number."""
+    def listen(self, expected: Iterable[int]) -> int:
+        """Open this agent's port for the nodes that may connect; return its number."""
+        self._expected = {node & COORDINATOR: self.keys[node & COORDINATOR] for node in expected}
+        self.strangers = Strangers(EACH + len(self._expected))
         self.listener = self.ground.listen(self.agent)
         self.listener.setblocking(False)
         self.poll.add(self.listener)
@@ -72,6 +81,9 @@ class Place:
             self.poll.remove(self.listener)
             self.listener.close()
             self.listener = None
+            for stream, address in self.strangers.clear():
+                self._refuse(stream, refused(address, SILENT))
+            self._tell_refused()
 
     def connect(self, to: int, port: int) -> Stream:
         """Begin a connection to agent `to`, or to the coordinator, -1; it need not be complete."""
@@ -81,18 +93,24 @@ class Place:
 
     def take_up(self, stream: Stream) -> None:
         """Listen to a connection on which frames come."""
-        self._framings[stream] = Framing(self.secret)
+        known, owner = self._expected, stream.owner
+        if owner is not None:
+            known = {owner & COORDINATOR: self.keys[owner & COORDINATOR]}
+        self._framings[stream] = Framing(known)
         self.poll.add(stream)
 
     def greet(self, stream: Stream) -> None:
         """Say on a new connection who is at this end."""
-        stream.push(Frame(HELLO, self.agent, 0).header(self.secret))
+        stream.push(Frame(HELLO, self.agent, 0).header(self.keys[stream.owner & COORDINATOR]))
 
     def wait(self, until: float = FAR) -> None:
         """Read what comes, until something has, or `until` s of the run's time."""
         moment = until + self.origin if self.origin < np.inf else FAR
-        for stream in self.poll.wait(min(moment, time.monotonic() + 3600.0)):
+        moment = min(moment, self.strangers.due, time.monotonic() + 3600.0)
+        for stream in self.poll.wait(moment):
             self._read(stream)
+        for stream, address in self.strangers.overdue():
+            self._refuse(stream, refused(address, SILENT))
 
     def wait_for(self, holds: Callable[[], bool]) -> None:
         """Wait until `holds()`."""
@@ -123,10 +141,13 @@ class Place:
         except OSError:
             return
         try:
-            self.take_up(Stream(self.ground.prepared(sock)))
+            stream = Stream(self.ground.prepared(sock))
         except OSError as error:
             sock.close()
-            self.report("refused", {"why": f"a stranger at {address[0]} ({error})"})
+            return self._turn_away(refused(address[0], str(error)))
+        self.take_up(stream)
+        for other, where in self.strangers.enter(stream, address[0]):
+            self._refuse(other, refused(where, SILENT))
 
     def _hear(self, stream: Stream) -> None:
         if (framing := self._framings.get(stream)) is None:
@@ -136,18 +157,49 @@ class Place:
                 moment = stamp - self.origin
                 for frame in framing.feed(data):
                     if stream.owner is None:
-                        stream.owner = frame.source
-                    if frame.kind == HELLO:
-                        self.greeted[frame.source] = stream
-                    elif frame.source == stream.owner & COORDINATOR:
+                        self._know(stream, framing, frame.source)
+                    if frame.kind != HELLO:
                         self.heard(frame, moment)
+                    elif self.greeted.setdefault(frame.source, stream) is not stream:
+                        raise Torn(f"{named(frame.source)} has a connection already")
         except Torn as torn:
-            self.report("refused", {"why": str(torn)})
-            self._drop(stream)
-        except Closed:
+            whose = -1 if stream.owner is None else stream.owner
+            self._refuse(stream, str(torn), whose if self.greeted.get(whose) is stream else -1)
+        except Closed as closed:
+            if stream in self.strangers:
+                self._refuse(stream, refused(self.strangers.leave(stream), str(closed)))
             self._drop(stream)
 
+    def _know(self, stream: Stream, framing: Framing, source: int) -> None:
+        """Who is at the other end: it has the key, and on a host its certificate must be its own.
+
+        From now on nobody else may speak there.
+        """
+        if not self.ground.shows(stream.sock, source):
+            raise Torn(f"the certificate is not that of the host that plays {named(source)}")
+        self.strangers.leave(stream)
+        stream.owner, framing.keys = source, {source: self.keys[source]}
+
+    def _refuse(self, stream: Stream, why: str, whose: int = -1) -> None:
+        """Close a connection and say why; whose: the agent that is heard no more, -1 for none."""
+        self._turn_away(why, whose)
+        self._drop(stream)
+
+    def _turn_away(self, why: str, whose: int = -1) -> None:
+        """Count what was refused, and tell of it, though not of each in a crowd."""
+        self._refused += 1
+        self._why = why
+        if whose >= 0 or self._told < TOLD or time.monotonic() - self._said > PAUSE:
+            self._tell_refused(whose)
+
+    def _tell_refused(self, whose: int = -1) -> None:
+        if self._refused:
+            told = {"why": self._why, "number": self._refused, "agent": whose}
+            self.report("refused", told)
+            self._refused, self._told, self._said = 0, self._told + 1, time.monotonic()
+
     def _drop(self, stream: Stream) -> None:
+        self.strangers.leave(stream)
         self._framings.pop(stream, None)
         stream.close()
 

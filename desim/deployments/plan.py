@@ -1,15 +1,29 @@
 """The lines of a deployment on one machine, as the scenario has its links."""
 
-from math import isfinite
+from collections.abc import Iterator
+from math import inf, isfinite
 from typing import Any
 
 import numpy as np
 
+from desim.arrays import Array
 from desim.deployments.ground import Transport
 from desim.deployments.lines import COORDINATOR, Line, Link, Plan, Site
 from desim.engine.play import Simulation
 from desim.errors import InputError
-from desim.timeline.messages import NONE, Links
+from desim.scenario.sections.transport import Tcp
+from desim.timeline.messages import FAIR, NONE, Links
+from desim.timeline.transport import (
+    HEADER,
+    IDEAL,
+    INITIAL,
+    KIND,
+    MOST,
+    NEW,
+    QUEUE,
+    RESTARTS,
+    SEGMENT,
+)
 
 PACKETS = "packets in its stead, which TCP sends again"
 
@@ -21,10 +35,32 @@ def refused(simulation: Simulation) -> list[str]:
         if links.plays.shape[1]:
             text = "lines of one machine have one rate each"
             found.append(f"{where}.bandwidth: found a trace; {text}; allowed: a rate, or a law")
+        if links.transport.law.shape[1]:
+            found += _unlike(where, links.transport.law)
         if links.contention != NONE and not links.lines.shape[1]:
             text = "each link has a line of its own"
             found.append(f"{where}.contention: found one; {text}; allowed: none, or network.behind")
     return found
+
+
+def _unlike(where: str, law: Array) -> Iterator[str]:
+    """What connections of the scenario have that those of this machine's kernel have not."""
+    usual = Tcp()
+    fixed = {
+        "segment": (SEGMENT, usual.segment, "bytes"),
+        "header": (HEADER, usual.header, "bytes"),
+        "initial_window": (INITIAL, usual.initial_window, "segments"),
+        "buffer": (MOST, usual.most, "segments under way at most"),
+    }
+    played = law[:, law[KIND] != IDEAL]
+    for key, (row, own, unit) in fixed.items():
+        for odd in played[row][played[row] != own][:1]:
+            text = f"found {odd:g} {unit}; the system's own connections have {own:g}"
+            yield f"{where}.transport.tcp.{key}: {text}; allowed: leave it out"
+    for key, row in {"congestion": KIND, "connection": NEW, "idle_restart": RESTARTS}.items():
+        if np.unique(law[row]).size > 1:
+            text = "found links that differ; all connections of one machine have the same"
+            yield f"{where}.transport.tcp.{key}: {text}; allowed: one of them"
 
 
 def remarks(simulation: Simulation) -> list[str]:
@@ -60,7 +96,9 @@ def plan_of(simulation: Simulation, transport: Transport) -> Plan:
         for one, other in sorted(pairs)
     ]
     congestion = transport.congestion or "cubic"
-    return Plan(tuple(made), _sites(simulation), congestion, settings.seed)
+    laws = [links.transport.law for links in sides(simulation).values()]
+    restarts = all((law[RESTARTS] != 0.0).all() for law in laws)
+    return Plan(tuple(made), _sites(simulation), congestion, settings.seed, bool(restarts))
 
 
 def _sites(simulation: Simulation) -> tuple[Site, ...]:
@@ -72,8 +110,8 @@ def _sites(simulation: Simulation) -> tuple[Site, ...]:
     for number in np.unique(up.lines[0]):
         hosts = np.flatnonzero(up.lines[0] == number)
         if len(hosts) > 1:
-            own = (Line(rate=float(links.lines[1, hosts[0]])) for links in (up, down))
-            found.append(Site(tuple(hosts.tolist()), *own))
+            there, back = (Line(rate=float(one.lines[1, hosts[0]])) for one in (up, down))
+            found.append(Site(tuple(hosts.tolist()), there, back, up.contention == FAIR))
     return tuple(found)
 
 
@@ -84,10 +122,10 @@ def _either(lines: dict[tuple[int, int], Line], one: int, other: int) -> Line:
 
 def _line(links: Links, e: int) -> Line:
     rate = float(links.wires[1, e])
-    outside, inside = links.loss
-    share = links.bursts[1]
-    loss = outside * (1.0 - share) + inside * share
-    return Line(float(links.latency[e]), rate, loss=float(loss))
+    law, (outside, inside), (often, share) = links.transport.law, links.loss, links.bursts
+    ahead = float(law[QUEUE, e]) if law.shape[1] else inf  # beside the one on the wire
+    bursts = (often, share, inside) if often > 0.0 and inside != outside else None
+    return Line(float(links.latency[e]), rate, queue=ahead + 1, loss=outside, bursts=bursts)
 
 
 def told(plan: Plan) -> dict[str, Any]:
@@ -99,7 +137,7 @@ def told(plan: Plan) -> dict[str, Any]:
         "lines": len(lines),
         "latency": [min(one.latency for one in lines), max(one.latency for one in lines)],
         "rate": [rates[0], rates[-1]] if rates else [],
-        "queue": max(one.queue for one in lines),
+        "queue": most if isfinite(most := max(one.queue for one in lines)) else None,
         "congestion": plan.congestion,
         "hub": COORDINATOR in plan.hosts,
     }

@@ -5,10 +5,11 @@ from typing import Any
 import numpy as np
 
 from desim.arrays import Array, Int
+from desim.deployments.wire import Torn
 from desim.log.rows import EventLog
 from desim.privacy.ledger.ledger import Ledger
 from desim.timeline.appended import Appended
-from desim.timeline.record import part
+from desim.timeline.record import EVENT, RELEASED, Kind, part
 
 
 def raw_rows(appended: Appended, frontier: float) -> tuple[Int, Array]:
@@ -20,6 +21,26 @@ def raw_rows(appended: Appended, frontier: float) -> tuple[Int, Array]:
     early = int(part(tuple(gone), fate, tuple(rest)))
     appended.rows = rest
     return gone.ints[:early].copy(), gone.floats[:early].copy()
+
+
+def released_by(agents: int, release: Any) -> Any:
+    """The agent whose release has that id, see `timeline.record.release_id`."""
+    return (release & ((1 << 48) - 1)) % agents
+
+
+def require_own(agent: int, agents: int, ints: Int, floats: Array, whole: Int, real: Array) -> None:
+    """Torn where rows of the log or of the ledger are not an agent's own."""
+    for numbers, others, width in ((ints, floats, EVENT), (whole, real, RELEASED)):
+        if (numbers.shape, others.shape) != tuple((len(numbers), one) for one in width):
+            raise Torn(f"found rows of shapes {numbers.shape} and {others.shape}")
+    who = [ints[:, 1] // (1 << 32) - 1, whole[:, 0], released_by(agents, whole[:, 2])]
+    if any((one != agent).any() for one in who):
+        raise Torn(f"found rows of others than agent {agent}, which says them")
+    kinds = ints[:, 3] & 255
+    if not (np.isin(kinds, [*Kind]).all() and np.isfinite(floats[:, 0]).all()):
+        raise Torn("found rows of no kind, or of no time")
+    if not np.isfinite(real[:, 0]).all():
+        raise Torn("found a release at no time")
 
 
 def take_in(appended: EventLog | Ledger, ints: Int, floats: Array) -> None:

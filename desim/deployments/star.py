@@ -14,6 +14,7 @@ from desim.deployments.station import Station
 from desim.engine.assignments import Train
 from desim.engine.coding import news
 from desim.engine.hub import Hub
+from desim.engine.patience import at
 from desim.engine.world import Exhausted, World
 
 
@@ -49,6 +50,10 @@ class RealHub(Hub):
                 observer.owed.append((i, station.latest[i]))
             station.use(i)
         width = self.payloads.width if not rows else len(rows[0])
+        for i, row in zip(who.tolist(), rows, strict=True):
+            if row.shape != (width,):
+                text = f"agent {i} sent a reply of shape {row.shape}, and others of ({width},)"
+                raise at(station.now, text)
         return np.array(rows).reshape(len(who), width), exchange
 
     def tell(self, who: Int, job: Train, payload: Array) -> None:
@@ -78,7 +83,7 @@ def serve(place: Place, world: World, method: Any, reserved: bool) -> None:
     client = Client(place, world, method, reserved)
     place.handlers["line"] = lambda message: _meet(client, int(message.fields["port"]))
     kept = place.ground.transport.connection == "kept"
-    place.report("ready", {"port": -1 if kept else place.listen()})
+    place.report("ready", {"port": -1 if kept else place.listen([-1])})
     client.live()
 
 

@@ -8,10 +8,19 @@ import numpy as np
 from desim.arrays import Array, Int
 from desim.deployments.accounts import Accounts, Sent
 from desim.deployments.fleet import Fleet
-from desim.deployments.frames import CALL, COORDINATOR, POST, Frame, body_of, size_of, values_of
+from desim.deployments.frames import (
+    CALL,
+    COORDINATOR,
+    POST,
+    REPLY,
+    Frame,
+    body_of,
+    size_of,
+    values_of,
+)
 from desim.deployments.jobs import named, terms_for
 from desim.deployments.real import RealWorld
-from desim.deployments.wire import Message
+from desim.deployments.wire import Message, Torn
 from desim.engine.patience import at
 from desim.errors import RunError
 from desim.timeline.record import Kind, release_id
@@ -61,6 +70,7 @@ class Station(Accounts):
         mechanism, view, amounts = hub.terms.compiled
         given = hub.assignments.given[hub.assignments.number]
         job, bound = named(given.job, hub.method, "bound ")
+        self.fleet.allow(size_of(reply_bits))
         for i in who.tolist():
             world.log.add(Kind.ACTIVATE, 0, i, hub.round, now)
             hub.calls.pending[i], hub.calls.round_[i] = 1, hub.round
@@ -123,7 +133,7 @@ class Station(Accounts):
         frame = Frame(
             kind, COORDINATOR, number, sent.round_, order, self.used[i], inside=inside
         )  # fmt: skip
-        return number, frame.header(self.fleet.secret, sent.down) + body
+        return number, frame.header(self.fleet.keys.between(-1, i), sent.down) + body
 
     def _let_go(self, frames: list[tuple[int, bytes]]) -> None:
         """Send the frames, and write when each left."""
@@ -141,9 +151,13 @@ class Station(Accounts):
     def _receive(self, frame: Frame, time: float) -> None:
         """A reply is here; it counts if it answers a call that is still open."""
         sent = self.sent.get(frame.number)
-        if sent is None or sent.agent != frame.source or len(frame.body) != sent.up:
-            self.fleet.caution(f"agent {frame.source} sent a reply to no call of its own")
-            return
+        if sent is None or sent.agent != frame.source or sent.came < np.inf:
+            raise Torn(f"found a reply of agent {frame.source} to no call of its own")
+        told = sent.report
+        if told is not None and told.kind != "done":
+            raise Torn(f"found a reply of agent {frame.source} to a call that it has given up")
+        if frame.kind != REPLY or len(frame.body) != sent.up or (frame.inside and sent.up % 8):
+            raise Torn(f"found {len(frame.body)} bytes of agent {frame.source}, which are no reply")
         sent.came, sent.body, sent.inside = time, frame.body, frame.inside
         self.settle(frame.number)
         i = sent.agent
@@ -156,11 +170,13 @@ class Station(Accounts):
         """An agent tells what it has done."""
         fields = message.fields
         if message.kind == "synced":
-            self._synced[agent] = fields["time"]
+            self._synced[agent] = min(float(fields["time"]), self.now)
         elif message.kind == "failed" and not self.fleet.dismissing:
             raise at(float(fields["time"]), f"agent {agent}: {fields['why']}")
         elif message.kind in ("done", "aborted", "got"):
             sent = self.sent.get(int(fields["number"]))
+            if message.kind == "aborted" and sent is not None and sent.came < np.inf:
+                raise Torn("gave up a call to which it has replied")
             if sent is not None and sent.agent == agent and sent.report is None:
                 sent.report = message
                 self.settle(int(fields["number"]))

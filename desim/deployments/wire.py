@@ -7,12 +7,15 @@ of another kind is a `Torn`: whoever reads it ends that connection, and not the 
 import json
 import struct
 from collections.abc import Iterator, Mapping
+from math import isfinite
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-PROTOCOL = 1  # of control messages and frames; both ends must have the same
+from desim.errors import MOST_WORDS
+
+PROTOCOL = 2  # of control messages and frames; both ends must have the same
 MARK = b"dsm1"
 LENGTHS = struct.Struct("!4sIQ")  # mark, bytes of the header, bytes of all arrays
 LARGEST_HEADER = 1 << 20
@@ -45,10 +48,14 @@ def packed(kind: str, fields: Mapping[str, Any], arrays: Mapping[str, NDArray[An
 
 
 class Unpacking:
-    """Bytes as they come, which become messages; at most `largest` bytes of arrays in one."""
+    """Bytes as they come, which become messages; at most `largest` bytes of arrays in one.
 
-    def __init__(self, largest: int = LARGEST_BODY) -> None:
-        self.largest = largest
+    foreign: whether somebody else's numbers and words are read, which are then finite and of
+    letters that a terminal shows.
+    """
+
+    def __init__(self, largest: int = LARGEST_BODY, foreign: bool = False) -> None:
+        self.largest, self.foreign = largest, foreign
         self._bytes = bytearray()
 
     @property
@@ -71,7 +78,25 @@ class Unpacking:
                 return
             whole = bytes(memoryview(self._bytes)[LENGTHS.size : end])
             del self._bytes[:end]
-            yield _unpacked(whole[:header], whole[header:])
+            message = _unpacked(whole[:header], whole[header:])
+            yield message._replace(fields=_tame(message.fields)) if self.foreign else message
+
+
+def printable(text: str) -> str:
+    """Somebody else's words, cut and without what could steer a terminal."""
+    cut = text if len(text) <= MOST_WORDS else text[: MOST_WORDS - 3] + "..."
+    return "".join(one if one.isprintable() or one == "\n" else "?" for one in cut)
+
+
+def _tame(value: Any) -> Any:
+    """Somebody else's fields; Torn for a number that is none."""
+    if isinstance(value, dict):
+        return {printable(key): _tame(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_tame(one) for one in value]
+    if isinstance(value, float) and not isfinite(value):
+        raise Torn(f"found {value:g} in a message; allowed: finite numbers")
+    return printable(value) if isinstance(value, str) else value
 
 
 def _unpacked(header: bytes, body: bytes) -> Message:

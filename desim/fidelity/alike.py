@@ -16,6 +16,32 @@ def deployed(run: Run) -> bool:
     return isinstance(clock, Mapping) and clock.get("kind") == "real"
 
 
+def linked(run: Run) -> bool:
+    """Whether messages of a deployed run had links, be they lines of one machine or a network."""
+    clock = run.manifest.get("clock")
+    links = clock.get("links") if isinstance(clock, Mapping) else None
+    kind = str(links.get("kind", "")) if isinstance(links, Mapping) else ""
+    return not kind.startswith("loopback")
+
+
+def provisos(real: Run, simulated: Sequence[Run]) -> Iterator[str]:
+    """Why a simulation of a deployed run cannot be as it was."""
+    if not linked(real):
+        text = "was played over loopback, without links: times of its messages and rounds, and to"
+        yield f"{_who(real)} {text} targets, are not comparable with those of a network"
+    drawn = [_noise(run) for run in (real, *simulated)]
+    if drawn[0] == "os" and any(one != "os" for one in drawn[1:]):
+        text = "drew its noise from the operating system, and the simulation from the seed"
+        why = "models differ for that, and times to targets with them"
+        yield f"{_who(real)} {text}: {why} (--set privacy.noise_seed=scenario for both)"
+
+
+def _noise(run: Run) -> str:
+    """Where the noise of a run came from."""
+    privacy = run.manifest.get("privacy")
+    return str(privacy.get("noise", "")) if isinstance(privacy, Mapping) else ""
+
+
 def blur(run: Run) -> float:
     """By how much s the clocks of a deployed run's hosts may differ."""
     clock = run.manifest.get("clock")

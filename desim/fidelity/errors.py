@@ -11,7 +11,7 @@ import numpy as np
 from desim.arrays import Array
 from desim.compiling.later import pd
 from desim.errors import InputError
-from desim.fidelity.alike import against, blur, deployed, unlike
+from desim.fidelity.alike import against, blur, deployed, linked, provisos, unlike
 from desim.fidelity.matching import (
     Matched,
     matched_computations,
@@ -105,14 +105,23 @@ class ClockErrors:
     @property
     def tables(self) -> tuple[Table, ...]:
         """As people read them."""
-        return (
-            summary_table(self.summary, self.simulated.name, list(QUANTILES)),
-            target_table(self.targets),
-            worst_table(self.worst, list(self.notes())),
-        )
+        summary, farthest = self.summary, self.worst
+        if not linked(self.real):
+            summary = summary[summary["what"] == "computations"]
+            farthest = farthest[farthest["what"] == "computation"]
+        about = list(provisos(self.real, [self.simulated]))
+        first = summary_table(summary, self.simulated.name, list(QUANTILES), about)
+        last = worst_table(farthest, list(self.notes()))
+        return (first, target_table(self.targets), last) if linked(self.real) else (first, last)
 
     def notes(self) -> Iterator[str]:
         """What the tables do not say: what one run has alone, who counts, order, models."""
+        if linked(self.real):
+            yield from self._about_links()
+        if self.models is not None:
+            yield str(self.models)
+
+    def _about_links(self) -> Iterator[str]:
         if error := blur(self.real):
             yield f"clocks of the real run's hosts agree to {spelled(error)}"
         for what, one in self.matches.items():
@@ -127,8 +136,6 @@ class ClockErrors:
         right, pairs = self.ordered
         if pairs:
             yield f"{_share(right, pairs)} of {pairs} pairs of replies come in the same order"
-        if self.models is not None:
-            yield str(self.models)
 
     def written(self, form: str = "text") -> str:
         """All tables as text, markdown or latex."""

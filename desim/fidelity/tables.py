@@ -14,8 +14,10 @@ if TYPE_CHECKING:
 SIGN = "errors are simulated - real; bias: their median; the rest of their sizes, not their signs"
 
 
-def summary_table(summary: "pd.DataFrame", name: str, quantiles: Sequence[str]) -> Table:
-    """How large the relative errors are, and in brackets how many seconds."""
+def summary_table(
+    summary: "pd.DataFrame", name: str, quantiles: Sequence[str], about: Sequence[str] = ()
+) -> Table:
+    """How large the relative errors are, and in brackets how many seconds; about: what to know."""
     rows = []
     for row in summary.to_dict("records"):
         if not row["n"]:
@@ -30,7 +32,7 @@ def summary_table(summary: "pd.DataFrame", name: str, quantiles: Sequence[str]) 
             ]
         )
     head = ["", "compared", "bias", *quantiles]
-    return Table(f"errors of the clock of {name}", head, rows, [SIGN])
+    return Table(f"errors of the clock of {name}", head, rows, [*about, SIGN])
 
 
 def target_table(targets: "pd.DataFrame") -> Table:

@@ -11,7 +11,9 @@ def clock(manifest: Mapping[str, Any]) -> str:
         return ""
     hosts, error = int(told.get("hosts", 1)), float(told.get("error", 0.0))
     where = "one machine" if hosts == 1 else f"{hosts} hosts, aligned to {1e3 * error:.3g} ms"
-    return f"real, on {where}; {_links(told.get('links') or {})}"
+    refused = int(told.get("refused", 0))
+    more = f"; {refused} connection{'s' * (refused != 1)} refused" if refused else ""
+    return f"real, on {where}; {_links(told.get('links') or {})}{more}"
 
 
 def _links(links: Mapping[str, Any]) -> str:

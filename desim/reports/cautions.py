@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 
+from desim.fidelity.alike import deployed, provisos
 from desim.reading.labels import other_problems
 from desim.reports.charts import metrics, terms, terms_differ
 from desim.reports.readable import Reading
@@ -64,6 +65,9 @@ def _of_all(found: Sequence[Reading]) -> Iterator[str]:
             "the same problem and seed gave different data or another model (problem_sha256 or "
             "first_sha256 differs): files or library versions have changed between the runs"
         )
+    real = [one.run for one in found if deployed(one.run)]
+    if len(real) == 1:
+        yield from provisos(real[0], [one.run for one in found if one.run is not real[0]])
     groups: dict[str, list[Run]] = {}
     for one in found:
         groups.setdefault(one.series, []).append(one.run)
