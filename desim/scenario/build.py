@@ -102,6 +102,7 @@ def _settings(scenario: Scenario, problem: Problem, layout: Layout | None) -> Se
         batch_limit=max(SOME, NUMBERS // problem.dim),
         budget=_budget(scenario),
         log=scenario.log,
+        later=scenario.hears_later,
     )
 
 
@@ -204,8 +205,8 @@ def _identical(scenario: Scenario, problem: Problem) -> list[str]:
 
 def _engine(scenario: Scenario, made: Any) -> tuple[Engine, str]:
     """Choose the engine and say why."""
-    if scenario.policy.kind == "each" and scenario.kind == "graph":
-        return "agents", "agents that do not wait hear each other's later iterations"
+    if scenario.hears_later:
+        return "agents", "agents that do not wait for all hear each other's later iterations"
     if why := meddling(scenario.kind, scenario.policy, scenario.churn):
         return "agents", why
     if scenario.engine == "agents":

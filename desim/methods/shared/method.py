@@ -73,6 +73,9 @@ class Method:
     waiting: ClassVar[Any] = "all"
     #: whether links without an opposite one will do
     directed: ClassVar[bool] = False
+    #: on a graph, where a wait may close early: whether agents hear messages of later rounds than
+    #: their own, too; then the agent engine runs, as rounds cannot be computed one after the other
+    hears_later: ClassVar[bool] = False
     #: whether neighbours may be others in every round
     changing: ClassVar[bool] = False
     #: why they may not, where `changing` is false
