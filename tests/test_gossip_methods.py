@@ -297,9 +297,7 @@ def slow_gap(folder, policy, seconds=4.0, clock=naive.clocks):
     whole = [[range(m) for m in UNEVEN]] * steps
     links = [(j, i) for i in near for j in near[i]]
     nothing = np.zeros((steps, 3, 3))
-    x, sums = naive.push_sum.robust_push_sum(
-        order, g, rows.x0, links, whole, nothing, alpha=0.05
-    )
+    x, sums = naive.push_sum.robust_push_sum(order, g, rows.x0, links, whole, nothing, alpha=0.05)
     gaps = [
         np.abs(run.iterates[k, i] - one).max() for (i, k), one in x.items()
         if k < len(run.iterates)

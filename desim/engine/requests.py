@@ -30,8 +30,8 @@ class Compute(NamedTuple):
 class Gather(NamedTuple):
     """Wait for messages of this iteration from neighbours, until `rule` closes the wait.
 
-    newest: wait for nothing and hear the newest messages, whatever their iteration. later: a message
-    of a later iteration does as well, and the newest is heard.
+    newest: wait for nothing and hear the newest messages, whatever their iteration. later: a
+    message of a later iteration does as well, and the newest is heard.
     """
 
     rule: Rule

@@ -116,10 +116,11 @@ def coordinator_clocks(
 def hearings(seconds, delay, near, end, *, limit=np.inf, quorum=None):
     """What agents do that do not wait for all, until `end` s: steps and what each newly hears.
 
-    seconds[i]: of a computation of agent i; delay[i, j] s of its messages to j; near[j]: whom i hears. An
-    agent computes, sends, and waits `limit` s at most for messages of its own round or a later one
-    of all (or quorum) of near. Then it hears the newest of everybody. Returns ("step", i, k) and
-    ("hear", i, k, {j: round}) in order of time, what comes at an instant before what closes then.
+    seconds[i]: of a computation of agent i; delay[i, j] s of its messages to j; near[i]: whom i
+    hears. An agent computes, sends, and waits `limit` s at most for messages of its own round or a
+    later one of all (or quorum) of near. Then it hears the newest of everybody. Returns ("step", i,
+    k) and ("hear", i, k, {j: round}) in order of time, what comes at an instant before what closes
+    then.
     """
     here = {i: dict.fromkeys(near[i], 0) for i in near}
     heard, k, waits = {i: dict(here[i]) for i in near}, dict.fromkeys(near, 1), set()
