@@ -4,7 +4,7 @@ It looks at the start and at the end of a run alone, so that it does not depend 
 is observed. It only makes words: when a run ends never depends on it, nor on any record through it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -44,7 +44,7 @@ def _worst(
 ) -> tuple[str, float, float] | None:
     """The first measure that has grown: its name, its value and how many times what it was."""
     zeros = np.zeros_like(start)
-    measures = {"loss": lambda x: _loss(problem, x)}
+    measures: dict[str, Callable[[Array], float]] = {"loss": lambda x: _loss(problem, x)}
     if optimum is not None:
         norm = float(optimum @ optimum) or 1.0
         measures["error"] = lambda x: float(squared_distances(x, optimum).sum()) / norm

@@ -249,7 +249,8 @@ class Simulation:
         if (ends := observer.ends) is None:
             return []
         with at_once() if _long(world.settings, self.method) else nullcontext():
-            return grown(self.problem, *ends, self.observation.optimum, self.method.cures)
+            start, end = ends
+            return grown(self.problem, start, end, self.observation.optimum, self.method.cures)
 
     def _outcome(
         self, world: World, status: Any, reason: str, end: float, seconds: float,

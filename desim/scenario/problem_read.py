@@ -165,7 +165,8 @@ def initial(scenario: Scenario, problem: Problem) -> Callable[[str], Array]:
         return _initial_file(init.value, shape)
 
     if init is None and isinstance(problem.loss, ModelLoss):  # of a method without that parameter
-        return lambda _name: np.broadcast_to(problem.loss.start, shape)
+        start = np.broadcast_to(problem.loss.start, shape)
+        return lambda _name: start
     arrays()
     return lambda name: arrays().get(name, arrays()["x0"])
 
