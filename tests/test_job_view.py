@@ -219,8 +219,9 @@ def test_rounds_as_a_column_are_the_same_on_every_engine(text, looks, tmp_path):
 def test_rounds_are_numbers_for_all_else():
     rounds = np.array([3, 4]).view(Rounds)
     assert (rounds + 1).tolist() == [4, 5]
-    assert type(rounds * 2.0) is np.ndarray
+    assert type(rounds[:, None] * 2.0 * np.ones((2, 2))) is np.ndarray
     assert (rounds @ np.ones((2, 3))).tolist() == [7.0] * 3
     rows = np.ones((2, 2))
-    with pytest.raises(ValueError, match="one for each agent, beside an array"):
-        rows *= rounds
+    for beside in (rounds, 0.1 / rounds, np.sqrt(rounds) + 1):
+        with pytest.raises(ValueError, match="one for each agent, beside an array"):
+            rows *= beside

@@ -31,11 +31,11 @@ def refused(what: str) -> RuntimeError:
     return RuntimeError(f"{what}: found in a job, which has no time of its own; allowed: {MAY}")
 
 
-class Rounds(np.ndarray[Any, np.dtype[np.int64]]):
+class Rounds(np.ndarray[Any, np.dtype[Any]]):
     """The round (n,) of each agent in a job: an array that refuses to meet rows (n, dim).
 
     Beside them NumPy would take it for one row of dim numbers wherever there are as many agents as
-    parameters, without a word.
+    parameters, without a word. What follows from it, number by number, does so, too.
     """
 
     def __array_ufunc__(
@@ -49,7 +49,9 @@ class Rounds(np.ndarray[Any, np.dtype[np.int64]]):
             raise ValueError(f"us.round: {text}; allowed: us.round[:, None], or its numbers alone")
         if out is not None:
             more["out"] = tuple(map(_plain, out))
-        return getattr(ufunc, method)(*map(_plain, inputs), **more)
+        found = getattr(ufunc, method)(*map(_plain, inputs), **more)
+        own = flat and method == "__call__" and out is None and np.ndim(found) == 1
+        return found.view(Rounds) if own and isinstance(found, np.ndarray) else found
 
 
 def _plain(one: Any) -> Any:
