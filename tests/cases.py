@@ -457,10 +457,6 @@ CASES: dict[str, dict[str, Any]] = {
         "privacy": {"relation": "replace-one"},
     },
     "push-sum": deadline(algorithm=PUSH),
-    "push-sum-late": {
-        **deadline(algorithm=PUSH, network=DROP, policy={"deadline": "60 ms", "late": "carry"}),
-        "privacy": {"relation": "replace-one"},
-    },
     "dp-admm": star(algorithm=DP_ADMM),
     "dp-admm-noise": star(
         algorithm=DP_ADMM, problem={"clip": 1.0}, privacy={"noise": {"sigma": 0.1, "decay": 0.95}}

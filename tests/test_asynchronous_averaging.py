@@ -53,9 +53,11 @@ AGAINST = {
     "feddyn-two": {"alpha": 0.8, "participation": {"uniform": 2}, "local": SGD},
     "feddyn-some": {"alpha": 0.8, "participation": {"schedule": [[0, 3], [], [1]]}},
     "feddyn-late": {"alpha": 0.5, "policy": {"quorum": 2, "late": "carry"}, "local": {"epochs": 2}},
+    "feddyn-late-change": {"alpha": 0.5, "reply": "change", "policy": {"buffer": 2}, "local": SGD},
+    "feddyn-late-model": {"alpha": 0.5, "reply": "model", "policy": {"buffer": 2}, "local": SGD},
     "feddyn-exact": {"alpha": 0.4, "problem": {"loss": "squared"}, "local": {"solver": "exact"}},
 }  # fmt: skip
-OWN = ("mu", "alpha", "rho", "global_step", "clip", "server", "local")
+OWN = ("mu", "reply", "alpha", "rho", "global_step", "clip", "server", "local")
 BASE = {"policy": "all", "participation": "all", "rounds": 12, "local": {"epochs": 2}}
 
 
@@ -91,7 +93,9 @@ def expected(run, rows, label, case, twin):
     x0 = rows.x0 if case.get("init") else np.zeros((rows.agents, rows.dim))
     place = rows.A, rows.b, x0, issued_in(run)
     if name == "feddyn":
-        return twin.feddyn(*place, alpha=case["alpha"], **training)
+        own = {"alpha": case["alpha"], "reply": case.get("reply", "share")}
+        late = case["policy"] != "all"  # in step all three are the same
+        return twin.feddyn(*place, **training, **own if late else {"alpha": own["alpha"]})
     s = case["policy"].get("staleness", {}) if isinstance(case["policy"], dict) else {}
     ((kind, own),) = s.items() or [("constant", ())]
     numbers = tuple(own.values()) if isinstance(own, dict) else (own,) if s else ()
@@ -155,9 +159,11 @@ MUTANTS = [
     ("fedasync-some", "alpha * s_of(k - tau, *staleness)", "alpha"),
     ("fedasync-hinge", "alpha * s_of(k - tau, *staleness)", "alpha"),
     ("fedasync", "q=rho", "q=0.0"),
-    ("feddyn", "- h / alpha)", "+ h / alpha)"),
+    ("feddyn", "- h / alpha", "+ h / alpha"),
     ("feddyn-two", "alpha / m * sum", "alpha / len(active) * sum"),
-    ("feddyn-late", "theta[t] + theta_k[k] - sent", "theta_k[k]"),
+    ("feddyn-late", 'reply == "share"', "False"),
+    ("feddyn-late-change", "theta[t] + theta_k[k] - sent", "theta_k[k]"),
+    ("feddyn-late-model", 'reply == "model"', "False"),
     ("feddyn-exact", "shift=-grad_k[k]", "shift=grad_k[k]"),
 ]  # fmt: skip
 
@@ -206,6 +212,23 @@ def test_feddyn_comes_to_the_optimum_and_fedavg_near_it():
     last = {name: rows.value.iloc[-1] for name, rows in errors.items()}
     assert last["feddyn"] < 1e-14
     assert min(last["fedavg"], last["fedprox"]) > 1e-5
+
+
+WILD = {"policy": "each", "stop": {"rounds": 200}, "observe": {"metrics": ["error"]}}
+
+
+def test_late_replies_of_feddyn_take_their_share_of_the_step():
+    """Whole changes diverge, and models as printed end beside the optimum."""
+    problem = {"loss": "squared"}
+    ends = {}
+    for reply in ("share", "change", "model"):
+        made = {"name": "feddyn", "alpha": 1.0, "local": {"solver": "exact"}, "reply": reply}
+        run = desim.run(star(algorithm=made, problem=problem, **WILD))
+        rows = run.curve("error").value
+        ends[reply] = rows.iloc[-1] / rows.iloc[0]
+    assert ends["share"] < 1e-2
+    assert ends["model"] > 1e-2
+    assert ends["change"] > 1e6
 
 
 # Weights -----------------------------------------------------------------------------------------

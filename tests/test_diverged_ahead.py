@@ -1,9 +1,15 @@
-"""A model that is not finite ends compiled rounds as it ends others, though the clock is ahead."""
+"""Models that are not finite end a run on every engine alike; those that have grown are told of."""
 
+import numpy as np
 import pytest
-from cases import CASES
+from cases import CASES, graph, merged
+from mutant import mutant
 
+import desim
+from desim.engine import growth, play
+from desim.exports.public import write_public
 from desim.log.parquet import Tables
+from desim.reading.facts import facts
 from desim.scenario.build import build
 from desim.scenario.load import load
 
@@ -35,3 +41,83 @@ def test_a_run_that_diverges_is_the_same_on_both_engines(changes):
     assert one == other
     assert left.rows == right.rows
     assert all(left.read(name).equals(right.read(name)) for name in left.rows)
+
+
+def grown(changes=None, steep=STEEP, of=CASE, **overrides):
+    """What a run says of models that have gone far away but are finite."""
+    made = {**of, "algorithm": steep, "stop": {"rounds": 40}, **(changes or {})}
+    run = desim.run(made, overrides=overrides)
+    assert run.status == "done"
+    return run
+
+
+def peers(policy="all"):
+    """Agents on a graph with steps that are too long, as different as their data."""
+    steep = {"name": "dsgd", "alpha": 30.0}
+    return merged(graph(algorithm=steep, policy=policy, stop={"rounds": 40}), GROWING)
+
+
+GROWING = {"problem": {"loss": "squared"}}
+ENGINES = ("compiled", "cohort", "agents")
+
+
+def test_a_run_whose_models_have_grown_says_so_on_every_engine():
+    """However it is observed; and when it ends does not depend on it."""
+    watched = {"observe": {"metrics": ["loss"], "every": "70 ms"}}
+    runs = [grown(engine=engine) for engine in ENGINES] + [grown(watched)]
+    texts = {run.manifest["diverged"] for run in runs}
+    assert len(texts) == 1
+    (text,) = texts
+    assert text.startswith("diverged: the loss of the last models is ")
+    assert "lower algorithm.local.step" in text
+    assert all(("warning", text) in facts(run) for run in runs)
+    calm = grown(steep={**STEEP, "local": {"solver": "gradient", "epochs": 5}})
+    assert "diverged" not in calm.manifest
+    assert [run.manifest["reason"] for run in (*runs, calm)] == ["stop.rounds: 40 rounds done"] * 5
+
+
+def test_agents_of_a_graph_are_looked_at_one_by_one():
+    one, other = (desim.run(peers(), overrides={"engine": engine}) for engine in ENGINES[1:])
+    assert one.manifest["diverged"] == other.manifest["diverged"]
+    assert one.state["x"].tobytes() == other.state["x"].tobytes()
+
+
+def test_growth_is_held_against_the_start_and_against_zeros():
+    """A start close to the optimum is no measure of what is far from it."""
+    problem = desim.scenario.build.build(desim.load({**CASE, "stop": {"rounds": 1}})).problem
+    rng = np.random.default_rng(1)
+    one, cures = rng.normal(size=(1, problem.dim)), ("x",)
+    far = 1e9 * one
+
+    def told(start, end, optimum=None, of=growth):
+        with np.errstate(all="ignore"):
+            return of.grown(problem, start, end, optimum, cures)
+
+    assert told(one, far)
+    assert not told(far, one)
+    assert not told(one, one)
+    assert not told(one, 1e3 * one)
+    assert not told(one, 9e2 * one)
+    assert "the error of the last models is" in told(one, 9e2 * one, 0.5 * one[0])[0]
+    assert not told(1e-9 * one, one, 0.5 * one[0])  # the start is close to zeros, not worse
+    assert "no longer finite" in told(one, np.full_like(one, 1e308))[0]
+    assert not told(one, far, of=mutant(growth, "MANY = 1e6", "MANY = 1e300"))
+
+
+def test_what_has_grown_is_in_no_mean_of_a_study_or_comparison(tmp_path):
+    """It counts as diverged; what a public export shows has no word of it."""
+    run = grown({"observe": {"metrics": ["loss"]}})
+    told = desim.compare([run])
+    row = told.frame[told.frame["measure"] == "final loss"].iloc[0]
+    assert np.isfinite(run.curve("loss").value.iloc[-1])
+    assert (row["diverged"], np.isnan(row["value"])) == (1, True)
+    assert "diverged" in told.written("text")
+    write_public(run, tmp_path / "public", anyway=True)
+    assert all("diverged" not in path.read_text("utf-8", "ignore").replace("diverged runs", "")
+               for path in (tmp_path / "public").iterdir())  # fmt: skip
+
+
+def test_a_run_that_does_not_look_at_growth_is_noticed(monkeypatch):
+    broken = mutant(growth, "if np.array_equal(start, end)", "if True")
+    monkeypatch.setattr(play, "grown", broken.grown)
+    assert "diverged" not in grown().manifest

@@ -1,6 +1,7 @@
 """gossip, ad-psgd, gradient-tracking, push-sum: naive twins, what is kept, where they end."""
 
 import naive.ad_psgd
+import naive.clocks
 import naive.gossip
 import naive.gradient_tracking
 import naive.push_sum
@@ -102,18 +103,14 @@ def choice(i, k):
     return near[int(keys.uniforms(SEED, Stream.PARTICIPATION, **place).item() * len(near))]
 
 
-def order_of(events, ahead=True):
-    """("step", i, k) and ("hear", i, k, {j: round}) as they happened, from the log alone.
-
-    ahead: whether messages of later rounds than its own are heard by an agent.
-    """
+def order_of(events):
+    """("step", i, k) and ("hear", i, k, {j: round}) as they happened, from the log alone."""
     done, heard, arrivals = [], {}, events[events.kind == "deliver"]
     for row in events[events.kind.isin(["compute", "aggregate"])].itertuples():
         if row.kind == "compute":
             done.append(("step", row.agent, row.round))
             continue
         mine = arrivals[(arrivals.agent == row.agent) & (arrivals.time <= row.time)]
-        mine = mine if ahead else mine[mine["round"] <= row.round]
         newest = mine.groupby("peer")["round"].max().to_dict()
         news = {j: k for j, k in newest.items() if k > heard.get((row.agent, j), 0)}
         heard |= {(row.agent, j): k for j, k in news.items()}
@@ -201,7 +198,7 @@ def late_run(folder, name, policy, sigma=SIGMA, **changes):
     made = scenario(folder, name, LATE, edges, sigma, policy=POLICIES[policy], **changes)
     run = desim.run(made)
     check_log(run)
-    return run, (order_of(run.events, policy == "each"), gradient(), Rows(1, "logistic", SIZES).x0)
+    return run, (order_of(run.events), gradient(), Rows(1, "logistic", SIZES).x0)
 
 
 def late_gap(run, place, name, sigma=SIGMA, twin=None):
@@ -269,6 +266,70 @@ def test_another_twin_of_the_log_is_noticed(tmp_path, name, policy, right, wrong
         except KeyError:  # an agent is asked by whom it was not
             return
     assert not found < 1e-4
+
+
+# One of three is three times slower: a clock of its own says who hears what -------------------
+
+UNEVEN, WAITS = (6, 2, 2), {"deadline": {"limit": 0.03}, "quorum": {"quorum": 1}}
+LINK = {"latency": {"uniform": ["5 ms", "9 ms"]}, "bandwidth": "inf"}
+
+
+def slow_gap(folder, policy, seconds=4.0, clock=naive.clocks):
+    """Push-sum on three agents: distance of all models from the twin's, the run, the sums."""
+    rows = Rows(1, "squared", UNEVEN)
+    waits = {"deadline": {"deadline": "30 ms"}, "quorum": {"quorum": 1}}[policy]
+    made = desim.load({
+        "seed": SEED,
+        "problem": {**rows.problem(folder), "loss": "squared"},
+        "algorithm": {"name": "push-sum", "alpha": 0.05, "init": rows.init(folder)},
+        "policy": waits,
+        "network": {"topology": "complete", "link": LINK},
+        "compute": {"speed": "100 /s"},
+        "observe": {"metrics": [], "iterates": True},
+        "stop": {"time": f"{seconds} s"},
+    })  # fmt: skip
+    run, links = desim.run(made), build(made).settings.links
+    delay = dict(zip(map(tuple, links.ends.T.tolist()), links.latency.tolist(), strict=True))
+    near = {i: [j for j in range(3) if j != i] for i in range(3)}
+    order = clock.hearings([m / 100.0 for m in UNEVEN], delay, near, seconds, **WAITS[policy])
+    steps = max(one[2] for one in order)
+    g = naive.q_dpsgd_1.linear_model(rows.A, rows.b, loss="squared", clip=np.inf, l2=0.0)
+    whole = [[range(m) for m in UNEVEN]] * steps
+    links = [(j, i) for i in near for j in near[i]]
+    nothing = np.zeros((steps, 3, 3))
+    x, sums = naive.push_sum.robust_push_sum(order, g, rows.x0, links, whole, nothing, alpha=0.05)
+    gaps = [
+        np.abs(run.iterates[k, i] - one).max() for (i, k), one in x.items()
+        if k < len(run.iterates)
+    ]  # fmt: skip
+    return max(gaps), run, sums
+
+
+@pytest.mark.parametrize("policy", WAITS)
+def test_a_slow_neighbour_is_pushed_no_more_than_it_takes_in(tmp_path, policy):
+    """It did not when it took in messages of its own rounds alone: w fell like 1 / t."""
+    gap, run, ((x, w), start) = slow_gap(tmp_path, policy)
+    assert run.manifest["engine"] == "agents"
+    assert gap < TOLERANCE
+    assert abs(w - 3.0) < 1e-12
+    assert np.abs(x - start).max() < 1e-10
+    assert 0.3 < run.state["w"].min() < run.state["w"].max() < 1.6
+    staleness = run.staleness()
+    assert (staleness["staleness"] < 0).any()  # it hears what was sent in later rounds than its own
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("news = {j: round_ for", "news = {j: min(round_, k[i]) for"),
+        ("round_ >= k[i]", "round_ == k[i]"),
+        ("now + limit", "now + 1.1 * limit"),
+    ],
+)
+def test_another_clock_is_noticed(tmp_path, right, wrong):
+    clock = mutant(naive.clocks, right, wrong)
+    with np.errstate(all="ignore"):
+        assert not slow_gap(tmp_path, "deadline", 2.0, clock)[0] < 1e-4
 
 
 # What is kept: means of all, sums of gradients --------------------------------------------------

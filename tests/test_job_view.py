@@ -6,6 +6,7 @@ from cases import graph, star
 from test_engines import differences
 
 import desim
+from desim.engine.at_work import Rounds
 from desim.engine.world import World
 from desim.errors import InputError, RunError
 
@@ -179,3 +180,48 @@ def test_a_program_that_looks_at_the_clock_another_way_is_not_told_again(looks, 
     )
     with pytest.raises(InputError, match="looks at the clock"):
         desim.retime(desim.run(scenario), {"link": {"latency": "0.3 s"}})
+
+
+MEETS = [(GRAPH, "seen = (x * rows.round).sum() * 0"), (STAR, "seen = 1; y = y / us.round")]
+BESIDE = [
+    (GRAPH, "seen = (x * rows.round[:, None]).sum() * 0"),
+    (STAR, "seen = 1; y = y / us.round[:, None]"),
+]
+
+
+def square(folder, text, looks):
+    """As many agents as parameters, where (n,) would pass for a row (dim,)."""
+    made = peeking(folder, text, looks)
+    made["problem"]["data"] = {**made["problem"]["data"], "dim": 4}
+    made["problem"]["agents"] = 4
+    made["network"]["topology"] = "ring" if text is GRAPH else "star"
+    return {**made, "stop": {"rounds": 3}}
+
+
+@pytest.mark.parametrize(("text", "looks"), MEETS)
+def test_rounds_of_agents_never_pass_for_a_row_of_numbers(text, looks, tmp_path, monkeypatch):
+    scenario = square(tmp_path, text, looks)
+    for engine in ("cohort", "agents"):
+        text = told(tmp_path, scenario, engine)
+        assert "us.round: found (" in text
+        assert "allowed: us.round[:, None], or its numbers alone" in text
+    monkeypatch.delattr(Rounds, "__array_ufunc__")
+    assert desim.run(scenario, overrides={"engine": "cohort"}).status == "done"
+
+
+@pytest.mark.parametrize(("text", "looks"), BESIDE)
+def test_rounds_as_a_column_are_the_same_on_every_engine(text, looks, tmp_path):
+    scenario = square(tmp_path, text, looks)
+    cohort, agents = (desim.run(scenario, overrides={"engine": e}) for e in ("cohort", "agents"))
+    assert differences(cohort, agents) == []
+
+
+def test_rounds_are_numbers_for_all_else():
+    rounds = np.array([3, 4]).view(Rounds)
+    assert (rounds + 1).tolist() == [4, 5]
+    assert type(rounds[:, None] * 2.0 * np.ones((2, 2))) is np.ndarray
+    assert (rounds @ np.ones((2, 3))).tolist() == [7.0] * 3
+    rows = np.ones((2, 2))
+    for beside in (rounds, 0.1 / rounds, np.sqrt(rounds) + 1):
+        with pytest.raises(ValueError, match="one for each agent, beside an array"):
+            rows *= beside

@@ -396,3 +396,74 @@ def test_a_run_of_a_model_names_its_method_where_no_paper_claims(tmp_path):
     text = FILE.read_text()
     run = played(tmp_path, text)
     assert names(run) == ("fedavg", "")
+
+
+ALONE = """
+import numpy as np
+
+from desim.method import Method, Strict
+from desim.model import Model
+
+
+class Guess(Model):
+    name = "guess"
+    summary = "a distance, of which nobody knows the derivative"
+
+    def initial(self, seed):
+        return np.full(self.facts.shape[0], 0.5)
+
+    def loss(self, x, rows):
+        return (rows.inputs @ x - rows.labels) ** 2
+
+
+class Searching(Method):
+    name = "searching"
+    kind = "coordinator"
+    summary = "a step that a job finds by itself"
+    paper = "none"
+    models = "any"
+    noises = ()
+    trains_itself = True
+
+    class Parameters(Strict):
+        pass
+
+    def coordinator(self, hub):
+        x0 = self.settings.initial("x0")
+        state = hub.memory(x=x0.mean(axis=0))
+        hub.start(x=x0)
+        hub.publish(state.x)
+        while hub.open:
+            hub.call(hub.invite(), self.train, state.x, work=np.ones(hub.agents))
+            replies = yield hub.collect()
+            state.x = replies.payload.mean(axis=0)
+            hub.publish(state.x)
+
+    def train(self, us, x):
+        near = [x, x + 0.1 / us.round[:, None], x - 0.1 / us.round[:, None]]
+        losses = [self.problem.agent_values(one, us.who) for one in near]
+        us.x = np.choose(np.argmin(losses, axis=0)[:, None], near)
+        return us.x
+"""
+
+
+def searched(folder, text, **overrides):
+    """A method that trains by itself, without a parameter init, on a model without gradients."""
+    given = {"algorithm": {"name": "searching"}, **overrides}
+    return played(folder, text, given, "guess")
+
+
+def test_a_method_may_train_by_itself_and_begin_where_the_model_says(tmp_path):
+    run = searched(tmp_path, ALONE)
+    assert (run.model[0] == 0.5).all()
+    assert not any("init" in text or "units" in text for text in run.manifest["warnings"])
+    losses = run.curve("loss").value
+    assert losses.iloc[-1] < losses.iloc[0]
+    for more in ({}, {"observe.metrics": ["gradient"]}):
+        text = ALONE if more else ALONE.replace("trains_itself = True", "trains_itself = False")
+        with pytest.raises(InputError) as error:
+            searched(tmp_path, text, **more)
+        assert "problem.model: guess: gradient" in told(error)
+    with pytest.raises(InputError) as error:
+        searched(tmp_path, ALONE.replace(") ** 2", ") ** 2 + np.random.normal()"))
+    assert "its loss is another one when it is asked for twice" in told(error)

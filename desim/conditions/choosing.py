@@ -150,7 +150,8 @@ class PowerOfChoice(Chooser):
     Cho, Wang, Joshi 2020, "Client selection in federated learning: convergence analysis and
     power-of-choice selection strategies" (arXiv 2010.01243), Section 3, variant rpow-d: losses are
     those of the latest replies, infinite before the first one. There they are means over local
-    training; here over the agent's rows, at its model after it.
+    training; here over the agent's rows, at its model x: with FedAvg and its like the model that it
+    was sent, before it trained, with others the one that it trained.
     """
 
     candidates: int = 1

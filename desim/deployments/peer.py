@@ -24,7 +24,7 @@ from desim.engine.requests import Compute, Gather, Heard
 from desim.engine.us import Cohort
 from desim.engine.world import World
 from desim.privacy.ledger.ledger import Terms
-from desim.timeline.collection import FIXED, Rule
+from desim.timeline.collection import FIXED
 from desim.timeline.messages import log_message
 from desim.timeline.record import DISTANT, UPLINK, Kind
 
@@ -301,18 +301,20 @@ class Peer:
         self.place.wait(begin)
         closed = self.place.now
         if not request.newest:
-            closed = self._wait(box, request.rule, begin)
+            closed = self._wait(box, request, begin)
         self.post.require_alike()
-        fresh = box.newest() if request.newest else box.read(self.gathered)
+        later = request.newest or request.later
+        fresh = box.newest() if later else box.read(self.gathered)
         now, news = min(closed, self.place.now), float(fresh.sum())
         self.world.log.add(Kind.AGGREGATE, DISTANT, i, round_, now, seconds=now - begin, value=news)
         if not request.patient:
             self.world.waited(self.us.who, np.array([news]), np.array([now]))
         return heard_by(box, fresh)
 
-    def _wait(self, box: Any, rule: Rule, begin: float) -> float:
+    def _wait(self, box: Any, request: Gather, begin: float) -> float:
         """Wait from `begin` s until the rule closes the wait; return when s that was."""
-        box.rule, box.over = rule, False
+        rule = request.rule
+        box.rule, box.over, box.later = rule, False, request.later
         number = self.gathered
         self._until(lambda: box.until(number, begin), lambda: bool(box.has(number)))
         end = box.until(number, begin)

@@ -7,6 +7,8 @@ whichever way it got hold of `us` or `hub`.
 
 from typing import Any, Generic, TypeVar
 
+import numpy as np
+
 from desim.arrays import Int
 
 Value = TypeVar("Value")
@@ -29,15 +31,43 @@ def refused(what: str) -> RuntimeError:
     return RuntimeError(f"{what}: found in a job, which has no time of its own; allowed: {MAY}")
 
 
+class Rounds(np.ndarray[Any, np.dtype[Any]]):
+    """The round (n,) of each agent in a job: an array that refuses to meet rows (n, dim).
+
+    Beside them NumPy would take it for one row of dim numbers wherever there are as many agents as
+    parameters, without a word. What follows from it, number by number, does so, too.
+    """
+
+    def __array_ufunc__(
+        self, ufunc: np.ufunc, method: str, *inputs: Any, out: Any = None, **more: Any
+    ) -> Any:
+        """What NumPy computes, of numbers or of arrays (n,)."""
+        flat = any(isinstance(one, Rounds) and one.ndim == 1 for one in inputs)
+        if flat and ufunc.signature is None and any(np.ndim(one) > 1 for one in inputs):
+            shape = next(np.shape(one) for one in inputs if np.ndim(one) > 1)
+            text = f"found {self.shape}, one for each agent, beside an array {shape}"
+            raise ValueError(f"us.round: {text}; allowed: us.round[:, None], or its numbers alone")
+        if out is not None:
+            more["out"] = tuple(map(_plain, out))
+        found = getattr(ufunc, method)(*map(_plain, inputs), **more)
+        own = flat and method == "__call__" and out is None and np.ndim(found) == 1
+        return found.view(Rounds) if own and isinstance(found, np.ndarray) else found
+
+
+def _plain(one: Any) -> Any:
+    """An array of NumPy's own."""
+    return one.view(np.ndarray) if isinstance(one, Rounds) else one
+
+
 class Rows:
     """`us` of a graph's job: agents who (n,) in their round (n,), and the seed of the noise."""
 
     who: Int
-    round: Int
+    round: Rounds
     noise_seed: int
 
     def __init__(self, who: Int, round_: Int, noise_seed: int) -> None:
-        self.__dict__.update(who=who, round=round_, noise_seed=noise_seed)
+        self.__dict__.update(who=who, round=round_.view(Rounds), noise_seed=noise_seed)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from desim.arrays import Array, Int
-from desim.engine.at_work import PROGRAM, refused
+from desim.engine.at_work import PROGRAM, Rounds, refused
 from desim.engine.given import refuse_owned, state_rows
 from desim.engine.world import World
 from desim.privacy.ledger.ledger import Mechanism, Terms, View, plain
@@ -19,7 +19,7 @@ class Clients:
     """`us` of a client's job: rows of the agents' state for `who` (n,), called in `round` (n,)."""
 
     who: Int
-    round: Int
+    round: Rounds
     address: Int  # (n,) the round as draws inside jobs count it: exchanges of a round differ
     _world: World
     _terms: Terms | None
@@ -31,7 +31,8 @@ class Clients:
     ) -> None:
         own = self.__dict__
         own["address"] = round_ + (exchange << 24) if exchange else round_
-        own["who"], own["round"], own["_world"], own["_terms"] = who, round_, world, terms
+        own["who"], own["round"] = who, round_.view(Rounds)
+        own["_world"], own["_terms"] = world, terms
         own["_whole"] = len(who) == world.settings.problem.agents
         own["_drawn"] = False
 
@@ -87,7 +88,7 @@ class Clients:
             return value
         self._draw_once()
         exchange = int((self.address[0] - self.round[0]) >> 24)
-        noisy = world.ledger.noise(self.who, self.round, exchange, value, terms)
+        noisy = world.ledger.noise(self.who, np.asarray(self.round), exchange, value, terms)
         return self.released(noisy, lambda: value)
 
     def released(self, output: Array, value: Callable[[], Array]) -> Array:
@@ -98,7 +99,8 @@ class Clients:
         world = self._world
         if world.transcript is None:
             return output
-        exchange, agents = (self.address - self.round) >> 24, world.settings.problem.agents
-        ids = release_id(agents, self.who, self.round, exchange)
+        rounds, agents = np.asarray(self.round), world.settings.problem.agents
+        exchange = (self.address - rounds) >> 24
+        ids = release_id(agents, self.who, rounds, exchange)
         terms = self._terms or plain(agents, View.COORDINATOR)
-        return world.transcript.release(self.who, self.round, ids, value(), output, terms, self.who)
+        return world.transcript.release(self.who, rounds, ids, value(), output, terms, self.who)

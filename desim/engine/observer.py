@@ -76,6 +76,7 @@ class ClockObserver:
         self._done = np.zeros(len(x0), np.int64)
         self._left: dict[int, tuple[float, Array]] = {}  # agents that retired: when s, last model
         self._base = x0.copy()  # models at the latest observation
+        self.start, self.last = x0.copy(), x0.copy()  # and those reported last
         self._time: dict[int, Array] = {0: np.zeros(len(x0))}  # ascending, of rounds not yet over
         self._models: dict[int, Array] = {0: x0.copy()}
         self._next = 0  # round, or instant, of the next observation
@@ -88,8 +89,14 @@ class ClockObserver:
         if every == 0.0:
             rows.agents(np.zeros(len(x0)), 0, np.arange(len(x0)), x0)
 
+    @property
+    def ends(self) -> tuple[Array, Array] | None:
+        """The agents' models (agents, dim) at the start, and those that they reported last."""
+        return self.start, self.last
+
     def report(self, time: Array, who: Int, round_: int, x: Array) -> None:
         """Observe models x (n, dim) of agents who (n,) after a round, true from time (n,) s."""
+        self.last[slice(None) if len(who) == len(self.last) else who] = x
         if not math.isfinite(np.add.reduce(x, None)):
             bad = np.flatnonzero(~np.isfinite(x).all(1))
             if bad.size:

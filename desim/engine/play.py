@@ -12,6 +12,7 @@ import numpy as np
 from desim.arrays import Array, Int
 from desim.compiling.plain import at_once
 from desim.engine.agents.programs import checked_requests
+from desim.engine.growth import grown
 from desim.engine.metrics import MetricRows, Metrics
 from desim.engine.observer import ClockObserver
 from desim.engine.patience import Patience
@@ -242,6 +243,15 @@ class Simulation:
             return text
         return f"stop.time: {end:g} s passed"
 
+    def _grown(self, world: World) -> list[str]:
+        """A warning where the models have gone far away."""
+        observer: Any = world.observer
+        if (ends := observer.ends) is None:
+            return []
+        with at_once() if _long(world.settings, self.method) else nullcontext():
+            start, end = ends
+            return grown(self.problem, start, end, self.observation.optimum, self.method.cures)
+
     def _outcome(
         self, world: World, status: Any, reason: str, end: float, seconds: float,
         error: Exception | None,
@@ -254,6 +264,8 @@ class Simulation:
         observer: Any = world.observer
         warnings = [*self.method.warnings, *(world.filter.warnings() if world.filter else ())]
         warnings += world.cautions
+        if status != "failed":
+            warnings += self._grown(world)
         return Outcome(
             status, reason, end, observer.rounds, dict(world.state), observer.iterates,
             observer.model, counts, self.engine, self.why, warnings, error,

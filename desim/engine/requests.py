@@ -30,11 +30,13 @@ class Compute(NamedTuple):
 class Gather(NamedTuple):
     """Wait for messages of this iteration from neighbours, until `rule` closes the wait.
 
-    newest: wait for nothing and hear the newest messages, whatever their iteration.
+    newest: wait for nothing and hear the newest messages, whatever their iteration. later: a
+    message of a later iteration does as well, and the newest is heard.
     """
 
     rule: Rule
     newest: bool = False
+    later: bool = False
 
     @property
     def patient(self) -> bool:

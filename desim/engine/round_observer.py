@@ -199,6 +199,11 @@ class RoundObserver:
         """Nothing to note: the coordinator's rounds go on without the agent."""
 
     @property
+    def ends(self) -> tuple[Array, Array] | None:
+        """The coordinator's models (1, dim) at the start and at the end; None before any."""
+        return (self.models[0][:1], self.models[-1][-1:]) if self.models else None
+
+    @property
     def iterates(self) -> Array | None:
         """Models (rounds + 1, agents, dim), if kept."""
         return np.array(self.kept) if self.keep else None

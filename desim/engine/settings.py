@@ -25,7 +25,8 @@ class Settings:
     met: the target whose time the horizon is; noise_seed: of the noise alone, by default the seed.
     budget: what privacy may cost each agent; over: why it stops everybody at the horizon. log: the
     level of the log, all, messages or rounds. changing: the graphs of all rounds, of which graph
-    and links are the first. intake: what a coordinator's work takes. codecs: of messages.
+    and links are the first. intake: what a coordinator's work takes. codecs: of messages. later:
+    whether agents of a graph hear messages of later rounds than their own, too.
     """
 
     seed: int
@@ -51,6 +52,7 @@ class Settings:
     log: str = "all"
     intake: Intake = AT_ONCE
     codecs: Codecs = AS_THEY_ARE
+    later: bool = False
 
     @property
     def afresh(self) -> "Settings":

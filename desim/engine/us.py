@@ -24,6 +24,7 @@ from desim.engine.requests import Compute, Gather, Heard, Job
 from desim.engine.world import World
 from desim.masks import is_public
 from desim.shapes import rows_given, wait_given, whole_given
+from desim.timeline.collection import ALL
 from desim.timeline.messages import neighbour_sum
 from desim.timeline.speed import fitting, seconds_into
 
@@ -238,7 +239,8 @@ class Cohort(Releasing):
         """Yield this to wait for the neighbours' messages, as the policy says, or `within` s."""
         self._begin("us.gather")
         arguments.demand_turn(self, sends=False)
-        return self._asks(Gather(arguments.waiting(self, within)))
+        rule = arguments.waiting(self, within)
+        return self._asks(Gather(rule, later=self._world.settings.later and rule.kind != ALL))
 
     def arrived(self) -> Gather:
         """Yield this to hear the newest messages that are here, with `policy: each`."""

@@ -94,10 +94,15 @@ class ModelLoss(Loss):
         """How many parameters the model has."""
         return len(self.start)
 
-    def of_data(self, facts: Facts, rows: Rows, clip: float = np.inf) -> "ModelLoss":
-        """The loss with its model, which some rows have shown to be one; InputError else."""
+    def of_data(
+        self, facts: Facts, rows: Rows, clip: float = np.inf, gradients: bool = True
+    ) -> "ModelLoss":
+        """The loss with its model, which some rows have shown to be one; InputError else.
+
+        gradients: whether anybody wants its gradients.
+        """
         with one_blas_thread():
-            model, start = first_look(self.of, self.given, facts, rows, clip)
+            model, start = first_look(self.of, self.given, facts, rows, clip, gradients)
         return replace(self, facts=facts, model=model, start=start)
 
     def problems(self, b: Array) -> list[str]:

@@ -2,11 +2,17 @@
 
 Acar, Zhao, Matas Navarro, Mattina, Whatmough, Saligrama 2021, "Federated learning based on dynamic
 regularization" (arXiv 2111.04263), Algorithm 1: h is over all m agents, the mean over those that
-reply. Agents send what they changed, theta_k - theta, and not theta_k: a late change is one of the
-present model, and h is the mean of all g_k whoever is late. g_k starts at 0, as if the gradient at
-theta_k^0 were. After steps in place of the printed argmin, for which alone there is a proof, g_k is
-no gradient at theta_k; where the models rest it is one, and they rest at the optimum only.
+reply. As printed theta^(t-1) is the present model and theta_k what comes, whatever model a late one
+began at (reply: model): then h is not the mean of all g_k, and the limit is not the optimum. A late
+change theta_k - theta of the present model leaves h that mean. Taken whole it may diverge (reply:
+change), as n replies of m move theta by all of h / alpha; by n / m of it (reply: share, this
+file's) as much is moved in m replies as in step, where all three are the same. g_k starts at 0, as
+if the gradient at theta_k^0 were. After steps in place of the printed argmin, for which alone there
+is a proof, g_k is no gradient at theta_k; where the models rest it is one, and they rest at the
+optimum only.
 """
+
+from typing import Literal
 
 import numpy as np
 
@@ -24,14 +30,22 @@ from desim.method import (
     column_sums,
 )
 
+LATE = {
+    "model": "late models pull towards what is past: the limit is not the optimum",
+    "change": "late changes that are taken whole diverge unless alpha is large enough",
+}
+
 
 class Parameters(Strict):
-    """alpha: weight of the regulariser; local: training between messages; init: theta0."""
+    """alpha: weight of the regulariser; reply: what a late one is; local, init: as elsewhere."""
 
     alpha: Positive = 0.1
     """weight of the dynamic regulariser"""
     local: Local = Local()
     """training between two messages; exact is the printed argmin"""
+    reply: Literal["share", "change", "model"] = "share"
+    """where replies may be late: changes, of whose step n replies of m agents take n / m; changes
+    taken whole; or models, as printed"""
     init: Init = Init.of("zeros")
     """theta0, of which the coordinator takes the mean; h and all g_k start at zero"""
 
@@ -53,6 +67,10 @@ class FedDyn(Federated):
 
     def __init__(self, ingredients: Ingredients) -> None:
         super().__init__(ingredients, q=ingredients.parameters.alpha)
+        policy, reply = self.settings.policy, self.parameters.reply
+        late = policy.kind != "all" and policy.late == "carry"
+        self.printed, self.shares = reply == "model", reply == "share" and late
+        self.warnings += [f"algorithm.reply: {LATE[reply]}"] if late and reply in LATE else []
 
     def coordinator(self, hub: Hub) -> Program:
         """Algorithm 1, server side."""
@@ -65,15 +83,18 @@ class FedDyn(Federated):
             work, charge = self.local.work, self.local.terms
             hub.call(hub.invite(), self.train, state.theta, work=work, charge=charge)
             replies = yield hub.collect()
-            change, n = column_sums(replies.payload), len(replies.who)
+            came, n = replies.payload, len(replies.who)
+            change = column_sums(came - state.theta if self.printed else came)
             if n:
                 state.h = state.h - alpha / m * change  # h^t
-                state.theta = state.theta + change / n - state.h / alpha  # theta^t
+                step = change / n - state.h / alpha
+                step = n / m * step if self.shares else step
+                state.theta = state.theta + step  # theta^t
             hub.publish(state.theta)
 
     def train(self, us: Clients, theta: Array) -> Array:
-        """Agents `us` from theta (n, dim), as they were sent it: theta_k - theta, (n, dim)."""
+        """Agents `us` from theta (n, dim), as sent: theta_k or theta_k - theta, (n, dim)."""
         g = us.slope
         us.x = theta_k = self.local.train(us, theta, theta, -g)  # argmin, or steps towards it
         us.slope = g - self.parameters.alpha * (theta_k - theta)  # grad L_k(theta_k^t)
-        return np.asarray(theta_k - theta)
+        return np.asarray(theta_k if self.printed else theta_k - theta)

@@ -6,11 +6,11 @@ w_j) over j = i and whoever i hears, p_ij = 1 / (1 + how many hear j) (2), z_i =
 = 1 at first. Columns of p sum to 1, rows need not: no agent has to know whom it hears.
 With a deadline a message may be lost or late, and what it carried would be gone from both sums. So
 an agent sends the running sums of all its shares, and whoever hears them takes in what they have
-grown by: the robust ratio consensus of Hadjicostis, Vaidya, Dominguez-Garcia 2016 (doi
-10.1109/TAC.2015.2471695), with gradients Spiridonoff, Olshevsky, Paschalidis 2020 (arXiv
-1811.03982). The sums of x and w, with what is under way, are kept whatever is lost. With policy:
-each that is Assran, Rabbat 2018 (arXiv 1803.08950): who pushes more often than others has a smaller
-w_i, and by (3) a larger step alpha / w_i.
+grown by, whatever the round of the newest: the robust ratio consensus of Hadjicostis, Vaidya,
+Dominguez-Garcia 2016 (doi 10.1109/TAC.2015.2471695), with gradients Spiridonoff, Olshevsky,
+Paschalidis 2020 (arXiv 1811.03982). The sums of x and w, with what is under way, are kept whatever
+is lost. With policy: each that is Assran, Rabbat 2018 (arXiv 1803.08950): who pushes more often
+than others has a smaller w_i, and by (3) a larger step alpha / w_i.
 """
 
 from typing import ClassVar
@@ -35,6 +35,7 @@ class PushSum(DSGD):
     summary = "stochastic gradient push: directed graphs of whatever degrees, exact averages"
     paper = "Nedic, Olshevsky 2016; Assran, Loizou, Ballas, Rabbat 2019"
     policies = ("all", "deadline", "each")
+    hears_later = True  # what a later message adds would be under way for ever, and w fall to 0
     Parameters: ClassVar[type[Strict]] = Stepping
     restarts = ()
     forgetting = "the shares of x and w that an agent forgets are gone from the averages of all"

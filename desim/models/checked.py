@@ -25,11 +25,13 @@ WORDS = 300  # letters of what a library has to say
 
 
 def first_look(
-    of: type[Model], given: Any, facts: Facts, rows: Rows, clip: float = np.inf
-) -> tuple[Model, Array]:
+    of: type[Model], given: Any, facts: Facts, rows: Rows, clip: float = np.inf,
+    gradients: bool = True,
+) -> tuple[Model, Array]:  # fmt: skip
     """The model of class `of`, and where it starts (dim,); InputError for what it gets wrong.
 
-    rows: some of one agent, with a key; clip: to which norm gradients will be cut.
+    rows: some of one agent, with a key; clip: to which norm gradients will be cut; gradients:
+    whether any are wanted, else the model need have none.
     """
     where = f"problem.model: {of.name}"
     if facts.device not in of.devices:
@@ -51,7 +53,8 @@ def first_look(
         model.sample = rows  # not before: where it starts is no function of rows
         x, cut = start.astype(facts.precision), bool(np.isfinite(clip))
         try:
-            gradients = _of_rows(where, model, x, _read_only(rows), cut)
+            look = _of_rows if gradients or of.derives() else _values
+            found = look(where, model, x, _read_only(rows), cut)
         except InputError as error:
             if error.__cause__ is None:
                 raise
@@ -60,7 +63,7 @@ def first_look(
             if rows.inputs.dtype.kind in "iu":
                 text += ", of which problem.data.scale: pixel makes real numbers"
             raise InputError(f"{error} (the data have {text})") from error
-        model.first_sha256 = sha256(b"".join(map(bytes, (start, *gradients)))).hexdigest()
+        model.first_sha256 = sha256(b"".join(map(bytes, (start, *found)))).hexdigest()
         return model, start
 
 
@@ -81,6 +84,19 @@ def _read_only(rows: Rows) -> Rows:
     for one in (inputs, labels):
         one.flags.writeable = False
     return rows._replace(inputs=inputs, labels=labels)
+
+
+def _values(where: str, model: Model, x: Array, rows: Rows, _cut: bool) -> tuple[Array, ...]:
+    """Losses at x (dim,); InputError where they are none. Of gradients nothing is asked."""
+    x.flags.writeable, still, m = False, rows._replace(key=None), len(rows.labels)
+    losses, again = (_array(f"{where}: loss", lambda: model.loss(x, still), (m,)) for _ in "12")
+    if not np.isfinite(losses).all():
+        text = "loss: found numbers that are not finite at the start; allowed: finite ones"
+        raise InputError(f"{where}: {text} (another `initial`, or problem.data.scale)")
+    if not np.array_equal(again, losses):
+        text = "its loss is another one when it is asked for twice"
+        raise InputError(f"{where}: {text}; allowed: a function of x and rows alone")
+    return (losses,)
 
 
 def _of_rows(where: str, model: Model, x: Array, rows: Rows, cut: bool) -> tuple[Array, Array]:

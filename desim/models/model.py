@@ -60,7 +60,8 @@ class Model(ABC):
     """A model and the loss of its rows; parameters x (dim,) of type `facts.precision`.
 
     A subclass in a plug-in is registered by its `name`. It defines `initial`, `loss`, and
-    `gradient` or `example_gradients`; `predict` for accuracy. Clipping needs `example_gradients`.
+    `gradient` or `example_gradients`, but for methods that want none; `predict` for accuracy.
+    Clipping needs `example_gradients`.
     """
 
     #: what a scenario calls it, in problem.model
@@ -154,6 +155,11 @@ class Model(ABC):
     def gives_each(cls) -> bool:
         """Whether it has gradients of single rows."""
         return cls.example_gradients is not Model.example_gradients
+
+    @classmethod
+    def derives(cls) -> bool:
+        """Whether it has gradients at all."""
+        return cls.gradient is not Model.gradient or cls.cuts()
 
     @classmethod
     def cuts(cls) -> bool:

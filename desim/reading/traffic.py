@@ -76,7 +76,7 @@ def hearing(scenario: Any) -> dict[str, bool]:
     policy, late = scenario.policy, scenario.policy.late or scenario.late
     void = policy.kind not in ("all", "each", "buffer") and late == "discard"
     anew = scenario.network.topology.per_round
-    return {"void": void, "free": policy.kind == "each", "anew": anew}
+    return {"void": void, "free": scenario.hears_later, "anew": anew}
 
 
 def staleness(

@@ -12,6 +12,7 @@ from typing import Any
 
 from desim.compiling import plain
 from desim.compiling.watched import watched
+from desim.engine.growth import DIVERGED
 from desim.engine.play import Simulation
 from desim.engine.world import Progress
 from desim.errors import Differs, RunError, Unfit, raised
@@ -240,7 +241,8 @@ def _ending(
         "plain_seconds": round(uncompiled, 3),
         "arrays": sorted(outcome.arrays),
     }
-    named = {"engine": outcome.engine, "why": outcome.why}
+    grown = next((text for text in outcome.warnings if text.startswith(DIVERGED)), "")
+    named = {"engine": outcome.engine, "why": outcome.why, "diverged": grown}
     return ending | {key: text for key, text in named.items() if text} | outcome.notes
 
 

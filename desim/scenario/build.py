@@ -102,6 +102,7 @@ def _settings(scenario: Scenario, problem: Problem, layout: Layout | None) -> Se
         batch_limit=max(SOME, NUMBERS // problem.dim),
         budget=_budget(scenario),
         log=scenario.log,
+        later=scenario.hears_later,
     )
 
 
@@ -197,15 +198,20 @@ def _identical(scenario: Scenario, problem: Problem) -> list[str]:
     """A warning where all hidden units of a network start, and so stay, the same."""
     init = getattr(scenario.algorithm.parameters, "init", None)
     same = init is None or init.kind == "zeros" or (init.kind == "normal" and init.value == 0.0)
-    if problem.loss.convex or not same:
+    own = init is None and isinstance(problem.loss, ModelLoss)  # it starts where the model says
+    if problem.loss.convex or not same or own:
         return []
-    return ["algorithm.init: from zeros all hidden units stay equal; give {normal: std} or a file"]
+    still = "from zeros all hidden units stay equal"
+    if init is None:
+        name = scenario.algorithm.name
+        return [f"problem.loss: {still}, and {name} has no parameter init: Init to start elsewhere"]
+    return [f"algorithm.init: {still}; give {{normal: std}} or a file"]
 
 
 def _engine(scenario: Scenario, made: Any) -> tuple[Engine, str]:
     """Choose the engine and say why."""
-    if scenario.policy.kind == "each" and scenario.kind == "graph":
-        return "agents", "agents that do not wait hear each other's later iterations"
+    if scenario.hears_later:
+        return "agents", "agents that do not wait for all hear each other's later iterations"
     if why := meddling(scenario.kind, scenario.policy, scenario.churn):
         return "agents", why
     if scenario.engine == "agents":

@@ -60,7 +60,9 @@ def read_problem(
     if section.model is not None:
         kind = np.dtype(precision)
         shards = shards._replace(A=_typed(shards.A, kind), test_A=_typed(shards.test_A, kind))
-    loss = _told(loss, section, shards, scenario.seed, precision)
+    wanted = not (method.values_only or method.trains_itself)
+    wanted = wanted or "gradient" in scenario.observe.metrics
+    loss = _told(loss, section, shards, scenario.seed, precision, wanted)
     clip = np.inf if section.clip is None else section.clip
     problem = Problem(
         shards.A, shards.b, shards.start, loss, section.average, here, there, clip,
@@ -96,8 +98,13 @@ def _loss(section: Any) -> Loss:
     return made(section.model.of, section.model.parameters)
 
 
-def _told(loss: Loss, section: Any, shards: Shards, seed: int, precision: Any) -> Loss:
-    """The loss once the data have told what they can: classes, and the shape of a row."""
+def _told(
+    loss: Loss, section: Any, shards: Shards, seed: int, precision: Any, gradients: bool
+) -> Loss:
+    """The loss once the data have told what they can: classes, and the shape of a row.
+
+    gradients: whether anybody wants those of a user's model.
+    """
     if not isinstance(loss, ModelLoss):
         return loss.told(shards.b, shards.test_b)
     classes = 0
@@ -106,7 +113,8 @@ def _told(loss: Loss, section: Any, shards: Shards, seed: int, precision: Any) -
         classes = shards.classes or 1 + int(max(largest(one) for one in (shards.b, *tested)))
     facts = Facts(shards.A.shape[1:], classes, precision, section.device, seed)
     rows = Rows(shards.A[:8], shards.b[:8], np.uint64(seed))
-    return loss.of_data(facts, rows, np.inf if section.clip is None else section.clip)
+    clip = np.inf if section.clip is None else section.clip
+    return loss.of_data(facts, rows, clip, gradients)
 
 
 def _changes(section: Any, shards: Shards) -> tuple[Augmentation, ...]:
@@ -172,6 +180,9 @@ def initial(scenario: Scenario, problem: Problem) -> Callable[[str], Array]:
             return {"x0": (1.0 if init.word else init.value) * drawn}
         return _initial_file(init.value, shape)
 
+    if init is None and isinstance(problem.loss, ModelLoss):  # of a method without that parameter
+        start = np.broadcast_to(problem.loss.start, shape)
+        return lambda _name: start
     arrays()
     return lambda name: arrays().get(name, arrays()["x0"])
 

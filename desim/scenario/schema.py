@@ -88,6 +88,14 @@ class Scenario(Strict):
         return self.algorithm.method.kind_on(self.network.topology.kind)
 
     @property
+    def hears_later(self) -> bool:
+        """Whether agents of a graph hear messages of later rounds than their own."""
+        waits = self.policy.kind == "each" or (
+            self.algorithm.method.hears_later and self.policy.kind != "all"
+        )
+        return self.kind == "graph" and waits
+
+    @property
     def late(self) -> Literal["discard", "carry"]:
         """What becomes of late replies where the policy does not say: carry on a graph."""
         return "carry" if self.kind == "graph" else "discard"

@@ -14,6 +14,7 @@ from desim.reading.meter import Meter, delivered
 from desim.runs.run import NETWORK, Run
 
 SPENT = ("time", "rounds", "bytes", "epsilon")  # what it takes until a target
+UNBOUNDED = ("loss", "error", "consensus", "gradient")  # metrics that grow with the models
 UNITS = {"time": "s", "bytes": "B", "wall": "s"}
 
 
@@ -49,7 +50,8 @@ def measured(run: Run, asked: Asked) -> dict[str, float]:
     time s, rounds, bytes delivered and epsilon (of the agent that spends most) at the end and until
     each target; `final` values of the network's metrics; wall s, without compiling. Targets are met
     as in `Run.time_to`; the epsilon is left out where the scenario states no privacy, and also
-    infinite where a target was met with none that is finite.
+    infinite where a target was met with none that is finite. Final losses and distances of a run
+    that says it has diverged are infinite.
     """
     manifest = run.manifest
     found = _ended(run)
@@ -57,6 +59,8 @@ def measured(run: Run, asked: Asked) -> dict[str, float]:
     found["wall"] = float(manifest.get("wall_seconds", np.nan)) - compiling
     curves = curves_of(run)
     found |= {f"final {name}": float(rows[2, -1]) for name, rows in curves.items()}
+    if manifest.get("diverged"):  # a number that only says when the run was over
+        found |= {f"final {name}": np.inf for name in UNBOUNDED if name in curves}
     counted = manifest.get("counts", {}).get("deliver_bytes")
     sent = _sent(run) if asked.targets or counted is None else None
     if counted is None and sent is not None:  # killed

@@ -91,8 +91,8 @@ def summary_table(
     Medians of what it takes, means of final values. `never` counts runs that did not meet the
     target, be it that they failed before, which medians take as infinite; `done` counts no failed
     run, and at the end none stands in an estimate. `diverged` counts those whose final value is not
-    finite, which means leave out; `settled` tells whether those that never met it lasted long
-    enough not to matter.
+    finite, or that say so themselves, which means leave out; `settled` tells whether those that
+    never met it lasted long enough not to matter.
     """
     rows = []
     for case in cases:

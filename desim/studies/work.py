@@ -108,7 +108,8 @@ def _result(job: Job, run: Run, stored: bool = False) -> Result:
     if run.status != "done":
         return Result(job.key, "stopped", reason)
     doubt = run.store.unchecked if job.asked.epsilon is not None else ""
-    reasons = "; ".join(text for text in (reason, doubt) if text)
+    grown = str(run.manifest.get("diverged", ""))
+    reasons = "; ".join(text for text in (reason, grown, doubt) if text)
     told = str(run.manifest.get("retimed", {}).get("run", ""))
     return Result(job.key, "done", reasons, measured(run, job.asked), stored, told=told)
 

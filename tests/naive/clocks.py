@@ -1,5 +1,7 @@
 """When things happen if every duration is known: max-plus recursions, no events, no queue."""
 
+from heapq import heappop, heappush
+
 import numpy as np
 
 SLACK = 1.0 + 1e-12  # sums round: what takes as long as it did before comes before a learnt limit
@@ -109,3 +111,46 @@ def coordinator_clocks(
             due.clear()
         now = close[k]
     return close, issued
+
+
+def hearings(seconds, delay, near, end, *, limit=np.inf, quorum=None):
+    """What agents do that do not wait for all, until `end` s: steps and what each newly hears.
+
+    seconds[i]: of a computation of agent i; delay[i, j] s of its messages to j; near[i]: whom i
+    hears. An agent computes, sends, and waits `limit` s at most for messages of its own round or a
+    later one of all (or quorum) of near. Then it hears the newest of everybody. Returns ("step", i,
+    k) and ("hear", i, k, {j: round}) in order of time, what comes at an instant before what closes
+    then.
+    """
+    here = {i: dict.fromkeys(near[i], 0) for i in near}
+    heard, k, waits = {i: dict(here[i]) for i in near}, dict.fromkeys(near, 1), set()
+    queue, done = [], []
+    for i in near:
+        heappush(queue, (seconds[i], 0, i, ("done", 1)))
+
+    def look(i, now):
+        came = sum(round_ >= k[i] for round_ in here[i].values())
+        if i in waits and came >= min(quorum or len(near[i]), len(near[i])):
+            heappush(queue, (now, 1, i, ("close", k[i])))
+
+    while queue and queue[0][0] <= end:
+        now, _, i, (what, *about) = heappop(queue)
+        if what == "done":
+            done.append(("step", i, k[i]))
+            for j in near:
+                if i in near[j]:
+                    heappush(queue, (now + delay[i, j], 0, j, ("come", i, k[i])))
+            waits.add(i)
+            heappush(queue, (now + limit, 1, i, ("close", k[i])))
+            look(i, now)
+        elif what == "come":
+            here[i][about[0]] = max(here[i][about[0]], about[1])
+            look(i, now)
+        elif i in waits and about[0] == k[i]:
+            waits.remove(i)
+            news = {j: round_ for j, round_ in here[i].items() if round_ > heard[i][j]}
+            heard[i] |= news
+            done.append(("hear", i, k[i], news))
+            k[i] += 1
+            heappush(queue, (now + seconds[i], 0, i, ("done", k[i])))
+    return done

@@ -199,7 +199,7 @@ class Agent:
     def _gather(self, request: Gather) -> Steps:
         i, round_ = int(self.us.who[0]), int(self.us.round[0])
         box, begin = self.post.boxes[i], float(self.clock.now)
-        box.rule, box.over = request.rule, False
+        box.rule, box.over, box.later = request.rule, False, request.later
         self.gathered += 1
         number = self.gathered if self.post.changing is None else self.us.turn
         self.device.waiting = self.post.forgets
@@ -213,7 +213,7 @@ class Agent:
             yield from self.device.ready(self.post.waits)
         finally:
             self.device.waiting = False
-        fresh = box.newest() if request.newest else box.read(number)
+        fresh = box.newest() if request.newest or request.later else box.read(number)
         now, news = float(self.clock.now), float(fresh.sum())
         self.world.log.add(Kind.AGGREGATE, DISTANT, i, round_, now, seconds=now - begin, value=news)
         if not request.patient:

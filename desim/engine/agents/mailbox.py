@@ -21,6 +21,7 @@ class Mailbox:
         self.came: list[dict[int, float]] = [{} for _ in range(neighbours)]  # when, s
         self.seen = nothing_seen(neighbours)  # how long messages were waited for
         self.rule, self.over = WAITING, False  # what closes the wait, whether its limit is over
+        self.later = False  # whether a message of a later number does as well
         self.last: Array = np.empty((neighbours, 0))
         self.number = np.zeros(neighbours, np.int64)
         self.farewell = np.full(neighbours, 1 << 60)  # number of the last message ever
@@ -56,7 +57,10 @@ class Mailbox:
     def here(self, number: int) -> list[bool]:
         """Whether each awaited message `number` is here, or will never be sent."""
         return [
-            bool(number in letters or heard >= number or last < number or not awaited)
+            bool(
+                number in letters or heard >= number or last < number or not awaited
+                or (self.later and max(letters, default=0) > number)
+            )
             for letters, heard, last, awaited in zip(
                 self.letters, self.number, self.farewell,
                 [True] * len(self.letters) if self.awaited is None else self.awaited, strict=True,
@@ -85,9 +89,16 @@ class Mailbox:
         for place, here in enumerate(self.here(number)):
             if self.awaited is None or self.awaited[place]:
                 last = min(number, int(self.farewell[place]))
-                came = self.came[place].get(last, opened) if here else else_
+                came = self._arrival(place, last, opened) if here else else_
                 found.append((place, max(opened, came) - opened, here))
         return found
+
+    def _arrival(self, place: int, number: int, opened: float) -> float:
+        """When the message, or the first that does as well, came; `opened` s if it was read."""
+        came = self.came[place]
+        if not self.later:
+            return came.get(number, opened)
+        return min((time for n, time in came.items() if n >= number), default=opened)
 
     def read(self, number: int) -> NDArray[np.bool_]:
         """Bring `last` up to the newest messages not after `number`; say which have that number."""

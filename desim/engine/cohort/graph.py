@@ -149,8 +149,8 @@ class Wires:
     def gather(self, us: Cohort, request: Gather) -> Heard:
         """Advance the clocks to the closing of the gather and return what is heard by then."""
         graph = self.graph
-        if request.newest:
-            raise RuntimeError("agents that wait for nothing need the agent engine: policy each")
+        if request.newest or request.later:
+            raise RuntimeError("agents that hear each other's later rounds need the agent engine")
         if request.patient:
             close(graph.incoming, self.awaited, us.clock)
         else:

@@ -56,6 +56,8 @@ class Method:
     models: ClassVar[Literal["linear", "convex", "any"]] = "linear"
     #: whether it asks for values of the loss only: of a linear model, or of a user's
     values_only: ClassVar[bool] = False
+    #: whether its jobs train on the rows by themselves, so that a user's model needs no gradients
+    trains_itself: ClassVar[bool] = False
     #: whether it treats a nonsmooth regulariser by its prox
     has_prox: ClassVar[bool] = False
     #: ways of waiting with which it makes sense, of all, deadline, quorum, buffer and each
@@ -73,6 +75,9 @@ class Method:
     waiting: ClassVar[Any] = "all"
     #: whether links without an opposite one will do
     directed: ClassVar[bool] = False
+    #: on a graph, where a wait may close early: whether agents hear messages of later rounds than
+    #: their own, too; then the agent engine runs, as rounds cannot be computed one after the other
+    hears_later: ClassVar[bool] = False
     #: whether neighbours may be others in every round
     changing: ClassVar[bool] = False
     #: why they may not, where `changing` is false

@@ -159,10 +159,13 @@ def local_training_fits(problem: Problem, algorithm: Algorithm, agents: int | No
         yield (*here, "batch"), text
 
 
-def steps_fit(policy: Policy, kind: Kind, engine: str) -> Found:
-    """Agents of a graph that do not wait are in different iterations."""
-    if kind == "graph" and policy.kind == "each" and engine in ("cohort", "compiled"):
-        text = f"found {engine} with policy each on a graph"
+def steps_fit(algorithm: Algorithm, policy: Policy, kind: Kind, engine: str) -> Found:
+    """Agents of a graph that hear each other's later iterations are in different ones."""
+    if kind != "graph" or engine not in ("cohort", "compiled"):
+        return
+    own = f"{algorithm.name} and " if policy.kind != "each" else ""
+    if policy.kind == "each" or (algorithm.method.hears_later and policy.kind != "all"):
+        text = f"found {engine} with {own}policy {policy.kind} on a graph"
         yield ("engine",), f"{text}; allowed with it: agents, auto"
 
 

@@ -95,8 +95,9 @@ AlgorithmSection = Annotated[Algorithm, BeforeValidator(read_algorithm), _Method
 class Adaptive(Form):
     """A deadline that follows how long messages took so far: the latest one of every sender.
 
-    One that did not come in time counts as twice as long as it was waited for. While
-    nothing is known the first wait is measured itself, until enough is in to know its limit.
+    One that did not come in time counts as twice as long as it was waited for, if that was as long
+    as anything known of its sender; a shorter wait says nothing. While nothing is known the first
+    wait is measured itself, until enough is in to know its limit.
     """
 
     modifiers = ("times",)
