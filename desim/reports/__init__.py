@@ -14,7 +14,8 @@ from desim.reports.results import RULE, default_targets, headline, time_to_targe
 from desim.reports.settings import differences, manifests, scenario_text
 from desim.reports.studies import study_part
 from desim.reports.timing import occupation, traffic, waiting
-from desim.runs.run import Run
+from desim.runs.played import Given
+from desim.studies.folder import given
 from desim.studies.stored import StoredStudy
 
 DETAILS = (
@@ -30,7 +31,7 @@ DETAILED = 24  # of these series
 
 
 def report(
-    runs: Run | Sequence[Run] | Mapping[str, Sequence[Run]] | StoredStudy,
+    runs: Given | StoredStudy,
     out: str | Path,
     targets: Mapping[str, float] | None = None,
     studies: Sequence[StoredStudy] = (),
@@ -46,13 +47,11 @@ def report(
     What cannot be read of a run is left out, and the reason stands first in the report. InputError
     for no run or too many, a metric that no run has, or a place that cannot be written.
     """
-    if isinstance(runs, Sequence | Mapping):
-        found = readings(runs)
-    elif isinstance(runs, Run):
-        found = readings([runs])
-    else:
+    if isinstance(runs, StoredStudy):
         studies = [*studies, runs]
         found = readings(runs.by_case())
+    else:
+        found = readings(given(runs))
     if not 0 < len(found) <= MOST_RUNS:
         raise InputError(f"report: found {len(found)} runs; allowed: 1 to {MOST_RUNS}")
     first = {one.series: one for one in reversed(found)}

@@ -7,7 +7,6 @@ them, and nowhere else beside runs that are done. No epsilon stands there withou
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,11 +18,12 @@ from desim.fidelity.errors import ClockErrors, errors_of_clocks
 from desim.log.described import described
 from desim.reading.facts import bare
 from desim.reading.series import Series, series_of
+from desim.runs.played import Given
 from desim.runs.run import Run
 from desim.studies.answered import answer_tables
 from desim.studies.answers import ert
 from desim.studies.answers import profile as profiled
-from desim.studies.folder import opened
+from desim.studies.folder import given
 from desim.studies.measures import Asked, measured, unit
 from desim.studies.notes import notes, shared, terms
 from desim.studies.statistics import Estimate, lacking, mean_estimate, median_estimate, skewed
@@ -72,7 +72,7 @@ class Comparison:
 
 
 def compare(
-    runs: Sequence[Run | str | Path] | Mapping[str, Sequence[Run]],
+    runs: Given,
     targets: Targets | None = None,
     *,
     delta: float | None = None,
@@ -98,10 +98,8 @@ def compare(
     InputError for no run, a target that no run has recorded or terms without meaning; for a profile
     also without a target, or of one method.
     """
-    if isinstance(runs, Mapping):
-        given, rows = [run for some in runs.values() for run in some], series_of(runs)
-    else:
-        rows = series_of(given := opened(runs))
+    found = given(runs)
+    rows = series_of(found)
     if not rows:
         raise InputError("no run to compare")
     terms_of = {"delta": delta, "view": view, "relation": relation}
@@ -125,7 +123,8 @@ def compare(
     finals = [name for name in dict.fromkeys(frame["measure"]) if is_final(name)]
     tables += [_table(frame, "at the end", {kind: kind for kind in (*finals, *SPENT)}, noiseless)]
     about = [*notes(rows, bool(asked.targets)), *terms(rows, asked.epsilon or {}), *shared(rows)]
-    clocks, troubles = errors_of_clocks(given, targets, clock)
+    every = [run for some in found.values() for run in some] if isinstance(found, dict) else found
+    clocks, troubles = errors_of_clocks(every, targets, clock)
     found = (*about, *_over_seeds(frame, level), *troubles)
     if not profile:
         return Comparison(frame, tuple(tables), found, clocks)

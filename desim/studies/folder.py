@@ -14,7 +14,7 @@ from desim.readers import text_of
 from desim.runs.directory import MANIFEST, write_text
 from desim.runs.directory import STUDY as STUDY
 from desim.runs.lock import write_lock
-from desim.runs.opened import open_run
+from desim.runs.opened import is_run, open_run
 from desim.runs.run import Run
 
 Found = TypeVar("Found")
@@ -108,13 +108,24 @@ def stored_runs(path: Path) -> dict[str, list[Run]]:
     return found
 
 
-def opened(folders: Iterable[str | Path | Run]) -> list[Run]:
-    """The runs in folders of runs and studies, in order; InputError for a folder without any."""
+def given(runs: Any) -> Any:
+    """Runs, folders, several, or several by label, as lists of runs, by label if they were so."""
+    if isinstance(runs, Mapping):
+        return {label: opened(some) for label, some in runs.items()}
+    return opened(runs)
+
+
+def opened(folders: Any) -> list[Run]:
+    """The runs in one or several folders of runs and studies, in order, runs among them.
+
+    InputError for a folder without any.
+    """
     found: list[Run] = []
-    for one in folders:
-        if isinstance(one, Run):
+    one_alone = isinstance(folders, str | os.PathLike) or not isinstance(folders, Iterable)
+    for one in [folders] if one_alone else folders:
+        if is_run(one):
             found.append(one)
-        elif (Path(one) / STUDY).is_file():
+        elif isinstance(one, str | os.PathLike) and (Path(one) / STUDY).is_file():
             found += [run for case in stored_runs(Path(one)).values() for run in case]
         else:
             found.append(open_run(one))
