@@ -255,7 +255,7 @@ class Simulation:
         warnings = [*self.method.warnings, *(world.filter.warnings() if world.filter else ())]
         warnings += world.cautions
         return Outcome(
-            status, reason, end, observer.rounds, dict(world.state), observer.iterates,
+            status, reason, max(0.0, end), observer.rounds, dict(world.state), observer.iterates,
             observer.model, counts, self.engine, self.why, warnings, error,
             checkpoints=observer.rows.marks.arrays(end),
         )  # fmt: skip

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from desim.compiling.later import pd
 from desim.errors import InputError, RunError
-from desim.readers import text_of
+from desim.readers import require_regular, text_of
 from desim.runs.directory import MANIFEST, write_text
 from desim.runs.directory import STUDY as STUDY
 from desim.runs.lock import write_lock
@@ -157,6 +157,7 @@ class StudyTables:
 
 def from_file(path: Path, read: Callable[[Any], Found]) -> Found:
     """What `read` takes from the file that makes a folder a study's; InputError if it cannot."""
+    require_regular(path)
     try:
         return read(json.loads(text_of(path / STUDY)))
     except FileNotFoundError:
