@@ -55,5 +55,5 @@ def _parts(pieces: Pieces) -> Iterator[pd.DataFrame]:
 def _spelled(column: Any) -> Any:
     """A column as pandas writes it: words for their codes."""
     if isinstance(column, Words):
-        return pd.Categorical.from_codes(column.codes, column.words)
+        return pd.Categorical.from_codes(column.codes, pd.Index(column.words))
     return column
