@@ -84,7 +84,7 @@ def _functions(of: type) -> Iterator[tuple[str, Any]]:
     for one in of.__mro__:
         for name, own in vars(one).items() if one.__module__.startswith("desim.") else ():
             plain = getattr(own, "__func__", own)
-            if inspect.isfunction(plain) and (name == "__init__" or not name.startswith("_")):
+            if inspect.isfunction(plain) and not name.startswith("_"):
                 yield name, own
 
 
