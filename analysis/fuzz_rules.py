@@ -1,12 +1,16 @@
 """Random ways of waiting, inviting, weighing and coding: the same bits on every engine.
 
     python -m analysis.fuzz_rules 500
+    python -m analysis.fuzz_rules 500 --compiled
 
 Each draw is a small scenario; what is impossible is refused in words and drawn again. Played on all
 engines that can, its events, releases, metrics and models must be equal to the last bit. Whatever
 is not is printed with its scenario, and the exit code is 1. Number i of a seed is always the same.
+--compiled draws what the compiled engine may play, on compiled code from the first call on, and
+counts what it does play.
 """
 
+import os
 import random
 import sys
 from collections import Counter
@@ -83,13 +87,13 @@ def policy(draw: random.Random, graph: bool) -> Any:
     return rule
 
 
-def participation(draw: random.Random) -> Any:
-    """Who is invited."""
+def participation(draw: random.Random, aimed: bool) -> Any:
+    """Who is invited; aimed: by nobody who remembers."""
     choosers = "fastest oldest round-robin power-of-choice oort available tiers".split()
     chosen = {"choose": draw.choice(choosers), "invite": draw.randint(1, 6)}
     plain = ["all", {"bernoulli": 0.6}, {"uniform": draw.randint(2, 6)},
              {"schedule": [[0, 2, 4], [], [1, 5]]}]  # fmt: skip
-    return chosen if draw.random() < 0.4 else draw.choice(plain)
+    return chosen if draw.random() < 0.4 and not aimed else draw.choice(plain)
 
 
 def codec(draw: random.Random) -> Any:
@@ -101,9 +105,9 @@ def codec(draw: random.Random) -> Any:
     ])  # fmt: skip
 
 
-def drawn(draw: random.Random) -> dict[str, Any]:
-    """A scenario, possible or not."""
-    graph = draw.random() < 0.4
+def drawn(draw: random.Random, aimed: bool = False) -> dict[str, Any]:
+    """A scenario, possible or not; aimed: at what the compiled engine plays."""
+    graph = draw.random() < 0.4 and not aimed
     name = draw.choice([one for one in (GRAPH if graph else STAR) if one in registry.OWN])
     network: dict[str, Any] = {"link": draw.choice(LINKS)}
     algorithm: dict[str, Any] = {"name": name, **OWN.get(name, {})}
@@ -123,12 +127,33 @@ def drawn(draw: random.Random) -> dict[str, Any]:
         "stop": draw.choice([{"rounds": 10}, {"rounds": 10}, {"time": "0.7 s"}]),
     }
     if not graph:
-        scenario["participation"] = participation(draw)
-    if draw.random() < 0.25:
+        scenario["participation"] = participation(draw, aimed)
+    if draw.random() < 0.25 and not aimed:
         scenario["codec"] = codec(draw)
     if draw.random() < 0.25:
         scenario["problem"]["clip"] = 1.0
         scenario["privacy"] = {"noise": {"kind": "gaussian", "sigma": 0.1}}
+    return varied(draw, scenario) if aimed else scenario
+
+
+def varied(draw: random.Random, scenario: dict[str, Any]) -> dict[str, Any]:
+    """The scenario with other arithmetic inside its rounds."""
+    problem, algorithm = scenario["problem"], scenario["algorithm"]
+    kind = draw.choice(["classification", "regression"])
+    losses = {"classification": ["logistic"], "regression": ["squared", {"huber": 0.7}]}
+    problem["data"] = {**problem["data"], "kind": kind, "rows": draw.randint(1, 9)}
+    problem["loss"] = draw.choice(losses[kind])
+    problem["average"] = draw.choice(["mean", "sum"])
+    algorithm["local"] = {"epochs": draw.randint(1, 4), "step": draw.choice(["auto", 0.01])}
+    solver = draw.choice(["gradient", "accelerated", {"sgd": draw.randint(1, 4)}])
+    if isinstance(solver, dict):
+        algorithm["local"] |= {"solver": "sgd", "batch": solver["sgd"]}
+    else:
+        algorithm["local"]["solver"] = solver
+    scenario["observe"] = {
+        "metrics": draw.choice([["loss"], ["error"], []]), "iterates": draw.random() < 0.5,
+    }  # fmt: skip
+    scenario["stop"] = draw.choice([{"rounds": 40}, {"time": "3 s"}, {"rounds": 3}])
     return scenario
 
 
@@ -162,10 +187,12 @@ def differs(one: Run | str, other: Run | str) -> list[str]:
     return found
 
 
-def tried(number: int, seed: int) -> tuple[str, str]:
+def tried(number: int, seed: int, aimed: bool = False) -> tuple[str, str]:
     """The outcome of draw `number`, and what is wrong with it."""
-    scenario = drawn(random.Random(f"{seed} {number}"))
+    scenario = drawn(random.Random(f"{seed} {number}"), aimed)
     try:
+        if aimed:
+            check(desim.load(scenario, {"engine": "compiled"}))
         (_, first), *others = list(outcomes(scenario))
     except InputError as error:
         return "refused", "" if str(error).strip() else f"without a word: {scenario!r}"
@@ -176,11 +203,15 @@ def tried(number: int, seed: int) -> tuple[str, str]:
 
 def main() -> None:
     """Draw until so many were played, and print what became of them."""
-    given, counts = arguments(__doc__, 500).parse_args(), Counter[str]()
+    parser, counts = arguments(__doc__, 500), Counter[str]()
+    parser.add_argument("--compiled", action="store_true", help="what the compiled engine plays")
+    given = parser.parse_args()
+    if given.compiled:
+        os.environ.setdefault("DESIM_COMPILE", "at-once")
     number = faults = 0
     while counts.total() - counts["refused"] < given.count:
         with np.errstate(all="ignore"):
-            outcome, fault = tried(number, given.seed)
+            outcome, fault = tried(number, given.seed, given.compiled)
         counts[outcome], number = counts[outcome] + 1, number + 1
         if fault:
             faults += 1

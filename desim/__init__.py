@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from desim.fidelity.errors import clock_errors
     from desim.log.described import KINDS, METRICS
     from desim.measuring.calibration import calibrate
-    from desim.plots import plot
     from desim.ranking.robust import robust
     from desim.reports import report
     from desim.runs.opened import open_run as open
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from desim.scenario.load import load
     from desim.scenario.schema import Scenario
     from desim.studies.compare import compare
+    from desim.studies.drawn import plot
     from desim.studies.repeat import repeat
     from desim.studies.study import Study, study
     from desim.tuning.tune import tune
@@ -75,7 +75,7 @@ _HOMES = {
     "deploy": "desim.deployments.deployed:deploy",
     "load": "desim.scenario.load:load",
     "open": "desim.runs.opened:open_run",
-    "plot": "desim.plots:plot",
+    "plot": "desim.studies.drawn:plot",
     "repeat": "desim.studies.repeat:repeat",
     "report": "desim.reports:report",
     "resume": "desim.runs.resume:resume",

@@ -168,6 +168,19 @@ def uneven(path: Path, separator: str, where: str) -> None:
                     )
 
 
+def require_regular(*folders: Path) -> None:
+    """Raise InputError where a folder has a pipe, a socket or a device in it, or a link to one.
+
+    Whoever opened it might wait for ever. What is no folder, or cannot be listed, has none.
+    """
+    for folder in folders:
+        with contextlib.suppress(OSError), os.scandir(folder) as entries:
+            for one in entries:
+                if not (one.is_file() or one.is_dir()) and os.path.exists(one.path):
+                    text = "is no regular file; allowed: files, and links to files"
+                    raise InputError(f"{one.path}: {text}")
+
+
 def text_of(path: Path) -> str:
     """The UTF-8 text of a file or pipe; OSError or ValueError. A pipe nobody writes to is empty."""
     mode = path.stat().st_mode

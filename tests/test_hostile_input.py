@@ -306,13 +306,6 @@ def test_a_manifest_of_something_else_is_refused(manifest, tmp_path):
         desim.open(tmp_path)
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
-def test_a_pipe_is_no_manifest_and_nobody_waits_for_it(tmp_path):
-    os.mkfifo(tmp_path / "manifest.json")
-    with pytest.raises(InputError, match="not a manifest of desim, or damaged"):
-        desim.open(tmp_path)
-
-
 @pytest.mark.parametrize("path", ["/dev/zero", ".", "~nobody-here/x", "a\0b"])
 def test_what_is_no_file_is_not_read(path):
     data = {"source": "csv", "file": path, "label": "y"}
@@ -341,3 +334,29 @@ def test_a_fault_is_found(monkeypatch):
     told, faults = outcomes(20, 0)
     assert told["fault"] == len(faults) > 0
     assert "ZeroDivisionError" in faults[0]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+@pytest.mark.parametrize("name", ["events.parquet", "state.npz", "scenario.yaml", "manifest.json"])
+def test_a_pipe_or_a_device_in_a_run_directory_is_refused(name, tmp_path):
+    desim.run(star(), out=tmp_path / "run")
+    place = tmp_path / "run" / name
+    kept = place.rename(tmp_path / name)
+    place.symlink_to(kept)
+    assert desim.open(tmp_path / "run").status == "done"  # a link to a file is a file
+    (tmp_path / "pipe").unlink(missing_ok=True)
+    os.mkfifo(tmp_path / "pipe")
+    for other in (tmp_path / "pipe", Path("/dev/zero")):
+        place.unlink()
+        place.symlink_to(other)
+        for ask in (desim.open, desim.resume, desim.plot, desim.compare, desim.replay):
+            with pytest.raises(InputError, match=rf"{name}: is no regular file; allowed: files"):
+                ask(tmp_path / "run")
+
+
+def test_a_run_that_ends_before_its_first_instant_has_time_0(monkeypatch):
+    def stop(now):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("desim.engine.world.World.interrupted", lambda self: -5e-324)
+    assert desim.run(graph(), progress=stop).manifest["time"] == 0.0

@@ -258,3 +258,13 @@ def test_a_folder_that_cannot_be_used_is_no_error(tmp_path, golden):
     (tmp_path / "file").write_text("")
     problem = fed_plt(golden, "mean")
     assert np.isfinite(centralised_optimum(problem, tmp_path / "file").x).all()
+
+
+@pytest.mark.parametrize(("knee", "seed"), [(0.7, 0), (0.7, 2), (0.7, 30), (0.7, 1)])
+def test_where_as_many_rows_as_features_fit_the_optimum_is_found(knee, seed):
+    rng, none = np.random.default_rng(seed), Regularizer()
+    A, b = rng.normal(size=(4, 4)), rng.normal(size=4) * 2.0
+    start = np.array([0, 2, 4])
+    problem = Problem(A, b, start, Loss("huber", knee), "mean", none, none, np.inf)
+    found = centralised_optimum(problem)
+    np.testing.assert_allclose(found.x, np.linalg.solve(A, b), rtol=1e-9)

@@ -10,9 +10,13 @@ from mutant import mutant
 from test_engines import differences
 
 import desim
-from desim.errors import InputError
+from desim.contract import loss_laws
+from desim.contract.finding import BrokenError
+from desim.errors import DesimError, InputError
 from desim.losses import scalar as losses
-from desim.losses.plugged import ScalarLoss, plugged
+from desim.losses.plugged import PluggedLoss, ScalarLoss, plugged
+from desim.losses.regularizers import Regularizer
+from desim.problem.problem import Problem
 from desim.scenario import registry
 from desim.scenario.load import load
 
@@ -135,10 +139,29 @@ FUNCTIONS = "".join(
          "defines 'hinge', a name that desim uses itself"),
         (BAD + "    summary = ''\n    curvature = 1.0\n"
          + FUNCTIONS.format("u", "open(u)", "u"),
-         "numba cannot compile Bad of a plug-in"),
+         r"numba cannot compile Bad\.slope of a plug-in"),
         (BAD + "    summary = ''\n" + FUNCTIONS.format(1, 1, 1) + "class Worse(Bad):\n    pass\n",
          "Bad and Worse have the same name, 'bad'"),
         (BAD.replace("'bad'", "['bad']"), "Bad lacks a name that is text"),
+        *[(f"{BAD}    summary = ''\n    {line}\n" + FUNCTIONS.format(1, 1, 1), message)
+          for line, message in (
+            ("curvature = None", "Bad.curvature: found null; allowed: a number"),
+            ("curvature = 'x'", "Bad.curvature: found 'x'; allowed: a number"),
+            ("curvature = -1.0", "Bad.curvature: found -1.0; allowed: a number above 0"),
+            ("curvature = property(lambda self: 1.0)", "Bad.curvature: found <prop.*; allowed"),
+            ("labels = []", r"Bad.labels: found \[\]; allowed: 'numbers', 'signs'"),
+        )],
+        (BAD + "    summary = ''\n" + FUNCTIONS.format(1, 1, 1) + "    value = 5\n",
+         "Bad.value: found 5; allowed: a function"),
+        (BAD + "    summary = ''\n    def value(self, u, b):\n        return u\n"
+         "    slope = bend = staticmethod(lambda u, b: u)\n",
+         r"Bad.value: found a function of \(self, u, b\); allowed: one of 2 arguments"),
+        (BAD + "    summary, curvature = '', 1.0\n" + FUNCTIONS.format("unknown(u)", "u", "u"),
+         r"numba cannot compile Bad\.value of a plug-in \(.*bad\.py\): NameError: name 'unknown'"),
+        (BAD + "    summary, curvature = '', 1.0\n"
+         + FUNCTIONS.replace("return", "import math; return")
+         .format("u", "u", "u"),
+         r"numba cannot compile Bad\.value of a plug-in .*IMPORT_NAME.*; allowed: numbers, math"),
     ],
 )  # fmt: skip
 def test_what_is_no_loss_is_refused(text, message, tmp_path, monkeypatch):
@@ -176,3 +199,101 @@ def test_entry_points_bring_losses_and_methods(monkeypatch):
     finally:
         monkeypatch.undo()
         registry._installed.cache_clear()
+
+
+RAISES = """from desim.losses.plugged import ScalarLoss
+
+
+class Picky(ScalarLoss):
+    name = "picky"
+    summary = "r^2, not for every label"
+    curvature = 2.0
+
+    @staticmethod
+    def value(u, b):
+        return (u - b) ** 2
+
+    @staticmethod
+    def slope(u, b):
+        return 2.0 * (u - b)
+
+    @staticmethod
+    def bend(u, b):
+        return 2.0
+"""
+
+
+def picky(folder, function):
+    """A plug-in whose loss raises in a function for labels above 1, and the line where it does."""
+    head, body = RAISES.split(f"    def {function}(u, b):\n")
+    head += f"    def {function}(u, b):\n        if b > 1.0:\n"
+    path = folder / f"picky_{function}.py"
+    path.write_text(f"{head}            raise ValueError('too large')\n{body}")
+    return str(path), head.count("\n") + 1
+
+
+@pytest.fixture
+def nothing_plugged(monkeypatch):
+    monkeypatch.setattr(registry, "_plugged", registry.Known(*({} for _ in registry.Known._fields)))
+
+
+def raises(folder, function, **overrides):
+    """A run with such a loss, whose training data have labels above 1."""
+    path, line = picky(folder, function)
+    scenario = {**regression(loss="picky"), "plugins": [path]}
+    with pytest.raises(DesimError) as error:
+        desim.run(scenario, overrides={"observe.metrics": ["loss"], **overrides})
+    assert f"plugins[0]: {path}, line {line}, raised ValueError: too large" in str(error.value)
+    return error.value
+
+
+@pytest.mark.parametrize("compiling", ["at-once", "never"])
+@pytest.mark.parametrize("engine", ["compiled", "cohort", "agents"])
+@pytest.mark.parametrize("function", ["value", "slope"])
+def test_a_loss_that_raises_ends_the_run_in_words(
+    function, engine, compiling, tmp_path, monkeypatch, nothing_plugged
+):
+    monkeypatch.setenv("DESIM_COMPILE", compiling)
+    error = raises(tmp_path, function, engine=engine)
+    assert "; at u = " in str(error)
+    assert error.run.status == "failed"
+    assert error.run.metrics.empty
+
+
+def test_a_bend_that_raises_ends_the_search_for_the_optimum(tmp_path, nothing_plugged):
+    raises(tmp_path, "bend", **{"observe.metrics": ["error"]})
+
+
+def test_without_a_look_for_what_was_raised_the_run_is_wrong(
+    tmp_path, monkeypatch, nothing_plugged
+):
+    monkeypatch.setattr(PluggedLoss, "verify", lambda self: None)
+    with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
+        raises(tmp_path, "value")
+
+
+def test_a_loss_that_raises_in_a_kernel_of_several_threads_is_heard(tmp_path, nothing_plugged):
+    registry.load_plugin(Path(picky(tmp_path, "value")[0]))
+    rows, none = 1 << 15, Regularizer()
+    b = np.zeros(rows)
+    made = plugged(registry.plugged().losses["picky"])
+    start = np.linspace(0, rows, 65).astype(int)
+    problem = Problem(np.ones((rows, 32)), b, start, made, "mean", none, none)
+    assert problem.objective(np.zeros(32)) == 0.0
+    problem.b[-1] = 2.0
+    with pytest.raises(ValueError, match="too large"):
+        problem.objective(np.zeros(32))
+    problem.b[-1] = 0.0
+    assert problem.objective(np.zeros(32)) == 0.0
+
+
+def test_the_contract_names_a_function_that_raises(tmp_path, nothing_plugged):
+    path, line = picky(tmp_path, "slope")
+    registry.load_plugin(Path(path))
+    registry.load_plugin(PLUGIN)
+    known = registry.plugged().losses
+    with pytest.raises(BrokenError) as error:
+        loss_laws.raises(loss_laws.Bench(known["picky"]))
+    text = f"Picky.slope raised ValueError: too large ({path}, line {line}); at u = "
+    assert str(error.value).startswith(text)
+    assert loss_laws.raises(loss_laws.Bench(known["margin"])) == "of labels -1 and 1"

@@ -13,7 +13,8 @@ from desim.contract.finding import BrokenError
 from desim.contract.stage import Stage
 from desim.errors import DesimError, RunError
 from desim.runs.directory import write_arrays
-from desim.scenario import registry
+from desim.scenario import own, registry
+from desim.scenario.declarations import odd
 
 PAGE = Path(__file__).resolve().parents[1] / "analysis/docs/howto/algorithm.md"
 FILES = {one.caption: one.text for one in pages.blocks(PAGE.read_text("utf-8")) if one.caption}
@@ -227,3 +228,53 @@ def test_data_that_no_release_accounts_for_are_found(tmp_path):
     scenario = desim.load(path, keys)
     with pytest.raises(BrokenError, match="but no release says so: was a job run without"):
         privacy_laws.sensitivity(Stage(registry.get("extra"), scenario))
+
+
+FEDAVG = """from desim.methods.fedavg import FedAvg
+
+
+class Mine(FedAvg):
+    name = "mine"
+    summary = "fedavg"
+"""
+SMALL = {
+    "problem": {"agents": 3, "loss": "squared", "data": {
+        "source": "synthetic", "kind": "regression", "rows": 4, "dim": 3}},
+    "algorithm": {"name": "mine"},
+    "observe": {"metrics": ["loss"]},
+    "stop": {"rounds": 1},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("policies = None", r"Mine\.policies: found null; allowed: a tuple, each text"),
+        ("policies = 'x'", r"Mine\.policies: found 'x'; allowed: a tuple, each text"),
+        ("policies = []", r"Mine\.policies: found \[\]; allowed: a tuple"),
+        ("policies = ('al',)", r"Mine\.policies: found \('al',\); allowed: a tuple of all, deadl"),
+        ("calls = 'x'", r"Mine\.calls: found 'x'; allowed: a whole number"),
+        ("once = 5", r"Mine\.once: found 5; allowed: True or False"),
+        ("models = 'linea'", r"Mine\.models: found 'linea'; allowed: 'linear', 'convex', 'any'"),
+        ("summary = None", r"Mine\.summary: found null; allowed: text"),
+        ("planned = 5", r"Mine\.planned: found 5; allowed: a function"),
+        ("coordinator = lambda self: None", r"Mine\.coordinator: found a function of \(self\)"),
+        ("waiting = 'al'", r"Mine\.waiting: found 'al'; allowed: what a scenario's policy may be"),
+        (
+            "__init__ = lambda *_: 5",
+            r"what Mine gives it: TypeError: __init__\(\) should",
+        ),
+        ("problems = lambda *_: 5", r"cannot use what Mine gives it: TypeError"),
+    ],
+)
+def test_what_a_method_declares_is_held_to_its_type(line, message, tmp_path):
+    (tmp_path / "mine.py").write_text(f"{FEDAVG}    {line}\n")
+    with pytest.raises(DesimError, match=message):
+        desim.run({**SMALL, "plugins": [str(tmp_path / "mine.py")]})
+
+
+def test_what_desim_declares_itself_has_its_types(tmp_path):
+    for name in own.METHODS:
+        assert list(odd(registry.get(name))) == []
+    (tmp_path / "mine.py").write_text(FEDAVG)
+    assert desim.run({**SMALL, "plugins": [str(tmp_path / "mine.py")]}).status == "done"

@@ -10,7 +10,7 @@ from cases import CASES, graph, star
 
 import desim
 from desim.cli import main
-from desim.errors import RunError
+from desim.errors import InputError, RunError
 from desim.runs.replay import first_difference
 
 
@@ -120,3 +120,23 @@ def test_the_command_retime(stored, tmp_path, monkeypatch, capsys):
     shutil.rmtree(stored)
     code, _, err = call(capsys, "retime", stored, "--network", "wifi")
     assert (code, "not a run directory" in err) == (2, True)
+
+
+def test_a_directory_stands_for_the_run_in_it(stored, tmp_path):
+    run = desim.open(stored)
+    assert desim.replay(stored).same
+    network = {"link": {"latency": "7 ms"}}
+    again = [desim.retime(one, network) for one in (str(stored), run)]
+    pd.testing.assert_frame_equal(again[0].events, again[1].events)
+    for place, one in enumerate((stored, str(stored), run, [run], [stored], {"mine": stored})):
+        assert len(desim.plot(one, out=tmp_path / f"{place}.svg").lines) == 1
+        assert len(desim.compare(one).frame) == len(desim.compare([run]).frame)
+        desim.report(one, tmp_path / f"{place}.html")
+    assert desim.export(stored, "csv") == stored / "csv"
+
+
+@pytest.mark.parametrize("name", ["replay", "retime", "plot", "compare"])
+def test_what_is_no_run_is_refused(name, tmp_path):
+    for wrong in (5, None, [5], tmp_path, [tmp_path]):
+        with pytest.raises(InputError, match=r"allowed: a run, or|not a run directory"):
+            getattr(desim, name)(wrong)

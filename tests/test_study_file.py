@@ -200,3 +200,17 @@ def test_a_target_may_be_a_percentage():
 def test_keys_of_the_file_are_no_overrides():
     with pytest.raises(InputError, match=r"compare\.level: is a key of the study's file"):
         plan(STUDY, overrides={"compare.level": 0.9})
+
+
+def test_a_study_of_too_many_runs_is_refused_before_any_is_drawn(monkeypatch):
+    def none(*_):
+        raise AssertionError("drawn")
+
+    law = {"trials": 10**7, "draw": {"algorithm.rho": {"uniform": [0.1, 1]}}}
+    study = {"name": "wide", "base": BASE, "random": law}
+    monkeypatch.setattr("desim.studies.cases.drawn", none)
+    with pytest.raises(InputError, match=r"found 10000000 runs; allowed: at most \d+"):
+        plan(study)
+    law["trials"] = 2
+    with pytest.raises(AssertionError, match="drawn"):
+        plan(study)

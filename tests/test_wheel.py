@@ -1,6 +1,7 @@
 """The wheel and the sdist hold what they should, and the wheel works alone, from any folder."""
 
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -123,3 +124,63 @@ def test_the_citation_is_of_this_version():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert f"version: {project['version']}" in cited
     assert f"license: {project['license']}" in cited
+
+
+def lowest():
+    """What pip takes as constraints: each of desim's own dependencies in its lowest version."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    bounds = [re.match(r"([\w.-]+)[>=]=([\d.]+)", one) for one in project["dependencies"]]
+    return [f"{bound[1]}=={bound[2]}" for bound in bounds if bound is not None]
+
+
+PLAYED = """
+import desim
+run = desim.run("quickstart", "run", {"stop.rounds": 2, "engine": "cohort"})
+desim.plot(run, out="curve.png")
+desim.report("run", "report.html")
+print(desim.replay("run").same, desim.compare("run").frame.shape[0] > 0)
+"""
+
+
+@pytest.mark.skipif(
+    not (
+        os.environ.get("DESIM_LOWEST")
+        or (os.environ.get("CI") == "true" and sys.version_info[:2] == (3, 11))
+    ),
+    reason="installs from a package index: in CI on the lowest Python, or with DESIM_LOWEST=1",
+)
+def test_the_lowest_versions_will_do(wheel, tmp_path):
+    constraints = lowest()
+    assert len(constraints) == 19
+    venv.create(tmp_path / "env", with_pip=False, symlinks=True)
+    python = next((tmp_path / "env").glob("*/python"))
+    pip = [sys.executable, "-m", "pip", "--python", python, "install", "-q", "--only-binary=:all:"]
+    done = subprocess.run(
+        [*pip, *constraints, wheel, "pytest", "hypothesis"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if "connection" in done.stderr.lower():
+        pytest.skip("no package index can be reached")
+    assert done.returncode == 0, done.stderr
+    alone = {**os.environ, "DESIM_COMPILE": "never", "DESIM_CACHE_DIR": str(tmp_path / "cache")}
+    alone.pop("PYTHONPATH", None)
+    golden = [
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-k",
+        "fed_plt",
+        "-m",
+        "not slow",
+        "-W",
+        "ignore",
+    ]
+    for arguments in (["-c", PLAYED], [*golden, str(ROOT / "tests" / "test_golden.py")]):
+        played = subprocess.run(
+            [python, *arguments], cwd=tmp_path, env=alone,
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert played.returncode == 0, played.stdout[-3000:] + played.stderr[-3000:]
+        assert "True True" in played.stdout or "passed" in played.stdout

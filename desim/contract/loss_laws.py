@@ -1,5 +1,6 @@
 """The laws of a loss of one row: three functions that fit together, convex, and learnt from."""
 
+import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,7 +13,7 @@ from desim.audit.candidates import SIZES
 from desim.contract.bits import demand_same
 from desim.contract.finding import BrokenError, Finding, SkippedError, findings
 from desim.contract.stage import DATA, LINK
-from desim.errors import InputError, refusal
+from desim.errors import InputError, raised, refusal
 from desim.kernels.gradients import gradient
 from desim.losses.plugged import PluggedLoss, ScalarLoss, plugged
 from desim.losses.regularizers import Regularizer
@@ -47,6 +48,7 @@ class Bench:
         """Values, slopes or bends (n,) at u (n,), slopes cut to `cut`."""
         out, alike = np.empty(len(u)), np.ones(len(u))
         kernel(self.loss.code, u, b * alike, self.loss.knee, cut * alike, out)  # type: ignore[operator]
+        self.loss.verify()
         return out
 
 
@@ -73,6 +75,26 @@ def finite(bench: Bench) -> str:
             if len(odd):
                 raise BrokenError(f"{what}({odd[0]:g}, {b:g}) is not finite")
     return f"value, slope and bend are numbers to |u| = {FAR[-1]:g}"
+
+
+def raises(bench: Bench) -> str:
+    """No function raises, whatever the label: a row for which one does ends a run."""
+    u = np.concatenate([_grid(), FAR, np.negative(FAR)])
+    signs = bench.of.labels == "signs"
+    for b in bench.labels if signs else (*bench.labels, 1.0, 2.5, -40.0, 40.0, *FAR):
+        for kernel in (slopes_into, bends_into, values_into):
+            try:
+                bench.each(kernel, u, b)
+            except Exception as error:
+                raise BrokenError(f"{bench.of.__name__}.{_told(error)}") from error
+    return "of labels " + ("-1 and 1" if signs else "of all sizes")
+
+
+def _told(error: Exception) -> str:
+    """Which function raised what, in which file and line, and for which u and b."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    text = f"{place.name} raised {raised(error)} ({place.filename}, line {place.lineno})"
+    return "; ".join([text, *getattr(error, "__notes__", ())])
 
 
 def derivatives(bench: Bench) -> str:
@@ -208,6 +230,7 @@ def optimum(bench: Bench) -> str:
 
 
 LAWS = (
+    ("raises", raises),
     ("finite", finite),
     ("derivatives", derivatives),
     ("convex", convex),

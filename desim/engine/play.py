@@ -267,7 +267,7 @@ class Simulation:
         if status != "failed":
             warnings += self._grown(world)
         return Outcome(
-            status, reason, end, observer.rounds, dict(world.state), observer.iterates,
+            status, reason, max(0.0, end), observer.rounds, dict(world.state), observer.iterates,
             observer.model, counts, self.engine, self.why, warnings, error,
             checkpoints=observer.rows.marks.arrays(end),
         )  # fmt: skip

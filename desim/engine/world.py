@@ -131,9 +131,11 @@ class World:
         """Run job(us, *inputs), from which the program's `us` and `hub` are closed meanwhile."""
         self.working = True
         try:
-            return job(us, *inputs)
+            result = job(us, *inputs)
         finally:
             self.working = False
+        self.settings.problem.loss.verify()
+        return result
 
     def outside(self, what: str) -> None:
         """RuntimeError inside a job, which may not do `what`, such as us.send."""
@@ -142,8 +144,8 @@ class World:
 
     def tick(self, frontier: float) -> None:
         """Flush what is final, i.e. earlier than `frontier` s, and tell how far the run is."""
-        self.now = frontier
         self.observer.settle(frontier)
+        self.now = frontier
         seconds = wall.monotonic()
         if self.log.full or seconds - self._flushed > FLUSH_SECONDS:
             self.flush(frontier)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from desim.errors import InputError, chosen
+from desim.runs.opened import as_run
 from desim.runs.run import Run
 
 Kind = Literal["perfetto", "csv", "public"]
@@ -12,7 +13,7 @@ NAMES = {"perfetto": "trace.pftrace", "csv": "csv", "public": "public"}
 
 
 def export(
-    run: Run,
+    run: Run | str | Path,
     to: str,
     out: str | Path | None = None,
     *,
@@ -27,8 +28,9 @@ def export(
 ) -> Path:
     """Write a run for another program, or for other eyes, and return where.
 
-    to: perfetto (one file, for ui.perfetto.dev), csv (a folder: all tables, private ones too), or
-    public (a folder: what a view may see, and its epsilon); out: default in the run's directory.
+    run: it, or its directory; to: perfetto (one file, for ui.perfetto.dev), csv (a folder: all
+    tables, private ones too), or public (a folder: what a view may see, and its epsilon); out:
+    default in the run's directory.
     rounds, agents: for perfetto, the first and last round and how many agents are shown; default:
     as many as fit. view, delta, relation: for public, default the scenario's; anyway: where their
     epsilon is infinite, too. tell is told what is left out, progress how many of how many rows of
@@ -40,6 +42,7 @@ def export(
     from desim.exports.public import write_public
 
     chosen("export", to, get_args(Kind))
+    run = as_run(run)
     if out is None and run.directory is None:
         raise InputError("export: the run is in memory; allowed: out, where it is to go")
     path = Path(out) if out is not None else (run.directory or Path()) / NAMES[to]

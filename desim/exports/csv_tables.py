@@ -1,10 +1,12 @@
 """A run as csv files: its three tables, and one that says what their columns are."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
+from desim.columns import Pieces, Words, pieces_of
 from desim.errors import InputError
 from desim.log.described import COLUMNS
 from desim.runs.output import output
@@ -23,19 +25,35 @@ def write_tables(
     """
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder}: is a file; allowed: a folder")
-    tables = {name: run.store.table(name) for name in TABLES}
+    tables = {name: run.store.pieces(name, list(COLUMNS[name])) for name in TABLES}
     folder.mkdir(parents=True, exist_ok=True)
     rows = [(name, column, *found) for name in TABLES for column, found in COLUMNS[name].items()]
-    tables["columns"] = pd.DataFrame(rows, columns=["table", "column", "unit", "meaning"])
-    done, total = 0, sum(map(len, tables.values()))
-    for name, table in tables.items():
+    tables["columns"] = pieces_of(
+        pd.DataFrame(rows, columns=["table", "column", "unit", "meaning"])
+    )
+    done, total = 0, sum(int(pieces.first[-1]) for pieces in tables.values())
+    for name, pieces in tables.items():
         with (
             output(folder / f"{name}.csv", [".csv"]) as partial,
             partial.open("w", encoding="utf-8", newline="") as file,
         ):
-            for first in range(0, max(len(table), 1), AT_ONCE):
-                part = table.iloc[first : first + AT_ONCE]
-                part.to_csv(file, index=False, header=first == 0)
+            for place, part in enumerate(_parts(pieces)):
+                part.to_csv(file, index=False, header=place == 0)
                 done += len(part)
                 if progress is not None:
                     progress(done, total)
+
+
+def _parts(pieces: Pieces) -> Iterator[pd.DataFrame]:
+    """The rows, at most AT_ONCE at a time, and a part without rows where there are none."""
+    for columns in pieces:
+        whole = pd.DataFrame({name: _spelled(one) for name, one in columns.items()})
+        for first in range(0, max(len(whole), 1), AT_ONCE):
+            yield whole.iloc[first : first + AT_ONCE]
+
+
+def _spelled(column: Any) -> Any:
+    """A column as pandas writes it: words for their codes."""
+    if isinstance(column, Words):
+        return pd.Categorical.from_codes(column.codes, pd.Index(column.words))
+    return column

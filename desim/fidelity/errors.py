@@ -25,7 +25,7 @@ from desim.fidelity.replies import NARROW, replies
 from desim.fidelity.tables import summary_table, target_table, worst_table
 from desim.fidelity.worst import worst
 from desim.log.described import described
-from desim.runs.opened import open_run
+from desim.runs.opened import as_run
 from desim.runs.run import Run
 from desim.tabulated import Table, card
 
@@ -164,7 +164,7 @@ def clock_errors(
     the scenario stops. InputError where the runs are of different scenarios, or where their logs
     leave out messages or computations.
     """
-    one, other = (run if isinstance(run, Run) else open_run(run) for run in (real, simulated))
+    one, other = (as_run(run) for run in (real, simulated))
     if texts := unlike(one, other):
         raise InputError([f"clock: {text}" for text in texts])
     for run in (one, other):

@@ -10,11 +10,12 @@ from typing import ClassVar, Literal
 import numpy as np
 from numba.core.errors import NumbaError
 
-from desim.compiling.foreign import handle_of
-from desim.errors import InputError
+from desim.compiling.foreign import handle_of, raise_again, raised
+from desim.errors import InputError, RunError, shortened
 from desim.losses.scalar import OWN, Loss
 
 FUNCTIONS = ("value", "slope", "bend")
+COMPILED = "numbers, math, numpy and functions of numba.njit, imported above the class"
 
 
 class ScalarLoss(ABC):
@@ -22,6 +23,7 @@ class ScalarLoss(ABC):
 
     A subclass in a plug-in is registered by its `name`. Its three functions are compiled by numba:
     they take and return one float and may use math, numpy and functions decorated with numba.njit.
+    One that raises ends the run.
     """
 
     name: ClassVar[str]
@@ -57,11 +59,14 @@ def _handle(of: type[ScalarLoss]) -> float:
 def _compiled(of: type[ScalarLoss]) -> float:
     try:
         return handle_of(tuple(getattr(of, name) for name in FUNCTIONS))
-    except NumbaError as error:
-        line = next((one for one in str(error).splitlines()[1:] if one.strip()), str(error))
-        raise InputError(
-            f"problem.loss: numba cannot compile {of.__name__} of a plug-in: {line.strip()}"
-        ) from None
+    except Exception as error:  # numba has many, not all of them its own
+        lines = [one.strip() for one in str(error).splitlines() if one.strip()]
+        told = lines[1] if isinstance(error, NumbaError) and len(lines) > 1 else lines[0]
+        which = ".".join([of.__name__, *getattr(error, "__notes__", ())[-1:]])
+        file = getattr(inspect.getmodule(of), "__file__", "")
+        text = f"numba cannot compile {which} of a plug-in ({file})"
+        text = f"problem.loss: {text}: {shortened(told)}; allowed: {COMPILED}"
+        raise InputError(text) from None
 
 
 @dataclass(frozen=True, repr=False)
@@ -69,9 +74,11 @@ class PluggedLoss(Loss):
     """The loss that a class of a plug-in describes."""
 
     of: type[ScalarLoss] = field(kw_only=True)
+    seen: tuple[float, ...] = field(init=False, compare=False)  # how often its functions raised
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "knee", _handle(self.of))
+        object.__setattr__(self, "seen", raised(self.knee))
 
     def __repr__(self) -> str:
         """What stays the same for as long as the numbers do, whatever the process."""
@@ -80,6 +87,16 @@ class PluggedLoss(Loss):
 
     def __reduce__(self) -> tuple[Callable[..., "PluggedLoss"], tuple[type[ScalarLoss]]]:
         return plugged, (self.of,)
+
+    def verify(self) -> None:
+        """Raise what a function has raised since the last time: a kernel took that as nan."""
+        now = raised(self.knee)
+        if now != self.seen:
+            which = next(k for k, times in enumerate(now) if times != self.seen[k])
+            object.__setattr__(self, "seen", now)
+            raise_again(self.knee, which)
+            where = f"{self.of.__name__}.{FUNCTIONS[which]}"
+            raise RunError(f"problem.loss: {where} of a plug-in raised, compiled, for some row")
 
     @property
     def code(self) -> int:

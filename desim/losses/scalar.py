@@ -260,6 +260,9 @@ class Loss:
         """The loss once labels (rows,) have told what they can: how many classes there are."""
         return self
 
+    def verify(self) -> None:
+        """Raise what a function of a plug-in has raised inside a kernel since the last time."""
+
     def problems(self, b: Array) -> list[str]:
         """What is wrong with labels b (rows,), one line each."""
         odd = b[~np.isin(b, (-1.0, 1.0))] if self.classification else b[:0]

@@ -16,7 +16,7 @@ from desim.measuring.here import steps_here
 from desim.measuring.lines import LIMIT, LOGGED, MEASURED, Line, Lines, lines_of
 from desim.measuring.samples import Samples, of_files, of_run
 from desim.measuring.scores import scores
-from desim.runs.opened import open_run
+from desim.runs.opened import as_run
 from desim.runs.output import output
 from desim.runs.run import Run
 from desim.scenario.schema import Scenario
@@ -130,7 +130,7 @@ def calibrate(
     nothing to measure.
     """
     several = [runs] if isinstance(runs, Run | str | Path) else list(runs)
-    found = [of_run(one if isinstance(one, Run) else open_run(one)) for one in several]
+    found = [of_run(as_run(one)) for one in several]
     if messages is not None or computations is not None:
         paths = [None if one is None else Path(one) for one in (messages, computations)]
         found.append(of_files(*paths))

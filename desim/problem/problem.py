@@ -165,6 +165,7 @@ class Problem:
             out += 0.5 * self.ridge[who] * np.sum(models * models, axis=1)
         if self.agent_regularizer.l1:
             out += self.lasso[who] * np.sum(np.abs(models), axis=1)
+        self.loss.verify()
         return out
 
     def objective(self, x: Array) -> float:
@@ -182,6 +183,7 @@ class Problem:
             smooth = smooth._replace(clip=np.inf)
         if not isinstance(smooth, Modelled):
             each = gradient(np.arange(self.agents), models, smooth)
+            self.loss.verify()
             return np.asarray(each.sum(axis=0) + self.coordinator_regularizer.l2 * x)
         total, smooth = (
             self.coordinator_regularizer.l2 * x,

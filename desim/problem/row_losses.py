@@ -31,6 +31,7 @@ def row_losses(problem: Problem, agent: int, x: Array) -> Array:
         return np.asarray(spread - scores[np.arange(len(b)), b.astype(np.int64)])
     u, out = np.ascontiguousarray(A @ x), np.empty(len(b))
     values_into(loss.code, u, b, float(loss.knee), problem.limit[part], out)
+    loss.verify()
     return out
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from desim.errors import InputError, finite
 from desim.reports.cautions import cautions
@@ -14,7 +15,8 @@ from desim.reports.results import RULE, default_targets, headline, time_to_targe
 from desim.reports.settings import differences, manifests, scenario_text
 from desim.reports.studies import of_the_best, study_part
 from desim.reports.timing import occupation, traffic, waiting
-from desim.runs.run import Run
+from desim.runs.played import Given
+from desim.studies.folder import given
 from desim.studies.stored import StoredStudy
 
 DETAILS = (
@@ -30,7 +32,7 @@ DETAILED = 24  # of these series
 
 
 def report(
-    runs: Run | Sequence[Run] | Mapping[str, Sequence[Run]] | StoredStudy,
+    runs: Given | StoredStudy,
     out: str | Path,
     targets: Mapping[str, float] | None = None,
     studies: Sequence[StoredStudy] = (),
@@ -46,15 +48,15 @@ def report(
     What cannot be read of a run is left out, and the reason stands first in the report. InputError
     for no run or too many, a metric that no run has, or a place that cannot be written.
     """
-    if len(studies) == 1 and studies[0].written.get("tune") and isinstance(runs, Mapping):
-        runs = of_the_best(studies[0], runs)
-    if isinstance(runs, Sequence | Mapping):
-        found = readings(runs)
-    elif isinstance(runs, Run):
-        found = readings([runs])
+    tuner = len(studies) == 1 and studies[0].written.get("tune")
+    if isinstance(runs, StoredStudy):
+        studies, tuner = [*studies, runs], runs.written.get("tune")
+        chosen: Any = runs.by_case()
     else:
-        studies, cases = [*studies, runs], runs.by_case()
-        found = readings(of_the_best(runs, cases) if runs.written.get("tune") else cases)
+        chosen = given(runs)
+    if tuner and isinstance(chosen, Mapping):
+        chosen = of_the_best(studies[-1], chosen)
+    found = readings(chosen)
     if not 0 < len(found) <= MOST_RUNS:
         raise InputError(f"report: found {len(found)} runs; allowed: 1 to {MOST_RUNS}")
     first = {one.series: one for one in reversed(found)}

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from desim.errors import InputError, show
 from desim.npz import read_npz
-from desim.readers import text_of
+from desim.readers import require_regular, text_of
 from desim.runs.lock import write_lock
 
 FORMAT = 1  # of run directories; a manifest that names none has this one
@@ -159,6 +159,7 @@ def write_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
 def read_manifest(path: Path) -> dict[str, Any]:
     """The manifest of the run at `path`; InputError where there is none or it is damaged."""
     file = path / MANIFEST
+    require_regular(path, path / PARTS)
     try:
         manifest: dict[str, Any] = json.loads(text_of(file))
         if not isinstance(manifest["status"], str) or not isinstance(manifest["name"], str):

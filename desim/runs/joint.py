@@ -33,6 +33,8 @@ from desim.reading.spending import (
 )
 from desim.runs.declared import plugged, void
 from desim.runs.likeness import same_data, same_noise, same_run, same_seed, unrelated
+from desim.runs.opened import as_run
+from desim.runs.played import One
 from desim.runs.premises import Stated, stated, stored
 from desim.runs.run import Run
 
@@ -71,7 +73,7 @@ class Charged:
 
 
 def joint(
-    runs: Sequence[Run], delta: float | None = None, view: str | None = None,
+    runs: Sequence[One], delta: float | None = None, view: str | None = None,
     relation: str | None = None,
 ) -> list[Joint]:  # fmt: skip
     """Account for runs together, for a view, or for each that applies to all of them.
@@ -81,11 +83,12 @@ def joint(
     """
     if not runs:
         raise InputError("no run to account for")
-    terms = [_stated(run) for run in runs]
+    found = [as_run(run) for run in runs]
+    terms = [_stated(run) for run in found]
     delta = _agreed("delta", delta, [one.delta for one in terms])
     relation = _agreed("relation", relation, [one.relation for one in terms])
     check_delta(delta)
-    single, repeated = _once(runs)
+    single, repeated = _once(found)
     views = [view] if view is not None else _views(single)
     return [_joint(single, repeated, delta, str(one), relation) for one in views]
 

@@ -188,7 +188,8 @@ def _play(
 
     def explained(error: BaseException) -> str | None:
         access = isinstance(error, OSError) and not own_access(error, scenario.plugins)
-        return None if access else blame(error, scenario)
+        text = None if access else blame(error, scenario)
+        return text and "; ".join([text, *getattr(error, "__notes__", ())])
 
     def step(now: Progress) -> None:
         if progress is not None:

@@ -1,5 +1,6 @@
 """A run as it is seen by the rooms that its class calls, which cannot import the class."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -81,3 +82,7 @@ class Played(Protocol):
 
     def staleness(self) -> "pd.DataFrame":
         """A row for each use of what was heard."""
+
+
+One = Played | str | Path
+Given = One | Sequence[One] | Mapping[str, Sequence[One]]  # directories stand for what is in them

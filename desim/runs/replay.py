@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from desim.compiling.later import pd
 from desim.engine.world import Progress
 from desim.errors import RunError
 from desim.runs.directory import ARRAYS
+from desim.runs.opened import as_run
 from desim.runs.play import run as play
 from desim.runs.real import require_virtual
 from desim.runs.run import Run
@@ -56,12 +58,13 @@ class Replay:
         return [str(Difference(*row)) for row in self.differences.itertuples(index=False)]
 
 
-def replay(run: Run, progress: Callable[[Progress], None] | None = None) -> Replay:
-    """Play the resolved scenario of `run` in memory and compare with what the run holds.
+def replay(run: Run | str | Path, progress: Callable[[Progress], None] | None = None) -> Replay:
+    """Play the resolved scenario of a run, or of that in a directory, in memory and compare them.
 
     Of a run that was stopped or killed, the rows that it left are compared with the first ones. A
     file that is not the one the run has left is compared, too: this says where it differs.
     """
+    run = as_run(run)
     require_virtual(run.manifest, "nothing replays it")
     stored = Run(run.manifest, run.store.as_it_is(), run.directory, run.scenario)
     try:

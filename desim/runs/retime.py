@@ -26,6 +26,7 @@ from desim.problem.problem import Problem
 from desim.runs import directory as place
 from desim.runs.delays import obstacles
 from desim.runs.likeness import refuse_other_model
+from desim.runs.opened import as_run
 from desim.runs.play import prepare, record
 from desim.runs.real import require_virtual
 from desim.runs.replay import TABLES, first_difference
@@ -47,7 +48,7 @@ KEPT: "WeakKeyDictionary[Run, Retimable]" = WeakKeyDictionary()
 
 
 def retime(
-    run: Run,
+    run: Run | str | Path,
     network: Conditions | None = None,
     compute: Conditions | None = None,
     out: str | Path | None = None,
@@ -55,11 +56,13 @@ def retime(
 ) -> Run:
     """The run as it would have been under another network or with other devices, not trained again.
 
-    network, compute: sections of a scenario, or the name of a network file, such as "satellite",
-    or its path; the topology stays. The tables are those of the scenario played afresh, to the last
-    bit. InputError with the reason where delays could change the iterates, or where the run has
+    run: it, or its directory; network, compute: sections of a scenario, or the name of a network
+    file, such as "satellite", or its path; the topology stays. The tables are those of the scenario
+    played afresh, to the last bit. InputError with the reason where delays could change the
+    iterates, or where the run has
     not kept what its metrics need; RunError where the run fails under the new conditions.
     """
+    run = as_run(run)
     require_virtual(run.manifest, "nothing retimes it")
     path = None if out is None else Path(out)
     if path is not None:

@@ -1,11 +1,12 @@
 """Whose fault an unexpected error is: a plug-in's, the machine's that lacks memory, or desim's."""
 
+import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from desim.errors import InputError, ProgramError, raised
+from desim.errors import DesimError, InputError, ProgramError, raised
 from desim.scenario.schema import Scenario
 
 DESIM = Path(__file__).resolve().parents[1]
@@ -39,7 +40,23 @@ def blame(error: BaseException, scenario: Scenario) -> str | None:
     beyond = type(error) is ValueError and str(error).startswith(TOO_BIG)
     if isinstance(error, MemoryError) or beyond:
         return f"{SIZES}: too large for the memory of this machine ({error or 'none is left'})"
-    return None
+    return None if isinstance(error, DesimError | OSError) else _unusable(error, scenario)
+
+
+def _unusable(error: BaseException, scenario: Scenario) -> str | None:
+    """What to say of an error in desim that a plug-in's method led to: it gave something odd.
+
+    Such as a constructor that returns a number.
+    """
+    method = scenario.algorithm.method
+    file = getattr(sys.modules.get(method.__module__), "__file__", None)
+    places = [index for index, one in enumerate(scenario.plugins) if str(one) == file]
+    if not places or not isinstance(error, Exception):
+        return None
+    last = next(reversed(list(_frames(error))), None)
+    place = f" in {Path(last.filename).name}, line {last.lineno}" if last else ""
+    what = f"plugins[{places[0]}]: {file}: desim cannot use what {method.__name__} gives it"
+    return f"{what}: {raised(error)}{place}"
 
 
 def accused(error: BaseException, plugins: Sequence[Path]) -> str | None:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, get_args
 
 from pydantic import TypeAdapter, ValidationError
 
-from desim.errors import InputError, spelling
+from desim.errors import InputError, refusal, spelling
 from desim.fields import Strict
 from desim.fields.strict import UNKNOWN_KEY, explain
 from desim.scenario import registry
@@ -66,7 +66,13 @@ def _validated(tree: Tree, folder: Path, sections: dict[str, Any]) -> Scenario:
 def _waiting(data: Mapping[str, Any], sections: dict[str, Any]) -> None:
     """Who is waited for where the file does not say: what the method of the section has for it."""
     if "policy" not in data and "algorithm" in sections:
-        sections["policy"] = Policy.of(sections["algorithm"].method.waiting)
+        method = sections["algorithm"].method
+        try:
+            sections["policy"] = Policy.of(method.waiting)
+        except ValidationError as error:
+            allowed = "what a scenario's policy may be"
+            text = f"{method.__name__}.waiting: {refusal(method.waiting, allowed)}"
+            raise InputError(f"scenario: algorithm: {text}") from error
 
 
 def _from_its_model(sections: dict[str, Any]) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from desim.privacy.accounting.plugged import Accountant
 from desim.privacy.papers.claims import Bound
 from desim.privacy.papers.theorems import BY_NAME
 from desim.scenario import own
+from desim.scenario.declarations import PROGRAMS, STRICT, odd
 
 OWN, OWN_LOSSES = own.METHODS, own.LOSSES
 FILES = {  # others are called like their methods
@@ -40,7 +41,6 @@ NEEDED = {  # attributes of all that is plugged in
     Model: ("summary",),
     Dataset: ("summary",),
 }
-PROGRAMS = {"coordinator": "coordinator", "graph": "agents", "central": "agents"}  # by kind
 CALLED = "a function of inputs, releases and delta"
 GROUP = "desim.plugins"  # of entry points
 
@@ -100,6 +100,9 @@ def defined(module: Any, where: str) -> Known:
                 raise InputError(f"{where}: {one.__name__} lacks {', '.join(lacking)}")
     for method in found.methods.values():
         _shaped(method, f"{where}: {method.__name__}")
+    for one in (one for classes in found for one in classes.values()):
+        for text in odd(one):
+            raise InputError(f"{where}: {one.__name__}.{text}")
     for name in (*found.methods, *found.losses, *found.models):
         if name in (*OWN, *OWN_LOSSES):
             raise InputError(f"{where} defines {name!r}, a name that desim uses itself")
@@ -113,8 +116,7 @@ def _shaped(method: type[Method], where: str) -> None:
     if not callable(getattr(method, PROGRAMS[method.kind], None)):
         raise InputError(f"{where} lacks its program, {PROGRAMS[method.kind]}")
     if not (isinstance(method.Parameters, type) and issubclass(method.Parameters, Strict)):
-        allowed = "a class that inherits from desim.fields.Strict"
-        raise InputError(f"{where}.Parameters: {refusal(method.Parameters, allowed)}")
+        raise InputError(f"{where}.Parameters: {refusal(method.Parameters, STRICT)}")
     bounds: object = method.bounds
     if not isinstance(bounds, tuple) or not all(isinstance(one, Bound) for one in bounds):
         raise InputError(f"{where}.bounds: {refusal(bounds, 'a tuple of desim.method.Bound')}")

@@ -2,6 +2,7 @@
 
 import hashlib
 import itertools
+import math
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -119,9 +120,11 @@ class _Draft:
 def _drafts(study: StudyFile) -> list[_Draft]:
     """Every case with its seeds: settings that differ in nothing but the seed are one case."""
     found: dict[str, _Draft] = {}
-    for count, (entry, settings) in enumerate(_settings(study)):
-        if count >= MOST:
-            raise InputError(f"study: found more than {MOST} runs; allowed: at most that")
+    trials = 1 if study.random is None else study.random.trials
+    runs = math.prod([len(study.list), trials, *map(len, study.grid.values())])
+    if runs > MOST:  # before any is drawn: that takes a minute for a million
+        raise InputError(f"study: found {runs} runs; allowed: at most {MOST}")
+    for entry, settings in _settings(study):
         name = str(entry.get("label", ""))
         values = {key: value for key, value in settings.items() if key != "seed"}
         draft = _Draft(name, frozenset(entry) - {"label"}, values, [])

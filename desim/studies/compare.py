@@ -7,7 +7,6 @@ them, and nowhere else beside runs that are done. No epsilon stands there withou
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,11 +20,12 @@ from desim.problem.fairness import RISING
 from desim.reading.facts import bare
 from desim.reading.metrics import best
 from desim.reading.series import Series, series_of
+from desim.runs.played import Given
 from desim.runs.run import Run
 from desim.studies.answered import answer_tables
 from desim.studies.answers import ert
 from desim.studies.answers import profile as profiled
-from desim.studies.folder import by_label
+from desim.studies.folder import given
 from desim.studies.measures import Asked, curves_of, measured, unit
 from desim.studies.notes import notes, shared, terms
 from desim.studies.statistics import Estimate, lacking, mean_estimate, median_estimate, skewed
@@ -79,7 +79,7 @@ class Comparison:
 
 
 def compare(
-    runs: Sequence[Run | str | Path] | Mapping[str, Sequence[Run]],
+    runs: Given,
     targets: Targets | None = None,
     *,
     delta: float | None = None,
@@ -105,9 +105,8 @@ def compare(
     InputError for no run, a target that no run has recorded or terms without meaning; for a profile
     also without a target, or of one method.
     """
-    groups = runs if isinstance(runs, Mapping) else by_label(runs)
-    listed = groups.values() if isinstance(groups, Mapping) else [groups]
-    given, rows = [run for some in listed for run in some], series_of(groups)
+    found = given(runs)
+    rows = series_of(found)
     if not rows:
         raise InputError("no run to compare")
     terms_of = {"delta": delta, "view": view, "relation": relation}
@@ -134,7 +133,8 @@ def compare(
     means = tuple(terms(rows, asked.epsilon or {}))
     about = [*notes(rows, bool(asked.targets)), *means, *shared(rows)]
     means = (*means, *_seeds_of(rows))
-    clocks, troubles = errors_of_clocks(given, targets, clock)
+    every = [run for some in found.values() for run in some] if isinstance(found, dict) else found
+    clocks, troubles = errors_of_clocks(every, targets, clock)
     found = (*about, *_over_seeds(frame, level), *troubles)
     if not profile:
         return Comparison(frame, tuple(tables), found, clocks, terms=means)

@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 
 from desim.compiling.later import pd
 from desim.errors import InputError, RunError
-from desim.readers import text_of
+from desim.readers import require_regular, text_of
 from desim.reading.series import series_of
 from desim.runs.directory import MANIFEST, write_text
 from desim.runs.directory import STUDY as STUDY
 from desim.runs.lock import write_lock
-from desim.runs.opened import open_run
+from desim.runs.opened import is_run, open_run
 from desim.runs.run import Run
 
 Found = TypeVar("Found")
@@ -110,17 +110,37 @@ def stored_runs(path: Path) -> dict[str, list[Run]]:
     return found
 
 
-def opened(folders: Iterable[str | Path | Run]) -> list[Run]:
-    """The runs in folders of runs and studies, in order; InputError for a folder without any."""
+def given(runs: Any) -> Any:
+    """Runs, folders, several, or several by label, as lists of runs; see `by_label`."""
+    if isinstance(runs, Mapping):
+        return {label: opened(some) for label, some in runs.items()}
+    return by_label(_several(runs))
+
+
+def _several(folders: Any) -> Iterable[Any]:
+    """The folders or runs, or the one that is given alone."""
+    alone = isinstance(folders, str | os.PathLike) or not isinstance(folders, Iterable)
+    return [folders] if alone else folders
+
+
+def opened(folders: Any) -> list[Run]:
+    """The runs in one or several folders of runs and studies, in order, runs among them.
+
+    InputError for a folder without any.
+    """
     found: list[Run] = []
-    for one in folders:
-        if isinstance(one, Run):
+    for one in _several(folders):
+        if is_run(one):
             found.append(one)
-        elif (Path(one) / STUDY).is_file():
+        elif _is_study(one):
             found += [run for case in stored_runs(Path(one)).values() for run in case]
         else:
             found.append(open_run(one))
     return found
+
+
+def _is_study(one: Any) -> bool:
+    return isinstance(one, str | os.PathLike) and (Path(one) / STUDY).is_file()
 
 
 def by_label(folders: Iterable[str | Path | Run]) -> dict[str, list[Run]] | list[Run]:
@@ -129,9 +149,9 @@ def by_label(folders: Iterable[str | Path | Run]) -> dict[str, list[Run]] | list
     Cases of two studies that share a label have their study's name before it; runs of no study are
     called as `series_of` calls them.
     """
-    given = list(folders)
-    studies = [one for one in given if not isinstance(one, Run) and (Path(one) / STUDY).is_file()]
-    others = opened(one for one in given if one not in studies)
+    every = list(folders)
+    studies = [one for one in every if _is_study(one)]
+    others = opened(one for one in every if not _is_study(one))
     if not studies:
         return others
     found: list[tuple[str, str, list[Run]]] = []
@@ -170,6 +190,7 @@ class StudyTables:
 
 def from_file(path: Path, read: Callable[[Any], Found]) -> Found:
     """What `read` takes from the file that makes a folder a study's; InputError if it cannot."""
+    require_regular(path)
     try:
         return read(json.loads(text_of(path / STUDY)))
     except FileNotFoundError:

@@ -4,11 +4,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from desim.runs.opened import is_run
 from desim.runs.run import Run
 from desim.studies.folder import (
     STUDY,
     StudyTables,
     from_file,
+    given,
     opened,
     stored_table,
 )
@@ -80,12 +82,13 @@ def _named_and_asked(study: Any) -> tuple[str, tuple[tuple[str, float], ...], di
     return str(study["name"]), tuple(pairs), dict(study)
 
 
-def source(
-    runs: Sequence[Run | str | Path] | Mapping[str, Sequence[Run]],
-) -> StoredStudy | Sequence[Run] | Mapping[str, Sequence[Run]]:
+def source(runs: Any) -> StoredStudy | Sequence[Run] | Mapping[str, Sequence[Run]]:
     """The study where its folder is all there is, as its file says what is a method; else runs."""
-    if isinstance(runs, Mapping):
-        return runs
+    if isinstance(runs, str | Path):
+        runs = [runs]
+    if isinstance(runs, Mapping) or is_run(runs):
+        found: Sequence[Run] | Mapping[str, Sequence[Run]] = given(runs)
+        return found
     if len(runs) == 1 and not isinstance(runs[0], Run) and (Path(runs[0]) / STUDY).is_file():
         return open_study(runs[0])
     return opened(runs)

@@ -209,6 +209,7 @@ class Engine:
             name, text = type(self.program.formulas).__name__, f"{LAWFUL}; or engine: cohort"
             raise ProgramError(f"@formulas of {name}: not compiled; allowed: {text}") from error
         self.compiled = plain.compiled_since(before)
+        self.world.settings.problem.loss.verify()
         return why, done
 
     def _show(self, why: int, first: int, times: Array, models: Array, watch: Watch) -> None:

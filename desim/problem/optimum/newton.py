@@ -58,6 +58,13 @@ def _search(smooth: Smooth, kinks: Kinks) -> Found:
                 x = lower
                 break
         heights.append(smooth.value(x) + float(kinks.values(x).sum()))
+    start = kinks.feasible(np.zeros(len(x)))
+    for place in () if best.relative <= ENOUGH else (x, start):
+        # Where all rows fit, nothing is left that cancels, and rounding is all of the gradient: a
+        # model that is exact, as `_wide` is of cut squares, may still end at zeros.
+        target, slopes, guide = models[-1](smooth, kinks, place)
+        found = _finish(smooth, guide, kinks, kinks.feasible(target), slopes)
+        best = min(best, found, key=lambda one: one.relative)
     if best.relative <= ENOUGH:
         return best
     raise RunError(

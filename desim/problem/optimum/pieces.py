@@ -71,6 +71,7 @@ class Smooth:
         out = np.empty(len(self.b))
         u = np.asarray(self.A @ x - e)
         bends_into(self.loss.code, u, self.b, float(self.loss.knee), self.limit * (1 + 1e-9), out)
+        self.loss.verify()
         return self.weight * out
 
     def frozen(self, sign: Array) -> "Smooth":
@@ -90,6 +91,7 @@ class Smooth:
         out = np.empty(len(self.b))
         u = np.asarray(self.A @ x)
         kernel(self.loss.code, u, self.b, float(self.loss.knee), self.limit, out)  # type: ignore[operator]
+        self.loss.verify()
         return out
 
 
