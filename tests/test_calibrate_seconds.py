@@ -279,7 +279,7 @@ def test_a_rate_is_told_behind_packets_that_were_lost():
     assert line.latency == pytest.approx(0.02, rel=0.02)
     assert line.rate == pytest.approx(5e6, rel=0.05)
     wrong = lines.lines_of(lossy(0.0)).pooled
-    assert min(one.rate for one in wrong) < 0.8 * 5e6
+    assert min(one.rate for one in wrong) < 0.95 * 5e6
 
 
 @pytest.mark.parametrize(("lost", "n"), [*itertools.product((0, 3, 20), (20, 200))])
@@ -382,7 +382,7 @@ def test_a_csv_of_messages_in_other_units(tmp_path):
     assert line.rate == pytest.approx(1e7, rel=0.05)
     assert made.devices is None
     assert made.frame["latency"].iloc[0] == line.latency
-    assert "±" in made._repr_html_()
+    assert "95 % intervals" in made._repr_html_()
 
 
 def test_messages_that_take_as_long_whatever_their_size_tell_no_rate(tmp_path, recwarn):
