@@ -35,6 +35,12 @@ NEARLY, NOTHING = 1e-4, 1e-9  # residuals: of what may be exact, and what is
 CLOSE = 1e-3  # of logarithms: pairs that are one
 ALIKE = 2.0  # times the mean deviation of the best pair up to which others are compared with it
 SIZES = [a * 10.0**k for k in range(3, 7) for a in (1, 2, 5)] + [1e7]  # bytes of what might tell
+EFFICIENT = 0.37  # of a median of sizes beside a root of squares, for the scale of normal residuals
+MEAN_STIFF, MEAN_SQUARE = (
+    0.34509,
+    0.14045,
+)  # of normal residuals: curvature, squared slope of the loss
+FLOORED = 0.1  # of a deviation: residuals that are less than their floor are not noise
 LEVEL_STEP = 2.0  # standard errors, where an interval ends if the misfit is a parabola
 HALVED = 6  # times an end of an interval is
 AT_ONCE = 64  # pairs: few, since a first call may be played before its kernel is compiled
@@ -245,13 +251,14 @@ class Misfit:
 
     def __init__(self, all_: Measured, best: Fit) -> None:
         self.all_, self.best = all_, best
+        self.scale = np.maximum(best.scale, 2.0 * all_.floor)
         self.measured = np.log(all_.seconds)
         at, step = np.log(best.values), 1e-5
         slopes = [
             (self.law(at + step * unit) - self.law(at - step * unit)) / (2.0 * step)
             for unit in np.eye(2)
         ]
-        self.slopes = np.stack(slopes, axis=1) / best.scale[:, None]
+        self.slopes = np.stack(slopes, axis=1) / self.scale[:, None]
         self.bread, self.filling = self._sandwich()
         self.spread = self._spread()
 
@@ -264,7 +271,7 @@ class Misfit:
         away = self.law(at) - self.measured
         quantile = self.all_.law.quantile
         weight = np.where(away < 0.0, 2.0 * quantile, 2.0 * (1.0 - quantile))
-        u = away * weight / self.best.scale
+        u = away * weight / self.scale
         return float(np.sum(NARROW**2 * (np.sqrt(1.0 + (u / NARROW) ** 2) - 1.0)))
 
     def _sandwich(self) -> tuple[Array, Array]:
@@ -272,12 +279,12 @@ class Misfit:
 
         The floor is one error for all messages of one size.
         """
-        u = self.best.residuals / self.best.scale
+        u = self.best.residuals / self.scale
         steep = 1.0 + (u / NARROW) ** 2
         pull, stiff = u / np.sqrt(steep), steep**-1.5
         scores, line = self.slopes * pull[:, None], self.all_.sent.line
         names = np.unique(line)
-        self.free = max(len(u) // 2 - 1, 1)  # about half of the messages tell each parameter
+        self.free = max(int(EFFICIENT * len(u)) - 1, 1)
         if len(names) >= CLUSTERS:
             scores = np.stack([scores[line == one].sum(axis=0) for one in names])
             scores = scores * np.sqrt(len(names) / (len(names) - 1.0))
@@ -287,7 +294,7 @@ class Misfit:
             turn = np.linalg.pinv(bread)
             held = np.einsum("ni,ij,nj->n", self.slopes, turn, self.slopes) * stiff
             scores = scores / np.maximum(1.0 - held, 0.5)[:, None]
-        shares = self.slopes * (stiff * self.all_.floor / self.best.scale)[:, None]
+        shares = self.slopes * (stiff * self.all_.floor / self.scale)[:, None]
         bits = self.all_.sent.bits
         floor = np.stack([shares[bits == one].sum(axis=0) for one in np.unique(bits)])
         bread = (self.slopes * stiff[:, None]).T @ self.slopes
@@ -300,7 +307,11 @@ class Misfit:
         except np.linalg.LinAlgError:
             return np.full(2, np.inf)
         self._inverse = inverse
-        return np.asarray(np.diag(inverse @ self.filling @ inverse))
+        found = np.diag(inverse @ self.filling @ inverse)
+        if np.median(np.abs(self.best.residuals / self.scale)) < FLOORED:
+            return np.asarray(found)
+        usual = np.diag(np.linalg.pinv(self.slopes.T @ self.slopes)) * MEAN_SQUARE / MEAN_STIFF**2
+        return np.asarray(np.maximum(found, usual))
 
     def cut(self, which: int) -> float:
         """How much above the least misfit a parameter's interval reaches."""
