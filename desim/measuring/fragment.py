@@ -46,7 +46,7 @@ def quantity(value: float, unit: str) -> str:
 
 
 def bounds(intervals: Sequence[tuple[float, float]], unit: str) -> str:
-    """Intervals in words: 19.8 ms to 20.3 ms or at least 25 ms."""
+    """Intervals in words: 19.8 ms to 20.3 ms or 25 ms."""
     words = []
     for low, high in intervals:
         if np.isinf(high):
@@ -54,7 +54,8 @@ def bounds(intervals: Sequence[tuple[float, float]], unit: str) -> str:
         elif low == 0.0:
             words.append(f"at most {quantity(high, unit)}")
         else:
-            words.append(f"{quantity(low, unit)} to {quantity(high, unit)}")
+            ends = dict.fromkeys((quantity(low, unit), quantity(high, unit)))
+            words.append(" to ".join(ends))
     return " or ".join(words)
 
 

@@ -83,9 +83,10 @@ class Streams:
 
     def __call__(self, latency: Any, rate: Any, sent: Sent, factor: float = 1.0) -> Array:
         """Seconds of the messages, each line's in order of time; lossy: a quantile of replays."""
-        pairs = np.broadcast_arrays(*np.atleast_1d(latency, rate))
+        late, fast = np.broadcast_arrays(np.atleast_1d(latency), np.atleast_1d(rate))
         replays = [
-            self._played(*pairs, sent, seed, factor) for seed in range(REPLAYS if self._loss else 1)
+            self._played(late, fast, sent, seed, factor)
+            for seed in range(REPLAYS if self._loss else 1)
         ]
         found = replays[0]
         if self._loss:

@@ -144,11 +144,13 @@ def starts(few: Measured) -> list[Array]:
     which, place = np.nonzero(low)
     width = float(np.log(DEPTH)) / (TRIED - 1)
     middle = np.log(grid[which, place])
-    latencies, costs = _golden(few, middle - width, middle + width, rates[which])
+    latencies, costs = _golden(few, middle - width, middle + width, np.asarray(rates[which]))
     return _between(few, np.exp(latencies), which, costs, lowest)
 
 
-def _between(few: Measured, latencies: Array, which: Any, costs: Array, lowest: float) -> Any:
+def _between(
+    few: Measured, latencies: Array, which: Any, costs: Array, lowest: float
+) -> list[Array]:
     """The minima among rates between those that were tried and are good, each zoomed in on.
 
     which (k,): powers of `STEP` times the lowest rate.
@@ -239,11 +241,9 @@ def _exact(all_: Measured, fit: Fit) -> Fit:
     off = float(np.mean(np.abs(fit.residuals)))
     if fit.left > NEARLY or off < NOTHING:
         return fit
-    near = [np.array([one]) for one in (*fit.values, off)]
-    width = 30.0 * max(off, NEARLY)
-    return min(
-        fit, all_.fit(_zoomed(all_, *near, width)[0]), key=lambda one: np.abs(one.residuals).mean()
-    )
+    latency, rate = fit.values[:1], fit.values[1:]
+    near = _zoomed(all_, latency, rate, np.array([off]), 30.0 * max(off, NEARLY))[0]
+    return min(fit, all_.fit(near), key=lambda one: float(np.abs(one.residuals).mean()))
 
 
 class Misfit:
