@@ -1,6 +1,6 @@
 """`desim.calibrate`: latency, rate, jitter, loss and speeds, as sections of a scenario."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,14 @@ from desim.compiling.later import pd
 from desim.errors import InputError
 from desim.fidelity.reasons import spelled
 from desim.measuring.devices import Devices, devices_of, like
-from desim.measuring.fragment import fragment, quantity, share, speeds_table
+from desim.measuring.fragment import (
+    alternatives,
+    bounds,
+    fragment,
+    quantity,
+    share,
+    speeds_table,
+)
 from desim.measuring.here import steps_here
 from desim.measuring.lines import LIMIT, LOGGED, MEASURED, Line, Lines, lines_of
 from desim.measuring.samples import Samples, of_files, of_run
@@ -46,7 +53,11 @@ class Calibrated:
 
     @property
     def frame(self) -> "pd.DataFrame":
-        """A row for each kind of line: name, messages, latency s, rate bit/s, errors, fit."""
+        """A row for each kind of line: name, messages, latency s, rate bit/s, errors, fit.
+
+        latencies, rates: 95 % intervals, several where values far apart fit; told: whether the
+        messages tell the rate.
+        """
         columns = {
             "name": "name", "messages": "messages", "latency": "latency", "rate": "rate",
             "how": "how", "jitter": "jitter", "left": "left", "late": "late", "r2": "r2",
@@ -54,6 +65,7 @@ class Calibrated:
         rows = [
             {name: getattr(one, key) for name, key in columns.items()}
             | {"latency_error": one.errors[0], "rate_error": one.errors[1]}
+            | {"latencies": one.latencies, "rates": one.rates, "told": one.told}
             for one in self._shown
         ]
         return pd.DataFrame(rows)
@@ -182,6 +194,7 @@ def calibrated(samples: Samples, apart: bool | None) -> Calibrated:
         raise InputError(f"calibrate: found {few}; allowed: 5 messages or 3 computations at least")
     notes = list(samples.notes)
     limits = [one for one in lines.pooled if one.how == LIMIT] if lines is not None else []
+    notes += _untold(lines)
     if any(one.sizes[0] == one.sizes[1] for one in limits):
         notes.append(
             "messages of one size do not tell a bandwidth from a latency; a second run with "
@@ -195,21 +208,34 @@ def calibrated(samples: Samples, apart: bool | None) -> Calibrated:
     return Calibrated(lines, devices, samples.sources, tuple(notes), apart)
 
 
+def _untold(lines: Lines | None) -> Iterator[str]:
+    """Which lines' messages fit several rates, in words."""
+    if lines is None:
+        return
+    shown = [*lines.pooled, *(lines.each.values() if lines.differ else ())]
+    for one in shown:
+        words = alternatives(one)
+        if words:
+            chosen = f"; in the file is {one.chosen}" if one.chosen else ""
+            yield f"{one.name}: its messages do not tell the bandwidth: {words}{chosen}"
+
+
 def _line_table(lines: Sequence[Line], law: str) -> Table:
     rows = []
     for one in lines[:SHOWN]:
-        latency = f"{quantity(one.latency, 's')} ± {share(one.errors[0])}"
-        rate = f"{quantity(one.rate, 'bit/s')} ± {share(one.errors[1])}"
+        latency = f"{quantity(one.latency, 's')} ({bounds(one.latencies, 's')})"
+        rate = f"{quantity(one.rate, 'bit/s')} ({bounds(one.rates, 'bit/s')})"
         if one.how == LIMIT:
-            latency, rate = f"at most {latency}", f"at least {quantity(one.least, 'bit/s')}"
-        jitter = f"{one.jitter:.2g}" if one.jitter else "-"
+            latency = f"at most {quantity(one.latency, 's')}"
+            rate = f"at least {quantity(one.least, 'bit/s')}"
+        jitter = "{:.2g} ({:.2g} to {:.2g})".format(one.jitter, *one.jitters) if one.jitter else "-"
         how = rate + (" (logged)" if one.how == LOGGED else "")
         fit = f"{share(one.left)}, {share(one.late)}"
         explained = f"{one.r2:.4g}" if one.how == MEASURED else "-"
         rows.append([one.name, str(one.messages), latency, how, jitter, fit, explained])
     head = ["", "messages", "latency", "bandwidth", "jitter", "residuals: median, 95 %", "R2"]
     more = f"; {len(lines) - SHOWN} more lines are in the file" if len(lines) > SHOWN else ""
-    note = f"± standard errors; jitter: sigma of a lognormal factor{more}"
+    note = f"(95 % intervals); jitter: sigma of a lognormal factor{more}"
     return Table(f"lines ({law})", head, rows, [note])
 
 

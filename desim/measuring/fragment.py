@@ -1,6 +1,7 @@
-"""What was measured as sections of a scenario, with standard errors and goodness of fit beside."""
+"""What was measured as sections of a scenario, with intervals and goodness of fit beside."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from textwrap import wrap
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,33 @@ def quantity(value: float, unit: str) -> str:
     return f"{value * factor:.4g} {name}"
 
 
+def bounds(intervals: Sequence[tuple[float, float]], unit: str) -> str:
+    """Intervals in words: 19.8 ms to 20.3 ms or 25 ms."""
+    words = []
+    for low, high in intervals:
+        if np.isinf(high):
+            words.append(f"at least {quantity(low, unit)}")
+        elif low == 0.0:
+            words.append(f"at most {quantity(high, unit)}")
+        else:
+            ends = dict.fromkeys((quantity(low, unit), quantity(high, unit)))
+            words.append(" to ".join(ends))
+    return " or ".join(words)
+
+
+def alternatives(one: Line) -> str:
+    """Which pairs fit a line's messages alike, and which message tells; "" where that is none."""
+    if one.told or one.telling is None:
+        return ""
+    told = one.telling
+    low, high = (quantity(value, "s") for value in told.seconds)
+    pairs = [f"{quantity(a, 's')} with {quantity(b, 'bit/s')}" for a, b in one.pairs]
+    alike = f"fit alike: {' or '.join(pairs)}; " if len(pairs) > 1 else ""
+    rates = bounds(one.rates, "bit/s")
+    tells = f"messages of {size(told.size)} {told.state} tell: they take {low} to {high} by these"
+    return f"{alike}bandwidth {rates}; {tells}"
+
+
 def share(value: float) -> str:
     """A share in percent."""
     whole = 100.0 * value
@@ -75,16 +103,24 @@ def _line(one: Line, jitter: float) -> Iterator[str]:
     sizes = size(low) if low == high else f"{size(low)} to {size(high)}"
     yield f"    # {one.messages} messages of {sizes}"
     yield f"    # {_goodness(one.left, one.late, one.r2 if one.how == MEASURED else np.nan)}"
-    error = f"  # standard error {share(one.errors[0])}"
     if one.how == LIMIT:
         least = quantity(one.least, "bit/s")
         yield from _limits(high <= SPREAD * low, sizes, least)
-    yield f"    latency: {quantity(one.latency, 's')}{error}"
+    elif not one.told:
+        yield from _wrapped(f"Not told: {alternatives(one)}. What follows is {one.chosen}.")
+    yield f"    latency: {quantity(one.latency, 's')}  # 95 %: {bounds(one.latencies, 's')}"
     why = {LOGGED: ", by the log's sending times alone"}.get(one.how, "")
-    beside = "" if one.how == LIMIT else f"  # standard error {share(one.errors[1])}{why}"
-    yield f"    bandwidth: {_rate(one)}{beside}"
+    yield f"    bandwidth: {_rate(one)}  # 95 %: {bounds(one.rates, 'bit/s')}{why}"
     if jitter:
-        yield f"    jitter: {{lognormal: {jitter:.3g}}}"
+        few, many = one.jitters
+        doubt = f"  # 95 %: {few:.3g} to {many:.3g}" if jitter == one.jitter else ""
+        yield f"    jitter: {{lognormal: {jitter:.3g}}}{doubt}"
+
+
+def _wrapped(text: str) -> Iterator[str]:
+    """A comment of several lines."""
+    for line in wrap(text, 96):
+        yield f"    # {line}"
 
 
 def _limits(alike: bool, sizes: str, least: str) -> Iterator[str]:
@@ -103,8 +139,11 @@ def _rate(one: Line) -> str:
 
 def _doubt(one: Line) -> str:
     if one.how == LIMIT:
-        return f"{one.messages} messages that tell no bandwidth: right for their sizes alone"
-    return f"standard errors {share(one.errors[0])}, {share(one.errors[1])}; left {share(one.left)}"
+        least = quantity(one.least, "bit/s")
+        return f"{one.messages} messages that tell no bandwidth: at least {least}"
+    words = f"95 %: {bounds(one.latencies, 's')}, {bounds(one.rates, 'bit/s')}"
+    chosen = f"; {one.chosen}" if one.chosen else ""
+    return f"{words}{chosen}; left {share(one.left)}"
 
 
 def _flow(value: Any) -> str:

@@ -13,7 +13,7 @@ from desim.conditions.links import make_links
 from desim.conditions.transports import connected, law
 from desim.scenario.sections.links import Link
 from desim.scenario.sections.transport import Tcp
-from desim.timeline.messages import carried
+from desim.timeline.messages import Links, carried
 
 WAYS = ("kept", "new")  # what may become of a connection between two messages
 REPLAYS = 9  # of messages whose packets may be lost
@@ -31,14 +31,16 @@ class Sent:
 
 @dataclass(frozen=True)
 class Law:
-    """A transport by its name, as a scenario writes it, and its seconds(latency s, bit/s, sent).
+    """A transport by its name, as a scenario writes it, and its seconds.
 
-    quantile: of what is measured, that these seconds are.
+    seconds(latency s, rate bit/s, sent, factor): of the messages, (n,), or (k, n) for k latencies
+    and rates; factor: on the latency of messages, not on that of acknowledgements. quantile: of
+    what is measured, that these seconds are.
     """
 
     name: str
     written: Any
-    seconds: Callable[[float, float, Sent], Array]
+    seconds: Callable[..., Array]
     quantile: float = 0.5
 
     @property
@@ -47,9 +49,10 @@ class Law:
         return self.quantile != 0.5
 
 
-def ideal(latency: float, rate: float, sent: Sent) -> Array:
-    """Seconds (n,) of messages that meet a latency s and a rate bit/s, and nothing else."""
-    return latency + sent.bits / rate
+def ideal(latency: Any, rate: Any, sent: Sent, factor: float = 1.0) -> Array:
+    """Seconds of messages that meet a latency s and a rate bit/s, and nothing else."""
+    latency, rate = np.asarray(latency)[..., None] * factor, np.asarray(rate)[..., None]
+    return np.asarray(latency + sent.bits / rate)
 
 
 IDEAL = Law("ideal", "ideal", ideal)
@@ -76,38 +79,58 @@ class Streams:
 
     def __init__(self, tcp: Tcp, loss: float = 0.0) -> None:
         self._law, self._loss = law(tcp, False), loss
+        self._links: dict[tuple[int, int], Links] = {}  # by how many there are, and their seed
 
-    def __call__(self, latency: float, rate: float, sent: Sent) -> Array:
-        """Seconds (n,) of the messages, each line's in order of time; lossy: a quantile."""
+    def __call__(self, latency: Any, rate: Any, sent: Sent, factor: float = 1.0) -> Array:
+        """Seconds of the messages, each line's in order of time; lossy: a quantile of replays."""
+        late, fast = np.broadcast_arrays(np.atleast_1d(latency), np.atleast_1d(rate))
         replays = [
-            self._played(latency, rate, sent, seed) for seed in range(REPLAYS if self._loss else 1)
+            self._played(late, fast, sent, seed, factor)
+            for seed in range(REPLAYS if self._loss else 1)
         ]
-        return np.asarray(np.quantile(replays, EARLY, axis=0, method="nearest"))
+        found = replays[0]
+        if self._loss:
+            found = np.asarray(np.quantile(replays, EARLY, axis=0, method="nearest"))
+        return found if np.ndim(latency) or np.ndim(rate) else found[0]
 
-    def _played(self, latency: float, rate: float, sent: Sent, seed: int) -> Array:
-        number = int(sent.line.max()) + 1
-        ends = np.arange(number)
-        links = make_links(Link(loss=self._loss), ends, ends + number, seed)
-        wires = np.zeros_like(links.wires)
-        wires[0], wires[1] = latency, rate
-        links = links._replace(wires=wires)
-        links = connected(links, [self._law] * number, links)
+    def _played(self, latency: Array, rate: Array, sent: Sent, seed: int, factor: float) -> Array:
+        links = self._drawn(int(sent.line.max()) + 1, seed)
         order = np.argsort(sent.begin, kind="stable")
-        arrived = np.empty(len(order))
-        bits = sent.bits[order].astype(np.int64)
-        all_carried(links, sent.line[order], sent.begin[order], bits, latency, arrived)
-        out = np.empty(len(order))
-        out[order] = arrived - sent.begin[order]
+        arrived = np.empty((len(latency), len(order)))
+        bits, begin = sent.bits[order].astype(np.int64), sent.begin[order]
+        all_carried(
+            links, sent.line[order], begin, bits, latency.astype(float), rate.astype(float),
+            factor, arrived,
+        )  # fmt: skip
+        out = np.empty_like(arrived)
+        out[:, order] = arrived - begin
         return out
+
+    def _drawn(self, number: int, seed: int) -> Links:
+        """So many links, on which nothing depends on what they carried before."""
+        if (number, seed) not in self._links:
+            ends = np.arange(number)
+            links = make_links(Link(loss=self._loss), ends, ends + number, seed)
+            self._links[number, seed] = connected(links, [self._law] * number, links)
+        return self._links[number, seed]
 
 
 @lean_kernel
 def all_carried(
-    links: Any, line: Any, begin: Any, bits: Any, latency: float, out: Array
-) -> None:  # fmt: skip
-    """Fill out (n,) with when messages arrive, s, that are handed over at begin (n,) s, in order.
+    links: Any, line: Any, begin: Any, bits: Any, latency: Any, rate: Any, factor: float, out: Array
+) -> None:
+    """Fill out (k, n) with when messages arrive, s, that are handed over at begin (n,) s, in order.
 
-    line, bits (n,): on which link, and how large.
+    line, bits (n,): on which link, and how large; latency s, rate bit/s (k,): of all links, whose
+    connections begin anew for each; factor: on the latency of the messages.
     """
-    for n in range(line.shape[0]):
-        out[n] = carried(links, line[n], begin[n], bits[n], latency, n, 0, False)[1]
+    back, memory = links.transport.back, links.transport.memory
+    for k in range(latency.shape[0]):
+        for e in range(links.wires.shape[1]):
+            links.wires[0, e] = back[0, e] = latency[k]
+            links.wires[1, e] = back[1, e] = rate[k]
+            for field in range(memory.shape[1]):
+                memory[e, field] = 0.0
+        late = latency[k] * factor
+        for n in range(line.shape[0]):
+            out[k, n] = carried(links, line[n], begin[n], bits[n], late, n, 0, False)[1]

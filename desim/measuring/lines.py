@@ -1,7 +1,7 @@
 """Latency, rate, jitter and losses of lines, as far as the messages on them tell these apart."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,6 +10,18 @@ from numpy.typing import NDArray
 from desim.arrays import Array
 from desim.compiling.later import special
 from desim.measuring.laws import IDEAL, WAYS, Law, Sent, by_tcp
+from desim.measuring.profiles import (
+    LARGEST,
+    LEVEL,
+    Interval,
+    Measured,
+    Profile,
+    Telling,
+    pairs_of,
+    profiled,
+    starts,
+    telling,
+)
 from desim.measuring.robust import Fit, cost, fitted
 from desim.measuring.samples import Samples
 from desim.scenario.sections.transport import Tcp
@@ -21,24 +33,30 @@ LEAST = 5  # messages of which anything is told
 ALIKE = 1.2  # times the smallest size that the largest one must be, to tell a rate
 FASTER = 2.0 ** np.arange(0.0, 3.1, 0.25)  # times the rate that lossy messages seem to have
 EARLIEST = 0.05  # quantile of lossy messages that have taken little more than the latency
-UNTOLD = 0.5  # relative standard error from which on a rate is not told
+WIDE = 1.2  # times the lower end of a rate's interval that its upper end is, and it is not told
+TOLD = 0.05  # by how much a message must differ between pairs to tell them apart, at least
+LOSSY_FLOOR = 0.01  # relative error of a law of which a quantile of replays is taken
 QUIET = 0.01  # sigma of a jitter that is left out
 FLOOR = 1e-3  # of a message: what no clock tells
 LITTLE, ROUGH = 0.02, 0.4  # by which directions differ that are told as one; with losses
 BETTER = 0.8  # of the residuals of one law for all: what laws for each must leave, to be told
-LEVEL = 0.95
 MEASURED, LIMIT, LOGGED = "measured", "limit", "logged"
+Known = dict[str, tuple[Measured, list[Fit]]]
+BEST, OTHERS = "of these the one that fits best", "of these the rate of all lines together"
 
 
 @dataclass(frozen=True)
 class Line:
-    """What a group of lines is: `latency` s and `rate` bit/s with relative standard errors.
+    """What a group of lines is: `latency` s and `rate` bit/s, and which ones fit as well.
 
-    how: measured; logged, where the rate is that of the log's own sending times; or limit, where
-    sizes do not tell it from the latency, which is then all that a message takes (rate inf), and
-    `least` bit/s the slowest rate that is possible. jitter: sigma of a lognormal factor on the
-    latency; left: the median relative residual; late: its 95th percentile; average: its mean;
-    sizes: bytes, smallest and largest.
+    latencies, rates: 95 % intervals, several where pairs far apart fit; errors: a quarter of the
+    logarithms' width, which is a relative standard error where the interval is one. how: measured;
+    logged, where the rate is that of the log's own sending times; or limit, where the messages do
+    not bound it from above (rate inf), and `least` bit/s bounds it from below. pairs: (latency,
+    rate) that fit equally well; telling: which message would tell them apart, None where there is
+    none that matters; chosen: by which rule these are the line's. jitter: sigma of a lognormal
+    factor on the latency, with its interval; left: the median relative residual; late: its 95th
+    percentile; average: its mean; sizes: bytes, smallest and largest.
     """
 
     name: str
@@ -54,6 +72,21 @@ class Line:
     r2: float
     average: float
     least: float = 0.0
+    latencies: tuple[Interval, ...] = ()
+    rates: tuple[Interval, ...] = ()
+    pairs: tuple[tuple[float, float], ...] = ()
+    telling: Telling | None = None
+    chosen: str = ""
+    jitters: Interval = (0.0, 0.0)
+
+    @property
+    def told(self) -> bool:
+        """Whether the messages tell the rate, as far as messages of any size would notice."""
+        return self.how == LOGGED or (self.how == MEASURED and self.telling is None)
+
+    def may_be(self, rate: float) -> bool:
+        """Whether a rate bit/s fits the messages."""
+        return any(low <= rate <= high for low, high in self.rates)
 
 
 @dataclass(frozen=True)
@@ -93,9 +126,12 @@ def lines_of(samples: Samples, apart: bool | None = None) -> Lines | None:
     first = first[np.isfinite(first["seconds"])]
     if len(first) < LEAST:
         return None
-    forward, pooled = _lawful(first, samples)
+    forward, known = _lawful(first, samples)
+    floor = samples.floor
+    pooled = tuple(_pooled(first, samples.star, forward, floor, known))
     tried = not forward.lossy if apart is None else apart
-    each = _each(first, samples.star, forward) if tried else {}
+    each = _each(first, samples.star, forward, floor) if tried else {}
+    each = {key: _by_others(one, first, key, forward, pooled) for key, one in each.items()}
     differ = bool(each) and (apart or _better(each, pooled))
     packets = samples.packets > 0 and forward is not IDEAL
     lost = samples.packets_lost if packets else samples.lost
@@ -107,8 +143,8 @@ def lines_of(samples: Samples, apart: bool | None = None) -> Lines | None:
     )  # fmt: skip
 
 
-def _lawful(table: "pd.DataFrame", samples: Samples) -> tuple[Law, tuple[Line, ...]]:
-    """The law of transport that leaves least, and the lines by it.
+def _lawful(table: "pd.DataFrame", samples: Samples) -> tuple[Law, Known]:
+    """The law of transport that leaves least, and pairs of its that fit, by the name of lines.
 
     What is known of how messages were sent, which comes first, has to be beaten clearly, by the
     mean: most messages find a window that is wide, and all laws say the same of these.
@@ -118,30 +154,56 @@ def _lawful(table: "pd.DataFrame", samples: Samples) -> tuple[Law, tuple[Line, .
     known = np.isfinite(table["begin"]).all()
     tcp = list(by_tcp(own or Tcp(), loss, ways)) if known else []
     laws = [IDEAL, *tcp] if own is None else [*tcp, IDEAL]
-    found = {one.name: (one, tuple(_pooled(table, samples.star, one))) for one in laws}
-    left = {
-        name: sum(one.average * one.messages for one in lines) + FLOOR * len(table)
-        for name, (_, lines) in found.items()
-    }
-    usual, *others = left
-    best = min(others, key=lambda name: left[name], default=usual)
-    return found[best if left[best] < BETTER * left[usual] else usual]
+    parts = _directions(table) if samples.star else []
+    if not parts or not all(_wide(rows) for _, rows in parts):
+        parts = [("link", table)]
+    if not _wide(parts[0][1]):
+        return laws[0], {}
+    found: list[Known] = [
+        {name: _pairs(rows, one, samples.floor) for name, rows in parts} for one in laws
+    ]
+    left = [
+        sum(float(np.abs(pairs[0].residuals).sum()) for _, pairs in one.values())
+        + FLOOR * len(table)
+        for one in found
+    ]
+    best = int(np.argmin(left[1:])) + 1 if len(laws) > 1 else 0
+    best = best if left[best] < BETTER * left[0] else 0
+    return laws[best], found[best]
 
 
-def _pooled(table: "pd.DataFrame", star: bool, law: Law) -> Iterator[Line]:
-    """Both directions of a star, as one where they do not differ, or only together tell a rate."""
-    if not star:
-        yield line_of("link", table, law)
-        return
+def _directions(table: "pd.DataFrame") -> list[tuple[str, "pd.DataFrame"]]:
+    """Messages to a coordinator and from it, where there are enough."""
     parts = {"uplink": table[table["receiver"] < 0], "downlink": table[table["sender"] < 0]}
-    found = [line_of(name, rows, law) for name, rows in parts.items() if len(rows) >= LEAST]
-    both = line_of("link", table, law)
-    if len(found) < 2 or _same(found[0], found[1], ROUGH if law.lossy else LITTLE):
+    return [(name, rows) for name, rows in parts.items() if len(rows) >= LEAST]
+
+
+def _wide(table: "pd.DataFrame") -> bool:
+    """Whether sizes differ by so much that they may tell a rate."""
+    return bool(len(table) and table["bytes"].max() >= ALIKE * table["bytes"].min())
+
+
+def _pooled(
+    table: "pd.DataFrame", star: bool, law: Law, floor: float, known: Known
+) -> Iterator[Line]:
+    """Both directions of a star, as one where they do not differ, or only together tell a rate.
+
+    known: pairs that fit, of lines by name.
+    """
+    if not star:
+        yield line_of("link", table, law, floor, known.get("link"))
+        return
+    found = [line_of(name, rows, law, floor, known.get(name)) for name, rows in _directions(table)]
+    if len(found) == 2 and not _same(found[0], found[1], ROUGH if law.lossy else LITTLE):
+        both = None
+        if not all(one.told for one in found):
+            both = line_of("link", table, law, floor, known.get("link"))
+        if both is None or not both.told or not all(one.may_be(both.rate) for one in found):
+            yield from found
+            return
         yield both
-    elif both.how == MEASURED and any(one.how != MEASURED for one in found):
-        yield both
-    else:
-        yield from found
+        return
+    yield line_of("link", table, law, floor, known.get("link"))
 
 
 def _same(one: Line, other: Line, little: float) -> bool:
@@ -158,7 +220,9 @@ def _same(one: Line, other: Line, little: float) -> bool:
     return True
 
 
-def _each(table: "pd.DataFrame", star: bool, law: Law) -> dict[tuple[int, bool], Line]:
+def _each(
+    table: "pd.DataFrame", star: bool, law: Law, floor: float
+) -> dict[tuple[int, bool], Line]:
     """The lines from each device (and of a star to it); {} where one has too few messages."""
     found: dict[tuple[int, bool], Line] = {}
     sides = {False: table[table["sender"] >= 0]}
@@ -169,7 +233,9 @@ def _each(table: "pd.DataFrame", star: bool, law: Law) -> dict[tuple[int, bool],
             if len(own) < LEAST:
                 return {}
             who = int(str(device))
-            found[who, towards] = line_of(f"agent {who} {'down' if towards else 'up'}", own, law)
+            found[who, towards] = line_of(
+                f"agent {who} {'down' if towards else 'up'}", own, law, floor
+            )
     return found
 
 
@@ -183,27 +249,77 @@ def _better(each: dict[tuple[int, bool], Line], pooled: tuple[Line, ...]) -> boo
     return own < BETTER * all_ and all_ > QUIET / 2
 
 
-def line_of(name: str, table: "pd.DataFrame", law: Law) -> Line:
-    """What messages on lines of one kind tell of them."""
+def _by_others(
+    one: Line, table: "pd.DataFrame", key: tuple[int, bool], law: Law, pooled: Sequence[Line]
+) -> Line:
+    """A line whose own messages do not tell its rate: with that of all lines, where this fits."""
+    who, towards = key
+    usual = pooled[-1] if towards else pooled[0]
+    if one.told or not usual.told or not one.may_be(usual.rate):
+        return one
+    rows = table[table["receiver" if towards else "sender"] == who]
+    ends = rows["sender" if towards else "receiver"]
+    measured = _measured(rows if usual.name == "link" else rows[ends < 0], law, 0.0)
+    fit = fitted(
+        lambda at: measured.model(np.array([at[0], usual.rate])), measured.seconds,
+        np.array([usual.latency]), measured.sent.line,
+    )  # fmt: skip
+    values = float(fit.values[0]), usual.rate
+    return replace(
+        one, latency=values[0], rate=usual.rate, how=MEASURED, left=fit.left,
+        average=float(np.mean(np.abs(fit.residuals))), r2=fit.r2,
+        late=float(np.quantile(np.abs(fit.residuals), 0.95)), chosen=OTHERS,
+    )  # fmt: skip
+
+
+def _measured(table: "pd.DataFrame", law: Law, floor: float) -> Measured:
+    """The messages of a table as a law takes them."""
     bits, seconds = 8.0 * table["bytes"].to_numpy(float), table["seconds"].to_numpy(float)
-    sizes = int(bits.min() / 8), int(bits.max() / 8)
     ends = table[["sender", "receiver", "source"]].astype(np.int64)
     group = ends.groupby(list(ends)).ngroup()
     line: NDArray[np.int64] = group.to_numpy(np.int64)  # type: ignore[assignment]
     sent = Sent(table["begin"].to_numpy(float), bits, line)
-    if bits.max() >= ALIKE * bits.min():
-        start = _start(bits, seconds)
+    return Measured(law, sent, seconds, max(floor, LOSSY_FLOOR) if law.lossy else floor)
 
-        def model(at: Array) -> Array:
-            return law.seconds(float(at[0]), float(at[1]), sent)
 
-        if law.lossy:  # what is lost makes slow, and hides a rate behind several minima
-            starts = [np.array([np.quantile(seconds, EARLIEST), start[1] * one]) for one in FASTER]
-            start = min(starts, key=lambda one: cost(model(one), seconds, law.quantile))
-        fit = fitted(model, seconds, start, line, quantile=law.quantile)
-        if fit.errors[1] <= UNTOLD:
-            return _line(name, sizes, fit, float(fit.values[1]), (fit.errors[0], fit.errors[1]))
-    return _untold(name, table, sent, sizes, law)
+def _pairs(table: "pd.DataFrame", law: Law, floor: float) -> tuple[Measured, list[Fit]]:
+    """Pairs of latency and rate that fit messages, the best first."""
+    measured = _measured(table, law, floor)
+    if not law.lossy:
+        return measured, pairs_of(measured, starts(measured.thin))
+    # what is lost makes slow, and hides a rate behind several minima
+    bits, seconds = measured.sent.bits, measured.seconds
+    rate = _start(bits, seconds)[1]
+    tried = [np.array([np.quantile(seconds, EARLIEST), rate * one]) for one in FASTER]
+    start = min(tried, key=lambda one: cost(measured.model(one), seconds, law.quantile))
+    return measured, [measured.fit(start)]
+
+
+def line_of(
+    name: str, table: "pd.DataFrame", law: Law, floor: float = FLOOR,
+    known: tuple[Measured, list[Fit]] | None = None,
+) -> Line:  # fmt: skip
+    """What messages on lines of one kind tell of them.
+
+    floor: relative error of law and clocks; known: pairs that fit, if these have been found.
+    """
+    sizes = int(table["bytes"].min()), int(table["bytes"].max())
+    if not _wide(table):
+        return _untold(name, _measured(table, law, floor), table, sizes)
+    measured, pairs = known or _pairs(table, law, floor)
+    profile = profiled(measured, pairs)
+    if np.isinf(profile.rates[-1][1]):
+        return _untold(name, measured, table, sizes, profile)
+    return _line(name, sizes, profile.best, _rivals(measured, profile), profile=profile)
+
+
+def _rivals(measured: Measured, profile: Profile) -> Telling | None:
+    """The message that would tell the pairs apart that fit, None where none would, or one does."""
+    rates = profile.rates
+    if len(rates) == 1 and rates[0][1] < WIDE * rates[0][0]:
+        return None
+    pairs = [*(one.values for one in profile.pairs), *profile.corners]
+    return telling(measured.law, pairs, max(TOLD, 3.0 * profile.best.left))
 
 
 def _start(bits: Array, seconds: Array) -> Array:
@@ -216,35 +332,71 @@ def _start(bits: Array, seconds: Array) -> Array:
     return np.array([max(low - few / rate, 0.05 * low), rate])
 
 
-def _untold(name: str, table: "pd.DataFrame", sent: Sent, sizes: tuple[int, int], law: Law) -> Line:
-    """A line whose messages do not tell its rate: by the log's sending times, or as a limit."""
-    seconds, sending = (table[key].to_numpy(float) for key in ("seconds", "sending"))
-    bits, line = sent.bits, sent.line
+def _untold(
+    name: str, measured: Measured, table: "pd.DataFrame", sizes: tuple[int, int],
+    profile: Profile | None = None,
+) -> Line:  # fmt: skip
+    """A line whose messages do not bound its rate: by the log's sending times, or as a limit."""
+    law, sent, seconds = measured.law, measured.sent, measured.seconds
+    sending, bits = table["sending"].to_numpy(float), sent.bits
     logged = bool(
         np.isfinite(sending).all() and (sending > 0.0).all() and (sending < seconds).all()
     )
     rest = seconds - sending if logged else seconds
-    fit = fitted(lambda at: np.full(len(rest), at[0]), rest, np.array([np.median(rest)]), line)
+    fit = fitted(lambda at: np.full(len(rest), at[0]), rest, np.array([np.median(rest)]), sent.line)
     if logged:
         latency, start = float(fit.values[0]), np.array([np.median(bits / sending)])
-        own = fitted(lambda at: law.seconds(latency, at[0], sent) - latency, sending, start, line)
-        errors = fit.errors[0], own.errors[0]
-        return _line(name, sizes, fit, float(own.values[0]), errors, LOGGED)
+        own = fitted(
+            lambda at: law.seconds(latency, at[0], sent) - latency, sending, start, sent.line
+        )
+        return _logged(name, sizes, fit, own)
     least = float(np.median(bits) / np.median(seconds))
-    return _line(name, sizes, fit, np.inf, (fit.errors[0], 0.0), LIMIT, least)
+    if profile is None:
+        return _line(name, sizes, fit, None, np.inf, LIMIT, least)
+    fit = fitted(
+        lambda at: law.seconds(float(at[0]), LARGEST, sent), seconds,
+        profile.corners[-1][:1], sent.line,
+    )  # fmt: skip
+    found = _rivals(measured, profile)
+    return _line(name, sizes, fit, found, np.inf, LIMIT, profile.rates[0][0], profile)
+
+
+def _logged(name: str, sizes: tuple[int, int], fit: Fit, own: Fit) -> Line:
+    """A line whose rate is that of the log's sending times: `own`."""
+    line = _line(name, sizes, fit, None, float(own.values[0]), LOGGED)
+    pair = float(fit.errors[0]), float(own.errors[0])
+    latencies, rates = (
+        ((value * float(np.exp(-2.0 * error)), value * float(np.exp(2.0 * error))),)
+        for value, error in zip((line.latency, line.rate), pair, strict=True)
+    )
+    return replace(line, errors=pair, latencies=latencies, rates=rates)
 
 
 def _line(
-    name: str, sizes: tuple[int, int], fit: Fit, rate: float, errors: tuple[float, float],
-    how: str = MEASURED, least: float = 0.0,
+    name: str, sizes: tuple[int, int], fit: Fit, told: Telling | None, rate: float | None = None,
+    how: str = MEASURED, least: float = 0.0, profile: Profile | None = None,
 ) -> Line:  # fmt: skip
     late = float(np.quantile(np.abs(fit.residuals), 0.95))
     jitter = fit.spread if fit.spread >= QUIET else 0.0
-    pair = float(errors[0]), float(errors[1])
+    rate = float(fit.values[1]) if rate is None else rate
+    latencies = profile.latencies if profile else ((0.0, float(fit.values[0])),)
+    rates = profile.rates if profile else ((least, np.inf),)
+    pairs = (
+        [(float(a), float(b)) for a, b in (one.values for one in profile.pairs)] if profile else []
+    )
+    wide = float(np.exp(1.96 * fit.doubt))
     return Line(
-        name, len(fit.residuals), sizes, float(fit.values[0]), rate, pair, how, jitter, fit.left,
-        late, fit.r2, float(np.mean(np.abs(fit.residuals))), least,
+        name, len(fit.residuals), sizes, float(fit.values[0]), rate,
+        (_quarter(latencies), 0.0 if np.isinf(rate) else _quarter(rates)), how, jitter, fit.left,
+        late, fit.r2, float(np.mean(np.abs(fit.residuals))), least, latencies, rates, tuple(pairs),
+        told, BEST if told and how == MEASURED else "", (jitter / wide, jitter * wide),
     )  # fmt: skip
+
+
+def _quarter(intervals: Sequence[Interval]) -> float:
+    """A quarter of the width of all on a logarithmic scale; inf where they are not bounded."""
+    low, high = intervals[0][0], intervals[-1][1]
+    return float(np.log(high / low) / 4.0) if 0.0 < low and high < np.inf else float(np.inf)
 
 
 def loss_share(lost: int, attempts: int) -> tuple[float, tuple[float, float]]:

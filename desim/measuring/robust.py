@@ -19,6 +19,8 @@ NARROW = 0.5  # residuals, in deviations, from which on the loss is linear
 INSTANT = 1e-12  # s: a law of which a search tries nothing at all
 FLOOR = 1e-4  # the least relative deviation of a measurement
 FARTHEST = 300.0  # of logarithms: what fits nothing stays finite
+MEDIAN_ERROR = 1.1664  # relative, of a median of sizes of normal numbers, times sqrt(n)
+SHAKEN = 1e-4  # of a logarithm: a longer latency, to see what part of a message that is
 PASSES = 4
 CLUSTERS = 6  # lines from which on errors are taken to be those of lines, not of messages
 Model = Callable[[Array], Array]
@@ -28,8 +30,9 @@ Model = Callable[[Array], Array]
 class Fit:
     """Parameters (k,) with their relative standard errors (k,), and what they leave.
 
-    residuals (n,): log(measured / law); spread: sigma of a jitter on the first parameter; left: the
-    median |residual|; r2: share of the variance of log(measured) that the law explains.
+    residuals (n,): log(measured / law), of deviations scale (n,); spread: sigma of a jitter on the
+    first parameter; left: the median |residual|; r2: share of the variance of log(measured) that
+    the law explains; doubt: relative standard error of spread.
     """
 
     values: Array
@@ -38,6 +41,8 @@ class Fit:
     spread: float
     left: float
     r2: float
+    scale: Array
+    doubt: float
 
 
 def fitted(
@@ -47,11 +52,13 @@ def fitted(
     clusters: NDArray[np.int64] | None = None,
     whole: bool = False,
     quantile: float = 0.5,
+    jittered: Model | None = None,
 ) -> Fit:
     """Fit model(theta) (n,) to measured (n,), all > 0, from theta (k,) > 0 on.
 
     clusters (n,): measurements of one line are not independent; whole: what varies is all of a
-    measurement, not its first parameter's part; quantile: of measurements, that the model is.
+    measurement, not its first parameter's part; quantile: of measurements, that the model is;
+    jittered: the model where what varies is longer by `SHAKEN`; None: that is the first parameter.
     """
     theta, scale = np.log(start), np.ones(len(measured))
     target = np.log(measured)
@@ -76,6 +83,9 @@ def fitted(
         theta = found.x
         slopes = _slopes(off, theta)
         share = np.ones(len(measured)) if whole else np.abs(slopes[:, 0])
+        if jittered is not None:
+            at = np.exp(np.clip(theta, -FARTHEST, FARTHEST))
+            share = np.abs(np.log(jittered(at) / np.maximum(model(at), INSTANT))) / SHAKEN
         spread, scale = _scales(off(theta), share)
     residuals = -off(theta)
     by = _weights(-residuals, quantile) / scale
@@ -89,6 +99,8 @@ def fitted(
         spread,
         left,
         float(explained),
+        scale,
+        MEDIAN_ERROR / float(np.sqrt(max((share >= np.median(share)).sum(), 1))),
     )
 
 

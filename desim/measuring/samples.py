@@ -32,6 +32,7 @@ NAMED = {  # what a column may be called -> what it is, and what a 1 in it means
 }  # fmt: skip
 MESSAGES, COMPUTATIONS = ("bytes", "seconds"), ("work", "seconds")
 WHO, LARGEST = ("sender", "receiver", "agent"), 1e9  # columns of numbers of agents
+REAL, EXACT = 1e-3, 1e-6  # relative error of a law beside a kernel, and beside itself
 OPTIONAL = {"bytes": ("sender", "receiver", "begin", "attempts"), "work": ("agent",)}
 
 
@@ -44,7 +45,8 @@ class Samples:
     that did not arrive, and timeouts (n,) s after which they were repeated; packets, packets_lost:
     of what lines counted, 0 where these are not known; star: whether node -1 is a coordinator;
     tcp: what is known of connections, None where these were none of TCP; sources: their names;
-    notes: what is to be known.
+    notes: what is to be known; floor: relative error of seconds and laws that is not less of more
+    messages.
     """
 
     messages: "pd.DataFrame"
@@ -57,6 +59,7 @@ class Samples:
     notes: tuple[str, ...] = ()
     packets: int = 0
     packets_lost: int = 0
+    floor: float = REAL
 
     def and_these(self, other: "Samples") -> "Samples":
         """Both together."""
@@ -73,6 +76,7 @@ class Samples:
             notes=tuple(dict.fromkeys((*self.notes, *other.notes))),
             packets=self.packets + other.packets,
             packets_lost=self.packets_lost + other.packets_lost,
+            floor=max(self.floor, other.floor),
         )
 
 
@@ -106,7 +110,7 @@ def of_run(run: Run) -> Samples:
         notes.append("one direction is ideal, the other TCP: they are told by one law")
     return Samples(
         sent.assign(source=0), table, lost, timeouts, star, tcp, (name,), tuple(notes),
-        *_packets(run),
+        *_packets(run), REAL if deployed(run) else EXACT,
     )  # fmt: skip
 
 
