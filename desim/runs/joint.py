@@ -32,7 +32,14 @@ from desim.reading.spending import (
     with_coordinator,
 )
 from desim.runs.declared import plugged
-from desim.runs.likeness import same_data, same_noise, same_run, same_seed, unrelated
+from desim.runs.likeness import (
+    same_data,
+    same_noise,
+    same_run,
+    same_seed,
+    same_values,
+    unrelated,
+)
 from desim.runs.premises import Stated, stated, stored
 from desim.runs.run import Run
 
@@ -116,9 +123,9 @@ def _once(runs: Sequence[Run]) -> tuple[list[tuple[str, Run]], list[str]]:
     """Each run once with its label, the longest of those that are one; and that they are."""
     found: list[tuple[str, Run]] = []
     repeated = []
-    length = [int(run.store.pieces("releases", ["time"]).first[-1]) for run in runs]
+    length = [_length(run) for run in runs]
     named = list(zip(labels(runs), runs, strict=True))
-    for place in sorted(range(len(runs)), key=lambda k: -length[k]):
+    for place in sorted(range(len(runs)), key=lambda k: length[k], reverse=True):
         label, run = named[place]
         twin = next((name for name, other in found if same_run(other, run)), None)
         if twin is None:
@@ -126,6 +133,12 @@ def _once(runs: Sequence[Run]) -> tuple[list[tuple[str, Run]], list[str]]:
         else:
             repeated.append(f"{label} has released nothing that {twin} has not: both are one")
     return sorted(found, key=lambda one: named.index(one)), repeated
+
+
+def _length(run: Run) -> tuple[int, int]:
+    """How many releases there are, and how many of them have arrived at somebody."""
+    pieces = run.store.pieces("releases", ["delivered"])
+    return int(pieces.first[-1]), sum(int((rows["delivered"] > 0).sum()) for rows in pieces)
 
 
 def _views(runs: Sequence[tuple[str, Run]]) -> list[str]:
@@ -199,7 +212,7 @@ def _broken(charged: Sequence[Charged]) -> Iterator[tuple[tuple[int, int], list[
     """(place of a run, agent) whose noise another run has drawn too; plug-ins number their own."""
     found: dict[tuple[int, int], list[str]] = {}
     for (j, one), (k, other) in combinations(enumerate(charged), 2):
-        if not same_noise(one.run, other.run):
+        if not same_noise(one.run, other.run) or same_values(one.run, other.run):
             continue
         own = any(plugged(each.run)[0] for each in (one, other))
         for agent in one.noise.keys() & other.noise.keys():
@@ -247,6 +260,8 @@ def _related(charged: Sequence[Charged]) -> Iterator[str]:
     """What is known of the data of each two runs, where it is not that they are the same."""
     for one, other in combinations(charged, 2):
         both = f"{one.label} and {other.label}"
+        if same_values(one.run, other.run):
+            yield f"{both}: one training, of which each shows a part: added up, at most twice"
         if same_data(one.run, other.run):
             continue
         if unrelated(one.run, other.run):
