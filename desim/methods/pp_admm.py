@@ -67,6 +67,7 @@ class PPADMM(ExactADMM):
     name = "pp-admm"
     summary = "ADMM on a graph: perturbed objectives, rough solutions, noise on both"
     paper = "Ding 2021, Algorithm 2"
+    shown = "next"
     Parameters: ClassVar[type[Strict]] = Parameters
     noises = ("gaussian",)
     relations = ("replace-one", "agent")  # rough solutions halve nothing

@@ -31,6 +31,7 @@ from desim.reading.spending import (
     require_known,
     with_coordinator,
 )
+from desim.runs.beforehand import allowed, stand_in
 from desim.runs.declared import plugged
 from desim.runs.likeness import (
     same_data,
@@ -127,7 +128,9 @@ def _once(runs: Sequence[Run]) -> tuple[list[tuple[str, Run]], list[str]]:
     named = list(zip(labels(runs), runs, strict=True))
     for place in sorted(range(len(runs)), key=lambda k: length[k], reverse=True):
         label, run = named[place]
-        twin = next((name for name, other in found if same_run(other, run)), None)
+        might = allowed(run)
+        told = might is not None and might.rows is None  # by when it ended, perhaps
+        twin = next((name for name, other in found if not told and same_run(other, run)), None)
         if twin is None:
             found.append((label, run))
         else:
@@ -184,12 +187,19 @@ def _block(
     alone = not any(other is not run and same_seed(run, other) for _, other in runs)
     block = Block.of(rows, who, arrivals(run, view), owned, relation, alone)
     agent = np.asarray(block.seen["agent"], np.int64)
-    own = tallies(block.priced, agent)
+    own = dict(tallies(block.priced, agent))
+    noise, why = _noise(block.seen, agent, list(own)), tuple[str, ...]()
+    if allowed(run) is not None:
+        might, why = stand_in(run, bool(block.priced.gaussian.all()), relation)
+        own = dict.fromkeys(range(agents), LOST)
+        if might is not None:
+            block = Block.of(might, adversary("eavesdropper", agents), None, owned, relation, alone)
+            own = dict(tallies(block.priced, np.asarray(block.seen["agent"], np.int64)))
     every = list(own.values())
     anybody = reduce(Tally.plus, every, NOTHING) if relation == "agent" else dearest(every)
     signs = Signs.of(block.seen, block.priced)
     said = (*reservations(who, star), *flags([signs], delta, owned), *doubts(run), *_tuned(run))
-    return Charged(label, run, own, anybody, _noise(block.seen, agent, list(own)), signs, said)
+    return Charged(label, run, own, anybody, noise, signs, (*why, *said))
 
 
 def _tuned(run: Run) -> Iterator[str]:

@@ -249,4 +249,5 @@ def _observation(scenario: Scenario, problem: Problem) -> Observation:
     optimum = centralised_optimum(problem, cache_home() / "optima").x if "error" in wanted else None
     every = 0.0 if observe.every == "round" else float(observe.every)
     sample, marks = sampled(scenario, problem), observe.checkpoints or ()
-    return Observation(observe.metrics, every, observe.iterates, optimum, sample, marks)
+    noisy = observe.models == "released" and scenario.algorithm.method.shows() == "next"
+    return Observation(observe.metrics, every, observe.iterates, optimum, sample, marks, noisy)
