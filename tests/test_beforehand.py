@@ -149,6 +149,9 @@ def test_an_end_that_no_release_decides_has_no_epsilon(changes, why):
     assert run.manifest["reason"].startswith("stop.metric")
     account = run.account()
     assert np.isinf(account.final).all()
+    told = [one for one in run.manifest["warnings"] if one.startswith("stop.metric")]
+    assert (told == []) == ("beforehand" in why)
+    assert all(one.endswith("epsilon is infinite") for one in told)
     assert account.method == "no bound"
     assert account.flags[0].startswith("infinite: ")
     assert why in account.flags[0]

@@ -21,8 +21,8 @@ from desim.privacy.accounting.accountants import UNBOUNDED, Account
 from desim.privacy.accounting.gaussian import mu_of
 from desim.privacy.accounting.prices import Prices
 from desim.privacy.ledger.terms import MECHANISMS, Terms
-from desim.problem.fairness import MEASURES
 from desim.runs.played import Played
+from desim.scenario.endings import unreleased_targets
 
 if TYPE_CHECKING:
     from desim.engine.play import Simulation
@@ -73,23 +73,6 @@ def _deciding(scenario: "Scenario", method: Any) -> Iterator[str]:
         yield f"stop.metric ends it by {name}"
     if getattr(method, "asks", False) and scenario.privacy is not None:
         yield f"{method.name} releases what the answers to its queries say"
-
-
-def unreleased_targets(scenario: "Scenario") -> Iterator[str]:
-    """Which targets that end the run follow from more than what is released, in words."""
-    for name in scenario.stop.targets:
-        if why := unreleased(scenario, name):
-            yield f"stop.metric: when the run ends follows from {name}, {why}"
-
-
-def unreleased(scenario: "Scenario", metric: str) -> str:
-    """Why a metric is no function of what a run releases, given test rows; empty where it is."""
-    if metric != "accuracy" and metric not in MEASURES:
-        return "which is computed from private rows"
-    if scenario.kind != "coordinator" and scenario.observe.models != "released":
-        if scenario.algorithm.method.shows() != "released":
-            return "of models before their noise"
-    return ""
 
 
 def _listed(simulation: "Simulation") -> list[Any] | None:

@@ -21,7 +21,7 @@ from desim.privacy.ledger.mechanisms import Noise
 from desim.problem.fairness import MEASURES, lacking
 from desim.problem.optimum import centralised_optimum
 from desim.problem.problem import Problem
-from desim.scenario import choosing
+from desim.scenario import choosing, endings
 from desim.scenario.blame import explained
 from desim.scenario.calibration import calibrated, noise_of, try_accountant, warnings
 from desim.scenario.check import located, unfit_for
@@ -72,6 +72,7 @@ def _build(scenario: Scenario, known: Problem | None) -> Simulation:
         *biased(settings.codecs),
     ]
     made.warnings += [*endless(settings), *uncertain(scenario), *choosing.warnings(scenario)]
+    made.warnings += endings.warnings(scenario)
     settings = _planned(made, settings)
     try_accountant(scenario, made.planned(1), problem.rows)
     engine, why = _engine(scenario, made)

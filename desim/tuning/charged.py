@@ -18,9 +18,9 @@ from desim.privacy.accounting.renyi import ORDERS, epsilon_of_divergences
 from desim.privacy.accounting.selection import SMALL, best_of, drawn, pure_best_of
 from desim.privacy.accounting.tallies import NOTHING, tallies
 from desim.problem.fairness import MEASURES
-from desim.runs.beforehand import unreleased
 from desim.runs.run import Run
 from desim.scenario import registry
+from desim.scenario.endings import unreleased
 from desim.scenario.schema import Scenario
 from desim.scenario.sections.tables import OwnTest, SomeRows
 from desim.studies.tuner import Charge, Tune
