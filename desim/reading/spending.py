@@ -39,7 +39,7 @@ def spent(
     terms = stated(run) if asked else Stated()
     seen, relation = view or terms.view, relation or terms.relation
     require_known(run, relation)
-    asked_for = {
+    asked_for: dict[str, Any] = {
         "rows": run.manifest.get("rows"), "delta": terms.delta if delta is None else delta,
         "relation": relation, "amplification": amplification,
     }  # fmt: skip

@@ -11,9 +11,11 @@ budget, which is one. What follows from anything else but releases is one more r
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from desim.arrays import Array
 from desim.columns import Columns, Words
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 MOST = 1_000_000  # releases that are looked at beforehand
 LISTED = 20_000  # kinds of releases that a manifest lists
 COLUMNS = ("mechanism", "sensitivity", "scale", "sampling")
+ROUNDING = 1e-8  # relative, by which sums may fall short of each other
 UNREPEATED = "nothing that this run has stored bounds what it might have released"
 
 
@@ -170,30 +173,35 @@ def bounded(
         f"what happened came to {_number(happened.worst)}, a number that itself tells of the data"
     )
     flags = (*(f"{one}; {told}" for one in might.flags), *happened.flags)
-    final, prices, method = np.full(happened.agents, np.inf), _lost, UNBOUNDED
+    prices: Callable[[int], Prices] = _lost
+    final, method = np.full(happened.agents, np.inf), UNBOUNDED
     if might.rows is not None:
         planned = replayed(might.rows)
         final, prices, method = planned.final.copy(), planned.prices, planned.method
     if (held := _kept_to(happened, might)) is not None:
         budget = replayed(_one_each(happened.agents, mu_of(held, happened.delta)))
         cheap = budget.final < final
-        other = prices
+        prices = partial(_cheaper, cheap, budget.prices, prices)
         final = np.where(cheap, budget.final, final)
         method = budget.method if cheap.all() else method
-
-        def prices(agent: int) -> Prices:
-            return budget.prices(agent) if cheap[agent] else other(agent)
-
-    if (final < happened.final * (1.0 - 1e-9)).any():  # more than was foreseen
+    if (final < happened.final * (1.0 - ROUNDING)).any():  # more than was foreseen
         final, prices, method = np.full(happened.agents, np.inf), _lost, UNBOUNDED
         flags = (f"infinite: more was released than was foreseen; {told}", *flags)
     end = float(run.manifest.get("time", happened.growth[0].max(initial=0.0)))
     worst = float(final.max(initial=0.0))
-    growth = tuple(map(np.append, happened.growth, (end, worst)))
+    growth = np.append(happened.growth[0], end), np.append(happened.growth[1], worst)
     return replace(
-        happened, method=method, flags=flags, final=final, prices=prices,
-        growth=growth, columns=lambda: _ended(happened.columns(), final, end),
+        happened, method=method, flags=flags, final=final, prices=prices, growth=growth,
+        columns=lambda: _ended(happened.columns(), final, end),
     )  # fmt: skip
+
+
+def _cheaper(
+    cheap: NDArray[np.bool_], one: Callable[[int], Prices], other: Callable[[int], Prices],
+    agent: int,
+) -> Prices:  # fmt: skip
+    """Prices of an agent's releases by the account that says less."""
+    return (one if cheap[agent] else other)(agent)
 
 
 def _number(value: float) -> str:
@@ -225,7 +233,7 @@ def _one_each(agents: int, mu: float) -> Columns:
 def _lost(agent: int) -> Prices:
     """No privacy at all."""
     nothing, none = np.zeros(1), np.zeros(1, np.int64)
-    return Prices(np.full(1, np.inf), *[nothing] * 5, none, none)
+    return Prices(np.full(1, np.inf), nothing, nothing, nothing, nothing, nothing, none, none)
 
 
 def stand_in(run: Played, exact: bool, relation: str) -> tuple[Columns | None, tuple[str, ...]]:
