@@ -35,6 +35,16 @@ class Values(Discard):
 
 def both_sides(case, folder, **observe):
     """Metrics on two data sets that differ in the rows of agent 0, by all that was released."""
+    found = [values for values, _ in replayed(case, folder, **{**SEEN, **observe})]
+    assert len(found[0]) == 4
+    return found
+
+
+def replayed(case, folder, told=True, **observe):
+    """Metrics and outcomes of a play, and of its replay on other rows of agent 0.
+
+    told: whether the replay is told what the play has released.
+    """
     found, first = [], None
     for side in range(2):
         rng = np.random.default_rng(0)
@@ -48,14 +58,22 @@ def both_sides(case, folder, **observe):
         }
         data = {"source": "npz", "file": str(folder / f"{side}.npz")}
         given["problem"] = {**known, "data": data}
-        simulation = build(desim.load(merged(given, {"observe": {**SEEN, **observe}})))
-        values, transcript = Values(), Transcript(first)
+        simulation = build(desim.load(merged(given, {"observe": observe})))
+        values, transcript = Values(), Transcript(first if told else None)
         outcome = simulation.play(values, transcript=transcript)
         assert outcome.status == "done"
         first = first or transcript
-        found.append(values.found)
-    assert len(found[0]) == 4
+        found.append((values.found, outcome))
     return found
+
+
+@pytest.mark.thin(2)
+@pytest.mark.parametrize("case", ["plt-noisy", "fedavg-noisy", "dp-admm-noise", "feddyn-noisy"])
+def test_a_coordinator_s_model_follows_from_releases(case, tmp_path):
+    (_, one), (_, other) = replayed(case, tmp_path, metrics=[], iterates=False)
+    assert np.array_equal(one.model, other.model)
+    (_, one), (_, other) = replayed(case, tmp_path, told=False, metrics=[], iterates=False)
+    assert not np.array_equal(one.model, other.model)
 
 
 @pytest.mark.thin(4)
