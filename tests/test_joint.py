@@ -192,6 +192,67 @@ def test_a_run_under_another_network_is_the_same_release(play):
     assert any("both are one" in flag for flag in found.flags)
 
 
+SLOW = {"topology": "complete", "link": {"latency": "1 s"}}
+DELAYED = {"network": SLOW, "compute": {"speed": {"uniform": [1, 9]}}}
+
+
+def test_a_run_played_anew_under_another_network_is_one_where_delays_change_no_value(play):
+    run, far = play(), play(**DELAYED)
+    found = seen([run, far])
+    assert found.epsilon == seen([run]).epsilon == pytest.approx(composed(ratios(run)), rel=1e-9)
+    assert any("both are one" in flag for flag in found.flags)
+
+    def check(module, one, other):  # the same values, or another graph, or waits that end by time
+        assert module.same_values(run, far)
+        assert not module.same_values(one, other)
+
+    graphs = run, play(network={**SLOW, "topology": "ring"})
+    limits = [play(**part, policy={"deadline": "3 s"}) for part in ({}, DELAYED)]
+    for pair, right in (
+        (graphs, "if one.scenario.network.topology != other.scenario.network.topology:"),
+        (limits, "if any(plugged(run)[0] or delayed(run.scenario) for run in (one, other)):"),
+    ):
+        check(likeness, *pair)
+        assert np.isinf(seen(pair).epsilon)
+        blind = mutant(likeness, right, "if False:")
+        blind._rows = blind._same_models = lambda *found: True
+        with pytest.raises(AssertionError):
+            check(blind, *pair)
+
+
+def test_two_beginnings_of_one_training_are_added_up_at_most(play):
+    """Cut where one agent of each run is behind: neither holds all that the other has released."""
+    run, far = (desim.open(play(**part).directory) for part in ({}, DELAYED))
+    for one, behind in ((run, 0), (far, 1)):
+        table = one.store.table("releases", None)
+        left = table[(table["agent"] != behind) | (table["round"] < 3)]
+        one.store = Left(one.store, left.index.to_numpy())
+    found = seen([run, far])
+    assert seen([run]).epsilon <= found.epsilon < np.inf
+    assert any("one training, of which each shows a part" in flag for flag in found.flags)
+    assert found.method == "GDP, an upper bound"
+    infinite = mutant(joint, "or same_values(one.run, other.run)", "")
+    assert np.isinf(seen([run, far], infinite).epsilon)
+
+
+class Left:
+    """What a run has stored, of its releases some rows only."""
+
+    unchecked = ""
+
+    def __init__(self, store, rows):
+        self.store, self.rows = store, rows
+
+    def table(self, name, columns):
+        return self.store.table(name, columns).loc[self.rows]
+
+    def pieces(self, name, columns):
+        return pieces_of(rows_of(self.store.columns(name, columns), self.rows))
+
+    def arrays(self, name):
+        return self.store.arrays(name)
+
+
 def test_a_run_that_was_killed_is_part_of_the_whole(play):
     run, cut = play(), desim.open(play().directory)
     rows = cut.store.as_it_is()
@@ -232,12 +293,15 @@ def test_a_release_of_other_bits_is_not_the_same_run(play):
             def table(self, name, columns):
                 return table.assign(scale=table["scale"] * (1.0 + 1e-15))[columns]
 
+            def arrays(self, name):
+                return run.store.arrays(name)
+
         other.store = Changed()
         assert not module.same_run(run, other)
 
     check(likeness)
     with pytest.raises(AssertionError):
-        check(mutant(likeness, "return _rows(common) == _rows(short)", "return True"))
+        check(mutant(likeness, "if _rows(mine) != _rows(others):", "if False:"))
 
 
 def test_data_of_which_nothing_is_known_add_up_the_dearest(play, arrays):
@@ -332,7 +396,7 @@ def test_runs_whose_noise_is_shared_out_over_other_rounds_are_told_to_share_it()
     few, more = (desim.run(merged(CASES["dp-nfl"], {"stop": {"rounds": n}})) for n in (4, 6))
     assert few.releases["scale"].iloc[0] != more.releases["scale"].iloc[0]
     assert likeness.sharing([[few], [more]]) == ALIKE
-    wrong = mutant(likeness, 'key != "stop"', "True")
+    wrong = mutant(likeness, "if not _shared_out(scenarios)", "if True")
     assert wrong.sharing([[few], [more]]) == ""
     same = [desim.run(merged(CASES["nfl"], {"stop": {"rounds": n}})) for n in (4, 6)]
     assert likeness.sharing([[same[0]], [same[1]]]) == ""

@@ -146,7 +146,9 @@ def test_defaults_are_explicit_in_the_resolved_scenario():
     }
     assert written["problem"]["average"] == "mean"
     assert written["problem"]["regularizer"] == "none"
-    assert written["observe"] == {"metrics": ["error"], "every": "round", "iterates": False}
+    assert written["observe"] == {
+        "metrics": ["error"], "every": "round", "iterates": False, "models": "own"
+    }  # fmt: skip
     assert (written["seed"], written["participation"], written["policy"]) == (0, "all", "all")
     assert (written["churn"], written["engine"]) == ("none", "auto")
 

@@ -11,8 +11,12 @@ from scipy import integrate
 import desim
 from desim.errors import InputError
 from desim.privacy.accounting import selection as module
+from desim.privacy.accounting.gaussian import delta_of
+from desim.privacy.accounting.loss_distribution import delta_at
+from desim.privacy.accounting.profiles import Kind
 from desim.privacy.accounting.renyi import ORDERS, epsilon_of_divergences, pure
 from desim.privacy.accounting.selection import (
+    SMALL,
     best_of,
     delta_of_divergences,
     drawn,
@@ -20,6 +24,10 @@ from desim.privacy.accounting.selection import (
     mean_of,
     pure_best_of,
 )  # fmt: skip
+from desim.privacy.accounting.tallies import LOST, Tally
+from desim.runs.joint import joint
+from desim.tuning.charged import price
+from desim.tuning.plan import planned
 
 LAWS = {"geometric": 1.0, "logarithmic": 0.0, "poisson": math.inf}
 
@@ -109,29 +117,58 @@ def best_curve(mu, law, mean, order):
     The released score's density is the mixture over K of k F^(k - 1) f: an exact pair, which no
     bound may undercut.
     """
-    p = probabilities(law, mean)[:4000]
-    k = np.arange(1, len(p) + 1)
+    p = None if law == "poisson" else probabilities(law, mean)[:4000]
+    k = None if p is None else np.arange(1, len(p) + 1)
 
     def density(x, shift):
         f = math.exp(-0.5 * (x - shift) ** 2) / math.sqrt(2 * math.pi)
         cdf = 0.5 * math.erfc(-(x - shift) / math.sqrt(2))
+        if p is None:
+            return f * mean * math.exp(-mean * (1.0 - cdf))
         return f * float((p * k * cdf ** (k - 1)).sum())
 
     def integrand(x):
         return density(x, mu) ** order * density(x, 0.0) ** (1 - order)
 
     found = integrate.quad(integrand, -6, 9, limit=200)[0]
+    found += math.exp(-mean) if p is None else 0.0  # of no run nothing is released
     return math.log(found) / (order - 1)
 
 
-@pytest.mark.parametrize("law", ["geometric", "logarithmic"])
+@pytest.mark.parametrize("law", ["geometric", "logarithmic", "poisson"])
 def test_bounds_hold_of_a_pair_that_is_known_exactly(law):
     mu = 0.7
-    bound = best_of(0.5 * mu * mu * ORDERS, law, 6.0)
+    bound = best_of(0.5 * mu * mu * ORDERS, law, 6.0, delta_of(SMALL, mu))
+    wrong = mutant(module, "spent + mean * delta", "spent")
+    if law == "poisson":
+        short = wrong.best_of(0.5 * mu * mu * ORDERS, law, 1.0, delta_of(SMALL, mu))
+        assert best_curve(mu, law, 6.0, 1.5) > short[np.argmin(abs(ORDERS - 1.5))]
     for order in (1.5, 2.0, 4.0):
         exact = best_curve(mu, law, 6.0, order)
         assert 0.5 * mu * mu * order < exact  # selection does cost
         assert exact <= bound[np.argmin(abs(ORDERS - order))]
+
+
+def test_the_law_of_poisson_is_priced_by_the_exact_curve():
+    divergences = 0.5 * 0.5**2 * ORDERS
+    loose, exact = (
+        float(epsilon_of_divergences(best_of(divergences, "poisson", 20.0, deltas), 1e-5))
+        for deltas in (None, delta_of(SMALL, 0.5))
+    )
+    assert loose == pytest.approx(7.396, abs=1e-3)
+    assert exact == pytest.approx(5.590, abs=1e-3)
+
+
+def test_delta_of_releases_is_the_least_of_what_is_known_of_them():
+    gauss = Tally(0.25, (), 0.25, np.inf, 0.5 * 0.25 * ORDERS)
+    assert np.array_equal(delta_at(gauss, SMALL), delta_of(SMALL, 0.5))
+    laplace = Tally(0.0, ((Kind("laplace", 0.4), 1),), np.inf, 0.4)
+    found = delta_at(laplace, np.array([0.0, 0.2, 0.5]))
+    exact = -np.expm1(0.5 * (np.array([0.0, 0.2]) - 0.4))  # 1 - e^((e - z) / 2), in closed form
+    assert (found[:2] >= exact * (1.0 - 1e-9)).all()
+    assert found[:2] == pytest.approx(exact, rel=1e-3)
+    assert found[2] == 0.0
+    assert (delta_at(LOST, SMALL) == 1.0).all()
 
 
 def test_delta_is_the_inverse_of_epsilon():
@@ -143,6 +180,9 @@ def test_delta_is_the_inverse_of_epsilon():
 def test_laws_that_are_none_are_refused():
     with pytest.raises(InputError, match="law: found 'fixed'"):
         best_of(ORDERS, "fixed", 3.0)
+
+
+SEED = 2**61 + 1
 
 
 def charged(law, tmp_path, **changes):
@@ -167,6 +207,7 @@ def charged(law, tmp_path, **changes):
     }  # fmt: skip
     tune = {
         "vary": {"algorithm.local.tau": [0.5, 1.0]}, "until": {"accuracy": 0.6}, "seeds": 3,
+        "seed": SEED,
         "charge": {"law": law, "mean": 4}, **changes,
     }  # fmt: skip
     return {"name": "charged", "base": base, "tune": tune}
@@ -189,7 +230,8 @@ def test_the_best_run_s_release_is_priced(law, tmp_path):
         .apply(lambda rows: ((rows["sensitivity"] / rows["scale"]) ** 2).sum()).max()
         for run in again
     )  # fmt: skip
-    expected = epsilon_of_divergences(best_of(0.5 * mu2 * ORDERS, law, 4.0), price.delta)
+    divergences = best_of(0.5 * mu2 * ORDERS, law, 4.0, delta_of(SMALL, np.sqrt(mu2)))
+    expected = epsilon_of_divergences(divergences, price.delta)
     assert price.best == pytest.approx(float(expected), rel=1e-9)
     assert price.one < price.best
     text = made.text()
@@ -215,3 +257,94 @@ def test_what_cannot_be_priced_is_refused(tmp_path):
     }
     with pytest.raises(InputError, match="one run tests what another one trains on"):
         desim.tune(wrong)
+
+
+def test_the_best_is_the_run_that_was_chosen_with_its_seed(tmp_path):
+    given = charged("geometric", tmp_path, limits={"time": "3 s"})
+    made = desim.tune(given, tmp_path / "tuned", workers=0)
+    (row,) = made.runs[made.runs["case"] == made.best[0].number].to_dict("records")
+    best = desim.load(tmp_path / "tuned" / "best.yaml")
+    assert best.seed == row["seed"] != desim.load(given["base"]).seed
+    chosen = desim.open(tmp_path / "tuned" / "runs" / row["run"])
+    again = desim.run(best)
+    assert again.releases.equals(chosen.releases)
+    (one, *_) = joint([chosen, again])
+    assert one.epsilon == chosen.account().worst
+
+
+def test_the_number_of_runs_is_secret(tmp_path, monkeypatch):
+    given = charged("geometric", tmp_path)
+    for seed in (0, 5, 2**48 - 1):
+        given["tune"]["seed"] = seed
+        with pytest.raises(InputError, match=f"seed: found {seed}; allowed: with charge none"):
+            planned(given)
+    del given["tune"]["seed"]
+    drawn_seeds = {planned(given).tune.seed for _ in range(3)}
+    assert len(drawn_seeds) == 3
+    assert min(drawn_seeds) >= 2**48
+    monkeypatch.setattr("desim.tuning.plan.secrets.randbelow", lambda n: SEED - 2**48)
+    first = desim.tune(given, tmp_path / "tuned", workers=0)
+    monkeypatch.undo()
+    second = desim.tune(given, tmp_path / "tuned", workers=0)  # goes on with the seed that was
+    assert second.candidates.equals(first.candidates)
+    assert second.counts == {"stored": len(second.runs)}
+    del given["tune"]["charge"]
+    given["tune"]["seeds"] = [1, 2, 3]
+    assert planned(given).tune.seed == 0
+
+
+def on_graph(name, tmp_path, **changes):
+    """A charged tuner of a method on a graph."""
+    given = charged("geometric", tmp_path, **changes)
+    given["base"] |= {
+        "algorithm": {"name": name, **METHODS[name]}, "network": {"topology": "ring"},
+        "privacy": {"noise": {"sigma": 1000.0}, "view": "eavesdropper"},
+        "observe": {"metrics": ["accuracy"]}, "stop": {"rounds": 2},
+    }  # fmt: skip
+    given["base"]["problem"] |= {"regularizer": "none"}
+    given["tune"]["vary"] = {"privacy.noise.sigma": [1000.0, 1001.0]}
+    return given
+
+
+METHODS = {
+    "zcdp-nfl": {"rho": 1.0, "eta": 0.5},
+    "dsgd": {"alpha": 0.5},
+    "q-dpsgd-1": {"alpha": 0.5, "mixing": 0.5, "bits": 16, "resolution": 0.01, "deadline": "1 s"},
+}
+
+
+def test_graph_methods_are_scored_on_what_they_release(tmp_path, monkeypatch):
+    """Two records turned decide the model before noise of sigma 1000, and nothing after it."""
+
+    def met(turned):
+        given = on_graph("zcdp-nfl", tmp_path, until={"accuracy": 0.99})
+        given["base"]["stop"] = {"rounds": 1}
+        A, b = np.zeros((4, 2, 1)), np.zeros((4, 2))
+        A[:], b[:] = 1.0, -1.0 if turned else 1.0
+        test = np.ones((8, 1))
+        np.savez(tmp_path / "d.npz", A=A, b=b, test_A=test, test_b=-np.ones(8))
+        made = desim.tune(given, workers=0)
+        return made.candidates["status"].tolist()
+
+    assert met(turned=False) == met(turned=True)
+    monkeypatch.setattr("desim.tuning.candidates._noised_next", lambda scenario: False)
+    monkeypatch.setattr("desim.tuning.charged.unreleased", lambda scenario, metric: "")
+    assert met(turned=False) != met(turned=True)
+
+
+def test_methods_whose_models_nobody_releases_are_not_charged(tmp_path):
+    with pytest.raises(InputError, match=r"found q-dpsgd-1, whose accuracy is of models before"):
+        planned(on_graph("q-dpsgd-1", tmp_path))
+    assert planned(on_graph("dsgd", tmp_path)).base.scenario.observe.models == "own"
+    assert planned(on_graph("zcdp-nfl", tmp_path)).base.scenario.observe.models == "released"
+
+
+def test_a_run_that_failed_has_no_price(tmp_path, monkeypatch):
+    made = desim.tune(charged("geometric", tmp_path), workers=0)
+    runs = [desim.run(made.released[0])]
+    charge = planned(charged("geometric", tmp_path)).tune.charge
+    assert np.isfinite(price(runs, charge, {}).best)
+    runs[0].manifest["status"] = "failed"
+    found = price(runs, charge, {})
+    assert np.isinf(found.best)
+    assert found.notes[0].startswith("infinite: the run of seed")

@@ -296,7 +296,7 @@ REFUSED = [
         "with charge random",
     ),
     (
-        tuner(charge={"law": "geometric", "mean": 5}, runs=None, seeds=3, fresh=None),
+        tuner(charge={"law": "geometric", "mean": 5}, runs=None, seeds=3, fresh=None, seed=None),
         "tune.charge: found the target error, which is computed from private rows",
     ),
 ]  # fmt: skip

@@ -6,7 +6,7 @@ of time first, as far as all clocks have advanced.
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -240,3 +240,26 @@ class ClockObserver:
     def iterates(self) -> Array | None:
         """Models (rounds + 1, agents, dim), if kept, of the rounds that every agent did."""
         return None if self.kept is None else np.array(self.kept[: self.rounds + 1])
+
+
+class ReleasedObserver(ClockObserver):
+    """Observes the models of a graph method as agents release them, with their noise.
+
+    What is reported waits for the release of the same numbers, which comes next.
+    """
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self._own = np.full_like(self._base, np.nan)  # models that were reported
+
+    def report(self, time: Array, who: Int, round_: int, x: Array) -> None:
+        """Note the agents' own models, which nobody else sees."""
+        self._own[who] = x
+
+    def released(self, time: Array, who: Int, round_: int, value: Array, noisy: Array) -> None:
+        """Observe noisy (n, dim), where value (n, dim) is what agents who (n,) have reported."""
+        if len(who) and value.shape[1:] == self._own.shape[1:]:
+            same = np.equal(value, self._own[who]).all(axis=1)
+            self._own[who] = np.nan
+            if same.any():
+                super().report(time[same], who[same], round_, noisy[same])

@@ -14,7 +14,7 @@ from desim.compiling.plain import at_once
 from desim.engine.agents.programs import checked_requests
 from desim.engine.growth import grown
 from desim.engine.metrics import MetricRows, Metrics
-from desim.engine.observer import ClockObserver
+from desim.engine.observer import ClockObserver, ReleasedObserver
 from desim.engine.patience import Patience
 from desim.engine.round_observer import RoundObserver
 from desim.engine.settings import Settings
@@ -76,6 +76,7 @@ class Observation:
     """What is measured: metrics, every `every` s (0: every round), iterates kept or not, x*.
 
     sample: which test rows count, None for all; marks: at which metrics' values models are kept.
+    released: whether models of a graph method are those that agents release, with their noise.
     """
 
     metrics: tuple[str, ...]
@@ -84,6 +85,7 @@ class Observation:
     optimum: Array | None
     sample: Int | None = None
     marks: tuple[tuple[str, float], ...] = ()
+    released: bool = False
 
 
 @dataclass(frozen=True)
@@ -179,7 +181,8 @@ class Simulation:
         if hub:
             observer = RoundObserver(*common, patience, self.method.cures)
         else:
-            observer = ClockObserver(*common, settings.initial("x0"), patience, self.method.cures)
+            kind = ReleasedObserver if seen.released else ClockObserver
+            observer = kind(*common, settings.initial("x0"), patience, self.method.cures)
         return World(settings, observer, patience, sink, progress, transcript, keeper)
 
     def _scouted(self, progress: Any, explained: Explained) -> tuple[Settings, bool, list[str]]:

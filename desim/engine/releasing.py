@@ -16,6 +16,7 @@ from desim.engine.arguments import terms_given
 from desim.engine.at_work import Outside
 from desim.engine.coding import Coding
 from desim.engine.exposure import Exposed, difference, idle, rows, union
+from desim.engine.observer import ReleasedObserver
 from desim.engine.requests import Compute, Gather
 from desim.engine.retirement import admitted
 from desim.engine.world import World
@@ -100,6 +101,10 @@ class Releasing(Coding):
         if world.transcript is not None:
             noisy = world.transcript.release(self.who, self.round, ids, value, noisy, terms)
             world.transcript.keep(ids, kept)
+        if isinstance(world.observer, ReleasedObserver):
+            shown = mask & self.live
+            place = self.clock[shown], self.who[shown], int(self.round[0])
+            world.observer.released(*place, value[shown], noisy[shown])
         return noisy
 
     def perturbation(self, dim: int, terms: Terms, where: Any = None) -> Array:

@@ -43,7 +43,7 @@ LEFT_OUT = (
 FOUND = 1 << 48  # seeds below can all be tried
 GUESSED = (
     "the seed is small: who tries all such seeds finds it, as times and models tell which it is, "
-    "and removes the noise; the epsilon is against who does not try (seeds go up to 2^64)"
+    "and removes the noise; the epsilon is against who does not try (seeds go up to 2^63 - 1)"
 )
 
 

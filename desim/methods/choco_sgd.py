@@ -53,6 +53,7 @@ class ChocoSGD(DSGD):
     name = "choco-sgd"
     summary = "decentralised SGD or gossip: coded differences as messages, averages that stay right"
     paper = "Koloskova, Stich, Jaggi 2019"
+    shown = "released"
     Parameters = Choco
     policies = ("all",)  # a lost q would part the copies of xhat
     restarts = ()

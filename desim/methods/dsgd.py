@@ -43,6 +43,7 @@ class DSGD(DecentralisedSGD):
     name = "dsgd"
     summary = "decentralised SGD: batches of fixed size, whole models as messages"
     paper = "Yuan, Ling, Yin 2016; Lian, Zhang, Zhang, Hsieh, Zhang, Liu 2017"
+    shown = "released"
     restarts: ClassVar[tuple[str, ...]] = ("all", "deadline")
     Parameters: ClassVar[type[Strict]] = Batches
     uncoded: ClassVar[str] = f"it rounds by itself, algorithm.numbers; {DRIFTS}"

@@ -35,6 +35,7 @@ class GradientTracking(DSGD):
     name = "gradient-tracking"
     summary = "gradient tracking (DIGing, NEXT): constant steps end at the optimum itself"
     paper = "Di Lorenzo, Scutari 2016; Nedic, Olshevsky, Shi 2017"
+    shown = "released"
     Parameters: ClassVar[type[Strict]] = Tracking
     policies = ("all",)  # what is lost of y is never made up for
     restarts = ()

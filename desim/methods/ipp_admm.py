@@ -8,6 +8,7 @@ charged. variant: `fresh` draws b_1 anew for the solution that is sent, `charge-
 asked about and charges every b_1, and `printed` has noise for 2 C_loss besides.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -23,6 +24,7 @@ from desim.method import (
     Positive,
     Problem,
     Program,
+    Terms,
     Us,
     minimise,
 )
@@ -60,6 +62,7 @@ class IPPADMM(PPADMM):
     paper = "Ding 2021, Algorithm 3"
     Parameters = Parameters
     policies = ("all",)
+    asks = True
 
     def __init__(self, ingredients: Ingredients) -> None:
         super().__init__(ingredients)
@@ -99,6 +102,22 @@ class IPPADMM(PPADMM):
             us.w = np.where(above[:, None], sent, us.w)  # lines 13, 15
             yield from edges.exchange(us.w, above)
             us.dual = edges.agreed(us.dual + eta * (d * us.w - edges.neighbours()))  # 17-22
+
+    def most(self, rounds: int) -> Sequence[tuple[Terms, int]] | None:
+        """An answer in every round, and c solutions: those whose noise is least.
+
+        b_1 is in each of these, or, where answers are charged for it, in every round.
+        """
+        if self.noise is None:
+            return None
+        everybody, c = np.arange(self.problem.agents), min(self.parameters.c, rounds)
+        answer, threshold = self.svt.terms(everybody)
+        wide = replace(answer, scale=np.maximum(answer.scale, threshold))
+        slopes = [self.cost.objective(everybody, k) for k in range(1, rounds + 1)]
+        sent = [self.cost.solution(everybody, k) for k in range(1, rounds + 1)]
+        dear = np.argsort([-np.max(one.sensitivity / one.scale) for one in slopes])[:c]
+        kept = [slopes[k] for k in dear] if self.fresh else slopes
+        return [(wide, rounds), *((one, 1) for one in [*kept, *(sent[k] for k in dear)])]
 
     def noise_where(self, us: Us, k: int, where: Any, charged: bool) -> Array | float:
         """b_1 (n, dim) of those `where`; of what only an answer tells nothing else is charged."""

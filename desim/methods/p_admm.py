@@ -37,6 +37,7 @@ class PADMM(ExactADMM):
     name = "p-admm"
     summary = "ADMM on a graph: every agent minimises exactly and adds decaying noise"
     paper = "Ding, Gong, Zhang, Pan, Han 2019"
+    shown = "next"
     Parameters: ClassVar[type[Strict]] = Parameters
     restarts = ConsensusADMM.restarts
     forgetting = ConsensusADMM.forgetting

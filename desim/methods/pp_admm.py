@@ -7,6 +7,7 @@ Corrected: by 2 beta / modulus two rough solutions differ, 4 times the printed r
 computed and needs no lambda-hat: modulus = 2 eta d_i + ridge, the more the cheaper, is enough.
 """
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -67,6 +68,7 @@ class PPADMM(ExactADMM):
     name = "pp-admm"
     summary = "ADMM on a graph: perturbed objectives, rough solutions, noise on both"
     paper = "Ding 2021, Algorithm 2"
+    shown = "next"
     Parameters: ClassVar[type[Strict]] = Parameters
     noises = ("gaussian",)
     relations = ("replace-one", "agent")  # rough solutions halve nothing
@@ -114,6 +116,14 @@ class PPADMM(ExactADMM):
         """Nothing with noise: a round releases more than one value, and IPP-ADMM's ask which."""
         everybody = np.arange(self.problem.agents)
         return None if self.noise is not None else self.cost.solution(everybody, k)
+
+    def most(self, rounds: int) -> Sequence[tuple[Terms, int]] | None:
+        """Noise on the slope and on the solution of every round."""
+        everybody, every = np.arange(self.problem.agents), range(1, rounds + 1)
+        if self.noise is None:
+            return super().most(rounds)
+        both = self.cost.objective, self.cost.solution
+        return [(terms(everybody, k), 1) for k in every for terms in both]
 
     def claim_inputs(self) -> Inputs | None:
         """Theorem 7 of Theorem 6."""

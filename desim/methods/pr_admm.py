@@ -26,6 +26,7 @@ class PRADMM(PADMM):
     name = "pr-admm"
     summary = "ADMM on a graph: exact minimisation, decaying noise, far neighbours are cut"
     paper = "Ding 2021, Algorithm 1"
+    shown = "next"
     Parameters = Parameters
     policies = ("all", "deadline")
     restarts = ExactADMM.restarts

@@ -34,6 +34,7 @@ class PushSum(DSGD):
     name = "push-sum"
     summary = "stochastic gradient push: directed graphs of whatever degrees, exact averages"
     paper = "Nedic, Olshevsky 2016; Assran, Loizou, Ballas, Rabbat 2019"
+    shown = "released"
     policies = ("all", "deadline", "each")
     hears_later = True  # what a later message adds would be under way for ever, and w fall to 0
     Parameters: ClassVar[type[Strict]] = Stepping

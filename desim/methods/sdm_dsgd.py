@@ -34,6 +34,7 @@ class SDMDSGD(DSGD):
     name = "sdm-dsgd"
     summary = "decentralised SGD: random coordinates of differentials as messages"
     paper = "Zhang, Fang, Liu, Zhu 2020"
+    shown = "released"
     Parameters = Sparse
     policies = ("all",)  # a lost differential would part the copies
     restarts = ()

@@ -47,6 +47,7 @@ class ZcdpNfl(ConsensusADMM):
     name = "zcdp-nfl"
     summary = "linearised ADMM on a graph with dynamic zCDP noise, smooth and nonsmooth losses"
     paper = "Gauthier, Gratton, Venkategowda, Werner 2023"
+    shown = "next"
     Parameters = Parameters
     models = "any"
     smooth_only = False
@@ -106,6 +107,7 @@ class DpNfl(ZcdpNfl):
     name = "dp-nfl"
     summary = "zCDP-NFL with the noise of classical (epsilon, delta) composition"
     noises = ("classical",)
+    shown = "next"
 
     def claim_inputs(self) -> Inputs | None:
         """The composition that the noise was shared out by."""

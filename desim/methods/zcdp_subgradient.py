@@ -60,6 +60,7 @@ class ZcdpSubgradient(Method):
     kind = "graph"
     summary = "distributed subgradient method with dynamic zCDP noise, smooth and nonsmooth losses"
     paper = "Nedic, Ozdaglar 2009; Gauthier, Gratton, Venkategowda, Werner 2023"
+    shown = "next"
     uncoded = DRIFTS
     Parameters = Parameters
     models = "any"

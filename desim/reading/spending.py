@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from desim.columns import Columns, Words, gathered
@@ -9,6 +10,7 @@ from desim.errors import InputError, refusal
 from desim.privacy.accounting.accountants import Account, account
 from desim.privacy.accounting.prices import RELATIONS
 from desim.privacy.accounting.views import read_view
+from desim.runs.beforehand import allowed, bounded
 from desim.runs.declared import declared, names, void
 from desim.runs.digests import own_scenario
 from desim.runs.played import Played
@@ -28,8 +30,9 @@ def spent(
 ) -> Account:
     """See `Run.account`.
 
-    That the files cannot be checked, or sensitivities are a plug-in's, is said among the flags.
-    It is infinite where more was seen than releases, or these are not what is charged.
+    Where data decide how much is released, final epsilons are what holds before the run. That the
+    files cannot be checked, or sensitivities are a plug-in's, is said among the flags. It is
+    infinite where more was seen than releases, or these are not what is charged.
     """
     if run.directory is not None:
         own_scenario(run.directory, run.manifest)
@@ -37,15 +40,15 @@ def spent(
     terms = stated(run) if asked else Stated()
     seen, relation = view or terms.view, relation or terms.relation
     require_known(run, relation)
-    found = account(
-        run.store.pieces("releases", RELEASED),
-        rows=run.manifest.get("rows"),
-        delta=terms.delta if delta is None else delta,
-        view=seen,
-        relation=relation,
-        events=arrivals(run, seen),
-        amplification=amplification,
-    )
+    asked_for: dict[str, Any] = {
+        "rows": run.manifest.get("rows"), "delta": terms.delta if delta is None else delta,
+        "relation": relation, "amplification": amplification,
+    }  # fmt: skip
+    released = run.store.pieces("releases", RELEASED)
+    found = account(released, view=seen, events=arrivals(run, seen), **asked_for)
+    private = found.worst > 0.0 or bool(run.manifest.get("privacy", {}).get("terms"))
+    if private and (might := allowed(run)) is not None:
+        found = bounded(run, found, might, partial(account, view="eavesdropper", **asked_for))
     found = replace(found, flags=(*found.flags, *doubts(run)))
     return found.voided(why) if (why := void(run)) else found
 
@@ -53,20 +56,8 @@ def spent(
 def doubts(run: Played) -> Iterator[str]:
     """On whose word the run's epsilon rests, and that its files cannot be checked."""
     yield from declared(run)
-    yield from chosen_by_losses(run)
     if doubt := run.store.unchecked:
         yield doubt
-
-
-def chosen_by_losses(run: Played) -> Iterator[str]:
-    """That how often an agent releases follows from what was released, which no budget bounds."""
-    chosen = run.manifest.get("privacy", {}).get("chosen")
-    if chosen is not None and not chosen["budget"]:
-        text = f"{chosen['by']} invites by losses that were released"
-        yield (
-            f"{text}: epsilon is that of the releases that were made; beforehand nothing bounds "
-            "it but an invitation in every round, or privacy.budget"
-        )
 
 
 def with_coordinator(run: Played) -> bool:

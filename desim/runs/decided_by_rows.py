@@ -35,8 +35,6 @@ def tuned(scenario: Any, public: bool = False) -> Iterator[str]:
         verb = "is" if len(named) == 1 else "are"
         yield f"{', '.join(named)} {verb} computed from all agents' data"
     yield from decided_by_rows(scenario, public)
-    for name in scenario.stop.targets:
-        yield f"stop.metric: the end of the run depends on the data over {name}"
 
 
 def decided_by_rows(scenario: Any, public: bool = False) -> Iterator[str]:

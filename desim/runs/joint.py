@@ -31,8 +31,16 @@ from desim.reading.spending import (
     require_known,
     with_coordinator,
 )
+from desim.runs.beforehand import allowed, stand_in
 from desim.runs.declared import plugged, void
-from desim.runs.likeness import same_data, same_noise, same_run, same_seed, unrelated
+from desim.runs.likeness import (
+    same_data,
+    same_noise,
+    same_run,
+    same_seed,
+    same_values,
+    unrelated,
+)
 from desim.runs.opened import as_run
 from desim.runs.played import One
 from desim.runs.premises import Stated, stated, stored
@@ -119,17 +127,24 @@ def _once(runs: Sequence[Run]) -> tuple[list[tuple[str, Run]], list[str]]:
     """Each run once with its label, that of which most is known of those that are one; and that."""
     found: list[tuple[str, Run]] = []
     repeated = []
-    length = [int(run.store.pieces("releases", ["time"]).first[-1]) for run in runs]
     named = list(zip(labels(runs), runs, strict=True))
-    most = lambda k: (not void(runs[k]), -length[k])  # noqa: E731
-    for place in sorted(range(len(runs)), key=most):
+    known = [(bool(void(run)), _length(run)) for run in runs]  # a test is not its simulation
+    for place in sorted(range(len(runs)), key=lambda k: known[k], reverse=True):
         label, run = named[place]
-        twin = next((name for name, other in found if same_run(other, run)), None)
+        might = allowed(run)
+        told = might is not None and might.rows is None  # by when it ended, perhaps
+        twin = next((name for name, other in found if not told and same_run(other, run)), None)
         if twin is None:
             found.append((label, run))
         else:
             repeated.append(f"{label} has released nothing that {twin} has not: both are one")
     return sorted(found, key=lambda one: named.index(one)), repeated
+
+
+def _length(run: Run) -> tuple[int, int]:
+    """How many releases there are, and how many of them have arrived at somebody."""
+    pieces = run.store.pieces("releases", ["delivered"])
+    return int(pieces.first[-1]), sum(int((rows["delivered"] > 0).sum()) for rows in pieces)
 
 
 def _views(runs: Sequence[tuple[str, Run]]) -> list[str]:
@@ -175,14 +190,21 @@ def _block(
     alone = not any(other is not run and same_seed(run, other) for _, other in runs)
     block = Block.of(rows, who, arrivals(run, view), owned, relation, alone)
     agent = np.asarray(block.seen["agent"], np.int64)
-    own = tallies(block.priced, agent)
+    own = dict(tallies(block.priced, agent))
+    noise, why = _noise(block.seen, agent, list(own)), tuple[str, ...]()
+    if allowed(run) is not None:
+        might, why = stand_in(run, bool(block.priced.gaussian.all()), relation)
+        own = dict.fromkeys(range(agents), LOST)
+        if might is not None:
+            block = Block.of(might, adversary("eavesdropper", agents), None, owned, relation, alone)
+            own = dict(tallies(block.priced, np.asarray(block.seen["agent"], np.int64)))
     every = list(own.values())
     anybody = reduce(Tally.plus, every, NOTHING) if relation == "agent" else dearest(every)
     signs = Signs.of(block.seen, block.priced)
     said = (*reservations(who, star), *flags([signs], delta, owned), *doubts(run), *_tuned(run))
-    if why := void(run):
-        own, anybody, said = dict.fromkeys(range(agents), LOST), LOST, (why, *said)
-    return Charged(label, run, own, anybody, _noise(block.seen, agent, list(own)), signs, said)
+    if reason := void(run):
+        own, anybody, why = dict.fromkeys(range(agents), LOST), LOST, (reason, *why)
+    return Charged(label, run, own, anybody, noise, signs, (*why, *said))
 
 
 def _tuned(run: Run) -> Iterator[str]:
@@ -205,7 +227,7 @@ def _broken(charged: Sequence[Charged]) -> Iterator[tuple[tuple[int, int], list[
     """(place of a run, agent) whose noise another run has drawn too; plug-ins number their own."""
     found: dict[tuple[int, int], list[str]] = {}
     for (j, one), (k, other) in combinations(enumerate(charged), 2):
-        if not same_noise(one.run, other.run):
+        if not same_noise(one.run, other.run) or same_values(one.run, other.run):
             continue
         own = any(plugged(each.run)[0] for each in (one, other))
         for agent in one.noise.keys() & other.noise.keys():
@@ -253,6 +275,8 @@ def _related(charged: Sequence[Charged]) -> Iterator[str]:
     """What is known of the data of each two runs, where it is not that they are the same."""
     for one, other in combinations(charged, 2):
         both = f"{one.label} and {other.label}"
+        if same_values(one.run, other.run):
+            yield f"{both}: one training, of which each shows a part: added up, at most twice"
         if same_data(one.run, other.run):
             continue
         if unrelated(one.run, other.run):

@@ -9,10 +9,14 @@ import pandas as pd
 
 from desim.draws.keys import seed_word
 from desim.errors import DesimError, InputError, refusal
+from desim.runs.declared import names, plugged
+from desim.runs.delays import delayed
 from desim.runs.real import unrepeatable
 from desim.runs.run import Run
+from desim.scenario import registry
 
 FREE = ("name", "observe", "log", "engine", "stop")  # sections that change no bit of a release
+CARRIED = ("network", "compute")  # sections that change none where delays change no value
 COMPARED = ["release", "agent", "mechanism", "sensitivity", "scale", "sampling"]
 HASHES = {  # of a model, in words
     "first_sha256": "the hash of its first gradients",
@@ -84,13 +88,45 @@ def same_run(whole: Run, part: Run) -> bool:
     """Whether all that `part` has released is among what `whole` has, bit by bit.
 
     Their scenarios differ at most in what changes no release, so that equal noise is on equal
-    values; one of them may have ended before.
+    values; one of them may have ended before. What has arrived in `part` has in `whole`, too.
     """
-    if not same_noise(whole, part) or not same_data(whole, part) or not _same_training(whole, part):
+    if not same_values(whole, part):
         return False
     long, short = (run.store.table("releases", COMPARED) for run in (whole, part))
-    common = long[long["release"].isin(short["release"])]
-    return _rows(common) == _rows(short)
+    if not short["release"].isin(long["release"]).all():
+        return False
+    came, here = (_arrived(run) for run in (part, whole))
+    return came <= here
+
+
+def same_values(one: Run, other: Run) -> bool:
+    """Whether noise that both have drawn is on the same values, so that no difference removes it.
+
+    What both have released is the same, bit by bit; so are their models where both ended alike.
+    """
+    if not same_noise(one, other) or not same_data(one, other) or not _same_training(one, other):
+        return False
+    tables = [run.store.table("releases", COMPARED) for run in (one, other)]
+    mine, others = (
+        table[table["release"].isin(twin["release"])]
+        for table, twin in zip(tables, tables[::-1], strict=True)
+    )
+    if _rows(mine) != _rows(others):
+        return False
+    alike = len(mine) == len(tables[0]) == len(tables[1])
+    return not alike or one.status != "done" or other.status != "done" or _same_models(one, other)
+
+
+def _same_models(one: Run, other: Run) -> bool:
+    """Whether the agents' last models are the same bits, as far as they are stored."""
+    last = [run.store.arrays("state").get("x") for run in (one, other)]
+    return last[0] is None or last[1] is None or last[0].tobytes() == last[1].tobytes()
+
+
+def _arrived(run: Run) -> frozenset[int]:
+    """Which releases have arrived at somebody."""
+    table = run.store.table("releases", ["release", "delivered"])
+    return frozenset(table.loc[table["delivered"] > 0, "release"].tolist())
 
 
 def _same_training(one: Run, other: Run) -> bool:
@@ -107,17 +143,31 @@ def _same_training(one: Run, other: Run) -> bool:
         scenarios = [run.scenario.written() for run in (one, other)]
     except DesimError:
         return False
-    compared = [
-        {key: part for key, part in said.items() if key not in _free(said)} for said in scenarios
-    ]
-    return compared[0] == compared[1]
+    free = FREE if not _shared_out(scenarios) else tuple(key for key in FREE if key != "stop")
+    rests = [{key: part for key, part in said.items() if key not in free} for said in scenarios]
+    if rests[0] == rests[1]:
+        return True
+    carried = [{name: rest.pop(name, None) for name in CARRIED} for rest in rests]
+    return rests[0] == rests[1] and _undelayed(one, other, carried)
 
 
-def _free(written: Mapping[str, Any]) -> tuple[str, ...]:
-    """Sections that change no bit of a release: not even the end, unless noise is shared out."""
-    noise = (written.get("privacy") or {}).get("noise") or {}
-    whole = noise.get("composition", "none") == "none"
-    return FREE if whole else tuple(key for key in FREE if key != "stop")
+def _shared_out(scenarios: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether noise is shared out over the rounds, so that the end of a run changes it."""
+    noises = [(said.get("privacy") or {}).get("noise") or {} for said in scenarios]
+    return any(noise.get("composition", "none") != "none" for noise in noises)
+
+
+def _undelayed(one: Run, other: Run, carried: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether other links and devices change no value on one graph; a plug-in may look at them.
+
+    carried: both runs' sections of CARRIED.
+    """
+    if any(plugged(run)[0] or delayed(run.scenario) for run in (one, other)):
+        return False
+    if one.scenario.network.topology != other.scenario.network.topology:
+        return False
+    paced = registry.get(names(one)[0]).timed
+    return not paced or carried[0]["compute"] == carried[1]["compute"]
 
 
 def _root(run: Run) -> str | None:

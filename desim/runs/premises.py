@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from desim.errors import InputError, refusal
 from desim.privacy.papers.theorems import bound_of
+from desim.runs.beforehand import at_most
 from desim.runs.decided_by_rows import tuned
 from desim.runs.played import Played
 
@@ -33,8 +34,9 @@ def premises(scenario: "Scenario", simulation: "Simulation") -> dict[str, Any]:
     arithmetic: of gradients; terms: `Stated`, None without a section privacy; claim: inputs of the
     paper's claim, see `Method.claim_inputs`; basis: what sensitivities rest on; tuned: what is
     computed from data without being charged; chosen, where agents are invited by losses: by which
-    choice, and whether a budget bounds what that costs. InputError for a claim that cannot be
-    stored, or names no theorem.
+    choice, and whether a budget bounds what that costs; allowed, where data decide how much is
+    released: see `desim.runs.beforehand.at_most`. InputError for a claim that cannot be stored, or
+    names no theorem.
     """
     from desim.scenario.blame import explained
 
@@ -50,6 +52,8 @@ def premises(scenario: "Scenario", simulation: "Simulation") -> dict[str, Any]:
         "basis": basis,
         "tuned": [*tuned(scenario, bounded)],
     }
+    if found := at_most(scenario, simulation):
+        own["allowed"] = found
     if scenario.participation.power:
         budget = scenario.privacy is not None and scenario.privacy.budget is not None
         own["chosen"] = {"by": scenario.participation.choose, "budget": budget}

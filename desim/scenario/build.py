@@ -21,7 +21,7 @@ from desim.privacy.ledger.mechanisms import Noise
 from desim.problem.fairness import MEASURES, lacking
 from desim.problem.optimum import centralised_optimum
 from desim.problem.problem import Problem
-from desim.scenario import choosing
+from desim.scenario import choosing, endings
 from desim.scenario.blame import explained
 from desim.scenario.calibration import calibrated, noise_of, try_accountant, warnings
 from desim.scenario.check import located, unfit_for
@@ -72,6 +72,7 @@ def _build(scenario: Scenario, known: Problem | None) -> Simulation:
         *biased(settings.codecs),
     ]
     made.warnings += [*endless(settings), *uncertain(scenario), *choosing.warnings(scenario)]
+    made.warnings += endings.warnings(scenario)
     settings = _planned(made, settings)
     try_accountant(scenario, made.planned(1), problem.rows)
     engine, why = _engine(scenario, made)
@@ -255,4 +256,5 @@ def _observation(scenario: Scenario, problem: Problem) -> Observation:
     optimum = centralised_optimum(problem, cache_home() / "optima").x if "error" in wanted else None
     every = 0.0 if observe.every == "round" else float(observe.every)
     sample, marks = sampled(scenario, problem), observe.checkpoints or ()
-    return Observation(observe.metrics, every, observe.iterates, optimum, sample, marks)
+    noisy = observe.models == "released" and scenario.algorithm.method.shows() == "next"
+    return Observation(observe.metrics, every, observe.iterates, optimum, sample, marks, noisy)

@@ -15,6 +15,8 @@ from desim.studies.ranges import Range, Vary
 
 SAMPLERS = ("random", "grid", "tpe", "cmaes", "nsga2")
 LEARNING = ("tpe", "cmaes", "nsga2")  # samplers of Optuna
+SECRET = 1 << 48  # seeds below can all be tried
+DRAWN = "none, so that it is drawn, or one from 2^48 on: it tells how many runs there were"
 LARGEST_SEED = 2**32 - 1  # of their random numbers
 SPENT = ("time", "bytes", "rounds", "epsilon")
 LAWS = ("geometric", "logarithmic", "poisson")
@@ -115,8 +117,9 @@ class Tune(Strict):
     default: 200"""
     sampler: Literal["random", "grid", "tpe", "cmaes", "nsga2"] = "random"
     """random, grid (all combinations), or one of Optuna's that learn: tpe, cmaes, nsga2"""
-    seed: Whole = 0
-    """seed of the sampler"""
+    seed: Whole | None = None
+    """seed of the sampler; default: 0, but with charge drawn by the operating system and stored, as
+    nobody may know how many runs there were"""
     batch: Count = 10
     """how many candidates are proposed together and race each other, whatever the workers"""
     race: Flag = True
@@ -143,7 +146,7 @@ class Tune(Strict):
                     raise ValueError(
                         f"sampler: found grid, and more in vary.{key}; allowed: {most}"
                     )
-        if self.sampler in LEARNING and self.seed > LARGEST_SEED:
+        if self.sampler in LEARNING and (self.seed or 0) > LARGEST_SEED:
             allowed = f"at most {LARGEST_SEED} with {self.sampler}"
             raise ValueError(f"seed: {refusal(self.seed, allowed)}")
         if self.fresh_seeds and max(self.fresh_seeds) > LARGEST:
@@ -169,6 +172,7 @@ class Tune(Strict):
             "seeds": (len(self.seeds) > 1, f"{len(self.seeds)} seeds", "one: the first run's"),
             "fresh": (bool(self.fresh), self.fresh, "0: more runs are more releases"),
             "race": (self.race and written("race"), True, "false: no run looks at another"),
+            "seed": (self.seed is not None and self.seed < SECRET, self.seed, DRAWN),
             "cap": (self.cap and written("cap"), self.cap, "false: no run looks at another"),
         }
         for key, (found, value, allowed) in wrong.items():

@@ -90,7 +90,7 @@ class Book:
     def _job(self, one: Wanted) -> Job:
         """The run as a process is asked for it."""
         place = one.candidate.number, one.seed
-        limit = min(one.cap, self.tune.limits.get("time", np.inf) * (1.0 + 1e-9))
+        limit = min(one.cap, latest(self.tune))
         if (one.candidate.number, limit) not in self._resolved:
             self._resolved[one.candidate.number, limit] = self._read(one.candidate, limit)
         case, unseeded, training, cut = self._resolved[one.candidate.number, limit]
@@ -169,6 +169,11 @@ class Book:
     def played(self, candidate: Candidate, seeds: Iterable[int]) -> Iterator[int]:
         """The seeds on which the candidate was played."""
         return (seed for seed in seeds if self.result(candidate, seed) is not None)
+
+
+def latest(tune: Tune) -> float:
+    """When a run can no longer meet the target in time, s."""
+    return tune.limits.get("time", np.inf) * (1.0 + 1e-9)
 
 
 def until(scenario: Scenario, limit: float) -> Scenario:

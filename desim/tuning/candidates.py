@@ -49,9 +49,17 @@ def scenario_of(study: StudyFile, folder: Path, values: Mapping[str, Any]) -> Sc
     base = study.base
     if isinstance(base, Mapping):
         base = {"name": study.name, **base}
-    found = load(base, {**study.set, **values}, folder)
+    found = load(base, settings := {**study.set, **values}, folder)
+    if study.tune is not None and study.tune.charge is not None and _noised_next(found):
+        found = load(base, {**settings, "observe.models": "released"}, folder)
     require_measured(found, "a tuner")
     return found
+
+
+def _noised_next(scenario: Scenario) -> bool:
+    """Whether its metrics are of models that agents release next, and could be of these."""
+    own = scenario.kind != "coordinator" and scenario.observe.models == "own"
+    return own and scenario.algorithm.method.shows() == "next"
 
 
 def first_values(vary: Vary) -> dict[str, Any]:

@@ -12,10 +12,15 @@ from typing import Any
 import numpy as np
 
 from desim.amounts import epsilon as epsilon_text
+from desim.privacy.accounting.accountants import UNBOUNDED
+from desim.privacy.accounting.loss_distribution import delta_at
 from desim.privacy.accounting.renyi import ORDERS, epsilon_of_divergences
-from desim.privacy.accounting.selection import best_of, drawn, pure_best_of
+from desim.privacy.accounting.selection import SMALL, best_of, drawn, pure_best_of
+from desim.privacy.accounting.tallies import NOTHING, tallies
 from desim.problem.fairness import MEASURES
 from desim.runs.run import Run
+from desim.scenario import registry
+from desim.scenario.endings import unreleased
 from desim.scenario.schema import Scenario
 from desim.scenario.sections.tables import OwnTest, SomeRows
 from desim.studies.tuner import Charge, Tune
@@ -63,6 +68,12 @@ def unchargeable(scenario: Scenario, metric: str) -> Iterator[str]:
             f"tune.charge: found the target {metric}, which is computed from private rows and "
             "would be one more release; allowed: accuracy, of test rows"
         )
+    elif unreleased(scenario, metric):
+        yield (
+            f"tune.charge: found {scenario.algorithm.name}, whose {metric} is of models before "
+            "their noise, which nobody releases; allowed: methods with a coordinator, or that "
+            f"release their models or compute them from releases: {', '.join(_released())}"
+        )
     if scenario.privacy is None:
         yield "tune.charge: found no privacy; allowed: a scenario with the section privacy"
     data = scenario.problem.data
@@ -87,8 +98,14 @@ def unchargeable(scenario: Scenario, metric: str) -> Iterator[str]:
             )
 
 
+def _released() -> Iterator[str]:
+    """Methods on a graph that release their models, or compute them from what they release."""
+    yield from (name for name in registry.OWN if registry.get(name).shows() != "own")
+
+
 def number_of_runs(charge: Charge, tune: Tune) -> int:
-    """How many runs there are, by the law."""
+    """How many runs there are, by the law; the seed is secret, and so is the number."""
+    assert tune.seed is not None
     rng = np.random.default_rng([tune.seed, zlib.crc32(b"charge")])
     return drawn(charge.law, charge.mean, rng)
 
@@ -100,23 +117,34 @@ def price(runs: Sequence[Run], charge: Charge, given: Mapping[str, Any]) -> Pric
     """
     accounts = [run.account(**given) for run in runs]
     first = accounts[0]
-    curve, pure = np.zeros(len(ORDERS)), 0.0
+    curve, pure, deltas = np.zeros(len(ORDERS)), 0.0, np.zeros(len(ORDERS))
     for account in accounts:
         for agent in range(account.agents):
             priced = account.prices(agent)
             curve = np.maximum(curve, priced.divergences().sum(axis=0, initial=0.0))
+            found = tallies(priced, np.zeros(len(priced.mu2), np.int64)).get(0, NOTHING)
+            deltas = np.maximum(deltas, delta_at(found, SMALL))
             alone = priced.laplace.sum() + priced.pure.sum()
             others = (priced.mu2 + priced.rho + priced.xi + priced.ratio).any()
             pure = max(pure, np.inf if others else float(alone))
-    best = float(epsilon_of_divergences(best_of(curve, charge.law, charge.mean), first.delta))
+    chosen = best_of(curve, charge.law, charge.mean, deltas)
+    best = float(epsilon_of_divergences(chosen, first.delta))
     method = PAPERS[charge.law]
     if pure_best_of(pure, charge.law) < best:
         best, method = pure_best_of(pure, charge.law), f"{method}, of pure epsilons"
+    failed = [run for run in runs if run.status != "done"]
+    if failed:
+        best, method = np.inf, UNBOUNDED
     notes = [
+        *(
+            f"infinite: the run of seed {run.manifest['seed']} is {run.status}: where rows made it "
+            "end, that it did tells of them"
+            for run in failed
+        ),
         "of the most costly run that was drawn: it holds if no candidate that was not drawn costs "
         "more",
         "runs have noise of their own, test rows are public, and who made the release keeps the "
-        "other runs, their number and all else that they showed to itself",
+        "other runs, their number, all seeds and all else that they showed to itself",
     ]
     notes += dict.fromkeys(text for one in accounts for text in one.flags)
     return Price(

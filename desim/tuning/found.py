@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from desim.compiling.later import pd
+from desim.scenario.schema import Scenario
 from desim.tuning.candidates import Candidate
 from desim.tuning.charged import Price
 
@@ -19,7 +20,8 @@ class Found:
     with its interval, ratio to the best over the same seeds with its interval, reason; runs: as of
     a study; fresh: the best, or the front, and the base on seeds that nothing was chosen by;
     sensitivity: of each key the share of the differences that it explains; counts: runs played,
-    told after another training, and stored before; terms: those that were asked for of epsilons,
+    told after another training, and stored before; released: scenarios of the best, charged the run
+    that was chosen itself; terms: those that were asked for of epsilons,
     None where none is looked at.
     """
 
@@ -38,5 +40,6 @@ class Found:
     size: float
     seeds: tuple[int, ...]
     best: tuple[Candidate, ...]
+    released: tuple[Scenario, ...] = ()
     price: Price | None = None
     terms: Mapping[str, Any] | None = None

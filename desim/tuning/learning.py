@@ -29,7 +29,7 @@ class Learning:
         )
         self.scores: dict[str, Array | None] = {}
         self.asked: list[tuple[Trial, str]] = []
-        self.spare = Random(tune.vary, tune.seed)
+        self.spare = Random(tune.vary, tune.seed or 0)
         self.largest = np.ones(goals)
 
     def ask(self, count: int) -> list[Values]:

@@ -1,16 +1,20 @@
 """A tuner's file before anything is played: read, and everything checked that can be."""
 
+import contextlib
+import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from desim.errors import InputError, refusal, require
+from desim.fields.numbers import LARGEST
 from desim.log.rows import levels_with
 from desim.scenario.schema import Scenario
 from desim.studies.file import StudyFile, check_overrides, read_study
+from desim.studies.folder import from_file
 from desim.studies.measures import Asked
-from desim.studies.tuner import LEARNING, Tune
+from desim.studies.tuner import LEARNING, SECRET, Tune
 from desim.tuning.candidates import Candidate, checked, scenario_of
 from desim.tuning.charged import unchargeable
 from desim.tuning.sampling import Grid, Random, Sampler, size
@@ -39,16 +43,24 @@ class Planned:
 
 
 def planned(
-    source: str | Path | Mapping[str, Any], overrides: Mapping[str, Any] | None = None
+    source: str | Path | Mapping[str, Any],
+    overrides: Mapping[str, Any] | None = None,
+    path: Path | None = None,
 ) -> Planned:
-    """Read and check a tuner's file; InputError with all that is wrong, if anything."""
+    """Read and check a tuner's file; InputError with all that is wrong, if anything.
+
+    path: where an earlier call may have stored the seed that it has drawn.
+    """
     study, folder = read_study(source)
     tune = study.tune
     if tune is None:
         raise InputError("tune: missing; allowed: a study file whose section tune says what is "
                          "looked for (desim study plays one without)")  # fmt: skip
     check_overrides(overrides or {}, tune.vary, "the tuner")
-    study = study.model_copy(update={"set": {**study.set, **(overrides or {})}})
+    if tune.seed is None:
+        tune = tune.model_copy(update={"seed": _seed(tune, path)})
+    settings = {**study.set, **(overrides or {})}
+    study = study.model_copy(update={"set": settings, "tune": tune})
     some = checked(study, folder, tune.vary)
     base = Candidate(-1, {}, scenario_of(study, folder, {}))
     epsilon = "epsilon" in {*tune.least, *tune.limits}
@@ -63,6 +75,16 @@ def planned(
     if problems:
         raise InputError(problems)
     return Planned(study, folder, asked, sampler_of(tune), base)
+
+
+def _seed(tune: Tune, path: Path | None) -> int:
+    """The sampler's seed where the file has none; of a charged tuner a secret one, drawn once."""
+    if tune.charge is None:
+        return 0
+    with contextlib.suppress(InputError):
+        if path is not None:
+            return int(from_file(path, lambda file: file["study"]["tune"]["seed"]))
+    return secrets.randbelow(LARGEST - SECRET) + SECRET
 
 
 def _unmeasured(
@@ -102,4 +124,4 @@ def sampler_of(tune: Tune) -> Sampler:
         from desim.tuning.learning import Learning
 
         return Learning(tune)
-    return Random(tune.vary, tune.seed, again=tune.charge is not None)
+    return Random(tune.vary, tune.seed or 0, again=tune.charge is not None)

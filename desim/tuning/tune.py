@@ -18,7 +18,7 @@ from desim.tuning.candidates import BEST, INVALID, LEVEL, MISSED, Candidate
 from desim.tuning.charged import Price, number_of_runs, price
 from desim.tuning.plan import Planned, planned
 from desim.tuning.search import Search
-from desim.tuning.tuned import Tuned, tuned
+from desim.tuning.tuned import Tuned, as_played, tuned
 
 BEST_FILE = "best.yaml"
 
@@ -48,7 +48,7 @@ def tune(
     directory; RunError where tables cannot be stored or the scheduler is gone.
     """
     path = None if out is None else Path(out)
-    plan = planned(source, overrides)
+    plan = planned(source, overrides, path)
     check(workers, dask, memory)
     complete, cost = True, None
     error: RunError | None = None
@@ -119,12 +119,11 @@ def price_of(plan: Planned, book: Book, able: list[Candidate]) -> Price | None:
     assert charge is not None
     runs = []
     for one in able:
-        seed, scenario = first + one.number, one.scenario
-        assert scenario is not None
+        seed = first + one.number
         key = book.keys[one.number, seed]
         stored = None if book.path is None else finished(book.path.resolve() / RUNS / key)
         try:
-            runs.append(stored or played(scenario.model_copy(update={"seed": seed})))
+            runs.append(stored or played(as_played(plan, one)))
         except RunError as failed:
             if not isinstance(failed.run, Run):
                 return None

@@ -9,10 +9,11 @@ from desim.arrays import Array
 from desim.compiling.later import pd
 from desim.reading.labels import setting_text
 from desim.scenario.load import resolved_yaml
+from desim.scenario.schema import Scenario
 from desim.studies.statistics import median, median_estimate, paired
 from desim.studies.tables import runs_table
 from desim.studies.work import Result
-from desim.tuning.book import Book
+from desim.tuning.book import Book, latest, until
 from desim.tuning.candidates import BEST, FRONT, OPEN, RACING, Candidate
 from desim.tuning.charged import Price
 from desim.tuning.found import Found
@@ -49,9 +50,7 @@ class Tuned(Found):
         """The scenario of the best candidate, or of one of the front, as `desim run` takes it."""
         if len(self.best) <= place:
             return ""
-        scenario = self.best[place].scenario
-        assert scenario is not None
-        return resolved_yaml(scenario)
+        return resolved_yaml(self.released[place])
 
     def text(self) -> str:
         """All that there is to say, in lines."""
@@ -76,8 +75,20 @@ def tuned(
         planned.study.name, book.path, complete, tune.target, goals, level, table,
         _runs(planned, book, candidates, seeds), _fresh(planned, book, best, level),
         importance(tune.vary, table, goals[0]), book.counts, book.asked, planned.size, tune.seeds,
-        tuple(best), price, planned.asked.epsilon,
+        tuple(best), tuple(as_played(planned, one) for one in best), price, planned.asked.epsilon,
     )  # fmt: skip
+
+
+def as_played(planned: Planned, one: Candidate) -> Scenario:
+    """The candidate's scenario; charged, the run that was played of it, with its seed and end.
+
+    Any other run of it would be one more release.
+    """
+    assert one.scenario is not None
+    if planned.tune.charge is None:
+        return one.scenario
+    (seed,) = seeds_of(planned, one)
+    return until(one.scenario, latest(planned.tune)).model_copy(update={"seed": seed})
 
 
 def seeds_of(planned: Planned, one: Candidate) -> tuple[int, ...]:

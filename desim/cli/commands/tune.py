@@ -62,7 +62,8 @@ def tune(
         )  # fmt: skip
     typer.echo(made.text())
     if made.best and made.complete:
-        typer.echo(f"  desim run {path / tuning.BEST_FILE}")
+        again = "" if made.price is None else "  # the run that was chosen, with its seed"
+        typer.echo(f"  desim run {path / tuning.BEST_FILE}{again}")
     if figure is not None and len(made.candidates):
         from desim import plots
 

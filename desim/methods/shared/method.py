@@ -1,6 +1,6 @@
 """What every method declares about itself, and the settings that it is made from."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -19,7 +19,7 @@ Program = Generator[Any, Any, None]  # yields requests, gets their answers
 LOGISTIC = "the logistic loss"  # as `wants` has it
 Kind = Literal["coordinator", "graph", "central"]
 RULES = ("all", "deadline", "adaptive", "quorum", "buffer", "each")  # policies, in words
-BESIDE = ("__init__", "planned", "claim_inputs")  # functions that no round calls
+BESIDE = ("__init__", "planned", "most", "claim_inputs")  # functions that no round calls
 
 
 @dataclass(frozen=True)
@@ -91,6 +91,12 @@ class Method:
     uncoded: ClassVar[str] = "its class does not say with which codecs it works"
     #: whether the speed decides what an agent computes
     timed: ClassVar[bool] = False
+    #: what the models are that agents of a graph report: released (functions of what was released
+    #: before, so that they cost nothing), next (what they release next, without its noise), or own;
+    #: not inherited, as another program may report another model
+    shown: ClassVar[Literal["released", "next", "own"]] = "own"
+    #: whether answers about the data decide how often it releases
+    asks: ClassVar[bool] = False
     #: a protocol of one round, after which the run is over
     once: ClassVar[bool] = False
     #: with a coordinator: whether rounds may go on without some agents
@@ -144,6 +150,12 @@ class Method:
         return tuple(one for one in RULES if one in known)
 
     @classmethod
+    def shows(cls) -> Literal["released", "next", "own"]:
+        """Return what its own class says that its agents' models are, see `shown`."""
+        found: Literal["released", "next", "own"] = vars(cls).get("shown", "own")
+        return found
+
+    @classmethod
     def needs(cls) -> list[str]:
         """Return what it needs, in words: network, models and loss, then what is its own."""
         kinds = {"coordinator": "a star", "graph": "a graph", "central": "one agent"}
@@ -189,6 +201,14 @@ class Method:
         in proportion to the noise's deviation.
         """
         return None
+
+    def most(self, rounds: int) -> "Sequence[tuple[Terms, int]] | None":
+        """All that any agent may release in so many rounds: terms (agents,), each so often.
+
+        None where nobody can say.
+        """
+        plan = [self.planned(k) for k in range(1, rounds + 1)]
+        return [(terms, 1) for terms in plan if terms is not None] if None not in plan else None
 
     def claim_inputs(self) -> Inputs | None:
         """Public numbers from which the paper's claim about a run follows, with its releases.

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 LARGEST = 1 << 20  # releases whose prices are held at once
+UNBOUNDED = "no bound"  # the method of an epsilon that is infinite as nothing is known to bound it
 
 
 @dataclass(frozen=True)
@@ -36,9 +37,10 @@ class Account:
     """What a view learns, and in which terms that is said.
 
     method, of the worst agent: exact GDP (mu^2 adds up); PLD or RDP, upper bounds, never above
-    exact GDP of known batches or the sum of pure epsilons; final: epsilon (agents,) of all that
-    the view has seen; growth: times s at which the largest of the agents' epsilons grows, and what
-    it is from then on; void: whether more was seen than the releases.
+    exact GDP of known batches or the sum of pure epsilons; or no bound; final: epsilon (agents,) of
+    all that the view has seen, or might have where that follows from data; growth: times s at which
+    the largest of the agents' epsilons grows, and what it is from then on; void: whether more was
+    seen than the releases.
     """
 
     view: str

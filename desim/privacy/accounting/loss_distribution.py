@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desim.arrays import Array
-from desim.privacy.accounting.gaussian import epsilon_of
+from desim.privacy.accounting.gaussian import delta_of, epsilon_of
 from desim.privacy.accounting.profiles import Kind, profile
 from desim.privacy.accounting.renyi import ORDERS
 from desim.privacy.accounting.tallies import Counted, Tally, divergences
@@ -73,6 +73,19 @@ def curve_pld(tally: Tally) -> tuple[Array, Array] | None:
         return None
     mass, besides, step = found
     return np.arange(len(mass), dtype=float) * step, _profile(mass, besides, step)[0]
+
+
+def delta_at(tally: Tally, epsilon: Array) -> Array:
+    """Least delta (n,) at epsilons (n,) that is proved of an agent's releases."""
+    if tally.lost:
+        return np.ones(len(epsilon))
+    if tally.exact:
+        return delta_of(epsilon, np.sqrt(tally.mu2))
+    found = delta_of(epsilon, np.sqrt(tally.known))
+    if (points := curve_pld(tally)) is not None:
+        place = np.searchsorted(points[0], epsilon, side="right") - 1  # delta falls
+        found = np.minimum(found, points[1][place])
+    return np.asarray(np.where(epsilon >= tally.pure, 0.0, found))
 
 
 def spent(tallies: Sequence[Tally], delta: float) -> tuple[Array, NDArray[np.bool_]]:

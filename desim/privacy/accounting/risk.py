@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from desim.arrays import Array
 from desim.compiling.later import special
 from desim.errors import InputError
-from desim.privacy.accounting.accountants import Account
+from desim.privacy.accounting.accountants import UNBOUNDED, Account
 from desim.privacy.accounting.loss_distribution import curve_pld
 from desim.privacy.accounting.renyi import ORDERS
 from desim.privacy.accounting.tallies import NOTHING, Tally, tallies
@@ -64,6 +64,8 @@ def risk(account: Account, agent: int | None = None) -> Risk:
         return NO_PRIVACY
     if not account.agents:
         return gaussian(0.0)
+    if account.method == UNBOUNDED:
+        return NO_PRIVACY._replace(exact=False)
     chosen = int(np.argmax(account.final)) if agent is None else agent
     priced = account.prices(chosen)
     found = tallies(priced, np.zeros(len(priced.mu2), np.int64))

@@ -19,6 +19,7 @@ from desim.privacy.accounting.renyi import ORDERS
 
 SHAPES = {"geometric": 1.0, "logarithmic": 0.0}
 LAWS = (*SHAPES, "poisson")
+SMALL: Array = np.log1p(1.0 / (ORDERS - 1.0))  # epsilons (orders,) of Theorem 6
 TINY = 1e-300  # the least gamma that is looked at
 
 
@@ -50,15 +51,16 @@ def drawn(law: str, mean: float, rng: np.random.Generator) -> int:
     return int(rng.geometric(gamma) if law == "geometric" else rng.logseries(1.0 - gamma))
 
 
-def best_of(divergences: Array, law: str, mean: float) -> Array:
+def best_of(divergences: Array, law: str, mean: float, deltas: Array | None = None) -> Array:
     """Renyi divergences (orders,) of releasing the best run, each of `divergences` (orders,).
 
-    On the grid ORDERS; inf where a theorem says nothing.
+    On the grid ORDERS; inf where a theorem says nothing. deltas (orders,): what a run costs at the
+    epsilons SMALL, where that is known better than from its divergences.
     """
     chosen("law", law, LAWS)
     spent = np.asarray(divergences, float)
     if law == "poisson":
-        found = _poisson(spent, mean)
+        found = _poisson(spent, mean, deltas)
     else:
         eta, gamma = SHAPES[law], gamma_of(mean, law)
         other = (1.0 - 1.0 / ORDERS) * spent + math.log(1.0 / gamma) / ORDERS
@@ -66,10 +68,10 @@ def best_of(divergences: Array, law: str, mean: float) -> Array:
     return np.asarray(np.minimum.accumulate(found[::-1])[::-1])
 
 
-def _poisson(spent: Array, mean: float) -> Array:
-    """Theorem 6, with e^epsilon^ = 1 + 1 / (lambda - 1) and the least delta^ of the divergences."""
-    epsilon = np.log1p(1.0 / (ORDERS - 1.0))
-    delta = np.array([delta_of_divergences(spent, one) for one in epsilon])
+def _poisson(spent: Array, mean: float, deltas: Array | None) -> Array:
+    """Theorem 6, with e^epsilon^ = 1 + 1 / (lambda - 1) and the least delta^ that is known."""
+    delta = np.array([delta_of_divergences(spent, one) for one in SMALL])
+    delta = delta if deltas is None else np.minimum(delta, deltas)
     return np.asarray(spent + mean * delta + math.log(mean) / (ORDERS - 1.0))  # Theorem 6
 
 

@@ -18,6 +18,7 @@ from desim.scenario.checks import privacy as privacy_consistency
 from desim.scenario.checks import topology as topology_consistency
 from desim.scenario.checks import transport as transport_consistency
 from desim.scenario.sections.data import Synthetic
+from desim.scenario.sections.devices import Churn
 from desim.scenario.sections.method import Algorithm, Policy
 from desim.scenario.sections.observe import Observe, Stop
 from desim.scenario.sections.participation import Participation
@@ -56,6 +57,27 @@ def lateness_fits(policy: Policy, kind: Kind) -> Found:
     if kind == "graph" and policy.late == "discard" and policy.kind not in Policy.words:
         text = "found discard, but on a graph the newest message counts, however late"
         yield ("policy", "late"), f"{text}; allowed: carry"
+
+
+def models_are_released(
+    algorithm: Algorithm, observe: Observe, kind: Kind, churn: Churn | None
+) -> Found:  # fmt: skip
+    """Metrics of released models need a method that releases models, and one for each round."""
+    if observe.models == "own":
+        return
+    place, name = ("observe", "models"), algorithm.name
+    if kind == "coordinator":
+        text = "found released with a coordinator, whose model is computed from replies"
+        yield place, f"{text}; allowed: own"
+    elif algorithm.method.shows() == "own":
+        text = f"found released with {name}, which releases no model in every round"
+        yield place, f"{text}; allowed: own"
+    if observe.iterates:
+        text = "found true with models: released, and iterates are models before noise"
+        yield ("observe", "iterates"), f"{text}; allowed: false"
+    if churn is not None and churn.memory == "lost":
+        text = "found released with churn.memory: lost, whose lost rounds release nothing"
+        yield place, f"{text}; allowed: own"
 
 
 def participation_fits(algorithm: Algorithm, participation: Participation) -> Found:

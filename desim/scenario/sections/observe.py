@@ -109,6 +109,9 @@ class Observe(Strict):
     """round, or a duration such as 100 ms"""
     iterates: Flag = False
     """keep every agent's model of every round"""
+    models: Literal["own", "released"] = "own"
+    """on a graph, of which models metrics are: own, before noise, which the agent alone sees, or
+    released, with the noise that it has added"""
     sample: Count | None = None
     """measure metrics of test rows on so many of them, drawn once; default: on all. loss, gradient,
     error are always of all training rows"""
