@@ -41,7 +41,6 @@ FLOOR = 1e-3  # of a message: what no clock tells
 LITTLE, ROUGH = 0.02, 0.4  # by which directions differ that are told as one; with losses
 BETTER = 0.8  # of the residuals of one law for all: what laws for each must leave, to be told
 MEASURED, LIMIT, LOGGED = "measured", "limit", "logged"
-Known = dict[str, tuple[Measured, list[Fit]]]
 BEST, OTHERS = "of these the one that fits best", "of these the rate of all lines together"
 
 
@@ -126,9 +125,9 @@ def lines_of(samples: Samples, apart: bool | None = None) -> Lines | None:
     first = first[np.isfinite(first["seconds"])]
     if len(first) < LEAST:
         return None
-    forward, known = _lawful(first, samples)
+    forward = _lawful(first, samples)
     floor = samples.floor
-    pooled = tuple(_pooled(first, samples.star, forward, floor, known))
+    pooled = tuple(_pooled(first, samples.star, forward, floor))
     tried = not forward.lossy if apart is None else apart
     each = _each(first, samples.star, forward, floor) if tried else {}
     each = {key: _by_others(one, first, key, forward, pooled) for key, one in each.items()}
@@ -143,8 +142,8 @@ def lines_of(samples: Samples, apart: bool | None = None) -> Lines | None:
     )  # fmt: skip
 
 
-def _lawful(table: "pd.DataFrame", samples: Samples) -> tuple[Law, Known]:
-    """The law of transport that leaves least, and pairs of its that fit, by the name of lines.
+def _lawful(table: "pd.DataFrame", samples: Samples) -> Law:
+    """The law of transport that leaves least.
 
     What is known of how messages were sent, which comes first, has to be beaten clearly, by the
     mean: most messages find a window that is wide, and all laws say the same of these.
@@ -157,19 +156,18 @@ def _lawful(table: "pd.DataFrame", samples: Samples) -> tuple[Law, Known]:
     parts = _directions(table) if samples.star else []
     if not parts or not all(_wide(rows) for _, rows in parts):
         parts = [("link", table)]
-    if not _wide(parts[0][1]):
-        return laws[0], {}
-    found: list[Known] = [
-        {name: _pairs(rows, one, samples.floor) for name, rows in parts} for one in laws
-    ]
-    left = [
-        sum(float(np.abs(pairs[0].residuals).sum()) for _, pairs in one.values())
-        + FLOOR * len(table)
-        for one in found
-    ]
-    best = int(np.argmin(left[1:])) + 1 if len(laws) > 1 else 0
-    best = best if left[best] < BETTER * left[0] else 0
-    return laws[best], found[best]
+    if len(laws) == 1 or not _wide(parts[0][1]):
+        return laws[0]
+    left = [sum(_left(_measured(rows, one, samples.floor)) for _, rows in parts) for one in laws]
+    best = int(np.argmin(left[1:])) + 1
+    return laws[best if left[best] < BETTER * left[0] else 0]
+
+
+def _left(measured: Measured) -> float:
+    """What a law leaves of messages, by a few lines of each kind where none is lost."""
+    few = measured if measured.law.lossy else measured.thin
+    share = len(measured.seconds) / len(few.seconds)
+    return share * float(np.sum(np.abs(_pairs(few)[0].residuals) + FLOOR))
 
 
 def _directions(table: "pd.DataFrame") -> list[tuple[str, "pd.DataFrame"]]:
@@ -183,27 +181,22 @@ def _wide(table: "pd.DataFrame") -> bool:
     return bool(len(table) and table["bytes"].max() >= ALIKE * table["bytes"].min())
 
 
-def _pooled(
-    table: "pd.DataFrame", star: bool, law: Law, floor: float, known: Known
-) -> Iterator[Line]:
-    """Both directions of a star, as one where they do not differ, or only together tell a rate.
-
-    known: pairs that fit, of lines by name.
-    """
+def _pooled(table: "pd.DataFrame", star: bool, law: Law, floor: float) -> Iterator[Line]:
+    """Both directions of a star, as one where they do not differ, or only together tell a rate."""
     if not star:
-        yield line_of("link", table, law, floor, known.get("link"))
+        yield line_of("link", table, law, floor)
         return
-    found = [line_of(name, rows, law, floor, known.get(name)) for name, rows in _directions(table)]
+    found = [line_of(name, rows, law, floor) for name, rows in _directions(table)]
     if len(found) == 2 and not _same(found[0], found[1], ROUGH if law.lossy else LITTLE):
         both = None
         if not all(one.told for one in found):
-            both = line_of("link", table, law, floor, known.get("link"))
+            both = line_of("link", table, law, floor)
         if both is None or not both.told or not all(one.may_be(both.rate) for one in found):
             yield from found
             return
         yield both
         return
-    yield line_of("link", table, law, floor, known.get("link"))
+    yield line_of("link", table, law, floor)
 
 
 def _same(one: Line, other: Line, little: float) -> bool:
@@ -282,32 +275,26 @@ def _measured(table: "pd.DataFrame", law: Law, floor: float) -> Measured:
     return Measured(law, sent, seconds, max(floor, LOSSY_FLOOR) if law.lossy else floor)
 
 
-def _pairs(table: "pd.DataFrame", law: Law, floor: float) -> tuple[Measured, list[Fit]]:
+def _pairs(measured: Measured) -> list[Fit]:
     """Pairs of latency and rate that fit messages, the best first."""
-    measured = _measured(table, law, floor)
+    law = measured.law
     if not law.lossy:
-        return measured, pairs_of(measured, starts(measured.thin))
+        return pairs_of(measured, starts(measured.thin))
     # what is lost makes slow, and hides a rate behind several minima
     bits, seconds = measured.sent.bits, measured.seconds
     rate = _start(bits, seconds)[1]
     tried = [np.array([np.quantile(seconds, EARLIEST), rate * one]) for one in FASTER]
     start = min(tried, key=lambda one: cost(measured.model(one), seconds, law.quantile))
-    return measured, [measured.fit(start)]
+    return [measured.fit(start)]
 
 
-def line_of(
-    name: str, table: "pd.DataFrame", law: Law, floor: float = FLOOR,
-    known: tuple[Measured, list[Fit]] | None = None,
-) -> Line:  # fmt: skip
-    """What messages on lines of one kind tell of them.
-
-    floor: relative error of law and clocks; known: pairs that fit, if these have been found.
-    """
+def line_of(name: str, table: "pd.DataFrame", law: Law, floor: float = FLOOR) -> Line:
+    """What messages on lines of one kind tell of them; floor: relative error of law and clocks."""
     sizes = int(table["bytes"].min()), int(table["bytes"].max())
     if not _wide(table):
         return _untold(name, _measured(table, law, floor), table, sizes)
-    measured, pairs = known or _pairs(table, law, floor)
-    profile = profiled(measured, pairs)
+    measured = _measured(table, law, floor)
+    profile = profiled(measured, _pairs(measured))
     if np.isinf(profile.rates[-1][1]):
         return _untold(name, measured, table, sizes, profile)
     return _line(name, sizes, profile.best, _rivals(measured, profile), profile=profile)
