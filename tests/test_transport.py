@@ -1,5 +1,6 @@
 """Transport by TCP: a heap of events, closed forms, a kernel's own times, and how runs keep it."""
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,8 @@ from desim.conditions.links import make_links
 from desim.conditions.transports import connected, law
 from desim.engine.agents import crossings
 from desim.engine.agents import graph as agents_graph
+from desim.engine.agents.clock import Clock
+from desim.engine.agents.streams import Handed, Site
 from desim.engine.crossing import demand_patience
 from desim.scenario.build import build
 from desim.scenario.sections.links import Link
@@ -297,6 +300,25 @@ def test_acknowledgements_that_pass_by_the_queue_are_noticed():
     right = both(*case, congestion="reno")
     assert (right > 1.05 * wrong).any()
     assert right != pytest.approx(wrong, rel=1e-3)
+
+
+@pytest.mark.parametrize("case", CROSSED[1:3])
+def test_what_goes_down_and_up_behind_a_site_meets_in_its_queues(case):
+    times, sizes, latency, rate = case
+    given = {"latency": latency, "bandwidth": 1e15, "transport": {"tcp": {"congestion": "reno"}}}
+    link, agents, hub = Link.model_validate(given), np.arange(2), np.full(2, -1)
+    ways = [make_links(link, *ends, 7) for ends in ((hub, agents), (agents, hub))]
+    lines, laws = np.array([[0.0, 0.0], [rate, rate]]), [law(link.transport.tcp, False)] * 2
+    down, up = (connected(a, laws, b)._replace(lines=lines) for a, b in (ways, ways[::-1]))
+    clock, found = Clock(), [0.0, 0.0]
+    site = Site(clock, down, up)
+    for k in range(2):  # to agent 0, and from agent 1
+        told = partial(found.__setitem__, k)
+        handed = Handed(k, times[k], 8 * sizes[k], latency, 1, 0, told)
+        clock.at(times[k], partial(site.enter, k, handed))
+    clock.run()
+    assert found == pytest.approx(crossed(*case), rel=1e-6)
+    assert found != pytest.approx(crossed(*case, queued=False), rel=1e-3)
 
 
 def mesh_of(**tcp):

@@ -27,6 +27,7 @@ from desim.timeline.mending import (
     OWN_RATE,
     QUICK,
     STATE,
+    TAG,
     TAIL,
     THERE,
     news,
@@ -34,7 +35,7 @@ from desim.timeline.mending import (
 from desim.timeline.messages import DELIVER, SEND, Links
 from desim.timeline.messages import LOST as LOST_ROW
 from desim.timeline.record import UPLINK, Rows, write
-from desim.timeline.segments import ACKS
+from desim.timeline.segments import ACKS, way_back
 from desim.timeline.transport import ACK, FREE, LAST, NEW, OPEN, QUEUE
 from desim.timeline.window import timeout_of
 from desim.timeline.wire import time_on_wire
@@ -312,3 +313,47 @@ def exchange_all(links, pairs, clock, sent, end, desk, work, arrival, delivered,
             write(rows_, SEND, UPLINK, i, j, k, bytes_, ids, time, wire, 0)
             kind, when = (DELIVER, there[r]) if there[r] < np.inf else (LOST_ROW, there[2 + r])
             write(rows_, kind, UPLINK, j, i, k, bytes_, ids, when, when - time, 0)
+
+
+@lean_kernel
+def entered_at_end(links, e, time, what, flight, q):
+    """A message is handed over at `time` s to its connection on link e; links come as a tuple."""
+    joined(Links(*links), e, time, what, flight, q)
+
+
+@lean_kernel
+def crossing_flows(down, up, desk, until):
+    """Let the flows of a desk go on until `until` s, or until one is over that was not before.
+
+    down, up: a Links each as plain tuples, those whose flows are on side 0 and 1 of the line.
+    Return which is over (-1: none), when its message is there, s, and when something happens next,
+    s. Flows that are over stay until all of their segments are answered.
+    """
+    both = Links(*down), Links(*up)
+    flows, flights, states, ends, leaving = desk
+    slots, time = flows[3], 0.0
+    while True:
+        for r in range(slots.shape[0]):
+            q = states[slots[r]]
+            if over(q) and q[TAG] == 0.0:
+                q[TAG] = 1.0
+                return r, q[THERE], time
+        time, r = step(both, flows, flights, states, ends, leaving, until, True)
+        if r < 0:
+            return -1, np.inf, time
+
+
+@lean_kernel
+def let_go(links, e, flight, q):
+    """Note what the connection remembers of a message that is over, answered or not.
+
+    What is not will be as if it met nothing. links come as a plain tuple.
+    """
+    links_ = Links(*links)
+    m, late = links_.transport.memory[e], DELAY + way_back(links_, e)
+    while q[ANSWERED] < q[ONLINE]:
+        flight[ACKS, int(q[ANSWERED]) % flight.shape[1]] += late
+        q[ANSWERED] += 1.0
+    last = m[LAST]
+    closed(flight, q, m)
+    m[LAST] = last
