@@ -19,6 +19,7 @@ from desim.deployments import namespaces
 from desim.deployments.carrier import Carrier, refusal
 from desim.deployments.forwarding import STAMP, Entry, Stage, Turns, Weather, waited
 from desim.deployments.lines import Line, Link, Plan, Site
+from desim.deployments.streams import TICK, Stream, _fed, later
 from desim.errors import InputError
 
 FAST = Line()
@@ -515,3 +516,20 @@ def test_another_system_is_told_so(monkeypatch):
 def test_an_unknown_congestion_control_is_refused_by_the_kernel():
     with pytest.raises(InputError, match="congestion control vegan: No such file"):
         Carrier(star(1, congestion="vegan"))
+
+
+def test_a_message_is_here_when_what_it_lacked_came_again():
+    assert later(1.0, 1.0 + TICK / 2) == later(1.0, -inf) == 1.0
+    assert later(1.0, 1.4) == 1.4
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        out = socket.create_connection(door.getsockname())
+        into = Stream(door.accept()[0])
+        before = time.monotonic()
+        out.sendall(b"x" * 1000)
+        into.sock.setblocking(True)
+        pieces = list(into.stamped())
+        assert sum(len(data) for data, _ in pieces) == 1000
+        assert all(before - TICK <= stamp <= time.monotonic() for _, stamp in pieces)
+        assert before - 2 * TICK <= _fed(into.sock) <= time.monotonic()
+        out.close()
+        into.close()

@@ -62,3 +62,20 @@ def test_of_mixed_links_each_has_its_own_law():
     found = _messages(up, first.up)
     assert found[1] == pytest.approx(0.05 + first.up / 1e8)
     assert 0.05 < found[0] < 1.0
+
+
+def test_messages_that_meet_where_that_is_left_out_are_told_of(tmp_path, capsys):
+    mesh = {"topology": "ring", "link": {"latency": "20 ms", "bandwidth": "5 Mbit/s"}}
+    mesh["link"]["transport"] = {"tcp": {"congestion": "reno"}}
+    given = {**scenario(), "algorithm": {"name": "dsgd", "alpha": 1e-4}, "network": mesh}
+    given["problem"] = {**given["problem"], "agents": 4}
+    shares = {}
+    for policy in ("all", {"deadline": "2 s"}):
+        (path := tmp_path / "s.yaml").write_text(yaml.safe_dump({**given, "policy": policy}))
+        with pytest.raises(SystemExit):
+            main(["check", str(path)])
+        said = capsys.readouterr()
+        words = " ".join((said.out + said.err).split())
+        shares[str(policy)] = re.findall(r"meet on a line take up to (\d+) % longer", words)
+    assert shares.pop("all") == []
+    assert 10 < int(shares.popitem()[1][0]) < 100

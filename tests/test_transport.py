@@ -1,5 +1,6 @@
 """Transport by TCP: a heap of events, closed forms, a kernel's own times, and how runs keep it."""
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -7,15 +8,21 @@ import pandas as pd
 import pytest
 from cases import NETWORK, graph, star
 from mutant import mutant
+from naive.both_ways import crossed
 from naive.tcp import arrivals
 from test_engines import differences
 
 import desim
 from desim.conditions.links import make_links
 from desim.conditions.transports import connected, law
+from desim.engine.agents import crossings
+from desim.engine.agents import graph as agents_graph
+from desim.engine.agents.clock import Clock
+from desim.engine.agents.streams import Handed, Site
+from desim.engine.crossing import demand_patience
 from desim.scenario.build import build
 from desim.scenario.sections.links import Link
-from desim.timeline import segments, window
+from desim.timeline import duplex, segments, window
 from desim.timeline.messages import transmit_one
 from desim.timeline.record import empty_rows
 
@@ -252,6 +259,102 @@ TRANSPORTS = [
     {"tcp": {"congestion": "reno", "connection": "new", "segment": 40}},
     {"tcp": {"congestion": "bbr", "segment": 12, "queue": 3}},
 ]
+
+
+def both(times, sizes, latency, rate, cross=duplex.exchange, **tcp):
+    """How long messages of sizes (2,) bytes take that both ends of a line send at times (2,) s."""
+    given = {"latency": latency, "bandwidth": rate, "transport": {"tcp": tcp}}
+    link, ends = Link.model_validate(given), (np.array([0, 1]), np.array([1, 0]))
+    links = make_links(link, *ends, 7)
+    links = connected(links, [law(link.transport.tcp, False)] * 2, make_links(link, *ends[::-1], 7))
+    there, desk, bits = np.zeros(4), duplex.desk_for(links), 8.0 * np.array(sizes)
+    desk.flows[0][:] = 0, 1
+    known = np.full(2, latency), np.ones(2), tuple(desk), there
+    cross(tuple(links), np.array(times, float), bits, *known)
+    spans = zip(there[:2], times, strict=True)
+    return np.array([end - time if time < np.inf else np.inf for end, time in spans])
+
+
+CROSSED = [
+    ((1.0, 1.0), (60_000, 60_000), 0.02, 1e7),
+    ((1.0, 1.03), (90_000, 40_000), 0.005, 2e6),
+    ((1.4, 1.0), (30_000, 120_000), 0.01, 1e6),
+    ((2.0, 1.0), (45_001, 45_000), 0.03, 5e6),
+]
+
+
+@pytest.mark.parametrize("case", CROSSED)
+def test_what_both_ends_send_are_packets_in_two_queues(case):
+    times, found = np.array(case[0]), both(*case, congestion="reno")
+    assert found == pytest.approx(np.array(crossed(*case)) - times, rel=1e-9)
+    # What the first of them is like does not hang on when the other one is handed over later.
+    first = int(np.argmin(times))
+    alone = np.where(np.arange(2) == first, times, np.inf)
+    if times[first] + found[first] < times.max():
+        assert both(alone, *case[1:], congestion="reno")[first] == found[first]
+
+
+def test_acknowledgements_that_pass_by_the_queue_are_noticed():
+    case = CROSSED[2]
+    wrong = np.array(crossed(*case, queued=False)) - case[0]
+    right = both(*case, congestion="reno")
+    assert (right > 1.05 * wrong).any()
+    assert right != pytest.approx(wrong, rel=1e-3)
+
+
+@pytest.mark.parametrize("case", CROSSED[1:3])
+def test_what_goes_down_and_up_behind_a_site_meets_in_its_queues(case):
+    times, sizes, latency, rate = case
+    given = {"latency": latency, "bandwidth": 1e15, "transport": {"tcp": {"congestion": "reno"}}}
+    link, agents, hub = Link.model_validate(given), np.arange(2), np.full(2, -1)
+    ways = [make_links(link, *ends, 7) for ends in ((hub, agents), (agents, hub))]
+    lines, laws = np.array([[0.0, 0.0], [rate, rate]]), [law(link.transport.tcp, False)] * 2
+    down, up = (connected(a, laws, b)._replace(lines=lines) for a, b in (ways, ways[::-1]))
+    clock, found = Clock(), [0.0, 0.0]
+    site = Site(clock, down, up)
+    for k in range(2):  # to agent 0, and from agent 1
+        told = partial(found.__setitem__, k)
+        handed = Handed(k, times[k], 8 * sizes[k], latency, 1, 0, told)
+        clock.at(times[k], partial(site.enter, k, handed))
+    clock.run()
+    assert found == pytest.approx(crossed(*case), rel=1e-6)
+    assert found != pytest.approx(crossed(*case, queued=False), rel=1e-3)
+
+
+def mesh_of(**tcp):
+    """Models of 6 kB on a ring, whose messages meet on every line."""
+    link = {"latency": "15 ms", "bandwidth": "500 kbit/s", "transport": {"tcp": tcp}}
+    return graph(
+        problem={"agents": 4, "data": {**WIDE, "dim": 800}},
+        algorithm={"name": "dsgd", "alpha": 1e-5},
+        network={"topology": "ring", "link": link},
+        observe={"metrics": []},
+    )
+
+
+MET = [({"queue": 4}, {"rounds": 2}), ({"connection": "new"}, {"time": "700 ms"})]
+
+
+@pytest.mark.parametrize(("tcp", "stop"), MET)
+def test_messages_that_meet_are_the_same_on_both_engines(tcp, stop):
+    given = {**mesh_of(**tcp), "stop": stop}
+    runs = [desim.run(given, overrides={"engine": name}) for name in ("agents", "cohort")]
+    assert not differences(*runs)
+
+
+def test_a_message_that_is_not_worked_out_again_is_noticed(monkeypatch):
+    given = {**mesh_of(queue=4), "stop": {"rounds": 2}}
+    right = desim.run(given)
+    stale = mutant(crossings, "memory[edges] = one.before", "memory[edges] *= 1.0")
+    monkeypatch.setattr(agents_graph, "Crossings", stale.Crossings)
+    assert differences(right, desim.run(given, overrides={"engine": "agents"}))
+
+
+def test_a_wait_that_may_end_early_is_refused_where_messages_meet():
+    pairs = np.array([[0], [1]])
+    with pytest.raises(ValueError, match="allowed with it: network"):
+        demand_patience(pairs)
+    demand_patience(pairs[:, :0])
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)

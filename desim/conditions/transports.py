@@ -6,6 +6,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from desim.arrays import Array, Int
+from desim.timeline.duplex import desk_for, exchange
 from desim.timeline.mending import ROWS, STATE
 from desim.timeline.messages import Links
 from desim.timeline.segments import streamed
@@ -68,6 +69,27 @@ def seconds_after(links: Links, edges: Int, bits: int, pauses: Array, before: in
             there = float(streamed(fresh, e, time, bits, latency, False)[1])
         found[place] = there - time
     return found
+
+
+def seconds_both_ways(links: Links, pairs: Int, bits: int) -> tuple[Array, Array]:
+    """How long the later of two messages takes, s, on pairs (2, n) of links: met, and alone.
+
+    Both ends send at once, over connections that are new, without jitter and losses.
+    """
+    fresh = links._replace(transport=_small(links, bits, 1))
+    desk, there, none = desk_for(fresh), np.zeros(4), np.full(2, np.inf)
+    found = np.zeros((2, pairs.shape[1]))
+    for place, ends in enumerate(pairs.T):
+        desk.flows[0][:] = ends
+        known = np.full(2, float(bits)), links.latency[ends], np.ones(2), tuple(desk), there
+        for row, others in enumerate((0.0, np.inf)):
+            for first in range(2):
+                times = none.copy()
+                times[first], times[1 - first] = 0.0, others
+                fresh.transport.memory[:] = 0.0
+                exchange(tuple(fresh), times, *known)
+                found[row, place] = max(found[row, place], there[first])
+    return found[0], found[1]
 
 
 def _small(links: Links, bits: int, before: int) -> Transport:

@@ -8,12 +8,15 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
+from math import inf
 from typing import Any
 
 LATER = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 PIECE = 1 << 18  # bytes that are read at once
 STAMPS = 35  # SO_TIMESTAMPNS of Linux
 STAMP = struct.Struct("qq")  # s and ns of the day's clock
+INFO, SINCE_DATA = 11, struct.Struct("52xI")  # TCP_INFO of Linux: ms since data came
+TICK = 0.01  # s: what the kernel counts in ticks may be that wrong
 CLOSE = 2e-6  # s between two looks at a clock that count as one
 MOST_AGO = 5.0  # s: what the kernel says of longer ago, the day's clock has jumped since
 
@@ -81,7 +84,8 @@ class Stream:
     def stamped(self) -> Iterator[tuple[bytes, float]]:
         """As `pull`; with s of time.monotonic at which the kernel had the last byte of a piece.
 
-        So what counts is when a message was here, not when this process had its turn.
+        So what counts is when a message was here, not when this process had its turn. Where the
+        last byte lay behind one that was lost and came again, it was here when that one was.
         """
         if isinstance(self.sock, ssl.SSLSocket):
             for data in self.pull():
@@ -96,8 +100,9 @@ class Stream:
                 raise Closed(str(error)) from None
             if not data:
                 raise Closed("closed by the other side")
-            yield data, _stamp(more)
-            if len(data) < PIECE:
+            stamp, last = _stamp(more), len(data) < PIECE
+            yield data, later(stamp, _fed(self.sock)) if last else stamp
+            if last:
                 return
 
     def close(self) -> None:
@@ -123,6 +128,23 @@ def _stamp(notes: list[tuple[int, int, bytes]]) -> float:
             ago = 1e-9 * (day - seconds * 1_000_000_000 - nanos)
             return now - ago if 0.0 <= ago < MOST_AGO else now
     return now
+
+
+def later(stamp: float, fed: float) -> float:
+    """When all bytes of a piece could be read, s: `stamp` of the last one, or when others came.
+
+    fed: when the connection was last given data, s, to the kernel's tick.
+    """
+    return fed if fed - stamp > TICK else stamp
+
+
+def _fed(sock: socket.socket) -> float:
+    """When a connection was last given data, s of time.monotonic(); -inf where that is unknown."""
+    try:
+        told = sock.getsockopt(socket.IPPROTO_TCP, INFO, SINCE_DATA.size)
+    except OSError:
+        return -inf
+    return time.monotonic() - 1e-3 * float(SINCE_DATA.unpack(told)[0])
 
 
 def _both() -> tuple[float, int]:

@@ -9,6 +9,7 @@ from desim.compiling.jit import lean_inline
 from desim.timeline.mending import (
     AGAIN,
     ALIVE,
+    ANSWERED,
     BEFORE,
     BITS,
     DELIVERED,
@@ -113,21 +114,49 @@ def sent(links, e, flight, q, m):
 
 @lean_inline
 def put_on(links, e, flight, q, free):
-    """Put the next waiting segment on the line, free at `free` s; return when it has left."""
+    """Put the next waiting segment on the line, free at `free` s; return when it has left.
+
+    Its acknowledgement meets nothing on its way.
+    """
+    at, full = int(q[ONLINE]) % flight.shape[1], full_on_wire(links, e, flight, q, free)
+    crowded = free - flight[ACKS, at] > links.transport.law[QUEUE, e] * full
+    left = let_out(links, e, flight, q, free, crowded)
+    flight[ACKS, at] += way_back(links, e)
+    q[ANSWERED] = q[ONLINE]
+    return left
+
+
+@lean_inline
+def wire_of(links, e, begin, size, q):
+    """How long `size` bits of a flow take on its line from `begin` s on, s."""
+    return size / q[LINE_RATE] if q[LINE_RATE] > 0.0 else time_on_wire(links, e, begin, size)
+
+
+@lean_inline
+def full_on_wire(links, e, flight, q, free):
+    """How long a full segment takes on the line when the next one that waits is put on it, s."""
+    at, law = int(q[ONLINE]) % flight.shape[1], links.transport.law
+    size = flight[SIZE, at]
+    wire = wire_of(links, e, max(free, flight[ACKS, at]), size, q)
+    # the last packet of a message is shorter than those that it waits for
+    return wire * 8.0 * (law[SEGMENT, e] + law[HEADER, e]) / size if size > 0.0 else wire
+
+
+@lean_inline
+def let_out(links, e, flight, q, free, crowded):
+    """Put the next waiting segment on the line, free at `free` s; return when it has left.
+
+    crowded: the queue was full when it came. Its place in flight is told when it is there, s.
+    """
     at = int(q[ONLINE]) % flight.shape[1]
     begin = max(free, flight[ACKS, at])
-    size = flight[SIZE, at]
-    wire = size / q[LINE_RATE] if q[LINE_RATE] > 0.0 else time_on_wire(links, e, begin, size)
-    left, number = begin + wire, int(q[PACKETS])
+    left, number = begin + wire_of(links, e, begin, flight[SIZE, at], q), int(q[PACKETS])
     gone = left == np.inf
     gone = gone or packet_lost(links, e, left, int(q[ROUND]), int(q[MESSAGE]), number)
-    law, full = links.transport.law, wire
-    if size > 0.0:  # the last packet of a message is shorter than those that it waits for
-        full = wire * 8.0 * (law[SEGMENT, e] + law[HEADER, e]) / size
-    if free - flight[ACKS, at] > law[QUEUE, e] * full:  # the queue is full
+    if crowded:
         gone, left = True, free
     there = left + q[LATENCY]
-    flight[ACKS, at] = np.inf if gone else there + way_back(links, e)
+    flight[ACKS, at] = np.inf if gone else there
     q[PACKETS], q[ONLINE] = q[PACKETS] + 1.0, q[ONLINE] + 1.0
     q[LAST_LEFT] = left
     if gone:
@@ -168,6 +197,7 @@ def begun(links, e, time, what, flight, q, m):
         paused(m, now)
     q[THERE], q[UNSENT], q[OWN_FREE] = m[ARRIVED], number, now
     q[HEAD], q[ONLINE], q[TAIL], q[ALIVE] = head, tail, tail, tail - head
+    q[ANSWERED] = tail
     q[PROGRESS] = now
     return True
 

@@ -33,9 +33,10 @@ ROWS = 9
 (
     NOW, OWN_FREE, OWN_RATE, LINE_RATE, THERE, LAST_LEFT, BITS, LATENCY, ROUND, MESSAGE, UNSENT,
     RESENT, HOLES, LOST, ALIVE, HEAD, ONLINE, TAIL, PACKETS, MENDING, UNTIL, BEFORE, DELIVERED,
-    MENDED, BACKOFF, PROBED, PROGRESS, GIVEN_UP, TAG,
-) = range(29)  # fmt: skip
-STATE = 29  # numbers of a flow, its q
+    MENDED, BACKOFF, PROBED, PROGRESS, GIVEN_UP, TAG, ANSWERED, QUICK,
+    BY_TWO,
+) = range(32)  # fmt: skip
+STATE = 32  # numbers of a flow, its q
 PROBE = 0.002  # s added to two round trips before a probe
 DUPLICATES = 3.0
 
@@ -73,9 +74,9 @@ def news(flight, q, m):
     time = np.inf
     for h in range(int(q[HOLES])):
         time = min(time, flight[DEADLINE, h])
-    if q[HEAD] < q[ONLINE]:
+    if q[HEAD] < q[ANSWERED]:
         time = min(time, flight[ACKS, int(q[HEAD]) % flight.shape[1]])
-    if time == np.inf and q[ONLINE] == q[TAIL]:
+    if time == np.inf and q[HEAD] == q[ONLINE] and q[ONLINE] == q[TAIL]:
         wait = timeout_of(m)
         if q[PROBED] + q[BACKOFF] + q[MENDING] == 0.0:
             wait = min(2.0 * m[SRTT] + (RTO_MIN if q[HOLES] == 1.0 else PROBE), wait)
@@ -84,12 +85,21 @@ def news(flight, q, m):
 
 
 @lean_inline
+def with_next(flight, q):
+    """Whether the segment before HEAD was acknowledged by the same packet as the one there."""
+    if q[BY_TWO] == 0.0 or q[HEAD] >= q[ANSWERED]:
+        return False
+    room = flight.shape[1]
+    return flight[ACKS, int(q[HEAD]) % room] == flight[ACKS, int(q[HEAD] - 1.0) % room]
+
+
+@lean_inline
 def heard(kind, flight, q, m):
     """The next acknowledgement comes in, or a hole is due before it; False if neither ever is."""
     deadline, at = np.inf, int(q[HEAD]) % flight.shape[1]
     for h in range(int(q[HOLES])):
         deadline = min(deadline, flight[DEADLINE, h])
-    if q[HEAD] < q[ONLINE] and flight[ACKS, at] <= deadline:
+    if q[HEAD] < q[ANSWERED] and flight[ACKS, at] <= deadline:
         q[NOW] = max(q[NOW], flight[ACKS, at])
         left = flight[LEFT, at]
         rtt = q[NOW] - left
@@ -99,7 +109,7 @@ def heard(kind, flight, q, m):
             m[ACKED], q[DELIVERED] = m[ACKED] + 1.0, q[DELIVERED] + 1.0
             timed(m, rtt)
         else:
-            acknowledged(kind, m, q[NOW], rtt)
+            acknowledged(kind, m, q[NOW], -1.0 if with_next(flight, q) else rtt)
         for h in range(int(q[HOLES])):
             flight[LATER, h] += 1.0
             due = max(q[NOW], flight[HOLE_SENT, h] + rtt + m[SRTT] / 4.0)

@@ -171,11 +171,15 @@ def cubic_per(m, now):
 
 @lean_inline
 def acknowledged(kind, m, now, sample):
-    """Take in that one segment more is acknowledged at `now` s, `sample` s after it was sent."""
+    """Take in that one segment more is acknowledged at `now` s, `sample` s after it was sent.
+
+    sample: negative where the same acknowledgement is of a later one, which is timed.
+    """
     m[ACKED] += 1.0
-    timed(m, sample)
+    if sample >= 0.0:
+        timed(m, sample)
     slow = m[CWND] < m[SSTHRESH]
-    if kind == CUBIC:
+    if kind == CUBIC and sample >= 0.0:
         m[DELAY_MIN] = sample if m[DELAY_MIN] == 0.0 else min(m[DELAY_MIN], sample)
         if m[FOUND] == 0.0 and slow:
             left_slow_start(m, now, sample)

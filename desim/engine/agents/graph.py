@@ -14,9 +14,11 @@ from desim.arrays import Array, Int, Mask
 from desim.conditions.topology import Graph
 from desim.engine.addressees import outgoing_part
 from desim.engine.agents.clock import Clock, Device, Steps
+from desim.engine.agents.crossings import Crossings
 from desim.engine.agents.jobs import Jobs, Ticket
 from desim.engine.agents.mailbox import Mailbox, heard_by
 from desim.engine.agents.ports import Ports
+from desim.engine.crossing import demand_patience, meeting, used_both_ways
 from desim.engine.meetings import Meetings
 from desim.engine.requests import Compute, Gather, Heard
 from desim.engine.us import Cohort
@@ -45,6 +47,8 @@ class Post:
         self.forgets = bool(world.settings.churn and world.settings.churn.forgets)
         self.waits = Waits(world.settings.policy)
         self.ports: Ports | None = None  # one at each agent, where messages share bandwidth
+        pairs = meeting(world.settings, links)
+        self.crossings = Crossings(world, clock, links, pairs, self._gone)
         if links.contention:
             self.ports = Ports(world, clock, links, graph.source.tolist(), UPLINK, self._gone)
 
@@ -78,7 +82,15 @@ class Post:
         if self.changing is not None:
             receive = partial(self._meet, self.graph, us.turn, letter)
         if self.ports is None:
-            served = self._carry(us, bits, silent, edges, routes, receive)
+            meet = self._cross(us, 1 if silent[0] else int(bits[0]), edges, used, receive)
+            served = meet.copy()
+            if len(edges) and not meet.all():
+                if meet.any():
+                    part = np.zeros(len(graph.source), bool)
+                    part[edges[~meet]] = True
+                    routes = outgoing_part(graph, part)
+                rest = self._carry(us, bits, silent, edges[~meet], routes, receive)
+                served[~meet] = rest
         else:
             size = 1 if silent[0] else int(bits[0])
             served = self._share(self.ports, us, size, edges, receive)
@@ -101,6 +113,18 @@ class Post:
         """A message of turn `turn` arrives on link e of its graph."""
         assert letter is not None  # with policy all everybody has something to say
         self.boxes[graph.target[e]].put(turn, int(graph.source[e]), letter)
+
+    def _cross(
+        self, us: Cohort, bits: int, edges: Int, used: Mask | None, receive: Any
+    ) -> NDArray[np.bool_]:
+        """Send on those of links `edges` on which messages meet; return which they are."""
+        pairs = used_both_ways(self.crossings.pairs, used)
+        meet = np.isin(edges, pairs)
+        if us.clock[0] <= self.world.settings.horizon:
+            for e in edges[meet].tolist():
+                place = int(us.round[0]), bits, int(us._release[0])
+                self.crossings.send(e, *place, receive)
+        return np.asarray(meet)
 
     def _carry(
         self, us: Cohort, bits: Int, silent: Mask, edges: Int, routes: tuple[Int, Int],
@@ -200,6 +224,8 @@ class Agent:
         i, round_ = int(self.us.who[0]), int(self.us.round[0])
         box, begin = self.post.boxes[i], float(self.clock.now)
         box.rule, box.over, box.later = request.rule, False, request.later
+        if not request.patient:
+            demand_patience(self.post.crossings.pairs)
         self.gathered += 1
         number = self.gathered if self.post.changing is None else self.us.turn
         self.device.waiting = self.post.forgets

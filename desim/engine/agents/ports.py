@@ -15,12 +15,13 @@ import numpy as np
 
 from desim.arrays import Array
 from desim.engine.agents.clock import Clock
-from desim.engine.agents.streams import Handed, Streams
+from desim.engine.agents.streams import End, Handed, Site, Streams
 from desim.engine.world import World
 from desim.timeline.attempt import ATTEMPTS
 from desim.timeline.contention import rate_shares, share_out, shared_ends
-from desim.timeline.messages import FAIR, Links, alone, log_message, try_once
+from desim.timeline.messages import FAIR, FIFO, Links, alone, log_message, try_once
 from desim.timeline.record import Kind
+from desim.timeline.transport import CUBIC, KIND, RENO
 
 ADMIT = 5  # SimPy priority: after all that happens at an instant, before what closes it
 Left = Callable[[float, float], None]
@@ -31,6 +32,20 @@ def port_of(links: Links) -> list[int]:
     if links.lines.shape[1]:
         return [int(line) for line in links.lines[0]]
     return [0] * links.ends.shape[1]
+
+
+def join_ways(down: "Ports", up: "Ports") -> None:
+    """Let what goes down and up on lines that are shared meet at their ends; Reno and CUBIC do."""
+    links, kinds = (down.links, up.links), (RENO, CUBIC)
+    if any(one.transport.ideal or one.contention != FIFO for one in links):
+        return
+    for line in np.unique(down.links.lines[0]):
+        behind = np.flatnonzero(down.links.lines[0] == line)
+        if len(behind) > 1 and all(
+            np.isin(a.transport.law[KIND, behind], kinds).all() for a in links
+        ):
+            site = Site(down.clock, *links)
+            down.queues[int(line)], up.queues[int(line)] = End(site, 0), End(site, 1)
 
 
 class Fifo:
@@ -158,7 +173,7 @@ class Ports:
         self.flat = tuple(links)
         law: Any = Fair if links.contention == FAIR else Fifo
         law = law if links.transport.ideal else Streams
-        self.queues = {port: law(clock, links) for port in sorted(set(ports))}
+        self.queues: dict[int, Any] = {port: law(clock, links) for port in sorted(set(ports))}
         self.waiting: list[tuple[tuple[int, ...], Message, int]] = []  # handed over at this instant
 
     def send(
@@ -204,7 +219,7 @@ class Ports:
         for _, message, attempt in waiting:
             e = message.edges[self._lacking(message, attempt)[0]]
             queue, handed = self.queues[self.ports[e]], float(self.clock.now)
-            if isinstance(queue, Streams):
+            if isinstance(queue, Streams | End):
                 latency, number = message.tries[0][0].latency, message.exchange * ATTEMPTS
                 told = partial(self._streamed, message, handed, latency)
                 given = e, handed, message.bits, latency, message.round_, number, told

@@ -13,7 +13,7 @@ import simpy
 from desim.arrays import Array, Int
 from desim.conditions.compute import lasting
 from desim.engine.agents.clock import LAST, Clock, Steps
-from desim.engine.agents.ports import Ports, port_of
+from desim.engine.agents.ports import Ports, join_ways, port_of
 from desim.engine.agents.star_client import Client, Coming, Letter
 from desim.engine.hub import Hub
 from desim.engine.waits import Waits
@@ -53,6 +53,8 @@ class AgentStation:
             for links, side in ((world.settings.uplinks, UPLINK), (world.settings.downlinks, 0))
             if links is not None
         ]  # for each direction one port at the coordinator, or one for each line
+        if len(self.ports) == 2 and self.ports[0] and self.ports[1]:
+            join_ways(self.ports[1], self.ports[0])
 
     @property
     def now(self) -> float:

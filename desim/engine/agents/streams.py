@@ -9,7 +9,17 @@ import numpy as np
 
 from desim.engine.agents.clock import Clock
 from desim.timeline.contention import entered, flowing
-from desim.timeline.mending import GIVEN_UP, ONLINE, RESENT, STATE, TAIL, UNSENT
+from desim.timeline.duplex import Desk, crossing_flows, desk_for, entered_at_end, let_go
+from desim.timeline.mending import (
+    ANSWERED,
+    GIVEN_UP,
+    ONLINE,
+    RESENT,
+    STATE,
+    TAG,
+    TAIL,
+    UNSENT,
+)
 from desim.timeline.messages import FAIR, Links
 from desim.timeline.transport import HEADER, SEGMENT
 
@@ -102,3 +112,110 @@ class Streams:
     def _wake(self, plan: int) -> None:
         if plan == self.plans:
             self._advance()
+
+
+class Site:
+    """An access line: flows down, side 0, and up, 1, whose acknowledgements share its queues."""
+
+    def __init__(self, clock: Clock, down: Links, up: Links) -> None:
+        self.clock, self.links, self.flats = clock, (down, up), (tuple(down), tuple(up))
+        self.flows: list[tuple[int, Handed]] = []  # with their sides
+        self.slots: list[int] = []
+        self.desk: Desk = desk_for(max(self.links, key=lambda one: one.transport.flight.shape[1]))
+        self.free = [1, 0]
+        self.waiting: dict[tuple[int, int], deque[Handed]] = {}
+        self.plans = 0
+
+    def enter(self, side: int, message: Handed) -> None:
+        """Take a message on one side; see Streams.enter."""
+        self._advance()
+        if (side, message.e) in self.waiting:
+            self.waiting[side, message.e].append(message)
+        else:
+            self.waiting[side, message.e] = deque()
+            self._begin(side, message)
+        self._advance()
+
+    def _begin(self, side: int, message: Handed) -> None:
+        for r, (way, flow) in enumerate(self.flows):
+            if (way, flow.e) == (side, message.e):  # its last segments are not answered
+                self._leave(r)
+                break
+        if not self.free:
+            flights, states = self.desk.flights, self.desk.states
+            self.free = list(range(2 * len(states) - 1, len(states) - 1, -1))
+            flights = np.concatenate([flights, np.zeros_like(flights)])
+            self.desk = self.desk._replace(
+                flights=flights, states=np.concatenate([states, np.zeros_like(states)])
+            )
+        now, slot = float(self.clock.now), self.free.pop()
+        what = float(message.bits), message.latency, float(message.round_), float(message.number)
+        place = self.desk.flights[slot], self.desk.states[slot]
+        self.desk.states[slot] = 0.0
+        entered_at_end(self.flats[side], message.e, now, what, *place)
+        self.flows.append((side, message))
+        self.slots.append(slot)
+
+    def _leave(self, r: int) -> None:
+        """A flow that is over goes, and its connection remembers it."""
+        (side, flow), slot = self.flows.pop(r), self.slots.pop(r)
+        let_go(self.flats[side], flow.e, self.desk.flights[slot], self.desk.states[slot])
+        self.free.append(slot)
+
+    def _advance(self) -> None:
+        """Let all flow until now, tell of those that are over, and wake up for the next."""
+        now = float(self.clock.now)
+        self.plans += 1
+        while self.flows:
+            edges = np.array([flow.e for _, flow in self.flows])
+            sides = np.array([side for side, _ in self.flows])
+            flows = edges, edges, sides, np.array(self.slots)
+            desk = tuple(self.desk._replace(flows=flows))
+            which, there, later = crossing_flows(*self.flats, desk, now)
+            if which < 0:
+                break
+            self._over(which, float(there))
+        q = self.desk.states
+        for r in reversed(range(len(self.flows))):
+            state = q[self.slots[r]]
+            if state[TAG] and state[ANSWERED] == state[ONLINE]:
+                self._leave(r)
+        if any(not q[slot, TAG] for slot in self.slots):
+            later = max(float(later), self._soonest(now))
+            self.clock.at(later, partial(self._wake, self.plans))
+
+    def _over(self, which: int, there: float) -> None:
+        side, message = self.flows[which]
+        given_up = bool(self.desk.states[self.slots[which], GIVEN_UP])
+        message.told(np.inf if given_up else there)
+        if self.waiting[side, message.e]:
+            self._begin(side, self.waiting[side, message.e].popleft())
+        else:
+            del self.waiting[side, message.e]
+
+    def _soonest(self, now: float) -> float:
+        """Before this time, s, no flow is over, even if it had the line to itself."""
+        found = np.inf
+        for (side, flow), slot in zip(self.flows, self.slots, strict=True):
+            q, links = self.desk.states[slot], self.links[side]
+            if not q[TAG]:
+                packets = q[UNSENT] + q[RESENT] + q[TAIL] - q[ONLINE] - 2.0
+                law, rate = links.transport.law[:, flow.e], links.lines[1, flow.e]
+                bits = 8.0 * (law[SEGMENT] + law[HEADER])
+                found = min(found, max(packets, 0.0) * bits / rate)
+        return now + float(found)
+
+    def _wake(self, plan: int) -> None:
+        if plan == self.plans:
+            self._advance()
+
+
+class End:
+    """One side of a site: what a port hands its messages to."""
+
+    def __init__(self, site: Site, side: int) -> None:
+        self.site, self.side = site, side
+
+    def enter(self, message: Handed) -> None:
+        """See Streams.enter."""
+        self.site.enter(self.side, message)

@@ -15,6 +15,7 @@ from desim.conditions.topology import Graph
 from desim.engine.addressees import outgoing_part
 from desim.engine.arguments import result_given
 from desim.engine.at_work import Rows
+from desim.engine.crossing import APART, demand_patience, meeting, used_both_ways
 from desim.engine.requests import Compute, Gather, Heard
 from desim.engine.us import Cohort
 from desim.engine.waits import Waits
@@ -22,6 +23,7 @@ from desim.engine.world import World
 from desim.errors import Diverged
 from desim.timeline.appended import Batch
 from desim.timeline.collection import nothing_seen
+from desim.timeline.duplex import desk_for, exchange_all
 from desim.timeline.messages import Links, broadcast
 from desim.timeline.neighbourhood import (
     send_all,
@@ -60,6 +62,10 @@ class Wires:
         self.gone = np.zeros(len(graph.degree), bool)  # agents that have sent their last message
         self.farewell = np.full(len(graph.source), np.inf)  # when that arrives (links,) s
         self.seen = nothing_seen(len(graph.source))  # how long messages were waited for
+        self.pairs = meeting(world.settings, links)  # links whose messages meet on a line
+        if self.pairs.shape[1]:
+            self.desk = tuple(desk_for(links))
+            self.room = (*np.zeros((4, 2)), np.zeros(4))
 
     def _lay(self, graph: Graph, links: Links) -> None:
         """Send and hear along the links of `graph` from now on."""
@@ -77,7 +83,8 @@ class Wires:
             self._lay(*self.changing.at(us.turn))
         everywhere = used is None or us.leaving.all()
         sent = None if used is None or everywhere else used | us.leaving[self.graph.source]
-        us.served(self._transmit(us, bits, silent, sent))
+        pairs = used_both_ways(self.pairs, used)
+        us.served(self._transmit(us, bits, silent, sent, pairs))
         if us.parting:
             self._part(us)
         self.awaited = self.arrival if used is None else np.where(used, self.arrival, -np.inf)
@@ -92,8 +99,13 @@ class Wires:
         if self.ever_silent or self.last is not None:
             self._keep()
 
-    def _transmit(self, us: Cohort, bits: Int, silent: Mask, used: Mask | None) -> Int:
-        """Fill `arrival`, write or keep the rows of all messages; return their recipients (n,)."""
+    def _transmit(
+        self, us: Cohort, bits: Int, silent: Mask, used: Mask | None, pairs: Int = APART
+    ) -> Int:
+        """Fill `arrival`, write or keep the rows of all messages; return their recipients (n,).
+
+        pairs (2, n): links whose messages meet on a line.
+        """
         log, end, graph = self.world.log, self.world.settings.horizon, self.graph
         if used is None and self.links.plain:
             number = len(self.arrival)
@@ -109,13 +121,22 @@ class Wires:
                 log.later(Batch(tell_messages, inputs, 2 * number, earliest, latest, counts))
                 return self.recipients
         log.reserve(self.links.rows * len(self.arrival))
-        sent = us.clock, us.round, bits, silent, us._release, end
-        delivered = np.empty(len(us.who), np.int64)
+        sent = us.round, bits, silent, us._release
+        delivered = np.zeros(len(us.who), np.int64)
         routes = graph.outgoing, graph.out_links
         if used is not None:
-            routes, self.arrival = outgoing_part(graph, used), np.full(len(used), np.inf)
+            self.arrival = np.full(len(used), np.inf)
+        if pairs.shape[1]:
+            used = self.everything.copy() if used is None else used.copy()
+            used[pairs] = False
+        if used is not None:
+            routes = outgoing_part(graph, used)
         served = self.arrival, delivered, log.flat
-        broadcast(self.flat, *routes, us.who, *sent, *served)
+        if len(routes[1]):
+            broadcast(self.flat, *routes, us.who, us.clock, *sent, end, *served)
+        if pairs.shape[1]:
+            meet = us.clock, sent, end, self.desk, self.room
+            exchange_all(self.flat, pairs, *meet, *served)
         return delivered
 
     def known(self, us: Cohort, values: Array) -> Heard:
@@ -149,6 +170,8 @@ class Wires:
     def gather(self, us: Cohort, request: Gather) -> Heard:
         """Advance the clocks to the closing of the gather and return what is heard by then."""
         graph = self.graph
+        if not request.patient:
+            demand_patience(self.pairs)
         if request.newest or request.later:
             raise RuntimeError("agents that hear each other's later rounds need the agent engine")
         if request.patient:
