@@ -166,3 +166,14 @@ def test_what_is_computed_from_the_data_is_said(problem, algorithm, said, tmp_pa
     frame["problem"] |= problem
     found = list(tuned(load(frame, folder=tmp_path)))
     assert [said in text for text in found] == ([True] if said else [])
+
+
+def test_a_run_that_failed_has_no_epsilon_where_it_has_noise():
+    """That it failed, and when, may follow from one record."""
+    run = desim.run("quickstart", overrides={"stop.rounds": 2, "engine": "cohort"})
+    assert np.isfinite(run.account().worst)
+    run.manifest["status"] = "failed"
+    assert np.isinf(run.account().worst)
+    assert declared.FAILED in run.account().flags
+    run.manifest["status"] = "stopped"
+    assert np.isfinite(run.account().worst)

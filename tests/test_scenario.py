@@ -468,3 +468,11 @@ def test_mappings_and_lists_of_other_libraries_are_read():
         load(other).participation
         == load({**tree, "participation": {"schedule": [[0], [1]]}}).participation
     )
+
+
+def test_what_is_no_scenario_is_refused_in_words():
+    for source in (None, 3, [], b"x"):
+        with pytest.raises(InputError, match="allowed: a file, the name of a scenario, a mapping"):
+            load(source)
+    with pytest.raises(InputError, match="overrides: found 'a=b'; allowed: a mapping"):
+        load(SMALL, "a=b")

@@ -7,7 +7,7 @@ from cases import CASES, LOSSY, graph, star
 from mutant import mutant
 
 import desim
-from desim.columns import pieces_of
+from desim.columns import columns_of, pieces_of
 from desim.plots import spans
 from desim.reading import critical, occupation, traffic, unanswered
 from desim.reading import waits as waiting
@@ -317,3 +317,51 @@ def test_what_the_end_cuts_is_computing(limited):
     assert row["computing"] == pytest.approx(
         spans.spans(run.events, end)["computes"].of(1)[-1] @ [-1, 1]
     )
+
+
+SLOW_GRAPH = graph(
+    policy={"deadline": "60 ms"}, stop={"rounds": 12},
+    compute={"speed": [2e4, 2e4, 20.0, 2e4, 2e4, 2e4, 2e4, 2e4]},
+)  # fmt: skip
+
+
+def in_time_by_hand(events):
+    """{agent: (messages that came, of these while the wait they were for was open)}."""
+    closed, found = {}, {}
+    for row in events.itertuples():
+        if row.kind == "aggregate" and row.agent >= 0:
+            closed[row.agent] = max(row.round, closed.get(row.agent, 0))
+        elif row.kind == "deliver" and row.agent >= 0:
+            came, used = found.get(row.peer, (0, 0))
+            found[row.peer] = came + 1, used + (row.round > closed.get(row.agent, 0))
+    return found
+
+
+def check_untimely(module, events):
+    for size in (len(events), 17):
+        counting = module.Untimely()
+        for first in range(0, len(events), size):
+            list(counting.at_collections(columns_of(events.iloc[first : first + size])))
+        seen = np.flatnonzero(counting.sent)
+        assert {i: (counting.sent[i], counting.used[i]) for i in seen} == in_time_by_hand(events)
+
+
+def test_on_a_graph_who_never_comes_in_time_is_named_and_limits_end_waits():
+    run = desim.run(SLOW_GRAPH)
+    check_untimely(unanswered, run.events)
+    for right, wrong in (("(turn > last)", "(turn >= last)"), ("np.maximum.at(", "np.minimum.at(")):
+        with pytest.raises(AssertionError):
+            check_untimely(mutant(unanswered, right, wrong), run.events)
+    assert "agent 2" in dict(facts(run))["unheard"]
+    waits = run.waits()
+    assert not ((waits["closer"] == waiting.NOBODY) & (waits["waited"] > 0.0)).any()
+    ended = waits.loc[waits["closer"] == waiting.DEADLINE, "waited"].to_numpy()
+    assert len(ended)
+    assert ended == pytest.approx(np.full(len(ended), 0.06))
+
+
+def test_each_deadline_of_the_path_is_of_its_own_round(limited):
+    path = limited["discard"].critical_path()
+    assert path.loc[path["what"] == "deadline", "round"].tolist() == list(range(1, 13))
+    with pytest.raises(desim.InputError, match="one that was done, 1 to 12"):
+        limited["discard"].critical_path(99)

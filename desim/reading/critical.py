@@ -181,7 +181,8 @@ class Trail:
         if begin < end:
             back = self._latest(row, agent, end, end, being("up"))
             what = "deadline" if back is None else "away"
-            after = steps[-1][0] if steps else int(part.round[here])
+            own = what == "deadline" or not steps
+            after = int(part.round[here]) if own else steps[-1][0]
             steps.append((after, begin, end, end - begin, what, agent, agent))
         return cause
 

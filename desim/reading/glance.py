@@ -7,7 +7,7 @@ import numpy as np
 from desim.columns import Columns, Pieces, Words
 from desim.reading.occupation import Occupation
 from desim.reading.sums import Keys, Sums
-from desim.reading.unanswered import Unanswered
+from desim.reading.unanswered import Unanswered, Untimely
 from desim.reading.waits import closed, closers, instants
 
 GLANCED = ["time", "kind", "agent", "peer", "round", "bytes", "seconds"]
@@ -23,7 +23,7 @@ class Glance:
     """
 
     def __init__(
-        self, pieces: Pieces, deep: bool = True, unanswered: Unanswered | None = None
+        self, pieces: Pieces, deep: bool = True, unanswered: Unanswered | Untimely | None = None
     ) -> None:
         self.last, self.bytes = 0.0, 0.0
         self.occupied, self.unanswered = Occupation(), unanswered

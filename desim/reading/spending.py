@@ -15,6 +15,7 @@ from desim.runs.declared import declared, names, void
 from desim.runs.digests import own_scenario
 from desim.runs.played import Played
 from desim.runs.premises import Stated, stated
+from desim.runs.real import real
 from desim.scenario import own
 
 RELEASED = "time agent release mechanism sensitivity scale sampling seen_by delivered".split()
@@ -30,9 +31,10 @@ def spent(
 ) -> Account:
     """See `Run.account`.
 
-    Where data decide how much is released, final epsilons are what holds before the run. That the
-    files cannot be checked, or sensitivities are a plug-in's, is said among the flags. It is
-    infinite where more was seen than releases, or these are not what is charged.
+    In a deployment batches are known: who holds the scenario can draw them. Where data decide how
+    much is released, final epsilons are what holds before the run. That the files cannot be
+    checked, or sensitivities are a plug-in's, is said among the flags. It is infinite where more
+    was seen than releases, or these are not what is charged.
     """
     if run.directory is not None:
         own_scenario(run.directory, run.manifest)
@@ -42,7 +44,7 @@ def spent(
     require_known(run, relation)
     asked_for: dict[str, Any] = {
         "rows": run.manifest.get("rows"), "delta": terms.delta if delta is None else delta,
-        "relation": relation, "amplification": amplification,
+        "relation": relation, "amplification": amplification and not real(run.manifest),
     }  # fmt: skip
     released = run.store.pieces("releases", RELEASED)
     found = account(released, view=seen, events=arrivals(run, seen), **asked_for)

@@ -1,4 +1,4 @@
-"""Calls of a coordinator that were not answered in time, and the agents that it never heard."""
+"""Calls that were not answered, and messages that did not come, in time; who is never heard."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -77,6 +77,47 @@ class Unanswered:
         return "; ".join(parts)
 
 
+class Untimely:
+    """Messages on a graph that came when the wait they were for was over, read piece by piece.
+
+    sent, used (agents,): how many of each agent's messages came, and how many of these in time.
+    """
+
+    def __init__(self) -> None:
+        self.sent, self.used = np.zeros(0, np.int64), np.zeros(0, np.int64)
+        self._closed = np.zeros(0, np.int64)  # the round of each agent's latest wait that is over
+
+    def at_collections(self, log: Columns) -> Iterator[Int]:
+        """Count a piece; no wait of a graph is a collection."""
+        kind, agent = log["kind"], log["agent"]
+        between = kind.equal("deliver") & (agent >= 0) & (log["peer"] >= 0)
+        over = kind.equal("aggregate") & (agent >= 0)
+        for name in ("sent", "used", "_closed"):
+            setattr(self, name, longer(getattr(self, name), np.append(agent, log["peer"])))
+        rows = np.flatnonzero(between | over)
+        rows = rows[np.argsort(agent[rows], kind="stable")]
+        who, turn, is_over = agent[rows].astype(np.int64), log["round"][rows], over[rows]
+        step = 2 + int(max(turn.max(initial=0), self._closed.max(initial=0)))
+        last = np.maximum.accumulate(who * step + np.where(is_over, turn, self._closed[who]))
+        last -= who * step
+        np.add.at(self.sent, log["peer"][rows[~is_over]], 1)
+        np.add.at(self.used, log["peer"][rows[~is_over & (turn > last)]], 1)
+        np.maximum.at(self._closed, who, last)
+        yield from ()
+
+    @property
+    def sentence(self) -> str:
+        """Which agents never came in time, and which rarely; "" where there are none."""
+        of = self.sent > 1
+        never = np.flatnonzero(of & (self.used == 0))
+        rarely = np.flatnonzero(of & (self.used > 0) & (self.used < RARELY * self.sent))
+        parts = [f"{agents(never)}: no message came while anybody waited for it"] * bool(len(never))
+        if len(rarely):
+            share = (self.used[rarely] / self.sent[rarely]).max()
+            parts.append(f"{agents(rarely)}: at most {share:.0%} of their messages came in time")
+        return "; ".join(parts)
+
+
 def _times(calls: NDArray[np.int64]) -> str:
     low, high = int(calls.min()), int(calls.max())
     return f"{low} calls" if low == high else f"{low} to {high} calls"
@@ -94,14 +135,16 @@ def numbers(who: Int) -> str:
     return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else "".join(words)
 
 
-def listening(run: Played) -> Unanswered | None:
-    """What counts a run's unanswered calls; None where its coordinator waits for no reply by name.
+def listening(run: Played) -> Unanswered | Untimely | None:
+    """What counts a run's unanswered calls, or late messages; None where nobody waits by name.
 
     Who waits for all hears all, and who goes on with each reply, or so many, misses nobody.
     """
     policy = run.written.get("policy", "all")
     if not isinstance(policy, Mapping) or {"each", "buffer"} & set(policy):
         return None
+    if run.written.get("network", {}).get("topology", "star") != "star":
+        return Untimely()
     return Unanswered(carried=_late(policy) == "carry")
 
 
@@ -115,7 +158,7 @@ def missing(run: Played, pieces: Pieces) -> list[tuple[float, str]]:
     pieces: columns time and CALLED of the log. [] where nobody can be missing.
     """
     counting = listening(run)
-    if counting is None:
+    if not isinstance(counting, Unanswered):
         return []
     found: list[tuple[float, str]] = []
     for log in pieces:

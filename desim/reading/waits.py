@@ -68,7 +68,7 @@ def _causes(log: Columns) -> Columns:
 def closers(log: Columns) -> NDArray[np.int64]:
     """Who closed each collection or barrier (n,), in the order of the log; see `waits`.
 
-    log: columns time, kind, agent, peer and round.
+    log: columns time, kind, agent, peer, round and seconds.
     """
     time, kind, agent = log["time"], log["kind"], log["agent"]
     # A neighbour may be ahead or behind; a coordinator's collection takes replies of any round.
@@ -89,4 +89,13 @@ def closers(log: Columns) -> NDArray[np.int64]:
     same &= turn[here] == turn[there]
     found = np.full(len(rows), NOBODY)
     found[order[same]] = np.append(who, NOBODY)[cause[same]]
-    return found[len(who) :]
+    closer = found[len(who) :]
+    # On a graph no row says that a limit is over: what lasted, and no message ended, a limit did.
+    over = (closer == NOBODY) & (agent[closed] >= 0) & (log["seconds"][closed] > 0.0)
+    if over.any():
+        rows = zip(agent[arrived].tolist(), time[arrived].tolist(), strict=True)
+        came = dict(zip(rows, log["peer"][arrived].tolist(), strict=True))  # of whatever round
+        ends = closed[over]
+        own = zip(agent[ends].tolist(), time[ends].tolist(), strict=True)
+        closer[over] = [came.get(one, DEADLINE) for one in own]
+    return closer

@@ -41,7 +41,7 @@ def _of_one(one: Reading) -> Iterator[str]:
         yield f"simulated by desim {played or 'of an unknown version'}; this report is by {own}"
     yield from map(str, one.stored("warnings", list) or [])
     if text := one.unheard:
-        yield f"{text}: what they hold has little or no part in the model"
+        yield text
     if not one.curves:
         yield "no metric was recorded: the run ended before, or observe.metrics is []"
     if one.account is not None:

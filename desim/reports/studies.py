@@ -66,7 +66,8 @@ def tuner_part(study: StoredStudy, folder: Path) -> StudyPart:
 def _candidates(table: pd.DataFrame, keys: list[str], goals: list[str]) -> Table:
     """A row for each candidate, best first: the keys that varied, and what it needed."""
     place = table["status"].map({name: n for n, name in enumerate(ORDER)})
-    rows = table.assign(place=place).sort_values(["place", goals[0]]).to_dict("records")
+    order = table.assign(place=place).sort_values(["place", goals[0]])
+    rows: list[Any] = order.to_dict("records")
     heads = [*keys, "status", "seeds", *(one for goal in goals for one in (goal, "ratio to best"))]
     cells = [
         [*(str(row[key]) for key in keys), str(row["status"]), str(row["seeds"]),

@@ -9,8 +9,12 @@ from desim.scenario.own import LOSSES, METHODS
 
 TESTED = "untested by this run; desim check --contract {name} tests them"
 COARSE = (
-    "infinite: local steps and their noise were computed in IEEE singles, by an older version, "
-    "which round a parameter by 6e-8 of its size: nothing bounds what that tells of a record"
+    "infinite: what noise was added to was computed in IEEE singles, by an older version or by a "
+    "plug-in with noise of its own; they round a parameter by 6e-8 of its size, and nothing bounds "
+    "what that tells of a record"
+)
+FAILED = (
+    "infinite: the run failed; that it did, and when, may follow from the data, and is not charged"
 )
 SHORT = "sensitivities as plug-in {name} declares them, untested"
 
@@ -31,13 +35,26 @@ def declared(run: Played) -> Iterator[str]:
 
 def void(run: Played) -> str:
     """Why no epsilon of a run is finite, whatever its releases cost; empty where nothing is so."""
-    return exposed(run.manifest) or coarse(run)
+    return exposed(run.manifest) or failed(run) or coarse(run)
+
+
+def failed(run: Played) -> str:
+    """FAILED of a run with noise that failed: that it did, and when, is seen and not charged."""
+    return FAILED if run.status == "failed" and with_noise(run) else ""
+
+
+def with_noise(run: Played) -> bool:
+    """Whether a run states what its releases cost, or any of them has noise."""
+    if (run.manifest.get("privacy") or {}).get("terms") is not None:
+        return True
+    return any((rows["scale"] > 0.0).any() for rows in run.store.pieces("releases", ["scale"]))
 
 
 def coarse(run: Played) -> str:
-    """COARSE where an older version has added noise to models of 32 bits within local training."""
-    if "arithmetic" in (run.manifest.get("privacy") or {}):
-        return ""
+    """COARSE where noise was added to what singles computed: by an older version, a plug-in."""
+    kind = (run.manifest.get("privacy") or {}).get("arithmetic")
+    if kind is not None:
+        return COARSE if kind == "float32" and with_noise(run) else ""
     try:
         problem, local = run.written["problem"], run.written["algorithm"]["local"]
         solver, usual = local["solver"], "float32" if "model" in problem else "float64"

@@ -44,6 +44,7 @@ from desim.runs.likeness import (
 from desim.runs.opened import as_run
 from desim.runs.played import One
 from desim.runs.premises import Stated, stated, stored
+from desim.runs.real import real
 from desim.runs.run import Run
 
 FIXED = "which runs are made, and with which settings, was fixed before the first of them"
@@ -187,7 +188,8 @@ def _block(
     star = bool(rows["seen_by"].equal("coordinator").any())
     who = adversary(view, agents)
     require_seen(who, star, len(rows["agent"]))
-    alone = not any(other is not run and same_seed(run, other) for _, other in runs)
+    shared = any(other is not run and same_seed(run, other) for _, other in runs)
+    alone = not shared and not real(run.manifest)  # else batches are known
     block = Block.of(rows, who, arrivals(run, view), owned, relation, alone)
     agent = np.asarray(block.seen["agent"], np.int64)
     own = dict(tallies(block.priced, agent))

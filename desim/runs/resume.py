@@ -51,7 +51,7 @@ def resume(
     place.read_manifest(directory)
     with write_lock(directory, place.BUSY):
         manifest = place.read_manifest(directory)
-        if manifest["status"] != "done":
+        if manifest["status"] != "done" or overrides:
             require_virtual(manifest, "nothing goes on with it")
         scenario = _scenario(directory, manifest)
         moved = _moved(scenario, overrides, manifest, directory)

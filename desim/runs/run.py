@@ -266,6 +266,9 @@ class Run:
 
         log = self._log("critical path", NEEDED, "compute", "deliver", "aggregate")
         table, absent = critical_path(log, round), dict(missing(self, log))
+        if round is not None and table.empty:
+            last = int(self.manifest.get("rounds", 0))
+            raise InputError(f"round: {refusal(round, f'one that was done, 1 to {last}')}")
         deadline = (table["what"] == "deadline") & (table["target"] == NETWORK)
         table["missing"] = table["end"].map(lambda end: absent.get(end, "")).where(deadline, "")
         return described(table, "critical_path")

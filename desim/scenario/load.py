@@ -4,13 +4,13 @@ import io
 import math
 import re
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from desim.errors import InputError, gathering, show, spelling
+from desim.errors import InputError, gathering, refusal, show, spelling
 from desim.fields.draws import FORMS
 from desim.fields.methods import Decay, Init
 from desim.readers import text_of
@@ -47,6 +47,12 @@ def load(
     a key out. Names of files count from the file's folder, those of a dict from `folder` or the
     working directory.
     """
+    if not isinstance(source, str | PurePath | Mapping):
+        raise InputError(
+            f"scenario: {refusal(source, 'a file, the name of a scenario, a mapping')}"
+        )
+    if not isinstance(overrides, Mapping | None):
+        raise InputError(f"overrides: {refusal(overrides, 'a mapping of dotted keys to values')}")
     if isinstance(source, Mapping):
         tree, folder, name = from_python(source), folder or Path(), "scenario"
     else:

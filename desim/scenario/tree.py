@@ -116,7 +116,7 @@ def native(value: Any) -> Any:
     """`value` as YAML would have read it."""
     if isinstance(value, Mapping):
         return {key: native(item) for key, item in value.items()}
-    if isinstance(value, np.ndarray | np.generic):
+    if isinstance(value, np.ndarray | np.generic) or hasattr(value, "to_numpy"):
         return native(value.tolist())
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
         return [native(item) for item in value]

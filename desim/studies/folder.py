@@ -155,7 +155,7 @@ def by_label(folders: Iterable[str | Path | Run]) -> dict[str, list[Run]] | list
     if not studies:
         return others
     found: list[tuple[str, str, list[Run]]] = []
-    for path in dict.fromkeys(map(Path, studies)):
+    for path in dict.fromkeys(Path(str(one)) for one in studies):
         found += [(_named(path), label, runs) for label, runs in stored_runs(path).items()]
     found += [("", one.label, [*one.runs, *one.left_out]) for one in series_of(others)]
     count = Counter(label for _, label, _ in found)

@@ -125,7 +125,9 @@ class Search:
         return over
 
     def _why(self, one: Candidate, seen: tuple[int, ...]) -> str:
-        """What it went beyond, most often first."""
+        """Why its runs failed, or what it went beyond, most often first."""
+        played = [self.book.result(one, seed) for seed in seen]
+        failed = [run.reason.partition("\n")[0] for run in played if run and run.status == "failed"]
         every = [name for seed in seen for name in self.book.broken(one, seed)]
         names = sorted(dict.fromkeys(every), key=lambda name: -every.count(name))
         metric, value = self.tune.target
@@ -133,10 +135,11 @@ class Search:
             "target": f"{metric} {value:g} not met",
             "cap": f"beyond {self.tune.cap:g} times the best",
         }
-        return ", ".join(
-            f"{words.get(name, f'limit on {name}')} on {every.count(name)} of {len(seen)} seeds"
-            for name in names
-        )
+        why = [f"failed on {len(failed)} of {len(seen)} seeds: {failed[0]}"] if failed else []
+        for name in names:
+            word = words.get(name, f"limit on {name}")
+            why.append(f"{word} on {every.count(name)} of {len(seen)} seeds")
+        return ", ".join(why)
 
     def _cap(self, seed: int) -> float:
         """When a run can win no more on a seed: so many times what the best elite took there."""

@@ -74,6 +74,8 @@ def tune(
             if made.best and complete:
                 with output(path / BEST_FILE) as partial:
                     partial.write_text(made.yaml(), "utf-8")
+            elif complete:  # what an earlier search had found is not what this one found
+                (path / BEST_FILE).unlink(missing_ok=True)
     if error is not None:
         raise error
     return made

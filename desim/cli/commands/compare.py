@@ -40,7 +40,10 @@ def compare(
         list[str] | None, option("methods", "KEY", "Of profiles: keys of the method; repeatable.")
     ] = None,
     label: Annotated[
-        list[str] | None, option("label", "TEXT", "What each RUN is called, in order; repeatable.")
+        list[str] | None,
+        option(
+            "label", "TEXT", "What each RUN is called, in order; of a study its cases' first words."
+        ),
     ] = None,
     form: Annotated[str, option("format", "|".join(FORMS), "How it is written.")] = "text",
     delta: Annotated[float | None, option("delta", "D", "Default: each scenario's.")] = None,
@@ -80,13 +83,18 @@ def compare(
 
 def labelled(folders: Sequence[Path], labels: Sequence[str]) -> dict[str, list["Run"]]:
     """The runs of each folder by the label that it is given."""
-    from desim.studies.folder import opened
+    from desim.studies.folder import by_label
 
     if len(labels) != len(folders):
         raise InputError(f"--label: {refusal(len(labels), f'{len(folders)}, one for each RUN')}")
+    for place, text in enumerate(labels):
+        if not text or text in labels[:place]:
+            raise InputError(f"--label: {refusal(text, 'a text of its own for each RUN')}")
     found: dict[str, list[Run]] = {}
     for text, folder in zip(labels, folders, strict=True):
-        found.setdefault(text, []).extend(opened([folder]))
+        runs = by_label([folder])
+        cases = runs if isinstance(runs, dict) else {"": runs}
+        found |= {f"{text}: {case}" if case else text: some for case, some in cases.items()}
     return found
 
 
