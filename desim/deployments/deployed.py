@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from desim.deployments import overseer, star
+from desim.deployments.abroad import abroad
 from desim.deployments.afar import Remote
 from desim.deployments.deployment import Deployment, refuse, server, warm
 from desim.deployments.fleet import Fleet
@@ -161,7 +162,7 @@ def deployed(
             warm(simulation)
         with held():
             ground.open()
-        fleet.launch(server(simulation, lambda error: blame(error, scenario), secret(scenario)))
+        fleet.launch(server(simulation, _explaining(scenario), secret(scenario)))
         ground.ready()
         (overseer if simulation.method.kind == "graph" else star).assemble(fleet)
         observed = replace(simulation, observation=seen)
@@ -208,3 +209,18 @@ def _real(prepared: Prepared, simulation: Simulation, fleet: Fleet, reserved: bo
     head = prepared.head | {"engine": "deployed", "why": WHY, "clock": clock}
     head["privacy"] = head["privacy"] | drawn
     return replace(prepared, simulation=real, head=head)
+
+
+def _explaining(scenario: Scenario) -> Callable[[BaseException], str | None]:
+    """What an agent's process says of an error; where it keeps what is private, no values of rows.
+
+    Then its words are on this terminal alone, and not in the run.
+    """
+    if not secret(scenario):
+        return lambda error: blame(error, scenario)
+
+    def explained(error: BaseException) -> str:
+        print(blame(error, scenario) or f"{type(error).__name__}: {error}", file=sys.stderr)
+        return abroad(error, scenario.written())
+
+    return explained
