@@ -102,6 +102,7 @@ class Staged:
         sites=(),
         start=np.array([0, 4, 8, 12]),
         row_norm=np.inf,
+        precision="float64",
     )
 
     settings = SimpleNamespace(

@@ -223,7 +223,7 @@ def test_what_is_missed_is_sent_again_to_the_chosen_one(setting):
         ("agents", graph_agents, "None if us.leaving[0] else used", "used"),
         ("agents", graph_agents, "None if us.leaving[0] else used", "None"),
         ("cohort", graph_cohort, "used | us.leaving[self.graph.source]", "used"),
-        ("cohort", graph_cohort, "= outgoing_part(graph, used), np", "= (*routes,), np"),
+        ("cohort", graph_cohort, "= outgoing_part(graph, used)\n", "= (*routes,)\n"),
     ],
 )
 def test_messages_to_others_are_noticed(engine, module, right, wrong, monkeypatch):

@@ -336,8 +336,12 @@ def check_closers(module):
         (9.0, "aggregate", 4, -1),  # its own work
     ]
     rows = [row if len(row) == 5 else (*row, 1) for row in rows]
-    events = pd.DataFrame(rows, columns=["time", "kind", "agent", "peer", "round"])
+    rows = [
+        (*row, 0.5 if row[0] == 10.0 else 0.0) for row in [*rows, (10.0, "aggregate", 3, -1, 2)]
+    ]
+    events = pd.DataFrame(rows, columns=["time", "kind", "agent", "peer", "round", "seconds"])
     expected = [5, module.DEADLINE, module.NOBODY, 1, 0, module.NOBODY, 1, 2, module.NOBODY]
+    expected.append(module.DEADLINE)  # it waited half a second, and nothing came
     assert module.closers(columns_of(events)).tolist() == expected
 
 

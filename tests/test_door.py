@@ -72,7 +72,7 @@ def test_methods_of_desim_say_what_us_and_hub_are(path):
 
 
 def test_examples_of_the_docs_need_the_door_alone():
-    blocks = re.compile(r"```\{code-block\} python\n:caption: \w+\.py\n(.*?)```", re.S)
+    blocks = re.compile(r"^\*\*`\w+\.py`\*\*\n\n```python\n(.*?)```", re.S | re.M)
     pages = [*(ROOT / "analysis" / "docs").rglob("*.md")]
     texts = [text for page in pages for text in blocks.findall(page.read_text("utf-8"))]
     methods = [text for text in texts if "(Method):" in text]
@@ -84,7 +84,7 @@ def test_examples_of_the_docs_need_the_door_alone():
 def test_the_page_of_a_newcomer_shows_the_files(name):
     page = (ROOT / "analysis" / "docs" / "howto" / "afternoon.md").read_text("utf-8")
     path = ROOT / "analysis" / "plugin_example" / "src" / "desim_example" / f"{name}.py"
-    assert f":caption: {name}.py\n{path.read_text('utf-8')}```" in page
+    assert f"**`{name}.py`**\n\n```python\n{path.read_text('utf-8')}```" in page
 
 
 def test_another_door_and_an_unknown_us_are_noticed():

@@ -173,7 +173,7 @@ def test_hosts_need_the_rows_of_their_own_agents_alone(tmp_path, monkeypatch):
         ({"observe": {"metrics": ["loss"]}}, "observe.metrics: found loss, of rows that"),
         (
             {"stop": {"metric": {"loss": 0.1}}, "observe": {"metrics": ["loss"]}},
-            "stop.metric: the end of the run depends on the data over loss; allowed: what no rows",
+            "observe.metrics: found loss, of rows that",
         ),
     ],
 )

@@ -44,7 +44,7 @@ def test_a_model_keeps_the_contract(capsys):
     with pytest.raises(SystemExit) as left:
         main(["check", "--contract", str(FILE)])
     said = capsys.readouterr().out.splitlines()
-    assert (left.value.code, said[0]) == (0, "numpy-scores: model")
+    assert (left.value.code, said[0]) == (0, "numpy-scores: model (numpy_models.py, line 8)")
     assert [line.split()[1] for line in said[1:-1]] == [law for law, _ in laws.LAWS]
     assert said[-1] == f"  {len(laws.LAWS) - 1} kept, 1 skipped"  # it says that threads wait
 

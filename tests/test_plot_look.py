@@ -233,9 +233,11 @@ def test_one_rule_says_which_metric_is_first():
 
 
 def check_improved(module):
-    """A target has to be better than the start, of a run that ended better than it began."""
-    assert module.improved(np.array([1.0, 0.2, 0.5]), False) == 0.2
-    assert module.improved(np.array([0.5, 0.9, np.nan, 0.8]), True) == 0.9
+    """A target is what a run came to that ended better than it began, no better moment of it."""
+    assert module.improved(np.array([1.0, 0.2, 0.5]), False) == 0.5
+    assert module.improved(np.array([0.5, 0.9, np.nan, 0.8]), True) == 0.8
+    assert module.best(np.array([1.0, 0.2, np.nan, 0.5]), False) == 0.2
+    assert module.best(np.array([0.5, 0.9, np.inf, 0.8]), True) == 0.9
     for value in ([10.0, 9.4, 23.0], [1.0], [1.0, 0.1, np.nan], [0.0, 0.0]):
         assert module.improved(np.array(value), False) is None
 
@@ -247,7 +249,7 @@ def test_rising_curves_propose_no_target():
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [("sign * value[-1] < sign", "sign * value[-1] <= sign"), ("-1.0 if rising", "1.0 if rising"),
-     ("np.nanmin(", "np.min(")],
+     ("float(value[-1])", "float(value[1])"), ("value[np.isfinite(value)]", "value")],
 )  # fmt: skip
 def test_wrong_proposals_are_noticed(right, wrong):
     twin = mutant(metrics, right, wrong)

@@ -17,7 +17,7 @@ from desim.scenario import own, registry
 from desim.scenario.declarations import odd
 
 PAGE = Path(__file__).resolve().parents[1] / "analysis/docs/howto/algorithm.md"
-FILES = {one.caption: one.text for one in pages.blocks(PAGE.read_text("utf-8")) if one.caption}
+FILES = {one.name: one.text for one in pages.blocks(PAGE.read_text("utf-8")) if one.name}
 SCENARIOS = {"reptile": "reptile.yaml", "diging": "ring.yaml", "extra": "ring.yaml"}
 ALGORITHMS = {
     "reptile": {"epsilon": 0.5, "step": 0.05},

@@ -53,7 +53,7 @@ def test_values_that_ended_in_a_traceback_are_refused(changes, told):
         (tuner(seeds=[2**63 - 1], fresh=1), "allowed: smaller ones, or fresh: 0"),
         (tuner(charge={"law": "poisson", "mean": 1e308}, runs=None), "above 1, at most 1000000"),
         (
-            tuner(charge=CHARGE, runs=None, seeds=1, fresh=0, cap=3),
+            tuner(charge=CHARGE, runs=None, seeds=1, fresh=0, cap=3, seed=None),
             "cap: found 3.0; allowed: with charge false",
         ),
         (

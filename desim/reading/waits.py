@@ -93,8 +93,8 @@ def closers(log: Columns) -> NDArray[np.int64]:
     # On a graph no row says that a limit is over: what lasted, and no message ended, a limit did.
     over = (closer == NOBODY) & (agent[closed] >= 0) & (log["seconds"][closed] > 0.0)
     if over.any():
-        rows = zip(agent[arrived].tolist(), time[arrived].tolist(), strict=True)
-        came = dict(zip(rows, log["peer"][arrived].tolist(), strict=True))  # of whatever round
+        ends_of = zip(agent[arrived].tolist(), time[arrived].tolist(), strict=True)
+        came = dict(zip(ends_of, log["peer"][arrived].tolist(), strict=True))  # of whatever round
         ends = closed[over]
         own = zip(agent[ends].tolist(), time[ends].tolist(), strict=True)
         closer[over] = [came.get(one, DEADLINE) for one in own]

@@ -56,6 +56,8 @@ def _table(study: StudyTables, name: str) -> Table:
 
 def _seeds(study: StudyTables) -> Iterator[str]:
     """Which seeds were played, where all cases have the same ones."""
+    if not {"case", "seed"} <= set(study.runs):
+        return
     played = {frozenset(map(int, rows)) for _, rows in study.runs.groupby("case")["seed"]}
     if len(played) == 1:
         yield seeds_played(next(iter(played)))
