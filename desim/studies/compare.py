@@ -105,18 +105,37 @@ def compare(
     InputError for no run, a target that no run has recorded or terms without meaning; for a profile
     also without a target, or of one method.
     """
-    found = given(runs)
-    rows = series_of(found)
+    groups = given(runs)
+    rows = series_of(groups)
     if not rows:
         raise InputError("no run to compare")
     terms_of = {"delta": delta, "view": view, "relation": relation}
-    told = {name: one for name, one in terms_of.items() if one is not None}
-    asked = Asked(_targets(rows, targets), told, stays)
+    stated = {name: one for name, one in terms_of.items() if one is not None}
+    asked = Asked(_targets(rows, targets), stated, stays)
     of_run = {
         id(run): measured(run, asked) for row in rows for run in (*row.runs, *_lost(row, asked))
     }
     records = [record for row in rows for record in _records(row, of_run, asked, level)]
     frame = described(pd.DataFrame(records, columns=COLUMNS), "comparison")
+    tables = _tables(frame, rows, asked)
+    means = tuple(terms(rows, asked.epsilon or {}))
+    about = [*notes(rows, bool(asked.targets)), *means, *shared(rows)]
+    means = (*means, *_seeds_of(rows))
+    every = (
+        [run for some in groups.values() for run in some] if isinstance(groups, dict) else groups
+    )
+    clocks, troubles = errors_of_clocks(every, targets, clock)
+    about += [*_over_seeds(frame, level), *troubles]
+    if not profile:
+        return Comparison(frame, tuple(tables), tuple(about), clocks, terms=means)
+    tried = trials(source(runs), _lists(targets), methods, stated, stays, level)
+    taken, shares = ert(tried, spent), profiled(tried, spent)
+    tables += answer_tables(tried, taken, shares, spent)
+    return Comparison(frame, tuple(tables), tuple(about), clocks, taken, shares, means)
+
+
+def _tables(frame: pd.DataFrame, rows: Sequence[Series[Run]], asked: Asked) -> list[Table]:
+    """What was spent until each target, and what everything came to at the end."""
     noiseless = frozenset(row.title for row in rows if any(bare(run) for run in row.runs))
     tables = [
         _table(
@@ -129,19 +148,8 @@ def compare(
         for target in asked.targets
     ]
     finals = [name for name in dict.fromkeys(frame["measure"]) if is_final(name)]
-    tables += [_table(frame, "at the end", {kind: kind for kind in (*finals, *SPENT)}, noiseless)]
-    means = tuple(terms(rows, asked.epsilon or {}))
-    about = [*notes(rows, bool(asked.targets)), *means, *shared(rows)]
-    means = (*means, *_seeds_of(rows))
-    every = [run for some in found.values() for run in some] if isinstance(found, dict) else found
-    clocks, troubles = errors_of_clocks(every, targets, clock)
-    found = (*about, *_over_seeds(frame, level), *troubles)
-    if not profile:
-        return Comparison(frame, tuple(tables), found, clocks, terms=means)
-    tried = trials(source(runs), _lists(targets), methods, told, stays, level)
-    taken, shares = ert(tried, spent), profiled(tried, spent)
-    tables += answer_tables(tried, taken, shares, spent)
-    return Comparison(frame, tuple(tables), found, clocks, taken, shares, means)
+    ends = {kind: kind for kind in (*finals, *SPENT)}
+    return [*tables, _table(frame, "at the end", ends, noiseless)]
 
 
 def _seeds_of(rows: Sequence[Series[Run]]) -> Iterator[str]:
