@@ -106,6 +106,10 @@ class FedLin(Federated):
         """Terms (agents,) of the first message of a round, an exact gradient."""
         return plain(self.problem.agents, View.COORDINATOR)
 
+    def charges(self, k: int) -> tuple[Terms, Terms]:
+        """Terms (agents,) of both messages of a round."""
+        return self.planned(k), self.second()
+
     def second(self) -> Terms:
         """Terms (agents,) of the second: a record moves both gradients of a step, L each."""
         t = self.local.terms

@@ -95,7 +95,7 @@ class Tamuna(Federated):
         while hub.open:
             cohort, L = hub.invite(), self.steps(hub.round)  # lines 3, 4
             q, bits = self.masks(hub.round, cohort)  # line 5
-            job, terms = partial(self.train, L=L, q=q), self.planned(hub.round)
+            job, terms = partial(self.train, q=q), self.planned(hub.round)
             work = self.local.work_of(L)
             hub.call(cohort, job, state.x, work=work, charge=terms, reply_bits=bits)
             replies = yield hub.collect()
@@ -105,8 +105,10 @@ class Tamuna(Federated):
             hub.tell(replies.who, partial(self.correct, q=q), state.x)
             hub.publish(state.x)
 
-    def train(self, us: Clients, x: Array, L: int, q: Array) -> Array:
+    def train(self, us: Clients, x: Array, q: Array) -> Array:
         """Lines 7 to 11 for agents `us`: L steps from x; what q (agents, dim) leaves (n, dim)."""
+        rounds, which = np.unique(us.round, return_inverse=True)
+        L = np.array([self.steps(k) for k in rounds.tolist()])[which]  # line 4
         us.x = x = self.local.train(us, x, x, -us.h, L)  # line 9
         return np.asarray(q[us.who] * x)  # line 11
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from desim.arrays import Array
+from desim.arrays import Array, Int
 from desim.draws.keys import seed_word
 from desim.errors import InputError
 from desim.fields import Local
@@ -149,11 +149,11 @@ class LocalTraining:
         x: Array,
         v: Array,
         shift: Array | None = None,
-        steps: int | None = None,
+        steps: int | Int | None = None,
     ) -> Array:
         """Train agents `us` from x towards v, all (n, dim); shift (n, dim): linear term of d.
 
-        steps: local steps of this round, where they are not `local.epochs`.
+        steps: local steps of this round, or (n,) of agents', where they are not `local.epochs`.
         """
         if self.exact:
             right = self.linear[us.who] + self.q * v - (0.0 if shift is None else shift)

@@ -19,7 +19,7 @@ Program = Generator[Any, Any, None]  # yields requests, gets their answers
 LOGISTIC = "the logistic loss"  # as `wants` has it
 Kind = Literal["coordinator", "graph", "central"]
 RULES = ("all", "deadline", "adaptive", "quorum", "buffer", "each")  # policies, in words
-BESIDE = ("__init__", "planned", "most", "claim_inputs")  # functions that no round calls
+BESIDE = ("__init__", "planned", "charges", "most", "claim_inputs")  # functions that no round calls
 
 
 @dataclass(frozen=True)
@@ -201,6 +201,14 @@ class Method:
         in proportion to the noise's deviation.
         """
         return None
+
+    def charges(self, k: int) -> "Sequence[Terms | None]":
+        """Terms (agents,) of what an agent replies to its calls of round k, in their order.
+
+        Of a coordinator method; None for a reply without noise. Deployed agents whose states are
+        private reply to no others.
+        """
+        return (self.planned(k),) * self.calls
 
     def most(self, rounds: int) -> "Sequence[tuple[Terms, int]] | None":
         """All that any agent may release in so many rounds: terms (agents,), each so often.
