@@ -14,6 +14,7 @@ import numpy as np
 
 from desim.arrays import Array
 from desim.conditions.compute import lasting
+from desim.deployments.consent import Asked, Consent
 from desim.deployments.frames import CALL, COORDINATOR, POST, REPLY, Frame, body_of, values_of
 from desim.deployments.jobs import found, terms_of
 from desim.deployments.place import Place
@@ -23,6 +24,7 @@ from desim.engine.answers import reply_of
 from desim.engine.assignments import Assignment
 from desim.engine.clients import Clients
 from desim.engine.world import World
+from desim.privacy.ledger.ledger import Terms
 from desim.timeline.speed import seconds_into
 
 State = dict[str, Array]
@@ -42,15 +44,25 @@ class Letter:
         """Of the message, among all of the run."""
         return self.frame.number
 
+    @property
+    def payload(self) -> Array:
+        """The numbers (n,) that a call carries."""
+        given = self.order.arrays.get("payload")
+        return values_of(self.frame.body) if given is None else given
+
 
 class Client:
     """Agent `place.agent` of a coordinator method on its part of `world`.
 
-    reserved: it tells nothing but its replies, not what its state has become.
+    asked: what it holds calls to, where it tells nothing but its replies, not what its state has
+    become; None where it tells all.
     """
 
-    def __init__(self, place: Place, world: World, method: Any, reserved: bool = False) -> None:
-        self.place, self.world, self.method, self.reserved = place, world, method, reserved
+    def __init__(
+        self, place: Place, world: World, method: Any, asked: Asked | None = None
+    ) -> None:  # fmt: skip
+        self.place, self.world, self.method = place, world, method
+        self.consent = None if asked is None else Consent(world, method, place.agent, asked)
         self.who = np.array([place.agent])
         self.line: Stream | None = None
         self.port = 0  # of the coordinator, where every message has a connection of its own
@@ -74,6 +86,8 @@ class Client:
 
     def _begin(self, message: Message) -> None:
         agents = self.world.settings.problem.agents
+        if self.consent is not None:
+            self.consent.to_start(message.arrays)
         for name, row in message.arrays.items():
             self.world.state[name] = np.zeros((agents, *row.shape))
             self.world.state[name][self.place.agent] = row
@@ -101,7 +115,7 @@ class Client:
         self.place.report("aborted", fields | {"begin": now if begin is None else begin})
 
     def _take(self, letter: Letter) -> None:
-        said = letter.order
+        said, terms = letter.order, self._agreed(letter)
         self._keep(letter.frame.used)
         for place, told in enumerate(said.fields["told"]):
             news = said.arrays[f"news{place}"][None]
@@ -110,7 +124,19 @@ class Client:
         if letter.frame.kind == POST:
             self.place.report("got", {"number": letter.number, "got": letter.got})
         else:
-            self._work(letter)
+            self._work(letter, terms)
+
+    def _agreed(self, letter: Letter) -> Terms | None:
+        """Terms of the reply that a letter asks for, as the agent consents to it; or Declined."""
+        said, frame = letter.order, letter.frame
+        if self.consent is not None:
+            self.consent.to_news(frame.round_, said.fields["told"], said.arrays)
+        if frame.kind == POST:
+            return None
+        if self.consent is not None:
+            return self.consent.to_call(frame.round_, said.fields, letter.payload)
+        agents = self.world.settings.problem.agents
+        return terms_of(said.fields["terms"], self.place.agent, agents)
 
     def _keep(self, used: int) -> None:
         """Have the state after the call of that number, if it is the latest."""
@@ -129,11 +155,11 @@ class Client:
     def _own(self) -> State:
         return {name: rows[self.place.agent].copy() for name, rows in self.world.state.items()}
 
-    def _work(self, letter: Letter) -> None:
+    def _work(self, letter: Letter, terms: Any) -> None:
         begin, before = max(letter.got, self.free), self._own()
         work = float(letter.order.fields["work"])
         seconds = self._lasting(work, letter.frame.round_, begin)
-        reply = self._reply(letter)
+        reply = self._reply(letter, terms)
         after = self._own()
         self.tried = letter.number, after
         for name in after:
@@ -154,12 +180,8 @@ class Client:
         seconds_into(speeds, self.who, rounds, np.array([begin]), np.array([work]), out)
         return float(out[0])
 
-    def _reply(self, letter: Letter) -> Array:
-        said, frame = letter.order, letter.frame
-        given = said.arrays.get("payload")
-        payload = values_of(frame.body) if given is None else given
-        agents = self.world.settings.problem.agents
-        terms = terms_of(said.fields["terms"], self.place.agent, agents)
+    def _reply(self, letter: Letter, terms: Any) -> Array:
+        said, frame, payload = letter.order, letter.frame, letter.payload
         job = found(said.fields["job"], said.arrays, self.method)
         payloads = SimpleNamespace(of=lambda _: payload[None].copy())
         desk = SimpleNamespace(world=self.world, payloads=payloads)
@@ -180,6 +202,8 @@ class Client:
         self, letter: Letter, reply: Array, state: State, begin: float, late: float
     ) -> None:  # fmt: skip
         place, size = self.place, int(letter.order.fields["size"])
+        if self.consent is not None:
+            self.consent.replied()
         body, inside = body_of(reply, size)
         frame = Frame(REPLY, place.agent, letter.number, letter.frame.round_, inside=inside)
         end = self.free = place.now
@@ -188,7 +212,7 @@ class Client:
         stream.closing = self.line is None
         stream.push(frame.header(place.keys[COORDINATOR], size), body)
         fields = {"number": letter.number, "got": letter.got, "begin": begin, "end": end}
-        told = {} if self.reserved else state
+        told = {} if self.consent is not None else state
         arrays = {f"state {name}": row for name, row in told.items()}
         if not inside:
             arrays["reply"] = reply

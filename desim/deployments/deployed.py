@@ -10,7 +10,7 @@ from typing import Any
 from desim.deployments import overseer, star
 from desim.deployments.abroad import abroad
 from desim.deployments.afar import Remote
-from desim.deployments.deployment import Deployment, refuse, server, warm
+from desim.deployments.deployment import Deployment, refuse, secret, server, warm
 from desim.deployments.fleet import Fleet
 from desim.deployments.frames import HEADER
 from desim.deployments.ground import Ground, Loopback, Transport
@@ -117,7 +117,6 @@ def order_of(prepared: Prepared, hosts: Hosts) -> dict[str, Any]:
         "problem": common(prepared, hosts.data),
         "fixed": prepared.head.get("model", {}).get("fixed_sha256"),
         "agents": {name: list(own) for name, own in hosts.agents.items()},
-        "secret_noise": secret(prepared.scenario),
     }
 
 
@@ -159,10 +158,13 @@ def deployed(
         reserved = secret(scenario)
         seen = released(simulation, fleet) if reserved else simulation.observation
         with preparing():
-            warm(simulation)
+            asked = warm(simulation)
+        if reserved and asked.amiss:
+            text = "agents that keep what is private hold a coordinator to what the method plans"
+            raise InputError(f"{asked.amiss}: {text}")
         with held():
             ground.open()
-        fleet.launch(server(simulation, _explaining(scenario), secret(scenario)))
+        fleet.launch(server(simulation, _explaining(scenario), asked if reserved else None))
         ground.ready()
         (overseer if simulation.method.kind == "graph" else star).assemble(fleet)
         observed = replace(simulation, observation=seen)
@@ -171,11 +173,6 @@ def deployed(
         with held():
             fleet.close()
             ground.close()
-
-
-def secret(scenario: Scenario) -> bool:
-    """Whether noise is drawn from the operating system, and not from the scenario's seed."""
-    return scenario.privacy is not None and scenario.privacy.noise_seed == "os"
 
 
 def released(simulation: Simulation, fleet: Fleet) -> Observation:

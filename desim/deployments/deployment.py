@@ -13,6 +13,8 @@ from desim.conditions.choosing import Chooser
 from desim.conditions.participation import Everybody
 from desim.conditions.policy import Policy
 from desim.deployments import overseer, star
+from desim.deployments.abroad import Declined
+from desim.deployments.consent import Asked, Rehearsed
 from desim.deployments.fleet import Fleet
 from desim.deployments.peer import Reserved, Witness
 from desim.deployments.place import Ended, Place
@@ -123,12 +125,13 @@ def refuse(simulation: Simulation) -> None:
         raise InputError(found)
 
 
-def warm(simulation: Simulation) -> None:
+def warm(simulation: Simulation) -> Asked:
     """Load, and compile where that is allowed, what the run calls; play two rounds for nobody.
 
-    With one thread, as agents' processes have, whose code may be another.
+    With one thread, as agents' processes have, whose code may be another. Return what agents were
+    asked to do.
     """
-    now = simulation.settings
+    now, method = simulation.settings, Rehearsed(simulation.method)
     settings = replace(now, rounds=WARM, horizon=np.inf, targets=(), budget=None)
     if simulation.method.kind == "coordinator":
         everybody = Everybody(now.problem.agents)
@@ -138,11 +141,13 @@ def warm(simulation: Simulation) -> None:
     }
     settings = replace(settings, **own)
     with at_once(), one_thread():
-        replace(simulation, settings=settings, engine="agents").play(Discard(), explained=_mute)
+        rehearsal = replace(simulation, method=method, settings=settings, engine="agents")
+        rehearsal.play(Discard(), explained=_mute)
         scratch = EventLog()
         log_message(scratch.flat, int(Kind.SEND), 0, 0, 0, 0, 0, -1, 0.0, 0.0, 0)
         take_in(scratch, *raw_rows(scratch, np.inf))
         scratch.drop(np.inf)
+    return method.asked
 
 
 def _simple(links: Links | None) -> Links | None:
@@ -167,31 +172,38 @@ class Blind:
     rounds, due = 0, np.inf
 
 
+def secret(scenario: Any) -> bool:
+    """Whether noise is drawn from the operating system, and not from the scenario's seed."""
+    return scenario.privacy is not None and scenario.privacy.noise_seed == "os"
+
+
 def server(
-    simulation: Simulation, explained: Callable[[BaseException], str | None], secret: bool
+    simulation: Simulation, explained: Callable[[BaseException], str | None], asked: Asked | None
 ) -> Any:
     """What each agent's process does: serve(place).
 
-    secret: with noise that no seed has, so that nothing leaves it but what it releases.
+    asked: what it holds calls to, where noise is of no seed, so that nothing leaves it but what it
+    releases; None where all is told.
     """
 
     def serve(place: Place) -> None:
         settings = replace(simulation.settings, log="all")
-        if secret:
+        if asked is not None:
             settings = replace(settings, noise_seed=secrets.randbits(64))
         patience = Patience(settings.problem.agents, settings.rounds, settings.horizon)
         graph = simulation.method.kind == "graph"
-        observer: Any = (Reserved() if secret else Witness()) if graph else Blind()
+        observer: Any = (Witness() if asked is None else Reserved()) if graph else Blind()
         world = World(settings, observer, patience, Discard())
         try:
             with at_once(), np.errstate(all="ignore"):
-                (overseer if graph else star).serve(place, world, simulation.method, secret)
+                (overseer if graph else star).serve(place, world, simulation.method, asked)
         except Ended:
             raise
         except BaseException as error:
             own = f"error in desim: {type(error).__name__}: {error}"
             text = explained(error) or (str(error) if isinstance(error, DesimError) else own)
-            place.report("failed", {"why": text, "time": max(place.now, 0.0)})
+            about = {"time": max(place.now, 0.0), "declined": isinstance(error, Declined)}
+            place.report("failed", {"why": text, **about})
             while True:
                 place.wait()
 

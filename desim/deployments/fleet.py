@@ -187,6 +187,8 @@ class Fleet:
                 if message.kind == "refused":
                     text = f"agent {agent} refused a connection: {shortened(fields['why'])}"
                     self.turn_away(text, max(int(fields["number"]), 1))
+                elif message.kind == "failed" and fields.get("declined"):
+                    self.turn_away(f"agent {agent} declined a call: {shortened(fields['why'])}")
                 self.told(agent, message)
         except ODD as error:
             text = f"a message {shortened(message.kind)} that is of no use"

@@ -14,7 +14,8 @@ from typing import Any
 from desim.compiling.jit import set_threads
 from desim.deployments.abroad import Declined, abroad
 from desim.deployments.certificates import name_of
-from desim.deployments.deployment import server, warm
+from desim.deployments.consent import Asked
+from desim.deployments.deployment import secret, server, warm
 from desim.deployments.doors import Caller, lasting
 from desim.deployments.fleet import Serve
 from desim.deployments.ground import Loopback, Transport
@@ -33,6 +34,10 @@ from desim.scenario.blame import blame
 from desim.scenario.load import load, read
 
 Tell = Callable[[str], None]
+PROMISES = (
+    "a test: what agents compute goes to the coordinator as it is",
+    "private: agents keep what they do not release, and draw their noise here",
+)  # what the host's user is told of the scenario
 
 
 class Outside(Loopback):
@@ -90,18 +95,29 @@ def take_part(address: str, invitation: Path, trust: bool, tell: Tell) -> None:
     tell(f"joined as {known.host}; building the scenario")
     with tempfile.TemporaryDirectory() as folder:
         try:
-            prepared = _built(welcome.fields, Path(folder), trust)
+            require_once(welcome.fields["agents"].get(known.host, []))
+            prepared, asked = _built(welcome.fields, Path(folder), trust)
         except DesimError as error:
             with suppress(OSError):
                 why = abroad(error, sent(welcome.fields))
                 sock.sendall(packed("failed", {"why": why}, {}))
             sock.close()
             raise
-        Host(sock, caller, known.identity, welcome.fields, prepared, tell).play()
+        tell(PROMISES[asked is not None])
+        Host(sock, caller, known.identity, welcome.fields, prepared, asked, tell).play()
 
 
-def _built(said: dict[str, Any], folder: Path, trust: bool) -> Prepared:
-    """The scenario of the coordinator, on data that must be its own."""
+def require_once(own: Sequence[int]) -> None:
+    """Declined where a host is to play an agent twice, which would release twice as much."""
+    if len(set(own)) < len(own):
+        raise Declined(f"agents: found {own}, one of them twice; allowed: each agent once")
+
+
+def _built(said: dict[str, Any], folder: Path, trust: bool) -> tuple[Prepared, Asked | None]:
+    """The scenario of the coordinator, on data that must be its own, and what it asks of agents.
+
+    None where it is a test, in which agents tell all: that the scenario says, and nobody else.
+    """
     plugins: dict[str, str] = said["plugins"]
     if plugins and not trust:
         names = ", ".join(plugins)
@@ -122,8 +138,8 @@ def _built(said: dict[str, Any], folder: Path, trust: bool) -> Prepared:
     if prepared.head.get("model", {}).get("fixed_sha256") != said["fixed"]:
         text = "the numbers of the model that no training changes are not those of the coordinator"
         raise Declined(f"problem.model: {text}; allowed: the same files on all hosts")
-    warm(prepared.simulation)
-    return prepared
+    asked = warm(prepared.simulation)
+    return prepared, asked if secret(prepared.scenario) else None
 
 
 def sent(said: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -146,10 +162,10 @@ class Host:
 
     def __init__(
         self, sock: ssl.SSLSocket, caller: Caller, identity: Any, said: dict[str, Any],
-        prepared: Prepared, tell: Tell,
+        prepared: Prepared, asked: Asked | None, tell: Tell,
     ) -> None:  # fmt: skip
         self.control, self.caller, self.identity, self.tell = Stream(sock), caller, identity, tell
-        self.said, self.prepared = said, prepared
+        self.said, self.prepared, self.asked = said, prepared, asked
         self.pids: dict[int, int] = {}
         self.poll = Poll()
         self.poll.add(self.control)
@@ -166,7 +182,7 @@ class Host:
             _complain(blame(error, scenario) or f"{type(error).__name__}: {error}")
             return abroad(error, known)
 
-        serve = server(self.prepared.simulation, explained, bool(self.said["secret_noise"]))
+        serve = server(self.prepared.simulation, explained, self.asked)
         lost: list[str] = []
         try:
             if not self._turn(lost):  # while the scenario was built

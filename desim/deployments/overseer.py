@@ -1,9 +1,11 @@
 """The process that observes a graph of processes: it takes in their rows, and ends the run."""
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from desim.deployments.consent import Asked, largest
 from desim.deployments.fleet import Fleet
 from desim.deployments.peer import Peer
 from desim.deployments.place import Place
@@ -22,10 +24,12 @@ KEPT = (
 )
 
 
-def serve(place: Place, world: World, method: Any, reserved: bool) -> None:
-    """What an agent's process does; reserved: it tells nothing but what it releases."""
-    peer = Peer(place, world, reserved)
-    post = peer.post
+def serve(place: Place, world: World, method: Any, asked: Asked | None) -> None:
+    """What an agent's process does; asked: where it tells nothing but what it releases."""
+    peer = Peer(place, world, asked is not None)
+    post, dim = peer.post, world.settings.problem.dim
+    if peer.reserved:
+        post.most = lru_cache(1)(lambda k: largest(method.planned(k), place.agent, dim))
     place.parting = peer.part
     met: set[int] = set()
     place.handlers["ports"] = lambda message: _meet(peer, message, met)

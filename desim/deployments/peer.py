@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from desim.arrays import Array, Int, Mask
+from desim.deployments.abroad import Declined
+from desim.deployments.consent import beyond
 from desim.deployments.frames import LAST, LETTER, NULL, Frame, body_of, size_of, stamped, values_of
 from desim.deployments.place import Place
 from desim.deployments.rows import raw_rows, released_by
@@ -135,6 +137,8 @@ class PeerPost:
         self.sent = 0
         self.widths: list[int] = []  # numbers in each message that was sent
         self.latest = 0.0  # when s the latest message came
+        self.round = 1  # of the latest message that was sent
+        self.most: Callable[[int], float] = lambda round_: np.inf  # of what is heard in a round
         self.came: dict[tuple[int, int], tuple[Frame, float]] = {}  # whose values are to come
         self.values: dict[tuple[int, int], Array] = {}
         place.heard = self._hear
@@ -171,6 +175,7 @@ class PeerPost:
         if not inside:
             self.place.report("values", {"to": targets, "number": self.sent}, {"row": payload[0]})
         release, round_ = int(us._release[0]), int(us.round[0])
+        self.round = round_
         if targets and not silent[0]:
             witness: Any = self.world.observer
             witness.message = message = payload[0].copy()
@@ -221,6 +226,8 @@ class PeerPost:
         if frame.kind == LETTER:
             elsewhere = self.values.pop((frame.source, frame.number), None)
             letter = values_of(frame.body) if elsewhere is None else elsewhere
+            if beyond(letter, most := self.most(self.round)):
+                raise Torn(f"found what is no number up to {most:.3g} of agent {frame.source}")
         place = self.sources.index(frame.source)
         self.box.put(place, frame.number, letter, frame.kind == LAST, time)
 
@@ -228,7 +235,10 @@ class PeerPost:
         key = int(message.fields["source"]), int(message.fields["number"])
         self.values[key] = message.arrays["row"]
         if came := self.came.pop(key, None):
-            self._put(*came)
+            try:
+                self._put(*came)
+            except Torn as torn:
+                raise Declined(f"a letter: {torn}") from None
 
     def require_alike(self) -> None:
         """RunError for a letter of another width than this agent's own letter of its number."""

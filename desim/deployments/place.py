@@ -204,7 +204,9 @@ class Place:
         stream.close()
 
     def _start(self, message: Message) -> None:
-        self.origin = float(message.fields["origin"])
+        """The clock begins, once."""
+        if self.origin == np.inf:
+            self.origin = float(message.fields["origin"])
 
     def _sync(self, message: Message) -> None:
         self.report("synced", message.fields)

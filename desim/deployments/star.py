@@ -6,6 +6,7 @@ import numpy as np
 
 from desim.arrays import Array, Int
 from desim.deployments.client import Client
+from desim.deployments.consent import Asked
 from desim.deployments.fleet import Fleet
 from desim.deployments.jobs import named
 from desim.deployments.place import Place
@@ -78,9 +79,9 @@ def _nothing(us: Any, payload: Array) -> Array:
     return payload
 
 
-def serve(place: Place, world: World, method: Any, reserved: bool) -> None:
-    """What an agent's process does; reserved: it tells nothing but what it releases."""
-    client = Client(place, world, method, reserved)
+def serve(place: Place, world: World, method: Any, asked: Asked | None) -> None:
+    """What an agent's process does; asked: where it tells nothing but what it releases."""
+    client = Client(place, world, method, asked)
     place.handlers["line"] = lambda message: _meet(client, int(message.fields["port"]))
     kept = place.ground.transport.connection == "kept"
     place.report("ready", {"port": -1 if kept else place.listen([-1])})

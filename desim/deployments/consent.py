@@ -1,0 +1,246 @@
+"""What an agent's process consents to, whoever asks: calls that its own method makes, once each.
+
+A coordinator that somebody has changed may write anything into a call. So an agent that keeps its
+state takes from calls what it cannot know, the numbers to go on from. Which rounds and calls there
+are, what a reply costs, which function is asked for with which options: that it has from its own
+method on its own copy of the scenario, and from a rehearsal of the program before the run. All else
+is `Declined`, in words that cross the connection and say nothing of rows.
+
+Round and exchange of a call are the address of its reply's noise, which may serve one value only:
+of two values with the same noise the difference has none. No message is ever sent a second time
+(TCP sees to what is lost, and no deployment is resumed), so that no address has to serve again.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from desim.deployments.abroad import Declined
+from desim.deployments.jobs import named, terms_for
+from desim.engine.arguments import terms_given
+from desim.engine.world import World
+from desim.privacy.ledger.ledger import MECHANISMS, Mechanism, Terms, View, plain
+
+Arrays = Mapping[str, NDArray[Any]]
+ROUNDS = (1 << 24) - 1  # the next one has the addresses of another exchange, see Clients
+EXCHANGES = 256  # calls in a round, as Hub has it
+NEAR = 1e-9  # by which terms may differ, relatively, that two machines have computed
+FINE = 2.0**42  # numbers of so many sensitivities are rounded to 2^-10 of one, at 2^-52 of each
+
+
+def largest(terms: Terms | None, agent: int, dim: int) -> float:
+    """The largest number that an agent goes on from whose release of `dim` numbers has these terms.
+
+    Beyond it numbers are rounded so coarsely that a record may move a release by more than its
+    sensitivity, or overflow for some records and not for others. None: terms that nobody knows, as
+    if the sensitivity were 1; inf where nothing is hidden.
+    """
+    reach = 1.0 if terms is None else float(terms.sensitivity[agent])
+    noisy = terms is None or (terms.mechanism is not Mechanism.NONE and terms.scale[agent] > 0.0)
+    return FINE * reach / np.sqrt(dim) if noisy and 0.0 < reach < np.inf else np.inf
+
+
+def beyond(array: NDArray[Any], most: float) -> bool:
+    """Whether an array has numbers beyond `most`, if that is finite, or what is no number."""
+    return most < np.inf and not np.abs(array.astype(float)).max(initial=0.0) <= most
+
+
+def form(job: Mapping[str, Any]) -> str:
+    """A job as a message names it, without the values of its arrays."""
+    bound = {key: {} if isinstance(one, dict) else one for key, one in job["bound"].items()}
+    return json.dumps([job["name"], job["given"], bound], sort_keys=True)
+
+
+def own_terms(method: Any, round_: int, number: int) -> Terms:
+    """Terms (agents,) of the reply to an agent's call of this number in a round; or Declined."""
+    agents, known = method.settings.problem.agents, method.charges(round_)
+    if number >= len(known):
+        text = f"found call {number + 1} of one agent in round {round_}"
+        raise Declined(f"algorithm: {text}; allowed: {len(known)}, as {method.name} calls agents")
+    terms = known[number]
+    if terms is None:
+        return plain(agents, View.COORDINATOR)
+    return terms_given(f"{method.name}.charges", terms, agents)
+
+
+def _alike(one: list[Any], other: list[Any]) -> bool:
+    """Whether terms as messages have them are the same; `coupled`, the last, costs nothing."""
+    first, second = (np.array(each[:-1], float) for each in (one, other))
+    return first.shape == second.shape and np.allclose(first, second, NEAR, 0.0, equal_nan=True)
+
+
+def _described(terms: list[Any]) -> str:
+    """Terms as messages have them in words."""
+    mechanism, _, _, sensitivity, scale, *_ = terms
+    return f"{MECHANISMS[int(mechanism)]} of scale {scale}, sensitivity {sensitivity}"
+
+
+@dataclass
+class Asked:
+    """What a method's program asks of agents: jobs by number of the call in its round; on news.
+
+    amiss: where it charges something else than the method's `charges` say.
+    """
+
+    calls: set[tuple[int, str]] = field(default_factory=set)
+    news: set[str] = field(default_factory=set)
+    amiss: str = ""
+
+
+class Rehearsed:
+    """`method`, as an engine plays it; what its coordinator asks for gathers in `asked`."""
+
+    def __init__(self, method: Any) -> None:
+        self.method, self.asked = method, Asked()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.method, name)
+
+    def coordinator(self, hub: Any) -> Any:
+        """The coordinator's program."""
+        return self.method.coordinator(Rehearsal(hub, self.method, self.asked))
+
+
+class Rehearsal:
+    """`hub` for a program that is rehearsed."""
+
+    def __init__(self, hub: Any, method: Any, asked: Asked) -> None:
+        self._hub, self._method, self._asked = hub, method, asked
+        self._round, self._times = 0, np.zeros(hub.agents, np.int64)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._hub, name)
+
+    def call(self, who: Any, job: Any, payload: Any, **more: Any) -> None:
+        """As Hub.call."""
+        round_ = int(self._hub.round)
+        if round_ != self._round:
+            self._round, self._times[:] = round_, 0
+        asked, (fields, _) = self._asked, named(job, self._method, "")
+        for number in np.unique(self._times[who]).tolist():
+            asked.calls.add((number, form(fields)))
+            charge = more.get("charge") or plain(self._hub.agents, View.COORDINATOR)
+            asked.amiss = asked.amiss or self._amiss(charge, round_, number, who)
+        self._times[who] += 1
+        self._hub.call(who, job, payload, **more)
+
+    def _amiss(self, charge: Terms, round_: int, number: int, who: Any) -> str:
+        """How a charge differs from what the method says beforehand, if it does."""
+        try:
+            own = own_terms(self._method, round_, number)
+        except Declined as error:
+            return str(error)
+        for i in np.asarray(who)[self._times[who] == number].tolist():
+            one, other = terms_for(charge, i), terms_for(own, i)
+            if not _alike(one, other):
+                where = f"algorithm: {self._method.name} charges {_described(one)}"
+                return f"{where} in round {round_}; allowed: {_described(other)}, as it has planned"
+        return ""
+
+    def tell(self, who: Any, job: Any, payload: Any) -> None:
+        """As Hub.tell."""
+        self._asked.news.add(form(named(job, self._method, "")[0]))
+        self._hub.tell(who, job, payload)
+
+    def inform(self, who: Any, job: Any, payload: Any) -> None:
+        """As Hub.inform."""
+        self._asked.news.add(form(named(job, self._method, "")[0]))
+        self._hub.inform(who, job, payload)
+
+
+class Consent:
+    """What agent `agent` holds calls to, on its part of `world`; asked: of the rehearsal."""
+
+    def __init__(self, world: World, method: Any, agent: int, asked: Asked) -> None:
+        self.method, self.agent, self.asked = method, agent, asked
+        self.dim, self.filter = world.settings.problem.dim, world.filter
+        rounds = 1 if method.once else world.settings.rounds
+        self.rounds = int(min(rounds, ROUNDS))
+        self.latest = 0, 0  # round and exchange of the latest call
+        self.number = 0  # of the next call in that round
+        self.price = np.zeros((3, 1))  # of the latest call
+
+    def to_start(self, state: Arrays) -> None:
+        """Declined unless these are numbers to begin with, before any call."""
+        if self.latest > (0, 0):
+            raise Declined("hub.start: found a state after a call; allowed: before the first one")
+        self._require_numbers(state, largest(own_terms(self.method, 1, 0), self.agent, self.dim))
+
+    def to_news(self, round_: int, jobs: list[dict[str, Any]], arrays: Arrays) -> None:
+        """Declined unless a message of a round has jobs on news as the program tells of them."""
+        known = own_terms(self.method, max(1, min(round_, self.rounds)), 0)
+        most = largest(known, self.agent, self.dim)
+        if most < np.inf:
+            for one in jobs:
+                self._require_job(form(one["job"]) in self.asked.news, one["job"])
+        self._require_numbers(arrays, most)
+
+    def to_call(self, round_: int, said: Mapping[str, Any], payload: NDArray[Any]) -> Terms:
+        """Terms (agents,) of the reply to a call, whose address is used from now on; or Declined.
+
+        said: what the order says of it; payload: what it is to go on from.
+        """
+        self._require_round(round_)
+        number = self._require_unused(round_, int(said["exchange"]))
+        terms = own_terms(self.method, round_, number)
+        self._require_terms(round_, said["terms"], terms_for(terms, self.agent))
+        most = largest(terms, self.agent, self.dim)
+        if most < np.inf:
+            self._require_job((number, form(said["job"])) in self.asked.calls, said["job"])
+        self._require_numbers({"payload": payload}, most)
+        self._require_budget(terms)
+        self.latest, self.number = (round_, int(said["exchange"])), number + 1
+        return terms
+
+    def replied(self) -> None:
+        """The reply to the latest call leaves the agent."""
+        if self.filter is not None:
+            self.filter.spend(self.agent, self.price[:, 0])
+
+    def _require_round(self, round_: int) -> None:
+        if not 1 <= round_ <= self.rounds:
+            raise Declined(f"a call: found round {round_}; allowed: 1 to {self.rounds}")
+
+    def _require_unused(self, round_: int, exchange: int) -> int:
+        """The number of a call in its round, whose address must not have been used."""
+        (before, latest), found = self.latest, f"found exchange {exchange} of round {round_}"
+        if not 0 <= exchange < EXCHANGES:
+            raise Declined(f"a call: {found}; allowed: 0 to {EXCHANGES - 1}")
+        if (round_, exchange) <= self.latest:
+            text = "whose noise serves one reply"
+            raise Declined(f"a call: {found}, {text}; allowed: after {latest} of round {before}")
+        return self.number if round_ == before else 0
+
+    def _require_terms(self, round_: int, said: list[Any], own: list[Any]) -> None:
+        if not _alike(said, own):
+            found = f"a call of round {round_}: found terms {_described(said)}"
+            raise Declined(f"{found}; allowed: {_described(own)}, as {self.method.name} has them")
+
+    def _require_job(self, known: bool, job: Mapping[str, Any]) -> None:
+        if not known:
+            text = "with the numbers that are bound to it there, at that place in a round"
+            found = f"a call: found the job {form(job)}"
+            raise Declined(f"{found}; allowed: those of {self.method.name}'s program, {text}")
+
+    def _require_numbers(self, arrays: Arrays, most: float) -> None:
+        for name, array in arrays.items():
+            if beyond(array, most):
+                text = f"found what is no number up to {most:.3g}"
+                why = "beyond it rounding tells of rows what no noise hides"
+                raise Declined(f"a call: {name}: {text}; {why}")
+
+    def _require_budget(self, terms: Terms) -> None:
+        if self.filter is None:
+            return
+        who = np.array([self.agent])
+        self.price = self.filter.price(who, terms, who)
+        if not self.filter.fits(who, self.price)[0]:
+            cost = self.filter.cost(self.agent, self.price[:, 0])
+            allowed = f"{self.filter.budget.epsilon:g} in all"
+            raise Declined(
+                f"privacy.budget: found a call that would cost {cost}; allowed: {allowed}"
+            )
