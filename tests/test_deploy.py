@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 import desim
-from desim.deployments import deployed, fleet, ground, linked, star
+from desim.deployments import deployed, fleet, ground, linked, star, station
 from desim.deployments.carrier import refusal
 from desim.deployments.holding import ended_by_others
 from desim.deployments.processes import ended
@@ -189,6 +189,19 @@ def test_policies_close_collections(policy):
         assert (closed["value"] >= 1).all()
     else:
         assert (closed["seconds"] <= 0.02 + 1e-9).all()
+
+
+@pytest.mark.parametrize("pending", [0, 1])
+def test_a_reply_that_was_discarded_is_not_used_later(pending):
+    """It came after a deadline, before the coordinator looked; its agent is not called again."""
+    calls = SimpleNamespace(pending=np.array([0, pending]))
+    made = SimpleNamespace(
+        world=SimpleNamespace(settings=SimpleNamespace(horizon=np.inf)),
+        hub=SimpleNamespace(calls=calls, until=lambda opened: np.inf),
+        arrived=set(), after={1}, _satisfied=lambda over: True, _came=2.0,
+    )  # fmt: skip
+    assert station.Station.collect(made, 1.0) == 2.0
+    assert (made.arrived, made.after) == ({1} if pending else set(), set())
 
 
 def test_a_connection_for_every_message_gives_the_same_bits():

@@ -172,6 +172,8 @@ class Consent:
 
     def to_news(self, round_: int, jobs: list[dict[str, Any]], arrays: Arrays) -> None:
         """Declined unless a message of a round has jobs on news as the program tells of them."""
+        if not arrays and not jobs:
+            return
         known = own_terms(self.method, max(1, min(round_, self.rounds)), 0)
         most = largest(known, self.agent, self.dim)
         if most < np.inf:

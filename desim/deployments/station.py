@@ -198,7 +198,7 @@ class Station(Accounts):
         """Wait until the policy closes the collection; when s that was, inf if the run is over."""
         world, until = self.world, self.hub.until(opened)
         horizon, over = world.settings.horizon, False
-        self.arrived |= self.after
+        self.arrived |= {i for i in self.after if self.hub.calls.pending[i]}  # others: discarded
         self.after.clear()
         while not self._satisfied(over):
             now = self.fleet.now
