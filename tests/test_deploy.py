@@ -12,7 +12,17 @@ import psutil
 import pytest
 
 import desim
-from desim.deployments import deployed, fleet, ground, linked, star, station
+from desim.deployments import (
+    client,
+    deployed,
+    fleet,
+    frames,
+    ground,
+    linked,
+    star,
+    station,
+    wire,
+)
 from desim.deployments.carrier import refusal
 from desim.deployments.holding import ended_by_others
 from desim.deployments.processes import ended
@@ -202,6 +212,29 @@ def test_a_reply_that_was_discarded_is_not_used_later(pending):
     )  # fmt: skip
     assert station.Station.collect(made, 1.0) == 2.0
     assert (made.arrived, made.after) == ({1} if pending else set(), set())
+
+
+def test_news_that_a_void_call_has_brought_hold():
+    """Two calls have come at once: the job on the news of the first is run, its own job is not."""
+    ran, said = [], []
+    place = SimpleNamespace(
+        agent=0, handlers={}, now=1.0, report=lambda kind, fields: said.append((kind, fields)),
+        wait_for=lambda holds: None,
+    )  # fmt: skip
+    interrupting, four = SimpleNamespace(interrupts=True), SimpleNamespace(agents=4)
+    settings = SimpleNamespace(policy=interrupting, problem=four)
+    world = SimpleNamespace(settings=settings, work=lambda job, us, news: ran.append(news))
+    given = scenario("dp-admm", algorithm={"rho": 1.0, "eta": 0.5})
+    made = client.Client(place, world, prepare(load(given)).simulation.method)
+    job = {"name": "ascend", "given": 0, "bound": {}}
+    for number in (1, 2):
+        order = wire.Message("order", {"told": [{"job": job, "round": 1}]}, {"news0": np.ones(4)})
+        made.letters.append(client.Letter(frames.Frame(frames.CALL, -1, number, 2), order, 0.5))
+    made._take = lambda letter: said.append(("taken", {"number": letter.number}))
+    with pytest.raises(IndexError):  # nothing more is to come
+        made.live()
+    assert [(kind, fields["number"]) for kind, fields in said] == [("aborted", 1), ("taken", 2)]
+    assert len(ran) == 1
 
 
 def test_a_connection_for_every_message_gives_the_same_bits():

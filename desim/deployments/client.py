@@ -80,6 +80,7 @@ class Client:
             self.place.wait_for(lambda: bool(self.letters))
             letter = self.letters.popleft()
             while self.letters and self.world.settings.policy.interrupts:
+                self._take_news(letter)
                 self._void(letter, None)
                 letter = self.letters.popleft()
             self._take(letter)
@@ -115,28 +116,22 @@ class Client:
         self.place.report("aborted", fields | {"begin": now if begin is None else begin})
 
     def _take(self, letter: Letter) -> None:
-        said, terms = letter.order, self._agreed(letter)
-        self._keep(letter.frame.used)
+        self._take_news(letter)
+        if letter.frame.kind == POST:
+            self.place.report("got", {"number": letter.number, "got": letter.got})
+        else:
+            self._work(letter)
+
+    def _take_news(self, letter: Letter) -> None:
+        """Run the jobs on the news that a letter brings, which hold even if it is void."""
+        said, frame = letter.order, letter.frame
+        if self.consent is not None:
+            self.consent.to_news(frame.round_, said.fields["told"], said.arrays)
+        self._keep(frame.used)
         for place, told in enumerate(said.fields["told"]):
             news = said.arrays[f"news{place}"][None]
             us = Clients(self.world, self.who, np.array([told["round"]]), None)
             self.world.work(found(told["job"], said.arrays, self.method), us, news)
-        if letter.frame.kind == POST:
-            self.place.report("got", {"number": letter.number, "got": letter.got})
-        else:
-            self._work(letter, terms)
-
-    def _agreed(self, letter: Letter) -> Terms | None:
-        """Terms of the reply that a letter asks for, as the agent consents to it; or Declined."""
-        said, frame = letter.order, letter.frame
-        if self.consent is not None:
-            self.consent.to_news(frame.round_, said.fields["told"], said.arrays)
-        if frame.kind == POST:
-            return None
-        if self.consent is not None:
-            return self.consent.to_call(frame.round_, said.fields, letter.payload)
-        agents = self.world.settings.problem.agents
-        return terms_of(said.fields["terms"], self.place.agent, agents)
 
     def _keep(self, used: int) -> None:
         """Have the state after the call of that number, if it is the latest."""
@@ -155,11 +150,11 @@ class Client:
     def _own(self) -> State:
         return {name: rows[self.place.agent].copy() for name, rows in self.world.state.items()}
 
-    def _work(self, letter: Letter, terms: Any) -> None:
+    def _work(self, letter: Letter) -> None:
         begin, before = max(letter.got, self.free), self._own()
         work = float(letter.order.fields["work"])
         seconds = self._lasting(work, letter.frame.round_, begin)
-        reply = self._reply(letter, terms)
+        reply = self._reply(letter)
         after = self._own()
         self.tried = letter.number, after
         for name in after:
@@ -180,8 +175,16 @@ class Client:
         seconds_into(speeds, self.who, rounds, np.array([begin]), np.array([work]), out)
         return float(out[0])
 
-    def _reply(self, letter: Letter, terms: Any) -> Array:
+    def _terms(self, letter: Letter) -> Terms:
+        """Terms (agents,) of the reply to a call, as the agent consents to it; or Declined."""
+        fields, agents = letter.order.fields, self.world.settings.problem.agents
+        if self.consent is None:
+            return terms_of(fields["terms"], self.place.agent, agents)
+        return self.consent.to_call(letter.frame.round_, fields, letter.payload)
+
+    def _reply(self, letter: Letter) -> Array:
         said, frame, payload = letter.order, letter.frame, letter.payload
+        terms = self._terms(letter)
         job = found(said.fields["job"], said.arrays, self.method)
         payloads = SimpleNamespace(of=lambda _: payload[None].copy())
         desk = SimpleNamespace(world=self.world, payloads=payloads)
