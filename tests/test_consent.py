@@ -90,6 +90,10 @@ def odd_news(made, sent, fields):
     made.told[1][0] = order, np.full_like(news, np.inf), arrays
 
 
+def news_again(made, sent, fields):
+    made.told[1] *= 2
+
+
 def another_state(made, sent, fields):
     made.fleet.tell(1, "state", {}, {"x": np.zeros(4)})
 
@@ -105,6 +109,10 @@ ATTACKS = {
     no_number: ("payload: found what is no number", "_require_numbers"),
     too_large: ("payload: found what is no number up to", "_require_numbers"),
     odd_news: ("news0: found what is no number", "_require_numbers"),
+    news_again: (
+        "found news 2 of round 1, after round 1; allowed: 1 in a round",
+        "_require_seldom",
+    ),
     another_state: ("found a state after a call", "to_start"),
 }
 
@@ -131,9 +139,9 @@ def test_a_check_that_is_left_out_is_noticed(attack, monkeypatch, tmp_path):
         test_an_agent_declines_what_its_method_does_not_ask_for(attack, monkeypatch, tmp_path)
 
 
-def believing(self, round_, said, payload):
+def believing(self, round_, order, payload):
     """As it was: what a call says is believed."""
-    return terms_of(said["terms"], self.agent, 4)
+    return terms_of(order.fields["terms"], self.agent, 4)
 
 
 def replies_to(attack, monkeypatch):
@@ -188,7 +196,8 @@ def consenting(rounds=3.0, once=False):
 
 def said(method, round_, exchange=0):
     terms = consent.terms_for(method.planned(round_), 1)
-    return {"terms": terms, "exchange": exchange, "job": {"name": "train", "given": 0, "bound": {}}}
+    job = {"name": "train", "given": 0, "bound": {}}
+    return Message("order", {"terms": terms, "exchange": exchange, "job": job}, {})
 
 
 def test_addresses_of_noise_are_used_once():
@@ -231,13 +240,31 @@ def test_numbers_beyond_what_rounding_hides_are_declined():
     assert not consent.beyond(np.empty(0), 1.0)
 
 
+def test_what_is_bound_to_a_job_is_no_larger_than_the_program_binds(monkeypatch):
+    """tamuna's masks are 0 and 1; as a factor of what an agent keeps they must not be others."""
+    local = {"solver": "noisy", "tau": 0.1}
+    given = scenario("tamuna", 3, algorithm={"local": local}, problem={"clip": 1.0}, privacy={})
+    assert deploy(given).status == "done"
+    order = station.Station._order
+
+    def odd(self, kind, payload, fields, arrays):
+        masks = {name: 5.0 * one for name, one in arrays.items() if name.startswith("bound ")}
+        return order(self, kind, payload, fields, arrays | masks)
+
+    monkeypatch.setattr(station.Station, "_order", odd)
+    with pytest.raises(RunError, match="bound q: found what is no number up to 4;"):
+        deploy(given)
+    monkeypatch.setattr(consent, "MORE", 5.0)  # the mutant
+    assert deploy(given).status == "done"
+
+
 def test_terms_of_two_machines_may_round_otherwise():
     agent, method = consenting()
     call = said(method, 1)
-    call["terms"][3] *= 1.0 + 1e-12
+    call.fields["terms"][3] *= 1.0 + 1e-12
     agent.to_call(1, call, np.zeros(4))
     call = said(method, 2)
-    call["terms"][3] *= 1.0 + 1e-6
+    call.fields["terms"][3] *= 1.0 + 1e-6
     with pytest.raises(Declined, match="found terms gaussian"):
         agent.to_call(2, call, np.zeros(4))
 

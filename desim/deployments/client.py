@@ -126,7 +126,7 @@ class Client:
         """Run the jobs on the news that a letter brings, which hold even if it is void."""
         said, frame = letter.order, letter.frame
         if self.consent is not None:
-            self.consent.to_news(frame.round_, said.fields["told"], said.arrays)
+            self.consent.to_news(frame.round_, said)
         self._keep(frame.used)
         for place, told in enumerate(said.fields["told"]):
             news = said.arrays[f"news{place}"][None]
@@ -177,10 +177,10 @@ class Client:
 
     def _terms(self, letter: Letter) -> Terms:
         """Terms (agents,) of the reply to a call, as the agent consents to it; or Declined."""
-        fields, agents = letter.order.fields, self.world.settings.problem.agents
-        if self.consent is None:
-            return terms_of(fields["terms"], self.place.agent, agents)
-        return self.consent.to_call(letter.frame.round_, fields, letter.payload)
+        if self.consent is not None:
+            return self.consent.to_call(letter.frame.round_, letter.order, letter.payload)
+        agents = self.world.settings.problem.agents
+        return terms_of(letter.order.fields["terms"], self.place.agent, agents)
 
     def _reply(self, letter: Letter) -> Array:
         said, frame, payload = letter.order, letter.frame, letter.payload

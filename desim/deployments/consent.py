@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from desim.deployments.abroad import Declined
 from desim.deployments.jobs import named, terms_for
+from desim.deployments.wire import Message
 from desim.engine.arguments import terms_given
 from desim.engine.world import World
 from desim.privacy.ledger.ledger import MECHANISMS, Mechanism, Terms, View, plain
@@ -29,6 +30,7 @@ Arrays = Mapping[str, NDArray[Any]]
 ROUNDS = (1 << 24) - 1  # the next one has the addresses of another exchange, see Clients
 EXCHANGES = 256  # calls in a round, as Hub has it
 NEAR = 1e-9  # by which terms may differ, relatively, that two machines have computed
+MORE = 4.0  # times as large as in the rehearsal numbers may be that are bound to a job
 FINE = 2.0**42  # numbers of so many sensitivities are rounded to 2^-10 of one, at 2^-52 of each
 
 
@@ -83,12 +85,23 @@ def _described(terms: list[Any]) -> str:
 class Asked:
     """What a method's program asks of agents: jobs by number of the call in its round; on news.
 
+    often: news in a round at most; bound: the largest number in arrays that are bound to a job;
     amiss: where it charges something else than the method's `charges` say.
     """
 
     calls: set[tuple[int, str]] = field(default_factory=set)
     news: set[str] = field(default_factory=set)
+    often: int = 0
+    bound: dict[str, float] = field(default_factory=dict)
     amiss: str = ""
+
+    def named(self, job: Any, method: Any) -> str:
+        """The form of a job that was asked for."""
+        fields, arrays = named(job, method, "")
+        found = form(fields)
+        largest = max((float(np.abs(one).max(initial=0.0)) for one in arrays.values()), default=0.0)
+        self.bound[found] = max(self.bound.get(found, 0.0), largest)
+        return found
 
 
 class Rehearsed:
@@ -111,6 +124,7 @@ class Rehearsal:
     def __init__(self, hub: Any, method: Any, asked: Asked) -> None:
         self._hub, self._method, self._asked = hub, method, asked
         self._round, self._times = 0, np.zeros(hub.agents, np.int64)
+        self._told = 0, 0  # round of the latest news, how many there were
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._hub, name)
@@ -120,9 +134,9 @@ class Rehearsal:
         round_ = int(self._hub.round)
         if round_ != self._round:
             self._round, self._times[:] = round_, 0
-        asked, (fields, _) = self._asked, named(job, self._method, "")
+        asked, found = self._asked, self._asked.named(job, self._method)
         for number in np.unique(self._times[who]).tolist():
-            asked.calls.add((number, form(fields)))
+            asked.calls.add((number, found))
             charge = more.get("charge") or plain(self._hub.agents, View.COORDINATOR)
             asked.amiss = asked.amiss or self._amiss(charge, round_, number, who)
         self._times[who] += 1
@@ -143,13 +157,19 @@ class Rehearsal:
 
     def tell(self, who: Any, job: Any, payload: Any) -> None:
         """As Hub.tell."""
-        self._asked.news.add(form(named(job, self._method, "")[0]))
+        self._note(job)
         self._hub.tell(who, job, payload)
 
     def inform(self, who: Any, job: Any, payload: Any) -> None:
         """As Hub.inform."""
-        self._asked.news.add(form(named(job, self._method, "")[0]))
+        self._note(job)
         self._hub.inform(who, job, payload)
+
+    def _note(self, job: Any) -> None:
+        round_, (before, number) = int(self._hub.round), self._told
+        self._told = round_, number + 1 if round_ == before else 1
+        self._asked.news.add(self._asked.named(job, self._method))
+        self._asked.often = max(self._asked.often, self._told[1])
 
 
 class Consent:
@@ -162,6 +182,7 @@ class Consent:
         self.rounds = int(min(rounds, ROUNDS))
         self.latest = 0, 0  # round and exchange of the latest call
         self.number = 0  # of the next call in that round
+        self.heard = 0, 0  # round of the latest news, how many there were
         self.price = np.zeros((3, 1))  # of the latest call
 
     def to_start(self, state: Arrays) -> None:
@@ -170,29 +191,32 @@ class Consent:
             raise Declined("hub.start: found a state after a call; allowed: before the first one")
         self._require_numbers(state, largest(own_terms(self.method, 1, 0), self.agent, self.dim))
 
-    def to_news(self, round_: int, jobs: list[dict[str, Any]], arrays: Arrays) -> None:
+    def to_news(self, round_: int, order: Message) -> None:
         """Declined unless a message of a round has jobs on news as the program tells of them."""
+        jobs, arrays = order.fields["told"], order.arrays
         if not arrays and not jobs:
             return
         known = own_terms(self.method, max(1, min(round_, self.rounds)), 0)
-        most = largest(known, self.agent, self.dim)
-        if most < np.inf:
+        if (most := largest(known, self.agent, self.dim)) < np.inf:
             for one in jobs:
-                self._require_job(form(one["job"]) in self.asked.news, one["job"])
+                self._require_job(form(one["job"]) in self.asked.news, one["job"], arrays)
+                self._require_seldom(int(one["round"]))
         self._require_numbers(arrays, most)
 
-    def to_call(self, round_: int, said: Mapping[str, Any], payload: NDArray[Any]) -> Terms:
+    def to_call(self, round_: int, order: Message, payload: NDArray[Any]) -> Terms:
         """Terms (agents,) of the reply to a call, whose address is used from now on; or Declined.
 
-        said: what the order says of it; payload: what it is to go on from.
+        payload: the numbers to go on from.
         """
+        said = order.fields
         self._require_round(round_)
         number = self._require_unused(round_, int(said["exchange"]))
         terms = own_terms(self.method, round_, number)
         self._require_terms(round_, said["terms"], terms_for(terms, self.agent))
         most = largest(terms, self.agent, self.dim)
         if most < np.inf:
-            self._require_job((number, form(said["job"])) in self.asked.calls, said["job"])
+            known = (number, form(said["job"])) in self.asked.calls
+            self._require_job(known, said["job"], order.arrays)
         self._require_numbers({"payload": payload}, most)
         self._require_budget(terms)
         self.latest, self.number = (round_, int(said["exchange"])), number + 1
@@ -222,8 +246,19 @@ class Consent:
             found = f"a call of round {round_}: found terms {_described(said)}"
             raise Declined(f"{found}; allowed: {_described(own)}, as {self.method.name} has them")
 
-    def _require_job(self, known: bool, job: Mapping[str, Any]) -> None:
-        if not known:
+    def _require_seldom(self, round_: int) -> None:
+        before, number = self.heard
+        self.heard = round_, number + 1 if round_ == before else 1
+        if not before <= round_ <= self.rounds + 1 or self.heard[1] > self.asked.often:
+            text = f"a message: found news {self.heard[1]} of round {round_}, after round {before}"
+            raise Declined(f"{text}; allowed: {self.asked.often} in a round, in their order")
+
+    def _require_job(self, known: bool, job: Mapping[str, Any], arrays: Arrays) -> None:
+        if known:
+            most = MORE * self.asked.bound.get(form(job), 0.0)
+            names = [one["array"] for one in job["bound"].values() if isinstance(one, dict)]
+            self._require_numbers({name: arrays[name] for name in names}, most)
+        else:
             text = "with the numbers that are bound to it there, at that place in a round"
             found = f"a call: found the job {form(job)}"
             raise Declined(f"{found}; allowed: those of {self.method.name}'s program, {text}")
