@@ -8,7 +8,7 @@ M-estimators, whose misfits are scaled as their scores vary: Heritier, Ronchetti
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,7 +17,7 @@ import numpy as np
 from desim.arrays import Array
 from desim.compiling.later import optimize, special
 from desim.measuring.laws import Law, Sent
-from desim.measuring.robust import CLUSTERS, NARROW, SHAKEN, Fit, fitted
+from desim.measuring.robust import CLUSTERS, NARROW, SHAKEN, Fit, fitted, slopes
 
 LEVEL = 0.95
 STEP = 1.08  # from one rate that is tried to the next
@@ -253,12 +253,7 @@ class Misfit:
         self.all_, self.best = all_, best
         self.scale = np.maximum(best.scale, 2.0 * all_.floor)
         self.measured = np.log(all_.seconds)
-        at, step = np.log(best.values), 1e-5
-        slopes = [
-            (self.law(at + step * unit) - self.law(at - step * unit)) / (2.0 * step)
-            for unit in np.eye(2)
-        ]
-        self.slopes = np.stack(slopes, axis=1) / self.scale[:, None]
+        self.slopes = slopes(self.law, np.log(best.values)) / self.scale[:, None]
         self.bread, self.filling = self._sandwich()
         self.spread = self._spread()
 
@@ -399,6 +394,9 @@ def united(several: Sequence[Interval]) -> tuple[Interval, ...]:
 
 def profiled(all_: Measured, pairs: Sequence[Fit]) -> Profile:
     """The pairs, the best first, that fit as well as noise allows, and intervals of both."""
+    off = np.abs(pairs[0].residuals)
+    if pairs[0].left <= NEARLY and off.mean() > NOTHING:  # no noise is that small: the law's steps
+        all_ = replace(all_, floor=max(all_.floor, float(off.max())))
     misfit = Misfit(all_, pairs[0])
     values = [misfit(np.log(one.values)) for one in pairs]
     least = min(values)

@@ -22,6 +22,7 @@ FARTHEST = 300.0  # of logarithms: what fits nothing stays finite
 MEDIAN_ERROR = 1.1664  # relative, of a median of sizes of normal numbers, times sqrt(n)
 SHAKEN = 1e-4  # of a logarithm: a longer latency, to see what part of a message that is
 PASSES = 4
+TRIED = 1e-5  # of a logarithm: a step to either side
 CLUSTERS = 6  # lines from which on errors are taken to be those of lines, not of messages
 Model = Callable[[Array], Array]
 
@@ -81,15 +82,15 @@ def fitted(
             x_scale="jac", max_nfev=200,
         )  # fmt: skip
         theta = found.x
-        slopes = _slopes(off, theta)
-        share = np.ones(len(measured)) if whole else np.abs(slopes[:, 0])
+        steep = slopes(off, theta)
+        share = np.ones(len(measured)) if whole else np.abs(steep[:, 0])
         if jittered is not None:
             at = np.exp(np.clip(theta, -FARTHEST, FARTHEST))
             share = np.abs(np.log(jittered(at) / np.maximum(model(at), INSTANT))) / SHAKEN
         spread, scale = _scales(off(theta), share)
     residuals = -off(theta)
     by = _weights(-residuals, quantile) / scale
-    errors = _errors(residuals * by, slopes * by[:, None], clusters)
+    errors = _errors(residuals * by, steep * by[:, None], clusters)
     explained = 1.0 - float(np.mean(residuals**2)) / max(float(np.var(target)), 1e-300)
     left = float(np.median(np.abs(residuals)))
     return Fit(
@@ -119,13 +120,15 @@ def _deviation(values: Array) -> float:
     return float(TO_DEVIATION * np.median(np.abs(values)))
 
 
-def _slopes(off: Model, theta: Array) -> Array:
-    """Slopes d off / d theta (n, k), by differences to both sides."""
-    step = 1e-5
-    columns = [
-        (off(theta + step * unit) - off(theta - step * unit)) / (2.0 * step)
-        for unit in np.eye(len(theta))
-    ]
+def slopes(off: Model, theta: Array) -> Array:
+    """Slopes d off / d theta (n, k), by the flatter of the differences to either side.
+
+    A law in pieces may jump beside theta, and a jump is no slope.
+    """
+    here, columns = off(theta), []
+    for unit in np.eye(len(theta)):
+        one, other = ((off(theta + step * unit) - here) / step for step in (TRIED, -TRIED))
+        columns.append(np.where(np.abs(one) <= np.abs(other), one, other))
     return np.stack(columns, axis=1)
 
 
