@@ -688,7 +688,7 @@ def test_newton_hands_on_what_is_not_finite():
 
 def test_a_tolerance_below_rounding_is_an_error():
     scenario = merged(CASES["p-admm"], {"algorithm": {"tolerance": 1e-30}})
-    with pytest.raises(desim.InputError, match="with noise and clip, but row"):
+    with pytest.raises(desim.InputError, match="noise and clip 1; allowed: at least 1"):
         desim.run(scenario)
 
 

@@ -11,6 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mutant import mutant
 
+from analysis import fuzz_audits
+from desim.audit import check, game
 from desim.audit.check import transcript_check
 from desim.audit.neighbours import altered, neighbours, worst_pair
 from desim.audit.pairs import noised, play_pair, unobserved
@@ -19,7 +21,7 @@ from desim.log.parquet import Tables
 from desim.methods import decentralised_sgd, fed_plt, q_dpsgd_1, zcdp_nfl
 from desim.methods.shared import consensus
 from desim.methods.shared.method import Ingredients
-from desim.privacy.ledger import mechanisms
+from desim.privacy.ledger import mechanisms, transcript
 from desim.privacy.ledger.transcript import Transcript
 from desim.privacy.papers import noisy_steps
 from desim.scenario.build import build
@@ -372,3 +374,103 @@ def test_bad_pairs_are_refused():
     with pytest.raises(InputError, match="stop: found metric alone"):
         transcript_check(neighbours(endless))
     transcript_check(neighbours(endless), rounds=3).demand()
+
+
+# Runs that end at a time ------------------------------------------------------------------------
+
+SHORT = {"stop": {"time": "0.32 s"}}  # while agents are on their way
+TIMED = {
+    **{name: CASES[name] for name in ("nfl", "nfl-late", "p-admm", "pp-admm", "led-graph-noisy")},
+    **{name: CASES[name] for name in ("dsgd-adaptive", "ad-psgd", "dvp", "nfl-budget", "pr-admm")},
+    **{name: CASES[name] for name in ("plt-buffer", "fedavg-noisy", "plt-budget", "gd")},
+}
+
+
+@pytest.mark.thin(4)
+@pytest.mark.parametrize("name", TIMED)
+def test_what_agents_compute_after_the_end_is_no_message(name):
+    """It reaches nobody: no audit compares it, and all that one scores is in the ledger."""
+    for time in ("0.2 s", "0.32 s", "0.6 s"):
+        tables = []
+        for engine in ("cohort", "agents"):
+            scenario = {**TIMED[name], "stop": {"time": time}, "engine": engine}
+            pair = neighbours(built(scenario), agent=0, row=5)
+            checked, order = transcript_check(pair), ["what", "agent", "round", "release"]
+            checked.demand()
+            tables.append(checked.rows.sort_values(order).to_numpy())
+            scored, ledger = play_pair(pair.first, pair.second, 1, 0), Tables()
+            assert name == "dvp" or not scored.apart  # noise on an objective has no mean
+            pair.first.play(ledger)
+            releases = ledger.read("releases")
+            assert set(scored.release) <= set(releases.release[releases.agent == 0])
+        assert np.array_equal(*tables)
+
+
+@pytest.mark.thin(2)
+@pytest.mark.parametrize("engine", ["cohort", "agents"])
+@pytest.mark.parametrize("leak", ["message", "silence", "time", "scale"])
+def test_what_goes_out_before_the_end_is_found(leak, engine):
+    """Also the last message, which is under way when the time is over."""
+    scenario = {**graph(), "plugins": [LEAKY], "algorithm": {"name": "leaky", "leak": leak}}
+    del scenario["privacy"]
+    simulation = built({**scenario, **SHORT, "engine": engine})
+    checked = transcript_check(simulation)
+    assert len(checked.violations)
+    if leak != "message":
+        return
+    tables = Tables()
+    simulation.play(tables)
+    events = tables.read("events")
+    sent = events[(events.kind == "send") & (events.agent == checked.agent)]
+    found = checked.violations
+    assert set(found["round"][found.what == "message"]) == set(sent["round"])
+    last = sent[sent["round"] == sent["round"].max()]
+    reached = events[(events.kind == "deliver") & (events.agent == checked.agent)]
+    assert len(last) > (reached["round"] == last["round"].iloc[0]).sum()
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_twin_that_takes_all_messages_or_none_for_sent_is_wrong(kept, monkeypatch):
+    """All: an honest method is refuted. None: one that tells what it has not released is not."""
+
+    class Twin(Transcript):
+        def send(self, who, *rest):
+            return super().send(who, *rest[:4], np.full(len(who), kept))
+
+    monkeypatch.setattr(check, "Transcript", Twin)
+    scenario = {**graph(), "plugins": [LEAKY], "algorithm": {"name": "leaky", "leak": "message"}}
+    del scenario["privacy"]
+    for wrong in (CASES["gd"], CASES["led-graph-noisy"], scenario):
+        pair = neighbours(built({**wrong, "stop": {"time": "0.2 s"}}), row=5)
+        assert ("message" in set(transcript_check(pair).violations.what)) == kept
+
+
+@pytest.mark.thin(2)
+@pytest.mark.parametrize("name", ["nfl", "led-graph-noisy", "gd", "nfl-budget"])
+def test_the_last_models_are_those_that_went_out(name):
+    """Neither what agents compute after the end, nor a null of one whose budget is spent."""
+    for time in ("0.2 s", "0.6 s", "2 s"):
+        found = []
+        for engine in ("cohort", "agents"):
+            simulation = built({**CASES[name], "stop": {"time": time}, "engine": engine})
+            stage = game.Stage(simulation, simulation, 0, "model")
+            found.append(game._model(stage, 0, 3))
+            past = Transcript()
+            noised(simulation, 3).play(Tables(), transcript=past)
+            said = transcript.said_last(past)
+            heard = {
+                int(i): batch.payload[r]
+                for batch in past.messages
+                for r, i in enumerate(batch.who)
+                if batch.payload[r].any()
+            }
+            assert said.keys() == heard.keys()
+            assert all(np.array_equal(said[i], heard[i]) for i in said)
+        assert np.array_equal(*found)
+
+
+@pytest.mark.slow
+def test_no_random_scenario_of_an_honest_method_is_refuted():
+    outcomes = [fuzz_audits.tried(number, 1) for number in range(40)]
+    assert [fault for _, fault in outcomes if fault] == []
+    assert sum(how in ("time", "rounds") for how, _ in outcomes) > 15

@@ -19,7 +19,7 @@ from desim.audit.pairs import completed, noised, unobserved
 from desim.engine.play import Simulation
 from desim.engine.world import Discard
 from desim.errors import InputError, RunError
-from desim.privacy.ledger.transcript import Transcript
+from desim.privacy.ledger.transcript import Transcript, said_last
 
 Reading = Literal["all", "some", "model"]
 Tell = Callable[[int, int], None]
@@ -165,9 +165,7 @@ def _final(transcript: Transcript, model: Array | None) -> Shown:
     if model is not None and len(model):
         numbers = np.asarray(model[-1], float)
     else:
-        last: dict[int, Array] = {}
-        for batch in transcript.messages:
-            last.update({int(i): batch.payload[r] for r, i in enumerate(batch.who)})
+        last = said_last(transcript)
         numbers = np.concatenate([np.zeros(0), *(last[i] for i in sorted(last))])
     if not len(numbers):
         raise InputError("view: final-model shows nothing of this run; allowed: eavesdropper")

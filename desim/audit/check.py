@@ -120,10 +120,10 @@ def _releases(one: Transcript, replay: Transcript, agent: int) -> list[Row]:
     for mine, theirs in zip(one.releases, replay.releases, strict=False):
         if mine.output.shape != theirs.output.shape:
             continue
-        slack = rounding(mine.output)
+        slack, sent = rounding(mine.output), ~np.isin(mine.release, list(one.kept))
         for order, bound in _bounds(mine):
             moved = np.linalg.norm(theirs.output - mine.output, ord=order, axis=1)
-            for r in np.flatnonzero((mine.release >= 0) & (theirs.release >= 0)):
+            for r in np.flatnonzero((mine.release >= 0) & (theirs.release >= 0) & sent):
                 own = int(mine.who[r]) == agent
                 place = int(mine.who[r]), int(mine.round_[r]), int(mine.release[r])
                 declared, free = (float(bound[r]), float(slack[r])) if own else (0.0, 0.0)

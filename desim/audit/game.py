@@ -22,7 +22,7 @@ from desim.audit.likelihood import likelihood_ratio, noise_drawn
 from desim.audit.pairs import ended, noised, play_pair, unobserved
 from desim.engine.play import Simulation
 from desim.log.outcome import Outcome
-from desim.privacy.ledger.transcript import Transcript
+from desim.privacy.ledger.transcript import Transcript, said_last
 
 Reading = Literal["likelihood", "releases", "model"]
 Tell = Callable[[int, int], None]
@@ -210,12 +210,10 @@ def _model(stage: Stage, side: int, seed: int) -> Array:
     outcome = ended(_silent(stage, side, seed), transcript)
     if outcome.model is not None and len(outcome.model):
         return _ended(outcome, np.asarray(outcome.model[-1], float))
-    last: dict[tuple[int, int], Array] = {}
+    last = {(1, i): payload for i, payload in said_last(transcript).items()}
     for batch in transcript.releases:
-        visible = [int(one) not in transcript.kept for one in batch.release]
+        visible = [one >= 0 and int(one) not in transcript.kept for one in batch.release]
         last.update({(0, int(i)): batch.output[r] for r, i in enumerate(batch.who) if visible[r]})
-    for sent in transcript.messages:
-        last.update({(1, int(i)): sent.payload[r] for r, i in enumerate(sent.who)})
     return _ended(outcome, np.concatenate([*(last[one] for one in sorted(last)), np.zeros(0)]))
 
 

@@ -119,6 +119,8 @@ class Releasing(Coding):
         self._tell(where)
         ledger, mask = self._world.ledger, admitted(self, self._world, terms, where)
         noise, ids = ledger.ahead(self.who, self.round, self._releases, dim, terms, mask)
+        if self._world.transcript is not None:
+            self._world.transcript.keep(ids, True)
         self._note(ids, np.zeros_like(mask))
         covered = union(self._covered, difference(True, ~mask))
         self._set(_ahead=[*self._ahead, ids], _covered=covered, _perturbed=True)
@@ -262,7 +264,7 @@ class Releasing(Coding):
             world.ledger.sent(ids, self.clock, self.live)
             self._log_releases(ids, self.live & (ids >= 0), past=True)
             if world.transcript is not None:
-                world.transcript.keep(ids, False)
+                world.transcript.keep(np.where(self.live, ids, -1), False)
             rest.append(ids)
             waiting += [later] if (later >= 0).any() else []
         self._set(_ahead=[], _unsent=rest)

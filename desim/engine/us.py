@@ -227,7 +227,9 @@ class Cohort(Releasing):
         if self._world.transcript is not None:
             spoken = np.where((silent | self.gone | ~speaks)[:, None], 0.0, payload)
             place, traffic = (self.who, self.round, self._release), (self.clock, size, silent)
-            payload = self._world.transcript.send(*place, spoken, traffic)
+            out = leaving | (self.live & speaks)
+            out &= self.clock <= self._world.settings.horizon  # where others still go on after it
+            payload = self._world.transcript.send(*place, spoken, traffic, out)
         self._carrier.send(self, payload, size, silent, used)
         if waiting:
             self._set(_ahead=waiting, _unsent=[*self._unsent, *waiting])

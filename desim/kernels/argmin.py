@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from desim.compiling.jit import inline, kernel
+from desim.kernels import twofold
 from desim.kernels.batches import column, plain
 from desim.kernels.gradients import (
     Data,
@@ -22,6 +23,9 @@ from desim.kernels.gradients import (
 from desim.losses.scalar import clipped_bend
 
 STEPS = 200
+FURTHER, SOON = 200, 10  # steps with twice the digits, and so many as mostly do
+GENTLE = 100.0  # curvature of a row, in units of the weight, at which steps find what is clipped
+FASTER = 10.0  # by how much it grows at a time
 IDLE = 5  # steps without progress after which only rounding is left
 LARGE = 24  # parameters from which a factor costs more than conjugate gradients
 STEEP = 0.25  # of a step's first slope, what may be left of it at its end
@@ -29,7 +33,10 @@ ULPS = 8.0 * 2.0**-52  # rounding of a gradient, relative to the terms that it a
 
 
 class Memory(NamedTuple):
-    """Room for one agent: per row u, its change, slopes, bends; per parameter vectors; matrix H."""
+    """Room for one agent: per row u, its change, slopes, bends; per parameter vectors; matrix H.
+
+    rest (rows,): what u lacks of numbers of twice the digits; pace (rows,): see twofold.
+    """
 
     u: np.ndarray
     du: np.ndarray
@@ -42,6 +49,8 @@ class Memory(NamedTuple):
     q: np.ndarray
     best: np.ndarray
     H: np.ndarray
+    rest: np.ndarray
+    pace: np.ndarray
 
 
 @inline
@@ -50,7 +59,7 @@ def _memory(rows, dim):
     return Memory(
         np.empty(rows), np.empty(rows), np.empty(rows), np.empty(rows), np.empty(dim),
         np.empty(dim), np.empty(dim), np.empty(dim), np.empty(dim), np.empty(dim),
-        np.empty((side, side)),
+        np.empty((side, side)), np.empty(rows), np.empty(rows),
     )  # fmt: skip
 
 
@@ -111,6 +120,15 @@ def _solve(H, g):
         for i in range(j + 1, dim):
             g[j] -= H[i, j] * g[i]
         g[j] /= H[j, j]
+
+
+@kernel
+def _factored(block, weight, memory):
+    """Set d to -inv(H) g."""
+    _hessian(block, weight, memory.bend, memory.H)
+    for j in range(memory.g.size):
+        memory.d[j] = -memory.g[j]
+    _solve(memory.H, memory.d)
 
 
 @inline
@@ -222,10 +240,7 @@ def _newton(w, block, scale, weight, v, tolerance, data, memory):
         _bends(block, scale, data, memory.u, memory.bend)
         enough = max(norm * min(0.1, norm / start), 0.3 * tolerance)
         if w.size <= LARGE or not _conjugate(block, weight, enough, memory):
-            _hessian(block, weight, memory.bend, memory.H)
-            for j in range(w.size):
-                d[j] = -g[j]
-            _solve(memory.H, d)
+            _factored(block, weight, memory)
         forward(block.columns, d, memory.du)
         linear, square = weight * _dot(w, d) - _dot(v, d), weight * _dot(d, d)
         t = _length(linear, square, _dot(g, d), block, scale, data, memory)
@@ -233,6 +248,66 @@ def _newton(w, block, scale, weight, v, tolerance, data, memory):
             w[j] += t * d[j]
     _copy(memory.best, w)
     return least
+
+
+@kernel
+def _pursued(w, low, block, scale, weight, v, tolerance, most, data, memory):
+    """Move w + low to the minimiser by `most` steps; return the gradient norm that is left.
+
+    Whole steps as long as they halve the gradient.
+    """
+    w_before, low_before = memory.best, memory.p
+    norm = twofold.gradient(w, low, block, scale, weight, v, data, memory)
+    for _ in range(most):
+        if norm <= tolerance or not norm < np.inf:
+            break
+        _factored(block, weight, memory)
+        _copy(w, w_before)
+        _copy(low, low_before)
+        twofold.move(w, low, 1.0, memory.d)
+        there = twofold.gradient(w, low, block, scale, weight, v, data, memory)
+        if not there <= 0.5 * norm:
+            _copy(w_before, w)
+            _copy(low_before, low)
+            twofold.gradient(w, low, block, scale, weight, v, data, memory)
+            forward(block.columns, memory.d, memory.du)
+            t = twofold.length(block, scale, weight, data, memory)
+            twofold.move(w, low, t, memory.d)
+            there = twofold.gradient(w, low, block, scale, weight, v, data, memory)
+        norm = there
+    return norm
+
+
+@kernel
+def _finished(w, block, scale, weight, v, tolerance, data, memory):
+    """Move w (dim,) to the minimiser; return the gradient norm that is left before w is rounded.
+
+    Where slopes are clipped soon after they begin to change, Newton's method does not find which of
+    them are; that is found with losses that bend less, then ever more (Madsen, Nielsen 1993, doi
+    10.1137/0803010).
+    """
+    low, pace, most, size = memory.q, memory.pace, 0.0, 0.0
+    for j in range(w.size):
+        low[j] = 0.0
+    for h in range(block.b.size):
+        pace[h] = 1.0
+    norm = _pursued(w, low, block, scale, weight, v, tolerance, SOON, data, memory)
+    if norm <= tolerance:
+        return norm
+    for h in range(block.b.size):
+        square = _dot(block.rows[h], block.rows[h])
+        most = max(most, 2.0 * scale * square / weight)
+        size = max(size, abs(memory.s[h]) * np.sqrt(square))
+    ratio, enough = GENTLE, max(tolerance, 1e-3 * size)
+    while ratio < most:
+        for h in range(block.b.size):
+            curved = 2.0 * scale * _dot(block.rows[h], block.rows[h]) / weight
+            pace[h] = 1.0 if curved <= ratio else ratio / curved
+        _pursued(w, low, block, scale, weight, v, enough, FURTHER, data, memory)
+        ratio *= FASTER
+    for h in range(block.b.size):
+        pace[h] = 1.0
+    return _pursued(w, low, block, scale, weight, v, tolerance, FURTHER, data, memory)
 
 
 @kernel
@@ -249,7 +324,7 @@ def _rounding(w, block, scale, weight, v, data, memory):
 
 
 @kernel
-def _minimise(who, weight, v, tolerance, flat_data, out, left):
+def _minimise(who, weight, v, tolerance, demanded, flat_data, out, left):
     data = Data(*flat_data)
     dim, most = out.shape[1], 0
     for i in who:
@@ -263,6 +338,9 @@ def _minimise(who, weight, v, tolerance, flat_data, out, left):
         whole, scale, goal = weight[r] + data.ridge[i], data.scale[i], tolerance[r]
         block = whole_block(i, data)
         left[r, 0] = _newton(out[r], block, scale, whole, v[r], goal, data, memory)
+        if demanded < left[r, 0] < np.inf:
+            goal = 0.5 * demanded  # the other half is for what is not known of the gradient
+            left[r, 0] = _finished(out[r], block, scale, whole, v[r], goal, data, memory)
         if not left[r, 0] < np.inf:
             for j in range(dim):
                 out[r, j] = np.nan
@@ -270,17 +348,19 @@ def _minimise(who, weight, v, tolerance, flat_data, out, left):
             left[r, 1] = _rounding(out[r], block, scale, whole, v[r], data, memory)
 
 
-def minimise(who, start, weight, v, tolerance, data):
+def minimise(who, start, weight, v, tolerance, data, demanded=np.inf):
     """Minimisers (n, dim) of f_i(w) + (c/2) ||w||^2 - v.w, i = who[r], and what is left (n, 2).
 
     f_i smooth (its l1 is left out); start and v (n, dim); weight c > 0 and tolerance, (n,) or one
     for all. Newton from start until the gradient's norm is <= tolerance, as far as rounding allows;
     infinite: start as it is, unread. left: that norm, and where it is above tolerance a size that
-    rounding of the gradient may have. Not finite: nan.
+    rounding of the gradient may have. Not finite: nan. demanded: a norm that has to be
+    reached, if need be with twice the digits.
     """
     n = len(who)
     out, left = np.array(start, float, order="C"), np.zeros((n, 2))
     weights, goals = column(weight, n, np.float64), column(tolerance, n, np.float64)
     if n:
-        _minimise(plain(who, np.int64), weights, plain(v), goals, tuple(data), out, left)
+        place = plain(who, np.int64), weights, plain(v), goals, float(demanded)
+        _minimise(*place, tuple(data), out, left)
     return out, left

@@ -137,7 +137,7 @@ class IPPADMM(PPADMM):
     def solve(self, us: Us, w: Array, v: Array, c: Array, where: Any) -> Array:
         """Solutions up to beta, and what is left (n, dim + 2); w where no data are read."""
         goal = np.where(where, self.goal, np.inf)
-        return np.hstack(minimise(us.who, w, c[:, 0], v, goal, self.problem.data))
+        return np.hstack(minimise(us.who, w, c[:, 0], v, goal, self.problem.data, self.demanded))
 
     def claim_inputs(self) -> Inputs | None:
         """Theorem 10."""

@@ -8,6 +8,7 @@ import numpy as np
 from desim.arrays import Array
 from desim.errors import RunError
 from desim.fields import Count, Init, Positive, Strict
+from desim.kernels.twofold import least_tolerance, longest_rows
 from desim.methods.shared.consensus import ConsensusADMM
 from desim.methods.shared.method import Ingredients
 from desim.methods.shared.numerics import minimise
@@ -16,9 +17,6 @@ from desim.problem.problem import Problem
 
 if TYPE_CHECKING:
     from desim.engine.us import Cohort
-
-
-DIGITS = 0.1 * 2.0**-52  # share of a unit in the last place that minimisers mostly are off by
 
 
 class Minimisation(Strict):
@@ -48,6 +46,8 @@ class ExactADMM(ConsensusADMM):
         super().__init__(ingredients)
         self.tolerance = float(getattr(self.parameters, self.accuracy))
         self.goal = 0.01 * self.tolerance  # what the last step of Newton's method mostly reaches
+        self.private = self.noise is not None and self.problem.clipped
+        self.demanded = self.tolerance if self.private else np.inf
 
     @classmethod
     def problems(cls, parameters: Any, problem: Problem, noise: Noise | None) -> list[str]:
@@ -55,39 +55,44 @@ class ExactADMM(ConsensusADMM):
         found, accuracy = super().problems(parameters, problem, noise), cls.accuracy
         if noise is None or not problem.clipped or not problem.loss.curvature < np.inf:
             return found
-        tolerance = float(getattr(parameters, accuracy))
-        return found + _unresolved(problem, f"algorithm.{accuracy}", tolerance)
+        tolerance, key = float(getattr(parameters, accuracy)), f"algorithm.{accuracy}"
+        penalty = 2.0 * float(getattr(parameters, cls.letter)) * (problem.agents > 1)
+        return found + _unresolved(problem, key, tolerance, penalty)
 
     def argmin(self, us: "Cohort", w: Array, v: Array, c: Array) -> Array:
         """Argmin of f_i + (c/2) ||.||^2 - <v, .> from w, gradient norm, rounding: (n, dim + 2)."""
-        return np.hstack(minimise(us.who, w, c[:, 0], v, self.goal, self.problem.data))
+        return np.hstack(
+            minimise(us.who, w, c[:, 0], v, self.goal, self.problem.data, self.demanded)
+        )
 
     def checked(self, us: "Cohort", solution: Array) -> Array:
         """The minimisers (n, dim); RunError where the tolerance that the ledger counts on fails."""
-        private = self.noise is not None and self.problem.clipped
         keys = f"algorithm.{self.accuracy}, {self.cures[0]}"
-        return minimisers(us, solution, self.tolerance, private, keys)
+        return minimisers(us, solution, self.tolerance, self.private, keys)
 
 
-def _unresolved(problem: Problem, key: str, tolerance: float) -> list[str]:
-    """One line for a row so long that no minimisation ends within the tolerance.
+def _unresolved(problem: Problem, key: str, tolerance: float, penalty: float) -> list[str]:
+    """One line for a tolerance, or a row so long, that no minimisation ends within the tolerance.
 
-    The last digit of a parameter moves its gradient by rounding ||a||^2. With noise that would end
-    the run of whoever has such a row, and of nobody else.
+    With noise that would end the run of whoever has such a row, and of nobody else. penalty: twice
+    that of the ADMM, times the least number of neighbours.
     """
-    bend = DIGITS * problem.loss.curvature * np.repeat(problem.scale, problem.rows)
-    longest = np.sqrt(tolerance / bend)
-    norms = np.linalg.norm(problem.A, axis=1)
-    over = np.flatnonzero(norms > longest)
+    total, found = problem.scale * problem.rows, f"{key}: found {tolerance:g} with noise and clip"
+    if not tolerance >= (least := least_tolerance(problem.clip, total)):
+        return [f"{found} {problem.clip:g}; allowed: at least {least:.4g}"]
+    weight, bend = penalty + problem.ridge, problem.loss.curvature
+    each = longest_rows(tolerance, weight, bend, total, problem.rows, problem.dim)
+    longest, norms = np.repeat(each, problem.rows), np.linalg.norm(problem.A, axis=1)
+    over = np.flatnonzero(~(norms <= longest))
     if not len(over):
         return []
     place = int(over[0])
     agent = int(np.searchsorted(problem.start, place, side="right")) - 1
     row = place - int(problem.start[agent])
-    text = f"found {tolerance:g} with noise and clip, but row {row} of agent {agent}"
+    text = f"but row {row} of agent {agent} has norm {norms[place]:.6g}"
     cures = "scale the features (problem.data.scale, or problem.row_norm: {clip: ...})"
     allowed = f"rows up to {longest[place]:.4g}, or a larger number; {cures}"
-    return [f"{key}: {text} has norm {norms[place]:.6g}; allowed: {allowed}"]
+    return [f"{found}, {text}; allowed: {allowed}"]
 
 
 def minimisers(us: "Cohort", solution: Array, tolerance: float, private: bool, keys: str) -> Array:

@@ -40,7 +40,7 @@ class Released:
 
 @dataclass(frozen=True)
 class Sent:
-    """One batch of messages of agents who (n,) in round_ (n,): payload (n, dim) as computed.
+    """Messages that went out, a batch of who (n,) in round_ (n,): payload (n, dim) as computed.
 
     release (n,): ids of the latest releases that they carry, -1 for none; traffic: arrays
     (n,) of what is seen of messages that are not read, times s, sizes in bits, silences.
@@ -51,6 +51,12 @@ class Sent:
     release: Int
     payload: Array
     traffic: tuple[NDArray[Any], ...]
+
+    @property
+    def spoken(self) -> NDArray[np.bool_]:
+        """Which messages (n,) say something: a null does not."""
+        silent = self.traffic[-1]
+        return ~silent if silent.dtype == bool else np.ones(len(self.who), bool)
 
 
 class Transcript:
@@ -102,22 +108,42 @@ class Transcript:
             self.kept = self.kept | named if kept else self.kept - named
 
     def send(
-        self, who: Int, round_: Int, release: Int, payload: Array, traffic: tuple[NDArray[Any], ...]
-    ) -> Array:
-        """Keep a batch of messages (fields of Sent); return what is received (n, dim)."""
-        self.messages.append(Sent(who, round_, release, payload.copy(), traffic))
+        self, who: Int, round_: Int, release: Int, payload: Array,
+        traffic: tuple[NDArray[Any], ...], out: Any = slice(None),
+    ) -> Array:  # fmt: skip
+        """Keep those messages of a batch (fields of Sent) that go `out`; return it as received.
+
+        The others reach nobody: of what an agent computes once the run is over for it nothing is
+        released, so that its numbers may depend on data.
+        """
+        mine = Sent(
+            who[out], round_[out], release[out], payload[out].copy(),
+            tuple(part[out] for part in traffic),
+        )  # fmt: skip
+        self.messages.append(mine)
         if self.recorded is None:
             return payload
         theirs = _counterpart(self.recorded.messages, len(self.messages) - 1)
         if (
             theirs is None
-            or theirs.payload.shape != payload.shape
-            or not np.array_equal(theirs.who, who)
-            or not np.array_equal(theirs.round_, round_)
+            or theirs.payload.shape != mine.payload.shape
+            or not np.array_equal(theirs.who, mine.who)
+            or not np.array_equal(theirs.round_, mine.round_)
         ):
             self.apart = True
             return payload
-        return theirs.payload.copy()
+        received = payload.copy()
+        received[out] = theirs.payload
+        return received
+
+
+def said_last(transcript: Transcript) -> dict[int, Array]:
+    """The last message (dim,) of every agent that has said something."""
+    return {
+        int(sent.who[r]): sent.payload[r]
+        for sent in transcript.messages
+        for r in np.flatnonzero(sent.spoken)
+    }
 
 
 def _counterpart(batches: list[Batch], place: int) -> Batch | None:
