@@ -58,7 +58,9 @@ Abscissa = Annotated[
     str | None,
     option("x", "|".join(ABSCISSAE), "What to plot against, or to count; default: time."),
 ]
-Metric = Annotated[str | None, option("metric", None, "Default: accuracy, or the first in common.")]
+Metric = Annotated[
+    str | None, option("metric", "NAME", "Default: accuracy, or the first in common.")
+]
 Target = Annotated[
     list[str] | None,
     option(
@@ -81,7 +83,7 @@ Log = Annotated[
     bool | None,
     typer.Option("--log/--linear", help="Scale of the ordinate; default: as the metric asks."),
 ]
-Title = Annotated[str | None, option("title", None, "Above the figure.")]
+Title = Annotated[str | None, option("title", "TEXT", "Above the figure.")]
 Size = Annotated[str | None, option("size", "WxH", "In inches, e.g. 6x3.5.")]
 WHERE = "png, pdf, svg; default: in the first RUN."
 Out = Annotated[Path | None, output_option("FILE", WHERE)]
