@@ -123,10 +123,12 @@ def plot(
         typer.echo(_answered(runs, kind, options, out))
         return
     opened = opened_runs(runs)
-    if kind in OF_ONE and (isinstance(opened, Mapping) or len(opened) != 1):
-        raise InputError(f"--kind {kind}: found {len(opened)} runs or cases; allowed: one run")
+    if kind in OF_ONE:
+        opened = _every(opened)  # a study of one run is one, too
+        if len(opened) != 1:
+            raise InputError(f"--kind {kind}: found {len(opened)} runs; allowed: one run")
     if kind == "clocks":
-        opened = _real_first(opened)
+        opened = _real_first(_every(opened))
     typer.echo(_drawn(opened, kind, options, out, runs[0]))
 
 
@@ -198,11 +200,18 @@ def _drawn(
     return path
 
 
-def _real_first(runs: "Sequence[Run] | Mapping[str, Sequence[Run]]") -> "Sequence[Run]":
+def _every(runs: "Sequence[Run] | Mapping[str, Sequence[Run]]") -> "list[Run]":
+    """The runs without the labels of their cases."""
+    if isinstance(runs, Mapping):
+        return [run for some in runs.values() for run in some]
+    return list(runs)
+
+
+def _real_first(runs: "Sequence[Run]") -> "Sequence[Run]":
     """Two runs of one scenario, the deployed one first; InputError for others."""
     from desim.fidelity.alike import against, unlike
 
-    found = None if isinstance(runs, Mapping) else against(runs, asked=True)
+    found = against(runs, asked=True)
     if found is None or len(found[1]) != 1:
         number = f"{len(runs)} run{'s' * (len(runs) != 1)}"
         raise InputError(f"--kind clocks: found {number}; allowed: a real run and a simulated one")
