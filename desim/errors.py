@@ -7,6 +7,8 @@ DesimError (1)
     ├ Diverged       an iterate is no longer finite
     ├ Deadlock       somebody waits for a message that can never come
     └ Differs        a run that goes on is not the one whose log is stored
+
+AtOnce, a KeyboardInterrupt, is a second Ctrl-C: what it falls into is left half done.
 """
 
 import difflib
@@ -77,6 +79,10 @@ class ProgramError(ValueError):
 
 class Unfit(DesimError):
     """A checkpoint holds what the run cannot go on from: it is played again from its start."""
+
+
+class AtOnce(KeyboardInterrupt):
+    """Ctrl-C again: nothing that was at work is complete, and what was stored stays as it is."""
 
 
 def show(value: object) -> str:

@@ -1,5 +1,6 @@
 """Tables of words, written as text, Markdown, LaTeX or HTML; nothing in a cell is taken as code."""
 
+import hashlib
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,6 +18,7 @@ TEX = {
 }  # fmt: skip
 NUMBER = re.compile(r"^(-?[\d.,]+(e[-+]?\d+)?( .*)?|-|infinite.*|never.*|not recorded)$")
 MARKS = re.compile(r"([\\`*_\[\]<>|])")
+NEEDS = r"% in the preamble: \usepackage{booktabs}"
 CELL = "padding:.15em .9em .15em 0;text-align:left;vertical-align:top"
 
 
@@ -89,10 +91,9 @@ class Table:
         notes = [f"\n{_markdown(note)}" for note in self.notes]
         return "\n".join([f"**{_markdown(self.title)}**", "", *lines, *notes])
 
-    def latex(self) -> str:
-        """A table environment with caption and label; needs the package booktabs."""
+    def latex(self, label: str = "") -> str:
+        """A table environment with caption and label, by default its title; needs booktabs."""
         caption = "; ".join([self.title, *self.terms])
-        name = re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
         head, *rows = [" & ".join(map(_tex, row)) + r" \\" for row in (self.head, *self.rows)]
         below = [note for note in self.notes if note not in self.terms]
         notes = [rf"\par\footnotesize {_tex(note)}" for note in below]
@@ -102,7 +103,7 @@ class Table:
                 r"\begin{table}",
                 r"\centering",
                 rf"\caption{{{_tex(caption)}}}",
-                rf"\label{{tab:{name}}}",
+                rf"\label{{tab:{label or _slug(self.title)}}}",
                 rf"\begin{{tabular}}{{{columns}}}",
                 r"\toprule",
                 head,
@@ -122,6 +123,35 @@ class Table:
         notes = "".join(f"<div><small>{escape(note)}</small></div>" for note in self.notes)
         caption = f'<caption style="text-align:left">{escape(self.title)}</caption>'
         return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{notes}"
+
+
+def together(
+    tables: Iterable[Table], form: str = "text", width: float = math.inf, name: str = ""
+) -> str:
+    """Tables one below the other, as text (see there), markdown or latex.
+
+    No two tables of latex have one label. All begin with `name`; without one they end with a few
+    digits of what the tables hold, so that those of several calls can stand in one paper.
+    """
+    every = list(tables)
+    if form != "latex":
+        return "\n\n".join(one.written(form, width) for one in every)
+    end, labels = "" if name else _digits(every), list[str]()
+    for one in every:
+        first = label = "-".join(filter(None, (_slug(name), _slug(one.title), end)))
+        while label in labels:
+            label = f"{first}-{len(labels) + 1}"
+        labels.append(label)
+    return "\n\n".join([NEEDS, *map(Table.latex, every, labels)])
+
+
+def _slug(text: str) -> str:
+    """A text in letters that a label may have."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+
+
+def _digits(tables: Sequence[Table]) -> str:
+    return hashlib.sha256("".join(one.latex() for one in tables).encode()).hexdigest()[:6]
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -65,14 +65,14 @@ _QUANTITY = re.compile(rf"\s*({NUMBER})\s*(\S.*?)?\s*")
 _INFINITE = ("inf", "+inf", ".inf")
 
 
-def seconds(value: object) -> float:
-    """A finite duration in seconds: "20 ms" is 0.02."""
-    return _read(value, TIME, "a duration such as 20 ms")
+def seconds(value: object, above: bool = False) -> float:
+    """A finite duration in seconds: "20 ms" is 0.02. above: 0 is none, here as below."""
+    return _read(value, TIME, "a duration such as 20 ms", above=above)
 
 
-def bits_per_second(value: object) -> float:
+def bits_per_second(value: object, above: bool = False) -> float:
     """A bandwidth in bit/s: "10 Mbit/s" is 1e7, "1 MB/s" is 8e6; inf: sending takes no time."""
-    return _read(value, BANDWIDTH, "a bandwidth such as 10 Mbit/s", infinite=True)
+    return _read(value, BANDWIDTH, "a bandwidth such as 10 Mbit/s", True, above)
 
 
 def rate(value: object) -> float:
@@ -80,14 +80,14 @@ def rate(value: object) -> float:
     return _read(value, RATE, "a rate such as 50 /s", infinite=True)
 
 
-def speed(value: object) -> float:
+def speed(value: object, above: bool = False, infinite: bool = True) -> float:
     """A rate in 1/s, or floating point operations in a second: "10 GFLOP/s" is 1e10."""
-    return _read(value, SPEED, "a speed such as 50 /s or 10 GFLOP/s", infinite=True)
+    return _read(value, SPEED, "a speed such as 50 /s or 10 GFLOP/s", infinite, above)
 
 
-def size(value: object) -> float:
+def size(value: object, above: bool = False) -> float:
     """A finite number of bytes: "2 GB" is 2e9."""
-    return _read(value, SIZE, "a size such as 2 GB")
+    return _read(value, SIZE, "a size such as 2 GB", above=above)
 
 
 def fraction(value: object) -> float:
@@ -98,8 +98,11 @@ def fraction(value: object) -> float:
     return share
 
 
-def _read(value: object, units: Units, what: str, infinite: bool = False) -> float:
-    allowed = f"{what} ({', '.join(units)}), or a bare number >= 0" if units != SHARE else what
+def _read(
+    value: object, units: Units, what: str, infinite: bool = False, above: bool = False
+) -> float:
+    least = "> 0" if above else ">= 0"
+    allowed = f"{what} ({', '.join(units)}), or a bare number {least}" if units != SHARE else what
     allowed += ", or inf" if infinite else ""
     if isinstance(value, str):
         number = _parse(value, units, allowed)
@@ -110,7 +113,8 @@ def _read(value: object, units: Units, what: str, infinite: bool = False) -> flo
             number = math.nan
     else:
         raise ValueError(refusal(value, allowed))
-    if math.isnan(number) or number < 0 or (math.isinf(number) and not infinite):
+    out = number < 0 or (above and number == 0) or (math.isinf(number) and not infinite)
+    if math.isnan(number) or out:
         raise ValueError(refusal(value, allowed))
     return number
 

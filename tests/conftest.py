@@ -3,7 +3,8 @@
 import gc
 import json
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,16 @@ def told_in_short(monkeypatch: pytest.MonkeyPatch) -> None:
 def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plug-ins of one test are none of the next."""
     monkeypatch.setattr(registry, "_plugged", registry.Known(*map(dict, registry._plugged)))
+
+
+@pytest.fixture(autouse=True)
+def closed() -> Iterator[None]:
+    """No test leaves a figure to the next: pyplot keeps what nobody closes."""
+    yield
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    if pyplot is not None and (left := pyplot.get_fignums()):
+        pyplot.close("all")
+        pytest.fail(f"figures {left} are open: give them a file, or close them")
 
 
 @pytest.fixture

@@ -1,6 +1,8 @@
 """The command line: what it prints, where, with which exit code, and that it starts fast."""
 
 import json
+import re
+import signal
 import subprocess
 import sys
 import typing
@@ -16,9 +18,9 @@ from staged import DEVICES, TEXT, Staged
 import desim
 from desim import __main__ as start
 from desim import amounts
-from desim.cli import catalogue, main, progress
+from desim.cli import COMMANDS, catalogue, main, outcome, progress
 from desim.columns import columns_of
-from desim.errors import InputError
+from desim.errors import AtOnce, InputError
 from desim.reading import waits
 from desim.runs import play
 from desim.scenario import build, registry
@@ -154,12 +156,26 @@ def test_a_stopped_run_exits_with_one(desk, call, monkeypatch):
     assert "staged: stopped\n" in out
 
 
+def test_a_ctrl_c_more_does_not_hide_what_was_stopped(desk, call, monkeypatch):
+    def pressed(run):
+        signal.raise_signal(signal.SIGINT)
+        return [("pressed", "again")]
+
+    monkeypatch.setattr(play.Interruption, "check", ended)
+    monkeypatch.setattr("desim.reading.facts.facts", pressed)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    code, out, err = call("run", "s.yaml")
+    assert (code, err) == (1, "stopped: interrupted by Ctrl-C\n")
+    assert "  pressed  again\n" in out
+    assert signal.signal(signal.SIGINT, before) is signal.default_int_handler
+
+
 def test_ctrl_c_before_the_run_writes_nothing(desk, call, monkeypatch):
     def interrupted(scenario):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(play, "build", interrupted)
-    assert call("run", "s.yaml") == (1, "", "stopped before the run began; nothing was written\n")
+    assert call("run", "s.yaml") == (130, "", "stopped before the run began; nothing was written\n")
     assert not Path("runs").exists()
 
 
@@ -532,3 +548,104 @@ def test_quiet_says_nothing_and_verbose_says_where(tmp_path, capsys, monkeypatch
         told = capsys.readouterr().err
         assert ("Traceback" in told) is traced
         assert told.endswith("not a run directory (it has no manifest.json)\n")
+
+
+def test_a_run_that_is_ended_at_once_is_like_a_killed_one(desk, call, monkeypatch):
+    def interrupted(*given, **more):
+        raise AtOnce
+
+    monkeypatch.setattr(Staged, "play", interrupted)
+    code, out, err = call("run", "s.yaml")
+    assert code == 1
+    assert err.startswith("interrupted: the process ended before the run did; ")
+    assert err.endswith("; desim resume goes on with it\n")
+    assert "staged: interrupted\n" in out
+
+
+CODES = {  # what is interrupted, of which command, and what comes of it
+    "desim.deployments.deployed.begin": (
+        ["deploy", "s.yaml", "--loopback"],
+        130,
+        "stopped before the run began; nothing was written",
+    ),
+    "desim.cli.audit._audited": (
+        ["audit", "s.yaml"],
+        130,
+        "stopped before the verdict; nothing was written",
+    ),
+    "desim.ranking.robust.robust": (
+        ["robust", "s.yaml", "s.yaml", "--target", "error=1"],
+        130,
+        "stopped by Ctrl-C",
+    ),
+    "desim.cli.commands.plot.opened_runs": (["report", "runs/staged"], 130, "stopped by Ctrl-C"),
+    "desim.studies.study.plan": (["study", "study.yaml"], 130, "stopped by Ctrl-C"),
+    "desim.studies.study._carried_out": (
+        ["study", "study.yaml"],
+        1,
+        "not all runs could be simulated; the same command goes on",
+    ),
+    "desim.tuning.tune.planned": (["tune", "tuner.yaml"], 130, "stopped by Ctrl-C"),
+    "desim.tuning.book.Book.play": (
+        ["tune", "tuner.yaml"],
+        1,
+        "not all runs could be simulated; the same command goes on",
+    ),
+    "desim.runs.resume.carry_out": (
+        ["resume", "runs/staged"],
+        130,
+        "runs/staged: stopped before it was where it ended; it is as it was",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", CODES)
+def test_what_ctrl_c_comes_to(desk, call, monkeypatch, what):
+    command, wanted, words = CODES[what]
+    Path("study.yaml").write_text("base: s.yaml\ngrid: {seed: [1, 2]}\n")
+    tune = "{vary: {algorithm.rho: [0.1, 0.2]}, until: {error: 1}, seeds: [1]}"
+    Path("tuner.yaml").write_text(f"base: s.yaml\ntune: {tune}\n")
+    with monkeypatch.context() as patch:
+        patch.setattr(play.Interruption, "check", ended)
+        call("run", "s.yaml")
+    module, _, name = what.rpartition(".")
+    if module in sys.modules:  # what is called like its module hides that
+        monkeypatch.setattr(sys.modules[module], name, ended)
+    else:
+        monkeypatch.setattr(what, ended)
+    code, _, err = call(*command)
+    assert (code, err) == (wanted, f"{words}\n")
+
+
+def ended(*given, **more):
+    raise KeyboardInterrupt
+
+
+def test_a_scenario_that_is_gone_is_told(desk, call):
+    call("run", "s.yaml")
+    Path("runs/staged/scenario.yaml").unlink()
+    _, out, _ = call("show", "runs/staged")
+    assert "  scenario      not known: scenario.yaml is missing\n" in out
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_help_on_a_narrow_terminal_breaks_no_word(command, call, monkeypatch):
+    pages = {}
+    for columns in (40, 200):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        pages[columns] = call(*command.split(), "--help")[1]
+    narrow, wide = (re.sub(r"-\n +", "-", page).split() for page in pages.values())
+    assert narrow == wide
+    assert not any("…" in word for word in narrow)
+
+
+def test_lines_that_do_not_fit_go_on_below():
+    fact = "  warning       " + "some words of a warning that is long, replace-one " * 3
+    note = "a note " * 20
+    found = outcome.wrapped(f"{fact}\n{note}\n  short", 50).splitlines()
+    assert max(map(len, found)) <= 50
+    assert sum(line[:16].isspace() for line in found) >= 3
+    assert " ".join(found).split() == f"{fact} {note} short".split()
+    assert found[-1] == "  short"
+    assert outcome.wrapped(fact, float("inf")) == fact
+    assert outcome.wrapped("x" * 60, 50) == "x" * 60  # a path can be copied

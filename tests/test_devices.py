@@ -207,6 +207,9 @@ def test_words_in_a_column_of_a_trace_are_named(tmp_path):
     assert rate_traces(file, ("one",), 1.0, **terms).samples.shape == (3, 3)  # the other may be
 
 
+POSITIVE = r"allowed: a speed such as 50 /s or 10 GFLOP/s \(.*\), or a bare number > 0"
+
+
 def test_a_list_has_a_speed_for_each_agent():
     speeds = ["100 /s", 200, "1 /ms", 50.0, 70, 80]
     taken = []
@@ -215,9 +218,16 @@ def test_a_list_has_a_speed_for_each_agent():
         taken.append(events[events["kind"] == "compute"].groupby("agent")["seconds"].first())
     assert (taken[1] / taken[0]).to_numpy() == pytest.approx([1.0, 2.0, 10.0, 0.5, 0.7, 0.8])
     for wrong, words in (
-        ([1.0, 2.0], "found 2; allowed: 6, one for each agent"),
-        ([1.0, 2.0, 0.0, 1.0, 1.0, 1.0], "more than 0"),
-        ([{"uniform": [1, 2]}] * 4, "a speed > 0"),
+        ([1.0, 2.0], "found 2 entries for 6 agents; allowed: one for each agent"),
+        ([], r"found \[\]; allowed: one entry for each agent"),
+        ([1.0, 2.0, 0.0, 1.0, 1.0, 1.0], rf"of agent 2: found 0.0; {POSITIVE}$"),
+        ([-5, 2.0], rf"of agent 0: found -5; {POSITIVE}$"),
+        ([1.0, "inf"], rf"of agent 1: found 'inf'; {POSITIVE}$"),
+        ([1.0, "5 m"], rf"of agent 1: found unit 'm' in '5 m'; {POSITIVE}"),
+        ([{"uniform": [1, 2]}] * 4, rf"of agent 0: found {{'uniform': \[1, 2\]}}; {POSITIVE}$"),
     ):
         with pytest.raises(desim.InputError, match=words):
             desim.run(star(compute={"speed": wrong}))
+    for one in (0, -5):  # a single speed may be infinite, and the rest is the same sentence
+        with pytest.raises(desim.InputError, match=rf"found {one}; {POSITIVE}, or inf$"):
+            desim.run(star(compute={"speed": one}))

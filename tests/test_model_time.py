@@ -132,8 +132,11 @@ def test_many_runs_do_not_each_measure():
         ({"work": "flops", "speed": "measured"}, "found measured with work: flops"),
         ({"work": "flop"}, "did you mean 'flops'"),
         ({"speed": {"measured": {"factor": 0}}}, "measured.factor: found 0; allowed"),
-        ({"memory": [1, 2]}, "compute.memory: found 2; allowed: 3, one for each agent"),
-        ({"memory": "0 B"}, "compute.memory: found '0 B'; allowed: more than 0"),
+        (
+            {"memory": [1, 2]},
+            "compute.memory: found 2 entries for 3 agents; allowed: one for each agent",
+        ),
+        ({"memory": "0 B"}, "compute.memory: found '0 B'; allowed: a size such as 2 GB (B, "),
     ],
 )
 def test_what_does_not_agree_is_refused(compute, text):

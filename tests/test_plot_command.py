@@ -82,6 +82,19 @@ def test_runs_and_studies_together(call):
     assert all(label in text for label in ("rho 0.5", "rho 1", desim.open("one").name))
 
 
+def test_a_study_of_one_run_is_that_run(call):
+    cut = Path("single")
+    cut.mkdir()
+    study = json.loads(Path("rho", STUDY).read_text())
+    (cut / STUDY).write_text(json.dumps(study))
+    key = study["runs"][0]["run"]
+    (cut / "runs").mkdir()
+    (cut / "runs" / key).symlink_to(Path("rho", "runs", key).resolve())
+    assert call("single", "--kind", "timeline") == (0, "single/timeline.png\n")
+    text = "--kind timeline: found 4 runs; allowed: one run\n"
+    assert call("rho", "--kind", "timeline") == (2, text)
+
+
 def test_a_study_that_was_cut_is_read_as_far_as_it_came(call):
     runs = stored_runs(Path("rho"))
     assert {label: len(some) for label, some in runs.items()} == {"rho 0.5": 2, "rho 1": 2}
@@ -96,7 +109,7 @@ def test_a_study_that_was_cut_is_read_as_far_as_it_came(call):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("one", "two", "--kind", "timeline"), "--kind timeline: found 2 runs or cases"),
+        (("one", "two", "--kind", "timeline"), "--kind timeline: found 2 runs; allowed: one"),
         (("one", "--kind", "timeline", "--x", "bytes"), "--x: found with --kind timeline"),
         (("one", "--target", "1"), "--target: found with --kind curve; allowed: with bars"),
         (("one", "--kind", "timeline", "--rounds", "x"), "found 'x'; allowed: FIRST-LAST"),

@@ -236,6 +236,15 @@ def test_a_figure_leaves_no_trace_in_matplotlib(tmp_path):
     assert pyplot.get_fignums() == []
 
 
+def test_a_figure_that_comes_to_nothing_is_none_of_pyplot_s():
+    from matplotlib import pyplot
+
+    pyplot.switch_backend("agg")
+    with pytest.raises(InputError, match="no value above 0"):
+        plot([Course(share=[-1.0, -2.0])], log=True)
+    assert pyplot.get_fignums() == []
+
+
 def test_without_a_file_the_figure_belongs_to_pyplot(monkeypatch):
     from matplotlib import pyplot
 

@@ -16,7 +16,7 @@ from mutant import mutant
 from staged import DEVICES, SCENARIO, TEXT, Staged
 
 import desim
-from desim.errors import Diverged, InputError, RunError
+from desim.errors import AtOnce, Diverged, InputError, RunError
 from desim.problem import targets
 from desim.runs import directory as place
 from desim.runs import interruption, play
@@ -298,14 +298,21 @@ def press():
 
 
 def check_interruption(module):
-    """First press: the next check raises. Second: at once. Third, or after close: nothing."""
-    with module.Interruption() as interruption:
+    """First press: the next check raises. Later again: at once. Soon, third, closed: nothing."""
+    now = [100.0]
+    with module.Interruption(lambda: now[0]) as interruption:
         interruption.check()
         press()
-        with pytest.raises(KeyboardInterrupt):
+        press()
+        with pytest.raises(KeyboardInterrupt) as first:
             interruption.check()
-        with pytest.raises(KeyboardInterrupt):
+        assert first.type is not AtOnce
+        now[0] += 0.4
+        press()
+        now[0] += 0.1
+        with pytest.raises(AtOnce):
             press()
+        now[0] += 1.0
         press()
     with module.Interruption() as interruption:
         interruption.close()
@@ -331,8 +338,10 @@ def test_presses_of_ctrl_c():
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
-        ("if self.pressed == 2:", "if self.pressed == 1:"),
-        ("if self.pressed == 2:", "if self.pressed >= 2:"),
+        ("now - self._since >= PAUSE", "True"),
+        ("now - self._since >= PAUSE", "False"),
+        ("            self.pressed = 2\n", ""),
+        ("self._since = now", "pass"),
         ("        if self.pressed:\n", "        if self.pressed > 1:\n"),
         ("max(self.pressed, 2)", "max(self.pressed, 1)"),
         ("signal.signal(signal.SIGINT, self._before)", "pass"),
@@ -479,12 +488,13 @@ def test_a_second_ctrl_c_does_not_spoil_the_log(begun):
     while desim.open(folder).status == "running":
         process.send_signal(signal.SIGINT)
         time.sleep(0.2)
-    process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=60)
     run = desim.open(folder)
     assert process.returncode == 1
-    assert run.status == "stopped"
+    assert "desim resume goes on with it" in errors
+    assert run.status == "interrupted"
     assert len(run.events) == 12
-    assert "parts" not in names(folder)
+    assert not {"rounds", "time", "counts"} & set(run.manifest)
 
 
 @pytest.mark.slow

@@ -151,3 +151,16 @@ def test_many_events_are_not_read_for_a_card(run, monkeypatch):
     assert "slowest" not in quick
     assert quick[""].startswith("more than 10 events")
     assert "slowest" in dict(facts.facts(run))
+
+
+def test_labels_of_latex_are_of_one_table():
+    """Within a call, and in a paper with the tables of another one."""
+    one, other = (tabulated.Table("at the end", "ab", [(text, "1")]) for text in "xy")
+    pages = [tabulated.together(some, "latex") for some in ([one, one, other], [other, one])]
+    pages.append(tabulated.together([one, one], "latex", name="Wards 2"))
+    labels = [label for page in pages for label in re.findall(r"\\label\{(.*?)\}", page)]
+    assert len(labels) == len({*labels}) == 7
+    assert labels[-2:] == ["tab:wards-2-at-the-end", "tab:wards-2-at-the-end-2"]
+    assert all(page.startswith(r"% in the preamble: \usepackage{booktabs}") for page in pages)
+    assert tabulated.together([one], "latex") == tabulated.together([one], "latex")
+    assert "label" not in tabulated.together([one], "markdown")

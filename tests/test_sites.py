@@ -63,8 +63,10 @@ def test_check_names_them(folder, capsys):
 def test_figures_and_reports_name_them(folder):
     run = desim.open(folder / "run")
     wanted = ["0 Bern", "1 Chur", "2 Thun"]
-    assert [one.get_text() for one in utilisation(run).get_yticklabels()] == wanted
-    lanes = [one.get_text() for one in run.plot.timeline().get_yticklabels()]
+    assert [
+        one.get_text() for one in utilisation(run, folder / "u.png").get_yticklabels()
+    ] == wanted
+    lanes = [one.get_text() for one in run.plot.timeline(out=folder / "t.png").get_yticklabels()]
     assert lanes == ["coordinator", *wanted]
     below = [one.get_text() for one in run.plot.network(out=folder / "n.png").texts]
     assert "0 Bern, 1 Chur, 2 Thun" in below

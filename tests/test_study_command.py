@@ -118,3 +118,12 @@ def test_a_long_table_is_cut():
     many["compare"] = {}
     lines = printed.report(study(many, workers=0))
     assert sum(line == "  ... and 5 more cases, in summary.parquet" for line in lines) == 2
+
+
+def test_a_dry_run_builds_each_case(call):
+    wrong = {**SMALL, "grid": {"compute.speed": [100, [1, 2]], "seed": [1, 2]}, "compare": {}}
+    code, out, err = call(wrong, "--dry-run")
+    assert (code, out) == (2, "")
+    assert err.startswith("case speed [1, 2]: ")
+    assert "compute.speed: found 2 entries for" in err
+    assert err.count("\n") == 1

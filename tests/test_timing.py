@@ -12,6 +12,7 @@ from desim.plots import spans
 from desim.reading import critical, occupation, traffic, unanswered
 from desim.reading import waits as waiting
 from desim.reading.facts import facts
+from desim.reports.readable import Reading
 
 CHURN = {"up": {"exponential": "200 ms"}, "down": {"exponential": "60 ms"}}
 NAMES = "plt-all plt-lossy plt-each-half plt-deadline fedlin-half nfl-lossy qsgd p-admm".split()
@@ -298,6 +299,10 @@ def test_wrong_counts_of_answers_are_noticed(limited, right, wrong):
 def test_an_agent_that_is_never_heard_is_named(limited, tmp_path, capsys):
     run = limited["discard"]
     assert "agent 1: none of 12 calls" in dict(facts(run))["unheard"]
+    sites = {**run.manifest, "sites": ["Thun", "Bern", "Chur", "Biel", "Wil", "Zug"]}
+    named = desim.Run(sites, run.store, scenario=run.scenario)
+    assert "agent 1 (Bern): none of 12 calls" in dict(facts(named))["unheard"]
+    assert "agent 1 (Bern): none of 12 calls" in Reading(named, "a", "a").unheard
     assert {one[:1] for one in run.waits()["missing"]} == {"1"}
     path = run.critical_path()
     assert {one[:1] for one in path.loc[path["what"] == "deadline", "missing"]} == {"1"}

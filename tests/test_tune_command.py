@@ -110,7 +110,7 @@ def test_epsilons_come_with_their_terms_in_the_text_and_in_the_figure(tmp_path):
     several = private(least=["time", "epsilon"], seeds="0..2", fresh=1, runs=9)
     made = desim.tune(several, tmp_path / "t", workers=0)
     assert TERMS in made.text()
-    axes = front(made, size=(6.0, 4.0))
+    axes = front(made, tmp_path / "f.png", size=(6.0, 4.0))
     assert "epsilon: of the agent" in " ".join(axes.get_legend().get_title().get_text().split())
     assert "epsilon" not in desim.tune(SMALL, workers=0).text().partition("privacy:")[0]
 
@@ -136,3 +136,21 @@ def test_a_stopped_tuner_does_not_say_that_nothing_met_the_target():
     text = desim.tune(SMALL, workers=0, progress=stop).text()
     assert "nothing is decided" in text
     assert "no candidate met" not in text
+
+
+def test_seeds_of_the_search_and_fresh_ones_are_not_one_sample(tmp_path):
+    made = desim.tune(SMALL, out=tmp_path / "t", workers=0)
+    frame = desim.compare(tmp_path / "t").frame
+    seeds = frame[frame["measure"] == "time"].set_index("run")["seeds"]
+    best = made.best[0].label
+    assert seeds[f"{best}, seeds of the search"] == 3
+    assert seeds[f"{best}, fresh seeds"] == seeds["base, fresh seeds"] == 1
+    with pytest.raises(InputError, match=r"\(it has no manifest.json\); a tuner: its runs"):
+        desim.open(tmp_path / "t")
+
+
+def test_a_dry_run_builds_what_it_looks_for(call):
+    code, out, err = call(tuner(vary={"compute.speed": [100, [1, 2]]}), "--dry-run")
+    assert (code, out) == (2, "")
+    assert err.startswith("candidate speed [1, 2]: ")
+    assert "compute.speed: found 2 entries for" in err

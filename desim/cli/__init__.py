@@ -1,7 +1,7 @@
 """The command line: each command is one call of the Python interface, and says what came of it.
 
 Exit codes: 0 done, 1 a run failed or was stopped, 2 bad input (nothing has been written then),
-130 interrupted before there was anything to keep.
+130 Ctrl-C before there was anything to keep.
 Everything heavy is imported by the command that needs it, so that `desim --help` is instant.
 """
 
@@ -12,9 +12,10 @@ import sys
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from desim.cli.audit import audit
 from desim.cli.commands.calibrate import calibrate
@@ -46,15 +47,34 @@ INTERRUPTED = 130
 ANYWHERE = ("-q", "--quiet", "-v", "--verbose")  # before a command or after it
 QUIET = "Say nothing but what goes wrong and what was asked for; also after a command."
 VERBOSE = "With an error, show where in desim it was raised; also after a command."
+WIDEST, MANY = 100, 1000  # letters of a line of help, and more than any sentence has
 GARBAGE = 200_000  # objects between collections: a start makes so many, and they stay
+
+
+class Commands(TyperGroup):
+    """The commands with a whole sentence each, which goes on below where it does not fit."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the list of `desim --help`."""
+        names = self.list_commands(ctx)
+        with formatter.section("Commands"):
+            formatter.write_dl([(one, _sentence(self.get_command(ctx, one))) for one in names])
+
+
+def _sentence(command: Any) -> str:
+    return str(command.get_short_help_str(limit=MANY))
+
 
 app = typer.Typer(
     name="desim",
     help="Private federated and decentralised learning in virtual time: seconds, bytes, epsilon.",
     epilog="Exit codes: 0 done; 1 a run failed or was stopped, or not all runs of a study are "
-    "done; 2 bad input, and nothing was written; 130 interrupted with nothing to keep.",
+    "done; 2 bad input, and nothing was written; 130 Ctrl-C before there was anything to keep.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # whose columns break words on narrow terminals
+    cls=Commands,
+    context_settings={"max_content_width": WIDEST},
 )
 COMMANDS: dict[str, Callable[..., None]] = {  # in the order of `desim --help`
     "run": run,

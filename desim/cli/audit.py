@@ -4,10 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from desim.cli.options import Overrides, ScenarioFile, load_scenario, option, output_option, switch
-from desim.cli.outcome import complain
+from desim.cli.outcome import Interrupted, say
 from desim.cli.progress import counting_bar
 from desim.compiling.cores import cores
 from desim.errors import InputError, refusal
@@ -67,9 +65,8 @@ def audit(
     try:
         lines = _audited(loaded, out, one_run, options)
     except KeyboardInterrupt:
-        complain("stopped before the verdict; nothing was written")
-        raise typer.Exit(1) from None
-    typer.echo("\n".join(lines))
+        raise Interrupted("stopped before the verdict; nothing was written") from None
+    say("\n".join(lines))
 
 
 def _played(one_run: bool, canaries: int | None, **many: int | None) -> dict[str, Any]:

@@ -5,8 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
+from desim.cli.outcome import complain
 from desim.cli.progress import moving_bar
 from desim.compiling import plain
 from desim.compiling.cache import cache_home
@@ -28,7 +27,7 @@ def announced(show: Callable[[int], None] = lambda functions: None) -> Iterator[
 
     def begin(functions: int) -> None:
         if functions == 1:
-            typer.echo(BEGIN, err=True)
+            complain(BEGIN)
         show(functions)
 
     before = plain.seconds
@@ -36,10 +35,10 @@ def announced(show: Callable[[int], None] = lambda functions: None) -> Iterator[
         yield
     if compilation.functions:
         took = f"compiled {compilation.functions} functions in {compilation.seconds:.1f} s"
-        typer.echo(f"{took}, kept in {cache_home()}", err=True)
+        complain(f"{took}, kept in {cache_home()}")
     elif (spent := plain.seconds - before) > NOTED:
         text = f"kernels took {spent:.1f} s as plain Python, sooner than compiling them"
-        typer.echo(f"{text}; desim warmup compiles them, once", err=True)
+        complain(f"{text}; desim warmup compiles them, once")
 
 
 def warm(files: list[Path]) -> "Warmth":

@@ -8,7 +8,6 @@ from desim.amounts import between, size
 from desim.arrays import Array, Int
 from desim.cli.transport import carriers
 from desim.conditions.compute import overheads_of, speeds_of
-from desim.conditions.policy import Policy
 from desim.conditions.transports import CONGESTION, rates, seconds_after
 from desim.engine.opening import Opening, opening
 from desim.engine.play import Simulation
@@ -131,7 +130,7 @@ def _first(first: Opening, settings: Settings) -> Iterator[str]:
         whole = down[first.who] + first.seconds + up[first.who]
         parts = f"{size(first.down / 8)} down, {work}, {size(first.up / 8)} up"
         yield f"first exchange: {parts}; in all {_span(whole)}"
-        yield from _too_late(first.who, whole, settings.policy)
+        yield from _too_late(first.who, whole, settings)
         return
     bits = 64 * settings.problem.dim
     sent = "" if settings.links is None or not settings.links.ends.size else (
@@ -140,16 +139,18 @@ def _first(first: Opening, settings: Settings) -> Iterator[str]:
     yield f"first computation: {work}{sent}"
 
 
-def _too_late(who: Int, whole: Array, policy: Policy) -> Iterator[str]:
+def _too_late(who: Int, whole: Array, settings: Settings) -> Iterator[str]:
     """A warning of the agents whose first exchange takes longer than anybody waits for."""
+    policy = settings.policy
     limit = policy.rule.limit
     late = whole > limit
     if not late.any():
         return
+    named = agents(who[late], settings.problem.sites)
     become = "come late" if policy.late == "carry" else "are not heard"
     least = f", or until {policy.at_least} replies are there" if policy.at_least else ""
     yield (
-        f"warning: the first exchange of {agents(who[late])} takes {_span(whole[late])}, and the "
+        f"warning: the first exchange of {named} takes {_span(whole[late])}, and the "
         f"coordinator waits for {limit:g} s at most{least}: at this pace their replies {become}"
     )
 

@@ -85,6 +85,7 @@ class ClockObserver:
         self.failed: RunError | None = None  # the earliest: a model that is not finite, say
         self._settled = -1  # round that everybody had done at the latest observation
         self._over = self._seen = 0  # models of rounds that are over, and of all, in that one
+        self._over_at: dict[int, float] = {}  # when s a round was over where no models are noted
         self._idle = not (keep or rows.metrics.names or rows.targets)  # nothing is measured or kept
         if every == 0.0:
             rows.agents(np.zeros(len(x0)), 0, np.arange(len(x0)), x0)
@@ -105,6 +106,7 @@ class ClockObserver:
                 self.failed = earlier(self.failed, wrong)
         if self._idle:
             self._done[slice(None) if len(who) == len(self._done) else who] = round_
+            self._over_at[round_] = max(self._over_at.get(round_, 0.0), float(time.max()))
         elif len(who) == len(self._base):
             self._whole(time, round_, x)
         else:
@@ -174,16 +176,14 @@ class ClockObserver:
 
     def rounds_by(self, end: float) -> int:
         """Rounds that everybody had done by `end` s, as far as their times are kept."""
-        late = [
-            round_ - 1
-            for round_, time in self._time.items()
-            if not self._missing[round_] and time.max() > end
-        ]
+        known = [(one, time.max()) for one, time in self._time.items() if not self._missing[one]]
+        late = [one - 1 for one, time in (*known, *self._over_at.items()) if time > end]
         return min([self.rounds, *late])
 
     def settle(self, frontier: float) -> None:
         """Record the network rows of instants before `frontier` s."""
         if self._idle:
+            self._over_at = {one: at for one, at in self._over_at.items() if at >= frontier}
             return
         bounded(self.every, frontier, self._next)
         while (instant := self.due) < frontier:

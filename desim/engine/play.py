@@ -19,7 +19,7 @@ from desim.engine.patience import Patience
 from desim.engine.round_observer import RoundObserver
 from desim.engine.settings import Settings
 from desim.engine.world import Discard, Keeper, Progress, Sink, World
-from desim.errors import Deadlock, RunError
+from desim.errors import AtOnce, Deadlock, RunError
 from desim.log.outcome import Outcome
 from desim.privacy.ledger.transcript import Transcript
 from desim.problem.problem import Problem
@@ -144,6 +144,8 @@ class Simulation:
         except RunError as failure:
             status, reason, error = "failed", str(failure), failure
             end = world.drain() if isinstance(failure, Deadlock) else failure.time
+        except AtOnce:
+            raise
         except KeyboardInterrupt:
             end, status, reason = world.interrupted(), "stopped", INTERRUPTED
         except BaseException as failure:  # a plug-in raises what it likes, GeneratorExit included
@@ -154,16 +156,29 @@ class Simulation:
             error.__cause__ = failure
         try:
             world.finish(end)
+        except AtOnce:
+            raise
         except KeyboardInterrupt:
             end, status, reason, error = world.interrupted(), "stopped", INTERRUPTED, None
             world.finish(end)
         ended = self._outcome(world, status, reason, end, wall.monotonic() - began, error)
         for rows in (world.log, world.ledger):  # engines and their worlds refer to each other
             rows.let_go()
-        if not broken:
-            return ended
-        rounds = world.observer.rounds_by(end)
-        return replace(ended, rounds=rounds, state={}, iterates=None, model=None)
+        if broken:
+            ended = replace(ended, state={}, iterates=None, model=None)
+        return ended if status == "done" else self._cut(ended, world.observer.rounds_by(end))
+
+    def _cut(self, ended: Outcome, rounds: int) -> Outcome:
+        """What a run came to that ended early, without the rounds that were over later than it.
+
+        Nor are a coordinator's final arrays its own, then; those of a graph's agents, each of which
+        has a clock of its own, are the latest that they had.
+        """
+        ahead = self.method.kind == "coordinator" and rounds < ended.rounds
+        kept = (ended.iterates, ended.model)
+        iterates, model = (None if one is None else one[: rounds + 1] for one in kept)
+        state = {} if ahead else ended.state
+        return replace(ended, rounds=rounds, state=state, iterates=iterates, model=model)
 
     def _world(
         self, settings: Settings, sink: Sink, progress: Any,
@@ -198,6 +213,8 @@ class Simulation:
             end = self._drive(scout, self.engine)
         except RunError as failure:
             end = scout.drain() if isinstance(failure, Deadlock) else failure.time
+        except AtOnce:
+            raise
         except KeyboardInterrupt:
             interrupted, end = True, scout.interrupted()
         except BaseException as failure:  # the second play will meet it, too
@@ -207,6 +224,8 @@ class Simulation:
         end = min(end, scout.stopped)
         try:
             scout.observer.settle(np.nextafter(end, np.inf))
+        except AtOnce:
+            raise
         except KeyboardInterrupt:
             interrupted, end = True, scout.interrupted()
         rows, horizon = scout.observer.rows, min(self.settings.horizon, scout.stopped)

@@ -37,7 +37,7 @@ class RoundObserver:
         self.models: list[Array] = []
         self.kept: list[Array] = []
         self._instant = 0
-        self._ended = 0.0  # when the latest round did, s
+        self._ended: list[Array] = []  # when rounds did, s, but for those before a checkpoint
         self._held: tuple[int, Array, Array] | None = None
         self._tally: Tally | None = None
 
@@ -55,7 +55,8 @@ class RoundObserver:
                 raise diverged(int(bad[0]) if bad.size else -1, round_, time, self.cures)
         if self.keep:
             self.kept.append(x.copy())
-        self.rounds, self._ended = round_, time
+        self.rounds = round_
+        self._ended.append(np.array([time]))
         self.models.append(model[None].copy())
         model = self.models[-1][0]  # the program may change its own
         error = self._error(x, moved) if self.tallied else None
@@ -91,7 +92,8 @@ class RoundObserver:
         first, n = self.rounds + 1, len(times)
         if n:
             self.models.append(models)
-            self.rounds, self._ended = self.rounds + n, float(times[-1])
+            self.rounds += n
+            self._ended.append(times)
         if self.every:
             self._hold(times, models, x, before)
         if n and not self.idle:
@@ -121,8 +123,9 @@ class RoundObserver:
             self._instant += time == self._instant * self.every  # that is the row of this instant
 
     def rounds_by(self, end: float) -> int:
-        """How many rounds were over at `end` s, when the latest may not have been."""
-        return self.rounds - (self.rounds > 0 and self._ended > end)
+        """How many rounds were over at `end` s, when some may not have been."""
+        later = sum(int(np.count_nonzero(times > end)) for times in self._ended)
+        return max(0, self.rounds - later)
 
     @property
     def idle(self) -> bool:

@@ -205,8 +205,8 @@ class World:
 
     def flush(self, frontier: float) -> None:
         """Hand all rows earlier than `frontier` s to the sink."""
+        self.observer.settle(frontier)  # may take long, and Ctrl-C may end it
         self._hand_over(frontier)
-        self.observer.settle(frontier)
         self.sink.append("metrics", self.observer.rows.take(frontier))
 
     def keep(self, engine: Callable[[], Tree]) -> None:

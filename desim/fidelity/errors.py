@@ -27,7 +27,7 @@ from desim.fidelity.worst import worst
 from desim.log.described import described
 from desim.runs.opened import as_run
 from desim.runs.run import Run
-from desim.tabulated import Table, card
+from desim.tabulated import Table, card, together
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -139,7 +139,7 @@ class ClockErrors:
 
     def written(self, form: str = "text") -> str:
         """All tables as text, markdown or latex."""
-        return "\n\n".join(table.written(form) for table in self.tables)
+        return together(self.tables, form)
 
     def plot(self, out: str | Path | None = None, **asked: Any) -> Any:
         """Both timelines, one over the other: see `desim.plots.clocks`."""

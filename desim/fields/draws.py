@@ -1,6 +1,7 @@
 """Durations, rates and factors that may be random: 20 ms, or {uniform: [10 ms, 30 ms]}."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Annotated, Any
 
 from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
@@ -96,16 +97,6 @@ def _finite(value: object, read: Reader) -> float:
     return number
 
 
-def _above_zero(read: Reader) -> Reader:
-    def strict(value: object) -> float:
-        number = read(value)
-        if number == 0:
-            raise ValueError(refusal(value, "more than 0"))
-        return number
-
-    return strict
-
-
 def _schema(
     what: str, scalar: dict[str, Any], entry: dict[str, Any], example: Any, spread: bool = False
 ) -> WithJsonSchema:
@@ -132,11 +123,19 @@ def _quantity(
 
 _duration = _quantity("a duration", units.seconds, units.TIME, {"uniform": ["10 ms", "30 ms"]})
 _speed = _quantity(
-    "a speed", _above_zero(units.speed), units.SPEED, {"lognormal": ["50 /s", 0.5]}, ("inf",)
+    "a speed",
+    partial(units.speed, above=True),
+    units.SPEED,
+    {"lognormal": ["50 /s", 0.5]},
+    ("inf",),
 )
-_size = _quantity("a size > 0", _above_zero(units.size), units.SIZE, "2 GB")
+_size = _quantity("a size > 0", partial(units.size, above=True), units.SIZE, "2 GB")
 _bandwidth = _quantity(
-    "a bandwidth", _above_zero(units.bits_per_second), units.BANDWIDTH, "10 Mbit/s", ("inf",)
+    "a bandwidth",
+    partial(units.bits_per_second, above=True),
+    units.BANDWIDTH,
+    "10 Mbit/s",
+    ("inf",),
 )
 
 DurationDist = Annotated[Distribution, *_duration]

@@ -4,6 +4,7 @@ import math
 import os
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, cast
 
@@ -91,10 +92,7 @@ def target(value: object) -> float:
 
 def duration(value: object) -> float:
     """A duration > 0 in seconds."""
-    result = units.seconds(value)
-    if result == 0:
-        raise ValueError(refusal(value, "a duration > 0 such as 20 ms"))
-    return result
+    return units.seconds(value, above=True)
 
 
 def share(value: object) -> float:
@@ -203,13 +201,7 @@ def scalars(allowed: str) -> PlainValidator:
 
 def sized(example: str) -> tuple[Any, Any]:
     """Annotations of a number of bytes > 0."""
-
-    def read(value: object) -> float:
-        found = units.size(value)
-        if found == 0:
-            raise ValueError(refusal(value, f"a size > 0 such as {example}"))
-        return found
-
+    read = partial(units.size, above=True)
     return cast("tuple[Any, Any]", _quantity(read, "a size > 0", units.SIZE, example))
 
 

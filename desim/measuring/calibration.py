@@ -27,7 +27,7 @@ from desim.runs.opened import as_run
 from desim.runs.output import output
 from desim.runs.run import Run
 from desim.scenario.schema import Scenario
-from desim.tabulated import Table, card
+from desim.tabulated import Table, card, together
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -117,7 +117,7 @@ class Calibrated:
 
     def written(self, form: str = "text") -> str:
         """All tables as text, markdown or latex."""
-        return "\n\n".join(table.written(form) for table in self.tables)
+        return together(self.tables, form)
 
     def __str__(self) -> str:
         return self.written()

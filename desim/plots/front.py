@@ -30,6 +30,7 @@ LOOKS: dict[str, dict[str, Any]] = {
 }
 AXES = {"time": "virtual time", "bytes": "data delivered", "rounds": "rounds",
         "epsilon": r"$\varepsilon$ spent"}  # fmt: skip
+MARGINS = 0.05, 0.12  # candidates stay clear of the legend, whose marks are theirs
 ENDLESS = 1.3  # times all that is drawn: where intervals that are infinite end
 
 
@@ -47,6 +48,7 @@ def front(found: "Tuned", out: str | Path | None = None, **asked: Unpack[Framed]
     if not len(known):
         raise InputError("figure: no candidate met the target")
     with framed(out, (5.4, 3.5), **asked) as axes:
+        axes.margins(*MARGINS)
         if len(goals) == 2:
             _two(axes, known, found)
         else:

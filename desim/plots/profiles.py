@@ -1,6 +1,7 @@
 """Which method is first over many problems: performance profiles, and shares met over time.
 
 Both are steps, one curve a method, with a pointwise band over the seeds where these are enough.
+Curves that are the same in part are told apart by a point or so between them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,6 +13,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
+from matplotlib.transforms import ScaledTranslation
 
 from desim.amounts import size
 from desim.arrays import Array
@@ -30,6 +32,7 @@ from desim.studies.tried import trials
 
 SPREAD = 5.0  # the last value over the first from which on an abscissa is logarithmic
 CROWD = 5  # methods up to which each has its band
+ASIDE, ALL_ASIDE = 1.4, 6.0  # points from one curve to the next, and from the first to the last
 TAIL = 1.15  # how far curves go on beyond the last step, on a logarithmic abscissa
 Runs = StudyTables | Trials | Sequence[Run] | Mapping[str, Sequence[Run]]
 Targets = Mapping[str, Sequence[float]]
@@ -137,20 +140,27 @@ def _rows(frame: pd.DataFrame, column: str, labels: Sequence[str] | None) -> lis
 
 
 def _draw(axes: Axes, rows: Sequence[Row], right: float) -> None:
-    """Steps to the right edge with their bands; a curve that another one hides is dotted on it."""
+    """Steps to the right edge with their bands; curves side by side where they are the same.
+
+    Shares of few problems are, nearly everywhere. The first one is the upper and left one.
+    """
+    aside = min(ASIDE, ALL_ASIDE / max(len(rows) - 1, 1))
     for number, (name, at, share, low, high) in enumerate(rows):
         colour, dashes = look(number)
         seen = at <= right
         at, share, low, high = (one[seen] for one in (at, share, low, high))
         where, value = np.append(at, right), np.append(share, share[-1:])
         twin = next((line for line in axes.lines if _same(line, where, value)), None)
+        left = (0.5 * (len(rows) - 1) - number) * aside / 72.0
+        beside = ScaledTranslation(-left, left, cast(Figure, axes.figure).dpi_scale_trans)
         axes.plot(
             where,
             100.0 * value,
             drawstyle="steps-post",
             color=colour,
-            linestyle=dashes if twin is None else (0, (2, 4)),
+            linestyle=dashes,
             label=plain(name) if twin is None else f"{plain(name)} (the same)",
+            transform=axes.transData + beside,
             zorder=3 + number,
             clip_on=False,
         )

@@ -95,7 +95,11 @@ def drawing(out: str | Path | None, size: tuple[float, float] | None = None) -> 
     }
     with matplotlib.rc_context({**STYLE, **chosen}):
         axes = new_axes(interactive=out is None)
-        yield axes
+        try:
+            yield axes
+        except BaseException:
+            _forget(axes, interactive=out is None)
+            raise
         if out is not None:
             save(axes, Path(out))
 
@@ -121,6 +125,14 @@ def new_axes(interactive: bool) -> Axes:
     from matplotlib import pyplot
 
     return pyplot.subplots()[1]
+
+
+def _forget(axes: Axes, interactive: bool) -> None:
+    """Let go of a figure that came to nothing, which a notebook would show half drawn."""
+    if interactive:
+        from matplotlib import pyplot
+
+        pyplot.close(cast(Figure, axes.figure))
 
 
 def unit_of(x: str, last: float) -> tuple[str, float]:

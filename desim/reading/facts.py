@@ -20,7 +20,7 @@ from desim.reading.unanswered import listening
 from desim.reading.waits import DEADLINE
 from desim.runs.declared import shortly
 from desim.runs.digests import UNLISTED
-from desim.runs.directory import written_by
+from desim.runs.directory import SCENARIO, written_by
 from desim.runs.played import Played
 from desim.runs.premises import stored
 from desim.runs.real import unrepeatable
@@ -48,6 +48,7 @@ def facts(run: Played, quick: bool = False) -> Facts:
     pairs += [("version", text)] if (text := written_by(manifest)) else []
     pairs += [("unchecked", text)] if (text := run.store.unchecked) == UNLISTED else []
     pairs += [("ended", manifest["reason"])] if manifest.get("reason") else []
+    pairs += _unknown(run)
     pairs += [("engine", _joined(manifest.get("engine", ""), manifest.get("why", "")))]
     pairs += [("measured", text)] if (text := measured_text(run.written.get("compute", {}))) else []
     pairs += [("sites", listed(names))] if (names := sites(manifest)) else []
@@ -58,11 +59,20 @@ def facts(run: Played, quick: bool = False) -> Facts:
     if level == "rounds":
         pairs += [("not kept", "messages, work, and all but the first release without noise")]
     elif deep and seen is not None:
-        pairs += [*_waits(run, seen), *_unheard(seen), *_busy(run, seen)]
+        pairs += [*_waits(run, seen), *_unheard(run, seen), *_busy(run, seen)]
     pairs += [("", f"more than {MANY:,} events: desim show says which agents were slowest")] * (
         not deep
     )
     return [*pairs, *(("warning", text) for text in manifest.get("warnings", []))]
+
+
+def _unknown(run: Played) -> Facts:
+    """That a stored run's scenario is not known any more, on which some of what follows rests."""
+    if run.written or run.directory is None:
+        return []
+    missing = not (run.directory / SCENARIO).is_file()
+    why = "is missing" if missing else "cannot be read, or has changed since the run"
+    return [("scenario", f"not known: {SCENARIO} {why}")]
 
 
 def _joined(first: str, second: str) -> str:
@@ -188,9 +198,9 @@ def _closed(run: Played, who: int, share: str, unit: str) -> str:
     return f"{ended} in {share} of {unit}"
 
 
-def _unheard(seen: Glance) -> Iterator[tuple[str, str]]:
+def _unheard(run: Played, seen: Glance) -> Iterator[tuple[str, str]]:
     """Agents whose replies never, or rarely, came in time."""
-    if seen.unanswered is not None and (text := seen.unanswered.sentence):
+    if seen.unanswered is not None and (text := seen.unanswered.sentence(sites(run.manifest))):
         yield "unheard", text
 
 

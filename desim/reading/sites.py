@@ -15,8 +15,12 @@ def sites(manifest: Mapping[str, Any]) -> list[str]:
 
 def agent_named(manifest: Mapping[str, Any], who: int) -> str:
     """An agent, with its site if it is one: agent 2 (south)."""
-    known = sites(manifest)
-    return f"agent {who} ({_cut(known[who])})" if 0 <= who < len(known) else f"agent {who}"
+    return f"agent {beside(who, sites(manifest))}"
+
+
+def beside(who: int, names: Sequence[str]) -> str:
+    """The same without the word; names: of all sites, none where agents are none."""
+    return f"{who} ({_cut(names[who])})" if 0 <= who < len(names) else str(who)
 
 
 def called(who: int) -> str:

@@ -1,6 +1,6 @@
 """Calls that were not answered, and messages that did not come, in time; who is never heard."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from desim.arrays import Int
 from desim.columns import Columns, Pieces
+from desim.reading.sites import beside
 from desim.reading.sums import longer
 from desim.runs.played import Played
 
@@ -59,21 +60,20 @@ class Unanswered:
         for name in names:
             setattr(self, name, longer(getattr(self, name), agent))
 
-    @property
-    def sentence(self) -> str:
-        """Which agents were never heard, and which rarely; "" where there are none."""
+    def sentence(self, sites: Sequence[str] = ()) -> str:
+        """Which agents, or sites, were never heard, and which rarely; "" where there are none."""
         of = self.calls > 1  # one call may be under way when the run ends
         never = np.flatnonzero(of & (self.answers == 0))
         rarely = np.flatnonzero(of & (self.answers > 0) & (self.answers < RARELY * self.calls))
         parts = []
         if len(never):
             parts.append(
-                f"{agents(never)}: none of {_times(self.calls[never])} was answered in time"
+                f"{agents(never, sites)}: none of {_times(self.calls[never])} was answered in time"
             )
         if len(rarely):
             share = self.answers[rarely] / self.calls[rarely]
             high = f"at most {share.max():.0%} of their calls"
-            parts.append(f"{agents(rarely)}: {high} were answered in time")
+            parts.append(f"{agents(rarely, sites)}: {high} were answered in time")
         return "; ".join(parts)
 
 
@@ -105,16 +105,18 @@ class Untimely:
         np.maximum.at(self._closed, who, last)
         yield from ()
 
-    @property
-    def sentence(self) -> str:
-        """Which agents never came in time, and which rarely; "" where there are none."""
+    def sentence(self, sites: Sequence[str] = ()) -> str:
+        """Which agents, or sites, never came in time, and which rarely; "" for none."""
         of = self.sent > 1
         never = np.flatnonzero(of & (self.used == 0))
         rarely = np.flatnonzero(of & (self.used > 0) & (self.used < RARELY * self.sent))
-        parts = [f"{agents(never)}: no message came while anybody waited for it"] * bool(len(never))
+        parts = []
+        if len(never):
+            parts.append(f"{agents(never, sites)}: no message came while anybody waited for it")
         if len(rarely):
             share = (self.used[rarely] / self.sent[rarely]).max()
-            parts.append(f"{agents(rarely)}: at most {share:.0%} of their messages came in time")
+            few = f"at most {share:.0%} of their messages"
+            parts.append(f"{agents(rarely, sites)}: {few} came in time")
         return "; ".join(parts)
 
 
@@ -123,14 +125,17 @@ def _times(calls: NDArray[np.int64]) -> str:
     return f"{low} calls" if low == high else f"{low} to {high} calls"
 
 
-def agents(who: Int) -> str:
-    """Agents by number: agent 1; agents 1, 3 and 5; of more than NAMED the first ones."""
-    return f"agent{'s' if len(who) > 1 else ''} {numbers(who)}"
+def agents(who: Int, sites: Sequence[str] = ()) -> str:
+    """Agents by number: agent 1; agents 1, 3 and 5; of more than NAMED the first ones.
+
+    sites: their names, in the order of the agents, where agents are sites.
+    """
+    return f"agent{'s' if len(who) > 1 else ''} {numbers(who, sites)}"
 
 
-def numbers(who: Int) -> str:
+def numbers(who: Int, sites: Sequence[str] = ()) -> str:
     """The same without the word."""
-    words = [str(one) for one in who[:NAMED]]
+    words = [beside(int(one), sites) for one in who[:NAMED]]
     words += [f"{len(who) - NAMED} more"] if len(who) > NAMED else []
     return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else "".join(words)
 

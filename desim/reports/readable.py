@@ -15,6 +15,7 @@ from desim.privacy.accounting.accountants import Account
 from desim.reading.meter import Meter
 from desim.reading.metrics import LARGEST, on_axis
 from desim.reading.series import series_of
+from desim.reading.sites import sites
 from desim.reading.traffic import ARRIVED, delivered_by
 from desim.reading.unanswered import CALLED, listening
 from desim.runs.run import NETWORK, Run
@@ -63,7 +64,7 @@ class Reading:
             return ""
         for log in self.run.store.pieces("events", CALLED):
             deque(counting.at_collections(log), maxlen=0)
-        return counting.sentence
+        return counting.sentence(sites(self.run.manifest))
 
     def stored(self, name: str, kind: type[Part]) -> Part | None:
         """A value of the manifest; None where it is not there, or not of this kind."""

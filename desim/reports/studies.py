@@ -11,7 +11,7 @@ import pandas as pd
 from desim.amounts import amount
 from desim.reports.first import FirstPart, first_part
 from desim.runs.run import Run
-from desim.studies.folder import stored_table
+from desim.studies.folder import FRESH, SEARCHED, stored_table
 from desim.studies.measures import UNITS
 from desim.studies.shown import interval, shown
 from desim.studies.stored import StoredStudy
@@ -104,12 +104,18 @@ def _fresh(table: pd.DataFrame) -> Iterator[Table]:
 
 
 def of_the_best(study: StoredStudy, runs: Mapping[str, Sequence[Run]]) -> dict[str, list[Run]]:
-    """Of a tuner's runs those of the best and of the base, on the seeds that both have met."""
+    """Of a tuner's runs those of the best and of the base, on the seeds that both have met.
+
+    Of runs that are parted by what their seeds are for, the fresh ones where there are any.
+    """
     candidates = stored_table(study.directory / "candidates.parquet") if study.directory else None
     if candidates is None or not len(candidates):
         return {label: list(some) for label, some in runs.items()}
     best = candidates.loc[candidates["status"].isin([BEST, FRONT]), "label"].tolist()
-    found = {label: list(some) for label, some in runs.items() if label in (*best, BASE)}
+    found: dict[str, list[Run]] = {}
+    for end in ("", f", {FRESH}", f", {SEARCHED}"):
+        wanted = [f"{label}{end}" for label in (*best, BASE)]
+        found = found or {label: list(some) for label, some in runs.items() if label in wanted}
     seeds = [{run.manifest.get("seed") for run in some} for some in found.values()]
     shared = set.intersection(*seeds) if seeds else set()
     return {

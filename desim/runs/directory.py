@@ -170,7 +170,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
         for listed in manifest.get("files", {}).values():
             bytes.fromhex(listed["sha256"])
     except (FileNotFoundError, NotADirectoryError):
-        study = "; a study: its runs are in runs/" if (path / STUDY).is_file() else ""
+        study = _of_several(path)
         begun = path.is_dir() and any(path.iterdir()) and not holds(path)
         hint = "; a run was killed there before it began: run it again, with the same -o"
         text = f"{path}: not a run directory (it has no {MANIFEST})"
@@ -183,6 +183,20 @@ def read_manifest(path: Path) -> dict[str, Any]:
         origin = written_by(manifest) or "stored by another desim"
         raise InputError(f"{path}: {origin}, in format {form}; allowed: formats up to {FORMAT}")
     return manifest
+
+
+def _of_several(path: Path) -> str:
+    """What to say of a directory that holds a study or a tuner; "" of others."""
+    try:
+        about = json.loads(text_of(path / STUDY))
+        tuner = bool(about["study"].get("tune"))
+    except OSError:
+        return ""
+    except (ValueError, KeyError, TypeError, AttributeError):
+        tuner = False
+    if tuner:
+        return "; a tuner: its runs are in runs/, and best.yaml is the scenario of the best"
+    return "; a study: its runs are in runs/"
 
 
 def _sound(manifest: Mapping[str, Any]) -> bool:

@@ -1,14 +1,23 @@
-"""Ctrl-C during a run: an end between two steps, so that the log and the arrays agree."""
+"""Ctrl-C during a run: an end between two steps, so that the log and the arrays agree.
+
+Pressed again it ends the run as a kill does: a program cannot be left anywhere and tell what of it
+is complete. Several at once are one: a terminal and what has started desim may both pass it on.
+"""
 
 import os
 import signal
 import socket
 import sys
 import threading
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Any, Protocol, Self
 
+from desim.errors import AtOnce
+
+PAUSE = 0.5  # s after the first Ctrl-C in which others are the same one
 WAITS = "Ctrl-C: stops after this compilation; press again to stop now"
 
 
@@ -21,15 +30,17 @@ class Compiling(Protocol):
 
 
 class Interruption:
-    """Context in which the first Ctrl-C waits for `check`, the second raises, others are ignored.
+    """Context in which the first Ctrl-C waits for `check`, the second raises AtOnce.
 
+    Those that follow the first within PAUSE of the clock are the same, later ones are ignored.
     Does nothing outside the main thread, or where the program has a SIGINT handler of its own.
     Nothing can stop a compilation but a second Ctrl-C: where `compiling` is given and under way, a
     line on stderr says so at once.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.pressed = 0
+        self._clock, self._since = clock, 0.0
         self.compiling: Compiling | None = None
         self._stepped = False
         self._installed = False
@@ -79,9 +90,13 @@ class Interruption:
         self.pressed = max(self.pressed, 2)
 
     def _press(self, number: int, frame: FrameType | None) -> None:
-        self.pressed += 1
-        if self.pressed == 2:
-            raise KeyboardInterrupt
+        now = self._clock()
+        if self.pressed == 0:
+            self._since = now  # before the other: signals may come while one is answered
+            self.pressed = 1
+        elif self.pressed == 1 and now - self._since >= PAUSE:
+            self.pressed = 2
+            raise AtOnce
 
 
 class _Bell:

@@ -15,7 +15,7 @@ from desim.compiling.watched import watched
 from desim.engine.growth import DIVERGED
 from desim.engine.play import Simulation
 from desim.engine.world import Progress
-from desim.errors import Differs, RunError, Unfit, raised
+from desim.errors import AtOnce, Differs, RunError, Unfit, raised
 from desim.log.outcome import Outcome
 from desim.log.parquet import Tables
 from desim.losses.modelled import ModelLoss
@@ -47,7 +47,9 @@ def run(
     overrides: values by dotted key, e.g. {"algorithm.rho": 0.1}; progress is told now and then how
     far the run is; force: replace the run that `out` holds. Raise InputError, with nothing written,
     for a wrong scenario or directory, and RunError for a run that failed, once it is stored as far
-    as it came; its attribute `run` is the run. Ctrl-C ends a run early: its status is `stopped`.
+    as it came; its attribute `run` is the run. Ctrl-C ends a run early: its status is `stopped`;
+    again, half a second later or more, it raises AtOnce, a KeyboardInterrupt, and the directory is
+    that of a run that was killed.
     """
     path = None if out is None else Path(out)
     if path is not None:
@@ -77,6 +79,9 @@ def record(
         return carry_out(prepared, None, Tables, progress)
     with place.claim(path, prepared.begun, force):
         return carry_out(prepared, path, partial(Tables, path), progress)
+
+
+BEHIND = "stopped before what is stored was simulated again"
 
 
 class Behind(KeyboardInterrupt):
@@ -112,8 +117,8 @@ def prepare(
         origin = simulation.origin  # its scenario has what was measured, once and for all
         settled = scenario if origin is None else origin.scenario
         whole = completed(settled, simulation.method.noise)
-    text = text if text and whole is scenario else resolved_yaml(whole)
-    return Prepared(whole, simulation, text, _manifest(whole, text, simulation) | notes)
+        text = text if text and whole is scenario else resolved_yaml(whole)
+        return Prepared(whole, simulation, text, _manifest(whole, text, simulation) | notes)
 
 
 def carry_out(
@@ -124,14 +129,14 @@ def carry_out(
 ) -> Run:
     """Play what was prepared into the tables `opened` makes and store it in `path`, or in memory.
 
-    The directory has its manifest. Raise RunError as `run` does.
+    The directory has its manifest. Raise RunError and AtOnce as `run` does.
     """
     began, before, head = time.perf_counter(), plain.seconds, prepared.head
     with Interruption() as interruption, watched(end=interruption.compiled) as compilation:
         interruption.compiling = compilation
         tables, outcome = _play(prepared, path, opened, progress, interruption)
         if tables.behind and outcome.status != "done":
-            raise outcome.error or Behind("stopped before what is stored was simulated again")
+            raise outcome.error or Behind(BEHIND)
         interruption.close()
         seconds = time.perf_counter() - began
         spent = min(compilation.seconds, seconds), plain.seconds - before
@@ -204,8 +209,12 @@ def _play(
         if path is not None:
             keeper = Checkpoints(path, identity(prepared.head, prepared.scenario), tables)
         return tables, prepared.simulation.play(tables, step, keeper=keeper, explained=explained)
-    except KeyboardInterrupt:
-        return tables, Outcome("stopped", "interrupted at once by Ctrl-C; no final arrays")
+    except KeyboardInterrupt:  # in the middle of something: nothing is claimed of what is there
+        with contextlib.suppress(OSError):
+            tables.settle()
+        if tables.behind:
+            raise Behind(BEHIND) from None
+        raise AtOnce from None
     except OSError as error:
         text = _unwritable(path, error)
         return tables, Outcome("failed", text, error=_caused(RunError(text), error))

@@ -16,6 +16,7 @@ from typing import Any
 from desim.engine.world import Progress
 from desim.errors import InputError, Unfit, refusal
 from desim.log.resumed import ResumedTables
+from desim.memory import Tree
 from desim.runs import directory as place
 from desim.runs.aside import as_it_was
 from desim.runs.checkpoint import identity, stored_checkpoint
@@ -23,7 +24,7 @@ from desim.runs.digests import own_scenario
 from desim.runs.likeness import refuse_other_model
 from desim.runs.lock import write_lock
 from desim.runs.opened import open_run
-from desim.runs.play import Prepared, carry_out, prepare
+from desim.runs.play import BEHIND, Behind, Prepared, carry_out, prepare
 from desim.runs.real import require_virtual
 from desim.runs.run import Run
 from desim.runs.store import whole
@@ -45,7 +46,7 @@ def resume(
     nothing changed, where the directory holds no run, another process writes to it, or its
     scenario, data, plug-ins or tables are not those of the run; Differs where what is played is
     not what is stored, and Behind (a KeyboardInterrupt) at a Ctrl-C before that is played again,
-    both with the directory as it was; else RunError as in `desim.run`.
+    both with the directory as it was; else RunError and AtOnce as in `desim.run`.
     """
     directory = Path(path)
     place.read_manifest(directory)
@@ -60,7 +61,7 @@ def resume(
             return open_run(directory)
         prepared = _prepared(directory, manifest, scenario, moved)
         extended = moved is not None and _extends(scenario, moved)
-        opened = partial(ResumedTables, directory, _sure(manifest, prepared, extended))
+        opened = partial(_opened, directory, _sure(manifest, prepared, extended))
         checkpoint = (
             None if moved else stored_checkpoint(directory, identity(prepared.head, scenario))
         )
@@ -69,9 +70,19 @@ def resume(
                 place.write_manifest(directory, prepared.begun)
                 with contextlib.suppress(Unfit):
                     return carry_out(prepared, directory, partial(opened, checkpoint), progress)
-                return carry_out(prepared, directory, opened, progress)
+                return carry_out(prepared, directory, partial(opened, None), progress)
         except OSError as error:
             raise InputError(f"{directory}: cannot be written ({error.strerror})") from None
+
+
+def _opened(
+    directory: Path, sure: float, checkpoint: tuple[Mapping[str, int], Tree] | None
+) -> ResumedTables:
+    """The tables to go on with; Behind at a Ctrl-C before they are read to where that is."""
+    try:
+        return ResumedTables(directory, sure, checkpoint)
+    except KeyboardInterrupt:
+        raise Behind(BEHIND) from None
 
 
 def _prepared(

@@ -23,7 +23,7 @@ from desim.conditions.traces import Traces, rate_traces
 from desim.conditions.transports import OF_IDEAL, connected, law
 from desim.draws.distributions import Distribution
 from desim.draws.keys import seed_word
-from desim.errors import InputError, refusal
+from desim.errors import InputError
 from desim.scenario.choosing import chooser
 from desim.scenario.schema import Scenario
 from desim.scenario.sections.behind import AccessLine, Behind
@@ -93,8 +93,8 @@ class Conditions:
     def _listed(self, speeds: tuple[float, ...]) -> Traces:
         """A speed for each agent in turn."""
         if len(speeds) != self.agents:
-            allowed = f"{self.agents}, one for each agent"
-            raise InputError(f"compute.speed: {refusal(len(speeds), allowed)}")
+            text = f"found {len(speeds)} entries for {self.agents} agents"
+            raise InputError(f"compute.speed: {text}; allowed: one for each agent")
         whole = np.array([speeds]) / self._each
         return Traces(whole, np.arange(len(speeds) + 1), loops=True, shuffled=False)
 

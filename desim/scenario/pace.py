@@ -10,7 +10,7 @@ from desim.amounts import size
 from desim.arrays import Array
 from desim.draws.distributions import Distribution, draw
 from desim.draws.keys import Stream
-from desim.errors import InputError, refusal
+from desim.errors import InputError
 from desim.problem import steps, stopwatch
 from desim.problem.problem import Problem
 from desim.scenario.schema import Scenario
@@ -93,6 +93,6 @@ def _memories(scenario: Scenario, agents: int) -> Array:
         who = np.arange(agents)
         return np.asarray(draw(given, scenario.seed, Stream.SPEED, agent=who, step=MEMORY))
     if given is None or len(given) != agents:
-        allowed = f"{agents}, one for each agent"
-        raise InputError(f"compute.memory: {refusal(0 if given is None else len(given), allowed)}")
+        text = f"found {0 if given is None else len(given)} entries for {agents} agents"
+        raise InputError(f"compute.memory: {text}; allowed: one for each agent")
     return np.array(given)

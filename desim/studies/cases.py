@@ -4,7 +4,7 @@ import hashlib
 import itertools
 import math
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -78,7 +78,7 @@ def cases(study: StudyFile, folder: Path) -> list[Case]:
         except InputError as error:
             problems += [(draft.label, text) for text in error.problems]
     if problems:
-        raise InputError(_each_once(problems, len(drafts)))
+        raise InputError(each_once(problems, len(drafts)))
     return made
 
 
@@ -89,13 +89,34 @@ def _seed(value: object) -> int:
         raise InputError(f"seed: {error}") from None
 
 
-def _each_once(problems: list[tuple[str, str]], cases: int) -> list[str]:
+def require_built(
+    scenarios: Mapping[str, Scenario], what: str, tell: Callable[[int, int], None]
+) -> None:
+    """Build scenarios, by label; InputError with what is wrong with any of them.
+
+    Values that fit their keys may not fit the data or the network. tell: how many of how many are
+    built; what: the word for one of them.
+    """
+    from desim.scenario.build import check  # brings numba
+
+    problems: list[tuple[str, str]] = []
+    for number, (label, scenario) in enumerate(scenarios.items(), 1):
+        try:
+            check(scenario)
+        except InputError as error:
+            problems += [(label, text) for text in error.problems]
+        tell(number, len(scenarios))
+    if problems:
+        raise InputError(each_once(problems, len(scenarios), what))
+
+
+def each_once(problems: list[tuple[str, str]], cases: int, what: str = "case") -> list[str]:
     """Each problem once, with the case where not all cases have it."""
     found: dict[str, list[str]] = {}
     for label, text in problems:
         found.setdefault(text, []).append(label)
     return [
-        text if len(labels) == cases else f"case {labels[0] or 'base'}: {text}"
+        text if len(labels) == cases else f"{what} {labels[0] or 'base'}: {text}"
         for text, labels in found.items()
     ]
 

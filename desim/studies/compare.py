@@ -32,7 +32,7 @@ from desim.studies.statistics import Estimate, lacking, mean_estimate, median_es
 from desim.studies.stored import source
 from desim.studies.tried import trials
 from desim.studies.words import awaited, estimate, is_final, one_epsilon, seeds_played
-from desim.tabulated import Table, card
+from desim.tabulated import Table, card, together
 
 SPENT = ("time", "rounds", "bytes", "epsilon")
 COLUMNS = "run measure unit statistic value low high level seeds never diverged".split()
@@ -58,16 +58,17 @@ class Comparison:
     profile: pd.DataFrame | None = None
     terms: tuple[str, ...] = ()
 
-    def written(self, form: str = "text", width: float = np.inf) -> str:
+    def written(self, form: str = "text", width: float = np.inf, name: str = "") -> str:
         """All tables as text, markdown or latex, the notes below the last.
 
-        Terms of epsilons and seeds are in every caption of latex. width: of text, in letters.
+        Terms of epsilons and seeds are in every caption of latex, and labels begin with `name`, or
+        end with digits of what is compared. width: of text, in letters.
         """
         *before, last = self.tables
         tables = (*before, replace(last, notes=(*last.notes, *self.notes)))
         tables = tuple(replace(one, terms=(*one.terms, *self.terms)) for one in tables)
-        found = [one.written(form, width) for one in tables]
-        return "\n\n".join([*found, *(one.written(form) for one in self.clocks)])
+        clocks = (table for one in self.clocks for table in one.tables)
+        return together([*tables, *clocks], form, width, name)
 
     def __str__(self) -> str:
         return self.written()

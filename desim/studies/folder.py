@@ -23,6 +23,7 @@ Found = TypeVar("Found")
 RUNS = "runs"
 OPTIONAL = frozenset({"ert"})  # tables that not every study has
 TOKEN = "study.token"  # a file by which a process far away knows the study's folder
+SEARCHED, FRESH = "seeds of the search", "fresh seeds"  # what a tuner's runs are for
 BUSY = "another process is at work on this study; wait until it ends, or end it"
 
 
@@ -110,6 +111,21 @@ def stored_runs(path: Path) -> dict[str, list[Run]]:
     return found
 
 
+def _parted(path: Path) -> Iterator[tuple[str, list[Run]]]:
+    """The same; those of a tuner are not one sample, but parted by what their seeds are for.
+
+    The best was chosen on the seeds of the search, where it looks better than it is.
+    """
+    tune = from_file(path, lambda file: dict(file["study"].get("tune") or {}))
+    searched = set() if tune.get("charge") else {*tune.get("seeds", ())}  # else of one run each
+    for label, runs in stored_runs(path).items():
+        parts: dict[str, list[Run]] = {}
+        for run in runs:
+            part = SEARCHED if run.manifest.get("seed") in searched else FRESH
+            parts.setdefault(f"{label}, {part}" if searched else label, []).append(run)
+        yield from parts.items()
+
+
 def given(runs: Any) -> Any:
     """Runs, folders, several, or several by label, as lists of runs; see `by_label`."""
     if isinstance(runs, Mapping):
@@ -146,8 +162,8 @@ def _is_study(one: Any) -> bool:
 def by_label(folders: Iterable[str | Path | Run]) -> dict[str, list[Run]] | list[Run]:
     """The runs of folders by the labels of their studies' cases; a list where none is a study's.
 
-    Cases of two studies that share a label have their study's name before it; runs of no study are
-    called as `series_of` calls them.
+    Cases of two studies that share a label have their study's name before it; runs of a tuner are
+    parted by their seeds; runs of no study are called as `series_of` calls them.
     """
     every = list(folders)
     studies = [one for one in every if _is_study(one)]
@@ -156,7 +172,7 @@ def by_label(folders: Iterable[str | Path | Run]) -> dict[str, list[Run]] | list
         return others
     found: list[tuple[str, str, list[Run]]] = []
     for path in dict.fromkeys(Path(str(one)) for one in studies):
-        found += [(_named(path), label, runs) for label, runs in stored_runs(path).items()]
+        found += [(_named(path), label, runs) for label, runs in _parted(path)]
     found += [("", one.label, [*one.runs, *one.left_out]) for one in series_of(others)]
     count = Counter(label for _, label, _ in found)
     return {

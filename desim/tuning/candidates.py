@@ -10,7 +10,7 @@ from desim.reading.labels import setting_text
 from desim.scenario.load import load
 from desim.scenario.pace import require_measured
 from desim.scenario.schema import Scenario
-from desim.studies.cases import Case, short
+from desim.studies.cases import Case, each_once, short
 from desim.studies.file import StudyFile
 from desim.studies.ranges import Vary
 
@@ -79,19 +79,15 @@ def checked(study: StudyFile, folder: Path, vary: Vary) -> dict[str, Scenario]:
         for value in _some(one):
             tried.setdefault(repr({**first, key: value}), {**first, key: value})
     found: dict[str, Scenario] = {}
-    problems: dict[str, list[str]] = {}
+    problems: list[tuple[str, str]] = []
     for values in tried.values():
         label = Candidate(0, values, None).label
         try:
             found[label] = scenario_of(study, folder, values)
         except InputError as error:
-            for text in error.problems:
-                problems.setdefault(text, []).append(label)
+            problems += [(label, text) for text in error.problems]
     if problems:
-        raise InputError(
-            text if len(labels) == len(tried) else f"candidate {labels[0]}: {text}"
-            for text, labels in problems.items()
-        )
+        raise InputError(each_once(problems, len(tried), "candidate"))
     return found
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from desim.cli.options import option, output_option, switch
+from desim.cli.outcome import say
 from desim.errors import InputError
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def calibrate(
         typer.echo(made.fragment(), nl=False)
         return
     made.write(out)
-    typer.echo(made.written())
+    say(made.written())
     for file in made.files(out):
         typer.echo(file)
 

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from desim.cli.options import Overrides, load_scenario, settings, switch
+from desim.cli.outcome import say
 
 Target = Annotated[
     Path,
@@ -35,6 +36,5 @@ def check(scenario: Target, override: Overrides = None, contract: Contract = Fal
     with announced(), preparing(), few_calls():
         simulation = build.check(loaded)
         lines = circumstances(simulation)
-    typer.echo("\n".join([sentence(loaded, simulation), *(f"  {line}" for line in lines)]))
-    for text in simulation.method.warnings:
-        typer.echo(f"  warning: {text}")
+    lines += [f"warning: {text}" for text in simulation.method.warnings]
+    say("\n".join([sentence(loaded, simulation), *(f"  {line}" for line in lines)]))

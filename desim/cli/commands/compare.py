@@ -9,7 +9,7 @@ import typer
 
 from desim.cli.options import RELATIONS, RunFolders, option, output_option, switch
 from desim.cli.options import target as parsed
-from desim.cli.outcome import columns
+from desim.cli.outcome import columns, say
 from desim.errors import InputError, chosen, refusal
 
 if TYPE_CHECKING:
@@ -45,7 +45,9 @@ def compare(
             "label", "TEXT", "What each RUN is called, in order; of a study its cases' first words."
         ),
     ] = None,
-    form: Annotated[str, option("format", "|".join(FORMS), "How it is written.")] = "text",
+    form: Annotated[
+        str, option("format", "|".join(FORMS), "How it is written; latex: for booktabs.")
+    ] = "text",
     delta: Annotated[float | None, option("delta", "D", "Default: each scenario's.")] = None,
     view: Annotated[
         str | None, option("view", "VIEW", "E.g. neighbour:3; default: each scenario's.")
@@ -72,9 +74,9 @@ def compare(
         relation=relation, stays=stays, clock=clock, profile=profile, spent=spent or "time",
         methods=methods or (),
     )  # fmt: skip
-    text = made.written(form, math.inf if out else columns())
+    text = made.written(form, math.inf if out else columns(), out.stem if out else "")
     if out is None:
-        typer.echo(text)
+        say(text) if form == "text" else typer.echo(text)
         return
     with output(out, ENDINGS) as partial:
         partial.write_text(text + "\n", "utf-8")

@@ -3,11 +3,9 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from desim.cli.commands.run import ready
 from desim.cli.options import Force, Overrides, ScenarioFile, option, output_option, switch
-from desim.cli.outcome import complain, tell
+from desim.cli.outcome import begun, complain, left, tell
 
 HOSTS = "A file of hosts (YAML): wait for them at a port, see desim join."
 
@@ -36,6 +34,7 @@ def deploy(
         raise InputError("--hosts: found with --loopback; allowed: one of the two")
     loaded = ready(scenario, override, out, force)
     path = out or next_free(Path("runs"), loaded.name)
+    before = begun(path)
     try:
         with (
             progress_bar(loaded.name) as progress,
@@ -44,6 +43,5 @@ def deploy(
         ):
             played = begin(loaded, path, progress, force, loopback, hosts, complain)
     except KeyboardInterrupt:
-        complain("stopped before the run began; nothing was written")
-        raise typer.Exit(1) from None
+        played = left(path, before)
     tell(played)

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from desim.cli.outcome import say
 from desim.errors import chosen
 
 
@@ -16,7 +17,7 @@ def list_names(
     from desim.cli.catalogue import NONE, SECTIONS, overview
 
     if not what:
-        typer.echo("\n".join(overview()))
+        say("\n".join(overview()))
         return
     entries = SECTIONS[chosen("list", what, SECTIONS)]()
     if not entries:
@@ -24,6 +25,6 @@ def list_names(
     width = max((len(entry) for entry, _ in entries), default=0)
     for entry, about in entries:
         first, *rest = about.split("\n")
-        typer.echo(f"  {entry:{width}}  {first}".rstrip())
+        say(f"  {entry:{width}}  {first}".rstrip())
         for line in rest:
-            typer.echo(f"  {'':{width}}  {line}")
+            say(f"  {'':{width}}  {line}")

@@ -58,7 +58,9 @@ Abscissa = Annotated[
     str | None,
     option("x", "|".join(ABSCISSAE), "What to plot against, or to count; default: time."),
 ]
-Metric = Annotated[str | None, option("metric", None, "Default: accuracy, or the first in common.")]
+Metric = Annotated[
+    str | None, option("metric", "NAME", "Default: accuracy, or the first in common.")
+]
 Target = Annotated[
     list[str] | None,
     option(
@@ -81,7 +83,7 @@ Log = Annotated[
     bool | None,
     typer.Option("--log/--linear", help="Scale of the ordinate; default: as the metric asks."),
 ]
-Title = Annotated[str | None, option("title", None, "Above the figure.")]
+Title = Annotated[str | None, option("title", "TEXT", "Above the figure.")]
 Size = Annotated[str | None, option("size", "WxH", "In inches, e.g. 6x3.5.")]
 WHERE = "png, pdf, svg; default: in the first RUN."
 Out = Annotated[Path | None, output_option("FILE", WHERE)]
@@ -121,10 +123,12 @@ def plot(
         typer.echo(_answered(runs, kind, options, out))
         return
     opened = opened_runs(runs)
-    if kind in OF_ONE and (isinstance(opened, Mapping) or len(opened) != 1):
-        raise InputError(f"--kind {kind}: found {len(opened)} runs or cases; allowed: one run")
+    if kind in OF_ONE:
+        opened = _every(opened)  # a study of one run is one, too
+        if len(opened) != 1:
+            raise InputError(f"--kind {kind}: found {len(opened)} runs; allowed: one run")
     if kind == "clocks":
-        opened = _real_first(opened)
+        opened = _real_first(_every(opened))
     typer.echo(_drawn(opened, kind, options, out, runs[0]))
 
 
@@ -196,11 +200,18 @@ def _drawn(
     return path
 
 
-def _real_first(runs: "Sequence[Run] | Mapping[str, Sequence[Run]]") -> "Sequence[Run]":
+def _every(runs: "Sequence[Run] | Mapping[str, Sequence[Run]]") -> "list[Run]":
+    """The runs without the labels of their cases."""
+    if isinstance(runs, Mapping):
+        return [run for some in runs.values() for run in some]
+    return list(runs)
+
+
+def _real_first(runs: "Sequence[Run]") -> "Sequence[Run]":
     """Two runs of one scenario, the deployed one first; InputError for others."""
     from desim.fidelity.alike import against, unlike
 
-    found = None if isinstance(runs, Mapping) else against(runs, asked=True)
+    found = against(runs, asked=True)
     if found is None or len(found[1]) != 1:
         number = f"{len(runs)} run{'s' * (len(runs) != 1)}"
         raise InputError(f"--kind clocks: found {number}; allowed: a real run and a simulated one")

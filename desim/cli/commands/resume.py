@@ -3,8 +3,8 @@
 from typing import Annotated
 
 from desim.cli.options import Overrides, RunFolder, option, settings
-from desim.cli.outcome import tell
-from desim.errors import RunError
+from desim.cli.outcome import Interrupted, tell
+from desim.errors import AtOnce
 
 Rounds = Annotated[int | None, option("rounds", "N", "End after this many rounds instead.")]
 Time = Annotated[str | None, option("time", "T", "End at this virtual time instead: 90 s.")]
@@ -23,6 +23,9 @@ def resume(
     try:
         with progress_bar(desim.open(run).name) as progress, announced(progress.compiling):
             resumed = desim.resume(run, changes, progress)
+    except AtOnce:
+        resumed = desim.open(run)
     except KeyboardInterrupt:
-        raise RunError(f"{run}: stopped before it was where it ended; it is as it was") from None
+        text = f"{run}: stopped before it was where it ended; it is as it was"
+        raise Interrupted(text) from None
     tell(resumed)

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Annotated
 
 from desim.cli.options import Force, RunFolder, option, output_option
-from desim.cli.outcome import tell_all
+from desim.cli.outcome import tell
 
 Network = Annotated[str | None, option("network", "FILE", "Network file, or its name: satellite.")]
 Compute = Annotated[str | None, option("compute", "FILE", "File with a section compute.")]
@@ -29,4 +29,4 @@ def retime(
     opened = desim.open(run)
     name = "-".join([opened.name, *(Path(one).stem for one in dict.fromkeys(conditions))])
     path = out or next_free(Path("runs"), name)
-    tell_all(desim.retime(opened, network, compute, out=path, force=force))
+    tell(desim.retime(opened, network, compute, out=path, force=force))

@@ -7,6 +7,7 @@ import typer
 
 from desim.cli.options import Overrides, option, output_option, settings
 from desim.cli.options import target as parsed
+from desim.cli.outcome import say
 from desim.errors import InputError, refusal
 
 Sources = Annotated[
@@ -55,7 +56,7 @@ def robust(
             settings(override),
             lambda what, done, total: show(f"robust: {what} {done}/{total}", done / total),
         )  # fmt: skip
-    typer.echo(found.text())
+    say(found.text())
     for path in files:
         _write(found, path, size)
         typer.echo(path)

@@ -3,10 +3,8 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from desim.cli.options import Force, Overrides, ScenarioFile, load_scenario, output_option
-from desim.cli.outcome import complain, remark, tell
+from desim.cli.outcome import begun, left, remark, tell
 from desim.errors import InputError, gathering
 
 if TYPE_CHECKING:
@@ -30,6 +28,7 @@ def run(
 
     loaded = ready(scenario, override, out, force)
     path = out or next_free(Path("runs"), loaded.name)
+    before = begun(path)
     try:
         with progress_bar(loaded.name) as progress, announced(progress.compiling):
             prepared = prepare(loaded)
@@ -38,8 +37,7 @@ def run(
                 remark(line)
             played = record(prepared, path, progress, force)
     except KeyboardInterrupt:
-        complain("stopped before the run began; nothing was written")
-        raise typer.Exit(1) from None
+        played = left(path, before)
     tell(played)
 
 

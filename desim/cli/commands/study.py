@@ -1,6 +1,6 @@
 """`desim study`: the runs of a study, and its cases compared."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,12 +8,13 @@ import typer
 
 from desim import units
 from desim.cli.options import Overrides, option, output_option, settings, switch
-from desim.cli.outcome import columns, complain
+from desim.cli.outcome import columns, complain, say
 from desim.errors import InputError, chosen
 
 FORMS = ("text", "markdown", "latex")
 
 if TYPE_CHECKING:
+    from desim.scenario.schema import Scenario
     from desim.studies.study import Plan, Study
 
 StudyFile = Annotated[Path, typer.Argument(help="Study file (YAML).", metavar="STUDY")]
@@ -26,7 +27,7 @@ Memory = Annotated[
     str | None, option("memory", "SIZE", "Of a worker, as in '2 GB'; default: share.")
 ]
 NoSharing = Annotated[bool, switch("no-sharing", "Train every run, even where only delays differ.")]
-DryRun = Annotated[bool, switch("dry-run", "Check and list cases only.")]
+DryRun = Annotated[bool, switch("dry-run", "Check, build and list cases only.")]
 
 
 def study(
@@ -38,7 +39,9 @@ def study(
     override: Overrides = None,
     no_sharing: NoSharing = False,
     dry_run: DryRun = False,
-    form: Annotated[str, option("format", "|".join(FORMS), "How its tables are written.")] = "text",
+    form: Annotated[
+        str, option("format", "|".join(FORMS), "How tables are written; latex: for booktabs.")
+    ] = "text",
 ) -> None:
     """Simulate the runs of a study that are not stored yet, and compare its cases.
 
@@ -51,14 +54,19 @@ def study(
     bound = None if memory is None else memory_size(memory)
     path, changes = out or Path("studies") / studies.name_of(study), settings(override)
     if dry_run:
-        typer.echo("\n".join(planned(studies.plan(study, path, changes), path)))
+        plan = studies.plan(study, path, changes)
+        build_all({one.label: one.scenario for one in plan.cases}, "case", study.stem)
+        say("\n".join(planned(plan, path)))
         return
     with counting_bar(f"{study.stem}: preparing", f"{study.stem}: run") as show:
         made = studies.study(
             study, path, overrides=changes, workers=workers, dask=dask, memory=bound,
             share=not no_sharing, progress=lambda done, total, failed: show(done, total),
         )  # fmt: skip
-    typer.echo("\n".join(report(made)) if form == "text" else tables(made, form))
+    if form == "text":
+        say("\n".join(report(made)))
+    else:
+        typer.echo(tables(made, form))
     failed = int((made.runs["status"] == "failed").sum())
     if not made.complete:
         complain("not all runs could be simulated; the same command goes on")
@@ -68,6 +76,19 @@ def study(
         complain(f"{failed} of {len(made.runs)} runs failed; the same command tries them again")
     if not made.complete or failed:
         raise typer.Exit(1)
+
+
+def build_all(scenarios: "Mapping[str, Scenario]", what: str, name: str) -> None:
+    """Build what a dry run lists, with a bar; InputError with what is wrong with any of it."""
+    from desim.cli.compiling import announced
+    from desim.cli.progress import counting_bar
+    from desim.compiling.plain import few_calls
+    from desim.runs.preparing import preparing
+    from desim.studies.cases import require_built
+
+    bar = counting_bar(f"{name}: preparing", f"{name}: {what}")
+    with bar as show, announced(), preparing(), few_calls():
+        require_built(scenarios, what, show)
 
 
 def memory_size(text: str) -> float:
@@ -112,8 +133,9 @@ def report(study: "Study") -> list[str]:
 def tables(study: "Study", form: str) -> str:
     """The tables alone, in Markdown or LaTeX."""
     from desim.studies.shown import shown
+    from desim.tabulated import together
 
-    return "\n\n".join(table.written(form) for table in shown(study))
+    return together(shown(study), form, name=study.name)
 
 
 def _shared(study: "Study") -> list[str]:

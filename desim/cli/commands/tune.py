@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from desim.cli.commands.study import Dask, Memory, NoSharing, Workers, memory_size
+from desim.cli.commands.study import Dask, Memory, NoSharing, Workers, build_all, memory_size
 from desim.cli.options import Overrides, option, output_option, settings, switch
-from desim.cli.outcome import complain
+from desim.cli.outcome import complain, say
 from desim.errors import InputError, refusal
 
 StudyFile = Annotated[
@@ -18,7 +18,7 @@ Figure = Annotated[
     Path | None, option("figure", "FILE", "Candidates, or the front (.png, .svg, .pdf).")
 ]
 Size = Annotated[str | None, option("size", "WxH", "Of the figure, in inches.")]
-DryRun = Annotated[bool, switch("dry-run", "Check, and say what would be looked for.")]
+DryRun = Annotated[bool, switch("dry-run", "Check and build, and say what is looked for.")]
 
 FIGURES = (".png", ".svg", ".pdf")
 
@@ -44,6 +44,7 @@ def tune(
     from desim.cli.progress import moving_bar
     from desim.studies.study import name_of
     from desim.tuning import tune as tuning
+    from desim.tuning.candidates import checked
     from desim.tuning.plan import planned
 
     bound = None if memory is None else memory_size(memory)
@@ -52,7 +53,9 @@ def tune(
     if figure is not None and figure.suffix.lower() not in FIGURES:
         raise InputError(f"--figure {figure}: {refusal(figure.suffix, ', '.join(FIGURES))}")
     if dry_run:
-        typer.echo("\n".join(_told(planned(study, changes), path)))
+        plan = planned(study, changes)
+        build_all(checked(plan.study, plan.folder, plan.tune.vary), "candidate", study.stem)
+        say("\n".join(_told(plan, path)))
         return
     with moving_bar(f"{study.stem}: preparing") as show:
         made = tuning.tune(
@@ -60,7 +63,7 @@ def tune(
             share=not no_sharing,
             progress=lambda done, total, what: show(f"{what}: run {done}/{total}", done / total),
         )  # fmt: skip
-    typer.echo(made.text())
+    say(made.text())
     if made.best and made.complete:
         again = "" if made.price is None else "  # the run that was chosen, with its seed"
         typer.echo(f"  desim run {path / tuning.BEST_FILE}{again}")

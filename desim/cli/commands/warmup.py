@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from desim.cli.outcome import say
+
 
 def warmup(
     scenarios: Annotated[
@@ -17,6 +19,6 @@ def warmup(
     from desim.runs.warmup import shipped
 
     warmth = warm(scenarios or shipped())
-    typer.echo("\n".join(words(warmth)))
+    say("\n".join(words(warmth)))
     if scenarios and warmth.skipped:  # what ships may lack its data; what was named may not
         raise typer.Exit(1)

@@ -1,7 +1,7 @@
 """How fast an agent computes, as a scenario says it: laws, traces, or this machine's own speed."""
 
-from collections.abc import Mapping
-from math import inf
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import PlainSerializer, PlainValidator, TypeAdapter, WithJsonSchema
@@ -21,8 +21,8 @@ from desim.fields import (
     Text,
 )
 from desim.fields.choices import OneOf, OrRead
-from desim.fields.draws import written
-from desim.fields.numbers import quantity, sized
+from desim.fields.draws import Reader, written
+from desim.fields.numbers import quantity
 from desim.scenario.sections.measured import SpeedTrace, Trace
 
 UNIT = "FLOP/s"  # what units of speeds end with that count operations
@@ -94,10 +94,20 @@ def _speeds(value: object) -> Distribution | tuple[float, ...]:
     """A speed, a law of speeds, or a list with one for each agent."""
     if isinstance(value, Distribution) or not isinstance(value, list | tuple):
         return _speed.validate_python(value)
-    found = [_speed.validate_python(one) for one in value]
-    if not found or any(one.kind != CONSTANT or not 0.0 < one.a < inf for one in found):
-        raise ValueError(refusal(value, "a speed > 0, such as 50 /s, for each agent"))
-    return tuple(one.a for one in found)
+    return _each(value, partial(units.speed, above=True, infinite=False))
+
+
+def _each(value: Sequence[object], read: Reader) -> tuple[float, ...]:
+    """The entries of a list with one for each agent; ValueError with the place of a wrong one."""
+    if not value:
+        raise ValueError(refusal(value, "one entry for each agent"))
+    found = []
+    for agent, one in enumerate(value):
+        try:
+            found.append(read(one))
+        except ValueError as error:
+            raise ValueError(f"of agent {agent}: {error}") from None
+    return tuple(found)
 
 
 def _listed(value: Distribution | tuple[float, ...]) -> Any:
@@ -129,13 +139,10 @@ def _memory(value: object) -> Distribution | tuple[float, ...]:
     """A size, a law of sizes, or a list with one for each agent."""
     if isinstance(value, Distribution) or not isinstance(value, list | tuple):
         return _size.validate_python(value)
-    if not value:
-        raise ValueError(refusal(value, "a size such as 2 GB, a law of it, or one for each agent"))
-    return tuple(SIZE.validate_python(one) for one in value)
+    return _each(value, partial(units.size, above=True))
 
 
 _size: TypeAdapter[Distribution] = TypeAdapter(SizeDist)
-SIZE: TypeAdapter[float] = TypeAdapter(Annotated[float, *sized("2 GB")])
 
 Memory = Annotated[
     Distribution | tuple[float, ...],

@@ -1,0 +1,165 @@
+"""Ctrl-C at any moment, however often: what a run directory holds agrees, and a run goes on."""
+
+import signal
+import sys
+from contextlib import contextmanager, suppress
+
+import pytest
+from cases import graph, star
+from effort import examples
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mutant import mutant
+from test_resume import quick_flushes, unlike
+
+import desim
+from desim.engine import observer, play, round_observer
+from desim.runs import interruption
+from desim.runs import play as runs
+from desim.runs.replay import first_difference
+
+OBSERVED = {"metrics": ["error"], "iterates": True}
+KINDS = {
+    "compiled": star(stop={"rounds": 60}, observe=OBSERVED | {"iterates": False}),
+    "instants": star(stop={"rounds": 60}, observe={"metrics": ["error"], "every": "2 ms"}),
+    "cohort": star(stop={"rounds": 25}, observe=OBSERVED, engine="cohort"),
+    "agents": star(stop={"rounds": 12}, observe=OBSERVED, engine="agents"),
+    "graph": graph(stop={"rounds": 25}, observe=OBSERVED, engine="cohort"),
+    "scouted": graph(stop={"rounds": 25, "metric": {"error": 1e-9}}, observe=OBSERVED),
+    "own clocks": graph(stop={"rounds": 12}, observe=OBSERVED, engine="agents"),
+    "unmeasured": graph(stop={"rounds": 25}, observe={"metrics": [], "iterates": False}),
+}
+
+
+@pytest.fixture(autouse=True)
+def keyboard(monkeypatch):
+    """SIGINT as in a terminal, looked for at every step."""
+    monkeypatch.setattr("desim.engine.world.REPORT_SECONDS", 0.0)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def pressing(at):
+    """Ctrl-C at calls and returns of these numbers; yields what counts them."""
+    seen = [0]
+
+    def press(frame, event, argument):
+        seen[0] += 1
+        if seen[0] in at:
+            signal.raise_signal(signal.SIGINT)
+
+    before = sys.getprofile()
+    sys.setprofile(press)
+    try:
+        yield seen
+    finally:
+        sys.setprofile(before)
+
+
+@pytest.fixture(scope="module")
+def wholes(tmp_path_factory):
+    """wholes(kind): the run that nobody interrupts, and how many calls and returns it is."""
+    known = {}
+
+    def whole(kind):
+        if kind not in known:
+            desim.run(KINDS[kind])  # what is loaded once
+            folder = tmp_path_factory.mktemp("whole") / "run"
+            with pytest.MonkeyPatch.context() as patch, quick_flushes(patch), pressing(()) as seen:
+                run = desim.run(KINDS[kind], out=folder)
+            known[kind] = run, seen[0]
+        return known[kind]
+
+    return whole
+
+
+def interrupted(kind, folder, at):
+    """The run in a folder with Ctrl-C `at` these moments; None where none has begun."""
+    with pytest.MonkeyPatch.context() as patch, quick_flushes(patch), suppress(KeyboardInterrupt):
+        with pressing(at):
+            desim.run(KINDS[kind], out=folder)
+    sys.setprofile(None)  # where the last one fell into the end of what presses
+    return desim.open(folder) if (folder / "manifest.json").exists() else None
+
+
+def check(run, whole, measured):
+    """Its tables are how the whole run's begin; its manifest says of them what they hold."""
+    for name in ("events", "metrics", "releases"):
+        ours, theirs = getattr(run, name), getattr(whole, name)
+        assert first_difference(ours, theirs, name, whole=False) is None
+    known = run.manifest
+    if run.status == "interrupted":  # as after a kill
+        assert not {"time", "rounds", "counts"} & set(known)
+        return
+    events, rounds = run.events, known["rounds"]
+    assert rounds == done_by(measured, known["time"])
+    assert events["time"].max() <= known["time"] or events.empty
+    told = {kind: known["counts"][kind] for kind in events["kind"].unique()}
+    assert told == events["kind"].value_counts()[list(told)].to_dict()
+    for name in ("iterates", "model"):
+        ours, theirs = getattr(run, name), getattr(whole, name)
+        if ours is not None:
+            assert (ours == theirs[: rounds + 1]).all()
+            assert len(ours) == rounds + 1
+
+
+def done_by(whole, end):
+    """The rounds that everybody has done by then, off the tables."""
+    log = whole.events
+    if whole.scenario.kind == "coordinator":
+        over = log[(log["kind"] == "aggregate") & (log["agent"] < 0)].groupby("round")["time"].max()
+        return int((over <= end).sum())
+    rows = whole.metrics[(whole.metrics["agent"] < 0) & (whole.metrics["time"] <= end)]
+    return int(rows["round"].max()) if len(rows) else 0
+
+
+def check_anywhere(kind, share, more, wholes, folder):
+    whole, calls = wholes(kind)
+    first = 1 + int(share * (calls - 1))
+    found = interrupted(kind, folder, {first, *(first + gap for gap in more)})
+    if found is not None:
+        check(found, whole, wholes("graph")[0] if kind == "unmeasured" else whole)
+        assert unlike(desim.resume(folder), whole) == []
+
+
+GAPS = st.lists(st.integers(1, 3000) | st.integers(1, 20), max_size=3)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=examples(25), deadline=None)
+@given(share=st.floats(0.0, 1.0), more=GAPS, pause=st.sampled_from([0.0, 0.5]))
+def test_ctrl_c_at_any_moment(kind, share, more, pause, wholes, tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(interruption, "PAUSE", pause)
+        check_anywhere(kind, share, more, wholes, tmp_path_factory.mktemp("a") / "run")
+
+
+TWINS = [
+    ("instants", round_observer, "self.rounds - later", "self.rounds", play, "RoundObserver"),
+    ("graph", observer, "if time > end]", "if False]", play, "ClockObserver"),
+    ("unmeasured", observer, "if at >= frontier", "if False", play, "ClockObserver"),
+    ("graph", interruption, "raise AtOnce", "raise KeyboardInterrupt", runs, "Interruption"),
+]
+
+
+@pytest.mark.parametrize(("kind", "module", "right", "wrong", "where", "name"), TWINS)
+def test_a_manifest_that_says_more_than_there_is_is_noticed(
+    kind, module, right, wrong, where, name, wholes, tmp_path, monkeypatch
+):
+    wholes(kind)
+    monkeypatch.setattr(interruption, "PAUSE", 0.0)
+    twin = mutant(module, right, wrong)
+    monkeypatch.setattr(where, name, getattr(twin, name))
+    if module is interruption:
+        monkeypatch.setattr(twin, "PAUSE", 0.0)
+    more = 50 if module is interruption else 0
+    with pytest.raises(AssertionError):
+        check_everywhere(kind, more, wholes, tmp_path)
+
+
+def check_everywhere(kind, more, wholes, folder):
+    for step in range(120):
+        again = [1 + more * step // 120] if more else []
+        check_anywhere(kind, 0.02 + 0.5 * step / 120, again, wholes, folder / str(step))
